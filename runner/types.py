@@ -1,0 +1,82 @@
+"""`TensorType`: what is known of a tensor before it has data."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from runner import dtype as dt
+from runner.errors import ShapeError
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Element type and shape of a tensor; prints as `Float32[32, 1, 28, 28]`."""
+
+    dtype: dt.DType
+    shape: Shape
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> "TensorType":
+        """The type of an array that exists."""
+        return cls(dt.of(array.dtype), array.shape)
+
+    def with_shape(self, *shape: int) -> "TensorType":
+        """The same element type in another shape."""
+        return TensorType(self.dtype, shape)
+
+    def with_dtype(self, dtype: dt.DType) -> "TensorType":
+        """The same shape with another element type."""
+        return TensorType(dtype, self.shape)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the elements take."""
+        return self.size * self.dtype.size
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.dtype.name, self.shape))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+def broadcast(*types: TensorType) -> Shape:
+    """The common shape of operands that broadcast against each other.
+
+    Raises ShapeError when an axis has two lengths other than 1.
+    """
+    try:
+        return tuple(int(n) for n in np.broadcast_shapes(*(t.shape for t in types)))
+    except ValueError:
+        raise ShapeError("shapes do not broadcast", operands=" against ".join(map(str, types))) from None
+
+
+def resolve_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
+    """Axes as sorted non-negative numbers; None and () mean all of them, as in the reference.
+
+    Raises ShapeError for an axis that is out of range or named twice.
+    """
+    given = tuple(range(ndim)) if axis is None or axis == () else (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = sorted(a + ndim if a < 0 else a for a in given)
+    if any(not 0 <= a < ndim for a in axes) or len(set(axes)) != len(axes):
+        raise ShapeError("axis out of range or named twice", axis=axis, allowed=f"{-ndim} to {ndim - 1}, each once")
+    return tuple(axes)
