@@ -1,0 +1,59 @@
+"""What all sources of data have in common: which of their rows are visited, in which order, by how many threads."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from runner.dataset.arguments import flag, whole, workers
+from runner.dataset.column import Column
+from runner.dataset.order import Order, Sharded, Shuffled, Straight
+from runner.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The checked arguments; made before any data is read."""
+
+    num_samples: int | None
+    workers: int | None
+    shuffle: bool
+    num_shards: int
+    shard_id: int
+
+    @classmethod
+    def of(
+        cls,
+        num_samples: int | None,
+        num_parallel_workers: int | None,
+        shuffle: bool | None,
+        num_shards: int | None,
+        shard_id: int | None,
+    ) -> "Selection":
+        """Raises ConfigError for impossible numbers, and for a number of shards without the shard's own number."""
+        if (num_shards is None) != (shard_id is None):
+            given = f"num_shards={num_shards}, shard_id={shard_id}"
+            raise ConfigError("a shard needs both numbers", argument="shard_id", value=given, allowed="both or none")
+        shards = 1 if num_shards is None else whole("num_shards", num_shards, 1)
+        return cls(
+            None if num_samples is None else whole("num_samples", num_samples, 1),
+            workers(num_parallel_workers),
+            shuffle is not None and flag("shuffle", shuffle),
+            shards,
+            0 if shard_id is None else whole("shard_id", shard_id, 0, shards - 1),
+        )
+
+    def of_data(self, data: Mapping[str, np.ndarray]) -> tuple[list[Column], Order, int | None]:
+        """What a Dataset is made of. Raises ConfigError when this shard would have no rows."""
+        columns = [Column(name, values[: self.num_samples]) for name, values in data.items()]
+        return columns, self._order(len(columns[0].source)), self.workers
+
+    def _order(self, rows: int) -> Order:
+        if self.num_shards > rows:
+            raise ConfigError(
+                "more shards than rows", argument="num_shards", value=self.num_shards, allowed=f"1 to {rows}"
+            )
+        order: Order = Straight(rows)
+        if self.shuffle:
+            order = Shuffled(order, rows)
+        return order if self.num_shards == 1 else Sharded(order, self.num_shards, self.shard_id)

@@ -1,0 +1,207 @@
+"""The datasets a user opens. Each reads its data at once, so that what is wrong with it is said before training.
+
+All take `num_samples` (only the first so many rows of the data), `shuffle` (True: a full shuffle in every epoch, before
+sharding; None or False: the order of the data, where the reference shuffles for None), `num_shards` with `shard_id`
+(rows `shard_id::num_shards` of that order) and `num_parallel_workers` (1 to 64 threads that prepare batches ahead; they
+never change a result). Source: `mindspore.dataset` r1.2.
+"""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from runner.dataset import cifar, digits, idx
+from runner.dataset.arguments import flag, one_of, whole
+from runner.dataset.content import missing
+from runner.dataset.pipeline import Dataset
+from runner.dataset.selection import Selection
+from runner.dataset.synthetic import make_images
+from runner.errors import ConfigError
+
+USAGES = ("train", "test", "all")
+Folder = str | PathLike[str]
+Pair = tuple[np.ndarray, np.ndarray]  # images and labels
+
+
+class MnistDataset(Dataset):
+    """MNIST: columns `image` uint8 [28, 28, 1] and `label` int32.
+
+    Reads `train-*` and `t10k-*` in IDX format, plain or `.gz`, from the folder or its `train` and `test` folders.
+    `usage` is "train", "test" or "all"; None takes what is there. A file of the published shape must have the
+    published sha256; `verify=False` accepts other data of that shape (Fashion-MNIST). Other shapes are accepted as
+    they are. Raises DataError when a file is missing or damaged.
+    """
+
+    def __init__(
+        self,
+        dataset_dir: Folder,
+        usage: str | None = None,
+        num_samples: int | None = None,
+        num_parallel_workers: int | None = None,
+        shuffle: bool | None = None,
+        num_shards: int | None = None,
+        shard_id: int | None = None,
+        *,
+        verify: bool = True,
+    ) -> None:
+        selection = Selection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        folder, checked = _folder(dataset_dir), flag("verify", verify)
+        present = [split for split in idx.PREFIXES if idx.has_part_of(folder, split)]
+        if usage is None and not present:
+            raise missing(folder, "MNIST's train-* and t10k-* files, there or in train/ and test/", idx.MISSING)
+        splits = _splits(usage, present)
+        data = _joined([idx.read_split(folder, split, checked) for split in splits], folder)
+        super().__init__(*selection.of_data(data))
+
+
+class Cifar10Dataset(Dataset):
+    """CIFAR-10: columns `image` uint8 [32, 32, 3] (red, green, blue) and `label` int32.
+
+    Reads `data_batch_{1..5}.bin` (as many as there are) and `test_batch.bin`, plain or `.gz`. `usage` as for MNIST.
+    Raises DataError when a file is missing or damaged.
+    """
+
+    def __init__(
+        self,
+        dataset_dir: Folder,
+        usage: str | None = None,
+        num_samples: int | None = None,
+        num_parallel_workers: int | None = None,
+        shuffle: bool | None = None,
+        num_shards: int | None = None,
+        shard_id: int | None = None,
+    ) -> None:
+        selection = Selection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        folder = _folder(dataset_dir)
+        present = [split for split in cifar.FILES if cifar.split_files(folder, split)]
+        if usage is None and not present:
+            raise missing(folder, "CIFAR-10's data_batch_*.bin and test_batch.bin", cifar.MISSING)
+        data = _joined([cifar.read_split(folder, split) for split in _splits(usage, present)], folder)
+        super().__init__(*selection.of_data(data))
+
+
+class DigitsDataset(Dataset):
+    """scikit-learn's handwritten digits: columns `image` uint8 [8, 8, 1] (0..255) and `label` int32.
+
+    1,437 rows for "train" and 360 for "test", by a split that never changes; None and "all" are all 1,797.
+
+    >>> DigitsDataset("test").get_dataset_size()
+    360
+    """
+
+    def __init__(
+        self,
+        usage: str | None = None,
+        num_samples: int | None = None,
+        num_parallel_workers: int | None = None,
+        shuffle: bool | None = None,
+        num_shards: int | None = None,
+        shard_id: int | None = None,
+    ) -> None:
+        selection = Selection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        chosen = "all" if usage is None else one_of("usage", usage, USAGES)
+        images, labels = digits.read_digits(digits.digits_file())
+        rows = np.arange(len(labels)) if chosen == "all" else digits.split_rows(chosen)
+        super().__init__(*selection.of_data({"image": images[rows], "label": labels[rows]}))
+
+
+class SyntheticDataset(Dataset):
+    """Random images of learnable classes: columns `image` uint8 [H, W, C] and `label` int32.
+
+    They depend on `seed`, not on the run's seed; "train" and "test" show the same classes.
+
+    >>> SyntheticDataset(num_samples=4, image_shape=(8, 8, 1)).get_col_names()
+    ['image', 'label']
+    """
+
+    def __init__(
+        self,
+        num_samples: int = 1024,
+        image_shape: Sequence[int] = (28, 28, 1),
+        num_classes: int = 10,
+        usage: str = "train",
+        seed: int = 1,
+        num_parallel_workers: int | None = None,
+        shuffle: bool | None = None,
+        num_shards: int | None = None,
+        shard_id: int | None = None,
+    ) -> None:
+        selection = Selection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        sides = tuple(whole("image_shape", side, 1) for side in image_shape)
+        if len(sides) != 3:
+            raise ConfigError("not an image's shape", argument="image_shape", value=sides, allowed="(H, W, C)")
+        height, width, channels = sides
+        images, labels = make_images(
+            whole("num_samples", num_samples, 1),
+            (height, width, channels),
+            whole("num_classes", num_classes, 1),
+            whole("seed", seed, 0),
+            one_of("usage", usage, USAGES[:2]),
+        )
+        super().__init__(*selection.of_data({"image": images, "label": labels}))
+
+
+class NumpySlicesDataset(Dataset):
+    """Rows of arrays in memory: one array or list (`column_0`), a tuple of them (`column_0`, ...) or a dict by name.
+
+    The arrays are not copied. Raises ConfigError for arrays of different lengths or of an unusable element type.
+
+    >>> NumpySlicesDataset({"x": [[1.0, 2.0], [3.0, 4.0]], "y": [0, 1]}).batch(2).column_types()
+    [TensorType(dtype=Float64, shape=(2, 2)), TensorType(dtype=Int64, shape=(2,))]
+    """
+
+    def __init__(
+        self,
+        data: object,
+        column_names: Sequence[str] | None = None,
+        num_samples: int | None = None,
+        num_parallel_workers: int | None = None,
+        shuffle: bool | None = None,
+        num_shards: int | None = None,
+        shard_id: int | None = None,
+    ) -> None:
+        selection = Selection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        arrays = _named_arrays(data, column_names)
+        lengths = {name: len(values) if values.ndim else 0 for name, values in arrays.items()}
+        if len(set(lengths.values())) != 1 or 0 in lengths.values():
+            raise ConfigError("columns need equally many rows, and some", argument="data", value=f"rows: {lengths}")
+        super().__init__(*selection.of_data(arrays))
+
+
+def _named_arrays(data: object, column_names: Sequence[str] | None) -> dict[str, np.ndarray]:
+    values = list(data.values()) if isinstance(data, Mapping) else list(data) if isinstance(data, tuple) else [data]
+    named = [str(name) for name in data] if isinstance(data, Mapping) else [f"column_{k}" for k in range(len(values))]
+    names = named if column_names is None else list(column_names)
+    if len(names) != len(values) or len(set(names)) != len(names):
+        raise ConfigError(
+            "not one name per column", argument="column_names", value=names, allowed=f"{len(values)} different names"
+        )
+    return {name: _array(name, value) for name, value in zip(names, values, strict=True)}
+
+
+def _array(name: str, value: object) -> np.ndarray:
+    try:
+        return np.asarray(value)
+    except ValueError as reason:
+        raise ConfigError("not an array", argument="data", column=name, found=reason) from None
+
+
+def _folder(dataset_dir: Folder) -> Path:
+    if not isinstance(dataset_dir, str | PathLike) or not str(dataset_dir):
+        raise ConfigError("not a folder", argument="dataset_dir", value=repr(dataset_dir), allowed="a path")
+    return Path(dataset_dir).expanduser()
+
+
+def _splits(usage: str | None, present: list[str]) -> list[str]:
+    chosen = present if usage is None else [one_of("usage", usage, USAGES)]
+    return ["train", "test"] if chosen == ["all"] else chosen
+
+
+def _joined(parts: list[Pair], folder: Path) -> dict[str, np.ndarray]:
+    shapes = {images.shape[1:] for images, _ in parts}
+    if len(shapes) != 1:
+        raise ConfigError("the splits have images of different sizes", folder=folder, found=shapes, allowed="one usage")
+    images, labels = (part[0] if len(parts) == 1 else np.concatenate(part) for part in zip(*parts, strict=True))
+    return {"image": images, "label": labels}

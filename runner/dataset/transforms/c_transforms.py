@@ -1,0 +1,65 @@
+"""Transforms of any column, under the reference's names (imported as `CT`).
+
+Source: `mindspore.dataset.transforms.c_transforms` r1.2.
+"""
+
+import numpy as np
+
+from runner import dtype as dt
+from runner.dataset.arguments import whole
+from runner.dataset.transforms.transform import Transform
+from runner.errors import ConfigError
+from runner.types import TensorType
+
+
+class TypeCast(Transform):
+    """Values in another element type: a `runner.dtype`, or anything that names one.
+
+    >>> TypeCast("int32")(np.array([7], np.uint8)).dtype
+    dtype('int32')
+    """
+
+    def __init__(self, data_type: dt.DType | np.dtype | type | str) -> None:
+        self.data_type = dt.of(data_type)
+
+    def __repr__(self) -> str:
+        return f"TypeCast({self.data_type})"
+
+    def infer(self, sample: TensorType) -> TensorType:
+        """The same shape in the new element type."""
+        return sample.with_dtype(self.data_type)
+
+    def __call__(self, batch: np.ndarray) -> np.ndarray:
+        """The batch itself when it already has the type."""
+        return batch.astype(self.data_type.numpy, copy=False)
+
+
+class OneHot(Transform):
+    """A label as a row of zeros with a one in its place; keeps the element type, as in the reference.
+
+    >>> OneHot(3)(np.array([2, 0], np.int32)).tolist()
+    [[0, 0, 1], [1, 0, 0]]
+    """
+
+    def __init__(self, num_classes: int) -> None:
+        self.num_classes = whole("num_classes", num_classes, 1)
+
+    def __repr__(self) -> str:
+        return f"OneHot({self.num_classes})"
+
+    def infer(self, sample: TensorType) -> TensorType:
+        """[num_classes] for one whole number, of shape [] or [1]."""
+        if sample.dtype.numpy.kind not in "iu" or sample.shape not in ((), (1,)):
+            raise ConfigError("OneHot takes one whole number per sample", sample=sample)
+        return sample.with_shape(self.num_classes)
+
+    def __call__(self, batch: np.ndarray) -> np.ndarray:
+        """[B, num_classes]. Raises ConfigError for a label that is not a class."""
+        labels = batch.reshape(-1, 1)
+        if labels.size and not 0 <= labels.min() <= labels.max() < self.num_classes:
+            wrong = labels[(labels < 0) | (labels >= self.num_classes)][0]
+            raise ConfigError(
+                "a label is not a class", argument="num_classes", value=wrong, allowed=f"0 to {self.num_classes - 1}"
+            )
+        ones: np.ndarray = labels == np.arange(self.num_classes)
+        return ones.astype(batch.dtype)

@@ -1,0 +1,131 @@
+"""Image transforms under the reference's names (imported as `CV`). Images are height x width x channels.
+
+Source: `mindspore.dataset.vision.c_transforms` r1.2.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from runner import dtype as dt
+from runner.dataset.arguments import finite, whole
+from runner.dataset.transforms.transform import Affine, Transform
+from runner.dataset.vision.inter import Inter
+from runner.dataset.vision.resize import resize
+from runner.errors import ConfigError, nearest
+from runner.types import TensorType
+
+LARGEST_SIDE = 1 << 14
+
+
+class Resize(Transform):
+    """Images in another size, in the same element type (UInt8 or Float32).
+
+    `size` is (height, width), or one number: then the shorter side gets it and the other keeps the proportion.
+    LINEAR has pixel centres at halves, as OpenCV's INTER_LINEAR; bytes are rounded from the exact value, halves up.
+
+    >>> Resize((2, 4))(np.array([[[[0], [100]]]], np.uint8))[0, 0, :, 0].tolist()
+    [0, 25, 75, 100]
+    """
+
+    def __init__(self, size: int | Sequence[int], interpolation: Inter = Inter.LINEAR) -> None:
+        sides = [size] if isinstance(size, int) else list(size)
+        if len(sides) not in (1, 2):
+            raise ConfigError("a size is one number or two", argument="size", value=size, allowed="(height, width)")
+        self.size = tuple(whole("size", side, 1, LARGEST_SIDE) for side in sides)
+        if not isinstance(interpolation, Inter):
+            names = [f"Inter.{name}" for name in Inter.__members__]
+            raise ConfigError(
+                "not an interpolation",
+                argument="interpolation",
+                value=interpolation,
+                allowed=", ".join(names),
+                nearest=nearest(str(interpolation), names),
+            )
+        self.interpolation = interpolation
+
+    def __repr__(self) -> str:
+        return f"Resize({self.size}, {self.interpolation.name})"
+
+    def infer(self, sample: TensorType) -> TensorType:
+        """[height, width, C] for [H, W, C]."""
+        _require_image(self, sample)
+        if sample.dtype not in (dt.uint8, dt.float32):
+            raise ConfigError("Resize takes UInt8 or Float32 images", sample=sample)
+        return sample.with_shape(*self._new_size(sample.shape[0], sample.shape[1]), sample.shape[2])
+
+    def __call__(self, batch: np.ndarray) -> np.ndarray:
+        """[B, height, width, C]; the batch itself when the size is right already."""
+        return resize(batch, *self._new_size(batch.shape[1], batch.shape[2]), self.interpolation)
+
+    def _new_size(self, height: int, width: int) -> tuple[int, int]:
+        if len(self.size) == 2:
+            return self.size[0], self.size[1]
+        shorter = min(height, width)
+        return max(1, self.size[0] * height // shorter), max(1, self.size[0] * width // shorter)
+
+
+class Rescale(Affine):
+    """`x * rescale + shift`, in Float32.
+
+    >>> Rescale(0.5, -1.0)(np.array([0, 51, 255], np.uint8)).tolist()
+    [-1.0, 24.5, 126.5]
+    """
+
+    def __init__(self, rescale: float, shift: float) -> None:
+        super().__init__(np.asarray(finite("rescale", rescale)), np.asarray(finite("shift", shift)))
+
+
+class Normalize(Affine):
+    """`(x - mean) / std` with one mean and one deviation per channel, in Float32.
+
+    >>> Normalize(mean=[10.0, 20.0], std=[2.0, 4.0])(np.array([[[[12, 12]]]], np.uint8)).ravel().tolist()
+    [1.0, -2.0]
+    """
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        means = np.array([finite("mean", value) for value in mean])
+        deviations = np.array([finite("std", value) for value in std])
+        if means.size == 0 or means.shape != deviations.shape or not (deviations > 0).all():
+            raise ConfigError(
+                "Normalize needs one mean and one deviation per channel",
+                argument="std",
+                value=list(std),
+                allowed="as many numbers as mean has, each greater than 0",
+            )
+        super().__init__(1 / deviations, -means / deviations)
+
+    def infer(self, sample: TensorType) -> TensorType:
+        """[H, W, C] in Float32."""
+        _require_image(self, sample)
+        if sample.shape[-1] != self.scale.size:
+            raise ConfigError("not one mean per channel", argument="mean", value=self.scale.size, sample=sample)
+        return super().infer(sample)
+
+
+class HWC2CHW(Transform):
+    """[B, H, W, C] to [B, C, H, W]; with one channel that is another view of the same memory."""
+
+    def __repr__(self) -> str:
+        return "HWC2CHW()"
+
+    def infer(self, sample: TensorType) -> TensorType:
+        """[C, H, W] for [H, W, C]."""
+        _require_image(self, sample)
+        return sample.with_shape(sample.shape[2], *sample.shape[:2])
+
+    def __call__(self, batch: np.ndarray) -> np.ndarray:
+        """Contiguous channels-first images."""
+        count, height, width, channels = batch.shape
+        if channels == 1:
+            return batch.reshape(count, 1, height, width)
+        return np.ascontiguousarray(batch.transpose(0, 3, 1, 2))
+
+    def moved_before(self, affine: Affine) -> Affine:
+        """A step per pixel or per channel does not care where the channels lie."""
+        return affine.channels_first()
+
+
+def _require_image(transform: Transform, sample: TensorType) -> None:
+    if sample.ndim != 3:
+        raise ConfigError(f"{transform!r} takes images of height x width x channels", sample=sample)

@@ -1,0 +1,84 @@
+"""Resampling of a stack of images, exact to the last bit on every machine.
+
+A pixel of the result lies, with centres at half pixels, at `((2i + 1) * old - new) / (2 * new)` of the old axis: a
+fraction. So bytes are interpolated in whole numbers and rounded once, halves up; no float decides a tie.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from runner.dataset.vision.inter import Inter
+
+CHUNK_PIXELS = 1 << 18  # of a result at a time: the temporaries then stay in a processor's second cache
+
+
+@dataclass(frozen=True)
+class Axis:
+    """For each new position the two old ones beside it, and the weight of the second in units of 1/unit."""
+
+    low: np.ndarray
+    high: np.ndarray
+    weight: np.ndarray
+    unit: int
+
+    @classmethod
+    def between(cls, old: int, new: int) -> "Axis":
+        """The grid of `old` pixels seen from `new` ones; beyond the edge the edge pixel goes on."""
+        low, part = np.divmod((2 * np.arange(new) + 1) * old - new, 2 * new)
+        shared = math.gcd(2 * new, *part.tolist())
+        edges = (np.clip(low, 0, old - 1), np.clip(low + 1, 0, old - 1))
+        return cls(*edges, part // shared, 2 * new // shared)
+
+    def blend(self, images: np.ndarray, axis: int) -> np.ndarray:
+        """`unit` times the interpolated values along one axis, in the images' own element type."""
+        if self.unit == 1:
+            return images.take(self.low, axis)
+        weight = self.weight.astype(images.dtype).reshape([-1] + [1] * (images.ndim - 1 - axis))
+        result = images.take(self.low, axis)
+        result *= images.dtype.type(self.unit) - weight
+        second = images.take(self.high, axis)
+        second *= weight
+        result += second
+        return result
+
+
+def resize(images: np.ndarray, height: int, width: int, interpolation: Inter) -> np.ndarray:
+    """[B, H, W, C] to [B, height, width, C] in the same element type: uint8, or float32.
+
+    Works through the stack in chunks, so the extra memory does not grow with it. The images themselves are returned
+    when they have the size already.
+    """
+    if images.shape[1:3] == (height, width):
+        return images
+    sample = _nearest if interpolation is Inter.NEAREST else _linear_bytes if images.dtype == np.uint8 else _linear
+    result = np.empty((len(images), height, width, *images.shape[3:]), images.dtype)
+    step = max(1, CHUNK_PIXELS // max(1, math.prod(result.shape[1:])))
+    for start in range(0, len(images), step):
+        result[start : start + step] = sample(images[start : start + step], height, width)
+    return result
+
+
+def _nearest(images: np.ndarray, height: int, width: int) -> np.ndarray:
+    rows = np.arange(height) * images.shape[1] // height
+    columns = np.arange(width) * images.shape[2] // width
+    result: np.ndarray = images.take(rows, 1).take(columns, 2)
+    return result
+
+
+def _linear(images: np.ndarray, height: int, width: int) -> np.ndarray:
+    down, across = Axis.between(images.shape[1], height), Axis.between(images.shape[2], width)
+    total = across.blend(down.blend(images, 1), 2)
+    total /= images.dtype.type(down.unit * across.unit)
+    return total
+
+
+def _linear_bytes(images: np.ndarray, height: int, width: int) -> np.ndarray:
+    down, across = Axis.between(images.shape[1], height), Axis.between(images.shape[2], width)
+    unit = down.unit * across.unit
+    wide = np.result_type(np.min_scalar_type(256 * unit - 1), np.uint16)  # holds 255 * unit + unit // 2
+    total = across.blend(down.blend(images.astype(wide), 1), 2)
+    total += wide.type(unit // 2)
+    total //= wide.type(unit)
+    return total
