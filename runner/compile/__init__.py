@@ -1,0 +1,1 @@
+"""Floor 5: from a traced graph to an open session."""

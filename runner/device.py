@@ -1,0 +1,150 @@
+"""Which device a run asks for, how onnxruntime calls it, and how to repair a machine that cannot give it."""
+
+import ctypes
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from runner.errors import ConfigError, DeviceError, nearest
+from runner.machine import runtimes
+
+MAX_ID = 4095
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What stands behind a device target.
+
+    `provider` and `memory` are onnxruntime's names, `distribution` is the wheel that contains the provider, `install`
+    what to give to pip for it, `extra` runner's own extra, `libraries` what driver or toolkit must bring, `tool` the
+    command that lists the cards.
+    """
+
+    provider: str
+    memory: str
+    distribution: str
+    install: str
+    extra: str | None = None
+    libraries: tuple[str, ...] = ()
+    tool: str | None = None
+
+
+BACKENDS: Mapping[str, Backend] = {
+    "CPU": Backend("CPUExecutionProvider", "cpu", "onnxruntime", "onnxruntime"),
+    "GPU": Backend(
+        provider="CUDAExecutionProvider",
+        memory="cuda",
+        distribution="onnxruntime-gpu",
+        install='"onnxruntime-gpu[cuda,cudnn]"',
+        extra="gpu",
+        libraries=("libcuda.so.1",),
+        tool="nvidia-smi",
+    ),
+    "Ascend": Backend(
+        provider="CANNExecutionProvider",
+        memory="cann",
+        distribution="onnxruntime-cann",
+        install='onnxruntime-cann "numpy<2" "ml_dtypes<0.6"',  # built for NumPy 1; ml_dtypes 0.6 asks for NumPy 2
+        extra="ascend",
+        libraries=("libascendcl.so", "libacl_op_compiler.so", "libfmk_onnx_parser.so"),
+        tool="npu-smi info",
+    ),
+}
+
+_SOURCES = (  # what brings a missing library: the first pattern that fits
+    (r"libcuda\.", "install the NVIDIA driver, which brings {libraries}"),
+    (r"libcu|libnv", "pip install {install}, which brings {libraries}"),
+    (r"libascend|libacl|libfmk|libge|libhccl", "install the CANN toolkit and source its set_env.sh, for {libraries}"),
+    (r"", "install what brings {libraries}"),
+)
+
+
+@dataclass(frozen=True)
+class Device:
+    """The device that a run asks for.
+
+    `target` is CPU, GPU or Ascend; `id` (0 to 4095) says which card; `threads` work inside one operator, 0 for all
+    cores that this process may use; `allow_fallback` permits the CPU, with a warning, when the target is not usable.
+    Raises ConfigError for any other value.
+    """
+
+    target: str = "CPU"
+    id: int = 0
+    threads: int = 0
+    allow_fallback: bool = False
+
+    def __post_init__(self) -> None:
+        if self.target not in BACKENDS:
+            close = nearest(self.target, BACKENDS)
+            raise ConfigError("no such device", value=self.target, allowed=", ".join(BACKENDS), nearest=close)
+        if not 0 <= self.id <= MAX_ID:
+            raise ConfigError("device.id is out of range", value=self.id, allowed=f"0 to {MAX_ID}")
+        if self.threads < 0:
+            raise ConfigError("device.threads is out of range", value=self.threads, allowed="0 (all cores) or more")
+
+    @property
+    def backend(self) -> Backend:
+        """What stands behind the target."""
+        return BACKENDS[self.target]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks for the user, one line each, about values that have no effect."""
+        return (f"device.id={self.id} has no effect on the CPU",) if self.target == "CPU" and self.id else ()
+
+    def __str__(self) -> str:
+        return self.target if self.target == "CPU" else f"{self.target} {self.id}"
+
+
+def device_error(device: Device, reason: str, text: str = "") -> DeviceError:
+    """The error for a device that cannot be used; `text` is all that the library printed while it was tried."""
+    installed = runtimes()
+    missing = missing_libraries(device.target, text)
+    return DeviceError(
+        "the device cannot be used",
+        device=device,
+        provider=device.backend.provider,
+        reason=reason,
+        missing=", ".join(missing) or None,
+        installed=describe_runtimes(installed),
+        repair=repair(device.target, installed, missing),
+    )
+
+
+def describe_runtimes(installed: Mapping[str, str]) -> str:
+    """The installed onnxruntime distributions in one line, with a warning when there are several."""
+    listed = ", ".join(f"{name} {version}" for name, version in installed.items())
+    return f"{listed}: they overwrite each other, keep one" if len(installed) > 1 else listed or "no onnxruntime"
+
+
+def missing_libraries(target: str, text: str = "") -> list[str]:
+    """The shared libraries that a device needs and this machine lacks: those named in `text`, then those looked for."""
+    named = re.findall(r"(lib[\w+-]+\.so[\d.]*): cannot open shared object file", text)
+    return list(dict.fromkeys([*named, *(name for name in BACKENDS[target].libraries if not _loads(name))]))
+
+
+def reinstall(target: str, installed: Iterable[str]) -> str:
+    """The command that puts the wheel of a target into the place of those that are installed."""
+    remove = "".join(f" {name}" for name in installed)
+    return (f"pip uninstall -y{remove} && " if remove else "") + f"pip install {BACKENDS[target].install}"
+
+
+def repair(target: str, installed: Mapping[str, str], missing: Iterable[str]) -> str:
+    """What to type or install so that a target becomes usable, one step per line."""
+    backend = BACKENDS[target]
+    steps = [] if list(installed) == [backend.distribution] else [reinstall(target, installed)]
+    by_source: dict[str, list[str]] = {}
+    for library in missing:
+        source = next(source for pattern, source in _SOURCES if re.match(pattern, library))
+        by_source.setdefault(source, []).append(library)
+    for source, libraries in by_source.items():
+        steps.append(source.format(libraries=", ".join(libraries), install=backend.install))
+    return "\n".join(steps) or f"ask `{backend.tool}` whether the driver runs and which cards there are"
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True

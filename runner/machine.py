@@ -1,0 +1,62 @@
+"""What this machine and this environment are: versions, processor, cores, memory."""
+
+import os
+import platform
+from pathlib import Path
+
+PACKAGES = (
+    *("runner", "hydra-core", "omegaconf", "numpy", "onnx"),
+    *("scikit-learn", "safetensors", "rich", "threadpoolctl"),
+)
+RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-cann")
+
+
+def packages() -> dict[str, str]:
+    """Versions of Python and of what runner is built on, by distribution name; what is not installed is left out."""
+    return {"python": platform.python_version(), **_versions(PACKAGES), **runtimes()}
+
+
+def runtimes() -> dict[str, str]:
+    """The onnxruntime distributions that are installed, with their versions; more than one overwrite each other."""
+    return _versions(RUNTIMES)
+
+
+def cpu_model() -> str:
+    """The processor's own name, such as `AMD EPYC`; the architecture where the system does not tell."""
+    for line in _read("/proc/cpuinfo").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def usable_cores() -> int:
+    """How many cores this process may use (its affinity, where the system has one)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def memory_bytes() -> int:
+    """Bytes of memory that this process can have: the machine's, or its control group's limit where that is lower."""
+    limit = _read("/sys/fs/cgroup/memory.max").strip()
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(machine, int(limit)) if limit.isdigit() else machine
+
+
+def _versions(names: tuple[str, ...]) -> dict[str, str]:
+    from importlib import metadata  # here because it costs 18 ms and most commands never ask
+
+    found = {}
+    for name in names:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
