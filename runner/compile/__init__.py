@@ -1,1 +1,1 @@
-"""Floor 5: from a traced graph to an open session."""
+"""Floor 5: from a graph to a model that runs on a device."""

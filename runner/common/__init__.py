@@ -1,0 +1,1 @@
+"""Address of the reference: `runner.common.initializer`."""

@@ -1,0 +1,177 @@
+"""Initial values of parameters, with the distributions of r1.2 (spec section 8.1).
+
+Every call draws from a generator of its own, derived from the run's seed and the order of creation.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from runner import dtype as dt
+from runner.core.value import Tensor
+from runner.errors import ConfigError, ShapeError, nearest
+from runner.seed import generator, next_number
+from runner.types import Shape
+
+
+class Initializer:
+    """A rule that fills a shape."""
+
+    def fill(self, rng: np.random.Generator, shape: Shape) -> np.ndarray:
+        """Values of any float type in the shape."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Constant(Initializer):
+    """The same value everywhere."""
+
+    value: float
+
+    def fill(self, rng: np.random.Generator, shape: Shape) -> np.ndarray:
+        return np.full(shape, self.value)
+
+
+@dataclass(frozen=True)
+class Zero(Initializer):
+    """Zeros."""
+
+    def fill(self, rng: np.random.Generator, shape: Shape) -> np.ndarray:
+        return np.zeros(shape)
+
+
+@dataclass(frozen=True)
+class One(Initializer):
+    """Ones."""
+
+    def fill(self, rng: np.random.Generator, shape: Shape) -> np.ndarray:
+        return np.ones(shape)
+
+
+@dataclass(frozen=True)
+class Normal(Initializer):
+    """Normal distribution around 0."""
+
+    sigma: float = 0.01
+
+    def fill(self, rng: np.random.Generator, shape: Shape) -> np.ndarray:
+        return rng.normal(0.0, self.sigma, shape)
+
+
+@dataclass(frozen=True)
+class TruncatedNormal(Initializer):
+    """Normal distribution around 0, cut at two sigma: what falls outside is drawn again."""
+
+    sigma: float = 0.01
+
+    def fill(self, rng: np.random.Generator, shape: Shape) -> np.ndarray:
+        values = rng.standard_normal(shape)
+        while (outside := np.abs(values) > 2.0).any():
+            values[outside] = rng.standard_normal(int(outside.sum()))
+        return values * self.sigma
+
+
+@dataclass(frozen=True)
+class Uniform(Initializer):
+    """Uniform between -scale and scale."""
+
+    scale: float = 0.07
+
+    def fill(self, rng: np.random.Generator, shape: Shape) -> np.ndarray:
+        return rng.uniform(-self.scale, self.scale, shape)
+
+
+@dataclass(frozen=True)
+class XavierUniform(Initializer):
+    """Uniform within gain * sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
+
+    gain: float = 1.0
+
+    def fill(self, rng: np.random.Generator, shape: Shape) -> np.ndarray:
+        bound = self.gain * math.sqrt(6.0 / sum(fans(shape)))
+        return rng.uniform(-bound, bound, shape)
+
+
+@dataclass(frozen=True)
+class HeUniform(Initializer):
+    """Uniform within gain * sqrt(3 / fan) (He et al., 2015)."""
+
+    negative_slope: float = 0.0
+    mode: str = "fan_in"
+    nonlinearity: str = "leaky_relu"
+
+    def fill(self, rng: np.random.Generator, shape: Shape) -> np.ndarray:
+        bound = math.sqrt(3.0) * he_deviation(shape, self.negative_slope, self.mode, self.nonlinearity)
+        return rng.uniform(-bound, bound, shape)
+
+
+@dataclass(frozen=True)
+class HeNormal(Initializer):
+    """Normal with deviation gain / sqrt(fan) (He et al., 2015)."""
+
+    negative_slope: float = 0.0
+    mode: str = "fan_in"
+    nonlinearity: str = "leaky_relu"
+
+    def fill(self, rng: np.random.Generator, shape: Shape) -> np.ndarray:
+        return rng.normal(0.0, he_deviation(shape, self.negative_slope, self.mode, self.nonlinearity), shape)
+
+
+def fans(shape: Shape) -> tuple[int, int]:
+    """(fan_in, fan_out) of a weight (out, in, ...). Raises ShapeError below two axes."""
+    if len(shape) < 2:
+        raise ShapeError("fan_in and fan_out need at least two axes", shape=shape)
+    field = math.prod(shape[2:])
+    return shape[1] * field, shape[0] * field
+
+
+def he_deviation(shape: Shape, negative_slope: float, mode: str, nonlinearity: str) -> float:
+    """gain / sqrt(fan). Raises ConfigError for an unknown mode or nonlinearity."""
+    slopes = {"leaky_relu": math.sqrt(2.0 / (1.0 + negative_slope**2)), "relu": math.sqrt(2.0)}
+    gains = slopes | {"linear": 1.0, "sigmoid": 1.0, "tanh": 5.0 / 3.0}
+    if mode not in ("fan_in", "fan_out"):
+        raise ConfigError("unknown mode of an initialiser", given=mode, allowed="fan_in, fan_out")
+    if nonlinearity not in gains:
+        raise ConfigError("unknown nonlinearity of an initialiser", given=nonlinearity, allowed=", ".join(gains))
+    fan_in, fan_out = fans(shape)
+    return gains[nonlinearity] / math.sqrt(fan_in if mode == "fan_in" else fan_out)
+
+
+ALIASES: dict[str, type[Initializer]] = {
+    "zero": Zero,
+    "zeros": Zero,
+    "one": One,
+    "ones": One,
+    "normal": Normal,
+    "uniform": Uniform,
+    "truncatednormal": TruncatedNormal,
+    "xavieruniform": XavierUniform,
+    "xavier_uniform": XavierUniform,
+    "heuniform": HeUniform,
+    "he_uniform": HeUniform,
+    "henormal": HeNormal,
+    "he_normal": HeNormal,
+}
+
+
+def initializer(
+    init: Initializer | Tensor | str | float, shape: Sequence[int] | None = None, dtype: dt.DType = dt.float32
+) -> Tensor:
+    """A tensor filled by a rule, a rule's name, a number, or a given tensor (whose shape must then fit).
+
+    Raises ConfigError for an unknown name and ShapeError for a tensor of another shape.
+    """
+    if isinstance(init, Tensor):
+        if shape is not None and init.shape != tuple(shape):
+            raise ShapeError("the initial value has another shape", given=init.shape, expected=tuple(shape))
+        return init
+    if isinstance(init, str):
+        if init.lower() not in ALIASES:
+            close = nearest(init.lower(), ALIASES)
+            raise ConfigError("unknown initialiser", given=init, allowed=", ".join(ALIASES), nearest=close)
+        init = ALIASES[init.lower()]()
+    rule = init if isinstance(init, Initializer) else Constant(float(init))
+    values = rule.fill(generator("initializer", next_number()), tuple(shape or ()))
+    return Tensor(np.asarray(values).astype(dtype.numpy))

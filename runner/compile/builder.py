@@ -1,0 +1,88 @@
+"""The object that operators lower into: it collects ONNX nodes and constants, each only once."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from runner.dtype import DType
+from runner.errors import InternalError
+from runner.types import TensorType
+
+
+def element_type(dtype: DType) -> int:
+    """ONNX's number for an element type."""
+    return int(helper.np_dtype_to_tensor_dtype(dtype.numpy))
+
+
+class OnnxBuilder:
+    """Nodes in the order in which they are asked for. Nodes are named after the operator that is being lowered."""
+
+    def __init__(self, types: Mapping[str, TensorType]) -> None:
+        self.list: list[NodeProto] = []
+        self.constants: dict[str, TensorProto] = {}
+        self.operator = ""
+        self._types = dict(types)
+        self._known: dict[str, np.ndarray] = {}
+        self._made: dict[tuple[object, ...], tuple[str, ...]] = {}
+        self._named: Counter[str] = Counter()
+
+    def node(self, kind: str, inputs: Sequence[str], **attributes: Any) -> str:
+        """Add a node with one output, or find the equal one that is there."""
+        return self.nodes(kind, inputs, 1, **attributes)[0]
+
+    def nodes(self, kind: str, inputs: Sequence[str], outputs: int, **attributes: Any) -> tuple[str, ...]:
+        """Add a node with several outputs, or find the equal one that is there."""
+        written = {name: _written(value) for name, value in sorted(attributes.items())}
+        key = kind, tuple(inputs), outputs, repr(written)
+        if key not in self._made:
+            number = self._named[self.operator]
+            self._named[self.operator] += 1
+            name = f"{self.operator}/{kind}_{number}"
+            made = tuple(f"{name}:{k}" for k in range(outputs))
+            self.list.append(helper.make_node(kind, list(inputs), list(made), name=name, **written))
+            self._made[key] = made
+        return self._made[key]
+
+    def const(self, value: Any, like: str | None = None) -> str:
+        """A constant; ints become Int64, floats take the element type of `like`."""
+        if isinstance(value, float):
+            if like is None:
+                raise InternalError("a float constant needs a value whose type it takes", operator=self.operator, value=value)
+            value = np.asarray(value, self.type(like).dtype.numpy)
+        array = value if isinstance(value, np.ndarray) else np.asarray(value, np.int64)
+        key = "const", array.dtype.str, array.shape, array.tobytes()
+        if key not in self._made:
+            name = f"const{len(self.constants)}"
+            self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+            self._made[key] = (name,)
+        return self._made[key][0]
+
+    def type(self, name: str) -> TensorType:
+        """Type of a value of the graph."""
+        return self._types[name]
+
+    def reshape(self, name: str, shape: Sequence[int]) -> str:
+        """The value in another shape."""
+        known = self._types.get(name)
+        return name if known is not None and known.shape == tuple(shape) else self.node("Reshape", (name, self.const(list(shape))))
+
+    def value(self, name: str) -> np.ndarray | None:
+        """A value that is known at compile time."""
+        return self._known.get(name)
+
+    def know(self, name: str, value: np.ndarray) -> None:
+        """Tell the value of a constant of the graph."""
+        self._known[name] = value
+
+    def declare(self, name: str, type: TensorType) -> None:
+        """Tell the type of a value that an operator has made."""
+        self._types.setdefault(name, type)
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, DType):
+        return element_type(value)
+    return list(value) if isinstance(value, tuple | list) else value

@@ -1,0 +1,112 @@
+"""A graph becomes one checked ONNX model: parameters go in with the inputs, their new values come out with the outputs."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
+
+from runner.compile.builder import OnnxBuilder, element_type
+from runner.core.graph import Graph
+from runner.core.primitive import Node
+from runner.core.source import user_line
+from runner.core.value import Value
+from runner.errors import InternalError, RunnerError
+from runner.types import TensorType
+
+OPSET = 18  # BitwiseXor, and reductions that take their axes as inputs
+IR_VERSION = 9
+UPDATED = ".updated"  # `conv1.weight` goes in, `conv1.weight.updated` comes out
+
+
+def lower(graph: Graph, input_names: Sequence[str], output_names: Sequence[str]) -> ModelProto:
+    """The model of a graph. Its inputs are `input_names`, then the parameters; its outputs `output_names`, then the updates.
+
+    Raises InternalError, with the operator, when ONNX does not accept what an operator was lowered to.
+    """
+    names: dict[Value, str] = dict(zip(graph.inputs, input_names, strict=True))
+    names |= {symbol: parameter.name for parameter, symbol in graph.parameters.items()}
+    types = {name: symbol.type for symbol, name in names.items()}
+    builder = OnnxBuilder(types)
+    for symbol, array in graph.constants.items():
+        names[symbol] = builder.const(np.asarray(array))
+        builder.declare(names[symbol], symbol.type)
+        builder.know(names[symbol], array)
+    for node in graph.nodes:
+        _lower_node(builder, node, names)
+    results = [*output_names, *(p.name + UPDATED for p in graph.updates)]
+    nodes = _name_results(builder.list, [names[s] for s in graph.results], results, protected=set(types) | set(builder.constants))
+    made = helper.make_graph(
+        [_without_unused_outputs(n, _used(nodes, results)) for n in nodes],
+        graph.name,
+        [_info(name, type) for name, type in types.items()],
+        [_info(name, symbol.type) for name, symbol in zip(results, graph.results, strict=True)],
+        list(builder.constants.values()),
+    )
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="runner")
+    return _checked(model)
+
+
+def with_values(model: ModelProto, parameters: Mapping[str, np.ndarray]) -> bytes:
+    """The model as a file that stands alone: the parameters get these values unless the caller feeds others."""
+    standing = ModelProto()
+    standing.CopyFrom(model)
+    standing.graph.initializer.extend(numpy_helper.from_array(np.ascontiguousarray(v), k) for k, v in parameters.items())
+    return bytes(standing.SerializeToString(deterministic=True))
+
+
+def _lower_node(builder: OnnxBuilder, node: Node, names: dict[Value, str]) -> None:
+    builder.operator = node.name
+    try:
+        made = node.op.lower(builder, *(names[x] for x in node.inputs))
+    except RunnerError as error:
+        raise error.add(operator=node.name, line=user_line(node.source)) from None
+    for symbol, name in zip(node.outputs, (made,) if isinstance(made, str) else made, strict=True):
+        names[symbol] = name
+        builder.declare(name, symbol.type)
+
+
+def _name_results(
+    nodes: Sequence[NodeProto], made: Sequence[str], results: Sequence[str], protected: set[str]
+) -> list[NodeProto]:
+    """Give the results their public names: directly at the node that makes them, since an Identity would copy."""
+    renamed: dict[str, str] = {}
+    copies: list[NodeProto] = []
+    for name, result in zip(made, results, strict=True):
+        if name in protected or name in renamed:
+            copies.append(helper.make_node("Identity", [renamed.get(name, name)], [result], name=f"{result}/Identity"))
+        else:
+            renamed[name] = result
+    for node in nodes:
+        for names in (node.input, node.output):
+            names[:] = [renamed.get(name, name) for name in names]
+    return [*nodes, *copies]
+
+
+def _used(nodes: Sequence[NodeProto], results: Sequence[str]) -> set[str]:
+    return {name for node in nodes for name in node.input} | set(results)
+
+
+def _without_unused_outputs(node: NodeProto, used: set[str]) -> NodeProto:
+    """Optional outputs at the end that nothing reads are not worth computing (MaxPool's positions cost ten times the pool)."""
+    while len(node.output) > 1 and node.output[-1] not in used:
+        del node.output[-1]
+    return node
+
+
+def _info(name: str, type: TensorType) -> ValueInfoProto:
+    return helper.make_tensor_value_info(name, element_type(type.dtype), type.shape)
+
+
+def _checked(model: ModelProto) -> ModelProto:
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as reason:
+        raise InternalError("ONNX does not accept the lowered graph", graph=model.graph.name, reason=reason) from reason
+    return model
+
+
+def parameters_in(graph: Graph) -> dict[str, np.ndarray]:
+    """The present values of a graph's parameters by name."""
+    return {p.name: p.data for p in graph.parameters}
+

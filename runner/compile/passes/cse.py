@@ -1,0 +1,20 @@
+"""Common subexpressions: the same operator on the same operands is computed once."""
+
+from runner.core.graph import Graph
+from runner.core.primitive import Node, Primitive
+from runner.core.value import Symbol, Value
+
+
+def cse(graph: Graph) -> Graph:
+    """Let later equal nodes use the outputs of the first. Operators are pure, so equal fields and operands suffice."""
+    first: dict[tuple[Primitive, tuple[Value, ...]], Node] = {}
+    renamed: dict[Value, Symbol] = {}
+    kept: list[Node] = []
+    for node in graph.nodes:
+        key = node.op, tuple(renamed.get(x, x) for x in node.inputs)
+        earlier = first.setdefault(key, node)
+        if earlier is node:
+            kept.append(node)
+        else:
+            renamed.update(zip(node.outputs, earlier.outputs, strict=True))  # type: ignore[arg-type]
+    return graph.rewritten(kept, renamed)

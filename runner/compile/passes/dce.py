@@ -1,0 +1,23 @@
+"""Dead code: what no output and no update needs is not computed."""
+
+from dataclasses import replace
+
+from runner.core.graph import Graph
+from runner.core.primitive import Node
+from runner.core.value import Value
+
+
+def dce(graph: Graph) -> Graph:
+    """Keep the nodes, constants and parameters that lead to a result. Inputs stay: they are the caller's."""
+    needed: set[Value] = set(graph.results)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if not needed.isdisjoint(node.outputs):
+            kept.append(node)
+            needed.update(node.inputs)
+    return replace(
+        graph,
+        nodes=tuple(reversed(kept)),
+        constants={s: a for s, a in graph.constants.items() if s in needed},
+        parameters={p: s for p, s in graph.parameters.items() if s in needed or p in graph.updates},
+    )

@@ -1,0 +1,41 @@
+"""Compute at compile time what does not depend on data, and drop operators that change nothing."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from runner.core.graph import Graph
+from runner.core.primitive import Node
+from runner.core.value import Symbol, Value
+
+LIMIT = 1 << 16  # elements; larger results are cheaper to compute again than to carry in the model
+
+
+def fold(graph: Graph) -> Graph:
+    """Replace nodes over constants by their value, and nodes that equal one of their operands by that operand."""
+    constants: dict[Symbol, np.ndarray] = dict(graph.constants)
+    renamed: dict[Value, Symbol] = {}
+    kept: list[Node] = []
+    for node in graph.nodes:
+        inputs = [renamed.get(x, x) for x in node.inputs]
+        values = [constants.get(x) for x in inputs]  # type: ignore[call-overload]
+        same = _same_operand(node, inputs, values)
+        if same is not None:
+            renamed[node.outputs[0]] = same
+        elif all(value is not None for value in values) and sum(y.size for y in node.outputs) <= LIMIT:
+            constants.update(_computed(node, values))
+        else:
+            kept.append(node)
+    return graph.rewritten(kept, renamed, constants)
+
+
+def _same_operand(node: Node, inputs: Sequence[Value], values: Sequence[np.ndarray | None]) -> Symbol | None:
+    number = node.op.identity([x.type for x in inputs], values)
+    symbol = None if number is None else inputs[number]
+    return symbol if isinstance(symbol, Symbol) else None
+
+
+def _computed(node: Node, values: Sequence[np.ndarray | None]) -> dict[Symbol, np.ndarray]:
+    made = node.op.kernel(*values)  # type: ignore[arg-type]
+    arrays = made if isinstance(made, tuple) else (made,)
+    return {y: np.asarray(a) for y, a in zip(node.outputs, arrays, strict=True)}  # type: ignore[misc]

@@ -1,0 +1,70 @@
+"""`runner.context`: the settings of scripts that use the Python API, under the reference's names (spec section 1.1)."""
+
+from typing import Any
+
+from runner.device import Device
+from runner.errors import ConfigError, nearest
+
+GRAPH_MODE = 0
+PYNATIVE_MODE = 1
+
+_DEFAULTS: dict[str, Any] = {
+    "mode": PYNATIVE_MODE,
+    "device_target": "CPU",
+    "device_id": 0,
+    "reserve_class_name_in_scope": True,
+}
+_settings = dict(_DEFAULTS)
+
+
+def set_context(**settings: Any) -> None:
+    """Change settings; nothing is changed when one of them is wrong.
+
+    `mode` GRAPH_MODE (0) or PYNATIVE_MODE (1, default) · `device_target` CPU, GPU or Ascend · `device_id` 0 to 4095, without
+    effect on the CPU · `reserve_class_name_in_scope` bool. Raises ConfigError (a ValueError).
+    """
+    _settings.update({name: _checked(name, value) for name, value in settings.items()})
+
+
+def get_context(name: str) -> Any:
+    """A setting. Raises ConfigError for an unknown name."""
+    if name not in _settings:
+        raise _unknown(name)
+    return _settings[name]
+
+
+def reset_context() -> None:
+    """All settings as at the start of the process."""
+    _settings.update(_DEFAULTS)
+
+
+def reserves_class_names() -> bool:
+    """Whether scopes carry class names."""
+    return bool(_settings["reserve_class_name_in_scope"])
+
+
+def device() -> Device:
+    """The device that graph mode uses."""
+    return Device(target=_settings["device_target"], id=_settings["device_id"])
+
+
+def _checked(name: str, value: Any) -> Any:
+    if name == "mode" and (isinstance(value, bool) or value not in (GRAPH_MODE, PYNATIVE_MODE)):
+        raise ConfigError("unknown mode", given=value, allowed="context.GRAPH_MODE (0), context.PYNATIVE_MODE (1)")
+    if name == "device_target":
+        targets = {t.lower(): t for t in ("CPU", "GPU", "Ascend")} | {"davinci": "Ascend"}
+        if str(value).lower() not in targets:
+            close = nearest(str(value).lower(), targets)
+            raise ConfigError("unknown device target", given=value, allowed="CPU, GPU, Ascend", nearest=close)
+        return targets[str(value).lower()]
+    if name == "device_id" and (type(value) is not int or not 0 <= value <= 4095):
+        raise ConfigError("device_id out of range", given=value, allowed="0 to 4095")
+    if name == "reserve_class_name_in_scope" and type(value) is not bool:
+        raise ConfigError("reserve_class_name_in_scope must be a bool", given=value)
+    if name not in _DEFAULTS:
+        raise _unknown(name)
+    return value
+
+
+def _unknown(name: str) -> ConfigError:
+    return ConfigError("unknown context setting", given=name, allowed=", ".join(_DEFAULTS), nearest=nearest(name, _DEFAULTS))

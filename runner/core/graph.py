@@ -1,0 +1,111 @@
+"""`Graph`: the closed record of one traced step, and the check that it is well formed."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from runner.core.primitive import Node, infer
+from runner.core.value import Parameter, Symbol, Value
+from runner.errors import InternalError
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Inputs, parameters and constants lead through nodes, in order, to outputs and updated parameters.
+
+    Every value is made once. Passes give a new graph; none is ever changed.
+    """
+
+    name: str
+    inputs: tuple[Symbol, ...]
+    parameters: Mapping[Parameter, Symbol]
+    constants: Mapping[Symbol, np.ndarray]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Symbol, ...]
+    updates: Mapping[Parameter, Symbol] = field(default_factory=dict)
+
+    @property
+    def results(self) -> tuple[Symbol, ...]:
+        """What must be computed: the outputs, then the new values of parameters."""
+        return (*self.outputs, *self.updates.values())
+
+    def rewritten(
+        self, nodes: Sequence[Node], renamed: Mapping[Value, Symbol], constants: Mapping[Symbol, np.ndarray] | None = None
+    ) -> "Graph":
+        """The graph with other nodes, where values that disappeared go by the name of those that replace them."""
+
+        def follow(symbol: Symbol) -> Symbol:
+            while symbol in renamed:
+                symbol = renamed[symbol]
+            return symbol
+
+        return replace(
+            self,
+            nodes=tuple(replace(n, inputs=tuple(follow(_symbol(x)) for x in n.inputs)) for n in nodes),
+            outputs=tuple(map(follow, self.outputs)),
+            updates={p: follow(s) for p, s in self.updates.items()},
+            constants=self.constants if constants is None else constants,
+        )
+
+    def walk_types(self) -> Iterator[Symbol]:
+        """Every value, in the order in which it comes to be."""
+        yield from (*self.inputs, *self.parameters.values(), *self.constants)
+        for node in self.nodes:
+            yield from map(_symbol, node.outputs)
+
+    def __str__(self) -> str:
+        lines = [f"graph {self.name}({', '.join(map(repr, (*self.inputs, *self.parameters.values())))})"]
+        for symbol, array in self.constants.items():
+            lines.append(f"  {symbol!r} = {array.tolist() if array.size <= 4 else '...'}")
+        for node in self.nodes:
+            made = ", ".join(map(repr, node.outputs))
+            lines.append(f"  {made} = {node.op}({', '.join(f'%{_symbol(x).name}' for x in node.inputs)})  # {node.name}")
+        updates = [f"{p.name} <- %{s.name}" for p, s in self.updates.items()]
+        lines.append(f"  return {', '.join([*(f'%{s.name}' for s in self.outputs), *updates])}")
+        return "\n".join(lines)
+
+
+def verify(graph: Graph) -> Graph:
+    """Return the graph if it is well formed.
+
+    Raises InternalError when a value is used before it is made, made twice, has a type other than its operator's rule gives,
+    or when an update does not fit its parameter.
+    """
+    known: set[Value] = set()
+    for symbol in (*graph.inputs, *graph.parameters.values(), *graph.constants):
+        _require(symbol not in known, "a value is defined twice", graph, repr(symbol))
+        known.add(symbol)
+    for symbol, array in graph.constants.items():
+        _require((symbol.dtype.numpy, symbol.shape) == (array.dtype, array.shape), "a constant has another type", graph, symbol)
+    for node in graph.nodes:
+        _verify_node(graph, node, known)
+    for symbol in graph.results:
+        _require(symbol in known, "a result is never made", graph, symbol)
+    for parameter, symbol in graph.updates.items():
+        _require(parameter in graph.parameters, "an update of a parameter that the graph does not take", graph, parameter.name)
+        _require(symbol.type == parameter.type, "an update has another type than its parameter", graph, parameter.name)
+    return graph
+
+
+def _verify_node(graph: Graph, node: Node, known: set[Value]) -> None:
+    for x in node.inputs:
+        _require(x in known, "a value is used before it is made", graph, f"{x!r} in {node.name}")
+    declared = tuple(y.type for y in node.outputs)
+    _require(infer(node.op, tuple(x.type for x in node.inputs)) == declared, "a node has the wrong type", graph, node.name)
+    for y in node.outputs:
+        _require(y not in known, "a value is defined twice", graph, f"{y!r} in {node.name}")
+        known.add(y)
+
+
+def _require(holds: bool, what: str, graph: Graph, where: object) -> None:
+    if not holds:
+        raise InternalError(what, graph=graph.name, at=where)
+
+
+def _symbol(value: Value) -> Symbol:
+    assert isinstance(value, Symbol)
+    return value
+
+
+Pass = Callable[[Graph], Graph]

@@ -1,0 +1,243 @@
+"""Operators, the record of their application, and the interpreters that they pass through.
+
+An operator is a frozen dataclass: its fields are the attributes, its methods the four rules (type, numpy kernel, gradient,
+lowering). Calling one hands it to the current interpreter: `Eager` computes, `Tracer` builds a graph.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self, TypeVar, Union, dataclass_transform
+
+import numpy as np
+
+from runner.core.lowering import Builder
+from runner.core.source import Source, here, user_line
+from runner.core.value import Operand, Parameter, Tensor, Value
+from runner.errors import NotDifferentiable, RunnerError, ShapeError
+from runner.types import TensorType
+
+Types = Union[TensorType, tuple[TensorType, ...]]
+Arrays = Union[np.ndarray, tuple[np.ndarray, ...]]
+Names = Union[str, tuple[str, ...]]
+Gradient = Union[Value, Callable[[], Value], None]  # a function is called only when that gradient is needed
+
+REGISTRY: dict[str, type["Primitive"]] = {}
+
+
+class Primitive:
+    """Base of all operators. Subclasses are declared with `@primitive`."""
+
+    statics: ClassVar[tuple[str, ...]] = ()  # fields that a call may also give after the operands, as the reference does
+    arity: ClassVar[int | None] = None  # number of operands, None for any
+
+    @property
+    def name(self) -> str:
+        """The operator's type, as it appears in full names."""
+        return type(self).__name__
+
+    def infer(self, *types: TensorType) -> Types:
+        """Types of the outputs. Raises ShapeError when the operands do not fit."""
+        raise NotImplementedError
+
+    def kernel(self, *arrays: np.ndarray) -> Arrays:
+        """The outputs in numpy; operands are never changed."""
+        raise NotImplementedError
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        """For each input its gradient, or a function that gives it, or None; written in operators."""
+        raise NotDifferentiable(f"{self.name} has no gradient")
+
+    def lower(self, b: Builder, *names: str) -> Names:
+        """Add the ONNX nodes that compute the outputs, and return their names."""
+        raise NotImplementedError
+
+    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
+        """Number of the operand that equals the output whatever the data are, if there is one."""
+        return None
+
+    def attributes(self) -> dict[str, Any]:
+        """The fields by name."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+    def __call__(self, *operands: Any) -> Any:
+        op: Primitive = self
+        if self.arity is not None and len(operands) != self.arity:
+            op, operands = self._with_statics(operands)
+        outputs = current().bind(op, operands)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _with_statics(self, operands: tuple[Any, ...]) -> tuple[Self, tuple[Any, ...]]:
+        assert self.arity is not None
+        given = operands[self.arity :]
+        if len(operands) < self.arity or len(given) > len(self.statics):
+            takes = ", ".join([f"{self.arity} tensors", *self.statics])
+            raise ShapeError(f"{self.name}: wrong number of operands", given=len(operands), takes=takes)
+        changes = dict(zip(self.statics, map(_frozen, given), strict=False))
+        return dataclasses.replace(self, **changes), operands[: self.arity]  # type: ignore[type-var]
+
+
+def _frozen(value: Any) -> Any:
+    """Lists as tuples, so that attributes can be compared and hashed."""
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
+
+
+Op = TypeVar("Op", bound=type[Primitive])
+
+
+@dataclass_transform(frozen_default=True)
+def primitive(cls: Op) -> Op:
+    """Declare an operator: make its class a frozen dataclass and register it under its name."""
+    made = dataclasses.dataclass(frozen=True)(cls)
+    compute = made.__hash__
+
+    def cached_hash(self: Primitive) -> int:
+        # Hashing every field costs a microsecond, and PyNative mode asks on every call.
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            known = self.__dict__["_hash"] = compute(self)
+        return known
+
+    made.__hash__ = cached_hash  # type: ignore[assignment]
+    parameters = list(inspect.signature(made.infer).parameters.values())[1:]
+    variadic = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
+    made.arity = None if variadic else len(parameters)
+    REGISTRY[made.__name__] = made
+    return made
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Node:
+    """One application of an operator: the line of the tape and of the graph."""
+
+    op: Primitive
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    scope: str
+    number: int
+    source: Source
+
+    @property
+    def name(self) -> str:
+        """Full name: `{scope}/{Op}-op{N}` (spec section 2.6)."""
+        return f"{self.scope}/{self.op.name}-op{self.number}"
+
+
+@lru_cache(maxsize=8192)
+def infer(op: Primitive, types: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
+    """The type rule of an operator, remembered: PyNative mode asks the same question every step."""
+    made = op.infer(*types)
+    return made if isinstance(made, tuple) else (made,)
+
+
+class Interpreter:
+    """What every operator passes through. Keeps the record: nodes in order, and the updates of parameters.
+
+    `scope` is the stack of cell names that is being executed; `origin` is the node whose gradient is being formed.
+    """
+
+    def __init__(self, root: str = "Default") -> None:
+        self.nodes: list[Node] = []
+        self.updates: dict[Parameter, Value] = {}
+        self.scope: list[str] = [root]
+        self.origin: Node | None = None
+        self.count = 0
+
+    def bind(self, op: Primitive, operands: Sequence[Operand]) -> tuple[Value, ...]:
+        """Apply an operator: check types, let the subclass make the outputs, and record."""
+        inputs = self.lift_all(operands)
+        try:
+            types = infer(op, tuple([x.type for x in inputs]))
+        except RunnerError as error:
+            raise self.located(error, op, inputs) from None
+        outputs = self.apply(op, inputs, types)
+        self.count += 1
+        return outputs
+
+    def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
+        """Make the outputs."""
+        raise NotImplementedError
+
+    def lift(self, operand: Operand) -> Value:
+        """The handle that this interpreter works on for an operand."""
+        raise NotImplementedError
+
+    def lift_all(self, operands: Sequence[Operand]) -> tuple[Value, ...]:
+        """Handles for all operands; a Python number takes the element type of the first tensor beside it."""
+        like = next((x for x in operands if isinstance(x, Value)), None)
+        return tuple([self.lift(x if isinstance(x, Value) else as_constant(x, like)) for x in operands])
+
+    def assign(self, parameter: Parameter, value: Value) -> None:
+        """Give a parameter a new value; it holds from the end of the step, in both modes."""
+        if value.type != parameter.type:
+            raise ShapeError("a parameter keeps its type", parameter=parameter.name, has=parameter.type, given=value.type)
+        self.updates[parameter] = value
+
+    def where(self) -> str:
+        """Scope of the operator that is being applied."""
+        if self.origin is None:
+            return "/".join(self.scope)
+        return f"Gradients/{self.origin.scope}/grad{self.origin.op.name}"
+
+    def source(self) -> Source:
+        """Source lines of the operator that is being applied."""
+        return here() if self.origin is None else self.origin.source
+
+    def located(self, error: RunnerError, op: Primitive, inputs: Sequence[Value]) -> RunnerError:
+        """Tell an error which operator, operands, scope and line it belongs to."""
+        if "scope" not in error.rows:
+            if not error.what.startswith(op.name):
+                error.what = f"{op.name}: {error.what}"
+            error.add(operands=", ".join(str(x.type) for x in inputs), attributes=_attributes_text(op))
+            error.add(scope=f"{self.where()}/{op.name}-op{self.count}", line=user_line(self.source()))
+        return error
+
+    def __enter__(self) -> Self:
+        _stack.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _stack.pop()
+
+    @contextmanager
+    def differentiating(self, node: Node) -> Iterator[None]:
+        """Mark what is bound inside as belonging to the gradient of `node`."""
+        outer, self.origin = self.origin, node
+        try:
+            yield
+        finally:
+            self.origin = outer
+
+
+def as_constant(value: Operand, like: Value | None) -> Tensor:
+    """A tensor for a number or an array; a number takes the element type of `like` where that can hold it."""
+    if isinstance(value, Value) or like is None or not isinstance(value, int | float):
+        return value if isinstance(value, Tensor) else Tensor(value)
+    if isinstance(value, float) and not like.dtype.is_float:
+        return Tensor(value)
+    return Tensor(np.asarray(value, like.dtype.numpy))
+
+
+def _attributes_text(op: Primitive) -> str | None:
+    return ", ".join(f"{name}={value}" for name, value in op.attributes().items()) or None
+
+
+_stack: list[Interpreter] = []
+
+
+def current() -> Interpreter:
+    """The interpreter in force; the first in the stack is the one that serves calls outside of any network."""
+    return _stack[-1]
+
+
+def is_nested() -> bool:
+    """Whether a network is being executed or traced right now."""
+    return len(_stack) > 1
+
+
+def install(interpreter: Interpreter) -> None:
+    """Put in the interpreter that serves operators called outside of any network."""
+    _stack[:] = [interpreter]

@@ -1,0 +1,190 @@
+"""Handles: `Tensor` has data, `Symbol` stands for a value of a graph, `Parameter` is a named tensor that training changes.
+
+Operators accept any of them. The arithmetic of handles (`x + y`) goes through `OPERATORS`, which `runner.ops` fills.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Union
+
+import numpy as np
+
+from runner import dtype as dt
+from runner.errors import ConfigError, ShapeError
+from runner.types import Shape, TensorType
+
+Scalar = Union[bool, int, float]
+Operand = Union["Value", np.ndarray, Scalar]
+OPERATORS: dict[str, Callable[..., Any]] = {}
+
+
+class Value:
+    """What an operator takes and gives: something with a `TensorType`."""
+
+    __slots__ = ("type",)
+    type: TensorType
+
+    @property
+    def shape(self) -> Shape:
+        """Length of each axis."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> dt.DType:
+        """Element type."""
+        return self.type.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self.type.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.type.size
+
+    def astype(self, dtype: dt.DType) -> "Value":
+        """The same values with another element type."""
+        return _apply("Cast", self, dtype)
+
+    def __add__(self, other: Operand) -> "Value":
+        return _apply("Add", self, other)
+
+    def __radd__(self, other: Operand) -> "Value":
+        return _apply("Add", other, self)
+
+    def __sub__(self, other: Operand) -> "Value":
+        return _apply("Sub", self, other)
+
+    def __rsub__(self, other: Operand) -> "Value":
+        return _apply("Sub", other, self)
+
+    def __mul__(self, other: Operand) -> "Value":
+        return _apply("Mul", self, other)
+
+    def __rmul__(self, other: Operand) -> "Value":
+        return _apply("Mul", other, self)
+
+    def __truediv__(self, other: Operand) -> "Value":
+        return _apply("RealDiv", self, other)
+
+    def __rtruediv__(self, other: Operand) -> "Value":
+        return _apply("RealDiv", other, self)
+
+    def __pow__(self, other: Operand) -> "Value":
+        return _apply("Pow", self, other)
+
+    def __matmul__(self, other: Operand) -> "Value":
+        return _apply("MatMul", self, other)
+
+    def __neg__(self) -> "Value":
+        return _apply("Neg", self)
+
+
+class Symbol(Value):
+    """A value of a graph: known by type and name, without data."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, type: TensorType, name: str) -> None:
+        self.type, self.name = type, name
+
+    def __repr__(self) -> str:
+        return f"%{self.name}: {self.type}"
+
+    def __bool__(self) -> bool:
+        raise ConfigError(
+            "graph mode cannot branch on a value that is only known when the graph runs",
+            value=repr(self),
+            hint="use ops.Select, or run this network with mode=pynative",
+        )
+
+
+class Tensor(Value):
+    """An array with an element type of `runner.dtype`.
+
+    Takes an array, a number, nested lists, or another tensor; Python floats become Float32, Python ints Int32.
+    """
+
+    __slots__ = ("_data",)
+    # Without this, `array * tensor` would loop over the elements instead of asking the tensor.
+    __array_priority__: ClassVar[int] = 100
+
+    def __init__(self, input_data: Any, dtype: dt.DType | None = None) -> None:
+        array = input_data.asnumpy() if isinstance(input_data, Tensor) else np.asarray(input_data)
+        if dtype is None and not isinstance(input_data, Tensor | np.ndarray | np.generic):
+            dtype = {"f": dt.float32, "i": dt.int32}.get(array.dtype.kind)
+        array = array.astype(dtype.numpy) if dtype else array
+        self.type, self._data = TensorType.of(array), array
+
+    @classmethod
+    def of(cls, array: np.ndarray, type: TensorType) -> "Tensor":
+        """Wrap an array whose type is already known, without a copy or a check."""
+        tensor = object.__new__(Tensor)
+        tensor.type, tensor._data = type, array
+        return tensor
+
+    @property
+    def data(self) -> np.ndarray:
+        """The elements."""
+        return self._data
+
+    def asnumpy(self) -> np.ndarray:
+        """The elements as an array."""
+        return self.data
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.data, dtype=dtype, copy=copy) if copy else np.asarray(self.data, dtype=dtype)
+
+    def __float__(self) -> float:
+        return float(self.data)
+
+    def __bool__(self) -> bool:
+        return bool(self.data)
+
+    def __repr__(self) -> str:
+        return f"Tensor(shape={list(self.shape)}, dtype={self.dtype}, value=\n{np.array2string(self.data, separator=', ')})"
+
+
+class Parameter(Tensor):
+    """A named tensor that belongs to a cell; an optimizer changes it when `requires_grad` is true.
+
+    After a graph ran, the new value stays on the device and is fetched when `data` is read.
+    """
+
+    __slots__ = ("_fetch", "name", "requires_grad", "resident")
+    _data: np.ndarray | None  # type: ignore[assignment]
+
+    def __init__(self, default_input: Any, name: str = "", requires_grad: bool = True) -> None:
+        super().__init__(default_input)
+        self._data = np.array(self._data)
+        self._fetch: Callable[[Any], np.ndarray] | None = None
+        self.resident: Any = None  # the value as a device holds it, or None when only the host has it
+        self.name, self.requires_grad = name, requires_grad
+
+    @property
+    def data(self) -> np.ndarray:
+        """The elements, fetched from the device when they are newer there."""
+        if self._data is None:
+            assert self._fetch is not None
+            self._data = self._fetch(self.resident)
+        return self._data
+
+    def take(self, resident: Any, fetch: Callable[[Any], np.ndarray]) -> None:
+        """Take over a value that a device holds, and `fetch`, which brings it to the host when it is asked for."""
+        self.resident, self._fetch, self._data = resident, fetch, None
+
+    def set_data(self, data: Any) -> None:
+        """Replace the value. Raises ShapeError when shape or element type differ."""
+        array = data.data if isinstance(data, Tensor) else np.asarray(data)
+        if TensorType.of(array) != self.type:
+            raise ShapeError("a parameter keeps its type", parameter=self.name, has=self.type, given=TensorType.of(array))
+        self._data, self.resident = array, None
+
+    def __repr__(self) -> str:
+        return f"Parameter (name={self.name}, {self.type}, requires_grad={self.requires_grad})"
+
+
+def _apply(name: str, *operands: Any) -> Value:
+    result: Value = OPERATORS[name](*operands)
+    return result

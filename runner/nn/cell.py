@@ -1,0 +1,130 @@
+"""`Cell`: a part of a network, with parameters, child cells, and `construct`."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from runner import context
+from runner.core.primitive import current, is_nested
+from runner.core.value import Parameter, Value
+from runner.errors import ConfigError, nearest
+
+# How a cell is executed when a user calls it outside of any network, by context mode.
+EXECUTORS: dict[int, Callable[["Cell", tuple[Any, ...]], Any]] = {}
+
+
+class Cell:
+    """Base of all networks and layers.
+
+    A parameter is named after the attributes that lead to it (`conv1.weight`), a scope after attributes and classes
+    (`Default/conv1-Conv2d`). A cell with `auto_prefix=False` leaves the names of its children's parameters alone.
+    """
+
+    def __init__(self, auto_prefix: bool = True) -> None:
+        self.__dict__.update(_params={}, _cells={}, _auto_prefix=auto_prefix, _attribute="", training=False)
+
+    def construct(self, *inputs: Any) -> Any:
+        """What the cell computes; written in operators and other cells."""
+        raise NotImplementedError(f"{type(self).__name__} must define construct")
+
+    def __call__(self, *inputs: Any) -> Any:
+        if not is_nested():
+            return EXECUTORS[context.get_context("mode")](self, inputs)
+        scope = current().scope
+        scope.append(self.scope_name)
+        try:
+            return self.construct(*inputs)
+        finally:
+            scope.pop()
+
+    @property
+    def scope_name(self) -> str:
+        """The cell's part of a scope: attribute and class, or only the attribute (`reserve_class_name_in_scope`)."""
+        name = type(self).__name__
+        if not self._attribute:
+            return name
+        return f"{self._attribute}-{name}" if context.reserves_class_names() else str(self._attribute)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "_cells" not in self.__dict__:
+            raise ConfigError("call super().__init__() before setting attributes", cell=type(self).__name__, attribute=name)
+        self._params.pop(name, None)
+        self._cells.pop(name, None)
+        if isinstance(value, Cell):
+            self._adopt(name, value)
+        elif isinstance(value, Parameter):
+            value.name = value.name or name
+            self._params[name] = value
+        object.__setattr__(self, name, value)
+
+    def _adopt(self, name: str, cell: "Cell") -> None:
+        if self._auto_prefix and not cell._attribute:
+            for parameter in cell.get_parameters():
+                parameter.name = f"{name}.{parameter.name}"
+        cell.__dict__["_attribute"] = cell._attribute or name  # a shared cell keeps its first name
+        self._cells[name] = cell
+
+    def __getattr__(self, name: str) -> Any:
+        close = nearest(name, [k for k in self.__dict__ if not k.startswith("_")])
+        hint = f"; did you mean {close}?" if close else ""
+        raise AttributeError(f"{type(self).__name__} has no attribute {name}{hint}")
+
+    def insert_param_to_cell(self, name: str, parameter: Parameter) -> None:
+        """Register a parameter that is not an attribute."""
+        self._params[name] = parameter
+
+    def assign(self, parameter: Parameter, value: Value) -> None:
+        """Give a parameter a new value; it holds from the end of the step, in both modes."""
+        current().assign(parameter, current().lift(value))
+
+    def name_cells(self) -> dict[str, "Cell"]:
+        """Child cells by attribute."""
+        return dict(self._cells)
+
+    def cells(self) -> Iterator["Cell"]:
+        """Child cells."""
+        return iter(self._cells.values())
+
+    def cells_and_names(self, prefix: str = "") -> Iterator[tuple[str, "Cell"]]:
+        """This cell and all below it, with dotted names; shared ones once for every way that leads to them."""
+        yield prefix, self
+        for name, cell in self._cells.items():
+            yield from cell.cells_and_names(f"{prefix}.{name}" if prefix else name)
+
+    def get_parameters(self) -> list[Parameter]:
+        """All parameters, in order of definition, each once."""
+        found = dict.fromkeys(self._params.values())
+        for cell in self._cells.values():
+            found |= dict.fromkeys(cell.get_parameters())
+        return list(found)
+
+    def parameters_dict(self) -> dict[str, Parameter]:
+        """All parameters by name. Raises ConfigError when two share a name."""
+        named: dict[str, Parameter] = {}
+        for parameter in self.get_parameters():
+            if parameter.name in named:
+                raise ConfigError("two parameters have one name", name=parameter.name, cell=type(self).__name__)
+            named[parameter.name] = parameter
+        return named
+
+    def parameters_and_names(self) -> Iterator[tuple[str, Parameter]]:
+        """Pairs of name and parameter."""
+        return iter(self.parameters_dict().items())
+
+    def trainable_params(self) -> list[Parameter]:
+        """Parameters that an optimizer changes."""
+        return [p for p in self.get_parameters() if p.requires_grad]
+
+    def untrainable_params(self) -> list[Parameter]:
+        """Parameters that an optimizer leaves alone."""
+        return [p for p in self.get_parameters() if not p.requires_grad]
+
+    def set_train(self, mode: bool = True) -> "Cell":
+        """Switch this cell and all below it between training and inference."""
+        self.__dict__["training"] = mode
+        for cell in self._cells.values():
+            cell.set_train(mode)
+        return self
+
+    def __repr__(self) -> str:
+        inner = "".join(f"\n({k}): {v!r}".replace("\n", "\n  ") for k, v in self._cells.items())
+        return f"{type(self).__name__}<{inner}\n>" if inner else f"{type(self).__name__}<>"

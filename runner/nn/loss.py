@@ -1,0 +1,50 @@
+"""Loss cells."""
+
+from runner import ops
+from runner.core.value import Value
+from runner.errors import ConfigError
+from runner.nn.cell import Cell
+
+REDUCTIONS = ("none", "mean", "sum")
+
+
+class SoftmaxCrossEntropyWithLogits(Cell):
+    """Softmax cross-entropy of logits (N, C).
+
+    `sparse`: labels are class numbers (N,) as Int32 or Int64, otherwise distributions (N, C). `reduction` over the batch:
+    `none` gives (N,), `mean` and `sum` a scalar.
+    """
+
+    def __init__(self, sparse: bool = False, reduction: str | None = "none") -> None:
+        super().__init__()
+        self.sparse, self.reduction = sparse, (reduction or "none").lower()
+        if self.reduction not in REDUCTIONS:
+            raise ConfigError("unknown reduction", given=reduction, allowed=", ".join(REDUCTIONS))
+        self.softmax_cross_entropy = ops.SoftmaxCrossEntropyWithLogits()
+        self.sparse_softmax_cross_entropy = ops.SparseSoftmaxCrossEntropyWithLogits()
+        self.one_hot = ops.OneHot()
+        self.reduce = {"mean": ops.ReduceMean(), "sum": ops.ReduceSum()}.get(self.reduction)
+
+    def construct(self, logits: Value, labels: Value) -> Value:
+        if self.sparse and self.reduction == "mean":
+            loss: Value = self.sparse_softmax_cross_entropy(logits, labels)
+            return loss
+        if self.sparse:
+            labels = self.one_hot(labels, logits.shape[-1])
+        per_sample: Value = self.softmax_cross_entropy(logits, labels)[0]
+        return per_sample if self.reduce is None else self.reduce(per_sample)
+
+
+class MSELoss(Cell):
+    """Squared difference, reduced by `none`, `mean` (the default) or `sum`."""
+
+    def __init__(self, reduction: str = "mean") -> None:
+        super().__init__()
+        if reduction not in REDUCTIONS:
+            raise ConfigError("unknown reduction", given=reduction, allowed=", ".join(REDUCTIONS))
+        self.square = ops.Square()
+        self.reduce = {"mean": ops.ReduceMean(), "sum": ops.ReduceSum()}.get(reduction)
+
+    def construct(self, logits: Value, labels: Value) -> Value:
+        squared: Value = self.square(logits - labels)
+        return squared if self.reduce is None else self.reduce(squared)

@@ -1,0 +1,157 @@
+"""Optimizers: cells that turn gradients into new values of parameters, with the rules of r1.2 (spec section 8.3)."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from runner import dtype as dt
+from runner import ops
+from runner.core.value import Parameter, Tensor, Value
+from runner.errors import ConfigError
+from runner.nn.cell import Cell
+
+
+class Optimizer(Cell):
+    """Base: weight decay, loss scale, and the learning rate as a parameter that no gradient changes.
+
+    Weight decay adds `weight_decay * loss_scale * w` to the gradient of parameters whose names contain neither `beta` nor
+    `gamma`; then every gradient is divided by `loss_scale`.
+    """
+
+    def __init__(
+        self, parameters: Sequence[Parameter], learning_rate: float, weight_decay: float = 0.0, loss_scale: float = 1.0
+    ) -> None:
+        super().__init__(auto_prefix=False)
+        self.parameters = tuple(parameters)
+        if not self.parameters:
+            raise ConfigError("an optimizer needs parameters", optimizer=type(self).__name__)
+        at_least(self, 0.0, learning_rate=learning_rate, weight_decay=weight_decay)
+        above(self, 0.0, loss_scale=loss_scale)
+        self.learning_rate = Parameter(Tensor(learning_rate, dt.float32), "learning_rate", requires_grad=False)
+        self.weight_decay, self.loss_scale = weight_decay, loss_scale
+
+    def construct(self, gradients: Sequence[Value]) -> None:
+        """Assign new values to the parameters and to the optimizer's state."""
+        raise NotImplementedError
+
+    def prepare(self, parameter: Parameter, gradient: Value) -> Value:
+        """The gradient with weight decay, divided by the loss scale."""
+        if self.weight_decay and not ("beta" in parameter.name or "gamma" in parameter.name):
+            gradient = gradient + parameter * (self.weight_decay * self.loss_scale)
+        return gradient if self.loss_scale == 1.0 else gradient * (1.0 / self.loss_scale)
+
+    def assign_all(self, targets: Sequence[Parameter], values: Sequence[Value]) -> None:
+        """Assign several values."""
+        for target, value in zip(targets, values, strict=True):
+            self.assign(target, value)
+
+    def state(self, prefix: str, fill: float = 0.0, scalar: bool = False) -> tuple[Parameter, ...]:
+        """One state per parameter, named `{prefix}.{parameter}`."""
+        made = []
+        for parameter in self.parameters:
+            start = np.full(() if scalar else parameter.shape, fill, parameter.dtype.numpy)
+            made.append(Parameter(start, f"{prefix}.{parameter.name}", requires_grad=False))
+            self.insert_param_to_cell(made[-1].name, made[-1])
+        return tuple(made)
+
+
+class Momentum(Optimizer):
+    """v = momentum v + g; w -= learning_rate v, or with `use_nesterov` w -= learning_rate (g + momentum v)."""
+
+    def __init__(
+        self,
+        params: Sequence[Parameter],
+        learning_rate: float,
+        momentum: float,
+        weight_decay: float = 0.0,
+        loss_scale: float = 1.0,
+        use_nesterov: bool = False,
+    ) -> None:
+        super().__init__(params, learning_rate, weight_decay, loss_scale)
+        at_least(self, 0.0, momentum=momentum)
+        self.momentum = Tensor(momentum, dt.float32)
+        self.moments = self.state("moments")
+        self.opt = ops.ApplyMomentum(use_nesterov)
+
+    def construct(self, gradients: Sequence[Value]) -> None:
+        for parameter, moment, gradient in zip(self.parameters, self.moments, gradients, strict=True):
+            ready = self.prepare(parameter, gradient)
+            made = self.opt(parameter, moment, self.learning_rate, ready, self.momentum)
+            self.assign_all((parameter, moment), made)
+
+
+class SGD(Optimizer):
+    """Gradient descent, with momentum, dampening and Nesterov's step when asked for."""
+
+    def __init__(
+        self,
+        params: Sequence[Parameter],
+        learning_rate: float = 0.1,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        loss_scale: float = 1.0,
+    ) -> None:
+        super().__init__(params, learning_rate, weight_decay, loss_scale)
+        at_least(self, 0.0, momentum=momentum, dampening=dampening)
+        if nesterov and (momentum <= 0.0 or dampening != 0.0):
+            raise ConfigError("Nesterov needs momentum above 0 and dampening 0", momentum=momentum, dampening=dampening)
+        self.momentum = Tensor(momentum, dt.float32)
+        self.accum, self.stat = self.state("accum"), self.state("stat", scalar=True)
+        self.opt = ops.SGD(dampening, 0.0, nesterov)
+
+    def construct(self, gradients: Sequence[Value]) -> None:
+        for parameter, accum, stat, gradient in zip(self.parameters, self.accum, self.stat, gradients, strict=True):
+            ready = self.prepare(parameter, gradient)
+            made = self.opt(parameter, ready, self.learning_rate, accum, self.momentum, stat)
+            self.assign_all((parameter, accum, stat), made)
+
+
+class Adam(Optimizer):
+    """Adaptive moments (Kingma and Ba, 2014)."""
+
+    def __init__(
+        self,
+        params: Sequence[Parameter],
+        learning_rate: float = 1e-3,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        loss_scale: float = 1.0,
+    ) -> None:
+        super().__init__(params, learning_rate, weight_decay, loss_scale)
+        above(self, 0.0, beta1=beta1, beta2=beta2, eps=eps)
+        if beta1 >= 1.0 or beta2 >= 1.0:
+            raise ConfigError("beta1 and beta2 must be below 1", beta1=beta1, beta2=beta2)
+        self.betas = Tensor(beta1, dt.float32), Tensor(beta2, dt.float32)
+        self.eps = Tensor(eps, dt.float32)
+        self.beta1_power = Parameter(Tensor(1.0, dt.float32), "beta1_power", requires_grad=False)
+        self.beta2_power = Parameter(Tensor(1.0, dt.float32), "beta2_power", requires_grad=False)
+        self.moment1, self.moment2 = self.state("moment1"), self.state("moment2")
+        self.opt = ops.Adam()
+
+    def construct(self, gradients: Sequence[Value]) -> None:
+        powers = self.beta1_power * self.betas[0], self.beta2_power * self.betas[1]
+        self.assign_all((self.beta1_power, self.beta2_power), powers)
+        for parameter, m, v, gradient in zip(self.parameters, self.moment1, self.moment2, gradients, strict=True):
+            ready = self.prepare(parameter, gradient)
+            made = self.opt(parameter, m, v, *powers, self.learning_rate, *self.betas, self.eps, ready)
+            self.assign_all((parameter, m, v), made)
+
+
+def at_least(cell: Cell, least: float, **arguments: float) -> None:
+    """Raise ConfigError unless every argument is a finite number of at least `least`."""
+    for name, value in arguments.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < least:
+            raise ConfigError(f"{name} must be a number of at least {least}", optimizer=type(cell).__name__, given=repr(value))
+
+
+def above(cell: Cell, limit: float, **arguments: float) -> None:
+    """Raise ConfigError unless every argument is a finite number above `limit`."""
+    at_least(cell, limit, **arguments)
+    for name, value in arguments.items():
+        if value == limit:
+            raise ConfigError(f"{name} must be above {limit}", optimizer=type(cell).__name__, given=repr(value))

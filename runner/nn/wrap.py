@@ -1,0 +1,45 @@
+"""The cells that make a training step of a network: the same code runs in PyNative mode and is traced in graph mode."""
+
+from typing import Any
+
+from runner.core.value import Value
+from runner.engine.autodiff import gradients
+from runner.nn.cell import Cell
+from runner.nn.optim import Optimizer
+
+
+class WithLossCell(Cell):
+    """(data, label) to the loss."""
+
+    def __init__(self, backbone: Cell, loss_fn: Cell) -> None:
+        super().__init__(auto_prefix=False)
+        self._backbone, self._loss_fn = backbone, loss_fn
+
+    def construct(self, data: Value, label: Value) -> Value:
+        loss: Value = self._loss_fn(self._backbone(data), label)
+        return loss
+
+
+class WithEvalCell(Cell):
+    """(data, label) to loss, output of the network, and label."""
+
+    def __init__(self, network: Cell, loss_fn: Cell) -> None:
+        super().__init__(auto_prefix=False)
+        self._network, self._loss_fn = network, loss_fn
+
+    def construct(self, data: Value, label: Value) -> tuple[Value, Value, Value]:
+        output = self._network(data)
+        return self._loss_fn(output, label), output, label
+
+
+class TrainOneStepCell(Cell):
+    """Forward, gradients, update; gives the loss. `sens` scales the gradients."""
+
+    def __init__(self, network: Cell, optimizer: Optimizer, sens: float = 1.0) -> None:
+        super().__init__(auto_prefix=False)
+        self.network, self.optimizer, self.sens = network, optimizer, sens
+
+    def construct(self, *inputs: Any) -> Value:
+        loss: Value = self.network(*inputs)
+        self.optimizer(gradients(loss, self.optimizer.parameters, self.sens))
+        return loss

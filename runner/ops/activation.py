@@ -1,0 +1,119 @@
+"""Nonlinearities."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from runner.core.lowering import Builder
+from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.value import Value
+from runner.ops.array import require
+from runner.ops.elementwise import Unary
+from runner.ops.reduce import ReduceSum
+from runner.types import TensorType
+
+
+@primitive
+class ReLU(Unary):
+    """max(x, 0)."""
+
+    onnx: ClassVar = "Relu"
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return np.maximum(x, 0)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (ReluGrad()(douts[0], outputs[0]),)
+
+
+@primitive
+class ReluGrad(Primitive):
+    """dout where ReLU's result `out` is positive, else 0."""
+
+    def infer(self, dout: TensorType, out: TensorType) -> TensorType:
+        require(dout == out, "dout and out must have one type", dout=dout, out=out)
+        return dout
+
+    def kernel(self, dout: np.ndarray, out: np.ndarray) -> np.ndarray:
+        return dout * (out > 0)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return ReluGrad()(douts[0], inputs[1]), None
+
+    def lower(self, b: Builder, dout: str, out: str) -> str:
+        # Multiplying by a 0/1 mask is two to three times faster than Where on large tensors.
+        positive = b.node("Greater", (out, b.const(0.0, like=out)))
+        return b.node("Mul", (dout, b.node("Cast", (positive,), to=b.type(out).dtype)))
+
+
+@primitive
+class Sigmoid(Unary):
+    """1 / (1 + exp(-x))."""
+
+    onnx: ClassVar = "Sigmoid"
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(0.5 * np.tanh(0.5 * x) + 0.5, x.dtype)  # the other form overflows for large -x
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (douts[0] * outputs[0] * (1.0 - outputs[0]),)
+
+
+@primitive
+class Tanh(Unary):
+    """Hyperbolic tangent."""
+
+    ufunc: ClassVar = np.tanh
+    onnx: ClassVar = "Tanh"
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (douts[0] * (1.0 - outputs[0] * outputs[0]),)
+
+
+def log_softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
+    """log(exp(x) / sum(exp(x))), computed from x - max(x) so that nothing overflows."""
+    shifted = x - x.max(axis, keepdims=True)
+    made: np.ndarray = shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))
+    return made
+
+
+@primitive
+class Softmax(Primitive):
+    """exp(x) / sum(exp(x)) along `axis`."""
+
+    axis: int = -1
+
+    def infer(self, x: TensorType) -> TensorType:
+        require(x.dtype.is_float and -x.ndim <= self.axis < x.ndim, "needs floats and an axis in range", x=x, axis=self.axis)
+        return x
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return np.exp(log_softmax(x, self.axis))
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        (y,), (dout,) = outputs, douts
+        return (y * (dout - ReduceSum(True, self.axis)(dout * y)),)
+
+    def lower(self, b: Builder, x: str) -> str:
+        return b.node("Softmax", (x,), axis=self.axis)
+
+
+@primitive
+class LogSoftmax(Primitive):
+    """Logarithm of Softmax along `axis`."""
+
+    axis: int = -1
+
+    def infer(self, x: TensorType) -> TensorType:
+        return Softmax(self.axis).infer(x)
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return log_softmax(x, self.axis)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        (x,), (dout,) = inputs, douts
+        return (dout - Softmax(self.axis)(x) * ReduceSum(True, self.axis)(dout),)
+
+    def lower(self, b: Builder, x: str) -> str:
+        return b.node("LogSoftmax", (x,), axis=self.axis)

@@ -1,0 +1,74 @@
+"""Dropout with a mask that both modes compute alike, from a seed and a counter."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from runner import dtype as dt
+from runner.core.lowering import Builder
+from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.value import Value
+from runner.errors import ConfigError
+from runner.ops.array import require
+from runner.types import TensorType
+
+# An integer hash in arithmetic that numpy and ONNX share: every product stays below 2**63.
+MULTIPLIER = 0x45D9F3B
+MASK = 0xFFFFFFFF
+HALF = 1 << 16
+
+
+@primitive
+class Dropout(Primitive):
+    """x / keep_prob where a random number is below `keep_prob`, else 0; and the 0/1 mask.
+
+    `counter` (an Int64 scalar) and `seed` choose the random numbers: a hash of seed, counter and element number, so that
+    a step can be repeated in either mode and on any device.
+    """
+
+    keep_prob: float = 0.5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.keep_prob <= 1.0:
+            raise ConfigError("keep_prob out of range", given=self.keep_prob, allowed="above 0, at most 1")
+
+    def infer(self, x: TensorType, counter: TensorType) -> tuple[TensorType, TensorType]:
+        require(x.dtype.is_float, "needs floats", x=x)
+        require(counter.dtype is dt.int64 and counter.shape == (), "the counter must be an Int64 scalar", counter=counter)
+        return x, x
+
+    def kernel(self, x: np.ndarray, counter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        start = _scramble(np.asarray((counter + np.int64(self.seed)) & MASK))
+        numbers = _scramble(np.arange(x.size, dtype=np.int64) ^ start)
+        mask = (numbers < self._limit).astype(x.dtype).reshape(x.shape)
+        return x * mask * np.asarray(1.0 / self.keep_prob, x.dtype), mask
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return douts[0] * outputs[1] * (1.0 / self.keep_prob), None
+
+    def lower(self, b: Builder, x: str, counter: str) -> tuple[str, str]:
+        shape = b.type(x).shape
+        counted = b.node("BitwiseAnd", (b.node("Add", (counter, b.const(self.seed))), b.const(MASK)))
+        elements = b.const(np.arange(b.type(x).size, dtype=np.int64))
+        numbers = _lower_scramble(b, b.node("BitwiseXor", (elements, _lower_scramble(b, counted))))
+        kept = b.node("Less", (numbers, b.const(self._limit)))
+        mask = b.reshape(b.node("Cast", (kept,), to=b.type(x).dtype), shape)
+        return b.node("Mul", (b.node("Mul", (x, mask)), b.const(1.0 / self.keep_prob, like=x))), mask
+
+    @property
+    def _limit(self) -> int:
+        return round(self.keep_prob * (MASK + 1))
+
+
+def _scramble(x: np.ndarray) -> np.ndarray:
+    for _ in range(2):
+        x = ((x ^ (x >> 16)) * MULTIPLIER) & MASK
+    return x ^ (x >> 16)
+
+
+def _lower_scramble(b: Builder, x: str) -> str:
+    for _ in range(2):
+        mixed = b.node("BitwiseXor", (x, b.node("Div", (x, b.const(HALF)))))
+        x = b.node("BitwiseAnd", (b.node("Mul", (mixed, b.const(MULTIPLIER))), b.const(MASK)))
+    return b.node("BitwiseXor", (x, b.node("Div", (x, b.const(HALF)))))

@@ -1,0 +1,375 @@
+"""Arithmetic, comparison and selection, element by element with broadcasting."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from runner import dtype as dt
+from runner.core.lowering import Builder
+from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.value import OPERATORS, Value
+from runner.ops.array import Cast, require
+from runner.ops.reduce import Axis, BroadcastTo, ReduceSum, Reduction, unbroadcast
+from runner.types import TensorType, broadcast
+
+
+def only(value: float, array: np.ndarray | None) -> bool:
+    """Whether an operand is known to hold nothing but this number."""
+    return array is not None and bool(np.all(array == value))
+
+
+class Unary(Primitive):
+    """Base: one operand, the result has its type."""
+
+    ufunc: ClassVar[Any]
+    onnx: ClassVar[str]
+    floats_only: ClassVar[bool] = True
+
+    def infer(self, x: TensorType) -> TensorType:
+        require(x.dtype.is_float or not self.floats_only, "needs floats", x=x)
+        return x
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        made: np.ndarray = self.ufunc(x)
+        return made
+
+    def lower(self, b: Builder, x: str) -> str:
+        return b.node(self.onnx, (x,))
+
+
+class Binary(Primitive):
+    """Base: two operands of one element type that broadcast against each other."""
+
+    ufunc: ClassVar[Any]
+    onnx: ClassVar[str]
+    floats_only: ClassVar[bool] = False
+
+    def infer(self, x: TensorType, y: TensorType) -> TensorType:
+        require(x.dtype is y.dtype, "operands must have the same element type", x=x, y=y)
+        require(x.dtype.is_float or not self.floats_only, "needs floats", x=x)
+        return x if x.shape == y.shape else x.with_shape(*broadcast(x, y))
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        made: np.ndarray = self.ufunc(x, y)
+        return made
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        return b.node(self.onnx, (x, y))
+
+    def neutral(self, types: Sequence[TensorType], keep: int, other: np.ndarray | None, value: float) -> bool:
+        """Whether operand `keep` is the result because the other one holds only its neutral element."""
+        return only(value, other) and types[keep].shape == broadcast(*types)
+
+
+@primitive
+class Add(Binary):
+    """x + y."""
+
+    ufunc: ClassVar = np.add
+    onnx: ClassVar = "Add"
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return [lambda x=x: unbroadcast(douts[0], x) for x in inputs]  # type: ignore[misc]
+
+    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
+        return next((k for k in (0, 1) if self.neutral(types, k, known[1 - k], 0)), None)
+
+
+@primitive
+class Sub(Binary):
+    """x - y."""
+
+    ufunc: ClassVar = np.subtract
+    onnx: ClassVar = "Sub"
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        x, y = inputs
+        return lambda: unbroadcast(douts[0], x), lambda: unbroadcast(-douts[0], y)
+
+    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
+        return 0 if self.neutral(types, 0, known[1], 0) else None
+
+
+@primitive
+class Mul(Binary):
+    """x * y."""
+
+    ufunc: ClassVar = np.multiply
+    onnx: ClassVar = "Mul"
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        x, y = inputs
+        return lambda: unbroadcast(douts[0] * y, x), lambda: unbroadcast(douts[0] * x, y)
+
+    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
+        return next((k for k in (0, 1) if self.neutral(types, k, known[1 - k], 1)), None)
+
+
+@primitive
+class RealDiv(Binary):
+    """x / y of floats."""
+
+    ufunc: ClassVar = np.divide
+    onnx: ClassVar = "Div"
+    floats_only: ClassVar = True
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        x, y = inputs
+        return lambda: unbroadcast(douts[0] / y, x), lambda: unbroadcast(-(douts[0] * outputs[0]) / y, y)
+
+    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
+        return 0 if self.neutral(types, 0, known[1], 1) else None
+
+
+@primitive
+class Pow(Binary):
+    """x to the power y, of floats; the gradient for y needs x > 0."""
+
+    ufunc: ClassVar = np.power
+    onnx: ClassVar = "Pow"
+    floats_only: ClassVar = True
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        x, y = inputs
+        return (
+            lambda: unbroadcast(douts[0] * y * Pow()(x, y - 1.0), x),
+            lambda: unbroadcast(douts[0] * outputs[0] * Log()(x), y),
+        )
+
+
+class Extremum(Binary):
+    """Base of Maximum and Minimum: where the operands are equal, the gradient goes to x."""
+
+    wins: ClassVar[type[Binary]]
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        x, y = inputs
+        first = Cast(douts[0].dtype)(self.wins()(x, y))
+        return lambda: unbroadcast(douts[0] * first, x), lambda: unbroadcast(douts[0] * (1.0 - first), y)
+
+
+class Comparison(Binary):
+    """Base: gives Bool and has no gradient."""
+
+    def infer(self, x: TensorType, y: TensorType) -> TensorType:
+        return super().infer(x, y).with_dtype(dt.bool_)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return None, None
+
+
+@primitive
+class Equal(Comparison):
+    """x == y."""
+
+    ufunc: ClassVar = np.equal
+    onnx: ClassVar = "Equal"
+
+
+@primitive
+class NotEqual(Comparison):
+    """x != y."""
+
+    ufunc: ClassVar = np.not_equal
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        return b.node("Not", (b.node("Equal", (x, y)),))
+
+
+@primitive
+class Greater(Comparison):
+    """x > y."""
+
+    ufunc: ClassVar = np.greater
+    onnx: ClassVar = "Greater"
+
+
+@primitive
+class GreaterEqual(Comparison):
+    """x >= y."""
+
+    ufunc: ClassVar = np.greater_equal
+    onnx: ClassVar = "GreaterOrEqual"
+
+
+@primitive
+class Less(Comparison):
+    """x < y."""
+
+    ufunc: ClassVar = np.less
+    onnx: ClassVar = "Less"
+
+
+@primitive
+class LessEqual(Comparison):
+    """x <= y."""
+
+    ufunc: ClassVar = np.less_equal
+    onnx: ClassVar = "LessOrEqual"
+
+
+@primitive
+class Maximum(Extremum):
+    """The larger of x and y."""
+
+    ufunc: ClassVar = np.maximum
+    onnx: ClassVar = "Max"
+    wins: ClassVar = GreaterEqual
+
+
+@primitive
+class Minimum(Extremum):
+    """The smaller of x and y."""
+
+    ufunc: ClassVar = np.minimum
+    onnx: ClassVar = "Min"
+    wins: ClassVar = LessEqual
+
+
+@primitive
+class Neg(Unary):
+    """-x."""
+
+    ufunc: ClassVar = np.negative
+    onnx: ClassVar = "Neg"
+    floats_only: ClassVar = False
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (-douts[0],)
+
+
+@primitive
+class Exp(Unary):
+    """e to the power x."""
+
+    ufunc: ClassVar = np.exp
+    onnx: ClassVar = "Exp"
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (douts[0] * outputs[0],)
+
+
+@primitive
+class Log(Unary):
+    """Natural logarithm."""
+
+    ufunc: ClassVar = np.log
+    onnx: ClassVar = "Log"
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (douts[0] / inputs[0],)
+
+
+@primitive
+class Sqrt(Unary):
+    """Square root."""
+
+    ufunc: ClassVar = np.sqrt
+    onnx: ClassVar = "Sqrt"
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (douts[0] * 0.5 / outputs[0],)
+
+
+@primitive
+class Square(Unary):
+    """x * x."""
+
+    ufunc: ClassVar = np.square
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (douts[0] * inputs[0] * 2.0,)
+
+    def lower(self, b: Builder, x: str) -> str:
+        return b.node("Mul", (x, x))
+
+
+@primitive
+class Sign(Unary):
+    """-1, 0 or 1."""
+
+    ufunc: ClassVar = np.sign
+    onnx: ClassVar = "Sign"
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (None,)
+
+
+@primitive
+class Abs(Unary):
+    """|x|; the gradient at 0 is 0."""
+
+    ufunc: ClassVar = np.abs
+    onnx: ClassVar = "Abs"
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (douts[0] * Sign()(inputs[0]),)
+
+
+@primitive
+class Select(Primitive):
+    """x where the condition (Bool) holds, else y; all of one shape after broadcasting."""
+
+    def infer(self, condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
+        require(condition.dtype is dt.bool_, "the condition must be Bool", condition=condition)
+        require(x.dtype is y.dtype, "both choices must have the same element type", x=x, y=y)
+        return x.with_shape(*broadcast(condition, x, y))
+
+    def kernel(self, condition: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.where(condition, x, y)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        condition, x, y = inputs
+        return (
+            None,
+            lambda: unbroadcast(Select()(condition, douts[0], 0.0), x),
+            lambda: unbroadcast(Select()(condition, 0.0, douts[0]), y),
+        )
+
+    def lower(self, b: Builder, condition: str, x: str, y: str) -> str:
+        return b.node("Where", (condition, x, y))
+
+
+class ReduceExtremum(Reduction):
+    """Base of ReduceMax and ReduceMin: the gradient is shared equally between elements that tie, as in the reference."""
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        (x,), (y,) = inputs, outputs
+        mask = Cast(x.dtype)(Equal()(x, self.spread(y, x)))
+        share = mask / BroadcastTo(x.shape)(ReduceSum(True, self.axes(x))(mask))
+        return (share * self.spread(douts[0], x),)
+
+
+@primitive
+class ReduceMax(ReduceExtremum):
+    """Largest element over `axis` (all axes by default)."""
+
+    keep_dims: bool = False
+    axis: Axis = ()
+    statics: ClassVar = ("axis",)
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return x.max(self.axes(TensorType.of(x)), keepdims=self.keep_dims)
+
+    def lower(self, b: Builder, x: str) -> str:
+        return self.lower_as(b, "ReduceMax", x)
+
+
+@primitive
+class ReduceMin(ReduceExtremum):
+    """Smallest element over `axis` (all axes by default)."""
+
+    keep_dims: bool = False
+    axis: Axis = ()
+    statics: ClassVar = ("axis",)
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return x.min(self.axes(TensorType.of(x)), keepdims=self.keep_dims)
+
+    def lower(self, b: Builder, x: str) -> str:
+        return self.lower_as(b, "ReduceMin", x)
+
+
+OPERATORS.update(Add=Add(), Sub=Sub(), Mul=Mul(), RealDiv=RealDiv(), Pow=Pow(), Neg=Neg())
+OPERATORS["Cast"] = Cast()

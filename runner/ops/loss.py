@@ -1,0 +1,81 @@
+"""Softmax cross-entropy, for class numbers and for distributions."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from runner import dtype as dt
+from runner.core.lowering import Builder
+from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.value import Value
+from runner.ops.activation import log_softmax
+from runner.ops.array import ExpandDims, require
+from runner.types import TensorType
+
+
+@primitive
+class SparseSoftmaxCrossEntropyWithLogits(Primitive):
+    """Mean of -log softmax(logits)[label] over the batch, or with `is_grad` its gradient for the logits.
+
+    logits (N, C) of floats, labels (N,) Int32 or Int64 from 0 to C - 1. Gives a scalar, or (N, C) with `is_grad`.
+    """
+
+    is_grad: bool = False
+
+    def infer(self, logits: TensorType, labels: TensorType) -> TensorType:
+        require(logits.ndim == 2 and logits.dtype.is_float, "logits must be floats (N, C)", logits=logits)
+        fits = labels.shape == logits.shape[:1] and labels.dtype in (dt.int32, dt.int64)
+        require(fits, "labels must be class numbers (N,) as Int32 or Int64", logits=logits, labels=labels)
+        return logits if self.is_grad else logits.with_shape()
+
+    def kernel(self, logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        count = len(labels)
+        rows, logarithms = np.arange(count), log_softmax(logits)
+        if not self.is_grad:
+            return -logarithms[rows, labels].mean(dtype=logits.dtype)
+        made = np.exp(logarithms)
+        made[rows, labels] -= 1
+        return made / count
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        if self.is_grad:
+            return super().grad(inputs, outputs, douts)
+        logits, labels = inputs
+        return douts[0] * SparseSoftmaxCrossEntropyWithLogits(is_grad=True)(logits, labels), None
+
+    def lower(self, b: Builder, logits: str, labels: str) -> str:
+        count, classes = b.type(logits).shape
+        logarithms = b.node("LogSoftmax", (logits,), axis=-1)
+        if not self.is_grad:
+            chosen = b.node("GatherElements", (logarithms, b.reshape(labels, (count, 1))), axis=1)
+            return b.node("Neg", (b.node("ReduceMean", (chosen,), keepdims=0),))
+        numbers = b.node("Cast", (labels,), to=dt.int64)  # onnxruntime has OneHot for few combinations of types
+        share = b.const(1.0 / count, like=logits)
+        hit = b.const(np.array([0.0, 1.0 / count], b.type(logits).dtype.numpy))
+        probabilities = b.node("Mul", (b.node("Exp", (logarithms,)), share))
+        return b.node("Sub", (probabilities, b.node("OneHot", (numbers, b.const(classes), hit), axis=-1)))
+
+
+@primitive
+class SoftmaxCrossEntropyWithLogits(Primitive):
+    """-sum(labels * log softmax(logits)) per sample, and its gradient for the logits.
+
+    logits and labels (N, C) of floats; gives (N,) and (N, C). As in the reference, labels get no gradient.
+    """
+
+    def infer(self, logits: TensorType, labels: TensorType) -> tuple[TensorType, TensorType]:
+        require(logits.ndim == 2 and logits.dtype.is_float, "logits must be floats (N, C)", logits=logits)
+        require(labels == logits, "labels must be distributions in the type of the logits", logits=logits, labels=labels)
+        return logits.with_shape(logits.shape[0]), logits
+
+    def kernel(self, logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        logarithms = log_softmax(logits)
+        return -(labels * logarithms).sum(-1), np.exp(logarithms) - labels
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return outputs[1] * ExpandDims(-1)(douts[0]), None
+
+    def lower(self, b: Builder, logits: str, labels: str) -> tuple[str, str]:
+        logarithms = b.node("LogSoftmax", (logits,), axis=-1)
+        weighed = b.node("ReduceSum", (b.node("Mul", (labels, logarithms)), b.const([-1])), keepdims=0)
+        return b.node("Neg", (weighed,)), b.node("Sub", (b.node("Exp", (logarithms,)), labels))

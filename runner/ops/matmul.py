@@ -1,0 +1,80 @@
+"""Matrix products and the bias that follows them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from runner.core.lowering import Builder
+from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.value import OPERATORS, Value
+from runner.ops.array import require
+from runner.types import Shape, TensorType
+
+
+@primitive
+class MatMul(Primitive):
+    """(M, K) times (K, N); each operand may be given transposed."""
+
+    transpose_a: bool = False
+    transpose_b: bool = False
+
+    def infer(self, x: TensorType, y: TensorType) -> TensorType:
+        require(x.ndim == y.ndim == 2 and x.dtype is y.dtype, "needs two matrices of one element type", x=x, y=y)
+        (m, k), (l, n) = _turned(x.shape, self.transpose_a), _turned(y.shape, self.transpose_b)
+        require(k == l, "inner axes differ", x=f"{x} has {k}", y=f"{y} has {l}")
+        return x.with_shape(m, n)
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return (x.T if self.transpose_a else x) @ (y.T if self.transpose_b else y)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        (x, y), (dout,), (ta, tb) = inputs, douts, (self.transpose_a, self.transpose_b)
+        return (
+            lambda: MatMul(tb, True)(y, dout) if ta else MatMul(False, not tb)(dout, y),
+            lambda: MatMul(True, ta)(dout, x) if tb else MatMul(not ta, False)(x, dout),
+        )
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        return b.node("Gemm", (x, y), transA=int(self.transpose_a), transB=int(self.transpose_b))
+
+
+def _turned(shape: Shape, turn: bool) -> Shape:
+    return shape[::-1] if turn else shape
+
+
+@primitive
+class BiasAdd(Primitive):
+    """x (N, C) or (N, C, H, W) plus a bias (C,)."""
+
+    def infer(self, x: TensorType, bias: TensorType) -> TensorType:
+        require(x.ndim in (2, 4) and x.dtype is bias.dtype, "needs two or four axes and one element type", x=x, bias=bias)
+        require(bias.shape == x.shape[1:2], "one bias per channel", x=f"{x} has {x.shape[1]} channels", bias=bias)
+        return x
+
+    def kernel(self, x: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        return x + bias.reshape(-1, *(1,) * (x.ndim - 2))
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return douts[0], lambda: BiasAddGrad()(douts[0])
+
+    def lower(self, b: Builder, x: str, bias: str) -> str:
+        return b.node("Add", (x, b.reshape(bias, (-1, *(1,) * (b.type(x).ndim - 2)))))
+
+
+@primitive
+class BiasAddGrad(Primitive):
+    """Sum of a gradient over everything but the channels: (N, C, ...) to (C,)."""
+
+    def infer(self, dout: TensorType) -> TensorType:
+        require(dout.ndim in (2, 4), "needs two or four axes", dout=dout)
+        return dout.with_shape(dout.shape[1])
+
+    def kernel(self, dout: np.ndarray) -> np.ndarray:
+        return dout.sum((0, *range(2, dout.ndim)), dtype=dout.dtype)
+
+    def lower(self, b: Builder, dout: str) -> str:
+        axes = [0, *range(2, b.type(dout).ndim)]
+        return b.node("ReduceSum", (dout, b.const(axes)), keepdims=0)
+
+
+OPERATORS["MatMul"] = MatMul()

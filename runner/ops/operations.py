@@ -1,0 +1,4 @@
+"""The operators under the reference's second address: `import runner.ops.operations as P`."""
+
+from runner.ops import *  # noqa: F403
+from runner.ops import __all__ as __all__

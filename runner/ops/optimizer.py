@@ -1,0 +1,148 @@
+"""Update rules as operators. They change nothing: they give the new values, which the optimizer assigns.
+
+Rules of r1.2 (spec section 8.3); the operand order is the reference's.
+"""
+
+import numpy as np
+
+from runner.core.lowering import Builder
+from runner.core.primitive import Primitive, primitive
+from runner.ops.array import require
+from runner.types import TensorType
+
+
+def check(variable: TensorType, *others: TensorType) -> None:
+    """All state has the type of the variable, or is a scalar of its element type. Raises ShapeError."""
+    for other in others:
+        fits = other.dtype is variable.dtype and other.shape in (variable.shape, ())
+        require(fits, "gradient and state must have the variable's type", variable=variable, given=other)
+
+
+@primitive
+class ApplyMomentum(Primitive):
+    """accumulation = accumulation * momentum + gradient; variable -= learning_rate * accumulation.
+
+    With `use_nesterov`: variable -= learning_rate * (gradient + momentum * accumulation). Learning rate and momentum are
+    scalars. Gives the new variable and accumulation.
+    """
+
+    use_nesterov: bool = False
+
+    def infer(
+        self, variable: TensorType, accumulation: TensorType, learning_rate: TensorType, gradient: TensorType, momentum: TensorType
+    ) -> tuple[TensorType, TensorType]:
+        check(variable, accumulation, learning_rate, gradient, momentum)
+        return variable, accumulation
+
+    def kernel(
+        self, variable: np.ndarray, accumulation: np.ndarray, learning_rate: np.ndarray, gradient: np.ndarray, momentum: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        moved = accumulation * momentum + gradient
+        step = gradient + momentum * moved if self.use_nesterov else moved
+        return variable - learning_rate * step, moved
+
+    def lower(
+        self, b: Builder, variable: str, accumulation: str, learning_rate: str, gradient: str, momentum: str
+    ) -> tuple[str, str]:
+        moved = b.node("Add", (b.node("Mul", (accumulation, momentum)), gradient))
+        step = b.node("Add", (gradient, b.node("Mul", (moved, momentum)))) if self.use_nesterov else moved
+        return b.node("Sub", (variable, b.node("Mul", (step, learning_rate)))), moved
+
+
+@primitive
+class SGD(Primitive):
+    """Gradient descent with dampened momentum: (parameters, gradient, learning_rate, accum, momentum, stat).
+
+    g = gradient + weight_decay * parameters; accum = momentum * accum + (1 - dampening) * g, but g itself on the first step,
+    where `stat` (a scalar that counts) is 0; parameters -= learning_rate * (g + momentum * accum if nesterov else accum).
+    Gives the new parameters, accum and stat.
+    """
+
+    dampening: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+
+    def infer(
+        self,
+        parameters: TensorType,
+        gradient: TensorType,
+        learning_rate: TensorType,
+        accum: TensorType,
+        momentum: TensorType,
+        stat: TensorType,
+    ) -> tuple[TensorType, TensorType, TensorType]:
+        check(parameters, gradient, learning_rate, accum, momentum, stat)
+        return parameters, accum, stat
+
+    def kernel(
+        self,
+        parameters: np.ndarray,
+        gradient: np.ndarray,
+        learning_rate: np.ndarray,
+        accum: np.ndarray,
+        momentum: np.ndarray,
+        stat: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        one = np.ones((), parameters.dtype)
+        g = gradient + parameters * (one * self.weight_decay)
+        share = one - np.minimum(stat, one) * (one * self.dampening)
+        moved = accum * momentum + g * share
+        step = g + moved * momentum if self.nesterov else moved
+        return parameters - step * learning_rate, moved, stat + one
+
+    def lower(
+        self, b: Builder, parameters: str, gradient: str, learning_rate: str, accum: str, momentum: str, stat: str
+    ) -> tuple[str, str, str]:
+        one = b.const(1.0, like=parameters)
+        decay = b.node("Mul", (parameters, b.const(self.weight_decay, like=parameters)))
+        g = b.node("Add", (gradient, decay)) if self.weight_decay else gradient
+        damped = b.node("Mul", (b.node("Min", (stat, one)), b.const(self.dampening, like=parameters)))
+        fresh = b.node("Mul", (g, b.node("Sub", (one, damped)))) if self.dampening else g
+        moved = b.node("Add", (b.node("Mul", (accum, momentum)), fresh))
+        step = b.node("Add", (g, b.node("Mul", (moved, momentum)))) if self.nesterov else moved
+        return b.node("Sub", (parameters, b.node("Mul", (step, learning_rate)))), moved, b.node("Add", (stat, one))
+
+
+@primitive
+class Adam(Primitive):
+    """Kingma and Ba, 2014: (var, m, v, beta1_power, beta2_power, lr, beta1, beta2, epsilon, gradient).
+
+    m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
+    var -= lr * sqrt(1 - beta2_power) / (1 - beta1_power) * m / (sqrt(v) + epsilon). Gives the new var, m and v.
+    """
+
+    def infer(
+        self,
+        var: TensorType,
+        m: TensorType,
+        v: TensorType,
+        beta1_power: TensorType,
+        beta2_power: TensorType,
+        lr: TensorType,
+        beta1: TensorType,
+        beta2: TensorType,
+        epsilon: TensorType,
+        gradient: TensorType,
+    ) -> tuple[TensorType, TensorType, TensorType]:
+        check(var, m, v, beta1_power, beta2_power, lr, beta1, beta2, epsilon, gradient)
+        return var, m, v
+
+    def kernel(self, *operands: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        var, m, v, beta1_power, beta2_power, lr, beta1, beta2, epsilon, gradient = operands
+        one = np.ones((), var.dtype)
+        rate = lr * np.sqrt(one - beta2_power) / (one - beta1_power)
+        m = m * beta1 + gradient * (one - beta1)
+        v = v * beta2 + gradient * gradient * (one - beta2)
+        return var - rate * m / (np.sqrt(v) + epsilon), m, v
+
+    def lower(self, b: Builder, *names: str) -> tuple[str, str, str]:
+        var, m, v, beta1_power, beta2_power, lr, beta1, beta2, epsilon, gradient = names
+
+        def n(kind: str, *inputs: str) -> str:
+            return b.node(kind, inputs)
+
+        one = b.const(1.0, like=var)
+        rate = n("Div", n("Mul", lr, n("Sqrt", n("Sub", one, beta2_power))), n("Sub", one, beta1_power))
+        m = n("Add", n("Mul", m, beta1), n("Mul", gradient, n("Sub", one, beta1)))
+        v = n("Add", n("Mul", v, beta2), n("Mul", n("Mul", gradient, gradient), n("Sub", one, beta2)))
+        return n("Sub", var, n("Div", n("Mul", rate, m), n("Add", n("Sqrt", v), epsilon))), m, v

@@ -1,0 +1,169 @@
+"""Pooling and its gradients. The gradient of a maximum goes to the first one in its window, in row-major order."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from runner.core.lowering import Builder
+from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.value import Value
+from runner.ops.array import require
+from runner.ops.window import Pair, Windows, batch_first, batch_last, pair
+from runner.types import Shape, TensorType
+
+
+class Pooling(Primitive):
+    """Base: `kernel_size`, `strides`, and `pad_mode` `valid` (incomplete windows are dropped) or `same`."""
+
+    kernel_size: Pair
+    strides: Pair
+    pad_mode: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kernel_size", pair(self.kernel_size, "kernel_size"))
+        object.__setattr__(self, "strides", pair(self.strides, "strides"))
+        object.__setattr__(self, "pad_mode", str(self.pad_mode).lower())
+        require(self.pad_mode in ("valid", "same"), "unknown pad_mode", given=self.pad_mode, allowed="valid, same")
+
+    def windows(self, image: Shape) -> Windows:
+        """The windows in images of shape (N, C, H, W)."""
+        return Windows.resolve((image[2], image[3]), self.kernel_size, self.strides, self.pad_mode, (0, 0, 0, 0))
+
+    def pooled(self, x: TensorType) -> TensorType:
+        """Type of the pooled images."""
+        require(x.ndim == 4 and x.dtype.is_float, "needs floats (N, C, H, W)", x=x)
+        return x.with_shape(x.shape[0], x.shape[1], *self.windows(x.shape).out)
+
+    def onnx(self, image: Shape) -> dict[str, object]:
+        """The geometry as ONNX attributes."""
+        windows = self.windows(image)
+        return {"kernel_shape": windows.kernel, **windows.onnx()}
+
+
+@primitive
+class MaxPool(Pooling):
+    """Largest element of each window."""
+
+    kernel_size: Pair = (1, 1)
+    strides: Pair = (1, 1)
+    pad_mode: str = "valid"
+
+    def infer(self, x: TensorType) -> TensorType:
+        return self.pooled(x)
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        windows = self.windows(x.shape)
+        view = windows.view(windows.pad(batch_last(x), -np.inf))
+        largest = view[:, 0, 0].copy()
+        for i, j in list(np.ndindex(*windows.kernel))[1:]:
+            np.maximum(largest, view[:, i, j], out=largest)
+        return batch_first(largest)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (MaxPoolGrad(self.kernel_size, self.strides, self.pad_mode)(inputs[0], outputs[0], douts[0]),)
+
+    def lower(self, b: Builder, x: str) -> str:
+        # The positions are for the gradient; the builder drops them when nothing uses them.
+        return b.nodes("MaxPool", (x,), 2, **self.onnx(b.type(x).shape))[0]
+
+
+@primitive
+class MaxPoolGrad(Pooling):
+    """Gradient of MaxPool: (x, out, dout) to the shape of x."""
+
+    kernel_size: Pair = (1, 1)
+    strides: Pair = (1, 1)
+    pad_mode: str = "valid"
+
+    def infer(self, x: TensorType, out: TensorType, dout: TensorType) -> TensorType:
+        require(self.pooled(x) == out == dout, "out and dout must have the type of the pooled x", x=x, out=out, dout=dout)
+        return x
+
+    def kernel(self, x: np.ndarray, out: np.ndarray, dout: np.ndarray) -> np.ndarray:
+        windows = self.windows(x.shape)
+        padded = windows.pad(batch_last(x), -np.inf)
+        image = np.zeros(padded.shape, x.dtype)
+        read, write, largest = windows.view(padded), windows.view(image), batch_last(out)
+        left = batch_last(dout).copy()  # what no earlier element of the window has taken
+        for i, j in np.ndindex(*windows.kernel):
+            part = left * (read[:, i, j] == largest)
+            write[:, i, j] += part
+            left -= part
+        return batch_first(windows.crop(image))
+
+    def lower(self, b: Builder, x: str, out: str, dout: str) -> str:
+        shape, pooled = b.type(x).shape, b.type(out).shape
+        places = b.nodes("MaxPool", (x,), 2, **self.onnx(shape))[1]
+        if self.windows(shape).tiles:
+            size = b.const(list(shape))
+            return b.node("MaxUnpool", (dout, places, size), kernel_shape=self.kernel_size, strides=self.strides)
+        count = math.prod(pooled)
+        zeros = b.const(np.zeros(math.prod(shape), b.type(x).dtype.numpy))
+        flat = (zeros, b.reshape(places, (count,)), b.reshape(dout, (count,)))
+        return b.reshape(b.node("ScatterElements", flat, axis=0, reduction="add"), shape)
+
+
+@primitive
+class AvgPool(Pooling):
+    """Mean of each window, over the elements that are not padding."""
+
+    kernel_size: Pair = (1, 1)
+    strides: Pair = (1, 1)
+    pad_mode: str = "valid"
+
+    def infer(self, x: TensorType) -> TensorType:
+        return self.pooled(x)
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        windows = self.windows(x.shape)
+        view = windows.view(windows.pad(batch_last(x)))
+        return batch_first(view.sum((1, 2), dtype=x.dtype) / counts(windows, x.dtype)[..., None])
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (AvgPoolGrad(self.kernel_size, self.strides, self.pad_mode, inputs[0].shape)(douts[0]),)
+
+    def lower(self, b: Builder, x: str) -> str:
+        return b.node("AveragePool", (x,), count_include_pad=0, **self.onnx(b.type(x).shape))
+
+
+@primitive
+class AvgPoolGrad(Pooling):
+    """Gradient of AvgPool: dout to `x_shape`."""
+
+    kernel_size: Pair = (1, 1)
+    strides: Pair = (1, 1)
+    pad_mode: str = "valid"
+    x_shape: Shape = ()
+
+    def infer(self, dout: TensorType) -> TensorType:
+        expected = self.pooled(dout.with_shape(*self.x_shape))
+        require(dout == expected, "dout has another shape than the attributes say", dout=dout, expected=expected)
+        return dout.with_shape(*self.x_shape)
+
+    def kernel(self, dout: np.ndarray) -> np.ndarray:
+        windows = self.windows(self.x_shape)
+        share = batch_last(dout) / counts(windows, dout.dtype)[..., None]
+        channels = self.x_shape[1]
+        columns = np.broadcast_to(share[:, None, None], (channels, *windows.kernel, *share.shape[1:]))
+        return batch_first(windows.spread(columns, channels))
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (AvgPool(self.kernel_size, self.strides, self.pad_mode)(douts[0]),)
+
+    def lower(self, b: Builder, dout: str) -> str:
+        """A transposed convolution with ones, one channel at a time."""
+        windows, (n, c, h, w), dtype = self.windows(self.x_shape), self.x_shape, b.type(dout).dtype.numpy
+        share = b.node("Div", (dout, b.const(counts(windows, dtype))))
+        single = b.reshape(share, (n * c, 1, *windows.out))
+        missing = [(p - r) % s for p, r, s in zip(windows.padded, windows.reach, windows.strides, strict=True)]
+        ones = b.const(np.ones((1, 1, *windows.kernel), dtype))
+        made = b.node("ConvTranspose", (single, ones), output_padding=missing, group=1, **windows.onnx())
+        return b.reshape(made, (n, c, h, w))
+
+
+def counts(windows: Windows, dtype: np.dtype) -> np.ndarray:
+    """Number of elements in each window that are not padding: (OH, OW)."""
+    return windows.view(windows.pad(np.ones((1, *windows.size, 1), dtype))).sum((0, 1, 2, 5), dtype=dtype)
+
+

@@ -1,0 +1,146 @@
+"""Sums and means, and broadcasting, which is the adjoint of a sum."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from runner import dtype as dt
+from runner.core.lowering import Builder
+from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.value import Value
+from runner.ops.array import Reshape, require
+from runner.types import Shape, TensorType, broadcast, resolve_axes
+
+Axis = int | tuple[int, ...] | None
+
+
+class Reduction(Primitive):
+    """Base of operators that take axes away; `keep_dims` keeps them with length 1."""
+
+    keep_dims: bool = False
+    axis: Axis = ()
+
+    def axes(self, x: TensorType | Value) -> tuple[int, ...]:
+        """The reduced axes as numbers from 0."""
+        return resolve_axes(self.axis, x.ndim)
+
+    def kept(self, x: TensorType | Value) -> Shape:
+        """Shape of the result while the reduced axes stay with length 1."""
+        return tuple(1 if k in self.axes(x) else n for k, n in enumerate(x.shape))
+
+    def infer(self, x: TensorType) -> TensorType:
+        if self.keep_dims:
+            return x.with_shape(*self.kept(x))
+        return x.with_shape(*(n for k, n in enumerate(x.shape) if k not in self.axes(x)))
+
+    def spread(self, value: Value, x: Value) -> Value:
+        """A value in the result's shape, repeated over the reduced axes."""
+        spread: Value = BroadcastTo(x.shape)(Reshape(self.kept(x))(value))
+        return spread
+
+    def lower_as(self, b: Builder, kind: str, x: str) -> str:
+        """The ONNX reduction of that kind."""
+        return b.node(kind, (x, b.const(list(self.axes(b.type(x))))), keepdims=int(self.keep_dims))
+
+
+@primitive
+class ReduceSum(Reduction):
+    """Sum over `axis` (all axes by default)."""
+
+    keep_dims: bool = False
+    axis: Axis = ()
+    statics: ClassVar = ("axis",)
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return x.sum(self.axes(TensorType.of(x)), dtype=x.dtype, keepdims=self.keep_dims)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (self.spread(douts[0], inputs[0]),)
+
+    def lower(self, b: Builder, x: str) -> str:
+        return self.lower_as(b, "ReduceSum", x)
+
+    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
+        return 0 if types[0].shape == self.infer(types[0]).shape else None
+
+
+@primitive
+class ReduceMean(Reduction):
+    """Mean over `axis` (all axes by default) of floats."""
+
+    keep_dims: bool = False
+    axis: Axis = ()
+    statics: ClassVar = ("axis",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        require(x.dtype.is_float, "needs floats", x=x)
+        return super().infer(x)
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return x.mean(self.axes(TensorType.of(x)), dtype=x.dtype, keepdims=self.keep_dims)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (self.spread(douts[0] * (outputs[0].size / inputs[0].size), inputs[0]),)
+
+    def lower(self, b: Builder, x: str) -> str:
+        return self.lower_as(b, "ReduceMean", x)
+
+
+@primitive
+class BroadcastTo(Primitive):
+    """Repeat axes of length 1, and add leading axes, up to `shape`."""
+
+    shape: Shape = ()
+    statics: ClassVar = ("shape",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        out = x.with_shape(*self.shape)
+        require(broadcast(x, out) == self.shape, "does not broadcast to the shape", x=x, shape=self.shape)
+        return out
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(x, self.shape)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (unbroadcast(douts[0], inputs[0]),)
+
+    def lower(self, b: Builder, x: str) -> str:
+        return b.node("Expand", (x, b.const(list(self.shape))))
+
+    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
+        return 0 if types[0].shape == self.shape else None
+
+
+def unbroadcast(dout: Value, like: Value) -> Value:
+    """Sum a gradient over the axes along which its operand was repeated."""
+    if dout.shape == like.shape:
+        return dout
+    lead = dout.ndim - like.ndim
+    repeated = (k + lead for k, n in enumerate(like.shape) if n == 1 and dout.shape[k + lead] != 1)
+    axes = (*range(lead), *repeated)
+    summed = ReduceSum(axis=axes)(dout) if axes else dout
+    result: Value = Reshape(like.shape)(summed)
+    return result
+
+
+@primitive
+class Argmax(Primitive):
+    """Position of the first maximum along `axis`, as Int32 (r1.2's default) or `output_type`."""
+
+    axis: int = -1
+    output_type: dt.DType = dt.int32
+
+    def infer(self, x: TensorType) -> TensorType:
+        (axis,) = resolve_axes(self.axis, x.ndim)
+        return TensorType(self.output_type, x.shape[:axis] + x.shape[axis + 1 :])
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return x.argmax(self.axis).astype(self.output_type.numpy)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (None,)
+
+    def lower(self, b: Builder, x: str) -> str:
+        first = b.node("ArgMax", (x,), axis=self.axis, keepdims=0, select_last_index=0)
+        return b.node("Cast", (first,), to=self.output_type)

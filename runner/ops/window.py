@@ -1,0 +1,136 @@
+"""Where the windows of a convolution or a pooling lie, and how numpy reads and writes them.
+
+The kernels work on arrays whose memory runs channel, row, column, batch: rows of a whole batch are copied at once and a
+convolution is one matrix product. Values keep their shape (N, C, H, W); only the strides tell of that order, and numpy's
+elementwise operators keep it. Measured: about four times faster than windows over NCHW memory.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from runner.ops.array import require
+
+Pair = tuple[int, int]
+Quad = tuple[int, int, int, int]
+PAD_MODES = ("same", "valid", "pad")
+
+
+def pair(value: int | tuple[int, ...], what: str) -> Pair:
+    """An int for both axes, or two of them (also the reference's (1, 1, h, w)); positive.
+
+    Raises ShapeError with the name of the argument.
+    """
+    numbers = (value, value) if isinstance(value, int) else tuple(value)[-2:]
+    require(len(numbers) == 2 and all(isinstance(n, int) and n > 0 for n in numbers), f"{what} must be positive", given=value)
+    return numbers[0], numbers[1]
+
+
+def quad(value: int | tuple[int, ...], what: str) -> Quad:
+    """An int for all sides, or (top, bottom, left, right); not negative. Raises ShapeError."""
+    sides = (value,) * 4 if isinstance(value, int) else tuple(value)
+    require(len(sides) == 4 and all(isinstance(n, int) and n >= 0 for n in sides), f"{what} must not be negative", given=value)
+    return sides[0], sides[1], sides[2], sides[3]
+
+
+def batch_last(x: np.ndarray) -> np.ndarray:
+    """(N, C, H, W) as (C, H, W, N) in contiguous memory; free when the memory already runs that way."""
+    return np.ascontiguousarray(x.transpose(1, 2, 3, 0))
+
+
+def batch_first(x: np.ndarray) -> np.ndarray:
+    """(C, H, W, N) seen as (N, C, H, W)."""
+    return x.transpose(3, 0, 1, 2)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows of `kernel` size over an image of `size`; pads are (top, bottom, left, right)."""
+
+    size: Pair
+    kernel: Pair
+    strides: Pair = (1, 1)
+    pads: Quad = (0, 0, 0, 0)
+    dilations: Pair = (1, 1)
+
+    @classmethod
+    def resolve(cls, size: Pair, kernel: Pair, strides: Pair, pad_mode: str, pad: Quad, dilations: Pair = (1, 1)) -> "Windows":
+        """Windows for a padding mode: `same` keeps ceil(size / stride) with the odd row and column at bottom and right."""
+        if pad_mode == "same":
+            pad = (*_same(size[0], kernel[0], strides[0], dilations[0]), *_same(size[1], kernel[1], strides[1], dilations[1]))
+        made = cls(size, kernel, strides, pad if pad_mode != "valid" else (0, 0, 0, 0), dilations)
+        require(min(made.out) >= 1, "the window is larger than the image", image=size, window=made.reach, pads=made.pads)
+        return made
+
+    @property
+    def reach(self) -> Pair:
+        """Extent of one window."""
+        return self.dilations[0] * (self.kernel[0] - 1) + 1, self.dilations[1] * (self.kernel[1] - 1) + 1
+
+    @property
+    def padded(self) -> Pair:
+        """Size of the padded image."""
+        top, bottom, left, right = self.pads
+        return self.size[0] + top + bottom, self.size[1] + left + right
+
+    @property
+    def out(self) -> Pair:
+        """Number of windows down and across."""
+        (h, w), (rh, rw), (sh, sw) = self.padded, self.reach, self.strides
+        return (h - rh) // sh + 1, (w - rw) // sw + 1
+
+    @property
+    def tiles(self) -> bool:
+        """Whether the windows lie side by side and cover the image."""
+        return self.kernel == self.strides and self.padded == self.size and self.dilations == (1, 1) and self.covers
+
+    @property
+    def covers(self) -> bool:
+        """Whether no row or column is left over at the end."""
+        return all((p - r) % s == 0 for p, r, s in zip(self.padded, self.reach, self.strides, strict=True))
+
+    def onnx(self) -> dict[str, Any]:
+        """The geometry as ONNX attributes (its pads run top, left, bottom, right)."""
+        top, bottom, left, right = self.pads
+        return {"strides": self.strides, "pads": (top, left, bottom, right), "dilations": self.dilations}
+
+    def pad(self, x: np.ndarray, fill: float = 0.0) -> np.ndarray:
+        """(C, H, W, N) with its border."""
+        top, bottom, left, right = self.pads
+        if self.pads == (0, 0, 0, 0):
+            return x
+        return np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
+
+    def view(self, padded: np.ndarray) -> np.ndarray:
+        """All windows of a padded (C, H, W, N) as a view (C, KH, KW, OH, OW, N)."""
+        (c, _, _, n), (sc, sh, sw, sn) = padded.shape, padded.strides
+        (dh, dw), (th, tw) = self.dilations, self.strides
+        return as_strided(padded, (c, *self.kernel, *self.out, n), (sc, sh * dh, sw * dw, sh * th, sw * tw, sn))
+
+    def columns(self, x: np.ndarray) -> np.ndarray:
+        """All windows of (C, H, W, N) as a matrix (C*KH*KW, OH*OW*N)."""
+        view = self.view(self.pad(x))
+        return np.ascontiguousarray(view).reshape(math.prod(view.shape[:3]), -1)
+
+    def spread(self, columns: np.ndarray, channels: int) -> np.ndarray:
+        """Adjoint of `columns`: add every window back where it was read, giving (C, H, W, N)."""
+        batch = columns.size // (channels * math.prod(self.kernel) * math.prod(self.out))
+        parts = columns.reshape(channels, *self.kernel, *self.out, batch)
+        image = np.zeros((channels, *self.padded, batch), columns.dtype)
+        windows = self.view(image)
+        for tap in np.ndindex(*self.kernel):
+            windows[:, *tap] += parts[:, *tap]
+        return self.crop(image)
+
+    def crop(self, padded: np.ndarray) -> np.ndarray:
+        """(C, H, W, N) without its border."""
+        top, _, left, _ = self.pads
+        return padded[:, top : top + self.size[0], left : left + self.size[1]]
+
+
+def _same(size: int, kernel: int, stride: int, dilation: int) -> Pair:
+    total = max((-(-size // stride) - 1) * stride + dilation * (kernel - 1) + 1 - size, 0)
+    return total // 2, total - total // 2
