@@ -45,7 +45,9 @@ float32 = DType("Float32", np.dtype(np.float32))
 float64 = DType("Float64", np.dtype(np.float64))
 
 ALL = (bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, float32, float64)
-_BY_CHAR = {t.numpy.char: t for t in ALL} | {np.dtype(c).char: {8: int64, 4: int32}[np.dtype(c).itemsize] for c in "lqi"}
+_BY_KIND = {(t.numpy.kind, t.numpy.itemsize): t for t in ALL}
+# C has several names for one integer type, and numpy keeps them apart (`l` and `q` are both Int64).
+_BY_CHAR = {c: _BY_KIND[np.dtype(c).kind, np.dtype(c).itemsize] for c in "?bBhHiIlLqQefd"}
 _BY_NAME = {t.numpy.name: t for t in ALL}
 
 
