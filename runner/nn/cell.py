@@ -46,7 +46,9 @@ class Cell:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if "_cells" not in self.__dict__:
-            raise ConfigError("call super().__init__() before setting attributes", cell=type(self).__name__, attribute=name)
+            raise ConfigError(
+                "call super().__init__() before setting attributes", cell=type(self).__name__, attribute=name
+            )
         self._params.pop(name, None)
         self._cells.pop(name, None)
         if isinstance(value, Cell):

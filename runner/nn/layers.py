@@ -40,7 +40,14 @@ class Conv2d(Cell):
         if in_channels % group:
             raise ConfigError("group must divide in_channels", layer="Conv2d", in_channels=in_channels, group=group)
         self.conv2d = ops.Conv2D(
-            out_channels, kernel_size, 1, pad_mode, padding, stride, dilation, group  # type: ignore[arg-type]
+            out_channels,
+            kernel_size,
+            1,
+            pad_mode,
+            padding,
+            stride,
+            dilation,
+            group,  # type: ignore[arg-type]
         )
         shape = (out_channels, in_channels // group, *pair(kernel_size, "kernel_size"))
         self.weight = Parameter(initializer(weight_init, shape), "weight")

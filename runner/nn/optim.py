@@ -146,7 +146,9 @@ def at_least(cell: Cell, least: float, **arguments: float) -> None:
     """Raise ConfigError unless every argument is a finite number of at least `least`."""
     for name, value in arguments.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < least:
-            raise ConfigError(f"{name} must be a number of at least {least}", optimizer=type(cell).__name__, given=repr(value))
+            raise ConfigError(
+                f"{name} must be a number of at least {least}", optimizer=type(cell).__name__, given=repr(value)
+            )
 
 
 def above(cell: Cell, limit: float, **arguments: float) -> None:

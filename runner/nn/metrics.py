@@ -1,0 +1,68 @@
+"""Metrics: accumulated over the batches of an evaluation."""
+
+from typing import Any
+
+import numpy as np
+
+from runner.errors import ConfigError, nearest
+
+
+class Metric:
+    """Base: `clear`, then `update` once per batch, then `eval`."""
+
+    def clear(self) -> None:
+        """Forget everything."""
+        raise NotImplementedError
+
+    def update(self, loss: np.ndarray, output: np.ndarray, label: np.ndarray) -> None:
+        """Take in one batch: loss (scalar or per sample), output of the network (N, ...), label (N, ...)."""
+        raise NotImplementedError
+
+    def eval(self) -> float:
+        """The value over all batches. Raises ConfigError when there was none."""
+        raise NotImplementedError
+
+
+class Mean(Metric):
+    """Base of metrics that average something over samples."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.total, self.count = 0.0, 0
+
+    def eval(self) -> float:
+        if not self.count:
+            raise ConfigError("a metric without data", metric=type(self).__name__)
+        return self.total / self.count
+
+
+class Accuracy(Mean):
+    """Share of samples whose largest output (N, C) is at the label: class numbers (N,) or one-hot (N, C)."""
+
+    def update(self, loss: np.ndarray, output: np.ndarray, label: np.ndarray) -> None:
+        wanted = label.argmax(-1) if label.ndim == output.ndim else label
+        self.total += float((output.argmax(-1) == wanted).sum())
+        self.count += len(label)
+
+
+class Loss(Mean):
+    """Mean loss per sample; a batch counts with its size, so a short last one does not weigh too much."""
+
+    def update(self, loss: np.ndarray, output: np.ndarray, label: np.ndarray) -> None:
+        self.total += float(np.mean(loss, dtype=np.float64)) * len(label)
+        self.count += len(label)
+
+
+METRICS: dict[str, type[Metric]] = {"accuracy": Accuracy, "acc": Accuracy, "loss": Loss}
+
+
+def get_metrics(wanted: Any) -> dict[str, Metric]:
+    """Metrics from names, or from a dict of names and metrics. Raises ConfigError for an unknown name."""
+    if isinstance(wanted, dict):
+        return dict(wanted)
+    for name in wanted or ():
+        if name not in METRICS:
+            raise ConfigError("unknown metric", given=name, allowed=", ".join(METRICS), nearest=nearest(str(name), METRICS))
+    return {name: METRICS[name]() for name in wanted or ()}

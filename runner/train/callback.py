@@ -1,0 +1,161 @@
+"""What listens to training: hooks, and the monitors of the reference (spec section 6.2)."""
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from runner.errors import ConfigError, TrainingError
+
+
+class CallbackParameters(dict[str, Any]):
+    """What a callback can see of a run, as attributes.
+
+    Training: epoch_num, batch_num, cur_epoch_num, cur_step_num (from 1, over all epochs), net_outputs (loss of the last step,
+    a 0-d array), losses (of all steps since the last step_end), mode, network, train_network, loss_fn, optimizer,
+    train_dataset, list_callback, dataset_sink_mode.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+
+class RunContext:
+    """Handed to every hook."""
+
+    def __init__(self, original_args: CallbackParameters) -> None:
+        self._args, self._stop = original_args, False
+
+    def original_args(self) -> CallbackParameters:
+        """The parameters of the run."""
+        return self._args
+
+    def request_stop(self) -> None:
+        """End training after the current step (after the current sink when data sinking)."""
+        self._stop = True
+
+    def get_stop_requested(self) -> bool:
+        """Whether somebody asked to stop."""
+        return self._stop
+
+
+class Callback:
+    """Base: override the hooks that matter. Callbacks are called in list order; what they raise ends the run."""
+
+    def begin(self, run_context: RunContext) -> None:
+        """Before the first epoch."""
+
+    def epoch_begin(self, run_context: RunContext) -> None:
+        """Before an epoch."""
+
+    def step_begin(self, run_context: RunContext) -> None:
+        """Before a step, or before a sink of steps."""
+
+    def step_end(self, run_context: RunContext) -> None:
+        """After a step, or after a sink of steps."""
+
+    def epoch_end(self, run_context: RunContext) -> None:
+        """After an epoch."""
+
+    def end(self, run_context: RunContext) -> None:
+        """After the last epoch."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        return None
+
+
+def step_in_epoch(parameters: CallbackParameters) -> int:
+    """Number of the current step inside its epoch, from 1."""
+    return int((parameters.cur_step_num - 1) % parameters.batch_num + 1)
+
+
+def check_losses(parameters: CallbackParameters) -> None:
+    """Raise TrainingError, with epoch and step, when a loss since the last check is NaN or infinite."""
+    finite = np.isfinite(parameters.losses)
+    if not finite.all():
+        first = int(np.argmin(finite))
+        step = parameters.cur_step_num - len(finite) + 1 + first
+        raise TrainingError(
+            "the loss is not a finite number",
+            loss=parameters.losses[first],
+            epoch=parameters.cur_epoch_num,
+            step=(step - 1) % parameters.batch_num + 1,
+            global_step=step,
+            repair="a smaller optimizer.learning_rate, or look for invalid values in the data",
+        )
+
+
+class LossMonitor(Callback):
+    """Print the loss every `per_print_times` steps (0: never), and end the run when it is not finite."""
+
+    def __init__(self, per_print_times: int = 1) -> None:
+        if type(per_print_times) is not int or per_print_times < 0:
+            raise ConfigError("per_print_times must be a whole number of at least 0", given=repr(per_print_times))
+        self.per_print_times = per_print_times
+
+    def step_end(self, run_context: RunContext) -> None:
+        seen = run_context.original_args()
+        check_losses(seen)
+        # A sink makes several steps at once, so the question is whether one of them was to be printed.
+        due = self.per_print_times and seen.cur_step_num % self.per_print_times < len(seen.losses)
+        if due:
+            print(f"epoch: {seen.cur_epoch_num} step: {step_in_epoch(seen)}, loss is {seen.net_outputs!s}", flush=True)
+
+
+class TimeMonitor(Callback):
+    """Print how long each epoch took, in milliseconds; `data_size` steps per epoch unless the run knows better."""
+
+    def __init__(self, data_size: int | None = None) -> None:
+        self.data_size = data_size
+        self._start = 0.0
+
+    def epoch_begin(self, run_context: RunContext) -> None:
+        self._start = time.perf_counter()
+
+    def epoch_end(self, run_context: RunContext) -> None:
+        milliseconds = (time.perf_counter() - self._start) * 1e3
+        steps = run_context.original_args().get("batch_num") or self.data_size or 1
+        print(f"epoch time: {milliseconds:5.3f} ms, per step time: {milliseconds / steps:5.3f} ms", flush=True)
+
+
+class CallbackList(Callback):
+    """Several callbacks as one."""
+
+    def __init__(self, callbacks: Callback | Sequence[Callback] | None) -> None:
+        given = [callbacks] if isinstance(callbacks, Callback) else list(callbacks or ())
+        for item in given:
+            if not isinstance(item, Callback):
+                raise ConfigError("callbacks must be Callback objects", given=repr(item), at=given.index(item))
+        self.list = given
+
+    def begin(self, run_context: RunContext) -> None:
+        for callback in self.list:
+            callback.begin(run_context)
+
+    def epoch_begin(self, run_context: RunContext) -> None:
+        for callback in self.list:
+            callback.epoch_begin(run_context)
+
+    def step_begin(self, run_context: RunContext) -> None:
+        for callback in self.list:
+            callback.step_begin(run_context)
+
+    def step_end(self, run_context: RunContext) -> None:
+        for callback in self.list:
+            callback.step_end(run_context)
+
+    def epoch_end(self, run_context: RunContext) -> None:
+        for callback in self.list:
+            callback.epoch_end(run_context)
+
+    def end(self, run_context: RunContext) -> None:
+        for callback in self.list:
+            callback.end(run_context)

@@ -1,0 +1,166 @@
+"""`Model`: a network with its loss, optimizer and metrics, and the loops over a dataset (spec section 6.1)."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+
+from runner import context, nn
+from runner.core.value import Tensor
+from runner.dataset.pipeline import Dataset
+from runner.device import Device
+from runner.errors import ConfigError
+from runner.nn.metrics import get_metrics
+from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
+from runner.train.step import EagerStep, GraphStep, Step
+
+_LOG = logging.getLogger("runner")
+
+
+class Model:
+    """A network that can be trained, evaluated and asked for predictions, in the mode of the context.
+
+    `mode` (context.GRAPH_MODE or PYNATIVE_MODE) and `device` override the context for this model.
+    """
+
+    def __init__(
+        self,
+        network: nn.Cell,
+        loss_fn: nn.Cell | None = None,
+        optimizer: nn.Optimizer | None = None,
+        metrics: Any = None,
+        *,
+        mode: int | None = None,
+        device: Device | None = None,
+    ) -> None:
+        self.network, self.loss_fn, self.optimizer = network, loss_fn, optimizer
+        self.metrics = get_metrics(metrics)
+        self.mode = context.get_context("mode") if mode is None else mode
+        self.device = context.device() if device is None else device
+        self.train_network = self._build_train_network()
+        self.eval_network = nn.WithEvalCell(network, loss_fn) if loss_fn is not None else None
+        self.train_step = self._step(self.train_network, "train_step", ("image", "label"), ("loss",))
+        self.eval_step = self.predict_step = None
+
+    def _build_train_network(self) -> nn.Cell:
+        network = self.network if self.loss_fn is None else nn.WithLossCell(self.network, self.loss_fn)
+        return network if self.optimizer is None else nn.TrainOneStepCell(network, self.optimizer, self.optimizer.loss_scale)
+
+    def _step(
+        self, cell: nn.Cell, name: str, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None
+    ) -> Step:
+        return GraphStep(cell, self.device, name, inputs, outputs) if self.mode == context.GRAPH_MODE else EagerStep(cell)
+
+    def train(
+        self,
+        epoch: int,
+        train_dataset: Dataset,
+        callbacks: Callback | Sequence[Callback] | None = None,
+        dataset_sink_mode: bool = True,
+        sink_size: int = -1,
+        *,
+        max_steps: int | None = None,
+    ) -> None:
+        """Train for `epoch` epochs, or until `max_steps` steps were made in all.
+
+        With `dataset_sink_mode`, an epoch is `sink_size` batches (-1: the whole dataset) and the next one continues where it
+        ended; in graph mode callbacks then hear of an epoch's steps once, at its end. Without it an epoch is the dataset and
+        `sink_size` has no effect. Raises ConfigError for impossible arguments, TrainingError when a step fails.
+        """
+        check_train_arguments(epoch, dataset_sink_mode, sink_size)
+        size = train_dataset.get_dataset_size()
+        steps = size if sink_size == -1 or not dataset_sink_mode else sink_size
+        sunk = dataset_sink_mode and self.mode == context.GRAPH_MODE
+        if dataset_sink_mode and not sunk:
+            _LOG.warning("PyNative mode does not sink data: the same steps run one by one")
+        hooks = CallbackList(callbacks)
+        seen = self._parameters(hooks, train_dataset, epoch_num=epoch, batch_num=steps, dataset_sink_mode=sunk)
+        run_context = RunContext(seen)
+        self.network.set_train(True)
+        total = epoch * steps if max_steps is None else min(max_steps, epoch * steps)
+        with ExitStack() as stack:
+            for callback in hooks.list:
+                stack.enter_context(callback)
+            hooks.begin(run_context)
+            self._epochs(hooks, run_context, batches(train_dataset), total, steps if sunk else 1)
+            hooks.end(run_context)
+
+    def _epochs(
+        self, hooks: CallbackList, run_context: RunContext, data: Iterator[tuple[np.ndarray, ...]], total: int, chunk: int
+    ) -> None:
+        seen = run_context.original_args()
+        while seen.cur_step_num < total and not run_context.get_stop_requested():
+            seen.cur_epoch_num += 1
+            hooks.epoch_begin(run_context)
+            end = min(total, seen.cur_step_num + seen.batch_num)
+            while seen.cur_step_num < end and not run_context.get_stop_requested():
+                hooks.step_begin(run_context)
+                count = min(chunk, end - seen.cur_step_num)
+                seen.losses = np.array([self.train_step(next(data))[0] for _ in range(count)])
+                seen.cur_step_num += count
+                seen.net_outputs = seen.losses[-1]
+                hooks.step_end(run_context)
+            hooks.epoch_end(run_context)
+
+    def _parameters(self, hooks: CallbackList, dataset: Dataset, **more: Any) -> CallbackParameters:
+        return CallbackParameters(
+            mode="train",
+            network=self.network,
+            train_network=self.train_network,
+            loss_fn=self.loss_fn,
+            optimizer=self.optimizer,
+            train_dataset=dataset,
+            list_callback=hooks,
+            cur_epoch_num=0,
+            cur_step_num=0,
+            losses=np.zeros(0, np.float32),
+            net_outputs=None,
+            **more,
+        )
+
+    def eval(self, valid_dataset: Dataset) -> dict[str, float]:
+        """The metrics over a dataset. Raises ConfigError without metrics or without a loss function."""
+        if not self.metrics or self.eval_network is None:
+            raise ConfigError("evaluation needs metrics and a loss function", repair="Model(..., loss_fn, metrics={'accuracy'})")
+        if self.eval_step is None:
+            names = ("image", "label"), ("loss", "output", "label_out")
+            self.eval_step = self._step(self.eval_network, "eval_step", *names)
+        self.network.set_train(False)
+        for metric in self.metrics.values():
+            metric.clear()
+        for arrays in valid_dataset.read(0):
+            loss, output, label = self.eval_step(arrays)
+            for metric in self.metrics.values():
+                metric.update(loss, output, label)
+        self.network.set_train(True)
+        return {name: metric.eval() for name, metric in self.metrics.items()}
+
+    def predict(self, *data: Any) -> Any:
+        """The output of the network in inference mode."""
+        if self.predict_step is None:
+            self.predict_step = self._step(self.network, "network")
+        self.network.set_train(False)
+        made = self.predict_step([Tensor(x).data for x in data])
+        self.network.set_train(True)
+        tensors = [Tensor(array) for array in made]
+        return tensors[0] if len(tensors) == 1 else tuple(tensors)
+
+
+def batches(dataset: Dataset) -> Iterator[tuple[np.ndarray, ...]]:
+    """The batches of epoch 0, 1, 2, ... without end."""
+    epoch = 0
+    while True:
+        yield from dataset.read(epoch)
+        epoch += 1
+
+
+def check_train_arguments(epoch: int, dataset_sink_mode: bool, sink_size: int) -> None:
+    """Raise ConfigError unless epoch is a positive int and sink_size is -1 or positive."""
+    if type(epoch) is not int or epoch < 1:
+        raise ConfigError("epoch must be a positive whole number", given=repr(epoch))
+    if type(dataset_sink_mode) is not bool:
+        raise ConfigError("dataset_sink_mode must be a bool", given=repr(dataset_sink_mode))
+    if type(sink_size) is not int or (sink_size < 1 and sink_size != -1):
+        raise ConfigError("sink_size must be -1 or positive", given=repr(sink_size))

@@ -1,0 +1,90 @@
+"""Two ways to run a cell once: operator by operator, or as a compiled graph. Both take and give arrays."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from runner import context
+from runner.compile.program import Program
+from runner.core.value import Tensor
+from runner.device import Device
+from runner.engine.eager import Eager
+from runner.nn.cell import EXECUTORS, Cell
+from runner.types import TensorType
+
+
+class Step(Protocol):
+    """Runs a cell once; parameters have their new values afterwards."""
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Outputs for these inputs."""
+
+
+class EagerStep:
+    """PyNative mode."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run the kernels in the order in which `construct` applies the operators."""
+        with Eager() as interpreter:
+            made = self.cell.construct(*map(Tensor, arrays))
+            interpreter.commit()
+        return [value.data for value in (made if isinstance(made, tuple | list) else (made,))]
+
+
+class GraphStep:
+    """Graph mode: one program for each combination of input types, compiled when it is first met.
+
+    `programs` holds them in the order in which they were compiled.
+    """
+
+    def __init__(
+        self,
+        cell: Cell,
+        device: Device,
+        name: str,
+        inputs: Sequence[str] | None = None,
+        outputs: Sequence[str] | None = None,
+    ) -> None:
+        self.cell, self.device, self.name = cell, device, name
+        self.inputs, self.outputs = inputs, outputs
+        self.programs: dict[tuple[TensorType, ...], Program] = {}
+
+    def program(self, types: tuple[TensorType, ...]) -> Program:
+        """The program for inputs of these types."""
+        if types not in self.programs:
+            compiled = Program(self.cell.construct, types, self.device, self.name, self.inputs, self.outputs)
+            self.programs[types] = compiled
+        return self.programs[types]
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run the program that fits."""
+        return self.program(tuple([TensorType.of(array) for array in arrays]))(arrays)
+
+
+# Programs of cells that are called outside of a model, by device and by which cells are training.
+_graphs: WeakKeyDictionary[Cell, dict[tuple[Any, ...], GraphStep]] = WeakKeyDictionary()
+
+
+def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:
+    with Eager() as interpreter:
+        made = cell.construct(*[x if isinstance(x, Tensor) else Tensor(x) for x in inputs])
+        interpreter.commit()
+    return made
+
+
+def _call_graph(cell: Cell, inputs: tuple[Any, ...]) -> Any:
+    arrays = [x.data if isinstance(x, Tensor) else Tensor(x).data for x in inputs]
+    key = (context.device(), context.reserves_class_names(), *(c.training for _, c in cell.cells_and_names()))
+    step = _graphs.setdefault(cell, {}).setdefault(key, GraphStep(cell, context.device(), type(cell).__name__))
+    program = step.program(tuple(TensorType.of(array) for array in arrays))
+    made = program.tensors(arrays)
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+EXECUTORS[context.PYNATIVE_MODE] = _call_eager
+EXECUTORS[context.GRAPH_MODE] = _call_graph
