@@ -1,12 +1,13 @@
 """Checks of what a caller passes: each says the argument, the value, what is allowed and the nearest valid name."""
 
-import math
-import numbers
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+
+import numpy as np
 
 from runner.errors import ConfigError, nearest
 
 MOST_WORKERS = 64
+LARGEST_FLOAT = 3.4e38  # of float32, in which values are computed
 
 
 def whole(argument: str, value: object, low: int, high: int | None = None) -> int:
@@ -15,7 +16,7 @@ def whole(argument: str, value: object, low: int, high: int | None = None) -> in
     >>> whole("batch_size", 32, 1)
     32
     """
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
         number = int(value)
         if low <= number and (high is None or number <= high):
             return number
@@ -24,9 +25,11 @@ def whole(argument: str, value: object, low: int, high: int | None = None) -> in
 
 
 def finite(argument: str, value: object) -> float:
-    """A number that is neither infinite nor NaN."""
-    if isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
+    """A number that float32 can hold: neither infinite nor NaN."""
+    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+        number: float = value if isinstance(value, int) else float(value)
+        if abs(number) <= LARGEST_FLOAT:
+            return float(number)
     raise ConfigError("not a finite number", argument=argument, value=repr(value), allowed="a finite number")
 
 
@@ -48,6 +51,15 @@ def one_of(argument: str, value: object, names: Collection[str]) -> str:
         allowed=", ".join(names),
         nearest=nearest(str(value), names),
     )
+
+
+def several(value: object) -> list[object]:
+    """The values of a sequence; a single value is one of them.
+
+    >>> several((2, 3)), several(2)
+    ([2, 3], [2])
+    """
+    return list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
 
 
 def workers(value: object) -> int | None:

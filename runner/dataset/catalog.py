@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import runner.dataset.idx as idx
 from runner import dtype as dt
-from runner.dataset import idx
 from runner.dataset.arguments import flag, one_of, whole
 from runner.dataset.download import MIRROR, download_mnist
 from runner.dataset.pipeline import Dataset

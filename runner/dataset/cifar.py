@@ -25,7 +25,8 @@ def read_records(path: Path) -> np.ndarray:
     content = Content.of_file(path, DAMAGED)
     data = content.rest()
     if len(data) == 0 or len(data) % RECORD:
-        raise content.refuse(f"whole records of {RECORD} bytes", f"{len(data)} bytes, {len(data) % RECORD} too many")
+        cut = f", {len(data) % RECORD} of a cut record" if len(data) else ""
+        raise content.refuse(f"whole records of {RECORD} bytes", f"{len(data)} bytes{cut}")
     records = np.frombuffer(data, np.uint8).reshape(-1, RECORD)
     worst = int(records[:, 0].argmax())
     if records[worst, 0] >= CLASSES:

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from runner.dataset import cifar, digits, idx
-from runner.dataset.arguments import flag, one_of, whole
+import runner.dataset.cifar as cifar
+import runner.dataset.digits as digits
+import runner.dataset.idx as idx
+from runner.dataset.arguments import flag, one_of, several, whole
 from runner.dataset.content import missing
 from runner.dataset.pipeline import Dataset
 from runner.dataset.selection import Selection
@@ -129,7 +131,7 @@ class SyntheticDataset(Dataset):
         shard_id: int | None = None,
     ) -> None:
         selection = Selection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
-        sides = tuple(whole("image_shape", side, 1) for side in image_shape)
+        sides = tuple(whole("image_shape", side, 1) for side in several(image_shape))
         if len(sides) != 3:
             raise ConfigError("not an image's shape", argument="image_shape", value=sides, allowed="(H, W, C)")
         height, width, channels = sides
@@ -155,7 +157,7 @@ class NumpySlicesDataset(Dataset):
     def __init__(
         self,
         data: object,
-        column_names: Sequence[str] | None = None,
+        column_names: str | Sequence[str] | None = None,
         num_samples: int | None = None,
         num_parallel_workers: int | None = None,
         shuffle: bool | None = None,
@@ -170,10 +172,10 @@ class NumpySlicesDataset(Dataset):
         super().__init__(*selection.of_data(arrays))
 
 
-def _named_arrays(data: object, column_names: Sequence[str] | None) -> dict[str, np.ndarray]:
+def _named_arrays(data: object, column_names: str | Sequence[str] | None) -> dict[str, np.ndarray]:
     values = list(data.values()) if isinstance(data, Mapping) else list(data) if isinstance(data, tuple) else [data]
     named = [str(name) for name in data] if isinstance(data, Mapping) else [f"column_{k}" for k in range(len(values))]
-    names = named if column_names is None else list(column_names)
+    names = named if column_names is None else [str(name) for name in several(column_names)]
     if len(names) != len(values) or len(set(names)) != len(names):
         raise ConfigError(
             "not one name per column", argument="column_names", value=names, allowed=f"{len(values)} different names"

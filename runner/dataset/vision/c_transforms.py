@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from runner import dtype as dt
-from runner.dataset.arguments import finite, whole
+from runner.dataset.arguments import finite, several, whole
 from runner.dataset.transforms.transform import Affine, Transform
 from runner.dataset.vision.inter import Inter
 from runner.dataset.vision.resize import resize
@@ -29,7 +29,7 @@ class Resize(Transform):
     """
 
     def __init__(self, size: int | Sequence[int], interpolation: Inter = Inter.LINEAR) -> None:
-        sides = [size] if isinstance(size, int) else list(size)
+        sides = several(size)
         if len(sides) not in (1, 2):
             raise ConfigError("a size is one number or two", argument="size", value=size, allowed="(height, width)")
         self.size = tuple(whole("size", side, 1, LARGEST_SIDE) for side in sides)
@@ -84,13 +84,13 @@ class Normalize(Affine):
     """
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
-        means = np.array([finite("mean", value) for value in mean])
-        deviations = np.array([finite("std", value) for value in std])
+        means = np.array([finite("mean", value) for value in several(mean)])
+        deviations = np.array([finite("std", value) for value in several(std)])
         if means.size == 0 or means.shape != deviations.shape or not (deviations > 0).all():
             raise ConfigError(
                 "Normalize needs one mean and one deviation per channel",
                 argument="std",
-                value=list(std),
+                value=std,
                 allowed="as many numbers as mean has, each greater than 0",
             )
         super().__init__(1 / deviations, -means / deviations)

@@ -1,0 +1,141 @@
+"""From settings to batches, for each dataset a run can name."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runner.dataset import catalog
+from runner.dataset.catalog import CATALOG, DatasetSettings, open_dataset
+from runner.errors import ConfigError, DataError
+
+
+def batches(settings: DatasetSettings, train: bool = True) -> list[tuple[np.ndarray, ...]]:
+    return list(open_dataset(settings, train))
+
+
+def test_the_default_is_the_digits_as_lenet_wants_them() -> None:
+    data = open_dataset(DatasetSettings(), train=True)
+    assert data.get_dataset_size() == 44
+    assert [str(kind) for kind in data.column_types()] == ["Float32[32, 1, 32, 32]", "Int32[32]"]
+    assert open_dataset(DatasetSettings(), train=False).get_dataset_size() == 11
+
+
+def test_only_training_data_is_shuffled() -> None:
+    rows = [open_dataset(DatasetSettings(), train).order(0) for train in (True, False)]
+    assert [bool((np.diff(r) == 1).all()) for r in rows] == [False, True]
+    still = open_dataset(DatasetSettings(shuffle=False), train=True)
+    assert (np.diff(still.order(0)) == 1).all()
+
+
+@pytest.mark.parametrize("name", ["digits", "synthetic"])
+def test_values_are_scaled_like_mnist(name: str) -> None:
+    images, labels = batches(DatasetSettings(name, batch_size=64))[0]
+    assert images.min() >= np.float32(-0.1307 / 0.3081)
+    assert images.max() <= np.float32((1 - 0.1307) / 0.3081) + 1e-6
+    assert labels.dtype == np.int32
+
+
+def test_mnist(write_mnist) -> None:
+    write_mnist()
+    folder = write_mnist("t10k", 4)
+    settings = DatasetSettings("mnist", str(folder), batch_size=4, image_size=4, shuffle=False)
+    image, label = batches(settings)[1]
+    assert label.tolist() == [4, 5, 6, 7]
+    np.testing.assert_allclose(image[0], (4 / 255 - 0.1307) / 0.3081, rtol=1e-6)
+    assert len(batches(settings, train=False)) == 1
+
+
+def test_cifar10(write_cifar) -> None:
+    folder = write_cifar("data_batch_1.bin", 4)
+    (image, label), *_ = batches(DatasetSettings("cifar10", str(folder), batch_size=4, shuffle=False))
+    assert (image.shape, label.tolist()) == ((4, 3, 32, 32), [0, 1, 2, 3])
+    blue = ((2 + 128 + 2 * 5 + 9) / 255 - 0.4465) / 0.2010
+    np.testing.assert_allclose(image[2, 2, 5, 9], blue, rtol=1e-5)
+
+
+def test_all_settings_reach_the_pipeline() -> None:
+    data = open_dataset(
+        DatasetSettings(
+            "synthetic",
+            batch_size=7,
+            drop_remainder=False,
+            image_size=12,
+            num_parallel_workers=2,
+            num_samples=41,
+            num_shards=2,
+            shard_id=1,
+        ),
+        train=True,
+    )
+    assert [len(rows) for rows in data.batches(0)] == [7, 7, 6]
+    assert set(data.order(0).tolist()) == set(range(1, 41, 2))
+    assert data.output_shapes()[0] == [7, 1, 12, 12]
+
+
+@pytest.mark.parametrize(("name", "place"), [("mnist", "MNIST_Data"), ("cifar10", "cifar-10-batches-bin")])
+def test_default_folders(name: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError) as caught:
+        open_dataset(DatasetSettings(name), train=True)
+    assert caught.value.rows["folder"] == f"datasets/{place}"
+
+
+def test_the_references_folders_are_found(write_mnist, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_mnist(place="train")
+    root = write_mnist("t10k", 3, place="test")
+    target = root / "datasets" / "MNIST_Data"
+    target.mkdir(parents=True)
+    for split in ("train", "test"):
+        (root / split).rename(target / split)
+    monkeypatch.chdir(root)
+    sizes = [open_dataset(DatasetSettings("mnist", batch_size=3), train).get_dataset_size() for train in (True, False)]
+    assert sizes == [4, 1]
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_download_fetches_only_what_is_missing(write_mnist, monkeypatch: pytest.MonkeyPatch, complete: bool) -> None:
+    folder = write_mnist()
+    if complete:
+        write_mnist("t10k", 3)
+    fetched: list[tuple[Path, str]] = []
+    monkeypatch.setattr(catalog, "download_mnist", lambda place, url: fetched.append((place, url)))
+    open_dataset(DatasetSettings("mnist", str(folder), batch_size=4, download=True, url="http://x"), train=True)
+    assert fetched == ([] if complete else [(folder, "http://x")])
+
+
+@pytest.mark.parametrize(
+    ("settings", "argument", "value"),
+    [
+        (DatasetSettings("digit"), "name", "'digit'"),
+        (DatasetSettings(image_size=0), "image_size", "0"),
+        (DatasetSettings(batch_size=0), "batch_size", "0"),
+        (DatasetSettings(batch_size=2000), "batch_size", "2000"),
+        (DatasetSettings(buffer_size=1), "buffer_size", "1"),
+        (DatasetSettings(shuffle="yes"), "shuffle", "'yes'"),
+        (DatasetSettings(download="yes"), "download", "'yes'"),
+        (DatasetSettings("cifar10", download=True), "download", "True"),
+        (DatasetSettings("mnist", data_dir=""), "data_dir", "''"),
+        (DatasetSettings(num_parallel_workers=0), "num_parallel_workers", "0"),
+        (DatasetSettings(num_shards=2), "shard_id", "num_shards=2, shard_id=None"),
+    ],
+)
+def test_settings_are_checked(settings: DatasetSettings, argument: str, value: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_dataset(settings, train=True)
+    assert caught.value.rows["argument"] == argument
+    assert caught.value.rows["value"] == value
+
+
+def test_a_mistyped_name_has_a_nearest() -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_dataset(DatasetSettings("minst"), train=True)
+    assert caught.value.rows["nearest"] == "mnist"
+    assert caught.value.rows["allowed"] == ", ".join(CATALOG)
+
+
+def test_the_real_data_is_centred(real_mnist: Path, real_cifar10: Path) -> None:
+    for name, folder in (("mnist", real_mnist), ("cifar10", real_cifar10)):
+        image, _ = next(iter(open_dataset(DatasetSettings(name, str(folder), batch_size=2048), train=True)))
+        assert abs(float(image.mean())) < 0.1
+        assert abs(float(image.std()) - 1) < 0.3
