@@ -115,6 +115,12 @@ def test_a_connection_that_ends_early(tmp_path: Path, server: Server) -> None:
     refused(tmp_path, server.url)
 
 
+def test_no_more_is_read_than_the_file_can_have(tmp_path: Path, server: Server) -> None:
+    server.answers[f"/mnist/{NAME}"] = bytes(len(CONTENT) + GZIP_OVERHEAD + 9)
+    server.promised = 10**12
+    assert "more than" in refused(tmp_path, server.url).rows["reason"]
+
+
 def test_not_found(tmp_path: Path, server: Server) -> None:
     assert refused(tmp_path, server.url).rows["reason"] == "the server says 404 Not Found"
 
