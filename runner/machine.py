@@ -2,6 +2,7 @@
 
 import os
 import platform
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 PACKAGES = (
@@ -34,6 +35,16 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def thread_limit(count: int) -> AbstractContextManager[object]:
+    """Limit numpy's matrix products to `count` threads while the context is open; 0 leaves them alone."""
+    if not count:
+        return nullcontext()
+    from threadpoolctl import threadpool_limits  # here because it looks through all loaded libraries, and few runs ask
+
+    limits: AbstractContextManager[object] = threadpool_limits(limits=count, user_api="blas")
+    return limits
 
 
 def memory_bytes() -> int:

@@ -1,4 +1,4 @@
-"""A graph becomes one checked ONNX model: parameters go in with the inputs, their new values come out with the outputs."""
+"""A graph becomes one checked ONNX model: parameters go in with the inputs, new values come out with the outputs."""
 
 from collections.abc import Mapping, Sequence
 
@@ -20,7 +20,7 @@ UPDATED = ".updated"  # `conv1.weight` goes in, `conv1.weight.updated` comes out
 
 
 def lower(graph: Graph, input_names: Sequence[str], output_names: Sequence[str]) -> ModelProto:
-    """The model of a graph. Its inputs are `input_names`, then the parameters; its outputs `output_names`, then the updates.
+    """The model of a graph: inputs `input_names`, then the parameters; outputs `output_names`, then the updates.
 
     Raises InternalError, with the operator, when ONNX does not accept what an operator was lowered to.
     """
@@ -35,7 +35,9 @@ def lower(graph: Graph, input_names: Sequence[str], output_names: Sequence[str])
     for node in graph.nodes:
         _lower_node(builder, node, names)
     results = [*output_names, *(p.name + UPDATED for p in graph.updates)]
-    nodes = _name_results(builder.list, [names[s] for s in graph.results], results, protected=set(types) | set(builder.constants))
+    nodes = _name_results(
+        builder.list, [names[s] for s in graph.results], results, protected=set(types) | set(builder.constants)
+    )
     made = helper.make_graph(
         [_without_unused_outputs(n, _used(nodes, results)) for n in nodes],
         graph.name,
@@ -43,14 +45,28 @@ def lower(graph: Graph, input_names: Sequence[str], output_names: Sequence[str])
         [_info(name, symbol.type) for name, symbol in zip(results, graph.results, strict=True)],
         list(builder.constants.values()),
     )
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="runner")
+    model = helper.make_model(
+        made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="runner"
+    )
     return _checked(model)
 
 
-def with_values(model: ModelProto, parameters: Mapping[str, np.ndarray]) -> bytes:
+def with_defaults(model: ModelProto, parameters: Mapping[str, np.ndarray]) -> bytes:
     """The model as a file that stands alone: the parameters get these values unless the caller feeds others."""
+    return _with_initializers(model, parameters, keep=set(parameters))
+
+
+def with_constants(model: ModelProto, parameters: Mapping[str, np.ndarray]) -> bytes:
+    """The model as a file in which the parameters are constants."""
+    return _with_initializers(model, parameters, keep=set())
+
+
+def _with_initializers(model: ModelProto, parameters: Mapping[str, np.ndarray], keep: set[str]) -> bytes:
     standing = ModelProto()
     standing.CopyFrom(model)
+    inputs = [i for i in standing.graph.input if i.name in keep or i.name not in parameters]
+    del standing.graph.input[:]
+    standing.graph.input.extend(inputs)
     standing.graph.initializer.extend(numpy_helper.from_array(np.ascontiguousarray(v), k) for k, v in parameters.items())
     return bytes(standing.SerializeToString(deterministic=True))
 
@@ -88,7 +104,7 @@ def _used(nodes: Sequence[NodeProto], results: Sequence[str]) -> set[str]:
 
 
 def _without_unused_outputs(node: NodeProto, used: set[str]) -> NodeProto:
-    """Optional outputs at the end that nothing reads are not worth computing (MaxPool's positions cost ten times the pool)."""
+    """Leave out what nothing reads at the end of the outputs (MaxPool's positions cost ten times the pool)."""
     while len(node.output) > 1 and node.output[-1] not in used:
         del node.output[-1]
     return node
@@ -109,4 +125,3 @@ def _checked(model: ModelProto) -> ModelProto:
 def parameters_in(graph: Graph) -> dict[str, np.ndarray]:
     """The present values of a graph's parameters by name."""
     return {p.name: p.data for p in graph.parameters}
-

@@ -1,11 +1,11 @@
 """`Program`: a function that was traced, optimised, lowered and opened on a device, ready to run."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from runner.compile.lower import lower, parameters_in, with_values
+from runner.compile.lower import lower, with_defaults
 from runner.compile.passes import optimize
 from runner.compile.session import Session
 from runner.core.graph import Graph
@@ -59,6 +59,6 @@ class Program:
         """Run once, with the outputs as tensors."""
         return [Tensor.of(a, s.type) for a, s in zip(self(arrays), self.graph.outputs, strict=True)]
 
-    def saved(self) -> bytes:
-        """The model as a file that stands alone, with the parameters' present values as defaults."""
-        return with_values(self.model, parameters_in(self.graph))
+    def saved(self, values: Mapping[str, np.ndarray]) -> bytes:
+        """The model as a file that stands alone, with these values of the parameters as defaults."""
+        return with_defaults(self.model, {p.name: values[p.name] for p in self._parameters})

@@ -17,8 +17,8 @@ Init = Initializer | Tensor | str | float
 class Conv2d(Cell):
     """Convolution of (N, in_channels, H, W).
 
-    `pad_mode` `same` keeps ceil(size / stride), with the odd row and column at bottom and right, `valid` pads nothing, `pad`
-    pads by `padding` (an int, or top, bottom, left, right). weight: (out_channels, in_channels/group, KH, KW).
+    `pad_mode` `same` keeps ceil(size / stride), with the odd row and column at bottom and right, `valid` pads nothing,
+    `pad` pads by `padding` (an int, or top, bottom, left, right). weight: (out_channels, in_channels/group, KH, KW).
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class Flatten(Cell):
 class Dropout(Cell):
     """While training, keeps each element with probability `keep_prob` and divides it by that; otherwise gives x.
 
-    Both modes drop the same elements. The count of steps is the parameter `counter`, so that a resumed run goes on alike.
+    Both modes drop the same elements. The count of steps is the parameter `counter`: a resumed run goes on alike.
     """
 
     def __init__(self, keep_prob: float = 0.5) -> None:

@@ -11,8 +11,8 @@ REDUCTIONS = ("none", "mean", "sum")
 class SoftmaxCrossEntropyWithLogits(Cell):
     """Softmax cross-entropy of logits (N, C).
 
-    `sparse`: labels are class numbers (N,) as Int32 or Int64, otherwise distributions (N, C). `reduction` over the batch:
-    `none` gives (N,), `mean` and `sum` a scalar.
+    `sparse`: labels are class numbers (N,) as Int32 or Int64, otherwise distributions (N, C). `reduction` over the
+    batch: `none` gives (N,), `mean` and `sum` a scalar.
     """
 
     def __init__(self, sparse: bool = False, reduction: str | None = "none") -> None:

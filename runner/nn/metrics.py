@@ -64,5 +64,7 @@ def get_metrics(wanted: Any) -> dict[str, Metric]:
         return dict(wanted)
     for name in wanted or ():
         if name not in METRICS:
-            raise ConfigError("unknown metric", given=name, allowed=", ".join(METRICS), nearest=nearest(str(name), METRICS))
+            raise ConfigError(
+                "unknown metric", given=name, allowed=", ".join(METRICS), nearest=nearest(str(name), METRICS)
+            )
     return {name: METRICS[name]() for name in wanted or ()}

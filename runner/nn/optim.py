@@ -15,8 +15,8 @@ from runner.nn.cell import Cell
 class Optimizer(Cell):
     """Base: weight decay, loss scale, and the learning rate as a parameter that no gradient changes.
 
-    Weight decay adds `weight_decay * loss_scale * w` to the gradient of parameters whose names contain neither `beta` nor
-    `gamma`; then every gradient is divided by `loss_scale`.
+    Weight decay adds `weight_decay * loss_scale * w` to the gradient of parameters whose names contain neither `beta`
+    nor `gamma`; then every gradient is divided by `loss_scale`.
     """
 
     def __init__(

@@ -8,13 +8,17 @@ from typing import Any
 import numpy as np
 
 from runner import context, nn
+from runner.compile.lower import lower, parameters_in, with_constants
+from runner.compile.passes import optimize
 from runner.core.value import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
+from runner.engine.tracer import trace
 from runner.errors import ConfigError
 from runner.nn.metrics import get_metrics
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
 from runner.train.step import EagerStep, GraphStep, Step
+from runner.types import TensorType
 
 _LOG = logging.getLogger("runner")
 
@@ -22,7 +26,8 @@ _LOG = logging.getLogger("runner")
 class Model:
     """A network that can be trained, evaluated and asked for predictions, in the mode of the context.
 
-    `mode` (context.GRAPH_MODE or PYNATIVE_MODE) and `device` override the context for this model.
+    `mode` (context.GRAPH_MODE or PYNATIVE_MODE) and `device` override the context for this model, `eval_mode` the mode of
+    its evaluation.
     """
 
     def __init__(
@@ -33,25 +38,28 @@ class Model:
         metrics: Any = None,
         *,
         mode: int | None = None,
+        eval_mode: int | None = None,
         device: Device | None = None,
     ) -> None:
         self.network, self.loss_fn, self.optimizer = network, loss_fn, optimizer
         self.metrics = get_metrics(metrics)
         self.mode = context.get_context("mode") if mode is None else mode
+        self.eval_mode = self.mode if eval_mode is None else eval_mode
         self.device = context.device() if device is None else device
         self.train_network = self._build_train_network()
         self.eval_network = nn.WithEvalCell(network, loss_fn) if loss_fn is not None else None
-        self.train_step = self._step(self.train_network, "train_step", ("image", "label"), ("loss",))
-        self.eval_step = self.predict_step = None
+        self.train_step = self._step(self.mode, self.train_network, "train_step", ("image", "label"), ("loss",))
+        self.eval_step: Step | None = None
+        self.predict_step: Step | None = None
 
     def _build_train_network(self) -> nn.Cell:
         network = self.network if self.loss_fn is None else nn.WithLossCell(self.network, self.loss_fn)
         return network if self.optimizer is None else nn.TrainOneStepCell(network, self.optimizer, self.optimizer.loss_scale)
 
     def _step(
-        self, cell: nn.Cell, name: str, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None
+        self, mode: int, cell: nn.Cell, name: str, inputs: Sequence[str] | None, outputs: Sequence[str] | None
     ) -> Step:
-        return GraphStep(cell, self.device, name, inputs, outputs) if self.mode == context.GRAPH_MODE else EagerStep(cell)
+        return GraphStep(cell, self.device, name, inputs, outputs) if mode == context.GRAPH_MODE else EagerStep(cell)
 
     def train(
         self,
@@ -126,7 +134,7 @@ class Model:
             raise ConfigError("evaluation needs metrics and a loss function", repair="Model(..., loss_fn, metrics={'accuracy'})")
         if self.eval_step is None:
             names = ("image", "label"), ("loss", "output", "label_out")
-            self.eval_step = self._step(self.eval_network, "eval_step", *names)
+            self.eval_step = self._step(self.eval_mode, self.eval_network, "eval_step", *names)
         self.network.set_train(False)
         for metric in self.metrics.values():
             metric.clear()
@@ -140,12 +148,21 @@ class Model:
     def predict(self, *data: Any) -> Any:
         """The output of the network in inference mode."""
         if self.predict_step is None:
-            self.predict_step = self._step(self.network, "network")
+            self.predict_step = self._step(self.eval_mode, self.network, "network", None, None)
         self.network.set_train(False)
         made = self.predict_step([Tensor(x).data for x in data])
         self.network.set_train(True)
         tensors = [Tensor(array) for array in made]
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
+
+
+    def export(self, types: Sequence[TensorType]) -> bytes:
+        """The network in inference mode as an ONNX file for inputs of these types, with its parameters as constants."""
+        self.network.set_train(False)
+        graph = optimize(trace(self.network.construct, types, "network"))
+        self.network.set_train(True)
+        inputs = [f"input{k}" for k in range(len(types))]
+        return with_constants(lower(graph, inputs, [f"output{k}" for k in range(len(graph.outputs))]), parameters_in(graph))
 
 
 def batches(dataset: Dataset) -> Iterator[tuple[np.ndarray, ...]]:

@@ -1,0 +1,49 @@
+"""`manifest.json`: everything that the numbers of a run depend on."""
+
+import hashlib
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from runner.files import write_json
+from runner.machine import cpu_model, packages, usable_cores
+from runner.train.callback import Callback, RunContext
+
+
+class ManifestWriter(Callback):
+    """Writes the manifest after the first step: by then it is known which provider runs, and nobody waits for it."""
+
+    def __init__(self, path: Path, facts: Callable[[], dict[str, Any]]) -> None:
+        self.path, self.facts = path, facts
+        self.written = False
+
+    def step_end(self, run_context: RunContext) -> None:
+        if not self.written:
+            write_json(self.path, {**self.facts(), "packages": packages(), "cpu": cpu_model(), "git": git_state()})
+            self.written = True
+
+
+def config_hash(config: dict[str, Any]) -> str:
+    """sha256 (hex) of a resolved config, independent of the order of its keys."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+
+
+def threads_used(asked: int) -> int:
+    """The number of threads that a setting of `device.threads` means."""
+    return asked or usable_cores()
+
+
+def git_state() -> dict[str, Any] | None:
+    """Commit and whether the work tree differs from it, for the folder that the command runs in; None outside of git."""
+    commit = _git("rev-parse", "HEAD")
+    return None if commit is None else {"commit": commit, "dirty": bool(_git("status", "--porcelain"))}
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
