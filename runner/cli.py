@@ -1,0 +1,193 @@
+"""The command `runner`: what the words mean, and which exit code it all ends with."""
+
+import argparse
+import difflib
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from runner import resources
+from runner.errors import ConfigError, InternalError, RunnerError
+
+# The module of a command is loaded when the command is called: `doctor` opens every device, and `ls` needs none of it.
+COMMANDS = {
+    "ls": ("runner.history", "runs, newest first: runner ls [DIR]"),
+    "doctor": ("runner.doctor", "versions, devices that really work, and why others do not"),
+}
+HELP = """\
+runner: a declarative experiment runner
+
+usage
+  runner [flags] [overrides]     run an experiment
+  runner COMMAND ...             {commands}
+
+examples
+  runner +experiment=lenet                           train LeNet-5; needs no download
+  runner +experiment=lenet mode=graph epochs=2       override any key
+  runner -m +experiment=lenet seed=1,2,3             a sweep: one run per value
+  runner +experiment=lenet --cfg job                 show the config without running
+
+overrides
+  key=value    set a key          group=option    choose an option of a group
+  +group=option   add a group     ~key            back to the default
+
+groups
+  {groups}
+
+flags
+  -m, --multirun            sweep over comma-separated values
+  -c, --cfg job|hydra|all   show the config; with --resolve, -p PACKAGE
+  -i, --info [TOPIC]        where the config comes from
+  -cn, --config-name NAME   another main config          -cd, --config-dir DIR   a folder with more configs
+  -cp, --config-path DIR    a folder instead of conf/    -sc, --shell-completion install=bash|zsh|fish
+  -h, --help                --hydra-help                 --version
+
+exit codes
+  0 ok   1 training failed   2 bad config or usage   3 device not available   4 run directory busy
+  5 storage error   6 expectation or comparison does not hold   7 bad data file   8 jobs of a sweep failed
+  130 interrupted (SIGINT)   143 terminated (SIGTERM)
+"""
+TOPICS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Do what the words say and return the exit code; errors are one short block on stderr."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _dispatch(words)
+    except RunnerError as error:
+        return _fail(str(error), error.exit_code)
+    except KeyboardInterrupt as stop:
+        terminated = type(stop).__name__ == "Terminated"
+        return _fail("Terminated" if terminated else "Interrupted", 143 if terminated else 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `runner ls | head`: nobody reads any more
+        return 0
+    except Exception as error:
+        if "runner.debug=true" in words:
+            traceback.print_exc()
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{where.filename}:{where.lineno} in {where.name}"
+        block = InternalError(
+            f"{type(error).__name__}: {error}", at=place, hint="runner.debug=true shows the traceback"
+        )
+        return _fail(str(block), block.exit_code)
+
+
+def _fail(block: str, exit_code: int) -> int:
+    sys.stdout.flush()
+    print(block, file=sys.stderr)
+    return exit_code
+
+
+def _dispatch(words: list[str]) -> int:
+    if words and words[0] in COMMANDS:
+        module = importlib.import_module(COMMANDS[words[0]][0])
+        return int(module.main(words[1:])) if words[0] == "ls" else int(module.main())
+    if words and not words[0].startswith(("-", "+", "~")) and "=" not in words[0]:
+        _unknown_command(words[0])
+    arguments = _parser().parse_intermixed_args(words)
+    if arguments.help:
+        print(_help(), end="")
+    elif arguments.version:
+        print(_version())
+    else:
+        return _hydra(arguments)
+    return 0
+
+
+def _unknown_command(word: str) -> NoReturn:
+    close = difflib.get_close_matches(word, COMMANDS, n=1)
+    raise ConfigError(
+        "unknown command",
+        value=word,
+        allowed=", ".join(COMMANDS),
+        nearest=close[0] if close else None,
+        hint="overrides are written key=value or group=option",
+    )
+
+
+def _hydra(arguments: argparse.Namespace) -> int:
+    """The commands that need Hydra."""
+    compose = importlib.import_module("runner.config.compose")
+    folders = {name: getattr(arguments, name) for name in ("config_dir", "config_path")}
+    paths = {name: Path(value) if value else None for name, value in folders.items()}
+    call = compose.Call(tuple(arguments.overrides), arguments.config_name, **paths)
+    if arguments.cfg or arguments.info or arguments.hydra_help or arguments.shell_completion:
+        _show(importlib.import_module("runner.config.display"), arguments, call)
+        return 0
+    launch = importlib.import_module("runner.launch")
+    if arguments.multirun:
+        outcomes = launch.sweep(call)
+        print(f"{len(outcomes)} jobs finished in {outcomes[0].folder.parent}" if outcomes else "no jobs")
+        return 0
+    summary = launch.run_call(call)
+    _next_steps(summary)
+    return 0
+
+
+def _show(display: Any, arguments: argparse.Namespace, call: Any) -> None:
+    if arguments.cfg:
+        display.show_config(call, arguments.cfg, arguments.package, arguments.resolve)
+    elif arguments.info:
+        display.show_info(call, arguments.info)
+    elif arguments.hydra_help:
+        display.show_hydra_help(call)
+    else:
+        display.complete(call)
+
+
+def _next_steps(summary: dict[str, Any]) -> None:
+    if summary.get("run_dir"):
+        print(f"run directory: {summary['run_dir']}")
+        print("next: runner ls")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError("wrong usage", reason=message, hint="runner --help")
+
+
+def _parser() -> _Parser:
+    parser = _Parser(prog="runner", add_help=False, allow_abbrev=False)
+    add = parser.add_argument
+    add("overrides", nargs="*")
+    for flags in (("-h", "--help"), ("--hydra-help",), ("--version",), ("--resolve",), ("-r", "--run")):
+        add(*flags, action="store_true")
+    add("-m", "--multirun", action="store_true")
+    add("-sc", "--shell-completion", action="store_true")
+    add("-c", "--cfg", choices=("job", "hydra", "all"))
+    add("-p", "--package")
+    add("-i", "--info", nargs="?", const="all", choices=TOPICS)
+    add("-cn", "--config-name", default="config")
+    add("-cd", "--config-dir")
+    add("-cp", "--config-path")
+    return parser
+
+
+def _help() -> str:
+    commands = "\n                                 ".join(f"{name}: {text}" for name, (_, text) in COMMANDS.items())
+    conf = resources.folder("conf")
+    groups = [f"{group.name:<12}{', '.join(_options(group))}" for group in sorted(conf.iterdir()) if group.is_dir()]
+    return HELP.format(commands=commands, groups="\n  ".join(groups))
+
+
+def _options(group: Path) -> list[str]:
+    return sorted(file.stem for file in group.iterdir() if file.suffix in (".yaml", ".json"))
+
+
+def _version() -> str:
+    metadata = importlib.import_module("importlib.metadata")  # costs 10 ms; only this flag needs it
+    names = ("runner", "hydra-core", "omegaconf", "numpy", "onnx", "onnxruntime")
+    return ", ".join(f"{name} {_version_of(metadata, name)}" for name in names)
+
+
+def _version_of(metadata: Any, name: str) -> str:
+    try:
+        return str(metadata.version(name))
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,171 @@
+"""From composed plain values to a frozen `RunConfig`: every error of the whole config, not the first one only."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, get_type_hints
+
+from runner import registry
+from runner.config.schema import (
+    FREE,
+    METRICS,
+    OPTIMIZERS,
+    Expectation,
+    Network,
+    Optimizer,
+    Rule,
+    RunConfig,
+    rule_of,
+)
+from runner.config.values import Wrong, judge, show
+from runner.errors import ConfigError, ConfigErrors, nearest
+
+Origin = Callable[[str], str | None]
+
+
+def check(values: Mapping[str, Any], origin: Origin = lambda key: None) -> RunConfig:
+    """The run that the values describe; keys that are left out have their defaults.
+
+    `origin` tells where a key was set. Raises ConfigError, or ConfigErrors when there are several.
+    """
+    config, errors = examine(values, origin)
+    raise_all(errors)
+    return config
+
+
+def raise_all(errors: Collection[ConfigError]) -> None:
+    """Raise the error, or all of them together; nothing when there are none."""
+    if len(errors) == 1:
+        raise next(iter(errors))
+    if errors:
+        raise ConfigErrors(tuple(errors))
+
+
+def examine(values: Mapping[str, Any], origin: Origin) -> tuple[RunConfig, list[ConfigError]]:
+    """A config in which every wrong value is replaced by its default, and the errors."""
+    checker = _Checker(origin)
+    config: RunConfig = checker.section(RunConfig, values, "")
+    if not checker.errors:
+        checker.agree(config)
+    return config, checker.errors
+
+
+class _Checker:
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+        self.errors: list[ConfigError] = []
+
+    def report(self, what: str, key: str, **rows: object) -> None:
+        self.errors.append(ConfigError(what, key=key, **rows).add(**{"from": self.origin(key)}))
+
+    def section(self, owner: type[Any], values: object, path: str) -> Any:
+        """An object of the schema, from its keys."""
+        if not isinstance(values, Mapping):
+            self.report("not a group of keys", path, value=show(values), allowed=", ".join(_names(owner)))
+            return owner()
+        if owner is Network:
+            return self.network(values, path)
+        self.known(values, _names(owner), path)
+        return owner(**self.fields(owner, values, path))
+
+    def fields(self, owner: type[Any], values: Mapping[str, Any], path: str) -> dict[str, Any]:
+        hints, names = _hints(owner), _names(owner)
+        return {name: self.one(owner, name, hints[name], values[name], path) for name in names if name in values}
+
+    def one(self, owner: type[Any], name: str, kind: Any, value: object, path: str) -> Any:
+        place = _join(path, name)
+        if kind == Optimizer:
+            return self.optimizer(value, place)
+        if name == "expect":
+            return self.expectations(value, place)
+        if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+            return self.section(kind, value, place)
+        return self.value(kind, rule_of(owner, name), value, place, owner.__dataclass_fields__[name].default)
+
+    def value(self, kind: Any, rule: Rule, value: object, path: str, default: object) -> Any:
+        try:
+            return judge(kind, rule, value)
+        except Wrong as wrong:
+            rows = {"value": show(value), "allowed": wrong.allowed, "nearest": wrong.nearest, "hint": rule.hint}
+            self.report(wrong.what, path, **rows)
+            return default
+
+    def known(self, values: Mapping[str, Any], names: Collection[str], path: str) -> None:
+        """Report the keys that nobody reads."""
+        for name in values:
+            if name not in names:
+                close = nearest(str(name), names)
+                self.report(
+                    "unknown key",
+                    _join(path, str(name)),
+                    value=show(values[name]),
+                    allowed=", ".join(names),
+                    nearest=_join(path, close) if close else None,
+                )
+
+    def optimizer(self, values: object, path: str) -> Any:
+        name = values.get("name", "momentum") if isinstance(values, Mapping) else "momentum"
+        name = self.value(str, Rule(choices=tuple(OPTIMIZERS)), name, _join(path, "name"), None)
+        if name is None:
+            return OPTIMIZERS["momentum"]()
+        return self.section(OPTIMIZERS[name], values, path)
+
+    def network(self, values: Mapping[str, Any], path: str) -> Network:
+        """The network's own keys, then the keyword arguments that its constructor declares."""
+        own = {name: value for name, value in values.items() if name in ("name", "num_classes")}
+        kind = Network(**self.fields(Network, own, path))
+        errors = len(self.errors)
+        name = self.value(str, Rule(choices=registry.names()), kind.name, _join(path, "name"), None)
+        extra = {name: value for name, value in values.items() if name not in own}
+        if not extra or len(self.errors) > errors:
+            return kind
+        declared = {name: p for name, p in registry.parameters(name).items() if p.kind is not p.VAR_KEYWORD}
+        self.known(extra, ["name", "num_classes", *(p for p in declared if p != "num_classes")], path)
+        arguments = {k: self.argument(declared[k], v, _join(path, k)) for k, v in extra.items() if k in declared}
+        return dataclasses.replace(kind, arguments=arguments)
+
+    def argument(self, parameter: inspect.Parameter, value: object, path: str) -> Any:
+        kind = object if parameter.annotation is parameter.empty else parameter.annotation
+        return self.value(kind, FREE, value, path, parameter.default)
+
+    def expectations(self, values: object, path: str) -> tuple[Expectation, ...]:
+        if not isinstance(values, Mapping):
+            self.report("not a group of keys", path, value=show(values), allowed=", ".join(METRICS))
+            return ()
+        self.known(values, METRICS, path)
+        return tuple(
+            self.expectation(metric, values[metric], _join(path, metric)) for metric in METRICS if metric in values
+        )
+
+    def expectation(self, metric: str, bounds: object, path: str) -> Expectation:
+        if not isinstance(bounds, Mapping) or not bounds:
+            self.report("not a bound", path, value=show(bounds), allowed="min, max or both")
+            return Expectation(metric)
+        self.known(bounds, ("min", "max"), path)
+        known = {side: bounds[side] for side in ("min", "max") if side in bounds}
+        judged = {side: self.value(float | None, FREE, bound, _join(path, side), None) for side, bound in known.items()}
+        return Expectation(metric, **judged)
+
+    def agree(self, config: RunConfig) -> None:
+        """Report keys that contradict each other; each of them is allowed on its own."""
+        for e in config.expect:
+            if e.min is not None and e.max is not None and e.min > e.max:
+                self.report("min is above max", f"expect.{e.metric}", value=f"min {e.min}, max {e.max}")
+            if e.metric == "accuracy" and (config.eval.every == "never" or "accuracy" not in config.eval.metrics):
+                hint = "eval.every=end with accuracy among eval.metrics, or ~expect"
+                self.report("an expectation that is never evaluated", "expect.accuracy", hint=hint)
+        sgd = config.optimizer
+        if getattr(sgd, "nesterov", False) and (sgd.momentum <= 0 or sgd.dampening != 0):  # type: ignore[union-attr]
+            self.report("nesterov needs momentum above 0 and no dampening", "optimizer.nesterov", value="true")
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _names(owner: type[Any]) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(owner))
+
+
+def _hints(owner: type[Any]) -> dict[str, Any]:
+    return get_type_hints(owner)

@@ -1,0 +1,169 @@
+"""From overrides to a checked run: compose once with Hydra, judge everything, report everything together."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.types import Override
+from hydra.core.utils import configure_log
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
+
+from runner.config import overrides as lines_of
+from runner.config import read
+from runner.config.check import examine, raise_all
+from runner.config.loader import RUN_DIR, Loader, as_config_error, set_output
+from runner.config.schema import RunConfig, RunRequest, plain
+from runner.config.source import FolderSource, shown
+from runner.errors import ConfigError, ConfigErrors
+
+
+@dataclass(frozen=True)
+class Call:
+    """What to compose: overrides, and where the configs are."""
+
+    overrides: tuple[str, ...] = ()
+    config_name: str = "config"
+    config_dir: Path | None = None
+    config_path: Path | None = None
+
+
+@dataclass(frozen=True)
+class Composition:
+    """A run that may start: every key is known and in range."""
+
+    config: RunConfig
+    task: DictConfig  # the config without Hydra's part, as Hydra hands it to a program
+    record: DictConfig  # Hydra's part: what `HydraConfig` holds while the run goes on
+    folder: Path
+    folder_given: bool
+
+    @contextmanager
+    def entered(self, folder: Path) -> Iterator[RunRequest]:
+        """The request for a run in a folder; inside, `HydraConfig` belongs to this run."""
+        config = self.config
+        with _as_current(self.record):
+            if folder != self.folder:  # `${hydra:runtime.output_dir}` has changed
+                set_output(self.record, folder)
+                config, _ = examine(container(self.task), lambda key: None)
+            yield request_for(self.record, config, folder)
+
+    def records(self) -> Iterator[tuple[str, str]]:
+        """Names and contents of the files that Hydra keeps in `.hydra/`; to be called inside `entered`."""
+        folder = self.record.hydra.output_subdir
+        if folder is not None:
+            yield f"{folder}/config.yaml", OmegaConf.to_yaml(self.task)
+            yield f"{folder}/hydra.yaml", OmegaConf.to_yaml(self.record)
+            yield f"{folder}/overrides.yaml", OmegaConf.to_yaml(self.record.hydra.overrides.task)
+
+    def configure_logging(self) -> None:
+        """Log to the screen when `hydra.verbose` asks for it."""
+        verbose = self.record.hydra.verbose
+        if verbose:
+            configure_log(None, verbose)  # type: ignore[arg-type]
+
+
+def compose(call: Call) -> Composition:
+    """Compose and check one run; nothing is written.
+
+    Raises ConfigError, or ConfigErrors with every error of the config.
+    """
+    loader = Loader(call.config_dir, call.config_path)
+    usable, problems, failed = _usable(loader, lines_of.parse(call.overrides))
+    try:
+        made = loader.load_configuration(call.config_name, usable, RunMode.RUN)
+        return _checked(made, Origins(loader, call.config_name, usable), problems, failed)
+    except ConfigErrors:
+        raise
+    except ConfigError as error:
+        raise_all([*problems, *([] if error in problems else [error])])
+        raise
+
+
+def _checked(made: DictConfig, origins: "Origins", problems: list[ConfigError], failed: set[str]) -> Composition:
+    task = OmegaConf.masked_copy(made, [str(name) for name in made if name != "hydra"])
+    record = OmegaConf.masked_copy(made, "hydra")
+    with _as_current(record), as_config_error():
+        OmegaConf.set_readonly(record.hydra, True)
+        folder = Path(str(OmegaConf.select(made, "hydra.run.dir")))
+        set_output(record, folder)
+        config, errors = examine(container(task), origins)
+    raise_all([*problems, *(error for error in errors if error.rows["key"].split(".")[0] not in failed)])
+    given = OmegaConf.to_container(record.hydra.run, resolve=False) != {"dir": RUN_DIR}
+    return Composition(config, task, record, folder, given)
+
+
+def request_for(record: DictConfig, config: RunConfig, folder: Path) -> RunRequest:
+    """What the experiment is told."""
+    experiment = record.hydra.runtime.choices.get("experiment")
+    return RunRequest(config, folder, experiment, plain(config), tuple(record.hydra.overrides.task))
+
+
+def container(task: DictConfig) -> dict[str, Any]:
+    """The composed config of the run as plain values, with interpolations resolved. Raises ConfigError."""
+    with as_config_error():
+        return cast(dict[str, Any], OmegaConf.to_container(task, resolve=True))
+
+
+@contextmanager
+def _as_current(record: DictConfig) -> Iterator[None]:
+    holder: Any = HydraConfig.instance()
+    before, holder.cfg = holder.cfg, record
+    try:
+        yield
+    finally:
+        holder.cfg = before
+
+
+def _usable(loader: Loader, parsed: Sequence[Override]) -> tuple[list[str], list[ConfigError], set[str]]:
+    """The overrides without those that choose unknown options, so that the rest can be judged; and those errors.
+
+    The errors inside of a group whose option is unknown are not reported: they would follow from it.
+    """
+    usable, problems, failed = [], [], set()
+    for override in parsed:
+        problem = loader.unknown_option(override)
+        if problem is None:
+            usable.append(str(override.input_line))
+        else:
+            problems.append(problem)
+            failed.add(override.key_or_group)
+    return usable, problems, failed
+
+
+class Origins:
+    """Where a key was set: asked for error messages only, so it may recompose."""
+
+    def __init__(self, loader: Loader, config_name: str, lines: list[str]) -> None:
+        self._loader, self._name, self._lines = loader, config_name, lines
+
+    def __call__(self, key: str) -> str | None:
+        """`command line`, or file and line, or None for a default."""
+        parsed = [one for one in lines_of.parse(self._lines) if not self._loader.is_option(one)]
+        if any(f"{key}.".startswith(f"{one.key_or_group}.") for one in parsed):
+            return lines_of.COMMAND_LINE
+        return self._file(key)
+
+    def _file(self, key: str) -> str | None:
+        for config_path, package in reversed(self._files):
+            inside = f"{key}.".removeprefix(f"{package}." if package else "").rstrip(".").split(".")
+            file = self._find(config_path)
+            if file is not None and not (package and inside == key.split(".")):
+                line = read.line_of(file, tuple(inside))
+                if line is not None:
+                    return f"{shown(file)}:{line}"
+        return None
+
+    @cached_property
+    def _files(self) -> list[tuple[str, str]]:
+        lines = [self._loader.line(one) for one in lines_of.parse(self._lines)]
+        found = self._loader.compute_defaults_list(self._name, lines, RunMode.RUN).defaults
+        return [(str(one.config_path), one.package or "") for one in found]
+
+    def _find(self, config_path: str) -> Path | None:
+        sources = [one for one in self._loader.get_sources() if isinstance(one, FolderSource)]
+        return next((file for file in (source.find(config_path) for source in sources) if file), None)

@@ -1,0 +1,57 @@
+"""What Hydra can show without running: `--cfg`, `--info`, `--hydra-help` and shell completion, behind the gate."""
+
+import argparse
+
+from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import get_args_parser
+from hydra.core.plugins import Plugins
+from hydra.types import RunMode
+
+from runner.config import overrides
+from runner.config.compose import Call, compose
+from runner.config.loader import Loader, as_config_error
+from runner.errors import ConfigError
+
+
+def show_config(call: Call, part: str, package: str | None, resolve: bool) -> None:
+    """Print the composed config: `part` is job, hydra or all. Raises ConfigError, after printing, when it is wrong."""
+    with as_config_error():
+        try:
+            _hydra(call).show_cfg(call.config_name, list(call.overrides), part, package, resolve)
+        except SystemExit:  # Hydra has printed which package does not exist
+            raise ConfigError("the config has no such part", key=package) from None
+    compose(call)
+
+
+def show_info(call: Call, topic: str) -> None:
+    """Print how the config comes about: defaults, search path, plugins, or all."""
+    overrides.parse(call.overrides)
+    Plugins.instance()
+    with as_config_error():
+        _hydra(call).show_info(topic, call.config_name, list(call.overrides), RunMode.RUN)
+
+
+def show_hydra_help(call: Call) -> None:
+    """Print Hydra's own help."""
+    overrides.parse(call.overrides)
+    Plugins.instance()
+    loader = Loader(call.config_dir, call.config_path)
+    path = ConfigSearchPathImpl()
+    path.append("hydra", "pkg://hydra.conf")  # here, and only here, Hydra reads its own files: the help text is in one
+    path.append("schema", "structured://")
+    plain = type(loader).__mro__[1](path)
+    with as_config_error():
+        arguments = argparse.Namespace(overrides=list(call.overrides))
+        Hydra("runner", plain).hydra_help(call.config_name, get_args_parser(), arguments)
+
+
+def complete(call: Call) -> None:
+    """Install, remove or answer shell completion: `install=bash`, `uninstall=bash`, `query=bash`."""
+    Plugins.instance()
+    with as_config_error():
+        _hydra(call).shell_completion(call.config_name, list(call.overrides))
+
+
+def _hydra(call: Call) -> Hydra:
+    return Hydra("runner", Loader(call.config_dir, call.config_path))

@@ -1,0 +1,236 @@
+"""Hydra's config loader behind the gate: our sources, our overrides, our error blocks in place of its exceptions."""
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import hydra._internal.core_plugins.basic_launcher
+import hydra._internal.core_plugins.basic_sweeper  # noqa: F401  both put their defaults into Hydra's ConfigStore
+from hydra import version
+from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
+from hydra._internal.config_repository import ConfigRepository
+from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
+from hydra._internal.core_plugins.structured_config_source import StructuredConfigSource
+from hydra._internal.sources_registry import SourcesRegistry
+from hydra.core.config_store import ConfigNode, ConfigStore
+from hydra.core.object_type import ObjectType
+from hydra.core.override_parser.types import Override
+from hydra.core.utils import JobRuntime, setup_globals
+from hydra.errors import HydraException, MissingConfigException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf.errors import OmegaConfBaseException
+
+from runner import resources
+from runner.config import gate, overrides, schema
+from runner.config.overrides import COMMAND_LINE
+from runner.config.source import FolderSource, PluginSource
+from runner.config.values import show
+from runner.errors import ConfigError, nearest
+
+RUN_DIR = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}"
+SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
+
+
+class Loader(ConfigLoaderImpl):
+    """Composes configs from `conf/` and, after it, from the folder of `--config-dir`."""
+
+    def __init__(self, config_dir: Path | None = None, config_path: Path | None = None) -> None:
+        _register()
+        path = ConfigSearchPathImpl()
+        path.append("hydra", "runner-plugins://")
+        path.append("main", f"runner://{_folder(config_path or resources.folder('conf'))}")
+        if config_dir is not None:
+            path.append("command-line", f"runner://{_folder(config_dir)}")
+        path.append("schema", "structured://")
+        super().__init__(path)
+        self.repository = _Repository(path)
+
+    def load_configuration(
+        self,
+        config_name: str | None,
+        overrides: list[str],
+        run_mode: RunMode,
+        from_shell: bool = True,
+        validate_sweep_overrides: bool = True,
+    ) -> DictConfig:
+        """Compose; the records in it show the overrides as they were typed. Raises ConfigError."""
+        parsed = _parse(overrides)
+        if run_mode == RunMode.RUN and validate_sweep_overrides:
+            _refuse_sweeps(parsed)
+        lines = [self.line(one) for one in parsed]
+        with as_config_error(), _lean_hydra():
+            made: DictConfig = super().load_configuration(
+                config_name, lines, run_mode, from_shell, validate_sweep_overrides
+            )
+        _record(made, parsed)
+        _refuse_code(made)
+        return made
+
+    def line(self, override: Override) -> str:
+        """The override in the form that Hydra is given."""
+        if self.is_option(override):
+            return str(override.input_line)
+        return overrides.forced(override)
+
+    def is_option(self, override: Override) -> bool:
+        """Whether an override chooses an option of a group."""
+        return not isinstance(override.value(), dict) and self.repository.group_exists(override.key_or_group)
+
+    def unknown_option(self, override: Override) -> ConfigError | None:
+        """What is wrong with the option that an override chooses, if anything."""
+        group = override.key_or_group
+        if override.is_delete() or not self.is_option(override):
+            return None
+        for option in _options(override):
+            if not isinstance(option, str):
+                return _not_an_option(group, option, self.options(group))
+            gate.scan_name(option, group)
+            if not self.repository.config_exists(f"{group}/{option}"):
+                return _not_an_option(group, option, self.options(group))
+        return None
+
+    def options(self, group: str) -> list[str]:
+        """The options of a group."""
+        return list(self.repository.get_group_options(group, ObjectType.CONFIG))
+
+
+@contextmanager
+def as_config_error() -> Iterator[None]:
+    """Turn what Hydra and OmegaConf raise into our blocks."""
+    try:
+        yield
+    except MissingConfigException as reason:
+        raise _missing(reason) from None
+    except (HydraException, OmegaConfBaseException, ValueError, AssertionError, RecursionError) as reason:
+        if isinstance(reason, ConfigError):
+            raise
+        key = getattr(reason, "full_key", None) or None
+        raise ConfigError("the configuration cannot be composed", key=key, reason=_first_cause(reason)) from None
+
+
+@contextmanager
+def _lean_hydra() -> Iterator[None]:
+    """Start from settings of Hydra without its help texts and logging, whose files cost 10 ms of every start.
+
+    The settings are put back afterwards: a program that calls runner may use Hydra itself.
+    """
+    group = ConfigStore.instance().repo["hydra"]
+    usual = group["config.yaml"]
+    group["config.yaml"] = _lean_node()
+    try:
+        yield
+    finally:
+        group["config.yaml"] = usual
+
+
+@lru_cache(maxsize=1)
+def _lean_node() -> ConfigNode:
+    usual: ConfigNode = ConfigStore.instance().repo["hydra"]["config.yaml"]
+    node = copy.deepcopy(usual.node)
+    node.defaults = [{"launcher": "basic"}, {"sweeper": "basic"}]
+    node.run.dir, node.sweep.dir, node.sweep.subdir = RUN_DIR, SWEEP_DIR, "${hydra.job.num}"
+    node.job_logging = node.hydra_logging = {"version": 1, "root": None, "disable_existing_loggers": False}
+    return replace(usual, node=node)
+
+
+class _Repository(ConfigRepository):
+    """Hydra copies its repository and all of the ConfigStore, for added search paths; the gate refuses those."""
+
+    def __deepcopy__(self, memo: object) -> "_Repository":
+        return self
+
+
+def _parse(lines: Sequence[str]) -> list[Override]:
+    return overrides.parse(lines)
+
+
+def _refuse_sweeps(parsed: Sequence[Override]) -> None:
+    for override in parsed:
+        if override.is_sweep_override():
+            hint = "-m sweeps over the values, [a,b] is a list, quotes make it text"
+            rows = {"key": override.key_or_group, "value": override.get_value_string(), "hint": hint}
+            raise ConfigError("several values for one run", **rows).add(**{"from": COMMAND_LINE})
+
+
+def _folder(path: Path) -> Path:
+    place = path.expanduser().absolute()
+    if not place.is_dir():
+        raise ConfigError("the config folder does not exist", path=path)
+    return place
+
+
+def _register() -> None:
+    """Tell Hydra our sources and defaults. Looking for plugins is left out: it imports all that are installed."""
+    version.setbase("1.3")
+    setup_globals()
+    JobRuntime.instance().set("name", "runner")
+    for source in (FolderSource, PluginSource, StructuredConfigSource):
+        SourcesRegistry.instance().register(source)
+    store = ConfigStore.instance()
+    run = {name: value for name, value in schema.defaults(schema.RunConfig).items() if name != "optimizer"}
+    store.store(name="run", group="schema", node=run, package="_global_")
+    for name, kind in schema.OPTIMIZERS.items():
+        store.store(name=name, group="schema/optimizer", node=schema.defaults(kind), package="optimizer")
+
+
+def _options(override: Override) -> list[Any]:
+    if override.is_sweep_override():
+        return [one for one in overrides.sweep_values(override) if one != "*"]
+    value = override.value()
+    return value if isinstance(value, list) else [value]
+
+
+def _not_an_option(group: str, option: object, options: list[str], place: str = COMMAND_LINE) -> ConfigError:
+    close = nearest(str(option), options)
+    rows = {"key": group, "value": show(option), "allowed": ", ".join(options), "nearest": close}
+    return ConfigError("unknown option", **rows).add(**{"from": place})
+
+
+def _missing(reason: MissingConfigException) -> ConfigError:
+    group, _, option = str(reason.missing_cfg_file).rpartition("/")
+    text = str(reason)
+    place = text[4 : text.index("':")] if text.startswith("In '") and "':" in text else None
+    if reason.options:
+        return _not_an_option(group, option, list(reason.options), place or COMMAND_LINE)
+    return ConfigError("a config does not exist", value=reason.missing_cfg_file).add(**{"from": place})
+
+
+def _first_cause(reason: BaseException) -> str:
+    while reason.__cause__ is not None:
+        reason = reason.__cause__
+    lines = [line.strip() for line in str(reason).splitlines() if line.strip() and "hydra.cc" not in line]
+    if isinstance(reason, OmegaConfBaseException):
+        lines = lines[:1]
+    return "\n".join(lines[:3]) or type(reason).__name__
+
+
+def _record(config: DictConfig, parsed: Sequence[Override]) -> None:
+    typed = [one for one in parsed if not one.is_hydra_override()]
+    job = config.hydra.job
+    config.hydra.overrides.task = [str(one.input_line) for one in typed]
+    style = job.config.override_dirname
+    job.override_dirname = get_overrides_dirname(typed, style.exclude_keys, style.item_sep, style.kv_sep)
+
+
+def _refuse_code(config: DictConfig) -> None:
+    """A second look, at what was composed: no callbacks, no logging, and no launcher but a plugin's own."""
+    settings = config.hydra
+    for name in ("launcher", "sweeper"):
+        target = str(OmegaConf.select(settings, f"{name}._target_"))
+        if not target.startswith(("hydra._internal.core_plugins.", "hydra_plugins.")):
+            raise ConfigError("a config may not name code to run", key=f"hydra.{name}", value=show(target))
+    touched = settings.callbacks or settings.searchpath or settings.job.env_set or settings.job.env_copy
+    if touched or settings.job_logging.root is not None or settings.hydra_logging.root is not None:
+        raise ConfigError("a config may not change this part of Hydra", key="hydra")
+
+
+def set_output(config: Any, folder: Path) -> None:
+    """Tell Hydra's record that this is a run, and where it writes."""
+    with read_write(config.hydra), open_dict(config.hydra):
+        config.hydra.mode = RunMode.RUN
+        config.hydra.runtime.output_dir = str(folder.absolute())

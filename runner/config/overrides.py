@@ -1,0 +1,123 @@
+"""Overrides from the command line: parsed with Hydra's grammar, scanned, and put into the form for Hydra."""
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, QuotedString, RangeSweep
+from hydra.errors import HydraException
+
+from runner.config import gate
+from runner.config.values import show
+from runner.errors import ConfigError
+
+MAX_LENGTH = 4096
+MAX_OVERRIDES = 1000
+MAX_JOBS = 10_000
+COMMAND_LINE = "command line"
+
+
+def parse(lines: Sequence[str]) -> list[Override]:
+    """Overrides that have passed the gate. Raises ConfigError."""
+    if len(lines) > MAX_OVERRIDES:
+        raise ConfigError("too many overrides", value=len(lines), allowed=f"at most {MAX_OVERRIDES}")
+    parsed = [_parse(line) for line in lines]
+    jobs = math.prod(len(sweep_values(one)) for one in parsed if one.is_discrete_sweep())
+    if jobs > MAX_JOBS:
+        raise ConfigError("the sweep has too many jobs", value=jobs, allowed=f"at most {MAX_JOBS}")
+    return parsed
+
+
+def forced(override: Override) -> str:
+    """The line that sets a value whether its key exists or not: our checker judges unknown keys, all at once."""
+    line = str(override.input_line)
+    return line if override.is_hydra_override() or override.is_delete() else "++" + line.lstrip("+")
+
+
+def sweep_values(override: Override) -> list[str]:
+    """The values over which an override sweeps, as text; a pattern over group options counts as one."""
+    value = override._value
+    if isinstance(value, RangeSweep):
+        return _range_values(override, value)
+    return list(override.sweep_string_iterator()) if isinstance(value, ChoiceSweep) else ["*"]
+
+
+def _range_values(override: Override, value: RangeSweep) -> list[str]:
+    step, start, stop = (float(x or 0) for x in (value.step, value.start, value.stop))
+    if not step or not math.isfinite((stop - start) / step) or abs((stop - start) / step) > MAX_JOBS:
+        raise ConfigError("not a usable range", key=override.key_or_group, value=str(override.input_line))
+    return list(override.sweep_string_iterator())
+
+
+@lru_cache(maxsize=MAX_OVERRIDES)
+def _parse(line: str) -> Override:
+    _survey(line)
+    try:
+        (override,) = _parser().parse_overrides([line])
+        _scan(override)
+    except ConfigError as error:
+        raise error.add(**{"from": COMMAND_LINE}) from None
+    except (HydraException, RecursionError, ValueError, ArithmeticError) as reason:
+        text = str(reason).splitlines() or [type(reason).__name__]
+        raise ConfigError(
+            "not an override", value=show(line), reason=text[0], hint="write key=value or group=option"
+        ) from None
+    return override
+
+
+@lru_cache(maxsize=1)
+def _parser() -> OverridesParser:
+    return OverridesParser.create()
+
+
+def _survey(line: str) -> None:
+    """Bound the work of the parser, which is recursive and slow, before it starts."""
+    depth = deepest = 0
+    for letter in line[: MAX_LENGTH + 1]:
+        depth += (letter in "[{(") - (letter in "]})")
+        deepest = max(deepest, depth)
+    if len(line) > MAX_LENGTH or deepest > 16:
+        raise ConfigError("the override is too long or nested too deeply", value=show(line), **{"from": COMMAND_LINE})
+
+
+def _scan(override: Override) -> None:
+    key, value = override.key_or_group, override._value
+    if override.package is not None:
+        raise ConfigError("an override cannot move a group to another place", key=key, value=show(override.input_line))
+    for part in key.replace("/", ".").split("."):
+        gate.scan_key(part, key.rpartition(part)[0].rstrip("./"))
+    if "/" in key:
+        gate.scan_name(key, key)
+    if key == "hydra" or key.startswith("hydra/"):
+        _scan_hydra_group(key)
+    for one in _plain(value):
+        if key.startswith("hydra."):
+            gate.scan_hydra_key(key, one, in_file=False)
+        gate.scan_values(one, key)
+
+
+def _scan_hydra_group(key: str) -> None:
+    if key not in gate.HYDRA_GROUPS:
+        raise ConfigError("a config may not change this part of Hydra", key=key, allowed=", ".join(gate.HYDRA_GROUPS))
+
+
+def _plain(value: Any) -> Iterator[Any]:
+    """The values of an override without the parser's wrappers; those of a sweep one by one."""
+    if isinstance(value, ChoiceSweep):
+        yield from (_unquoted(one) for one in value.list)
+    elif isinstance(value, RangeSweep | IntervalSweep):
+        yield from ()
+    else:
+        yield _unquoted(value)
+
+
+def _unquoted(value: Any) -> Any:
+    if isinstance(value, QuotedString):
+        return value.text
+    if isinstance(value, list):
+        return [_unquoted(one) for one in value]
+    if isinstance(value, dict):
+        return {_unquoted(name): _unquoted(one) for name, one in value.items()}
+    return value

@@ -1,0 +1,209 @@
+"""Reading one config file, YAML or JSON, into plain values within fixed limits.
+
+OmegaConf's own loader expands 280 bytes of YAML aliases for a minute and is slow on ordinary files; here the size, the
+depth and the number of nodes are known before anything is built, and libyaml does the parsing.
+"""
+
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped]
+
+from runner.errors import ConfigError
+
+MAX_BYTES = 1 << 20
+MAX_NODES = 10_000
+MAX_DEPTH = 64
+SUFFIXES = (".yaml", ".json")
+
+_PACKAGE = re.compile(r"#\s*@package\s+(\S+)\s*$")
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def read(path: Path) -> tuple[Any, str | None]:
+    """The values of a file and the package that it wants to be placed in.
+
+    A YAML file names its package in a comment, a JSON file under the key "@package". Raises ConfigError.
+    """
+    text = _text(path)
+    if path.suffix == ".json":
+        values = _values(path, lambda: json.loads(text, object_pairs_hook=_pairs, parse_constant=_no_constant))
+        package = values.pop("@package", None) if isinstance(values, dict) else None
+    else:
+        values = _values(path, lambda: _load_yaml(text))
+        package = _header(text)
+    measure(values)
+    return values, package
+
+
+def measure(values: object) -> None:
+    """Count nodes and depth, and look at every number. Raises ConfigError."""
+    count, todo = 0, [(values, 1)]
+    while todo:
+        value, depth = todo.pop()
+        count += 1
+        if depth > MAX_DEPTH:
+            raise ConfigError("nested too deeply", allowed=f"{MAX_DEPTH} levels")
+        if count > MAX_NODES:
+            raise ConfigError("too many values", allowed=f"{MAX_NODES} in one file")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError("not a finite number", value=value)
+        if isinstance(value, dict):
+            todo += [(one, depth + 1) for pair in value.items() for one in pair]
+        elif isinstance(value, list):
+            todo += [(one, depth + 1) for one in value]
+
+
+def line_of(path: Path, keys: tuple[str, ...]) -> int | None:
+    """The line on which a key stands; JSON is close enough to YAML for this."""
+    try:
+        node = yaml.compose(_text(path), Loader=_Base)
+    except (yaml.YAMLError, ConfigError):
+        return None
+    line = None
+    for key in keys:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        found = next(((name, value) for name, value in pairs if getattr(name, "value", None) == key), None)
+        if found is None:
+            return None
+        line, node = found[0].start_mark.line + 1, found[1]
+    return line
+
+
+def _text(path: Path) -> str:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in place of a file must not block
+        with os.fdopen(handle, "rb") as file:
+            state = os.fstat(file.fileno())
+            if not stat.S_ISREG(state.st_mode):
+                raise ConfigError("not an ordinary file")
+            data = file.read(MAX_BYTES + 1)
+    except OSError as reason:
+        raise ConfigError("cannot read a config file", reason=reason.strerror or reason) from None
+    if len(data) > MAX_BYTES:
+        raise ConfigError("the file is too large", value=f"{state.st_size} bytes", allowed=f"{MAX_BYTES} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as wrong:
+        raise ConfigError("not UTF-8 text", at=f"byte {wrong.start}") from None
+
+
+def _values(path: Path, load: Callable[[], Any]) -> Any:
+    try:
+        return load()
+    except ConfigError:
+        raise
+    except json.JSONDecodeError as wrong:
+        raise _syntax("JSON", path, wrong.lineno, wrong.colno, wrong.msg) from None
+    except yaml.MarkedYAMLError as wrong:
+        mark = wrong.problem_mark or wrong.context_mark
+        place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        raise _syntax("YAML", path, place[0], place[1], wrong.problem or wrong.context or "not YAML") from None
+    except RecursionError:
+        raise ConfigError("nested too deeply", allowed=f"{MAX_DEPTH} levels") from None
+    except (yaml.YAMLError, ValueError) as wrong:
+        raise ConfigError("the file cannot be read", reason=str(wrong).splitlines()[0]) from None
+
+
+def _syntax(language: str, path: Path, line: int, column: int, reason: str) -> ConfigError:
+    return ConfigError(f"not {language}", at=f"{path}:{line}:{column}", reason=reason)
+
+
+def _header(text: str) -> str | None:
+    for line in text.splitlines():
+        line = line.strip()
+        if line and not line.startswith("#"):
+            return None
+        if found := _PACKAGE.match(line):
+            return found[1]
+    return None
+
+
+def _no_constant(name: str) -> Any:
+    raise ConfigError("not a finite number", value=name)
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in made:
+            raise ConfigError("a key stands twice", key=name)
+        made[name] = value
+    return made
+
+
+class _Loader(_Base):  # type: ignore[misc]
+    """Plain values only, with floats as OmegaConf and JSON read them (`1e-2`), and without YAML's dates."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        self.flatten_mapping(node)
+        seen: set[Any] = set()
+        for name, _ in node.value:
+            found = self.construct_object(name, deep=True)
+            if isinstance(found, list | dict):
+                raise ConfigError("a key must be one word", line=name.start_mark.line + 1)
+            if found in seen:
+                raise ConfigError("a key stands twice", key=found, line=name.start_mark.line + 1)
+            seen.add(found)
+        made: dict[Any, Any] = super().construct_mapping(node, deep=True)
+        return made
+
+
+_REPLACED = {f"tag:yaml.org,2002:{name}" for name in ("timestamp", "float", "int", "value")}
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in rules if tag not in _REPLACED]
+    for first, rules in _Base.yaml_implicit_resolvers.items()
+}
+_EXPONENT = r"([eE][-+]?\d+)"
+_FLOAT = (
+    rf"[-+]?(\d[\d_]*\.[\d_]*{_EXPONENT}?|\d[\d_]*{_EXPONENT}|\.\d[\d_]*{_EXPONENT}?|\.(inf|Inf|INF))|\.(nan|NaN|NAN)"
+)
+_INT = r"[-+]?(0|[1-9][\d_]*)|0x[0-9a-fA-F_]+"  # 012 and 12:30:45 stay text: YAML 1.1 would read 10 and 45045
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^(?:{_FLOAT})$"), list("-+0123456789."))
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(f"^(?:{_INT})$"), list("-+0123456789"))
+
+
+def _load_yaml(text: str) -> Any:
+    _survey(text)
+    return yaml.load(text, Loader=_Loader)  # a safe loader with fewer rules
+
+
+def _survey(text: str) -> None:
+    """Walk over the events, which libyaml makes one by one, and stop at the first limit; nothing is built yet."""
+    sizes: dict[str, int] = {}
+    opened: list[tuple[str | None, int]] = []
+    count = 0
+    for event in yaml.parse(text, Loader=_Base):
+        if isinstance(event, yaml.AliasEvent):
+            if event.anchor not in sizes:
+                raise ConfigError(
+                    "an alias that contains itself", value=f"*{event.anchor}", line=event.start_mark.line + 1
+                )
+            count += sizes[event.anchor]
+        elif isinstance(event, yaml.NodeEvent):
+            _no_tag(event)
+            count += 1
+            if isinstance(event, yaml.CollectionStartEvent):
+                opened.append((event.anchor, count))
+            elif event.anchor:
+                sizes[event.anchor] = 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = opened.pop()
+            if anchor:
+                sizes[anchor] = count - before + 1
+        if len(opened) > MAX_DEPTH:
+            raise ConfigError("nested too deeply", allowed=f"{MAX_DEPTH} levels")
+        if count > MAX_NODES:
+            raise ConfigError("too many values", allowed=f"{MAX_NODES} in one file")
+
+
+def _no_tag(event: Any) -> None:
+    tag = getattr(event, "tag", None)
+    if tag is not None and tag != "!":  # "!" alone says that a plain word is text
+        raise ConfigError("YAML tags are not read", value=tag, line=event.start_mark.line + 1)

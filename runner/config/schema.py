@@ -1,0 +1,237 @@
+"""Every key of a run with its default and its rule; YAML and JSON files only choose among them.
+
+A field's annotation is the type of its key, `key(...)` adds what else must hold. `runner/config/check.py` turns
+composed values into these frozen objects, so everything behind it can trust them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+METRICS = ("loss", "accuracy")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a value must be besides its type; bounds are inclusive, `above` and `below` exclusive."""
+
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    below: float | None = None
+    also: tuple[int, ...] = ()  # single values that are allowed outside of the range
+    choices: tuple[str, ...] = ()
+    aliases: Mapping[object, str] = field(default_factory=dict)  # other spellings, text in lower case
+    fold: bool = False  # choices and aliases match in upper and lower case
+    hint: str | None = None
+
+
+FREE = Rule()
+
+
+def key(default: T, **rule: Any) -> T:
+    """A field with a default and a rule."""
+    made: T = field(default=default, metadata={"rule": Rule(**rule)})
+    return made
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where graph mode executes; PyNative mode uses `threads` only."""
+
+    target: str = key("CPU", choices=("CPU", "GPU", "Ascend"), fold=True)
+    id: int = key(0, low=0, high=4095)
+    threads: int = key(0, low=0)
+    allow_fallback: bool = False
+
+
+@dataclass(frozen=True)
+class Network:
+    """A name of `models.NETWORKS` and the keyword arguments of its constructor."""
+
+    name: str = "lenet5"
+    num_classes: int = key(10, low=1)
+    arguments: Mapping[str, object] = field(default_factory=dict)  # keys that the constructor knows besides these
+
+    @property
+    def keywords(self) -> dict[str, object]:
+        """All keyword arguments for the constructor."""
+        return {"num_classes": self.num_classes, **self.arguments}
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """The data and how it is cut into batches."""
+
+    name: str = key("digits", choices=("digits", "mnist", "cifar10", "synthetic"))
+    data_dir: str | None = None
+    batch_size: int = key(32, low=1)
+    drop_remainder: bool = True
+    shuffle: bool = True
+    buffer_size: int = key(10000, low=1)
+    image_size: int = key(32, low=1)
+    num_parallel_workers: int = key(1, low=1)
+    download: bool = False
+    url: str | None = None
+    num_samples: int | None = key(None, low=1)
+
+
+@dataclass(frozen=True)
+class Momentum:
+    """Defaults as the reference's LeNet example uses them."""
+
+    name: str = key("momentum", choices=("momentum",))
+    learning_rate: float = key(0.01, low=0)
+    momentum: float = key(0.9, low=0)
+    weight_decay: float = key(0.0, low=0)
+    loss_scale: float = key(1.0, above=0)
+    use_nesterov: bool = False
+
+
+@dataclass(frozen=True)
+class Sgd:
+    """Defaults of the reference's SGD."""
+
+    name: str = key("sgd", choices=("sgd",))
+    learning_rate: float = key(0.1, low=0)
+    momentum: float = key(0.0, low=0)
+    dampening: float = key(0.0, low=0)
+    weight_decay: float = key(0.0, low=0)
+    nesterov: bool = False
+    loss_scale: float = key(1.0, above=0)
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Defaults of the reference's Adam."""
+
+    name: str = key("adam", choices=("adam",))
+    learning_rate: float = key(0.001, low=0)
+    beta1: float = key(0.9, above=0, below=1)
+    beta2: float = key(0.999, above=0, below=1)
+    eps: float = key(1e-8, above=0)
+    weight_decay: float = key(0.0, low=0)
+    loss_scale: float = key(1.0, above=0)
+
+
+Optimizer = Momentum | Sgd | Adam
+OPTIMIZERS: dict[str, type[Optimizer]] = {"momentum": Momentum, "sgd": Sgd, "adam": Adam}
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss function; training needs a single number, so its reduction cannot be `none`."""
+
+    name: str = key("softmax_cross_entropy", choices=("softmax_cross_entropy",))
+    sparse: bool = True
+    reduction: str = key("mean", choices=("mean", "sum"), hint="training needs one number per batch")
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a metric must reach for the run to succeed."""
+
+    metric: str
+    min: float | None = None
+    max: float | None = None
+
+
+_MODE: dict[str, Any] = {
+    "choices": ("graph", "pynative"),
+    "aliases": {"graph_mode": "graph", "pynative_mode": "pynative", 0: "graph", 1: "pynative"},
+    "fold": True,
+}
+
+
+@dataclass(frozen=True)
+class Eval:
+    """When and how the test split is evaluated; `mode` null means the mode of the run."""
+
+    every: str = key("end", choices=("end", "epoch", "never"))
+    metrics: tuple[str, ...] = key(("accuracy", "loss"), choices=METRICS)
+    mode: str | None = key(None, **_MODE)
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """What is shown while training; `loss_monitor` is the number of steps between two lines, 0 for none."""
+
+    loss_monitor: int = key(1, low=0)
+    time_monitor: bool = True
+    progress: bool = True
+
+
+@dataclass(frozen=True)
+class RunnerOptions:
+    """How runner itself behaves; `debug` shows tracebacks."""
+
+    debug: bool = False
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One whole run."""
+
+    mode: str = key("pynative", **_MODE)
+    device: Device = Device()
+    network: Network = Network()
+    dataset: Dataset = Dataset()
+    optimizer: Optimizer = Momentum()
+    loss: Loss = Loss()
+    epochs: int = key(1, low=1)
+    max_steps: int | None = key(None, low=1)
+    dataset_sink_mode: bool = True
+    sink_size: int = key(-1, low=1, also=(-1,))
+    seed: int = key(1, low=0)
+    reserve_class_name_in_scope: bool = True
+    expect: tuple[Expectation, ...] = ()
+    eval: Eval = Eval()
+    callbacks: Callbacks = Callbacks()
+    runner: RunnerOptions = RunnerOptions()
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """All that the experiment is told: a checked config, a folder that it owns, and where both came from."""
+
+    config: RunConfig
+    folder: Path
+    experiment: str | None
+    resolved: dict[str, Any]
+    overrides: tuple[str, ...]
+
+
+def rule_of(owner: type, name: str) -> Rule:
+    """The rule of a key; the free rule when it has none."""
+    found: Rule = owner.__dataclass_fields__[name].metadata.get("rule", FREE)  # type: ignore[attr-defined]
+    return found
+
+
+def defaults(owner: type) -> dict[str, Any]:
+    """The defaults of a dataclass as plain nested values.
+
+    >>> defaults(Callbacks)
+    {'loss_monitor': 1, 'time_monitor': True, 'progress': True}
+    """
+    return plain(owner())
+
+
+def plain(config: Any) -> dict[str, Any]:
+    """A checked config as nested dicts of JSON values, in the shape in which a file would write it."""
+    made: dict[str, Any] = {}
+    for name in (f.name for f in fields(config)):
+        value = getattr(config, name)
+        if name == "arguments":
+            made.update(value)
+        elif name == "expect":
+            made[name] = {e.metric: _bounds(e) for e in value}
+        else:
+            made[name] = plain(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
+    return made
+
+
+def _bounds(expectation: Expectation) -> dict[str, float]:
+    both = {"min": expectation.min, "max": expectation.max}
+    return {side: bound for side, bound in both.items() if bound is not None}

@@ -1,0 +1,125 @@
+"""Where Hydra gets configs from: folders of YAML and JSON files that pass the gate.
+
+These sources replace Hydra's, so that no file reaches Hydra unread by us.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from hydra.core.object_type import ObjectType
+from hydra.core.plugins import Plugins
+from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
+from omegaconf import OmegaConf
+
+from runner.config import gate, read
+from runner.errors import ConfigError
+
+
+class FolderSource(ConfigSource):
+    """A folder with `group/option.yaml` and `group/option.json` files."""
+
+    @staticmethod
+    def scheme() -> str:
+        """The part of a search path before `://`."""
+        return "runner"
+
+    def find(self, config_path: str) -> Path | None:
+        """The file of a config, with or without its suffix. Raises ConfigError when there are two."""
+        place = self._inside(config_path)
+        if place.suffix in read.SUFFIXES:
+            return place if place.is_file() else None
+        files = [file for file in (place.with_name(place.name + suffix) for suffix in read.SUFFIXES) if file.exists()]
+        if len(files) > 1:
+            raise ConfigError(
+                "two files for one config", value=" and ".join(file.name for file in files), folder=place.parent
+            )
+        return files[0] if files else None
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """Read, check and hand over one file."""
+        file = self.find(config_path)
+        if file is None:
+            raise ConfigLoadError(f"Config not found: {config_path}")
+        try:
+            self._refuse_links(file)
+            values, package = read.read(file)
+            gate.scan_file(values, package)
+        except ConfigError as error:
+            raise error.add(**{"from": shown(file)}) from None
+        return _result(self, values, package)
+
+    def is_group(self, config_path: str) -> bool:
+        """Whether there is a folder of this name."""
+        return self._inside(config_path).is_dir()
+
+    def is_config(self, config_path: str) -> bool:
+        """Whether there is a file for this config."""
+        return self.find(config_path) is not None
+
+    def available(self) -> bool:
+        """Whether the folder exists."""
+        return Path(self.path).is_dir()
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> Any:
+        """The groups, the options, or both, in a group."""
+        entries = [entry for entry in self._inside(config_path).iterdir() if entry.name[0] not in "._"]
+        groups = {entry.name for entry in entries if entry.is_dir()}
+        options = {entry.stem for entry in entries if entry.suffix in read.SUFFIXES and entry.is_file()}
+        wanted = {ObjectType.GROUP: groups, ObjectType.CONFIG: options}
+        return sorted(wanted[results_filter] if results_filter is not None else groups | options)
+
+    def _inside(self, config_path: str) -> Path:
+        if config_path.rstrip("/"):
+            gate.scan_name(config_path, config_path.rpartition("/")[0] or "config")
+        if config_path.split("/")[0] == "hydra":  # such files would configure Hydra itself
+            return Path(self.path, "no configs of Hydra here")
+        return Path(self.path, config_path)
+
+    def _refuse_links(self, file: Path) -> None:
+        root = Path(self.path).resolve()
+        if not file.resolve().is_relative_to(root):
+            raise ConfigError(
+                "a link that leaves the config folder", value=file.resolve(), allowed=f"files below {root}"
+            )
+
+
+class PluginSource(ConfigSource):
+    """No configs at all: makes Hydra look for plugins, which imports all of them, only when a config asks for one."""
+
+    @staticmethod
+    def scheme() -> str:
+        """The part of a search path before `://`."""
+        return "runner-plugins"
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """Nothing to load."""
+        raise ConfigLoadError(f"Config not found: {config_path}")
+
+    def is_config(self, config_path: str) -> bool:
+        """Never; Hydra's next source knows the configs of the plugins that were found."""
+        if config_path.startswith(gate.HYDRA_GROUPS) and not config_path.endswith("/basic"):
+            Plugins.instance()
+        return False
+
+    def is_group(self, config_path: str) -> bool:
+        """Never."""
+        return False
+
+    def available(self) -> bool:
+        """Always."""
+        return True
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> Any:
+        """Nothing."""
+        return []
+
+
+def shown(file: Path) -> str:
+    """A path for a message: relative to the current folder when it is inside."""
+    here = Path.cwd()
+    return str(file.relative_to(here)) if file.is_relative_to(here) else str(file)
+
+
+def _result(source: ConfigSource, values: Any, package: str | None) -> ConfigResult:
+    config = OmegaConf.create(values or {})
+    return ConfigResult(source.provider, source.full_path(), config, {"package": package})

@@ -1,0 +1,199 @@
+"""From overrides to a finished run: compose, check, claim a folder, record, run, and keep `status.json`."""
+
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from runner import experiment, files
+from runner.config.compose import Call, Composition, compose
+from runner.config.schema import RunRequest
+from runner.config.sweep import sweep as run_sweep
+from runner.errors import BusyError, ConfigError, InternalError, RunnerError, StorageError
+
+STATUS_FILE = "status.json"
+CONFIG_FILE = "config.json"
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM arrived; like Ctrl-C, but with its own exit code."""
+
+
+class SweepError(RunnerError):
+    """Some jobs of a sweep failed; the others ran."""
+
+    exit_code = 8
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one job of a sweep ended; `error` is its block."""
+
+    number: int
+    overrides: tuple[str, ...]
+    folder: Path
+    summary: dict[str, Any] | None = None
+    exit_code: int = 0
+    error: str | None = None
+
+
+def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> dict[str, Any]:
+    """Run one experiment and return its summary; `overrides` are written as on the command line.
+
+    Raises a RunnerError, whose `exit_code` is what the command would have returned.
+    """
+    return run_call(Call(tuple(overrides), config_dir=None if config_dir is None else Path(config_dir)))
+
+
+def run_call(call: Call) -> dict[str, Any]:
+    """Run one experiment; nothing is created before its whole config is valid. Raises RunnerError."""
+    composition = compose(call)
+    with stopped_by_signals(), composition.entered(claim(composition.folder, composition.folder_given)) as request:
+        return _recorded(request, composition)
+
+
+def sweep(call: Call) -> list[Outcome]:
+    """Run every job of a sweep, whatever happens to the others. Raises SweepError at the end when some failed."""
+    with stopped_by_signals():
+        outcomes: list[Outcome] = run_sweep(call, claim, _job)
+    failed = [outcome for outcome in outcomes if outcome.exit_code]
+    if failed:
+        error = SweepError(f"{len(failed)} of {len(outcomes)} jobs failed")
+        raise error.add(**{f"#{outcome.number}": _line(outcome) for outcome in failed})
+    return outcomes
+
+
+def claim(folder: Path, given: bool) -> Path:
+    """Make a folder ours: the next free number when its name is the time, exactly this one when the user named it.
+
+    Raises BusyError when the named folder is not empty, StorageError when it cannot be made.
+    """
+    files.make_directory(folder.parent)
+    if not given:
+        return files.claim_first_free(folder)
+    with suppress(BusyError):
+        return files.claim_directory(folder)
+    if not folder.is_dir():
+        raise StorageError("the run directory is not a directory", path=folder)
+    marker = files.claim_directory(folder / ".claim")  # an empty folder that exists: two may have seen that it is empty
+    others = sorted(entry.name for entry in folder.iterdir() if entry != marker)
+    marker.rmdir()
+    if others:
+        raise BusyError("the run directory is not empty", path=folder, contains=", ".join(others[:3]))
+    return folder
+
+
+def unexpected(error: BaseException) -> InternalError:
+    """The block for an exception that runner did not foresee."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    place = f"{last.filename}:{last.lineno} in {last.name}" if last else None
+    text = str(error).strip().splitlines() or [""]
+    return InternalError(f"{type(error).__name__}: {text[0]}", at=place, hint="runner.debug=true shows the traceback")
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """SIGTERM ends the block like Ctrl-C does, so that the status is written."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def _recorded(request: RunRequest, composition: Composition) -> dict[str, Any]:
+    """Write what the folder says about itself, then run."""
+    status = _Status(request)
+    with status:
+        for name, content in composition.records():
+            files.make_directory((request.folder / name).parent)
+            files.write_atomically(request.folder / name, content)
+        composition.configure_logging()
+        return _experiment(request)
+
+
+def _experiment(request: RunRequest) -> dict[str, Any]:
+    files.write_json(request.folder / CONFIG_FILE, request.resolved)
+    try:
+        return experiment.run(request)
+    except (RunnerError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        if request.config.runner.debug:
+            traceback.print_exc()
+        raise unexpected(error) from error
+
+
+def _job(request: RunRequest, wrong: ConfigError | None) -> Outcome:
+    """One job of a sweep; its error is printed at once and returned, so that the next job runs."""
+    number = int(request.folder.name) if request.folder.name.isdigit() else 0
+    try:
+        with _Status(request):
+            if wrong is not None:
+                raise wrong
+            summary = _experiment(request)
+    except RunnerError as error:
+        print(error, file=sys.stderr, flush=True)  # noqa: T201  a launcher may run this in another process
+        return Outcome(number, request.overrides, request.folder, None, error.exit_code, str(error))
+    return Outcome(number, request.overrides, request.folder, summary)
+
+
+def _line(outcome: Outcome) -> str:
+    first = (outcome.error or "").splitlines()[0]
+    return f"exit {outcome.exit_code}  {' '.join(outcome.overrides)}  {first}  {outcome.folder}"
+
+
+class _Status:
+    """`status.json` of a run, from its start to its end."""
+
+    def __init__(self, request: RunRequest) -> None:
+        config = request.config
+        self._path = request.folder / STATUS_FILE
+        self._values: dict[str, Any] = {
+            "status": "running",
+            "pid": os.getpid(),
+            "started": _now(),
+            "experiment": request.experiment,
+            "network": config.network.name,
+            "dataset": config.dataset.name,
+            "mode": config.mode,
+            "device": config.device.target,
+        }
+
+    def __enter__(self) -> None:
+        files.write_json(self._path, self._values)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self._end("ok", 0, None)
+            return
+        with suppress(StorageError):  # a full disk: the error that brought us here says more
+            if isinstance(error, KeyboardInterrupt):
+                self._end("interrupted", 143 if isinstance(error, Terminated) else 130, None)
+            else:
+                self._end("failed", getattr(error, "exit_code", 1), str(error))
+
+    def _end(self, status: str, exit_code: int, error: str | None) -> None:
+        files.write_json(
+            self._path, {**self._values, "status": status, "finished": _now(), "exit_code": exit_code, "error": error}
+        )
+
+
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
