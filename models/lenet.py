@@ -35,4 +35,5 @@ class LeNet5(nn.Cell):
         x = self.flatten(x)
         x = self.relu(self.fc1(x))
         x = self.relu(self.fc2(x))
-        return self.fc3(x)
+        x = self.fc3(x)
+        return x

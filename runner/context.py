@@ -20,8 +20,8 @@ _settings = dict(_DEFAULTS)
 def set_context(**settings: Any) -> None:
     """Change settings; nothing is changed when one of them is wrong.
 
-    `mode` GRAPH_MODE (0) or PYNATIVE_MODE (1, default) · `device_target` CPU, GPU or Ascend · `device_id` 0 to 4095, without
-    effect on the CPU · `reserve_class_name_in_scope` bool. Raises ConfigError (a ValueError).
+    `mode` GRAPH_MODE (0) or PYNATIVE_MODE (1, default) · `device_target` CPU, GPU or Ascend · `device_id` 0 to 4095,
+    without effect on the CPU · `reserve_class_name_in_scope` bool. Raises ConfigError (a ValueError).
     """
     _settings.update({name: _checked(name, value) for name, value in settings.items()})
 
@@ -67,4 +67,6 @@ def _checked(name: str, value: Any) -> Any:
 
 
 def _unknown(name: str) -> ConfigError:
-    return ConfigError("unknown context setting", given=name, allowed=", ".join(_DEFAULTS), nearest=nearest(name, _DEFAULTS))
+    return ConfigError(
+        "unknown context setting", given=name, allowed=", ".join(_DEFAULTS), nearest=nearest(name, _DEFAULTS)
+    )

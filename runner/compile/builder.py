@@ -50,7 +50,9 @@ class OnnxBuilder:
         """A constant; ints become Int64, floats take the element type of `like`."""
         if isinstance(value, float):
             if like is None:
-                raise InternalError("a float constant needs a value whose type it takes", operator=self.operator, value=value)
+                raise InternalError(
+                    "a float constant needs a value whose type it takes", operator=self.operator, value=value
+                )
             value = np.asarray(value, self.type(like).dtype.numpy)
         array = value if isinstance(value, np.ndarray) else np.asarray(value, np.int64)
         key = "const", array.dtype.str, array.shape, array.tobytes()
@@ -67,7 +69,9 @@ class OnnxBuilder:
     def reshape(self, name: str, shape: Sequence[int]) -> str:
         """The value in another shape."""
         known = self._types.get(name)
-        return name if known is not None and known.shape == tuple(shape) else self.node("Reshape", (name, self.const(list(shape))))
+        if known is not None and known.shape == tuple(shape):
+            return name
+        return self.node("Reshape", (name, self.const(list(shape))))
 
     def value(self, name: str) -> np.ndarray | None:
         """A value that is known at compile time."""

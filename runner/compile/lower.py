@@ -67,7 +67,9 @@ def _with_initializers(model: ModelProto, parameters: Mapping[str, np.ndarray], 
     inputs = [i for i in standing.graph.input if i.name in keep or i.name not in parameters]
     del standing.graph.input[:]
     standing.graph.input.extend(inputs)
-    standing.graph.initializer.extend(numpy_helper.from_array(np.ascontiguousarray(v), k) for k, v in parameters.items())
+    standing.graph.initializer.extend(
+        numpy_helper.from_array(np.ascontiguousarray(v), k) for k, v in parameters.items()
+    )
     return bytes(standing.SerializeToString(deterministic=True))
 
 

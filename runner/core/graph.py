@@ -31,7 +31,10 @@ class Graph:
         return (*self.outputs, *self.updates.values())
 
     def rewritten(
-        self, nodes: Sequence[Node], renamed: Mapping[Value, Symbol], constants: Mapping[Symbol, np.ndarray] | None = None
+        self,
+        nodes: Sequence[Node],
+        renamed: Mapping[Value, Symbol],
+        constants: Mapping[Symbol, np.ndarray] | None = None,
     ) -> "Graph":
         """The graph with other nodes, where values that disappeared go by the name of those that replace them."""
 
@@ -60,7 +63,9 @@ class Graph:
             lines.append(f"  {symbol!r} = {array.tolist() if array.size <= 4 else '...'}")
         for node in self.nodes:
             made = ", ".join(map(repr, node.outputs))
-            lines.append(f"  {made} = {node.op}({', '.join(f'%{_symbol(x).name}' for x in node.inputs)})  # {node.name}")
+            lines.append(
+                f"  {made} = {node.op}({', '.join(f'%{_symbol(x).name}' for x in node.inputs)})  # {node.name}"
+            )
         updates = [f"{p.name} <- %{s.name}" for p, s in self.updates.items()]
         lines.append(f"  return {', '.join([*(f'%{s.name}' for s in self.outputs), *updates])}")
         return "\n".join(lines)
@@ -69,21 +74,31 @@ class Graph:
 def verify(graph: Graph) -> Graph:
     """Return the graph if it is well formed.
 
-    Raises InternalError when a value is used before it is made, made twice, has a type other than its operator's rule gives,
-    or when an update does not fit its parameter.
+    Raises InternalError when a value is used before it is made, made twice, has a type other than its operator's rule
+    gives, or when an update does not fit its parameter.
     """
     known: set[Value] = set()
     for symbol in (*graph.inputs, *graph.parameters.values(), *graph.constants):
         _require(symbol not in known, "a value is defined twice", graph, repr(symbol))
         known.add(symbol)
     for symbol, array in graph.constants.items():
-        _require((symbol.dtype.numpy, symbol.shape) == (array.dtype, array.shape), "a constant has another type", graph, symbol)
+        _require(
+            (symbol.dtype.numpy, symbol.shape) == (array.dtype, array.shape),
+            "a constant has another type",
+            graph,
+            symbol,
+        )
     for node in graph.nodes:
         _verify_node(graph, node, known)
     for symbol in graph.results:
         _require(symbol in known, "a result is never made", graph, symbol)
     for parameter, symbol in graph.updates.items():
-        _require(parameter in graph.parameters, "an update of a parameter that the graph does not take", graph, parameter.name)
+        _require(
+            parameter in graph.parameters,
+            "an update of a parameter that the graph does not take",
+            graph,
+            parameter.name,
+        )
         _require(symbol.type == parameter.type, "an update has another type than its parameter", graph, parameter.name)
     return graph
 
@@ -92,7 +107,9 @@ def _verify_node(graph: Graph, node: Node, known: set[Value]) -> None:
     for x in node.inputs:
         _require(x in known, "a value is used before it is made", graph, f"{x!r} in {node.name}")
     declared = tuple(y.type for y in node.outputs)
-    _require(infer(node.op, tuple(x.type for x in node.inputs)) == declared, "a node has the wrong type", graph, node.name)
+    _require(
+        infer(node.op, tuple(x.type for x in node.inputs)) == declared, "a node has the wrong type", graph, node.name
+    )
     for y in node.outputs:
         _require(y not in known, "a value is defined twice", graph, f"{y!r} in {node.name}")
         known.add(y)

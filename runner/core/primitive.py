@@ -1,16 +1,15 @@
 """Operators, the record of their application, and the interpreters that they pass through.
 
-An operator is a frozen dataclass: its fields are the attributes, its methods the four rules (type, numpy kernel, gradient,
-lowering). Calling one hands it to the current interpreter: `Eager` computes, `Tracer` builds a graph.
+An operator is a frozen dataclass: its fields are the attributes, its methods the four rules (type, numpy kernel,
+gradient, lowering). Calling one hands it to the current interpreter: `Eager` computes, `Tracer` builds a graph.
 """
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from collections.abc import Iterator
-from typing import Any, ClassVar, Self, TypeVar, Union, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -20,10 +19,10 @@ from runner.core.value import Operand, Parameter, Tensor, Value
 from runner.errors import NotDifferentiable, RunnerError, ShapeError
 from runner.types import TensorType
 
-Types = Union[TensorType, tuple[TensorType, ...]]
-Arrays = Union[np.ndarray, tuple[np.ndarray, ...]]
-Names = Union[str, tuple[str, ...]]
-Gradient = Union[Value, Callable[[], Value], None]  # a function is called only when that gradient is needed
+Types = TensorType | tuple[TensorType, ...]
+Arrays = np.ndarray | tuple[np.ndarray, ...]
+Names = str | tuple[str, ...]
+Gradient = Value | Callable[[], Value] | None  # a function is called only when that gradient is needed
 
 REGISTRY: dict[str, type["Primitive"]] = {}
 
@@ -31,7 +30,9 @@ REGISTRY: dict[str, type["Primitive"]] = {}
 class Primitive:
     """Base of all operators. Subclasses are declared with `@primitive`."""
 
-    statics: ClassVar[tuple[str, ...]] = ()  # fields that a call may also give after the operands, as the reference does
+    statics: ClassVar[
+        tuple[str, ...]
+    ] = ()  # fields that a call may also give after the operands, as the reference does
     arity: ClassVar[int | None] = None  # number of operands, None for any
 
     @property
@@ -39,11 +40,12 @@ class Primitive:
         """The operator's type, as it appears in full names."""
         return type(self).__name__
 
-    def infer(self, *types: TensorType) -> Types:
+    # `Any` lets each operator name its own operands.
+    def infer(self, *types: Any, **_: Any) -> Types:
         """Types of the outputs. Raises ShapeError when the operands do not fit."""
         raise NotImplementedError
 
-    def kernel(self, *arrays: np.ndarray) -> Arrays:
+    def kernel(self, *arrays: Any, **_: Any) -> Arrays:
         """The outputs in numpy; operands are never changed."""
         raise NotImplementedError
 
@@ -51,7 +53,7 @@ class Primitive:
         """For each input its gradient, or a function that gives it, or None; written in operators."""
         raise NotDifferentiable(f"{self.name} has no gradient")
 
-    def lower(self, b: Builder, *names: str) -> Names:
+    def lower(self, b: Builder, *names: Any, **_: Any) -> Names:
         """Add the ONNX nodes that compute the outputs, and return their names."""
         raise NotImplementedError
 
@@ -85,11 +87,11 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
-Op = TypeVar("Op", bound=type[Primitive])
+Op = TypeVar("Op", bound=Primitive)
 
 
 @dataclass_transform(frozen_default=True)
-def primitive(cls: Op) -> Op:
+def primitive(cls: type[Op]) -> type[Op]:
     """Declare an operator: make its class a frozen dataclass and register it under its name."""
     made = dataclasses.dataclass(frozen=True)(cls)
     compute = made.__hash__
@@ -173,7 +175,9 @@ class Interpreter:
     def assign(self, parameter: Parameter, value: Value) -> None:
         """Give a parameter a new value; it holds from the end of the step, in both modes."""
         if value.type != parameter.type:
-            raise ShapeError("a parameter keeps its type", parameter=parameter.name, has=parameter.type, given=value.type)
+            raise ShapeError(
+                "a parameter keeps its type", parameter=parameter.name, has=parameter.type, given=value.type
+            )
         self.updates[parameter] = value
 
     def where(self) -> str:

@@ -1,10 +1,10 @@
-"""Handles: `Tensor` has data, `Symbol` stands for a value of a graph, `Parameter` is a named tensor that training changes.
+"""Handles: `Tensor` has data, `Symbol` stands for a value of a graph, `Parameter` is a named tensor to be trained.
 
 Operators accept any of them. The arithmetic of handles (`x + y`) goes through `OPERATORS`, which `runner.ops` fills.
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Union
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -12,8 +12,8 @@ from runner import dtype as dt
 from runner.errors import ConfigError, ShapeError
 from runner.types import Shape, TensorType
 
-Scalar = Union[bool, int, float]
-Operand = Union["Value", np.ndarray, Scalar]
+Scalar = bool | int | float
+Operand: TypeAlias = "Value | np.ndarray | Scalar"
 OPERATORS: dict[str, Callable[..., Any]] = {}
 
 
@@ -143,7 +143,8 @@ class Tensor(Value):
         return bool(self.data)
 
     def __repr__(self) -> str:
-        return f"Tensor(shape={list(self.shape)}, dtype={self.dtype}, value=\n{np.array2string(self.data, separator=', ')})"
+        elements = np.array2string(self.data, separator=", ")
+        return f"Tensor(shape={list(self.shape)}, dtype={self.dtype}, value=\n{elements})"
 
 
 class Parameter(Tensor):
@@ -178,7 +179,9 @@ class Parameter(Tensor):
         """Replace the value. Raises ShapeError when shape or element type differ."""
         array = data.data if isinstance(data, Tensor) else np.asarray(data)
         if TensorType.of(array) != self.type:
-            raise ShapeError("a parameter keeps its type", parameter=self.name, has=self.type, given=TensorType.of(array))
+            raise ShapeError(
+                "a parameter keeps its type", parameter=self.name, has=self.type, given=TensorType.of(array)
+            )
         self._data, self.resident = array, None
 
     def __repr__(self) -> str:

@@ -15,8 +15,8 @@ from runner.errors import NotDifferentiable
 def gradients(loss: Value, parameters: Sequence[Parameter], sens: float = 1.0) -> list[Value]:
     """The derivative of `loss` (summed over its elements, times `sens`) with respect to each parameter.
 
-    Only what leads from a parameter to the loss is differentiated. A parameter that the loss does not depend on gets zeros.
-    Raises NotDifferentiable, with the place, when an operator on the way has no gradient.
+    Only what leads from a parameter to the loss is differentiated. A parameter that the loss does not depend on gets
+    zeros. Raises NotDifferentiable, with the place, when an operator on the way has no gradient.
     """
     interpreter = current()
     wanted = {interpreter.lift(p) for p in parameters}

@@ -8,7 +8,7 @@ from runner.common.initializer import Initializer, initializer
 from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError, nearest
 from runner.nn.cell import Cell
-from runner.ops.window import Pair, Quad, pair
+from runner.ops.window import Pair, Quad, pair, quad
 from runner.seed import get_seed, next_number
 
 Init = Initializer | Tensor | str | float
@@ -41,13 +41,13 @@ class Conv2d(Cell):
             raise ConfigError("group must divide in_channels", layer="Conv2d", in_channels=in_channels, group=group)
         self.conv2d = ops.Conv2D(
             out_channels,
-            kernel_size,
+            pair(kernel_size, "kernel_size"),
             1,
             pad_mode,
-            padding,
-            stride,
-            dilation,
-            group,  # type: ignore[arg-type]
+            quad(padding, "padding"),
+            pair(stride, "stride"),
+            pair(dilation, "dilation"),
+            group,
         )
         shape = (out_channels, in_channels // group, *pair(kernel_size, "kernel_size"))
         self.weight = Parameter(initializer(weight_init, shape), "weight")
@@ -149,7 +149,7 @@ class MaxPool2d(Cell):
 
     def __init__(self, kernel_size: int | Pair = 1, stride: int | Pair = 1, pad_mode: str = "valid") -> None:
         super().__init__()
-        self.max_pool = ops.MaxPool(kernel_size, stride, pad_mode)  # type: ignore[arg-type]
+        self.max_pool = ops.MaxPool(pair(kernel_size, "kernel_size"), pair(stride, "stride"), pad_mode)
 
     def construct(self, x: Value) -> Value:
         output: Value = self.max_pool(x)
@@ -161,7 +161,7 @@ class AvgPool2d(Cell):
 
     def __init__(self, kernel_size: int | Pair = 1, stride: int | Pair = 1, pad_mode: str = "valid") -> None:
         super().__init__()
-        self.avg_pool = ops.AvgPool(kernel_size, stride, pad_mode)  # type: ignore[arg-type]
+        self.avg_pool = ops.AvgPool(pair(kernel_size, "kernel_size"), pair(stride, "stride"), pad_mode)
 
     def construct(self, x: Value) -> Value:
         output: Value = self.avg_pool(x)

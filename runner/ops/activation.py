@@ -21,7 +21,7 @@ class ReLU(Unary):
     onnx: ClassVar = "Relu"
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.maximum(x, 0)
+        return np.asarray(np.maximum(x, 0))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (ReluGrad()(douts[0], outputs[0]),)
@@ -85,11 +85,13 @@ class Softmax(Primitive):
     axis: int = -1
 
     def infer(self, x: TensorType) -> TensorType:
-        require(x.dtype.is_float and -x.ndim <= self.axis < x.ndim, "needs floats and an axis in range", x=x, axis=self.axis)
+        require(
+            x.dtype.is_float and -x.ndim <= self.axis < x.ndim, "needs floats and an axis in range", x=x, axis=self.axis
+        )
         return x
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.exp(log_softmax(x, self.axis))
+        return np.asarray(np.exp(log_softmax(x, self.axis)))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (y,), (dout,) = outputs, douts

@@ -31,7 +31,12 @@ class Reshape(Primitive):
         known = math.prod(n for n in self.shape if n != -1)
         free = self.shape.count(-1)
         fits = x.size == known if free == 0 else free == 1 and known > 0 and x.size % known == 0
-        require(fits and all(n >= -1 for n in self.shape), "the elements do not fill the shape", elements=x.size, shape=self.shape)
+        require(
+            fits and all(n >= -1 for n in self.shape),
+            "the elements do not fill the shape",
+            elements=x.size,
+            shape=self.shape,
+        )
         return x.with_shape(*(x.size // known if n == -1 else n for n in self.shape))
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
@@ -153,7 +158,8 @@ class OneHot(Primitive):
     def kernel(self, indices: np.ndarray) -> np.ndarray:
         hit = indices[..., None] == np.arange(self.depth)
         values = np.array([self.off_value, self.on_value], self.dtype.numpy)
-        return values[hit.astype(np.intp)]
+        made: np.ndarray = values[hit.astype(np.intp)]
+        return made
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (None,)
@@ -202,7 +208,9 @@ class UnsortedSegmentSum(Primitive):
     statics: ClassVar = ("num_segments",)
 
     def infer(self, x: TensorType, segment_ids: TensorType) -> TensorType:
-        require(segment_ids.dtype in (dt.int32, dt.int64), "segment numbers must be Int32 or Int64", segment_ids=segment_ids)
+        require(
+            segment_ids.dtype in (dt.int32, dt.int64), "segment numbers must be Int32 or Int64", segment_ids=segment_ids
+        )
         require(x.shape[: segment_ids.ndim] == segment_ids.shape, "leading axes differ", x=x, segment_ids=segment_ids)
         return x.with_shape(self.num_segments, *x.shape[segment_ids.ndim :])
 
@@ -262,7 +270,7 @@ class Slice(Primitive):
 
     def infer(self, x: TensorType) -> TensorType:
         fits = len(self.begin) == len(self.size) == x.ndim and all(
-            0 <= b and 0 < s and b + s <= n for b, s, n in zip(self.begin, self.size, x.shape, strict=True)
+            b >= 0 and s > 0 and b + s <= n for b, s, n in zip(self.begin, self.size, x.shape, strict=True)
         )
         require(fits, "the block does not lie inside the tensor", x=x, begin=self.begin, size=self.size)
         return x.with_shape(*self.size)
@@ -298,4 +306,3 @@ class Pad(Primitive):
 
     def lower(self, b: Builder, x: str) -> str:
         return b.node("Pad", (x, b.const([low for low, _ in self.paddings] + [high for _, high in self.paddings])))
-

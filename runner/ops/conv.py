@@ -32,16 +32,25 @@ class Convolution(Primitive):
     def __post_init__(self) -> None:
         require(self.pad_mode in PAD_MODES, "unknown pad_mode", given=self.pad_mode, allowed=", ".join(PAD_MODES))
         require(self.mode == 1, "only cross-correlation (mode 1) exists", mode=self.mode)
-        require(self.group >= 1 and self.out_channel % self.group == 0, "group must divide out_channel", group=self.group)
+        require(
+            self.group >= 1 and self.out_channel % self.group == 0, "group must divide out_channel", group=self.group
+        )
         pairs = {"kernel_size": self.kernel_size, "stride": self.stride, "dilation": self.dilation}
         for name, value in pairs.items():
             object.__setattr__(self, name, pair(value, name))
         object.__setattr__(self, "pad", quad(self.pad, "pad"))
-        require(self.pad_mode == "pad" or not any(self.pad), "pad needs pad_mode='pad'", pad=self.pad, pad_mode=self.pad_mode)
+        require(
+            self.pad_mode == "pad" or not any(self.pad),
+            "pad needs pad_mode='pad'",
+            pad=self.pad,
+            pad_mode=self.pad_mode,
+        )
 
     def windows(self, image: Shape) -> Windows:
         """The windows in images of shape (N, C, H, W)."""
-        return Windows.resolve((image[2], image[3]), self.kernel_size, self.stride, self.pad_mode, self.pad, self.dilation)
+        return Windows.resolve(
+            (image[2], image[3]), self.kernel_size, self.stride, self.pad_mode, self.pad, self.dilation
+        )
 
     def shared(self) -> dict[str, Any]:
         """The attributes that the three operators share."""
@@ -149,7 +158,8 @@ class Conv2DBackpropFilter(Convolution):
     def kernel(self, dout: np.ndarray, x: np.ndarray) -> np.ndarray:
         columns = self.windows(x.shape).columns(batch_last(x))
         columns = columns.reshape(self.group, -1, columns.shape[1])
-        return (self.grouped(batch_last(dout)) @ columns.transpose(0, 2, 1)).reshape(self.filter_size)
+        made: np.ndarray = (self.grouped(batch_last(dout)) @ columns.transpose(0, 2, 1)).reshape(self.filter_size)
+        return made
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (dout, x), (g,) = inputs, douts

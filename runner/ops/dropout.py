@@ -22,8 +22,8 @@ HALF = 1 << 16
 class Dropout(Primitive):
     """x / keep_prob where a random number is below `keep_prob`, else 0; and the 0/1 mask.
 
-    `counter` (an Int64 scalar) and `seed` choose the random numbers: a hash of seed, counter and element number, so that
-    a step can be repeated in either mode and on any device.
+    `counter` (an Int64 scalar) and `seed` choose the random numbers: a hash of seed, counter and element number, so
+    that a step can be repeated in either mode and on any device.
     """
 
     keep_prob: float = 0.5
@@ -35,7 +35,9 @@ class Dropout(Primitive):
 
     def infer(self, x: TensorType, counter: TensorType) -> tuple[TensorType, TensorType]:
         require(x.dtype.is_float, "needs floats", x=x)
-        require(counter.dtype is dt.int64 and counter.shape == (), "the counter must be an Int64 scalar", counter=counter)
+        require(
+            counter.dtype is dt.int64 and counter.shape == (), "the counter must be an Int64 scalar", counter=counter
+        )
         return x, x
 
     def kernel(self, x: np.ndarray, counter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -64,7 +66,7 @@ class Dropout(Primitive):
 def _scramble(x: np.ndarray) -> np.ndarray:
     for _ in range(2):
         x = ((x ^ (x >> 16)) * MULTIPLIER) & MASK
-    return x ^ (x >> 16)
+    return np.asarray(x ^ (x >> 16))
 
 
 def _lower_scramble(b: Builder, x: str) -> str:

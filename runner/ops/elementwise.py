@@ -70,7 +70,8 @@ class Add(Binary):
     onnx: ClassVar = "Add"
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return [lambda x=x: unbroadcast(douts[0], x) for x in inputs]  # type: ignore[misc]
+        x, y = inputs
+        return lambda: unbroadcast(douts[0], x), lambda: unbroadcast(douts[0], y)
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         return next((k for k in (0, 1) if self.neutral(types, k, known[1 - k], 0)), None)
@@ -332,7 +333,7 @@ class Select(Primitive):
 
 
 class ReduceExtremum(Reduction):
-    """Base of ReduceMax and ReduceMin: the gradient is shared equally between elements that tie, as in the reference."""
+    """Base of ReduceMax and ReduceMin: elements that tie share the gradient equally, as in the reference."""
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x,), (y,) = inputs, outputs
@@ -350,7 +351,7 @@ class ReduceMax(ReduceExtremum):
     statics: ClassVar = ("axis",)
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return x.max(self.axes(TensorType.of(x)), keepdims=self.keep_dims)
+        return np.asarray(x.max(self.axes(TensorType.of(x)), keepdims=self.keep_dims))
 
     def lower(self, b: Builder, x: str) -> str:
         return self.lower_as(b, "ReduceMax", x)
@@ -365,7 +366,7 @@ class ReduceMin(ReduceExtremum):
     statics: ClassVar = ("axis",)
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return x.min(self.axes(TensorType.of(x)), keepdims=self.keep_dims)
+        return np.asarray(x.min(self.axes(TensorType.of(x)), keepdims=self.keep_dims))
 
     def lower(self, b: Builder, x: str) -> str:
         return self.lower_as(b, "ReduceMin", x)

@@ -32,10 +32,11 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
         count = len(labels)
         rows, logarithms = np.arange(count), log_softmax(logits)
         if not self.is_grad:
-            return -logarithms[rows, labels].mean(dtype=logits.dtype)
-        made = np.exp(logarithms)
+            return np.asarray(-logarithms[rows, labels].mean(dtype=logits.dtype))
+        made: np.ndarray = np.exp(logarithms)
         made[rows, labels] -= 1
-        return made / count
+        made /= count
+        return made
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         if self.is_grad:
@@ -65,7 +66,9 @@ class SoftmaxCrossEntropyWithLogits(Primitive):
 
     def infer(self, logits: TensorType, labels: TensorType) -> tuple[TensorType, TensorType]:
         require(logits.ndim == 2 and logits.dtype.is_float, "logits must be floats (N, C)", logits=logits)
-        require(labels == logits, "labels must be distributions in the type of the logits", logits=logits, labels=labels)
+        require(
+            labels == logits, "labels must be distributions in the type of the logits", logits=logits, labels=labels
+        )
         return logits.with_shape(logits.shape[0]), logits
 
     def kernel(self, logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -20,12 +20,13 @@ class MatMul(Primitive):
 
     def infer(self, x: TensorType, y: TensorType) -> TensorType:
         require(x.ndim == y.ndim == 2 and x.dtype is y.dtype, "needs two matrices of one element type", x=x, y=y)
-        (m, k), (l, n) = _turned(x.shape, self.transpose_a), _turned(y.shape, self.transpose_b)
-        require(k == l, "inner axes differ", x=f"{x} has {k}", y=f"{y} has {l}")
+        (m, k), (rows, n) = _turned(x.shape, self.transpose_a), _turned(y.shape, self.transpose_b)
+        require(k == rows, "inner axes differ", x=f"{x} has {k}", y=f"{y} has {rows}")
         return x.with_shape(m, n)
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return (x.T if self.transpose_a else x) @ (y.T if self.transpose_b else y)
+        made: np.ndarray = (x.T if self.transpose_a else x) @ (y.T if self.transpose_b else y)
+        return made
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x, y), (dout,), (ta, tb) = inputs, douts, (self.transpose_a, self.transpose_b)
@@ -47,12 +48,15 @@ class BiasAdd(Primitive):
     """x (N, C) or (N, C, H, W) plus a bias (C,)."""
 
     def infer(self, x: TensorType, bias: TensorType) -> TensorType:
-        require(x.ndim in (2, 4) and x.dtype is bias.dtype, "needs two or four axes and one element type", x=x, bias=bias)
+        require(
+            x.ndim in (2, 4) and x.dtype is bias.dtype, "needs two or four axes and one element type", x=x, bias=bias
+        )
         require(bias.shape == x.shape[1:2], "one bias per channel", x=f"{x} has {x.shape[1]} channels", bias=bias)
         return x
 
     def kernel(self, x: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        return x + bias.reshape(-1, *(1,) * (x.ndim - 2))
+        made: np.ndarray = x + bias.reshape(-1, *(1,) * (x.ndim - 2))
+        return made
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return douts[0], lambda: BiasAddGrad()(douts[0])
@@ -70,7 +74,8 @@ class BiasAddGrad(Primitive):
         return dout.with_shape(dout.shape[1])
 
     def kernel(self, dout: np.ndarray) -> np.ndarray:
-        return dout.sum((0, *range(2, dout.ndim)), dtype=dout.dtype)
+        made: np.ndarray = dout.sum((0, *range(2, dout.ndim)), dtype=dout.dtype)
+        return made
 
     def lower(self, b: Builder, dout: str) -> str:
         axes = [0, *range(2, b.type(dout).ndim)]

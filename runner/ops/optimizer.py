@@ -22,20 +22,30 @@ def check(variable: TensorType, *others: TensorType) -> None:
 class ApplyMomentum(Primitive):
     """accumulation = accumulation * momentum + gradient; variable -= learning_rate * accumulation.
 
-    With `use_nesterov`: variable -= learning_rate * (gradient + momentum * accumulation). Learning rate and momentum are
-    scalars. Gives the new variable and accumulation.
+    With `use_nesterov`: variable -= learning_rate * (gradient + momentum * accumulation). Learning rate and momentum
+    are scalars. Gives the new variable and accumulation.
     """
 
     use_nesterov: bool = False
 
     def infer(
-        self, variable: TensorType, accumulation: TensorType, learning_rate: TensorType, gradient: TensorType, momentum: TensorType
+        self,
+        variable: TensorType,
+        accumulation: TensorType,
+        learning_rate: TensorType,
+        gradient: TensorType,
+        momentum: TensorType,
     ) -> tuple[TensorType, TensorType]:
         check(variable, accumulation, learning_rate, gradient, momentum)
         return variable, accumulation
 
     def kernel(
-        self, variable: np.ndarray, accumulation: np.ndarray, learning_rate: np.ndarray, gradient: np.ndarray, momentum: np.ndarray
+        self,
+        variable: np.ndarray,
+        accumulation: np.ndarray,
+        learning_rate: np.ndarray,
+        gradient: np.ndarray,
+        momentum: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
         moved = accumulation * momentum + gradient
         step = gradient + momentum * moved if self.use_nesterov else moved
@@ -53,9 +63,9 @@ class ApplyMomentum(Primitive):
 class SGD(Primitive):
     """Gradient descent with dampened momentum: (parameters, gradient, learning_rate, accum, momentum, stat).
 
-    g = gradient + weight_decay * parameters; accum = momentum * accum + (1 - dampening) * g, but g itself on the first step,
-    where `stat` (a scalar that counts) is 0; parameters -= learning_rate * (g + momentum * accum if nesterov else accum).
-    Gives the new parameters, accum and stat.
+    g = gradient + weight_decay * parameters; accum = momentum * accum + (1 - dampening) * g, but g itself on the first
+    step, where `stat` (a scalar that counts) is 0; parameters -= learning_rate * accum, or with `nesterov`
+    learning_rate * (g + momentum * accum). Gives the new parameters, accum and stat.
     """
 
     dampening: float = 0.0

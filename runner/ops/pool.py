@@ -77,7 +77,9 @@ class MaxPoolGrad(Pooling):
     pad_mode: str = "valid"
 
     def infer(self, x: TensorType, out: TensorType, dout: TensorType) -> TensorType:
-        require(self.pooled(x) == out == dout, "out and dout must have the type of the pooled x", x=x, out=out, dout=dout)
+        require(
+            self.pooled(x) == out == dout, "out and dout must have the type of the pooled x", x=x, out=out, dout=dout
+        )
         return x
 
     def kernel(self, x: np.ndarray, out: np.ndarray, dout: np.ndarray) -> np.ndarray:
@@ -164,6 +166,5 @@ class AvgPoolGrad(Pooling):
 
 def counts(windows: Windows, dtype: np.dtype) -> np.ndarray:
     """Number of elements in each window that are not padding: (OH, OW)."""
-    return windows.view(windows.pad(np.ones((1, *windows.size, 1), dtype))).sum((0, 1, 2, 5), dtype=dtype)
-
-
+    ones = windows.view(windows.pad(np.ones((1, *windows.size, 1), dtype)))
+    return np.asarray(ones.sum((0, 1, 2, 5), dtype=dtype))

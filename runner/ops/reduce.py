@@ -53,7 +53,7 @@ class ReduceSum(Reduction):
     statics: ClassVar = ("axis",)
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return x.sum(self.axes(TensorType.of(x)), dtype=x.dtype, keepdims=self.keep_dims)
+        return np.asarray(x.sum(self.axes(TensorType.of(x)), dtype=x.dtype, keepdims=self.keep_dims))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (self.spread(douts[0], inputs[0]),)
@@ -78,7 +78,7 @@ class ReduceMean(Reduction):
         return super().infer(x)
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return x.mean(self.axes(TensorType.of(x)), dtype=x.dtype, keepdims=self.keep_dims)
+        return np.asarray(x.mean(self.axes(TensorType.of(x)), dtype=x.dtype, keepdims=self.keep_dims))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (self.spread(douts[0] * (outputs[0].size / inputs[0].size), inputs[0]),)
@@ -136,7 +136,7 @@ class Argmax(Primitive):
         return TensorType(self.output_type, x.shape[:axis] + x.shape[axis + 1 :])
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return x.argmax(self.axis).astype(self.output_type.numpy)
+        return np.asarray(x.argmax(self.axis).astype(self.output_type.numpy))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (None,)

@@ -1,8 +1,8 @@
 """Where the windows of a convolution or a pooling lie, and how numpy reads and writes them.
 
-The kernels work on arrays whose memory runs channel, row, column, batch: rows of a whole batch are copied at once and a
-convolution is one matrix product. Values keep their shape (N, C, H, W); only the strides tell of that order, and numpy's
-elementwise operators keep it. Measured: about four times faster than windows over NCHW memory.
+The kernels work on arrays whose memory runs channel, row, column, batch: rows of a whole batch are copied at once and
+a convolution is one matrix product. Values keep their shape (N, C, H, W); only the strides tell of that order, and
+numpy's elementwise operators keep it. Measured: about four times faster than windows over NCHW memory.
 """
 
 import math
@@ -25,14 +25,22 @@ def pair(value: int | tuple[int, ...], what: str) -> Pair:
     Raises ShapeError with the name of the argument.
     """
     numbers = (value, value) if isinstance(value, int) else tuple(value)[-2:]
-    require(len(numbers) == 2 and all(isinstance(n, int) and n > 0 for n in numbers), f"{what} must be positive", given=value)
+    require(
+        len(numbers) == 2 and all(isinstance(n, int) and n > 0 for n in numbers),
+        f"{what} must be positive",
+        given=value,
+    )
     return numbers[0], numbers[1]
 
 
 def quad(value: int | tuple[int, ...], what: str) -> Quad:
     """An int for all sides, or (top, bottom, left, right); not negative. Raises ShapeError."""
     sides = (value,) * 4 if isinstance(value, int) else tuple(value)
-    require(len(sides) == 4 and all(isinstance(n, int) and n >= 0 for n in sides), f"{what} must not be negative", given=value)
+    require(
+        len(sides) == 4 and all(isinstance(n, int) and n >= 0 for n in sides),
+        f"{what} must not be negative",
+        given=value,
+    )
     return sides[0], sides[1], sides[2], sides[3]
 
 
@@ -57,12 +65,19 @@ class Windows:
     dilations: Pair = (1, 1)
 
     @classmethod
-    def resolve(cls, size: Pair, kernel: Pair, strides: Pair, pad_mode: str, pad: Quad, dilations: Pair = (1, 1)) -> "Windows":
-        """Windows for a padding mode: `same` keeps ceil(size / stride) with the odd row and column at bottom and right."""
+    def resolve(
+        cls, size: Pair, kernel: Pair, strides: Pair, pad_mode: str, pad: Quad, dilations: Pair = (1, 1)
+    ) -> "Windows":
+        """Windows for a padding mode: `same` keeps ceil(size / stride), the odd row and column at bottom and right."""
         if pad_mode == "same":
-            pad = (*_same(size[0], kernel[0], strides[0], dilations[0]), *_same(size[1], kernel[1], strides[1], dilations[1]))
+            pad = (
+                *_same(size[0], kernel[0], strides[0], dilations[0]),
+                *_same(size[1], kernel[1], strides[1], dilations[1]),
+            )
         made = cls(size, kernel, strides, pad if pad_mode != "valid" else (0, 0, 0, 0), dilations)
-        require(min(made.out) >= 1, "the window is larger than the image", image=size, window=made.reach, pads=made.pads)
+        require(
+            min(made.out) >= 1, "the window is larger than the image", image=size, window=made.reach, pads=made.pads
+        )
         return made
 
     @property

@@ -36,6 +36,6 @@ def _same_operand(node: Node, inputs: Sequence[Value], values: Sequence[np.ndarr
 
 
 def _computed(node: Node, values: Sequence[np.ndarray | None]) -> dict[Symbol, np.ndarray]:
-    made = node.op.kernel(*values)  # type: ignore[arg-type]
+    made = node.op.kernel(*values)
     arrays = made if isinstance(made, tuple) else (made,)
     return {y: np.asarray(a) for y, a in zip(node.outputs, arrays, strict=True)}  # type: ignore[misc]
