@@ -166,8 +166,7 @@ class Origins:
 
     @cached_property
     def _files(self) -> list[tuple[str, str]]:
-        lines = [self._loader.line(one) for one in lines_of.parse(self._lines)]
-        found = self._loader.compute_defaults_list(self._name, lines, RunMode.RUN).defaults
+        found = self._loader.compute_defaults_list(self._name, self._lines, RunMode.RUN).defaults
         return [(str(one.config_path), one.package or "") for one in found]
 
     def _find(self, config_path: str) -> Path | None:

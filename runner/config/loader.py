@@ -15,6 +15,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_d
 from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra._internal.core_plugins.structured_config_source import StructuredConfigSource
+from hydra._internal.defaults_list import DefaultsList
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.config_store import ConfigNode, ConfigStore
 from hydra.core.object_type import ObjectType
@@ -70,6 +71,12 @@ class Loader(ConfigLoaderImpl):
         _record(made, parsed)
         _refuse_code(made)
         return made
+
+    def compute_defaults_list(self, config_name: str | None, overrides: list[str], run_mode: RunMode) -> DefaultsList:
+        """The configs that are merged, in order. Raises ConfigError."""
+        lines = [self.line(one) for one in _parse(overrides)]
+        with as_config_error(), _lean_hydra():
+            return super().compute_defaults_list(config_name, lines, run_mode)
 
     def line(self, override: Override) -> str:
         """The override in the form that Hydra is given."""

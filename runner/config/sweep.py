@@ -19,6 +19,7 @@ from runner.config.check import examine, raise_all
 from runner.config.compose import Call, compose, container, request_for
 from runner.config.loader import SWEEP_DIR, Loader, as_config_error
 from runner.config.schema import RunRequest, plain
+from runner.config.source import shown
 from runner.errors import ConfigError
 
 Job = Callable[[RunRequest, ConfigError | None], Any]
@@ -76,7 +77,7 @@ def _context(loader: Loader) -> HydraContext:
 def _run_one(task: DictConfig, job: Job) -> Any:
     """One job, called by a launcher in the folder that it made; maybe in another process."""
     record = cast(DictConfig, HydraConfig.instance().cfg)
-    folder = Path(record.hydra.runtime.output_dir)
+    folder = Path(shown(Path(record.hydra.runtime.output_dir)))
     try:
         config, errors = examine(container(task), lambda key: None)
         raise_all(errors)
@@ -87,12 +88,12 @@ def _run_one(task: DictConfig, job: Job) -> Any:
 
 
 def _check_values(loader: Loader, call: Call) -> None:
-    """Judge every value of the sweep once, with the first value of the other keys, before anything is written."""
+    """Judge every value of the sweep once, in the config without the other values, before anything is written."""
     parsed = overrides.parse(call.overrides)
     problems = [problem for problem in map(loader.unknown_option, parsed) if problem]
     raise_all(problems)
-    firsts = [_first(loader, override) for override in parsed]
-    made = compose(replace(call, overrides=tuple(line for line in firsts if line)))
+    lines = [_single(loader, override) for override in parsed]
+    made = compose(replace(call, overrides=tuple(line for line in lines if line)))
     errors: dict[str, ConfigError] = {}
     for key, value in _swept(loader, parsed):
         values = plain(made.config)
@@ -102,14 +103,15 @@ def _check_values(loader: Loader, call: Call) -> None:
     raise_all(list(errors.values()))
 
 
-def _first(loader: Loader, override: Override) -> str | None:
-    """The override with the first of its values; None when only its sweeper knows them."""
+def _single(loader: Loader, override: Override) -> str | None:
+    """The override with the first of its options; None for values that are swept over."""
     if not override.is_sweep_override():
         return str(override.input_line)
-    values = overrides.sweep_values(override) if override.is_discrete_sweep() else []
-    if values == ["*"]:
-        values = loader.options(override.key_or_group)
-    return f"{override.get_key_element()}={values[0]}" if values else None
+    if not override.is_discrete_sweep() or not loader.is_option(override):
+        return None
+    options = overrides.sweep_values(override)
+    first = loader.options(override.key_or_group)[0] if options == ["*"] else options[0]
+    return f"{override.get_key_element()}={first}"
 
 
 def _swept(loader: Loader, parsed: list[Override]) -> Iterator[tuple[str, Any]]:
