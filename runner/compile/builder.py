@@ -58,7 +58,7 @@ class OnnxBuilder:
         key = "const", array.dtype.str, array.shape, array.tobytes()
         if key not in self._made:
             name = f"const{len(self.constants)}"
-            self.constants[name] = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+            self.constants[name] = numpy_helper.from_array(np.asarray(array, order="C"), name)
             self._made[key] = (name,)
         return self._made[key][0]
 

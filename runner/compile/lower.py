@@ -68,7 +68,7 @@ def _with_initializers(model: ModelProto, parameters: Mapping[str, np.ndarray], 
     del standing.graph.input[:]
     standing.graph.input.extend(inputs)
     standing.graph.initializer.extend(
-        numpy_helper.from_array(np.ascontiguousarray(v), k) for k, v in parameters.items()
+        numpy_helper.from_array(np.asarray(v, order="C"), k) for k, v in parameters.items()
     )
     return bytes(standing.SerializeToString(deterministic=True))
 
