@@ -126,7 +126,9 @@ class AvgPool(Pooling):
         return (AvgPoolGrad(self.kernel_size, self.strides, self.pad_mode, inputs[0].shape)(douts[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
-        return b.node("AveragePool", (x,), count_include_pad=0, **self.onnx(b.type(x).shape))
+        geometry = self.onnx(b.type(x).shape)
+        del geometry["dilations"]  # ONNX has them for AveragePool only since opset 19
+        return b.node("AveragePool", (x,), count_include_pad=0, **geometry)
 
 
 @primitive
