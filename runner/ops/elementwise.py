@@ -8,7 +8,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import Builder
 from runner.core.primitive import Gradient, Primitive, primitive
-from runner.core.value import OPERATORS, Value
+from runner.core.value import OPERATORS, Tensor, Value
 from runner.ops.array import Cast, require
 from runner.ops.reduce import Axis, BroadcastTo, ReduceSum, Reduction, unbroadcast
 from runner.types import TensorType, broadcast
@@ -322,10 +322,11 @@ class Select(Primitive):
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         condition, x, y = inputs
+        zero = Tensor(0.0, x.dtype)
         return (
             None,
-            lambda: unbroadcast(Select()(condition, douts[0], 0.0), x),
-            lambda: unbroadcast(Select()(condition, 0.0, douts[0]), y),
+            lambda: unbroadcast(Select()(condition, douts[0], zero), x),
+            lambda: unbroadcast(Select()(condition, zero, douts[0]), y),
         )
 
     def lower(self, b: Builder, condition: str, x: str, y: str) -> str:
