@@ -142,7 +142,10 @@ class Cast(Primitive):
 
 @primitive
 class OneHot(Primitive):
-    """Class numbers of any shape to vectors of length `depth` along a new last axis: `on_value` at the class."""
+    """Class numbers of any shape to vectors of length `depth` along a new last axis: `on_value` at the class.
+
+    A number below 0 or from `depth` on has no place: its vector is `off_value` throughout.
+    """
 
     depth: int = 1
     on_value: float = 1.0
@@ -165,9 +168,11 @@ class OneHot(Primitive):
         return (None,)
 
     def lower(self, b: Builder, indices: str) -> str:
-        values = b.const(np.array([self.off_value, self.on_value], self.dtype.numpy))
-        numbers = b.node("Cast", (indices,), to=dt.int64)  # onnxruntime has OneHot for few combinations of types
-        return b.node("OneHot", (numbers, b.const(self.depth), values), axis=-1)
+        # Not ONNX's OneHot, which counts negative numbers from the end; onnxruntime also lacks it for most types.
+        on, off = (b.const(np.array(value, self.dtype.numpy)) for value in (self.on_value, self.off_value))
+        numbers = b.reshape(b.node("Cast", (indices,), to=dt.int64), (*b.type(indices).shape, 1))
+        hit = b.node("Equal", (numbers, b.const(list(range(self.depth)))))
+        return b.node("Where", (hit, on, off))
 
 
 @primitive
