@@ -72,7 +72,7 @@ def build(config: RunConfig) -> Experiment:
     settings = {f.name: getattr(config.optimizer, f.name) for f in fields(config.optimizer) if f.name != "name"}
     optimizer = OPTIMIZERS[config.optimizer.name](network.trainable_params(), **settings)
     modes = {"mode": MODES[config.mode], "eval_mode": MODES[config.eval.mode or config.mode]}
-    model = Model(network, loss, optimizer, set(config.eval.metrics), device=device, **modes)
+    model = Model(network, loss, optimizer, config.eval.metrics, device=device, **modes)
     sunk = config.dataset_sink_mode and config.sink_size > 0
     total = config.epochs * (config.sink_size if sunk else train_data.get_dataset_size())
     return Experiment(model, train_data, test_data, min(total, config.max_steps or total))

@@ -1,6 +1,6 @@
 """Metrics: accumulated over the batches of an evaluation."""
 
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -58,13 +58,15 @@ class Loss(Mean):
 METRICS: dict[str, type[Metric]] = {"accuracy": Accuracy, "acc": Accuracy, "loss": Loss}
 
 
-def get_metrics(wanted: Any) -> dict[str, Metric]:
-    """Metrics from names, or from a dict of names and metrics. Raises ConfigError for an unknown name."""
-    if isinstance(wanted, dict):
+def get_metrics(wanted: Mapping[str, Metric] | Iterable[str] | None) -> dict[str, Metric]:
+    """Metrics from names, or from a dict of names and metrics; a set is taken in alphabetical order.
+
+    Raises ConfigError for an unknown name.
+    """
+    if isinstance(wanted, Mapping):
         return dict(wanted)
-    for name in wanted or ():
+    names = sorted(wanted) if isinstance(wanted, set | frozenset) else list(wanted or ())
+    for name in names:
         if name not in METRICS:
-            raise ConfigError(
-                "unknown metric", given=name, allowed=", ".join(METRICS), nearest=nearest(str(name), METRICS)
-            )
-    return {name: METRICS[name]() for name in wanted or ()}
+            raise ConfigError("unknown metric", given=name, allowed=", ".join(METRICS), nearest=nearest(str(name), METRICS))
+    return {name: METRICS[name]() for name in names}
