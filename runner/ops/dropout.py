@@ -41,7 +41,7 @@ class Dropout(Primitive):
         return x, x
 
     def kernel(self, x: np.ndarray, counter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        start = _scramble(np.asarray((counter + np.int64(self.seed)) & MASK))
+        start = _scramble(np.asarray((counter + self._stream) & MASK))
         numbers = _scramble(np.arange(x.size, dtype=np.int64) ^ start)
         mask = (numbers < self._limit).astype(x.dtype).reshape(x.shape)
         return x * mask * np.asarray(1.0 / self.keep_prob, x.dtype), mask
@@ -51,12 +51,17 @@ class Dropout(Primitive):
 
     def lower(self, b: Builder, x: str, counter: str) -> tuple[str, str]:
         shape = b.type(x).shape
-        counted = b.node("BitwiseAnd", (b.node("Add", (counter, b.const(self.seed))), b.const(MASK)))
+        counted = b.node("BitwiseAnd", (b.node("Add", (counter, b.const(self._stream))), b.const(MASK)))
         elements = b.const(np.arange(b.type(x).size, dtype=np.int64))
         numbers = _lower_scramble(b, b.node("BitwiseXor", (elements, _lower_scramble(b, counted))))
         kept = b.node("Less", (numbers, b.const(self._limit)))
         mask = b.reshape(b.node("Cast", (kept,), to=b.type(x).dtype), shape)
         return b.node("Mul", (b.node("Mul", (x, mask)), b.const(1.0 / self.keep_prob, like=x))), mask
+
+    @property
+    def _stream(self) -> int:
+        # Scrambled, because layers have seeds that follow each other: layer 1 would draw at step 1 what layer 2 drew at 0.
+        return int(_scramble(np.asarray(self.seed & MASK, np.int64)))
 
     @property
     def _limit(self) -> int:
