@@ -1,0 +1,83 @@
+"""The contract of operators, over all of them."""
+
+import pytest
+from contract import (
+    check_gradient,
+    check_inputs_unchanged,
+    check_layout,
+    check_not_differentiable,
+    check_onnx,
+    check_precision,
+    check_repeatable,
+    check_repr,
+    check_types,
+    has_floats,
+    is_differentiable,
+)
+from samples import NO_ADJOINT, NO_GRADIENT, NOT_DIFFERENTIABLE, SAMPLES, Sample
+
+from runner import ops
+from runner.core.primitive import REGISTRY, Primitive
+
+
+def every(samples: list[Sample]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("sample", samples, ids=lambda s: s.name)
+
+
+def test_every_operator_has_a_row():
+    assert set(REGISTRY) == {type(s.op).__name__ for s in SAMPLES}
+
+
+def test_every_operator_is_public():
+    assert set(REGISTRY) == set(ops.__all__)
+    assert all(getattr(ops, name) is kind for name, kind in REGISTRY.items())
+
+
+def test_the_exceptions_are_of_operators_that_exist():
+    classes = {type(x).__name__ if isinstance(x, Primitive) else x for x in NOT_DIFFERENTIABLE}
+    assert {*NO_GRADIENT, *NO_ADJOINT, *classes} <= set(REGISTRY)
+
+
+@every(SAMPLES)
+def test_the_type_rule_tells_the_truth(sample: Sample):
+    check_types(sample.op, sample.arrays)
+
+
+@every(SAMPLES)
+def test_onnxruntime_agrees_with_numpy(sample: Sample):
+    check_onnx(sample.op, sample.arrays)
+
+
+@every(SAMPLES)
+def test_float32_agrees_with_float64(sample: Sample):
+    check_precision(sample.op, sample.arrays)
+
+
+@every([s for s in SAMPLES if s.smooth and has_floats(s.arrays) and is_differentiable(s.op)])
+def test_the_gradient_rule_is_right(sample: Sample):
+    check_gradient(sample.op, sample.arrays)
+
+
+@every([s for s in SAMPLES if not is_differentiable(s.op)])
+def test_what_has_no_gradient_says_so(sample: Sample):
+    check_not_differentiable(sample.op, sample.arrays)
+
+
+@every(SAMPLES)
+def test_operands_are_not_written_to(sample: Sample):
+    check_inputs_unchanged(sample.op, sample.arrays)
+
+
+@every(SAMPLES)
+def test_memory_layout_does_not_matter(sample: Sample):
+    check_layout(sample.op, sample.arrays)
+
+
+@every(SAMPLES)
+def test_the_text_of_an_operator_is_the_operator(sample: Sample):
+    check_repr(sample.op)
+
+
+@every(SAMPLES)
+def test_two_runs_give_the_same_bytes(sample: Sample):
+    check_repeatable(sample.op, sample.arrays)
