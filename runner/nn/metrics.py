@@ -68,5 +68,7 @@ def get_metrics(wanted: Mapping[str, Metric] | Iterable[str] | None) -> dict[str
     names = sorted(wanted) if isinstance(wanted, set | frozenset) else list(wanted or ())
     for name in names:
         if name not in METRICS:
-            raise ConfigError("unknown metric", given=name, allowed=", ".join(METRICS), nearest=nearest(str(name), METRICS))
+            raise ConfigError(
+                "unknown metric", given=name, allowed=", ".join(METRICS), nearest=nearest(str(name), METRICS)
+            )
     return {name: METRICS[name]() for name in names}

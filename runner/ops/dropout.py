@@ -60,7 +60,7 @@ class Dropout(Primitive):
 
     @property
     def _stream(self) -> int:
-        # Scrambled, because layers have seeds that follow each other: layer 1 would draw at step 1 what layer 2 drew at 0.
+        # Scrambled, because layers have seeds that follow each other: one would draw at step 1 what the next drew at 0.
         return int(_scramble(np.asarray(self.seed & MASK, np.int64)))
 
     @property
