@@ -61,7 +61,7 @@ class Flatten(Primitive):
         return x.with_shape(x.shape[0], math.prod(x.shape[1:]))
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return x.reshape(len(x), -1)
+        return x.reshape(len(x), math.prod(x.shape[1:]))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (Reshape(inputs[0].shape)(douts[0]),)
@@ -217,6 +217,7 @@ class UnsortedSegmentSum(Primitive):
             segment_ids.dtype in (dt.int32, dt.int64), "segment numbers must be Int32 or Int64", segment_ids=segment_ids
         )
         require(x.shape[: segment_ids.ndim] == segment_ids.shape, "leading axes differ", x=x, segment_ids=segment_ids)
+        require(self.num_segments >= 1, "num_segments must be positive", num_segments=self.num_segments)
         return x.with_shape(self.num_segments, *x.shape[segment_ids.ndim :])
 
     def kernel(self, x: np.ndarray, segment_ids: np.ndarray) -> np.ndarray:
@@ -242,9 +243,10 @@ class Concat(Primitive):
 
     def infer(self, *xs: TensorType) -> TensorType:
         require(len(xs) > 0, "needs at least one tensor")
-        at = self.axis % max(xs[0].ndim, 1)
+        require(-xs[0].ndim <= self.axis < xs[0].ndim, "axis out of range", axis=self.axis, x=xs[0])
+        at = self.axis % xs[0].ndim
         rest = {(x.dtype, x.ndim, x.shape[:at], x.shape[at + 1 :]) for x in xs}
-        require(len(rest) == 1 and xs[0].ndim > 0, "other axes and element types must agree", axis=self.axis)
+        require(len(rest) == 1, "other axes and element types must agree", axis=self.axis)
         return xs[0].with_shape(*xs[0].shape[:at], sum(x.shape[at] for x in xs), *xs[0].shape[at + 1 :])
 
     def kernel(self, *xs: np.ndarray) -> np.ndarray:

@@ -76,7 +76,8 @@ class Conv2D(Convolution):
     group: int = 1
 
     def infer(self, x: TensorType, w: TensorType) -> TensorType:
-        require(x.ndim == w.ndim == 4 and x.dtype is w.dtype, "needs (N, C, H, W) and (K, C/group, KH, KW)", x=x, w=w)
+        fits = x.ndim == w.ndim == 4 and x.dtype is w.dtype and x.dtype.is_float
+        require(fits, "needs floats (N, C, H, W) and (K, C/group, KH, KW)", x=x, w=w)
         channels = f"{w} has {w.shape[1]} x group {self.group}"
         require(x.shape[1] == w.shape[1] * self.group, "channels of x against w", x=f"{x} has {x.shape[1]}", w=channels)
         expected = (self.out_channel, w.shape[1], *self.kernel_size)
@@ -114,8 +115,8 @@ class Conv2DBackpropInput(Convolution):
     input_size: Shape = ()
 
     def infer(self, dout: TensorType, w: TensorType) -> TensorType:
-        expected = (self.input_size[0], self.out_channel, *self.windows(self.input_size).out)
-        require(dout.shape == expected, "dout has another shape than the attributes say", dout=dout, expected=expected)
+        expected = Conv2D(**self.shared()).infer(dout.with_shape(*self.input_size), w)
+        require(dout == expected, "dout has another type than the attributes say", dout=dout, expected=expected)
         return dout.with_shape(*self.input_size)
 
     def kernel(self, dout: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -151,8 +152,8 @@ class Conv2DBackpropFilter(Convolution):
     filter_size: Shape = ()
 
     def infer(self, dout: TensorType, x: TensorType) -> TensorType:
-        expected = (x.shape[0], self.out_channel, *self.windows(x.shape).out)
-        require(dout.shape == expected, "dout has another shape than the attributes say", dout=dout, expected=expected)
+        expected = Conv2D(**self.shared()).infer(x, x.with_shape(*self.filter_size))
+        require(dout == expected, "dout has another type than the attributes say", dout=dout, expected=expected)
         return x.with_shape(*self.filter_size)
 
     def kernel(self, dout: np.ndarray, x: np.ndarray) -> np.ndarray:

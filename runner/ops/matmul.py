@@ -19,7 +19,8 @@ class MatMul(Primitive):
     transpose_b: bool = False
 
     def infer(self, x: TensorType, y: TensorType) -> TensorType:
-        require(x.ndim == y.ndim == 2 and x.dtype is y.dtype, "needs two matrices of one element type", x=x, y=y)
+        fits = x.ndim == y.ndim == 2 and x.dtype is y.dtype and x.dtype.is_float
+        require(fits, "needs two matrices of floats, of one element type", x=x, y=y)
         (m, k), (rows, n) = _turned(x.shape, self.transpose_a), _turned(y.shape, self.transpose_b)
         require(k == rows, "inner axes differ", x=f"{x} has {k}", y=f"{y} has {rows}")
         return x.with_shape(m, n)

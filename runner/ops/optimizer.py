@@ -3,6 +3,8 @@
 Rules of r1.2 (spec section 8.3); the operand order is the reference's.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from runner.core.lowering import Builder
@@ -11,11 +13,14 @@ from runner.ops.array import require
 from runner.types import TensorType
 
 
-def check(variable: TensorType, *others: TensorType) -> None:
-    """All state has the type of the variable, or is a scalar of its element type. Raises ShapeError."""
-    for other in others:
-        fits = other.dtype is variable.dtype and other.shape in (variable.shape, ())
-        require(fits, "gradient and state must have the variable's type", variable=variable, given=other)
+def check(variable: TensorType, state: Sequence[TensorType], scalars: Sequence[TensorType]) -> None:
+    """State and gradient have the type of the variable, the rest are scalars of its element type. Raises ShapeError."""
+    require(variable.dtype.is_float, "needs floats", variable=variable)
+    for other in state:
+        require(other == variable, "gradient and state must have the variable's type", variable=variable, given=other)
+    for other in scalars:
+        fits = other == variable.with_shape()
+        require(fits, "rates must be scalars of the variable's element type", variable=variable, given=other)
 
 
 @primitive
@@ -36,7 +41,7 @@ class ApplyMomentum(Primitive):
         gradient: TensorType,
         momentum: TensorType,
     ) -> tuple[TensorType, TensorType]:
-        check(variable, accumulation, learning_rate, gradient, momentum)
+        check(variable, (accumulation, gradient), (learning_rate, momentum))
         return variable, accumulation
 
     def kernel(
@@ -81,7 +86,7 @@ class SGD(Primitive):
         momentum: TensorType,
         stat: TensorType,
     ) -> tuple[TensorType, TensorType, TensorType]:
-        check(parameters, gradient, learning_rate, accum, momentum, stat)
+        check(parameters, (gradient, accum), (learning_rate, momentum, stat))
         return parameters, accum, stat
 
     def kernel(
@@ -134,7 +139,7 @@ class Adam(Primitive):
         epsilon: TensorType,
         gradient: TensorType,
     ) -> tuple[TensorType, TensorType, TensorType]:
-        check(var, m, v, beta1_power, beta2_power, lr, beta1, beta2, epsilon, gradient)
+        check(var, (m, v, gradient), (beta1_power, beta2_power, lr, beta1, beta2, epsilon))
         return var, m, v
 
     def kernel(self, *operands: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
