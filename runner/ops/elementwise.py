@@ -44,10 +44,12 @@ class Binary(Primitive):
     ufunc: ClassVar[Any]
     onnx: ClassVar[str]
     floats_only: ClassVar[bool] = False
+    bools: ClassVar[bool] = False
 
     def infer(self, x: TensorType, y: TensorType) -> TensorType:
         require(x.dtype is y.dtype, "operands must have the same element type", x=x, y=y)
         require(x.dtype.is_float or not self.floats_only, "needs floats", x=x)
+        require(x.dtype is not dt.bool_ or self.bools, "needs numbers", x=x)
         return x if x.shape == y.shape else x.with_shape(*broadcast(x, y))
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -164,6 +166,7 @@ class Comparison(Binary):
 class Equal(Comparison):
     """x == y."""
 
+    bools: ClassVar = True
     ufunc: ClassVar = np.equal
     onnx: ClassVar = "Equal"
 
@@ -172,6 +175,7 @@ class Equal(Comparison):
 class NotEqual(Comparison):
     """x != y."""
 
+    bools: ClassVar = True
     ufunc: ClassVar = np.not_equal
 
     def lower(self, b: Builder, x: str, y: str) -> str:
