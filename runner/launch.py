@@ -83,12 +83,19 @@ def claim(folder: Path, given: bool) -> Path:
         return files.claim_directory(folder)
     if not folder.is_dir():
         raise StorageError("the run directory is not a directory", path=folder)
-    marker = files.claim_directory(folder / ".claim")  # an empty folder that exists: two may have seen that it is empty
-    others = sorted(entry.name for entry in folder.iterdir() if entry != marker)
-    marker.rmdir()
-    if others:
-        raise BusyError("the run directory is not empty", path=folder, contains=", ".join(others[:3]))
+    _claim_empty(folder)
     return folder
+
+
+def _claim_empty(folder: Path) -> None:
+    """Several may see that a folder is empty; the one that makes the folder for Hydra's records in it has it."""
+    marker = folder / ".hydra"
+    others = sorted(entry.name for entry in folder.iterdir())
+    if not others:
+        with suppress(BusyError):
+            files.claim_directory(marker)
+            return
+    raise BusyError("the run directory is not empty", path=folder, contains=", ".join(others[:3]) or marker.name)
 
 
 def unexpected(error: BaseException) -> InternalError:

@@ -19,7 +19,7 @@ from runner.config import read
 from runner.config.check import examine, raise_all
 from runner.config.loader import RUN_DIR, Loader, as_config_error, set_output
 from runner.config.schema import RunConfig, RunRequest, plain
-from runner.config.source import FolderSource, shown
+from runner.config.source import FolderSource
 from runner.errors import ConfigError, ConfigErrors
 
 
@@ -150,7 +150,8 @@ class Origins:
     def __call__(self, key: str) -> str | None:
         """`command line`, or file and line, or None for a default."""
         parsed = [one for one in lines_of.parse(self._lines) if not self._loader.is_option(one)]
-        if any(f"{key}.".startswith(f"{one.key_or_group}.") for one in parsed):
+        pairs = [(f"{key}.", f"{one.key_or_group}.") for one in parsed]
+        if any(inner.startswith(outer) or outer.startswith(inner) for inner, outer in pairs):
             return lines_of.COMMAND_LINE
         return self._file(key)
 
@@ -161,7 +162,7 @@ class Origins:
             if file is not None and not (package and inside == key.split(".")):
                 line = read.line_of(file, tuple(inside))
                 if line is not None:
-                    return f"{shown(file)}:{line}"
+                    return f"{read.shown(file)}:{line}"
         return None
 
     @cached_property

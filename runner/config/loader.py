@@ -61,6 +61,7 @@ class Loader(ConfigLoaderImpl):
     ) -> DictConfig:
         """Compose; the records in it show the overrides as they were typed. Raises ConfigError."""
         parsed = _parse(overrides)
+        _check_name(config_name)
         if run_mode == RunMode.RUN and validate_sweep_overrides:
             _refuse_sweeps(parsed)
         lines = [self.line(one) for one in parsed]
@@ -154,6 +155,13 @@ class _Repository(ConfigRepository):
 
 def _parse(lines: Sequence[str]) -> list[Override]:
     return overrides.parse(lines)
+
+
+def _check_name(config_name: str | None) -> None:
+    if config_name is not None:
+        gate.scan_name(config_name, "config")
+        if config_name.split("/")[0] in ("hydra", "schema"):
+            raise ConfigError("not a main config", value=show(config_name))
 
 
 def _refuse_sweeps(parsed: Sequence[Override]) -> None:

@@ -76,6 +76,12 @@ def line_of(path: Path, keys: tuple[str, ...]) -> int | None:
     return line
 
 
+def shown(file: Path) -> str:
+    """A path for a message: relative to the current folder when it is inside."""
+    here = Path.cwd()
+    return str(file.relative_to(here)) if file.is_relative_to(here) else str(file)
+
+
 def _text(path: Path) -> str:
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in place of a file must not block
@@ -112,7 +118,7 @@ def _values(path: Path, load: Callable[[], Any]) -> Any:
 
 
 def _syntax(language: str, path: Path, line: int, column: int, reason: str) -> ConfigError:
-    return ConfigError(f"not {language}", at=f"{path}:{line}:{column}", reason=reason)
+    return ConfigError(f"not {language}", reason=reason).add(**{"from": f"{shown(path)}:{line}:{column}"})
 
 
 def _header(text: str) -> str | None:

@@ -45,7 +45,7 @@ class FolderSource(ConfigSource):
             values, package = read.read(file)
             gate.scan_file(values, package)
         except ConfigError as error:
-            raise error.add(**{"from": shown(file)}) from None
+            raise error.add(**{"from": read.shown(file)}) from None
         return _result(self, values, package)
 
     def is_group(self, config_path: str) -> bool:
@@ -112,12 +112,6 @@ class PluginSource(ConfigSource):
     def list(self, config_path: str, results_filter: ObjectType | None) -> Any:
         """Nothing."""
         return []
-
-
-def shown(file: Path) -> str:
-    """A path for a message: relative to the current folder when it is inside."""
-    here = Path.cwd()
-    return str(file.relative_to(here)) if file.is_relative_to(here) else str(file)
 
 
 def _result(source: ConfigSource, values: Any, package: str | None) -> ConfigResult:

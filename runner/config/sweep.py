@@ -18,8 +18,8 @@ from runner.config import overrides
 from runner.config.check import examine, raise_all
 from runner.config.compose import Call, compose, container, request_for
 from runner.config.loader import SWEEP_DIR, Loader, as_config_error
+from runner.config.read import shown
 from runner.config.schema import RunRequest, plain
-from runner.config.source import shown
 from runner.errors import ConfigError
 
 Job = Callable[[RunRequest, ConfigError | None], Any]

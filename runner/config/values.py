@@ -74,6 +74,8 @@ def _bounds(rule: Rule) -> str:
 
 def _judge_int(value: object, allowed: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
+        if abs(value) >= 1 << 63:
+            raise Wrong("out of range", f"{allowed} (64 bits)")
         return value
     whole = value if isinstance(value, float) and value.is_integer() else None
     written = re.fullmatch(r"[+-]?\d{1,18}", value) if isinstance(value, str) else None

@@ -1,0 +1,373 @@
+"""The command line: exit codes, blocks on stderr, folders on the disk; a few times with real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from runner import cli, experiment, history, launch
+from runner.config.compose import Call
+from runner.errors import BusyError, DeviceError, MismatchError, StorageError, TrainingError
+
+ROOT = Path(__file__).parents[1]
+
+STAND_IN = """
+import sys, time
+from runner import cli, experiment
+def run(request):
+    print("started", flush=True)
+    time.sleep({seconds})
+    return {{"loss": 0.5, "run_dir": str(request.folder)}}
+experiment.run = run
+sys.exit(cli.main())
+"""
+
+
+def process(*words: str, seconds: float = 0.0, cwd: Path, **options) -> subprocess.Popen:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", STAND_IN.format(seconds=seconds), *words]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, cwd=cwd, env=environment, **pipes, **options)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """Requests that reached the experiment; it fails as the learning rate says."""
+    seen = []
+    failures = {2.0: TrainingError("the loss is not finite", step=3), 3.0: MismatchError("not met")}
+
+    def run(request):
+        seen.append(request)
+        if request.config.optimizer.learning_rate == 4.0:
+            raise KeyError("surprise")
+        if request.config.optimizer.learning_rate in failures:
+            raise failures[request.config.optimizer.learning_rate]
+        return {"loss": 0.25, "run_dir": str(request.folder)}
+
+    monkeypatch.setattr(experiment, "run", run)
+    return seen
+
+
+def status(folder: Path) -> dict:
+    return json.loads((folder / "status.json").read_text())
+
+
+def test_a_run_leaves_its_records(ran, place, capsys):
+    assert cli.main(["+experiment=lenet", "epochs=2", "mode=graph"]) == 0
+    (request,) = ran
+    folder = place / request.folder
+    assert folder.parent.parent == place / "outputs"
+    assert {entry.name for entry in (folder / ".hydra").iterdir()} == {"config.yaml", "hydra.yaml", "overrides.yaml"}
+    assert json.loads((folder / "config.json").read_text()) == request.resolved
+    found = status(folder)
+    assert {name: found[name] for name in ("status", "exit_code", "error", "experiment", "mode", "device")} == {
+        "status": "ok",
+        "exit_code": 0,
+        "error": None,
+        "experiment": "lenet",
+        "mode": "graph",
+        "device": "CPU",
+    }
+    assert found["pid"] == os.getpid()
+    assert f"run directory: {request.folder}" in capsys.readouterr().out
+
+
+def test_nothing_is_created_for_a_wrong_config(ran, place, capsys):
+    assert cli.main(["epochs=0", "datset=mnist"]) == 2
+    assert not ran
+    assert not list(place.iterdir())
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("ConfigError:") == 2
+
+
+@pytest.mark.parametrize(("rate", "code", "name"), [("2.0", 1, "TrainingError"), ("3.0", 6, "MismatchError")])
+def test_a_failed_run_says_so(ran, capsys, rate, code, name):
+    assert cli.main([f"optimizer.learning_rate={rate}"]) == code
+    found = status(ran[0].folder)
+    assert (found["status"], found["exit_code"]) == ("failed", code)
+    assert found["error"] == capsys.readouterr().err.strip()
+    assert found["error"].startswith(name)
+
+
+def test_a_surprise_is_one_short_block(ran, capsys):
+    assert cli.main(["optimizer.learning_rate=4.0"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("InternalError: KeyError: 'surprise'\n  at    ")
+    assert "test_cli.py" in err
+    assert "Traceback" not in err
+    assert len(err.splitlines()) == 3
+
+
+def test_debug_shows_the_traceback(ran, capsys):
+    assert cli.main(["optimizer.learning_rate=4.0", "runner.debug=true"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_python_gets_the_summary_and_the_errors(ran):
+    assert launch.run(["epochs=2"])["loss"] == 0.25
+    with pytest.raises(TrainingError):
+        launch.run(["optimizer.learning_rate=2.0"])
+    folders = [request.folder for request in ran]
+    assert len(set(folders)) == 2
+
+
+def test_a_named_folder_is_used_once(ran, place, capsys):
+    assert cli.main(["hydra.run.dir=mine/run"]) == 0
+    assert status(place / "mine" / "run")["status"] == "ok"
+    assert cli.main(["hydra.run.dir=mine/run"]) == 4
+    assert capsys.readouterr().err.startswith("BusyError: the run directory is not empty\n")
+    (place / "empty").mkdir()
+    assert cli.main(["hydra.run.dir=empty"]) == 0
+    (place / "file").write_text("x")
+    assert cli.main(["hydra.run.dir=file"]) == 5
+    assert cli.main(["hydra.run.dir=file/below"]) == 5
+    assert len(ran) == 2
+
+
+def test_an_empty_folder_has_one_winner(place):
+    results = []
+
+    def claim():
+        try:
+            launch.claim(place / "empty", given=True)
+            results.append("won")
+        except BusyError:
+            results.append("lost")
+
+    (place / "empty").mkdir()
+    threads = [threading.Thread(target=claim) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(results) == ["lost"] * 15 + ["won"]
+
+
+def test_a_taken_place_for_outputs_is_a_storage_error(place):
+    (place / "outputs").write_text("x")
+    with pytest.raises(StorageError):
+        launch.claim(place / "outputs" / "2026-01-01" / "00-00-00", given=False)
+
+
+def test_simultaneous_claims_get_their_own_folders(place):
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(launch.claim(place / "outputs" / "day" / "time", given=False)))
+        for _ in range(64)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 64
+    assert {folder.name for folder in found} == {"time", *(f"time-{k}" for k in range(1, 64))}
+
+
+def test_a_sweep_goes_on_after_a_failure(ran, place, capsys):
+    assert cli.main(["-m", "+experiment=lenet", "optimizer.learning_rate=2.0,0.1,3.0"]) == 8
+    assert [request.config.optimizer.learning_rate for request in ran] == [2.0, 0.1, 3.0]
+    err = capsys.readouterr().err
+    table = err[err.index("SweepError") :].splitlines()
+    sweep = ran[0].folder.parent
+    assert table == [
+        "SweepError: 2 of 3 jobs failed",
+        "  #0  exit 1  +experiment=lenet optimizer.learning_rate=2.0  TrainingError: the loss is not finite  "
+        f"{sweep}/0",
+        f"  #2  exit 6  +experiment=lenet optimizer.learning_rate=3.0  MismatchError: not met  {sweep}/2",
+    ]
+    assert [status(request.folder)["exit_code"] for request in ran] == [1, 0, 6]
+    assert (
+        sweep / "0" / ".hydra" / "overrides.yaml"
+    ).read_text() == "- +experiment=lenet\n- optimizer.learning_rate=2.0\n"
+
+
+def test_two_sweeps_do_not_share_a_folder(ran, place):
+    for _ in range(2):
+        assert cli.main(["-m", "seed=1,2"]) == 0
+    assert len({request.folder for request in ran}) == 4
+    assert cli.main(["-m", "seed=range(1,3)", "hydra.sweep.dir=mine", "hydra.sweep.subdir=s${hydra.job.num}"]) == 0
+    assert (place / "mine" / "s1" / "status.json").exists()
+    assert cli.main(["-m", "seed=1,2", "hydra.sweep.dir=mine"]) == 4
+
+
+def test_every_wrong_value_of_a_sweep_is_found_before_it_starts(ran, place, capsys):
+    assert cli.main(["-m", "epochs=0,1,-2", "seed=1,2"]) == 2
+    assert cli.main(["-m", "dataset=digits,minst"]) == 2
+    assert cli.main(["-m", "epocs=1,2"]) == 2
+    assert capsys.readouterr().err.count("ConfigError") == 5
+    assert not ran
+    assert not list(place.iterdir())
+
+
+def test_a_sweep_over_options(ran):
+    assert cli.main(["-m", "dataset=glob(*)", "optimizer=adam,sgd"]) == 0
+    assert len(ran) == 8
+    assert {request.config.optimizer.name for request in ran} == {"adam", "sgd"}
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["trian"], "ConfigError: unknown command\n  value    trian\n  allowed  ls, doctor\n"),
+        (["docter"], "ConfigError: unknown command\n  value    docter\n  allowed  ls, doctor\n  nearest  doctor\n"),
+        (["--foo"], "ConfigError: wrong usage\n  reason  unrecognized arguments: --foo\n"),
+        (["--experimental-rerun", "x.pickle"], "ConfigError: wrong usage\n  reason  unrecognized arguments:"),
+        (["--cfg", "jobs"], "ConfigError: wrong usage\n  reason  argument -c/--cfg: invalid choice"),
+        (["-cn", "nothing"], "ConfigError: a config does not exist\n  value  nothing\n"),
+        (["-cd", "nowhere"], "ConfigError: the config folder does not exist\n  path  nowhere\n"),
+        (["ls", "nowhere"], "ConfigError: the folder does not exist\n  path  nowhere\n"),
+        (["ls", "--all"], "ConfigError: wrong usage\n  value  --all\n"),
+    ],
+)
+def test_wrong_usage(words, text, capsys, place):
+    assert cli.main(words) == 2
+    assert capsys.readouterr().err.startswith(text)
+    assert not list(place.iterdir())
+
+
+def test_help_and_version(capsys):
+    assert cli.main(["--help"]) == 0
+    assert "dataset     cifar10, digits, mnist, synthetic\n" in capsys.readouterr().out
+    assert cli.main(["--version"]) == 0
+    assert "hydra-core 1." in capsys.readouterr().out
+
+
+def test_showing_the_config(capsys, place):
+    assert cli.main(["+experiment=lenet", "--cfg", "job", "-p", "expect"]) == 0
+    assert capsys.readouterr().out == "# @package expect\naccuracy:\n  min: 0.97\n"
+    assert cli.main(["dataset.data_dir=${dataset.name}", "--cfg", "job", "-p", "dataset.data_dir", "--resolve"]) == 0
+    assert cli.main(["--cfg", "hydra", "-p", "hydra.run.dir"]) == 0
+    assert cli.main(["--cfg", "all"]) == 0
+    assert cli.main(["epochs=0", "--cfg", "job"]) == 2
+    assert cli.main(["--cfg", "job", "-p", "nothing"]) == 2
+    assert not list(place.iterdir())
+
+
+@pytest.mark.parametrize("topic", ["defaults", "defaults-tree", "config", "plugins", "searchpath"])
+def test_info(topic, capsys, place):
+    assert cli.main(["+experiment=lenet", "--info", topic]) == 0
+    assert not list(place.iterdir())
+
+
+def test_hydra_help(capsys):
+    assert cli.main(["--hydra-help"]) == 0
+    assert "== Configuration groups ==" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"), [("+experiment=lenet_", "lenet_mnist"), ("optimizer.nes", ""), ("epo", "epochs=")]
+)
+def test_completion(line, answer, capsys, monkeypatch):
+    monkeypatch.setenv("COMP_LINE", f"runner {line}")
+    monkeypatch.setenv("COMP_POINT", "99")
+    assert cli.main(["-sc", "query=bash"]) == 0
+    assert answer in capsys.readouterr().out
+    assert cli.main(["-sc", "install=bash"]) == 0
+
+
+def test_every_exit_code_of_an_error_is_the_code_of_the_command(monkeypatch):
+    def run(request):
+        raise DeviceError("no such card")
+
+    monkeypatch.setattr(experiment, "run", run)
+    assert cli.main([]) == 3
+
+
+def test_a_device_error_leaves_a_failed_status(monkeypatch, place):
+    monkeypatch.setattr(experiment, "run", lambda request: (_ for _ in ()).throw(DeviceError("no such card")))
+    assert cli.main(["hydra.run.dir=r"]) == 3
+    assert status(place / "r")["error"] == "DeviceError: no such card"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_interrupts_the_run(number, code, place):
+    running = process("hydra.run.dir=r", seconds=60, cwd=place)
+    assert running.stdout.readline() == "started\n"
+    assert status(place / "r")["status"] == "running"
+    running.send_signal(number)
+    _, err = running.communicate(timeout=20)
+    assert running.returncode == code
+    assert err in ("Interrupted\n", "Terminated\n")
+    assert {name: status(place / "r")[name] for name in ("status", "exit_code")} == {
+        "status": "interrupted",
+        "exit_code": code,
+    }
+
+
+def test_processes_that_start_together_have_their_own_folders(place):
+    started = [process(cwd=place) for _ in range(6)]
+    for running in started:
+        _, err = running.communicate(timeout=60)
+        assert running.returncode == 0, err
+    assert len(list(place.glob("outputs/*/*/status.json"))) == 6
+
+
+def test_the_module_is_the_command(place):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "runner", "trian"], cwd=place, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("ConfigError: unknown command")
+
+
+def test_the_history_survives_damaged_files(ran, place, capsys):
+    cli.main(["+experiment=lenet", "hydra.run.dir=outputs/good"])
+    (place / "outputs/good/summary.json").write_text('{"loss": 0.125, "metrics": {"accuracy": 0.975}}')
+    damaged = {
+        "empty": "",
+        "binary": "\x00\x01",
+        "list": "[1]",
+        "number": "3",
+        "deep": "[" * 100_000,
+        "odd": '{"status": {"a": 1}, "started": 5, "pid": "x"}',
+        "killed": '{"status": "running", "pid": 2147483646}',
+        "running": json.dumps({"status": "running", "pid": os.getpid(), "mode": "[red]graph", "started": "2999"}),
+    }
+    for name, text in damaged.items():
+        (place / "outputs" / name).mkdir()
+        (place / "outputs" / name / "status.json").write_text(text)
+    (place / "outputs" / "records" / ".hydra").mkdir(parents=True)
+    (place / "outputs" / "odd" / "summary.json").write_text('{"metrics": 3}')
+    capsys.readouterr()
+    assert cli.main(["ls"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = {line.split()[-1].split("/")[-1]: line for line in lines if "outputs/" in line}
+    assert rows.keys() == {"good", "records", *damaged}
+    assert "0.1250" in rows["good"]
+    assert "0.9750" in rows["good"]
+    assert "ok" in rows["good"]
+    assert "[red]graph" in rows["running"]
+    assert "killed" in rows["killed"]
+    assert all("broken" in rows[name] for name in ("empty", "binary", "list", "number", "deep", "odd", "records"))
+    assert lines.index(rows["running"]) < lines.index(rows["good"])
+
+
+def test_an_empty_history(capsys):
+    assert cli.main(["ls"]) == 0
+    assert "no runs here" in capsys.readouterr().out
+
+
+def test_runs_of_a_sweep_are_listed(ran, place):
+    cli.main(["-m", "seed=1,2"])
+    assert [run.status for run in history.find([place / "multirun"])] == ["ok", "ok"]
+
+
+def test_composing_is_quick():
+    launch.compose(Call(("+experiment=lenet",)))
+    start = time.perf_counter()
+    launch.compose(Call(("+experiment=lenet",)))
+    assert time.perf_counter() - start < 0.5  # 0.03 s on an idle machine
