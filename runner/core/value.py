@@ -114,8 +114,10 @@ class Tensor(Value):
         array = input_data.asnumpy() if isinstance(input_data, Tensor) else np.asarray(input_data)
         if dtype is None and not isinstance(input_data, Tensor | np.ndarray | np.generic):
             dtype = {"f": dt.float32, "i": dt.int32}.get(array.dtype.kind)
-        array = array.astype(dtype.numpy) if dtype else array
-        self.type, self._data = TensorType.of(array), array
+        made = array.astype(dtype.numpy) if dtype else array
+        if dtype and array.dtype.kind in "iu" and made.dtype.kind in "iu" and not np.array_equal(array, made):
+            raise ConfigError("a number does not fit its element type", value=input_data, dtype=dtype)
+        self.type, self._data = TensorType.of(made), made
 
     @classmethod
     def of(cls, array: np.ndarray, type: TensorType) -> "Tensor":
@@ -177,7 +179,7 @@ class Parameter(Tensor):
 
     def set_data(self, data: Any) -> None:
         """Replace the value. Raises ShapeError when shape or element type differ."""
-        array = data.data if isinstance(data, Tensor) else np.asarray(data)
+        array = data.data if isinstance(data, Tensor) else np.array(data)
         if TensorType.of(array) != self.type:
             raise ShapeError(
                 "a parameter keeps its type", parameter=self.name, has=self.type, given=TensorType.of(array)
