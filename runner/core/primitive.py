@@ -15,7 +15,8 @@ import numpy as np
 
 from runner.core.lowering import Builder
 from runner.core.source import Source, here, user_line
-from runner.core.value import Operand, Parameter, Tensor, Value
+from runner.core.value import Operand, Parameter, Scalar, Tensor, Value
+from runner.dtype import DType
 from runner.errors import NotDifferentiable, RunnerError, ShapeError
 from runner.types import TensorType
 
@@ -67,6 +68,8 @@ class Primitive:
 
     def __call__(self, *operands: Any) -> Any:
         op: Primitive = self
+        if self.arity is None and len(operands) == 1 and isinstance(operands[0], list | tuple):
+            operands = tuple(operands[0])  # the reference's way to give any number of tensors
         if self.arity is not None and len(operands) != self.arity:
             op, operands = self._with_statics(operands)
         outputs = current().bind(op, operands)
@@ -218,11 +221,20 @@ class Interpreter:
 
 def as_constant(value: Operand, like: Value | None) -> Tensor:
     """A tensor for a number or an array; a number takes the element type of `like` where that can hold it."""
-    if isinstance(value, Value) or like is None or not isinstance(value, int | float):
-        return value if isinstance(value, Tensor) else Tensor(value)
-    if isinstance(value, float) and not like.dtype.is_float:
+    if isinstance(value, Tensor):
+        return value
+    if like is None or not isinstance(value, int | float) or not _holds(like.dtype, value):
         return Tensor(value)
     return Tensor(np.asarray(value, like.dtype.numpy))
+
+
+def _holds(dtype: DType, number: Scalar) -> bool:
+    if dtype.is_float or isinstance(number, bool):
+        return True
+    if dtype.numpy.kind == "b" or isinstance(number, float):
+        return False
+    limits = np.iinfo(dtype.numpy)
+    return int(limits.min) <= number <= int(limits.max)
 
 
 def _attributes_text(op: Primitive) -> str | None:
