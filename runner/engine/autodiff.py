@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from runner.core.primitive import Interpreter, Node, current
+from runner.core.source import user_line
 from runner.core.value import OPERATORS, Parameter, Tensor, Value
 from runner.errors import NotDifferentiable
 
@@ -45,7 +46,7 @@ def _pull_back(interpreter: Interpreter, node: Node, adjoint: dict[Value, Value]
         rules = node.op.grad(node.inputs, node.outputs, douts)
     except NotDifferentiable as error:
         interpreter.origin = None
-        raise error.add(scope=node.name, line=node.source[0] if node.source else None) from None
+        raise error.add(scope=node.name, line=user_line(node.source)) from None
     for x, rule in zip(node.inputs, rules, strict=True):
         if rule is not None and x in wanted:
             part = rule() if callable(rule) else rule
