@@ -57,7 +57,7 @@ class OnnxBuilder:
         array = value if isinstance(value, np.ndarray) else np.asarray(value, np.int64)
         key = "const", array.dtype.str, array.shape, array.tobytes()
         if key not in self._made:
-            name = f"const{len(self.constants)}"
+            name = f"const:{len(self.constants)}"  # a colon, because no parameter has one
             self.constants[name] = numpy_helper.from_array(np.asarray(array, order="C"), name)
             self._made[key] = (name,)
         return self._made[key][0]

@@ -11,7 +11,7 @@ from runner.core.graph import Graph
 from runner.core.primitive import Node
 from runner.core.source import user_line
 from runner.core.value import Value
-from runner.errors import InternalError, RunnerError
+from runner.errors import ConfigError, InternalError, RunnerError
 from runner.types import TensorType
 
 OPSET = 18  # BitwiseXor, and reductions that take their axes as inputs
@@ -22,8 +22,11 @@ UPDATED = ".updated"  # `conv1.weight` goes in, `conv1.weight.updated` comes out
 def lower(graph: Graph, input_names: Sequence[str], output_names: Sequence[str]) -> ModelProto:
     """The model of a graph: inputs `input_names`, then the parameters; outputs `output_names`, then the updates.
 
-    Raises InternalError, with the operator, when ONNX does not accept what an operator was lowered to.
+    Raises ConfigError when two of them have one name, and InternalError, with the operator, when ONNX does not accept what
+    an operator was lowered to.
     """
+    results = [*output_names, *(p.name + UPDATED for p in graph.updates)]
+    _check_names(graph.name, [*input_names, *(p.name for p in graph.parameters), *results])
     names: dict[Value, str] = dict(zip(graph.inputs, input_names, strict=True))
     names |= {symbol: parameter.name for parameter, symbol in graph.parameters.items()}
     types = {name: symbol.type for symbol, name in names.items()}
@@ -34,12 +37,12 @@ def lower(graph: Graph, input_names: Sequence[str], output_names: Sequence[str])
         builder.know(names[symbol], array)
     for node in graph.nodes:
         _lower_node(builder, node, names)
-    results = [*output_names, *(p.name + UPDATED for p in graph.updates)]
     nodes = _name_results(
         builder.list, [names[s] for s in graph.results], results, protected=set(types) | set(builder.constants)
     )
+    used = {name for node in nodes for name in node.input} | set(results)
     made = helper.make_graph(
-        [_without_unused_outputs(n, _used(nodes, results)) for n in nodes],
+        [_without_unused_outputs(n, used) for n in nodes],
         graph.name,
         [_info(name, type) for name, type in types.items()],
         [_info(name, symbol.type) for name, symbol in zip(results, graph.results, strict=True)],
@@ -73,6 +76,16 @@ def _with_initializers(model: ModelProto, parameters: Mapping[str, np.ndarray], 
     return bytes(standing.SerializeToString(deterministic=True))
 
 
+def _check_names(graph: str, names: Sequence[str]) -> None:
+    known: set[str] = set()
+    for name in names:
+        if not name:
+            raise ConfigError("a parameter needs a name", graph=graph, repair="make it an attribute of a cell")
+        if name in known:
+            raise ConfigError("two values have one name", name=name, graph=graph, repair="rename one of the parameters")
+        known.add(name)
+
+
 def _lower_node(builder: OnnxBuilder, node: Node, names: dict[Value, str]) -> None:
     builder.operator = node.name
     try:
@@ -99,10 +112,6 @@ def _name_results(
         for names in (node.input, node.output):
             names[:] = [renamed.get(name, name) for name in names]
     return [*nodes, *copies]
-
-
-def _used(nodes: Sequence[NodeProto], results: Sequence[str]) -> set[str]:
-    return {name for node in nodes for name in node.input} | set(results)
 
 
 def _without_unused_outputs(node: NodeProto, used: set[str]) -> NodeProto:
