@@ -22,8 +22,8 @@ UPDATED = ".updated"  # `conv1.weight` goes in, `conv1.weight.updated` comes out
 def lower(graph: Graph, input_names: Sequence[str], output_names: Sequence[str]) -> ModelProto:
     """The model of a graph: inputs `input_names`, then the parameters; outputs `output_names`, then the updates.
 
-    Raises ConfigError when two of them have one name, and InternalError, with the operator, when ONNX does not accept what
-    an operator was lowered to.
+    Raises ConfigError when two of them have one name, and InternalError, with the operator, when ONNX does not accept
+    what an operator was lowered to.
     """
     results = [*output_names, *(p.name + UPDATED for p in graph.updates)]
     _check_names(graph.name, [*input_names, *(p.name for p in graph.parameters), *results])
