@@ -1,0 +1,79 @@
+"""Helpers: run a cell or a function in PyNative and in graph mode, and say how far two results are apart."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from models.lenet import LeNet5
+from runner import nn
+from runner.compile.program import Program
+from runner.core.primitive import Node
+from runner.core.value import Tensor
+from runner.device import Device
+from runner.engine.eager import Eager
+from runner.engine.tracer import trace
+from runner.types import TensorType
+
+MODES = "pynative", "graph"
+Run = Callable[..., list[np.ndarray]]
+
+
+def step_of(function: Callable[..., object], mode: str) -> Run:
+    """A function of arrays that runs `function` once per call; parameters have their new values afterwards."""
+    return _pynative(function) if mode == "pynative" else _graph(function)
+
+
+def _pynative(function: Callable[..., object]) -> Run:
+    def run(*arrays: np.ndarray) -> list[np.ndarray]:
+        with Eager() as interpreter:
+            made = function(*map(Tensor, arrays))
+            interpreter.commit()
+        return [value.asnumpy() for value in (made if isinstance(made, tuple | list) else (made,))]
+
+    return run
+
+
+def _graph(function: Callable[..., object]) -> Run:
+    programs: list[Program] = []
+
+    def run(*arrays: np.ndarray) -> list[np.ndarray]:
+        if not programs:
+            programs.append(Program(function, [TensorType.of(a) for a in arrays], Device(threads=1), "step"))
+        return programs[0](arrays)
+
+    return run
+
+
+def nodes_of(function: Callable[..., object], mode: str, *arrays: np.ndarray) -> Sequence[Node]:
+    """What the mode keeps on record of one call, before any pass."""
+    if mode == "graph":
+        return trace(function, [TensorType.of(a) for a in arrays], "step").nodes
+    with Eager() as interpreter:
+        function(*map(Tensor, arrays))
+    return interpreter.nodes
+
+
+def lenet_step(optimizer: str = "momentum") -> nn.TrainOneStepCell:
+    """LeNet with its loss and an optimizer; the weights follow from the seed."""
+    network = LeNet5()
+    kinds = {
+        "momentum": lambda p: nn.Momentum(p, 0.01, 0.9),
+        "sgd": lambda p: nn.SGD(p, 0.01, 0.9, weight_decay=1e-3, nesterov=True),
+        "adam": lambda p: nn.Adam(p, 1e-3),
+    }
+    loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
+    return nn.TrainOneStepCell(nn.WithLossCell(network, loss), kinds[optimizer](network.trainable_params()))
+
+
+def digits(steps: int, batch: int = 32, seed: int = 7) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Batches of random images of the size of digits, between 0 and 1, and random labels."""
+    rng = np.random.default_rng(seed)
+    return [
+        (rng.random((batch, 1, 32, 32), np.float32), rng.integers(0, 10, batch).astype(np.int32)) for _ in range(steps)
+    ]
+
+
+def relative(a: np.ndarray, b: np.ndarray) -> float:
+    """Largest difference, relative to the largest element of `b`."""
+    scale = max(float(np.abs(b).max(initial=0.0)), 1e-30)
+    return float(np.abs(a.astype(np.float64) - b).max(initial=0.0)) / scale
