@@ -60,8 +60,10 @@ class Cell:
 
     def _adopt(self, name: str, cell: "Cell") -> None:
         if self._auto_prefix and not cell._attribute:
+            shared = set(self.get_parameters())  # these have their names already
             for parameter in cell.get_parameters():
-                parameter.name = f"{name}.{parameter.name}"
+                if parameter not in shared:
+                    parameter.name = f"{name}.{parameter.name}"
         cell.__dict__["_attribute"] = cell._attribute or name  # a shared cell keeps its first name
         self._cells[name] = cell
 
