@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from runner.config import overrides as lines_of
 from runner.config import read
 from runner.config.check import examine, raise_all
-from runner.config.loader import RUN_DIR, Loader, as_config_error, set_output
+from runner.config.loader import RUN_DIR, Loader, as_config_error, as_typed, set_output
 from runner.config.schema import RunConfig, RunRequest, plain
 from runner.config.source import FolderSource
 from runner.errors import ConfigError, ConfigErrors
@@ -106,7 +106,7 @@ def _usual_folder() -> Path:
 def request_for(record: DictConfig, config: RunConfig, folder: Path) -> RunRequest:
     """What the experiment is told."""
     experiment = record.hydra.runtime.choices.get("experiment")
-    return RunRequest(config, folder, experiment, plain(config), tuple(record.hydra.overrides.task))
+    return RunRequest(config, folder, experiment, plain(config), tuple(as_typed(record.hydra.overrides.task)))
 
 
 def container(task: DictConfig) -> dict[str, Any]:

@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import hydra
 import hydra._internal.core_plugins.basic_launcher
-import hydra._internal.core_plugins.basic_sweeper  # noqa: F401  both put their defaults into Hydra's ConfigStore
+import hydra._internal.core_plugins.basic_sweeper
 from hydra import version
-from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra._internal.core_plugins.structured_config_source import StructuredConfigSource
@@ -65,7 +66,7 @@ class Loader(ConfigLoaderImpl):
         if run_mode == RunMode.RUN and validate_sweep_overrides:
             _refuse_sweeps(parsed)
         lines = [self.line(one) for one in parsed]
-        with as_config_error(), _lean_hydra():
+        with as_config_error(), self._lean_hydra():
             made: DictConfig = super().load_configuration(
                 config_name, lines, run_mode, from_shell, validate_sweep_overrides
             )
@@ -73,11 +74,33 @@ class Loader(ConfigLoaderImpl):
         _refuse_code(made)
         return made
 
+    def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
+        """One job of a sweep; Hydra 1.4 would go past `load_configuration`. Raises ConfigError."""
+        lines = [*as_typed(master_config.hydra.overrides.hydra), *sweep_overrides]
+        made = self.load_configuration(master_config.hydra.job.config_name, lines, RunMode.RUN)
+        OmegaConf.copy_cache(from_config=master_config, to_config=made)  # one time for `${now:...}` in all jobs
+        return made
+
     def compute_defaults_list(self, config_name: str | None, overrides: list[str], run_mode: RunMode) -> DefaultsList:
         """The configs that are merged, in order. Raises ConfigError."""
         lines = [self.line(one) for one in _parse(overrides)]
-        with as_config_error(), _lean_hydra():
+        with as_config_error(), self._lean_hydra():
             return super().compute_defaults_list(config_name, lines, run_mode)
+
+    @contextmanager
+    def _lean_hydra(self) -> Iterator[None]:
+        """Start from settings of Hydra without its help texts and logging, whose files cost 10 ms of every start.
+
+        The settings are put back afterwards: a program that calls runner may use Hydra itself.
+        """
+        source = self.repository.get_schema_source()  # in a launcher's process it has a store of its own
+        group = getattr(source, "store", ConfigStore.instance()).repo["hydra"]
+        usual = group["config.yaml"]
+        group["config.yaml"] = _lean_node()
+        try:
+            yield
+        finally:
+            group["config.yaml"] = usual
 
     def line(self, override: Override) -> str:
         """The override in the form that Hydra is given."""
@@ -119,21 +142,6 @@ def as_config_error() -> Iterator[None]:
             raise
         key = getattr(reason, "full_key", None) or None
         raise ConfigError("the configuration cannot be composed", key=key, reason=_first_cause(reason)) from None
-
-
-@contextmanager
-def _lean_hydra() -> Iterator[None]:
-    """Start from settings of Hydra without its help texts and logging, whose files cost 10 ms of every start.
-
-    The settings are put back afterwards: a program that calls runner may use Hydra itself.
-    """
-    group = ConfigStore.instance().repo["hydra"]
-    usual = group["config.yaml"]
-    group["config.yaml"] = _lean_node()
-    try:
-        yield
-    finally:
-        group["config.yaml"] = usual
 
 
 @lru_cache(maxsize=1)
@@ -181,12 +189,15 @@ def _folder(path: Path) -> Path:
 
 def _register() -> None:
     """Tell Hydra our sources and defaults. Looking for plugins is left out: it imports all that are installed."""
-    version.setbase("1.3")
+    if hydra.__version__.startswith("1.3"):  # 1.4 warns about it, and does without
+        version.setbase("1.3")
     setup_globals()
     JobRuntime.instance().set("name", "runner")
     for source in (FolderSource, PluginSource, StructuredConfigSource):
         SourcesRegistry.instance().register(source)
     store = ConfigStore.instance()
+    if "schema" in store.repo:
+        return
     run = {name: value for name, value in schema.defaults(schema.RunConfig).items() if name != "optimizer"}
     store.store(name="run", group="schema", node=run, package="_global_")
     for name, kind in schema.OPTIMIZERS.items():
@@ -229,7 +240,8 @@ def _record(config: DictConfig, parsed: Sequence[Override]) -> None:
     job = config.hydra.job
     config.hydra.overrides.task = [str(one.input_line) for one in typed]
     style = job.config.override_dirname
-    job.override_dirname = get_overrides_dirname(typed, style.exclude_keys, style.item_sep, style.kv_sep)
+    lines = sorted(str(one.input_line) for one in typed if one.key_or_group not in style.exclude_keys)
+    job.override_dirname = style.item_sep.join(lines).replace("=", style.kv_sep)
 
 
 def _refuse_code(config: DictConfig) -> None:
@@ -242,6 +254,11 @@ def _refuse_code(config: DictConfig) -> None:
     touched = settings.callbacks or settings.searchpath or settings.job.env_set or settings.job.env_copy
     if touched or settings.job_logging.root is not None or settings.hydra_logging.root is not None:
         raise ConfigError("a config may not change this part of Hydra", key="hydra")
+
+
+def as_typed(lines: Any) -> list[str]:
+    """Recorded overrides with their interpolations unresolved."""
+    return cast(list[str], OmegaConf.to_container(lines, resolve=False))
 
 
 def set_output(config: Any, folder: Path) -> None:

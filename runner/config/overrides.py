@@ -60,10 +60,10 @@ def _parse(line: str) -> Override:
     except ConfigError as error:
         raise error.add(**{"from": COMMAND_LINE}) from None
     except (HydraException, RecursionError, ValueError, ArithmeticError) as reason:
-        text = str(reason).splitlines() or [type(reason).__name__]
-        raise ConfigError(
-            "not an override", value=show(line), reason=text[0], hint="write key=value or group=option"
-        ) from None
+        lines = str(reason).splitlines() or [type(reason).__name__]
+        told = next((text for text in lines if not text.startswith("Error ")), lines[0])  # the parser's own words
+        hint = "write key=value or group=option"
+        raise ConfigError("not an override", value=show(line), reason=told, hint=hint) from None
     return override
 
 

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from runner.config import overrides
 from runner.config.check import examine, raise_all
 from runner.config.compose import Call, compose, container, request_for
-from runner.config.loader import SWEEP_DIR, Loader, as_config_error
+from runner.config.loader import SWEEP_DIR, Loader, as_config_error, as_typed
 from runner.config.read import shown
 from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError
@@ -63,7 +63,7 @@ def _launch(loader: Loader, master: DictConfig, job: Job) -> list[Any]:
         plugin = Plugins.instance().instantiate_sweeper(
             config=master, hydra_context=_context(loader), task_function=task
         )
-        batches = plugin.sweep(arguments=list(master.hydra.overrides.task))
+        batches = plugin.sweep(arguments=as_typed(master.hydra.overrides.task))
     return [result.return_value for batch in batches or () for result in batch]
 
 

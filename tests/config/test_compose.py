@@ -168,6 +168,7 @@ def test_the_request_says_where_it_came_from(tmp_path):
 def test_a_value_may_name_the_folder_of_the_run(tmp_path):
     made = compose(Call(("dataset.data_dir='${hydra:runtime.output_dir}/data'",)))
     with made.entered(tmp_path) as request:
+        assert request.overrides == ("dataset.data_dir='${hydra:runtime.output_dir}/data'",)
         assert request.config.dataset.data_dir == request.resolved["dataset"]["data_dir"] == f"{tmp_path}/data"
 
 

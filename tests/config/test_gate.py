@@ -319,19 +319,23 @@ def warm():
     compose(Call(("+experiment=lenet",)))
 
 
+LIMIT_SECONDS = 0.1
+
+
 def refused(call: Call, place: Path) -> None:
-    start = time.perf_counter()
-    with pytest.raises(RunnerError) as caught:
-        compose(call)
-    seconds = time.perf_counter() - start
-    assert isinstance(caught.value, ConfigError)
-    assert caught.value.exit_code == 2
-    assert "do-not-show" not in str(caught.value)
-    assert not list(place.iterdir())
-    assert seconds < 0.1 * SLOWER
-
-
-SLOWER = float(os.environ.get("RUNNER_TEST_SLOWER", 3))  # other work on the test machine; alone it is below 1
+    """Refused, quickly (in the best of five tries: the machine may be busy), and without a trace."""
+    for _ in range(5):
+        start = time.perf_counter()
+        with pytest.raises(RunnerError) as caught:
+            compose(call)
+        seconds = time.perf_counter() - start
+        assert isinstance(caught.value, ConfigError)
+        assert caught.value.exit_code == 2
+        assert "do-not-show" not in str(caught.value)
+        assert not list(place.iterdir())
+        if seconds < LIMIT_SECONDS:
+            return
+    pytest.fail(f"refused after {seconds:.3f} s")
 
 
 def experiment(tmp_path: Path, name: str, content: str | bytes) -> Path:
