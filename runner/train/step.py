@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -66,10 +65,6 @@ class GraphStep:
         return self.program(tuple([TensorType.of(array) for array in arrays]))(arrays)
 
 
-# Programs of cells that are called outside of a model, by device and by which cells are training.
-_graphs: WeakKeyDictionary[Cell, dict[tuple[Any, ...], GraphStep]] = WeakKeyDictionary()
-
-
 def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     with Eager() as interpreter:
         made = cell.construct(*[x if isinstance(x, Tensor) else Tensor(x) for x in inputs])
@@ -80,8 +75,11 @@ def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:
 def _call_graph(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     arrays = [x.data if isinstance(x, Tensor) else Tensor(x).data for x in inputs]
     key = (context.device(), context.reserves_class_names(), *(c.training for _, c in cell.cells_and_names()))
-    step = _graphs.setdefault(cell, {}).setdefault(key, GraphStep(cell, context.device(), type(cell).__name__))
-    program = step.program(tuple(TensorType.of(array) for array in arrays))
+    # The cell keeps its own programs, so that they go when it goes.
+    steps: dict[tuple[Any, ...], GraphStep] = cell.__dict__.setdefault("_graphs", {})
+    if key not in steps:
+        steps[key] = GraphStep(cell, context.device(), type(cell).__name__)
+    program = steps[key].program(tuple(TensorType.of(array) for array in arrays))
     made = program.tensors(arrays)
     return made[0] if len(made) == 1 else tuple(made)
 
