@@ -3,7 +3,7 @@
 import dataclasses
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, get_type_hints
+from typing import Any
 
 from runner import registry
 from runner.config.schema import (
@@ -69,7 +69,7 @@ class _Checker:
         return owner(**self.fields(owner, values, path))
 
     def fields(self, owner: type[Any], values: Mapping[str, Any], path: str) -> dict[str, Any]:
-        hints, names = _hints(owner), _names(owner)
+        hints, names = inspect.get_annotations(owner), _names(owner)
         return {name: self.one(owner, name, hints[name], values[name], path) for name in names if name in values}
 
     def one(self, owner: type[Any], name: str, kind: Any, value: object, path: str) -> Any:
@@ -165,7 +165,3 @@ def _join(path: str, name: str) -> str:
 
 def _names(owner: type[Any]) -> tuple[str, ...]:
     return tuple(f.name for f in dataclasses.fields(owner))
-
-
-def _hints(owner: type[Any]) -> dict[str, Any]:
-    return get_type_hints(owner)
