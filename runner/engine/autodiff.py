@@ -22,7 +22,7 @@ def gradients(loss: Value, parameters: Sequence[Parameter], sens: float = 1.0) -
     interpreter = current()
     wanted = {interpreter.lift(p) for p in parameters}
     record = _depending_on(wanted, interpreter.nodes)
-    adjoint: dict[Value, Value] = {loss: interpreter.lift(_filled(loss, sens))}
+    adjoint: dict[Value, Value] = {interpreter.lift(loss): interpreter.lift(_filled(loss, sens))}
     for node in reversed(record):
         if any(y in adjoint for y in node.outputs):
             with interpreter.differentiating(node):
