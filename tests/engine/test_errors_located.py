@@ -1,0 +1,158 @@
+"""An operator that does not fit says which, with what, in which scope, and on which line of the user's network."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from both_modes import MODES, step_of
+
+from runner import nn, ops
+from runner.core.value import Parameter, Tensor
+from runner.errors import ConfigError, RunnerError, ShapeError, TrainingError
+
+HERE = Path(__file__)
+
+
+class Inner(nn.Cell):
+    """One operator that the user calls, and one inside a layer of runner."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Dense(4, 2)
+
+    def construct(self, x, y):
+        total = x + y  # add
+        return self.fc(total)  # fc
+
+
+class Net(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.inner = Inner()
+        self.relu = nn.ReLU()
+
+    def construct(self, x, y):
+        return self.inner(self.relu(x), y)
+
+
+def line_of(comment: str) -> str:
+    """`file:number  text` of the line of this file that ends with the comment."""
+    number, text = next((k, t) for k, t in enumerate(HERE.read_text().splitlines(), 1) if t.endswith(f"  # {comment}"))
+    return f"{HERE}:{number}  {text.strip()}"
+
+
+def floats(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.float32)
+
+
+def failure(function, mode: str, *arrays: np.ndarray) -> RunnerError:
+    with pytest.raises(RunnerError) as caught:
+        step_of(function, mode)(*arrays)
+    return caught.value
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_operator_that_the_user_calls(mode):
+    error = failure(Net().construct, mode, floats(2, 3), floats(4))
+    assert isinstance(error, ShapeError)
+    assert str(error) == (
+        "ShapeError: Add: shapes do not broadcast\n"
+        "  operands  Float32[2, 3] against Float32[4]\n"
+        "  scope     Default/inner-Inner/Add-op1\n"
+        f"  line      {line_of('add')}"
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_operator_inside_a_layer_is_reported_at_the_users_line(mode):
+    error = failure(Net().construct, mode, floats(2, 3), floats(2, 3))
+    assert str(error) == (
+        "ShapeError: MatMul: inner axes differ\n"
+        "  x           Float32[2, 3] has 3\n"
+        "  y           Float32[2, 4] has 4\n"
+        "  operands    Float32[2, 3], Float32[2, 4]\n"
+        "  attributes  transpose_a=False, transpose_b=True\n"
+        "  scope       Default/inner-Inner/fc-Dense/MatMul-op2\n"
+        f"  line        {line_of('fc')}"
+    )
+
+
+def test_both_modes_say_the_same():
+    for y in (floats(4), floats(2, 3), np.zeros((2, 3), np.int32)):
+        first, second = (str(failure(Net().construct, mode, floats(2, 3), y)) for mode in MODES)
+        assert first == second
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_first_location_of_an_error_stays(mode):
+    """An error that passes through the cells above is not located again."""
+    text = str(failure(Net().construct, mode, floats(2, 3), floats(4)))
+    assert text.count("scope") == 1
+    assert text.count(str(HERE)) == 1
+
+
+def test_outside_of_any_cell_the_callers_line_is_told():
+    with pytest.raises(ShapeError) as caught:
+        ops.Add()(Tensor([1.0, 2.0]), Tensor([1.0, 2.0, 3.0]))  # outside
+    assert caught.value.rows["line"] == line_of("outside")
+    assert re.fullmatch(r"Default/Add-op\d+", caught.value.rows["scope"])
+
+
+def test_a_kernel_that_fails_is_located_too():
+    class Pick(nn.Cell):
+        def construct(self, x, indices):
+            return ops.Gather()(x, indices)  # pick
+
+    error = failure(Pick().construct, "pynative", floats(3, 2), np.array([0, 3], np.int32))
+    assert isinstance(error, TrainingError)
+    assert str(error) == (
+        "TrainingError: Gather: index 3 is out of bounds for axis 0 with size 3\n"
+        "  operands    Float32[3, 2], Int32[2]\n"
+        "  attributes  axis=0\n"
+        "  scope       Default/Gather-op0\n"
+        f"  line        {line_of('pick')}"
+    )
+
+
+def test_a_step_that_fails_in_onnxruntime_names_the_operator():
+    class Pick(nn.Cell):
+        def construct(self, x, indices):
+            return ops.Gather()(x, indices)
+
+    error = failure(Pick().construct, "graph", floats(3, 2), np.array([0, 3], np.int32))
+    assert isinstance(error, TrainingError)
+    assert error.rows["operator"].startswith("Default/Gather-op0/")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_assignment_that_changes_a_type(mode):
+    class Keep(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.w = Parameter(Tensor([1.0, 2.0]))
+
+        def construct(self, x):
+            self.assign(self.w, x)
+            return x
+
+    error = failure(Keep().construct, mode, floats(3))
+    assert str(error) == (
+        "ShapeError: a parameter keeps its type\n  parameter  w\n  has        Float32[2]\n  given      Float32[3]"
+    )
+
+
+def test_a_branch_on_a_value_in_graph_mode():
+    class Branch(nn.Cell):
+        def construct(self, x):
+            return x if ops.ReduceSum()(x) else -x
+
+    assert step_of(Branch().construct, "pynative")(np.ones(2, np.float32))[0].tolist() == [1, 1]
+    error = failure(Branch().construct, "graph", floats(2))
+    assert isinstance(error, ConfigError)
+    assert error.what == "graph mode cannot branch on a value that is only known when the graph runs"
+
+
+def test_a_network_that_returns_something_else():
+    error = failure(lambda x: {"y": x}, "graph", floats(2))
+    assert str(error) == "ConfigError: a network must return tensors\n  network   step\n  returned  dict"
