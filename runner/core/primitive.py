@@ -8,7 +8,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import numpy as np
@@ -31,9 +31,8 @@ REGISTRY: dict[str, type["Primitive"]] = {}
 class Primitive:
     """Base of all operators. Subclasses are declared with `@primitive`."""
 
-    statics: ClassVar[
-        tuple[str, ...]
-    ] = ()  # fields that a call may also give after the operands, as the reference does
+    # Fields that a call may also give after the operands, as the reference does.
+    statics: ClassVar[tuple[str, ...]] = ()
     arity: ClassVar[int | None] = None  # number of operands, None for any
 
     @property
@@ -66,6 +65,23 @@ class Primitive:
         """The fields by name."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
 
+    @cached_property
+    def _key(self) -> tuple[Any, ...]:
+        return type(self), *self.attributes().values()
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Primitive) and self._key == other._key)
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.attributes().items())})"
+
     def __call__(self, *operands: Any) -> Any:
         op: Primitive = self
         if self.arity is None and len(operands) == 1 and isinstance(operands[0], list | tuple):
@@ -96,20 +112,10 @@ Op = TypeVar("Op", bound=Primitive)
 @dataclass_transform(frozen_default=True)
 def primitive(cls: type[Op]) -> type[Op]:
     """Declare an operator: make its class a frozen dataclass and register it under its name."""
-    made = dataclasses.dataclass(frozen=True)(cls)
-    compute = made.__hash__
-
-    def cached_hash(self: Primitive) -> int:
-        # Hashing every field costs a microsecond, and PyNative mode asks on every call.
-        known: int | None = self.__dict__.get("_hash")
-        if known is None:
-            known = self.__dict__["_hash"] = compute(self)
-        return known
-
-    made.__hash__ = cached_hash  # type: ignore[assignment]
-    parameters = list(inspect.signature(made.infer).parameters.values())[1:]
-    variadic = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters)
-    made.arity = None if variadic else len(parameters)
+    # Comparing, hashing and printing stand in the base: generating them for each class would take 10 ms of every start.
+    made = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
+    code = made.infer.__code__
+    made.arity = None if code.co_flags & inspect.CO_VARARGS else code.co_argcount - 1
     REGISTRY[made.__name__] = made
     return made
 

@@ -4,18 +4,20 @@ What arrives is data from a stranger until its sha256 is right; nothing else of 
 """
 
 import hashlib
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
-from http.client import HTTPException
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
 from runner.dataset.arguments import finite
 from runner.dataset.content import Content, stored_as
 from runner.dataset.idx import PUBLISHED, Published
 from runner.errors import ConfigError, DataError
 from runner.files import make_directory, write_atomically
+
+if TYPE_CHECKING:
+    from urllib.request import OpenerDirector
+
+# urllib is imported where it is used: it takes 20 ms, which every start would pay for a download that few runs make.
 
 MIRROR = "https://storage.googleapis.com/cvdf-datasets/mnist"
 TIMEOUT = 30.0  # seconds without a byte
@@ -34,6 +36,8 @@ def download_mnist(folder: str | Path, base_url: str = MIRROR, timeout: float = 
 
 def download(folder: Path, base_url: str, files: Mapping[str, Published], timeout: float = TIMEOUT) -> list[Path]:
     """Fetch `{base_url}/{name}.gz` for each file that is not in the folder, plain or gzip; returns the paths."""
+    from urllib.parse import urlsplit
+
     parts = urlsplit(base_url)
     if parts.scheme not in SCHEMES or not parts.netloc:
         raise ConfigError("not an address to fetch from", argument="url", value=base_url, allowed="http:// or https://")
@@ -52,11 +56,14 @@ def download(folder: Path, base_url: str, files: Mapping[str, Published], timeou
 
 
 def _fetch(url: str, published: Published, timeout: float, repair: str) -> bytes:
+    from http.client import HTTPException
+    from urllib.error import HTTPError
+
     most = published.size + GZIP_OVERHEAD
     try:
         with _opener().open(url, timeout=timeout) as answer:
             data: bytes = answer.read(most + 1)
-    except urllib.error.HTTPError as answer:
+    except HTTPError as answer:
         with answer:
             raise _failed(url, f"the server says {answer.code} {answer.reason}", repair) from None
     except (OSError, HTTPException, ValueError) as reason:
@@ -83,17 +90,19 @@ def _failed(url: str, reason: object, repair: str) -> DataError:
     return DataError("a download failed", url=url, reason=reason, repair=repair)
 
 
-def _opener() -> urllib.request.OpenerDirector:
+def _opener() -> "OpenerDirector":
     """Opens http and https, through the proxies of the environment, and no redirection to anything else."""
-    opener = urllib.request.OpenerDirector()
+    from urllib import request
+
+    opener = request.OpenerDirector()
     for handler in (
-        urllib.request.ProxyHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
-        urllib.request.HTTPRedirectHandler(),
-        urllib.request.HTTPErrorProcessor(),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.UnknownHandler(),
+        request.ProxyHandler(),
+        request.HTTPHandler(),
+        request.HTTPSHandler(),
+        request.HTTPRedirectHandler(),
+        request.HTTPErrorProcessor(),
+        request.HTTPDefaultErrorHandler(),
+        request.UnknownHandler(),
     ):
         opener.add_handler(handler)
     return opener
