@@ -15,8 +15,10 @@ from runner.types import TensorType, broadcast
 
 
 def only(value: float, array: np.ndarray | None) -> bool:
-    """Whether an operand is known to hold nothing but this number."""
-    return array is not None and bool(np.all(array == value))
+    """Whether an operand is known to hold nothing but this number; of floats also the sign of 0 counts."""
+    if array is None or not np.all(array == value):
+        return False
+    return array.dtype.kind != "f" or bool(np.all(np.signbit(array) == np.signbit(value)))
 
 
 class Unary(Primitive):
@@ -76,7 +78,8 @@ class Add(Binary):
         return lambda: unbroadcast(douts[0], x), lambda: unbroadcast(douts[0], y)
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        return next((k for k in (0, 1) if self.neutral(types, k, known[1 - k], 0)), None)
+        # -0.0 + 0.0 is 0.0, so of the two zeros only -0.0 leaves everything as it is.
+        return next((k for k in (0, 1) if self.neutral(types, k, known[1 - k], -0.0)), None)
 
 
 @primitive
