@@ -24,23 +24,18 @@ def pair(value: int | tuple[int, ...], what: str) -> Pair:
 
     Raises ShapeError with the name of the argument.
     """
-    numbers = (value, value) if isinstance(value, int) else tuple(value)[-2:]
-    require(
-        len(numbers) == 2 and all(isinstance(n, int) and n > 0 for n in numbers),
-        f"{what} must be positive",
-        given=value,
-    )
+    numbers = (value, value) if isinstance(value, int) else tuple(value)
+    numbers = numbers[2:] if len(numbers) == 4 and numbers[:2] == (1, 1) else numbers
+    fits = len(numbers) == 2 and all(isinstance(n, int) and n > 0 for n in numbers)
+    require(fits, f"{what} must be a positive int, or two of them", given=value)
     return numbers[0], numbers[1]
 
 
 def quad(value: int | tuple[int, ...], what: str) -> Quad:
     """An int for all sides, or (top, bottom, left, right); not negative. Raises ShapeError."""
     sides = (value,) * 4 if isinstance(value, int) else tuple(value)
-    require(
-        len(sides) == 4 and all(isinstance(n, int) and n >= 0 for n in sides),
-        f"{what} must not be negative",
-        given=value,
-    )
+    fits = len(sides) == 4 and all(isinstance(n, int) and n >= 0 for n in sides)
+    require(fits, f"{what} must be an int of at least 0, or four of them", given=value)
     return sides[0], sides[1], sides[2], sides[3]
 
 
