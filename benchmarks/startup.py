@@ -2,7 +2,7 @@
 
     python benchmarks/startup.py [--repeats 15] [-- overrides]
 
-Starts `runner +experiment=lenet` and, in turn, a Python that only imports numpy, onnx, onnxruntime, hydra and omegaconf.
+Starts `runner +experiment=lenet` and, in turn, a Python that imports numpy, onnx, onnxruntime, hydra and omegaconf.
 Prints the medians in seconds, from the start of the process to the first loss on its standard output, and their ratio.
 """
 
@@ -50,7 +50,8 @@ def main() -> None:
         pairs = [(seconds_to_first_loss(o.overrides, folder), seconds_to_import()) for _ in range(o.repeats)]
     ours, imports = (round(statistics.median(column), 3) for column in zip(*pairs, strict=True))
     ratio = round(statistics.median(a / b for a, b in pairs), 2)
-    print(json.dumps({"first_loss_seconds": ours, "imports_seconds": imports, "ratio": ratio, "overrides": o.overrides}))
+    row = {"first_loss_seconds": ours, "imports_seconds": imports, "ratio": ratio, "overrides": o.overrides}
+    print(json.dumps(row))
 
 
 if __name__ == "__main__":

@@ -3,9 +3,9 @@
     python benchmarks/step.py lenet5 --mode graph --threads 2
     python benchmarks/step.py lenet5 --mode graph pynative --threads 1 2 --peer torch --repeats 5
 
-Every measurement runs in a process of its own, after a warm-up, on random but fixed data of which each step takes a new
-batch. With `--peer torch` the same step in PyTorch runs in between, in turn, so that both see the same moods of the machine;
-only the ratio of the medians is worth quoting. Prints one JSON object per line.
+Every measurement runs in a process of its own, after a warm-up, on random but fixed data of which each step takes a
+new batch. With `--peer torch` the same step in PyTorch runs in between, in turn, so that both see the same moods of the
+machine; only the ratio is worth quoting. Prints one JSON object per line.
 """
 
 import argparse
@@ -76,7 +76,8 @@ def measure(net: str, mode: str, threads: int, batch: int, steps: int) -> dict[s
 def child(command: list[str], threads: int) -> dict[str, Any]:
     """Run a measurement in a process and read the last line that it prints."""
     limits = {name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **limits, "PYTHONPATH": str(ROOT)})
+    environment = {**os.environ, **limits, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
     row: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
@@ -123,7 +124,7 @@ def summarise(pairs: list[tuple[dict[str, Any], dict[str, Any] | None]]) -> None
         single = [peer["ms_per_step"] / ours["ms_per_step"] for ours, peer in pairs if peer]
         first = pairs[0][0]
         ratio = {"ratio_to_torch": round(statistics.median(single), 2), "of_each_repeat": [round(r, 2) for r in single]}
-        print(json.dumps({"net": first["net"], "mode": first["mode"], "threads": first["threads"], **ratio}), flush=True)
+        print(json.dumps({name: first[name] for name in ("net", "mode", "threads")} | ratio), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""One layer in graph mode, then in PyNative mode: the same numbers (after the reference's page on running management)."""
+"""One layer in graph mode, then in PyNative mode: the same numbers (after the page on running management)."""
 
 import numpy as np
 

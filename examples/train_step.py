@@ -3,8 +3,8 @@
     runner +experiment=lenet mode=graph
     python examples/train_step.py outputs/<date>/<time>/model/train_step.onnx
 
-Inputs are a batch and the parameters, outputs are the loss and the parameters after the step. A parameter that is not fed
-has the value with which the run began.
+Inputs are a batch and the parameters, outputs are the loss and the parameters after the step. A parameter that is not
+fed has the value with which the run began.
 """
 
 import sys

@@ -62,5 +62,8 @@ def of(kind: "DType | np.dtype | type | str") -> DType:
         return _BY_CHAR[np.dtype(kind).char]
     except (KeyError, TypeError):
         raise ConfigError(
-            "not an element type of tensors", value=kind, allowed=", ".join(_BY_NAME), nearest=nearest(str(kind), _BY_NAME)
+            "not an element type of tensors",
+            value=kind,
+            allowed=", ".join(_BY_NAME),
+            nearest=nearest(str(kind), _BY_NAME),
         ) from None

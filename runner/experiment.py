@@ -64,6 +64,8 @@ def run(request: RunRequest) -> dict[str, Any]:
 def build(config: RunConfig) -> Experiment:
     """Network, data, optimizer and model. Raises ConfigError, DataError and DeviceError."""
     device = Device(**asdict(config.device))
+    for note in device.notes:
+        _LOG.warning("%s", note)
     if config.mode == "pynative":
         _check_pynative_device(device)
     train_data, test_data = (open_dataset(_dataset_settings(config, train), train) for train in (True, False))
@@ -160,7 +162,9 @@ def _check_pynative_device(device: Device) -> None:
     if device.target == "CPU":
         return
     trouble = unusable(device.target, device.id)
-    error = DeviceError("PyNative mode computes in numpy, on the CPU", device=device, repair="mode=graph, or device=cpu")
+    error = DeviceError(
+        "PyNative mode computes in numpy, on the CPU", device=device, repair="mode=graph, or device=cpu"
+    )
     if device.allow_fallback:
         _LOG.warning("%s", error.what)
     elif isinstance(trouble, DeviceError):
@@ -185,7 +189,9 @@ def _facts(request: RunRequest, built: Experiment) -> dict[str, Any]:
     }
 
 
-def _summary(request: RunRequest, built: Experiment, clock: Clock, seen: Any, values: dict[str, float]) -> dict[str, Any]:
+def _summary(
+    request: RunRequest, built: Experiment, clock: Clock, seen: Any, values: dict[str, float]
+) -> dict[str, Any]:
     config, step = request.config, built.model.train_step
     programs = list(step.programs.values()) if isinstance(step, GraphStep) else []
     return {

@@ -54,8 +54,8 @@ def claim_directory(path: Path) -> Path:
 
     Raises BusyError when it exists and StorageError when it cannot be made.
     """
+    make_directory(path.parent)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir()
     except FileExistsError:
         raise BusyError("the directory is taken by another run", path=path) from None
@@ -94,7 +94,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._file = open(path, "ab", buffering=0)
+            self._file = open(path, "ab", buffering=0)  # noqa: SIM115  it stays open as long as the run
         except OSError as reason:
             raise storage_error("cannot open a file for writing", path, reason) from reason
 
@@ -123,7 +123,9 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 

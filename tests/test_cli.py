@@ -246,8 +246,8 @@ def test_help_and_version(capsys):
 
 
 def test_showing_the_config(capsys, place):
-    assert cli.main(["+experiment=lenet", "--cfg", "job", "-p", "expect"]) == 0
-    assert capsys.readouterr().out == "# @package expect\naccuracy:\n  min: 0.97\n"
+    assert cli.main(["+experiment=lenet", "--cfg", "job", "-p", "device"]) == 0
+    assert capsys.readouterr().out == "# @package device\ntarget: CPU\nid: 0\nthreads: 0\nallow_fallback: false\n"
     assert cli.main(["dataset.data_dir=${dataset.name}", "--cfg", "job", "-p", "dataset.data_dir", "--resolve"]) == 0
     assert cli.main(["--cfg", "hydra", "-p", "hydra.run.dir"]) == 0
     assert cli.main(["--cfg", "all"]) == 0

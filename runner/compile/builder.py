@@ -1,20 +1,27 @@
 """The object that operators lower into: it collects ONNX nodes and constants, each only once."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from runner.dtype import DType
 from runner.errors import InternalError
+from runner.lazily import lazy_import
 from runner.types import TensorType
+
+if TYPE_CHECKING:
+    from onnx import NodeProto, TensorProto
+
+onnx = lazy_import("onnx")  # takes 45 ms, and PyNative mode needs it only when the run is over
 
 
 def element_type(dtype: DType) -> int:
     """ONNX's number for an element type."""
-    return int(helper.np_dtype_to_tensor_dtype(dtype.numpy))
+    return int(onnx.helper.np_dtype_to_tensor_dtype(dtype.numpy))
 
 
 class OnnxBuilder:
@@ -42,7 +49,7 @@ class OnnxBuilder:
             self._named[self.operator] += 1
             name = f"{self.operator}/{kind}_{number}"
             made = tuple(f"{name}:{k}" for k in range(outputs))
-            self.list.append(helper.make_node(kind, list(inputs), list(made), name=name, **written))
+            self.list.append(onnx.helper.make_node(kind, list(inputs), list(made), name=name, **written))
             self._made[key] = made
         return self._made[key]
 
@@ -58,7 +65,7 @@ class OnnxBuilder:
         key = "const", array.dtype.str, array.shape, array.tobytes()
         if key not in self._made:
             name = f"const:{len(self.constants)}"  # a colon, because no parameter has one
-            self.constants[name] = numpy_helper.from_array(np.asarray(array, order="C"), name)
+            self.constants[name] = onnx.numpy_helper.from_array(np.asarray(array, order="C"), name)
             self._made[key] = (name,)
         return self._made[key][0]
 

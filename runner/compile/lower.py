@@ -1,18 +1,22 @@
 """A graph becomes one checked ONNX model: parameters go in with the inputs, new values come out with the outputs."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
-from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
-from runner.compile.builder import OnnxBuilder, element_type
+from runner.compile.builder import OnnxBuilder, element_type, onnx
 from runner.core.graph import Graph
 from runner.core.primitive import Node
 from runner.core.source import user_line
 from runner.core.value import Value
 from runner.errors import ConfigError, InternalError, RunnerError
 from runner.types import TensorType
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto, ValueInfoProto
 
 OPSET = 18  # BitwiseXor, and reductions that take their axes as inputs
 IR_VERSION = 9
@@ -41,15 +45,15 @@ def lower(graph: Graph, input_names: Sequence[str], output_names: Sequence[str])
         builder.list, [names[s] for s in graph.results], results, protected=set(types) | set(builder.constants)
     )
     used = {name for node in nodes for name in node.input} | set(results)
-    made = helper.make_graph(
+    made = onnx.helper.make_graph(
         [_without_unused_outputs(n, used) for n in nodes],
         graph.name,
         [_info(name, type) for name, type in types.items()],
         [_info(name, symbol.type) for name, symbol in zip(results, graph.results, strict=True)],
         list(builder.constants.values()),
     )
-    model = helper.make_model(
-        made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="runner"
+    model = onnx.helper.make_model(
+        made, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="runner"
     )
     return _checked(model)
 
@@ -65,13 +69,13 @@ def with_constants(model: ModelProto, parameters: Mapping[str, np.ndarray]) -> b
 
 
 def _with_initializers(model: ModelProto, parameters: Mapping[str, np.ndarray], keep: set[str]) -> bytes:
-    standing = ModelProto()
+    standing = onnx.ModelProto()
     standing.CopyFrom(model)
     inputs = [i for i in standing.graph.input if i.name in keep or i.name not in parameters]
     del standing.graph.input[:]
     standing.graph.input.extend(inputs)
     standing.graph.initializer.extend(
-        numpy_helper.from_array(np.asarray(v, order="C"), k) for k, v in parameters.items()
+        onnx.numpy_helper.from_array(np.asarray(v, order="C"), k) for k, v in parameters.items()
     )
     return bytes(standing.SerializeToString(deterministic=True))
 
@@ -105,7 +109,9 @@ def _name_results(
     copies: list[NodeProto] = []
     for name, result in zip(made, results, strict=True):
         if name in protected or name in renamed:
-            copies.append(helper.make_node("Identity", [renamed.get(name, name)], [result], name=f"{result}/Identity"))
+            copies.append(
+                onnx.helper.make_node("Identity", [renamed.get(name, name)], [result], name=f"{result}/Identity")
+            )
         else:
             renamed[name] = result
     for node in nodes:
@@ -122,7 +128,8 @@ def _without_unused_outputs(node: NodeProto, used: set[str]) -> NodeProto:
 
 
 def _info(name: str, type: TensorType) -> ValueInfoProto:
-    return helper.make_tensor_value_info(name, element_type(type.dtype), type.shape)
+    made: ValueInfoProto = onnx.helper.make_tensor_value_info(name, element_type(type.dtype), type.shape)
+    return made
 
 
 def _checked(model: ModelProto) -> ModelProto:

@@ -1,10 +1,13 @@
 """What Hydra can show without running: `--cfg`, `--info`, `--hydra-help` and shell completion, behind the gate."""
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import get_args_parser
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
 from hydra.types import RunMode
 
@@ -16,9 +19,9 @@ from runner.errors import ConfigError
 
 def show_config(call: Call, part: str, package: str | None, resolve: bool) -> None:
     """Print the composed config: `part` is job, hydra or all. Raises ConfigError, after printing, when it is wrong."""
-    with as_config_error():
+    with as_config_error(), _hydra(call) as hydra:
         try:
-            _hydra(call).show_cfg(call.config_name, list(call.overrides), part, package, resolve)
+            hydra.show_cfg(call.config_name, list(call.overrides), part, package, resolve)
         except SystemExit:  # Hydra has printed which package does not exist
             raise ConfigError("the config has no such part", key=package) from None
     compose(call)
@@ -28,8 +31,8 @@ def show_info(call: Call, topic: str) -> None:
     """Print how the config comes about: defaults, search path, plugins, or all."""
     overrides.parse(call.overrides)
     Plugins.instance()
-    with as_config_error():
-        _hydra(call).show_info(topic, call.config_name, list(call.overrides), RunMode.RUN)
+    with as_config_error(), _hydra(call) as hydra:
+        hydra.show_info(topic, call.config_name, list(call.overrides), RunMode.RUN)
 
 
 def show_hydra_help(call: Call) -> None:
@@ -49,9 +52,16 @@ def show_hydra_help(call: Call) -> None:
 def complete(call: Call) -> None:
     """Install, remove or answer shell completion: `install=bash`, `uninstall=bash`, `query=bash`."""
     Plugins.instance()
-    with as_config_error():
-        _hydra(call).shell_completion(call.config_name, list(call.overrides))
+    with as_config_error(), _hydra(call) as hydra:
+        hydra.shell_completion(call.config_name, list(call.overrides))
 
 
-def _hydra(call: Call) -> Hydra:
-    return Hydra("runner", Loader(call.config_dir, call.config_path))
+@contextmanager
+def _hydra(call: Call) -> Iterator[Hydra]:
+    """Hydra's own showing; it leaves its config behind, which belongs to a run only."""
+    holder = HydraConfig.instance()
+    before = holder.cfg
+    try:
+        yield Hydra("runner", Loader(call.config_dir, call.config_path))
+    finally:
+        holder.cfg = before

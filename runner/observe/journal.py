@@ -26,7 +26,12 @@ class MetricsJournal(Callback):
 
     def step_end(self, run_context: RunContext) -> None:
         seen = run_context.original_args()
-        row = {"event": "step", "epoch": seen.cur_epoch_num, "step": step_in_epoch(seen), "global_step": seen.cur_step_num}
+        row = {
+            "event": "step",
+            "epoch": seen.cur_epoch_num,
+            "step": step_in_epoch(seen),
+            "global_step": seen.cur_step_num,
+        }
         self.journal.append({**row, "loss": number(seen.net_outputs)})
 
     def epoch_end(self, run_context: RunContext) -> None:

@@ -26,7 +26,7 @@ class ManifestWriter(Callback):
 
 
 def config_hash(config: dict[str, Any]) -> str:
-    """sha256 (hex) of a resolved config, independent of the order of its keys."""
+    """sha256 (hex) of a resolved config, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
 
 
@@ -36,7 +36,7 @@ def threads_used(asked: int) -> int:
 
 
 def git_state() -> dict[str, Any] | None:
-    """Commit and whether the work tree differs from it, for the folder that the command runs in; None outside of git."""
+    """Commit of the folder that the command runs in, and whether its files differ from it; None outside of git."""
     commit = _git("rev-parse", "HEAD")
     return None if commit is None else {"commit": commit, "dirty": bool(_git("status", "--porcelain"))}
 

@@ -27,5 +27,7 @@ class ProgressBar(Callback):
         seen = run_context.original_args()
         self._bar.update(self._task, completed=seen.cur_step_num, loss=f"{float(seen.net_outputs):.4f}")
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._bar.stop()

@@ -13,8 +13,8 @@ from runner.errors import ConfigError, TrainingError
 class CallbackParameters(dict[str, Any]):
     """What a callback can see of a run, as attributes.
 
-    Training: epoch_num, batch_num, cur_epoch_num, cur_step_num (from 1, over all epochs), net_outputs (loss of the last step,
-    a 0-d array), losses (of all steps since the last step_end), mode, network, train_network, loss_fn, optimizer,
+    Training: epoch_num, batch_num, cur_epoch_num, cur_step_num (from 1, over all epochs), net_outputs (loss of the last
+    step, a 0-d array), losses (of all steps since the last step_end), mode, network, train_network, loss_fn, optimizer,
     train_dataset, list_callback, dataset_sink_mode.
     """
 
@@ -68,7 +68,9 @@ class Callback:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         return None
 
 

@@ -26,8 +26,8 @@ _LOG = logging.getLogger("runner")
 class Model:
     """A network that can be trained, evaluated and asked for predictions, in the mode of the context.
 
-    `mode` (context.GRAPH_MODE or PYNATIVE_MODE) and `device` override the context for this model, `eval_mode` the mode of
-    its evaluation.
+    `mode` (context.GRAPH_MODE or PYNATIVE_MODE) and `device` override the context for this model, `eval_mode` the mode
+    of its evaluation.
     """
 
     def __init__(
@@ -54,7 +54,11 @@ class Model:
 
     def _build_train_network(self) -> nn.Cell:
         network = self.network if self.loss_fn is None else nn.WithLossCell(self.network, self.loss_fn)
-        return network if self.optimizer is None else nn.TrainOneStepCell(network, self.optimizer, self.optimizer.loss_scale)
+        return (
+            network
+            if self.optimizer is None
+            else nn.TrainOneStepCell(network, self.optimizer, self.optimizer.loss_scale)
+        )
 
     def _step(
         self, mode: int, cell: nn.Cell, name: str, inputs: Sequence[str] | None, outputs: Sequence[str] | None
@@ -73,9 +77,10 @@ class Model:
     ) -> None:
         """Train for `epoch` epochs, or until `max_steps` steps were made in all.
 
-        With `dataset_sink_mode`, an epoch is `sink_size` batches (-1: the whole dataset) and the next one continues where it
-        ended; in graph mode callbacks then hear of an epoch's steps once, at its end. Without it an epoch is the dataset and
-        `sink_size` has no effect. Raises ConfigError for impossible arguments, TrainingError when a step fails.
+        With `dataset_sink_mode`, an epoch is `sink_size` batches (-1: the whole dataset) and the next one continues
+        where it ended; in graph mode callbacks then hear of an epoch's steps once, at its end. Without it an epoch is
+        the dataset and `sink_size` has no effect. Raises ConfigError for impossible arguments, TrainingError when a
+        step fails.
         """
         check_train_arguments(epoch, dataset_sink_mode, sink_size)
         size = train_dataset.get_dataset_size()
@@ -96,7 +101,12 @@ class Model:
             hooks.end(run_context)
 
     def _epochs(
-        self, hooks: CallbackList, run_context: RunContext, data: Iterator[tuple[np.ndarray, ...]], total: int, chunk: int
+        self,
+        hooks: CallbackList,
+        run_context: RunContext,
+        data: Iterator[tuple[np.ndarray, ...]],
+        total: int,
+        chunk: int,
     ) -> None:
         seen = run_context.original_args()
         while seen.cur_step_num < total and not run_context.get_stop_requested():
@@ -131,7 +141,9 @@ class Model:
     def eval(self, valid_dataset: Dataset) -> dict[str, float]:
         """The metrics over a dataset. Raises ConfigError without metrics or without a loss function."""
         if not self.metrics or self.eval_network is None:
-            raise ConfigError("evaluation needs metrics and a loss function", repair="Model(..., loss_fn, metrics={'accuracy'})")
+            raise ConfigError(
+                "evaluation needs metrics and a loss function", repair="Model(..., loss_fn, metrics={'accuracy'})"
+            )
         if self.eval_step is None:
             names = ("image", "label"), ("loss", "output", "label_out")
             self.eval_step = self._step(self.eval_mode, self.eval_network, "eval_step", *names)
@@ -155,14 +167,15 @@ class Model:
         tensors = [Tensor(array) for array in made]
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
-
     def export(self, types: Sequence[TensorType]) -> bytes:
         """The network in inference mode as an ONNX file for inputs of these types, with its parameters as constants."""
         self.network.set_train(False)
         graph = optimize(trace(self.network.construct, types, "network"))
         self.network.set_train(True)
         inputs = [f"input{k}" for k in range(len(types))]
-        return with_constants(lower(graph, inputs, [f"output{k}" for k in range(len(graph.outputs))]), parameters_in(graph))
+        return with_constants(
+            lower(graph, inputs, [f"output{k}" for k in range(len(graph.outputs))]), parameters_in(graph)
+        )
 
 
 def batches(dataset: Dataset) -> Iterator[tuple[np.ndarray, ...]]:
