@@ -66,13 +66,13 @@ def lenet_step(optimizer: str = "momentum") -> nn.TrainOneStepCell:
 
 
 def digits(steps: int, batch: int = 32, seed: int = 7) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Batches in the form of digits: images between 0 and 1, half of each tells its class and half is noise."""
+    """Batches in the form of digits: coarse bright shapes on black, one for each class, under noise; 0 to 1."""
     rng = np.random.default_rng(seed)
-    classes = rng.random((10, 1, 32, 32), np.float32)
+    classes = (rng.random((10, 1, 8, 8)) < 0.3).repeat(4, axis=2).repeat(4, axis=3).astype(np.float32)
     made = []
     for _ in range(steps):
         labels = rng.integers(0, 10, batch).astype(np.int32)
-        made.append(((classes[labels] + rng.random((batch, 1, 32, 32), np.float32)) / 2, labels))
+        made.append((0.8 * classes[labels] + 0.2 * rng.random((batch, 1, 32, 32), np.float32), labels))
     return made
 
 

@@ -320,11 +320,11 @@ CASES = {
           value  min 2.0, max 1.0
           from   command line
     """,
-    "+experiment=lenet eval.every=never": """
+    "expect.accuracy.min=0.9 eval.every=never": """
         ConfigError: an expectation that is never evaluated
           key   expect.accuracy
           hint  eval.every=end with accuracy among eval.metrics, or ~expect
-          from  CONF/experiment/lenet.yaml:10
+          from  command line
     """,
     "dataset=minst": """
         ConfigError: unknown option
