@@ -4,46 +4,24 @@ Names and attributes are those of `mindspore.ops` r1.2.
 """
 
 from runner.ops.activation import LogSoftmax, ReLU, ReluGrad, Sigmoid, Softmax, Tanh
-from runner.ops.array import (
-    Cast,
-    Concat,
-    ExpandDims,
-    Flatten,
-    Gather,
-    OneHot,
-    Pad,
-    Reshape,
-    Slice,
-    Transpose,
-    UnsortedSegmentSum,
-)
-from runner.ops.conv import Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput
-from runner.ops.dropout import Dropout
-from runner.ops.elementwise import (
-    Abs,
-    Add,
+from runner.ops.array import Cast, Concat, ExpandDims, Flatten, Pad, Reshape, Slice, Transpose
+from runner.ops.compare import (
     Equal,
-    Exp,
     Greater,
     GreaterEqual,
     Less,
     LessEqual,
-    Log,
     Maximum,
     Minimum,
-    Mul,
-    Neg,
     NotEqual,
-    Pow,
-    RealDiv,
     ReduceMax,
     ReduceMin,
     Select,
-    Sign,
-    Sqrt,
-    Square,
-    Sub,
 )
+from runner.ops.conv import Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput
+from runner.ops.dropout import Dropout
+from runner.ops.elementwise import Abs, Add, Exp, Log, Mul, Neg, Pow, RealDiv, Sign, Sqrt, Square, Sub
+from runner.ops.index import Gather, OneHot, UnsortedSegmentSum
 from runner.ops.loss import SoftmaxCrossEntropyWithLogits, SparseSoftmaxCrossEntropyWithLogits
 from runner.ops.matmul import BiasAdd, BiasAddGrad, MatMul
 from runner.ops.optimizer import SGD, Adam, ApplyMomentum

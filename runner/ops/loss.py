@@ -61,7 +61,8 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
 class SoftmaxCrossEntropyWithLogits(Primitive):
     """-sum(labels * log softmax(logits)) per sample, and its gradient for the logits.
 
-    logits and labels (N, C) of floats; gives (N,) and (N, C). As in the reference, labels get no gradient.
+    logits and labels (N, C) of floats; gives (N,) and (N, C). As in the reference, labels
+    get no gradient, and the second output passes none on.
     """
 
     def infer(self, logits: TensorType, labels: TensorType) -> tuple[TensorType, TensorType]:

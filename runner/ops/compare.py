@@ -1,0 +1,171 @@
+"""Comparison, and the choice between elements: larger, smaller, first or second."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from runner import dtype as dt
+from runner.core.lowering import Builder
+from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.value import Tensor, Value
+from runner.ops.array import Cast, require
+from runner.ops.elementwise import Binary
+from runner.ops.reduce import Axis, BroadcastTo, ReduceSum, Reduction, unbroadcast
+from runner.types import TensorType, broadcast
+
+
+class Extremum(Binary):
+    """Base of Maximum and Minimum: where the operands are equal, the gradient goes to x."""
+
+    wins: ClassVar[type[Binary]]
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        x, y = inputs
+        first = Cast(douts[0].dtype)(self.wins()(x, y))
+        return lambda: unbroadcast(douts[0] * first, x), lambda: unbroadcast(douts[0] * (1.0 - first), y)
+
+
+class Comparison(Binary):
+    """Base: gives Bool and has no gradient."""
+
+    def infer(self, x: TensorType, y: TensorType) -> TensorType:
+        return super().infer(x, y).with_dtype(dt.bool_)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return None, None
+
+
+@primitive
+class Equal(Comparison):
+    """x == y."""
+
+    bools: ClassVar = True
+    ufunc: ClassVar = np.equal
+    onnx: ClassVar = "Equal"
+
+
+@primitive
+class NotEqual(Comparison):
+    """x != y."""
+
+    bools: ClassVar = True
+    ufunc: ClassVar = np.not_equal
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        return b.node("Not", (b.node("Equal", (x, y)),))
+
+
+@primitive
+class Greater(Comparison):
+    """x > y."""
+
+    ufunc: ClassVar = np.greater
+    onnx: ClassVar = "Greater"
+
+
+@primitive
+class GreaterEqual(Comparison):
+    """x >= y."""
+
+    ufunc: ClassVar = np.greater_equal
+    onnx: ClassVar = "GreaterOrEqual"
+
+
+@primitive
+class Less(Comparison):
+    """x < y."""
+
+    ufunc: ClassVar = np.less
+    onnx: ClassVar = "Less"
+
+
+@primitive
+class LessEqual(Comparison):
+    """x <= y."""
+
+    ufunc: ClassVar = np.less_equal
+    onnx: ClassVar = "LessOrEqual"
+
+
+@primitive
+class Maximum(Extremum):
+    """The larger of x and y."""
+
+    ufunc: ClassVar = np.maximum
+    onnx: ClassVar = "Max"
+    wins: ClassVar = GreaterEqual
+
+
+@primitive
+class Minimum(Extremum):
+    """The smaller of x and y."""
+
+    ufunc: ClassVar = np.minimum
+    onnx: ClassVar = "Min"
+    wins: ClassVar = LessEqual
+
+
+@primitive
+class Select(Primitive):
+    """x where the condition (Bool) holds, else y; all of one shape after broadcasting."""
+
+    def infer(self, condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
+        require(condition.dtype is dt.bool_, "the condition must be Bool", condition=condition)
+        require(x.dtype is y.dtype, "both choices must have the same element type", x=x, y=y)
+        return x.with_shape(*broadcast(condition, x, y))
+
+    def kernel(self, condition: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.where(condition, x, y)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        condition, x, y = inputs
+        zero = Tensor(0.0, x.dtype)
+        return (
+            None,
+            lambda: unbroadcast(Select()(condition, douts[0], zero), x),
+            lambda: unbroadcast(Select()(condition, zero, douts[0]), y),
+        )
+
+    def lower(self, b: Builder, condition: str, x: str, y: str) -> str:
+        return b.node("Where", (condition, x, y))
+
+
+class ReduceExtremum(Reduction):
+    """Base of ReduceMax and ReduceMin: elements that tie share the gradient equally, as in the reference."""
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        (x,), (y,) = inputs, outputs
+        mask = Cast(x.dtype)(Equal()(x, self.spread(y, x)))
+        share = mask / BroadcastTo(x.shape)(ReduceSum(True, self.axes(x))(mask))
+        return (share * self.spread(douts[0], x),)
+
+
+@primitive
+class ReduceMax(ReduceExtremum):
+    """Largest element over `axis` (all axes by default)."""
+
+    keep_dims: bool = False
+    axis: Axis = ()
+    statics: ClassVar = ("axis",)
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(x.max(self.axes(TensorType.of(x)), keepdims=self.keep_dims))
+
+    def lower(self, b: Builder, x: str) -> str:
+        return self.lower_as(b, "ReduceMax", x)
+
+
+@primitive
+class ReduceMin(ReduceExtremum):
+    """Smallest element over `axis` (all axes by default)."""
+
+    keep_dims: bool = False
+    axis: Axis = ()
+    statics: ClassVar = ("axis",)
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(x.min(self.axes(TensorType.of(x)), keepdims=self.keep_dims))
+
+    def lower(self, b: Builder, x: str) -> str:
+        return self.lower_as(b, "ReduceMin", x)

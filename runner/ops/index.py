@@ -1,0 +1,108 @@
+"""Operators whose operands are positions: rows that are chosen, counted together, or marked."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from runner import dtype as dt
+from runner.core.lowering import Builder
+from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.value import Value
+from runner.ops.array import Transpose, require
+from runner.types import TensorType
+
+
+@primitive
+class OneHot(Primitive):
+    """Class numbers of any shape to vectors of length `depth` along a new last axis: `on_value` at the class.
+
+    A number below 0 or from `depth` on has no place: its vector is `off_value` throughout.
+    """
+
+    depth: int = 1
+    on_value: float = 1.0
+    off_value: float = 0.0
+    dtype: dt.DType = dt.float32
+    statics: ClassVar = ("depth", "on_value", "off_value")
+
+    def infer(self, indices: TensorType) -> TensorType:
+        require(indices.dtype in (dt.int32, dt.int64), "class numbers must be Int32 or Int64", indices=indices)
+        require(self.depth >= 1, "depth must be positive", depth=self.depth)
+        return TensorType(self.dtype, (*indices.shape, self.depth))
+
+    def kernel(self, indices: np.ndarray) -> np.ndarray:
+        hit = indices[..., None] == np.arange(self.depth)
+        values = np.array([self.off_value, self.on_value], self.dtype.numpy)
+        made: np.ndarray = values[hit.astype(np.intp)]
+        return made
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (None,)
+
+    def lower(self, b: Builder, indices: str) -> str:
+        # Not ONNX's OneHot, which counts negative numbers from the end; onnxruntime also lacks it for most types.
+        on, off = (b.const(np.array(value, self.dtype.numpy)) for value in (self.on_value, self.off_value))
+        numbers = b.reshape(b.node("Cast", (indices,), to=dt.int64), (*b.type(indices).shape, 1))
+        hit = b.node("Equal", (numbers, b.const(list(range(self.depth)))))
+        return b.node("Where", (hit, on, off))
+
+
+@primitive
+class Gather(Primitive):
+    """Rows of `params` (K, ...) along `axis`, chosen by `indices` of any shape (Int32 or Int64, 0 to K - 1)."""
+
+    axis: int = 0
+    statics: ClassVar = ("axis",)
+
+    def infer(self, params: TensorType, indices: TensorType) -> TensorType:
+        require(indices.dtype in (dt.int32, dt.int64), "indices must be Int32 or Int64", indices=indices)
+        require(-params.ndim <= self.axis < params.ndim, "axis out of range", axis=self.axis, params=params)
+        at = self.axis % params.ndim
+        return params.with_shape(*params.shape[:at], *indices.shape, *params.shape[at + 1 :])
+
+    def kernel(self, params: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        return np.take(params, indices, axis=self.axis)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        params, indices = inputs
+        at = self.axis % params.ndim
+        count = indices.ndim
+        # Bring the gathered axes to the front, so that the adjoint is a sum of rows.
+        front = (*range(at, at + count), *range(at), *range(at + count, outputs[0].ndim))
+        rows = UnsortedSegmentSum(params.shape[at])(Transpose(front)(douts[0]), indices)
+        back = (*range(1, at + 1), 0, *range(at + 1, params.ndim))
+        return Transpose(back)(rows), None
+
+    def lower(self, b: Builder, params: str, indices: str) -> str:
+        return b.node("Gather", (params, indices), axis=self.axis)
+
+
+@primitive
+class UnsortedSegmentSum(Primitive):
+    """Sum the rows of `x` that have the same segment number: (*S, ...), S to (num_segments, ...). Adjoint of Gather."""
+
+    num_segments: int = 1
+    statics: ClassVar = ("num_segments",)
+
+    def infer(self, x: TensorType, segment_ids: TensorType) -> TensorType:
+        require(
+            segment_ids.dtype in (dt.int32, dt.int64), "segment numbers must be Int32 or Int64", segment_ids=segment_ids
+        )
+        require(x.shape[: segment_ids.ndim] == segment_ids.shape, "leading axes differ", x=x, segment_ids=segment_ids)
+        require(self.num_segments >= 1, "num_segments must be positive", num_segments=self.num_segments)
+        return x.with_shape(self.num_segments, *x.shape[segment_ids.ndim :])
+
+    def kernel(self, x: np.ndarray, segment_ids: np.ndarray) -> np.ndarray:
+        out = np.zeros((self.num_segments, *x.shape[segment_ids.ndim :]), x.dtype)
+        np.add.at(out, segment_ids, x)
+        return out
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return Gather(0)(douts[0], inputs[1]), None
+
+    def lower(self, b: Builder, x: str, segment_ids: str) -> str:
+        out = self.infer(b.type(x), b.type(segment_ids))
+        zeros = b.const(np.zeros(out.shape, out.dtype.numpy))
+        index = b.reshape(b.node("Cast", (segment_ids,), to=dt.int64), (*b.type(segment_ids).shape, 1))
+        return b.node("ScatterND", (zeros, index, x), reduction="add")
