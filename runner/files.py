@@ -6,7 +6,6 @@ sees the old file or the new one, never a part (measured in ecosystem notes: `np
 
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -25,8 +24,10 @@ def write_atomically(path: Path, content: bytes | str | Callable[[IO[bytes]], ob
     """
     temporary: Path | None = None
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=TEMPORARY_SUFFIX, dir=path.parent)
-        temporary = Path(name)
+        name = path.with_name(f".{path.name}.{os.urandom(6).hex()}{TEMPORARY_SUFFIX}")
+        # Not by tempfile: so the system applies the umask, which Python cannot read without changing it.
+        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        temporary = name
         with os.fdopen(handle, "wb") as file:
             if callable(content):
                 content(file)
@@ -34,7 +35,6 @@ def write_atomically(path: Path, content: bytes | str | Callable[[IO[bytes]], ob
                 file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
         _sync_folder(path.parent)
     except OSError as reason:
@@ -132,12 +132,6 @@ class Journal:
 def storage_error(what: str, path: Path, reason: OSError) -> StorageError:
     """The error block for an operating-system failure at a path."""
     return StorageError(what, path=path, reason=reason.strerror or reason)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def _sync_folder(folder: Path) -> None:
