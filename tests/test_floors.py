@@ -50,6 +50,7 @@ MODELS_MAY_IMPORT = "runner.nn", "runner.ops", "runner.common", "runner.core.val
 RUNS_WHAT_IT_READS = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "misc"}
 PUBLIC_ADDRESSES = {"runner.common"}  # of the reference
+LATE_IMPORTS = {"runner.run": "Hydra comes along with it, and scripts that use only the language need not wait for it"}
 FILE_LINES, FUNCTION_LINES = 300, 40
 # What is longer, and why it is better so.
 LONG_FILES: dict[str, str] = {}
@@ -128,7 +129,7 @@ def floor_complaints(module: Module, known: dict[str, Module]) -> Iterator[str]:
 
 def late_import_complaints(module: Module) -> Iterator[str]:
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, ast.FunctionDef) and f"{module.name}.{node.name}" not in LATE_IMPORTS:
             for name in module.imports(node):
                 if name.split(".")[0] in ("runner", "models"):
                     yield f"{module.name}.{node.name} imports {name} when it is called"
@@ -245,7 +246,7 @@ def test_sizes():
 def test_exceptions_are_still_needed():
     names = {m.name for m in EVERYTHING}
     assert set(LONG_FILES) <= names
-    assert {name.rpartition(".")[0] for name in LONG_FUNCTIONS} <= names
+    assert {name.rpartition(".")[0] for name in (*LONG_FUNCTIONS, *LATE_IMPORTS)} <= names
 
 
 # The rules can fail
