@@ -21,7 +21,7 @@ class ReLU(Unary):
     onnx: ClassVar = "Relu"
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(np.maximum(x, 0))
+        return np.asarray(np.maximum(x, x.dtype.type(0)))  # NumPy 1 makes a Float64 of a scalar and a bare 0
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (ReluGrad()(douts[0], outputs[0]),)
