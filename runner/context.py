@@ -49,12 +49,12 @@ def device() -> Device:
 
 
 def _checked(name: str, value: Any) -> Any:
-    if name == "mode" and (isinstance(value, bool) or value not in (GRAPH_MODE, PYNATIVE_MODE)):
+    if name == "mode" and (type(value) is not int or value not in (GRAPH_MODE, PYNATIVE_MODE)):
         raise ConfigError("unknown mode", given=value, allowed="context.GRAPH_MODE (0), context.PYNATIVE_MODE (1)")
     if name == "device_target":
         targets = {t.lower(): t for t in ("CPU", "GPU", "Ascend")} | {"davinci": "Ascend"}
         if str(value).lower() not in targets:
-            close = nearest(str(value).lower(), targets)
+            close = targets.get(nearest(str(value).lower(), targets) or "")
             raise ConfigError("unknown device target", given=value, allowed="CPU, GPU, Ascend", nearest=close)
         return targets[str(value).lower()]
     if name == "device_id" and (type(value) is not int or not 0 <= value <= 4095):
