@@ -15,11 +15,13 @@ from runner.nn.layers import (
     Tanh,
 )
 from runner.nn.loss import MSELoss, SoftmaxCrossEntropyWithLogits
+from runner.nn.metrics import Accuracy, Loss, Metric
 from runner.nn.optim import SGD, Adam, Momentum, Optimizer
 from runner.nn.wrap import TrainOneStepCell, WithEvalCell, WithLossCell
 
 __all__ = [
     "SGD",
+    "Accuracy",
     "Adam",
     "AvgPool2d",
     "Cell",
@@ -27,8 +29,10 @@ __all__ = [
     "Dense",
     "Dropout",
     "Flatten",
+    "Loss",
     "MSELoss",
     "MaxPool2d",
+    "Metric",
     "Momentum",
     "Optimizer",
     "ReLU",

@@ -58,14 +58,20 @@ class Loss(Mean):
 METRICS: dict[str, type[Metric]] = {"accuracy": Accuracy, "acc": Accuracy, "loss": Loss}
 
 
-def get_metrics(wanted: Mapping[str, Metric] | Iterable[str] | None) -> dict[str, Metric]:
-    """Metrics from names, or from a dict of names and metrics; a set is taken in alphabetical order.
+def get_metrics(wanted: Mapping[str, Metric] | Iterable[str] | str | None) -> dict[str, Metric]:
+    """Metrics from one name or several, or from a dict of names and metrics; a set is taken in alphabetical order.
 
-    Raises ConfigError for an unknown name.
+    Raises ConfigError for an unknown name, and for a dict with something else than metrics.
     """
     if isinstance(wanted, Mapping):
+        for name, metric in wanted.items():
+            if not isinstance(metric, Metric):
+                allowed = "objects of runner.nn.Metric"
+                raise ConfigError("not a metric", name=name, given=repr(metric), allowed=allowed)
         return dict(wanted)
-    names = sorted(wanted) if isinstance(wanted, set | frozenset) else list(wanted or ())
+    names = [wanted] if isinstance(wanted, str) else list(wanted or ())
+    if isinstance(wanted, set | frozenset):
+        names.sort()
     for name in names:
         if name not in METRICS:
             raise ConfigError(
