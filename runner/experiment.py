@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import context, nn, registry
+from runner.compile.program import saved_step
 from runner.compile.session import unusable
 from runner.config.schema import Expectation, RunConfig, RunRequest
 from runner.dataset.catalog import DatasetSettings, open_dataset
@@ -23,7 +24,6 @@ from runner.observe.progress import ProgressBar
 from runner.seed import set_seed
 from runner.train.callback import Callback, LossMonitor, RunContext, TimeMonitor, check_losses
 from runner.train.model import Model
-from runner.train.step import GraphStep
 
 _LOG = logging.getLogger("runner")
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
@@ -116,9 +116,10 @@ class Watch(Callback):
 
     def step_end(self, run_context: RunContext) -> None:
         check_losses(run_context.original_args())
-        if self.seen is None and isinstance(self.built.model.train_step, GraphStep):
-            program = next(iter(self.built.model.train_step.programs.values()))
-            write_atomically(make_directory(self.folder / "model") / "train_step.onnx", program.saved(self.start))
+        if self.seen is None and self.built.model.programs:
+            graph = self.built.model.programs[0].graph
+            content = saved_step(graph, ("image", "label"), ("loss",), self.start)
+            write_atomically(make_directory(self.folder / "model") / "train_step.onnx", content)
         self.seen = run_context.original_args()
         self.start = {}
 
@@ -174,8 +175,8 @@ def _check_pynative_device(device: Device) -> None:
 
 
 def _facts(request: RunRequest, built: Experiment) -> dict[str, Any]:
-    config, step = request.config, built.model.train_step
-    session = next(iter(step.programs.values())).session if isinstance(step, GraphStep) else None
+    config, programs = request.config, built.model.programs
+    session = programs[0].session if programs else None
     return {
         "experiment": request.experiment,
         "seed": config.seed,
@@ -192,8 +193,8 @@ def _facts(request: RunRequest, built: Experiment) -> dict[str, Any]:
 def _summary(
     request: RunRequest, built: Experiment, clock: Clock, seen: Any, values: dict[str, float]
 ) -> dict[str, Any]:
-    config, step = request.config, built.model.train_step
-    programs = list(step.programs.values()) if isinstance(step, GraphStep) else []
+    config, programs = request.config, built.model.programs
+    assert built.model.steps is not None
     return {
         "status": "ok",
         "experiment": request.experiment,
@@ -204,6 +205,7 @@ def _summary(
         "providers": list(programs[0].session.providers) if programs else ["numpy"],
         "epochs": seen.cur_epoch_num,
         "steps": seen.cur_step_num,
+        "host_interactions": built.model.steps.interactions,
         "loss": number(seen.net_outputs),
         "metrics": values,
         "init_seconds": clock.init_seconds,

@@ -11,16 +11,17 @@ from runner.compile.builder import OnnxBuilder, element_type, onnx
 from runner.core.graph import Graph
 from runner.core.primitive import Node
 from runner.core.source import user_line
-from runner.core.value import Value
+from runner.core.value import Symbol, Value
 from runner.errors import ConfigError, InternalError, RunnerError
 from runner.types import TensorType
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 OPSET = 18  # BitwiseXor, and reductions that take their axes as inputs
 IR_VERSION = 9
 UPDATED = ".updated"  # `conv1.weight` goes in, `conv1.weight.updated` comes out
+ENTRY, CARRIED, NEXT = ":entry", ":carried", ":next"  # inside a sink; a colon, because no parameter has one
 
 
 def lower(graph: Graph, input_names: Sequence[str], output_names: Sequence[str]) -> ModelProto:
@@ -35,27 +36,41 @@ def lower(graph: Graph, input_names: Sequence[str], output_names: Sequence[str])
     names |= {symbol: parameter.name for parameter, symbol in graph.parameters.items()}
     types = {name: symbol.type for symbol, name in names.items()}
     builder = OnnxBuilder(types)
-    for symbol, array in graph.constants.items():
-        names[symbol] = builder.const(np.asarray(array))
+    _lower_nodes(builder, graph, names)
+    outputs = dict(zip(results, graph.results, strict=True))
+    return _model(_graph(builder, graph.name, types, outputs, names))
+
+
+def lower_sunk(fetch: Graph, step: Graph, scanned: Sequence[str], columns: Sequence[str]) -> ModelProto:
+    """A model that runs a step many times in one call.
+
+    For every entry along the first axis of the inputs `scanned`, `fetch` makes a batch of that entry and of the whole
+    `columns`, and `step` trains with it; parameters that the step updates are carried from one step to the next.
+    Inputs: scanned, columns, parameters. Outputs: `losses`, then the updates. Raises as `lower`.
+    """
+    results = ["losses", *(p.name + UPDATED for p in step.updates)]
+    _check_names(step.name, [*scanned, *columns, *(p.name for p in step.parameters), *results])
+    entries = dict(zip(scanned, fetch.inputs, strict=False))
+    names: dict[Value, str] = dict(zip(fetch.inputs, [*(name + ENTRY for name in scanned), *columns], strict=True))
+    builder = OnnxBuilder({name: symbol.type for symbol, name in names.items()})
+    _lower_nodes(builder, fetch, names)
+    names |= {image: names[made] for image, made in zip(step.inputs, fetch.outputs, strict=True)}
+    for parameter, symbol in step.parameters.items():
+        names[symbol] = parameter.name + CARRIED if parameter in step.updates else parameter.name
         builder.declare(names[symbol], symbol.type)
-        builder.know(names[symbol], array)
-    for node in graph.nodes:
-        _lower_node(builder, node, names)
-    nodes = _name_results(
-        builder.list, [names[s] for s in graph.results], results, protected=set(types) | set(builder.constants)
-    )
-    used = {name for node in nodes for name in node.input} | set(results)
-    made = onnx.helper.make_graph(
-        [_without_unused_outputs(n, used) for n in nodes],
-        graph.name,
-        [_info(name, type) for name, type in types.items()],
-        [_info(name, symbol.type) for name, symbol in zip(results, graph.results, strict=True)],
-        list(builder.constants.values()),
-    )
-    model = onnx.helper.make_model(
-        made, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="runner"
-    )
-    return _checked(model)
+    _lower_nodes(builder, step, names)
+    carried = {p.name + CARRIED: p.type for p in step.updates} | {n + ENTRY: s.type for n, s in entries.items()}
+    made = {p.name + NEXT: s for p, s in step.updates.items()} | {"loss": step.outputs[0]}
+    body = _graph(builder, "step", carried, made, names)
+    taken = [*(p.name for p in step.updates), *scanned]
+    attributes = {"body": body, "num_scan_inputs": len(scanned), "name": "sink"}
+    scan = onnx.helper.make_node("Scan", taken, [*results[1:], results[0]], **attributes)
+    inputs = [_info(n, s.type, stacked=True) for n, s in entries.items()]
+    inputs += [_info(n, s.type) for n, s in zip(columns, fetch.inputs[len(scanned) :], strict=True)]
+    inputs += [_info(p.name, p.type) for p in step.parameters]
+    outputs = [_info("losses", step.outputs[0].type, stacked=True)]
+    outputs += [_info(p.name + UPDATED, p.type) for p in step.updates]
+    return _model(onnx.helper.make_graph([scan], "sink", inputs, outputs))
 
 
 def with_defaults(model: ModelProto, parameters: Mapping[str, np.ndarray]) -> bytes:
@@ -90,6 +105,44 @@ def _check_names(graph: str, names: Sequence[str]) -> None:
         known.add(name)
 
 
+def _lower_nodes(builder: OnnxBuilder, graph: Graph, names: dict[Value, str]) -> None:
+    """Lower constants and nodes; `names` learns what each value is called."""
+    for symbol, array in graph.constants.items():
+        names[symbol] = builder.const(np.asarray(array))
+        builder.declare(names[symbol], symbol.type)
+        builder.know(names[symbol], array)
+    for node in graph.nodes:
+        _lower_node(builder, node, names)
+
+
+def _graph(
+    builder: OnnxBuilder,
+    name: str,
+    inputs: Mapping[str, TensorType],
+    outputs: Mapping[str, Symbol],
+    names: Mapping[Value, str],
+) -> GraphProto:
+    """What the builder has collected, with results under their public names."""
+    made = [names[symbol] for symbol in outputs.values()]
+    # An input is not made here, and neither is what the body of a sink takes from around it.
+    inner = {output for node in builder.list for output in node.output}
+    nodes = _name_results(builder.list, made, list(outputs), inner)
+    used = {value for node in nodes for value in node.input} | set(outputs)
+    graph: GraphProto = onnx.helper.make_graph(
+        [_without_unused_outputs(n, used) for n in nodes],
+        name,
+        [_info(value, type) for value, type in inputs.items()],
+        [_info(value, symbol.type) for value, symbol in outputs.items()],
+        list(builder.constants.values()),
+    )
+    return graph
+
+
+def _model(graph: GraphProto) -> ModelProto:
+    opsets = [onnx.helper.make_opsetid("", OPSET)]
+    return _checked(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="runner"))
+
+
 def _lower_node(builder: OnnxBuilder, node: Node, names: dict[Value, str]) -> None:
     builder.operator = node.name
     try:
@@ -102,13 +155,13 @@ def _lower_node(builder: OnnxBuilder, node: Node, names: dict[Value, str]) -> No
 
 
 def _name_results(
-    nodes: Sequence[NodeProto], made: Sequence[str], results: Sequence[str], protected: set[str]
+    nodes: Sequence[NodeProto], made: Sequence[str], results: Sequence[str], inner: set[str]
 ) -> list[NodeProto]:
     """Give the results their public names: directly at the node that makes them, since an Identity would copy."""
     renamed: dict[str, str] = {}
     copies: list[NodeProto] = []
     for name, result in zip(made, results, strict=True):
-        if name in protected or name in renamed:
+        if name not in inner or name in renamed:
             copies.append(
                 onnx.helper.make_node("Identity", [renamed.get(name, name)], [result], name=f"{result}/Identity")
             )
@@ -127,8 +180,10 @@ def _without_unused_outputs(node: NodeProto, used: set[str]) -> NodeProto:
     return node
 
 
-def _info(name: str, type: TensorType) -> ValueInfoProto:
-    made: ValueInfoProto = onnx.helper.make_tensor_value_info(name, element_type(type.dtype), type.shape)
+def _info(name: str, type: TensorType, stacked: bool = False) -> ValueInfoProto:
+    """Name and type of an input or output; `stacked` puts the steps of a sink in front."""
+    shape = ("steps", *type.shape) if stacked else type.shape
+    made: ValueInfoProto = onnx.helper.make_tensor_value_info(name, element_type(type.dtype), shape)
     return made
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from runner import context, nn
 from runner.compile.lower import lower, parameters_in, with_constants
 from runner.compile.passes import optimize
+from runner.compile.program import Executable
 from runner.core.value import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
@@ -17,7 +18,8 @@ from runner.engine.tracer import trace
 from runner.errors import ConfigError
 from runner.nn.metrics import get_metrics
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
-from runner.train.step import EagerStep, GraphStep, Step
+from runner.train.sink import Sink
+from runner.train.step import EagerStep, GraphStep, Step, StepByStep
 from runner.types import TensorType
 
 _LOG = logging.getLogger("runner")
@@ -49,6 +51,7 @@ class Model:
         self.train_network = self._build_train_network()
         self.eval_network = nn.WithEvalCell(network, loss_fn) if loss_fn is not None else None
         self.train_step = self._step(self.mode, self.train_network, "train_step", ("image", "label"), ("loss",))
+        self.steps: Sink | StepByStep | None = None
         self.eval_step: Step | None = None
         self.predict_step: Step | None = None
 
@@ -97,18 +100,13 @@ class Model:
             for callback in hooks.list:
                 stack.enter_context(callback)
             hooks.begin(run_context)
-            self._epochs(hooks, run_context, batches(train_dataset), total, steps if sunk else 1)
+            self.steps = self._steps(train_dataset, sunk)
+            self._epochs(hooks, run_context, total, steps if sunk else 1)
             hooks.end(run_context)
 
-    def _epochs(
-        self,
-        hooks: CallbackList,
-        run_context: RunContext,
-        data: Iterator[tuple[np.ndarray, ...]],
-        total: int,
-        chunk: int,
-    ) -> None:
+    def _epochs(self, hooks: CallbackList, run_context: RunContext, total: int, chunk: int) -> None:
         seen = run_context.original_args()
+        assert self.steps is not None
         while seen.cur_step_num < total and not run_context.get_stop_requested():
             seen.cur_epoch_num += 1
             hooks.epoch_begin(run_context)
@@ -116,11 +114,25 @@ class Model:
             while seen.cur_step_num < end and not run_context.get_stop_requested():
                 hooks.step_begin(run_context)
                 count = min(chunk, end - seen.cur_step_num)
-                seen.losses = np.array([self.train_step(next(data))[0] for _ in range(count)])
+                seen.losses = self.steps(count)
                 seen.cur_step_num += count
                 seen.net_outputs = seen.losses[-1]
                 hooks.step_end(run_context)
             hooks.epoch_end(run_context)
+
+    def _steps(self, dataset: Dataset, sunk: bool) -> Sink | StepByStep:
+        """What makes steps with the batches of a dataset, from its first one on."""
+        if not sunk:
+            return StepByStep(self.train_step, batches(dataset))
+        if not (isinstance(self.steps, Sink) and self.steps.dataset is dataset):
+            return Sink(self.train_network, self.device, dataset)
+        self.steps.rewind()
+        return self.steps
+
+    @property
+    def programs(self) -> list[Executable]:
+        """What was compiled for training, in the order in which it was needed; empty in PyNative mode."""
+        return [] if self.steps is None else list(self.steps.programs.values())
 
     def _parameters(self, hooks: CallbackList, dataset: Dataset, **more: Any) -> CallbackParameters:
         return CallbackParameters(

@@ -1,6 +1,6 @@
 """Two ways to run a cell once: operator by operator, or as a compiled graph. Both take and give arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -63,6 +63,23 @@ class GraphStep:
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run the program that fits."""
         return self.program(tuple([TensorType.of(array) for array in arrays]))(arrays)
+
+
+class StepByStep:
+    """Runs a training step with one batch after the other; `interactions` counts the steps."""
+
+    def __init__(self, step: Step, batches: Iterator[tuple[np.ndarray, ...]]) -> None:
+        self.step, self.batches, self.interactions = step, batches, 0
+
+    def __call__(self, count: int) -> np.ndarray:
+        """Losses of the next `count` steps."""
+        self.interactions += count
+        return np.array([self.step(next(self.batches))[0] for _ in range(count)])
+
+    @property
+    def programs(self) -> dict[Any, Program]:
+        """What was compiled for it."""
+        return self.step.programs if isinstance(self.step, GraphStep) else {}
 
 
 def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:

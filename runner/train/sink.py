@@ -1,0 +1,119 @@
+"""Data sinking: many training steps in one call to the device.
+
+The dataset lies on the device once, in its compact form. What goes down for a sink is a table of row numbers; batches are
+gathered and scaled inside the graph, and what comes back is the losses. A dataset whose transforms have no operators is
+fed in stacked batches instead, as many as fit into `CHUNK_BYTES` at a time.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, islice
+
+import numpy as np
+
+from runner import context, dtype, ops
+from runner.compile.program import SunkProgram
+from runner.core.value import Value
+from runner.dataset.pipeline import Dataset
+from runner.dataset.transforms.c_transforms import TypeCast
+from runner.dataset.transforms.transform import Affine, Transform
+from runner.device import Device
+from runner.nn.cell import Cell
+from runner.types import TensorType
+
+CHUNK_BYTES = 64 << 20
+
+
+class Sink:
+    """Runs steps of a training cell with the batches of a dataset, one epoch after the other.
+
+    `interactions` counts the calls to the device.
+    """
+
+    def __init__(self, cell: Cell, device: Device, dataset: Dataset) -> None:
+        self.cell, self.device, self.dataset = cell, device, dataset
+        self.programs: dict[int, SunkProgram] = {}
+        self.interactions = 0
+        self._columns = list(dataset.compact()) if on_device(dataset) else []
+        self.rewind()
+
+    def rewind(self, first_step: int = 0) -> None:
+        """Go on with the batch of step `first_step`."""
+        self._rows = row_batches(self.dataset, first_step)
+
+    def __call__(self, count: int) -> np.ndarray:
+        """Losses of the next `count` steps."""
+        losses = []
+        for size, group in groupby(islice(self._rows, count), key=len):  # a short last batch has a program of its own
+            for rows in self._chunks(list(group), size):
+                program = self._program(size)
+                entries = [rows] if self._columns else _stacked(self.dataset, rows)
+                losses.append(program([*entries, *self._columns])[0])
+                self.interactions += 1
+        return np.concatenate(losses)
+
+    def _chunks(self, rows: Sequence[np.ndarray], size: int) -> Iterator[np.ndarray]:
+        if self._columns:
+            yield np.stack(rows)
+            return
+        bytes_of_batch = sum(t.with_shape(size, *t.shape[1:]).nbytes for t in self.dataset.column_types())
+        length = max(1, CHUNK_BYTES // bytes_of_batch)
+        for start in range(0, len(rows), length):
+            yield np.stack(rows[start : start + length])
+
+    def _program(self, size: int) -> SunkProgram:
+        if size not in self.programs:
+            names = self.dataset.get_col_names()
+            if self._columns:
+                scanned = {"rows": TensorType(dtype.int64, (size,))}
+                columns = {n: TensorType.of(c) for n, c in zip(names, self._columns, strict=True)}
+                fetch = _fetch_rows(self.dataset)
+            else:
+                kinds = self.dataset.column_types()
+                scanned = {n: t.with_shape(size, *t.shape[1:]) for n, t in zip(names, kinds, strict=True)}
+                columns, fetch = {}, _as_given
+            # The reference wraps a sunk step in one more cell (spec section 2.6).
+            root = "Default/network-TrainOneStepCell" if context.reserves_class_names() else "Default/network"
+            self.programs[size] = SunkProgram(self.cell.construct, fetch, scanned, columns, self.device, root)
+        return self.programs[size]
+
+
+def row_batches(dataset: Dataset, first_step: int = 0) -> Iterator[np.ndarray]:
+    """Row numbers of every batch from step `first_step` on, through epochs without end."""
+    epoch, start = divmod(first_step, dataset.get_dataset_size())
+    while True:
+        yield from dataset.batches(epoch)[start:]
+        epoch, start = epoch + 1, 0
+
+
+def on_device(dataset: Dataset) -> bool:
+    """Whether operators can do what is left of the dataset's transforms."""
+    return all(isinstance(t, Affine | TypeCast) for transforms in dataset.remaining.values() for t in transforms)
+
+
+def _fetch_rows(dataset: Dataset) -> Callable[..., list[Value]]:
+    def fetch(rows: Value, *columns: Value) -> list[Value]:
+        chains = dataset.remaining.values()
+        return [_transformed(ops.Gather(0)(column, rows), chain) for column, chain in zip(columns, chains, strict=True)]
+
+    return fetch
+
+
+def _transformed(value: Value, transforms: Sequence[Transform]) -> Value:
+    for transform in transforms:
+        if isinstance(transform, Affine):
+            # As in numpy: a product and a sum, each rounded to float32.
+            value = ops.Cast(dtype.float32)(value) * transform.scale
+            value = value + transform.shift if transform.shift.any() else value
+        elif isinstance(transform, TypeCast):
+            value = ops.Cast(transform.data_type)(value)
+    return value
+
+
+def _as_given(*batch: Value) -> list[Value]:
+    return list(batch)
+
+
+def _stacked(dataset: Dataset, rows: np.ndarray) -> list[np.ndarray]:
+    """The columns of several batches, [steps, batch, ...]."""
+    flat = dataset.fetch(rows.reshape(-1))
+    return [column.reshape(*rows.shape, *column.shape[1:]) for column in flat]

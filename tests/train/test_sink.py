@@ -1,0 +1,115 @@
+"""Sinking changes how often host and device meet, and not one bit of the numbers."""
+
+import numpy as np
+import pytest
+
+from runner import Model, context, dtype, nn, set_seed
+from runner.dataset import NumpySlicesDataset
+from runner.dataset.catalog import DatasetSettings, open_dataset
+from runner.dataset.transforms.transform import Transform
+from runner.device import Device
+from runner.train.callback import Callback
+from runner.train.sink import Sink, on_device
+
+
+class Losses(Callback):
+    """Keeps the losses of all steps, and how many steps each event told of."""
+
+    def __init__(self):
+        self.losses, self.events = [], []
+
+    def step_end(self, run_context):
+        seen = run_context.original_args()
+        self.losses += seen.losses.tolist()
+        self.events.append(len(seen.losses))
+
+
+class Halved(Transform):
+    """A user's transform that no operator does."""
+
+    def infer(self, sample):
+        return sample.with_dtype(dtype.float32)
+
+    def __call__(self, batch):
+        return batch / np.float32(2)
+
+
+def small_network():
+    convolution = nn.Conv2d(1, 4, 3, weight_init="he_uniform")
+    dense = nn.Dense(4 * 4 * 4, 10, weight_init="he_uniform")
+    return nn.SequentialCell(convolution, nn.ReLU(), nn.MaxPool2d(2, 2), nn.Flatten(), nn.Dropout(0.8), dense)
+
+
+def digits(**settings):
+    return open_dataset(DatasetSettings(image_size=8, **settings), train=True)
+
+
+def train(dataset, sink, sink_size, epochs, max_steps=None):
+    set_seed(3)
+    net = small_network()
+    loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
+    optimizer = nn.Momentum(net.trainable_params(), 0.05, 0.9)
+    model = Model(net, loss, optimizer, mode=context.GRAPH_MODE, device=Device(threads=1))
+    seen = Losses()
+    model.train(epochs, dataset, seen, sink, sink_size, max_steps=max_steps)
+    parameters = {p.name: p.data.tobytes() for p in model.train_network.get_parameters()}
+    return seen, parameters, model
+
+
+@pytest.mark.parametrize("drop_remainder", [True, False])
+@pytest.mark.parametrize(("sink_size", "epochs"), [(-1, 3), (7, 13), (44, 2), (50, 2), (1, 20)])
+def test_a_sunk_run_equals_the_unsunk_one_bit_for_bit(sink_size, epochs, drop_remainder):
+    dataset = digits(drop_remainder=drop_remainder)
+    steps = epochs * (dataset.get_dataset_size() if sink_size == -1 else sink_size)
+    unsunk, expected, _ = train(dataset, False, -1, 99, max_steps=steps)
+    sunk, made, model = train(dataset, True, sink_size, epochs)
+    assert len(sunk.losses) == steps
+    assert sunk.losses == unsunk.losses
+    assert made == expected
+    assert unsunk.events == [1] * steps
+    assert len(sunk.events) == epochs
+    if drop_remainder:
+        assert model.steps.interactions == epochs  # host and device meet once per epoch
+
+
+def test_the_batches_of_a_sink_continue_where_the_last_one_ended():
+    dataset = digits()
+    visited = []
+    sink = Sink(small_network(), Device(threads=1), dataset)
+    for _ in range(10):
+        visited.append(next(sink._rows))
+    sink.rewind(4)
+    assert np.array_equal(next(sink._rows), visited[4])
+    sink.rewind(dataset.get_dataset_size() + 2)
+    assert np.array_equal(next(sink._rows), dataset.batches(1)[2])
+
+
+def test_transforms_without_operators_are_fed_in_stacked_batches(monkeypatch):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 9, (100, 1, 8, 8)).astype(np.uint8)
+    labels = rng.integers(0, 10, 100).astype(np.int32)
+    dataset = NumpySlicesDataset((images, labels), ["image", "label"]).map(Halved(), "image").batch(8)
+    assert not on_device(dataset)
+    unsunk, expected, _ = train(dataset, False, -1, 9, max_steps=30)
+    monkeypatch.setattr("runner.train.sink.CHUNK_BYTES", 8 * 8 * 8 * 4 * 5)
+    sunk, made, model = train(dataset, True, 30, 1)
+    assert (sunk.losses, made) == (unsunk.losses, expected)
+    # Four batches fit at a time; an epoch is twelve of them and a short one: 3 + 1, 3 + 1, and 1 for the last four.
+    assert model.steps.interactions == 9
+
+
+def test_operators_of_a_sunk_step_carry_the_reference_s_scopes():
+    _, _, model = train(digits(), True, 2, 1)
+    names = [node.name for node in model.programs[0].graph.nodes]
+    assert names[0].startswith("Default/network-TrainOneStepCell/network-WithLossCell/_backbone-SequentialCell/")
+    assert any(
+        name.startswith("Default/network-TrainOneStepCell/optimizer-Momentum/ApplyMomentum-op") for name in names
+    )
+
+
+def test_a_model_that_trains_twice_on_one_dataset_compiles_once():
+    dataset = digits()
+    _, _, model = train(dataset, True, 5, 1)
+    first = model.programs[0]
+    model.train(1, dataset, None, True, 5)
+    assert model.programs == [first]
