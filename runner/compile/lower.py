@@ -16,7 +16,8 @@ from runner.errors import ConfigError, InternalError, RunnerError
 from runner.types import TensorType
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+    from onnx import GraphProto, NodeProto, ValueInfoProto
+    from onnx import ModelProto as ModelProto
 
 OPSET = 18  # BitwiseXor, and reductions that take their axes as inputs
 IR_VERSION = 9

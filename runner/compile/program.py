@@ -18,7 +18,7 @@ from runner.engine.tracer import trace
 from runner.types import TensorType
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from runner.compile.lower import ModelProto
 
 
 class Executable:
