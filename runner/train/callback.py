@@ -19,6 +19,8 @@ class CallbackParameters(dict[str, Any]):
     """
 
     def __getattr__(self, name: str) -> Any:
+        if name not in self:  # an AttributeError, so that `hasattr` answers
+            raise AttributeError(f"the run has no parameter {name}")
         return self[name]
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -81,7 +83,7 @@ def step_in_epoch(parameters: CallbackParameters) -> int:
 
 def check_losses(parameters: CallbackParameters) -> None:
     """Raise TrainingError, with epoch and step, when a loss since the last check is NaN or infinite."""
-    finite = np.isfinite(parameters.losses)
+    finite = np.isfinite(parameters.losses).reshape(len(parameters.losses), -1).all(axis=1)
     if not finite.all():
         first = int(np.argmin(finite))
         step = parameters.cur_step_num - len(finite) + 1 + first
@@ -109,22 +111,23 @@ class LossMonitor(Callback):
         # A sink makes several steps at once, so the question is whether one of them was to be printed.
         due = self.per_print_times and seen.cur_step_num % self.per_print_times < len(seen.losses)
         if due:
-            print(f"epoch: {seen.cur_epoch_num} step: {step_in_epoch(seen)}, loss is {seen.net_outputs!s}", flush=True)
+            loss = np.mean(seen.net_outputs)  # a loss without reduction is a number per sample
+            print(f"epoch: {seen.cur_epoch_num} step: {step_in_epoch(seen)}, loss is {loss!s}", flush=True)
 
 
 class TimeMonitor(Callback):
-    """Print how long each epoch took, in milliseconds; `data_size` steps per epoch unless the run knows better."""
+    """Print how long each epoch took, in milliseconds; the run knows its steps better than `data_size`."""
 
     def __init__(self, data_size: int | None = None) -> None:
         self.data_size = data_size
-        self._start = 0.0
+        self._start, self._steps = 0.0, 0
 
     def epoch_begin(self, run_context: RunContext) -> None:
-        self._start = time.perf_counter()
+        self._start, self._steps = time.perf_counter(), run_context.original_args().cur_step_num
 
     def epoch_end(self, run_context: RunContext) -> None:
         milliseconds = (time.perf_counter() - self._start) * 1e3
-        steps = run_context.original_args().get("batch_num") or self.data_size or 1
+        steps = max(1, run_context.original_args().cur_step_num - self._steps)
         print(f"epoch time: {milliseconds:5.3f} ms, per step time: {milliseconds / steps:5.3f} ms", flush=True)
 
 
