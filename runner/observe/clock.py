@@ -21,9 +21,6 @@ class Clock(Callback):
         if self.first_loss_seconds is None:
             self.first_loss_seconds = self._end - self._start
 
-    def end(self, run_context: RunContext) -> None:
-        self._end = time.perf_counter()
-
     @property
     def init_seconds(self) -> float:
         """Until training began."""
