@@ -1,7 +1,7 @@
 """The one place that writes: whole files atomically, event lines as a journal, directories as claims.
 
 Whole files go to a temporary name in the same folder, are fsynced and renamed, and the folder is fsynced: a reader
-sees the old file or the new one, never a part (measured in ecosystem notes: `np.savez` lost 50 of 60 files to a kill).
+sees the old file or the new one, never a part (`np.savez` lost 50 of 60 files to a kill at a random moment).
 """
 
 import json
@@ -16,6 +16,13 @@ from runner.errors import BusyError, StorageError
 TEMPORARY_SUFFIX = ".tmp"
 
 
+def before_operation(operation: str, path: Path) -> None:
+    """Called before every primitive operation (open, write, fsync, rename, mkdir) that changes something.
+
+    Tests replace it with a function that raises OSError or kills the process at the n-th call.
+    """
+
+
 def write_atomically(path: Path, content: bytes | str | Callable[[IO[bytes]], object]) -> None:
     """Write a whole file, or leave what was there untouched.
 
@@ -25,16 +32,20 @@ def write_atomically(path: Path, content: bytes | str | Callable[[IO[bytes]], ob
     temporary: Path | None = None
     try:
         name = path.with_name(f".{path.name}.{os.urandom(6).hex()}{TEMPORARY_SUFFIX}")
+        before_operation("open", name)
         # Not by tempfile: so the system applies the umask, which Python cannot read without changing it.
         handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         temporary = name
         with os.fdopen(handle, "wb") as file:
+            before_operation("write", name)
             if callable(content):
                 content(file)
             else:
                 file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
+            before_operation("fsync", name)
             os.fsync(file.fileno())
+        before_operation("rename", path)
         os.replace(temporary, path)
         _sync_folder(path.parent)
     except OSError as reason:
@@ -56,6 +67,7 @@ def claim_directory(path: Path) -> Path:
     """
     make_directory(path.parent)
     try:
+        before_operation("mkdir", path)
         path.mkdir()
     except FileExistsError:
         raise BusyError("the directory is taken by another run", path=path) from None
@@ -78,7 +90,9 @@ def claim_first_free(path: Path) -> Path:
 def make_directory(path: Path) -> Path:
     """Create a directory inside one that this run owns; it may exist already."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        if not path.is_dir():
+            before_operation("mkdir", path)
+            path.mkdir(parents=True, exist_ok=True)
     except OSError as reason:
         raise storage_error("cannot create a directory", path, reason) from reason
     return path
@@ -94,6 +108,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
+            before_operation("open", path)
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115  it stays open as long as the run
         except OSError as reason:
             raise storage_error("cannot open a file for writing", path, reason) from reason
@@ -102,6 +117,7 @@ class Journal:
         """Add one row. Raises StorageError when the disk does not take all of it."""
         line = json.dumps(row, allow_nan=False).encode() + b"\n"
         try:
+            before_operation("write", self.path)
             if self._file.write(line) != len(line):
                 raise OSError("the disk took only a part of a line")
         except OSError as reason:
@@ -110,6 +126,7 @@ class Journal:
     def sync(self) -> None:
         """Return when every appended row is on the disk."""
         try:
+            before_operation("fsync", self.path)
             os.fsync(self._file.fileno())
         except OSError as reason:
             raise storage_error("cannot put a file on the disk", self.path, reason) from reason
@@ -135,6 +152,7 @@ def storage_error(what: str, path: Path, reason: OSError) -> StorageError:
 
 
 def _sync_folder(folder: Path) -> None:
+    before_operation("fsync", folder)
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
