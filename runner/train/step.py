@@ -29,7 +29,8 @@ class EagerStep:
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run the kernels in the order in which `construct` applies the operators."""
-        with Eager() as interpreter:
+        # Numbers may overflow here as in graph mode: the loss tells, and numpy need not say it on the screen too.
+        with np.errstate(all="ignore"), Eager() as interpreter:
             made = self.cell.construct(*map(Tensor, arrays))
             interpreter.commit()
         return [value.data for value in (made if isinstance(made, tuple | list) else (made,))]
@@ -83,7 +84,7 @@ class StepByStep:
 
 
 def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:
-    with Eager() as interpreter:
+    with np.errstate(all="ignore"), Eager() as interpreter:
         made = cell.construct(*[x if isinstance(x, Tensor) else Tensor(x) for x in inputs])
         interpreter.commit()
     return made
