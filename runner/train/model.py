@@ -85,7 +85,7 @@ class Model:
         the dataset and `sink_size` has no effect. Raises ConfigError for impossible arguments, TrainingError when a
         step fails.
         """
-        check_train_arguments(epoch, dataset_sink_mode, sink_size)
+        check_train_arguments(epoch, train_dataset, dataset_sink_mode, sink_size, max_steps)
         size = train_dataset.get_dataset_size()
         steps = size if sink_size == -1 or not dataset_sink_mode else sink_size
         sunk = dataset_sink_mode and self.mode == context.GRAPH_MODE
@@ -198,11 +198,17 @@ def batches(dataset: Dataset) -> Iterator[tuple[np.ndarray, ...]]:
         epoch += 1
 
 
-def check_train_arguments(epoch: int, dataset_sink_mode: bool, sink_size: int) -> None:
-    """Raise ConfigError unless epoch is a positive int and sink_size is -1 or positive."""
+def check_train_arguments(
+    epoch: int, train_dataset: Dataset, dataset_sink_mode: bool, sink_size: int, max_steps: int | None
+) -> None:
+    """Raise ConfigError unless epoch and max_steps are positive ints and sink_size is -1 or positive."""
     if type(epoch) is not int or epoch < 1:
         raise ConfigError("epoch must be a positive whole number", given=repr(epoch))
     if type(dataset_sink_mode) is not bool:
         raise ConfigError("dataset_sink_mode must be a bool", given=repr(dataset_sink_mode))
     if type(sink_size) is not int or (sink_size < 1 and sink_size != -1):
         raise ConfigError("sink_size must be -1 or positive", given=repr(sink_size))
+    if max_steps is not None and (type(max_steps) is not int or max_steps < 1):
+        raise ConfigError("max_steps must be None or a positive whole number", given=repr(max_steps))
+    if not isinstance(train_dataset, Dataset):
+        raise ConfigError("train_dataset must be a dataset of runner.dataset", given=repr(train_dataset))
