@@ -4,9 +4,11 @@ Whole files go to a temporary name in the same folder, are fsynced and renamed, 
 sees the old file or the new one, never a part (`np.savez` lost 50 of 60 files to a kill at a random moment).
 """
 
+import fcntl
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -98,6 +100,26 @@ def make_directory(path: Path) -> Path:
     return path
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file while the context is open; the system frees it when the process ends, however it ends.
+
+    Raises BusyError when another process holds it.
+    """
+    try:
+        before_operation("open", path)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as reason:
+        raise storage_error("cannot open a lock file", path, reason) from reason
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise BusyError("another process works in this directory", path=path.parent) from None
+    finally:
+        os.close(handle)
+
+
 class Journal:
     """A file of JSON lines that grows while a run goes on.
 
@@ -122,6 +144,18 @@ class Journal:
                 raise OSError("the disk took only a part of a line")
         except OSError as reason:
             raise storage_error("cannot append to a file", self.path, reason) from reason
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return os.fstat(self._file.fileno()).st_size
+
+    def cut(self, size: int) -> None:
+        """Forget everything after the first `size` bytes: a run that goes on writes it anew."""
+        try:
+            before_operation("truncate", self.path)
+            self._file.truncate(size)
+        except OSError as reason:
+            raise storage_error("cannot shorten a file", self.path, reason) from reason
 
     def sync(self) -> None:
         """Return when every appended row is on the disk."""

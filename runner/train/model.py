@@ -77,13 +77,15 @@ class Model:
         sink_size: int = -1,
         *,
         max_steps: int | None = None,
+        first_step: int = 0,
     ) -> None:
         """Train for `epoch` epochs, or until `max_steps` steps were made in all.
 
         With `dataset_sink_mode`, an epoch is `sink_size` batches (-1: the whole dataset) and the next one continues
         where it ended; in graph mode callbacks then hear of an epoch's steps once, at its end. Without it an epoch is
-        the dataset and `sink_size` has no effect. Raises ConfigError for impossible arguments, TrainingError when a
-        step fails.
+        the dataset and `sink_size` has no effect. A run whose parameters were loaded goes on with step `first_step`
+        (counted from 0), as if it had made the steps before. Raises ConfigError for impossible arguments, TrainingError
+        when a step fails.
         """
         check_train_arguments(epoch, train_dataset, dataset_sink_mode, sink_size, max_steps)
         size = train_dataset.get_dataset_size()
@@ -93,6 +95,7 @@ class Model:
             _LOG.warning("PyNative mode does not sink data: the same steps run one by one")
         hooks = CallbackList(callbacks)
         seen = self._parameters(hooks, train_dataset, epoch_num=epoch, batch_num=steps, dataset_sink_mode=sunk)
+        seen.cur_step_num = first_step
         run_context = RunContext(seen)
         self.network.set_train(True)
         total = epoch * steps if max_steps is None else min(max_steps, epoch * steps)
@@ -100,17 +103,21 @@ class Model:
             for callback in hooks.list:
                 stack.enter_context(callback)
             hooks.begin(run_context)
-            self.steps = self._steps(train_dataset, sunk)
+            self.steps = self._steps(train_dataset, sunk, first_step)
             self._epochs(hooks, run_context, total, steps if sunk else 1)
             hooks.end(run_context)
 
     def _epochs(self, hooks: CallbackList, run_context: RunContext, total: int, chunk: int) -> None:
         seen = run_context.original_args()
         assert self.steps is not None
-        while seen.cur_step_num < total and not run_context.get_stop_requested():
-            seen.cur_epoch_num += 1
+        # A run that goes on after the last step of an epoch still owes the end of that epoch.
+        first, last = max(0, seen.cur_step_num - 1) // seen.batch_num, (total - 1) // seen.batch_num
+        for number in range(first, last + 1):
+            if run_context.get_stop_requested():
+                break
+            seen.cur_epoch_num = number + 1
             hooks.epoch_begin(run_context)
-            end = min(total, seen.cur_step_num + seen.batch_num)
+            end = min(total, seen.cur_epoch_num * seen.batch_num)
             while seen.cur_step_num < end and not run_context.get_stop_requested():
                 hooks.step_begin(run_context)
                 count = min(chunk, end - seen.cur_step_num)
@@ -120,14 +127,16 @@ class Model:
                 hooks.step_end(run_context)
             hooks.epoch_end(run_context)
 
-    def _steps(self, dataset: Dataset, sunk: bool) -> Sink | StepByStep:
-        """What makes steps with the batches of a dataset, from its first one on."""
+    def _steps(self, dataset: Dataset, sunk: bool, first_step: int) -> Sink | StepByStep:
+        """What makes steps with the batches of a dataset, from the batch of step `first_step` on."""
         if not sunk:
-            return StepByStep(self.train_step, batches(dataset))
-        if not (isinstance(self.steps, Sink) and self.steps.dataset is dataset):
-            return Sink(self.train_network, self.device, dataset)
-        self.steps.rewind()
-        return self.steps
+            return StepByStep(self.train_step, batches(dataset, first_step))
+        if isinstance(self.steps, Sink) and self.steps.dataset is dataset:
+            sink = self.steps
+        else:
+            sink = Sink(self.train_network, self.device, dataset)
+        sink.rewind(first_step)
+        return sink
 
     @property
     def programs(self) -> list[Executable]:
@@ -190,12 +199,12 @@ class Model:
         )
 
 
-def batches(dataset: Dataset) -> Iterator[tuple[np.ndarray, ...]]:
-    """The batches of epoch 0, 1, 2, ... without end."""
-    epoch = 0
+def batches(dataset: Dataset, first_step: int = 0) -> Iterator[tuple[np.ndarray, ...]]:
+    """The batches of step `first_step` (from 0) and later, through epochs without end."""
+    epoch, start = divmod(first_step, dataset.get_dataset_size())
     while True:
-        yield from dataset.read(epoch)
-        epoch += 1
+        yield from dataset.read(epoch, start)
+        epoch, start = epoch + 1, 0
 
 
 def check_train_arguments(

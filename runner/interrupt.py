@@ -1,0 +1,41 @@
+"""SIGINT and SIGTERM while training: the first one lets the step end and be saved, the second one ends the run at once."""
+
+import logging
+import signal
+import threading
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+_LOG = logging.getLogger("runner")
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM arrived; like Ctrl-C, but with an exit code of its own."""
+
+
+KINDS: dict[int, type[KeyboardInterrupt]] = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
+
+
+class Interruption:
+    """While it is open, `requested` says which exception the first signal asks for; None when there was none."""
+
+    def __init__(self) -> None:
+        self.requested: type[KeyboardInterrupt] | None = None
+        self._before: dict[int, Any] = {}
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.requested is not None:
+            raise KINDS[number]
+        self.requested = KINDS[number]
+        _LOG.warning("saving the state after this step; a second signal ends the run at once")
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
+            self._before = {number: signal.signal(number, self._handle) for number in KINDS}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
