@@ -1,8 +1,8 @@
 """Data sinking: many training steps in one call to the device.
 
-The dataset lies on the device once, in its compact form. What goes down for a sink is a table of row numbers; batches are
-gathered and scaled inside the graph, and what comes back is the losses. A dataset whose transforms have no operators is
-fed in stacked batches instead, as many as fit into `CHUNK_BYTES` at a time.
+The dataset lies on the device once, in its compact form. What goes down for a sink is a table of row numbers; batches
+are gathered and scaled inside the graph, and what comes back is the losses. A dataset whose transforms have no
+operators is fed in stacked batches instead, as many as fit into `CHUNK_BYTES` at a time.
 """
 
 from collections.abc import Callable, Iterator, Sequence
