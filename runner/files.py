@@ -7,54 +7,42 @@ sees the old file or the new one, never a part (`np.savez` lost 50 of 60 files t
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Self, TypeAlias
 
-from runner.errors import BusyError, StorageError
+from runner.errors import BusyError, DataError, StorageError
 
+Content: TypeAlias = bytes | str | Callable[[IO[bytes]], object]
 TEMPORARY_SUFFIX = ".tmp"
 
 
 def before_operation(operation: str, path: Path) -> None:
-    """Called before every primitive operation (open, write, fsync, rename, mkdir) that changes something.
+    """Called before every operation that changes something: open, write, truncate, fsync, rename, mkdir, unlink.
 
     Tests replace it with a function that raises OSError or kills the process at the n-th call.
     """
 
 
-def write_atomically(path: Path, content: bytes | str | Callable[[IO[bytes]], object]) -> None:
+def write_atomically(path: Path, content: Content, mode: int = 0o666) -> None:
     """Write a whole file, or leave what was there untouched.
 
-    `content` is the data, or a function that writes to the open binary file. Raises StorageError with the path and the
-    operating system's reason.
+    `content` is the data, or a function that writes to the open binary file; the umask is taken from `mode`. Raises
+    StorageError with the path and the operating system's reason.
     """
-    temporary: Path | None = None
+    temporary = hidden(path, TEMPORARY_SUFFIX)
     try:
-        name = path.with_name(f".{path.name}.{os.urandom(6).hex()}{TEMPORARY_SUFFIX}")
-        before_operation("open", name)
-        # Not by tempfile: so the system applies the umask, which Python cannot read without changing it.
-        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        temporary = name
-        with os.fdopen(handle, "wb") as file:
-            before_operation("write", name)
-            if callable(content):
-                content(file)
-            else:
-                file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            before_operation("fsync", name)
-            os.fsync(file.fileno())
-        before_operation("rename", path)
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
+        write_new(temporary, content, mode)
+        rename(temporary, path)
+        sync_folder(path.parent)
     except OSError as reason:
         raise storage_error("cannot write a file", path, reason) from reason
     finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def write_json(path: Path, value: object) -> None:
@@ -69,8 +57,7 @@ def claim_directory(path: Path) -> Path:
     """
     make_directory(path.parent)
     try:
-        before_operation("mkdir", path)
-        path.mkdir()
+        make_new(path)
     except FileExistsError:
         raise BusyError("the directory is taken by another run", path=path) from None
     except OSError as reason:
@@ -118,6 +105,38 @@ def locked(path: Path) -> Iterator[None]:
         raise BusyError("another process works in this directory", path=path.parent) from None
     finally:
         os.close(handle)
+
+
+def names(folder: Path) -> list[str]:
+    """The sorted names in a folder; none when there is no such folder. Raises StorageError."""
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+    except OSError as reason:
+        raise storage_error("cannot list a directory", folder, reason) from reason
+
+
+def read_bytes(path: Path, limit: int) -> bytes:
+    """A whole file of at most `limit` bytes; it is measured before it is read.
+
+    Raises DataError when it is missing, not a regular file or longer, StorageError when the system cannot read it.
+    """
+    try:
+        # Without O_NONBLOCK a pipe under this name would wait for its writer.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise DataError("not a regular file", file=path)
+            if found.st_size > limit:
+                raise DataError("a file is too long", file=path, expected=f"at most {limit} bytes", found=found.st_size)
+            return file.read(limit)
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError("a file is missing", file=path) from None
+    except IsADirectoryError:
+        raise DataError("not a regular file", file=path) from None
+    except OSError as reason:
+        raise storage_error("cannot read a file", path, reason) from reason
 
 
 class Journal:
@@ -185,7 +204,56 @@ def storage_error(what: str, path: Path, reason: OSError) -> StorageError:
     return StorageError(what, path=path, reason=reason.strerror or reason)
 
 
-def _sync_folder(folder: Path) -> None:
+# Steps of which whole writes are made; they raise OSError.
+
+
+def hidden(path: Path, suffix: str) -> Path:
+    """A name that nobody has, in the same folder: `.name.0123456789ab.tmp`."""
+    return path.with_name(f".{path.name}.{os.urandom(6).hex()}{suffix}")
+
+
+def write_new(path: Path, content: Content, mode: int = 0o666) -> None:
+    """Write a file that does not exist, and return when it is on the disk."""
+    before_operation("open", path)
+    # Not by tempfile: so the system applies the umask, which Python cannot read without changing it.
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(handle, "wb") as file:
+        before_operation("write", path)
+        if callable(content):
+            content(file)
+        else:
+            file.write(content.encode() if isinstance(content, str) else content)
+        file.flush()
+        before_operation("fsync", path)
+        os.fsync(file.fileno())
+
+
+def rename(path: Path, other: Path) -> None:
+    """Give a file or directory another name; a file that has this name is replaced."""
+    before_operation("rename", other)
+    os.replace(path, other)
+
+
+def make_new(path: Path) -> None:
+    """Create a directory that does not exist."""
+    before_operation("mkdir", path)
+    path.mkdir()
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link, or a directory with all that is in it; links are not followed."""
+    if path.is_dir() and not path.is_symlink():
+        for name in sorted(os.listdir(path)):
+            remove(path / name)
+        before_operation("unlink", path)
+        path.rmdir()
+    else:
+        before_operation("unlink", path)
+        path.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Return when the names in a folder are on the disk."""
     before_operation("fsync", folder)
     handle = os.open(folder, os.O_RDONLY)
     try:
