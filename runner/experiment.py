@@ -1,6 +1,7 @@
 """From a checked config to a trained network and a folder that describes itself."""
 
 import logging
+import math
 import resource
 import sys
 from dataclasses import asdict, dataclass, fields, replace
@@ -14,7 +15,7 @@ from runner.config.schema import Expectation, RunConfig, RunRequest
 from runner.dataset.catalog import DatasetSettings, open_dataset
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
-from runner.errors import DeviceError, MismatchError
+from runner.errors import DeviceError, MismatchError, TrainingError
 from runner.files import Journal, make_directory, write_atomically, write_json
 from runner.machine import thread_limit
 from runner.observe.clock import Clock
@@ -56,8 +57,13 @@ def run(request: RunRequest) -> dict[str, Any]:
             values = {} if config.eval.every == "never" else _evaluate(built, metrics, seen)
         _write_network(built, folder)
     summary = _summary(request, built, clock, seen, values)
-    write_json(folder / "summary.json", summary)
-    check_expectations(config.expect, {**values, "loss": summary["loss"]})
+    try:
+        check_expectations(config.expect, {**values, "loss": summary["loss"]})
+    except MismatchError:
+        summary["status"] = "failed"  # as in status.json
+        raise
+    finally:
+        write_json(folder / "summary.json", summary)
     return summary
 
 
@@ -143,7 +149,17 @@ def _train(request: RunRequest, built: Experiment, clock: Clock, metrics: Metric
 
 
 def _evaluate(built: Experiment, metrics: MetricsJournal, seen: Any) -> dict[str, float]:
+    if not built.model.metrics:
+        return {}
     values = built.model.eval(built.test_data)
+    if not all(map(math.isfinite, values.values())):
+        raise TrainingError(
+            "the evaluation has results that are not finite numbers",
+            **values,
+            epoch=seen.cur_epoch_num,
+            global_step=seen.cur_step_num,
+            repair="a smaller optimizer.learning_rate",
+        )
     metrics.evaluated(values, seen.cur_epoch_num, seen.cur_step_num)
     return values
 
