@@ -11,7 +11,7 @@ from runner.compile.builder import OnnxBuilder, element_type, onnx
 from runner.core.graph import Graph
 from runner.core.primitive import Node
 from runner.core.source import user_line
-from runner.core.value import Symbol, Value
+from runner.core.value import Parameter, Symbol, Value
 from runner.errors import ConfigError, InternalError, RunnerError
 from runner.types import TensorType
 
@@ -42,36 +42,50 @@ def lower(graph: Graph, input_names: Sequence[str], output_names: Sequence[str])
     return _model(_graph(builder, graph.name, types, outputs, names))
 
 
-def lower_sunk(fetch: Graph, step: Graph, scanned: Sequence[str], columns: Sequence[str]) -> ModelProto:
+def lower_sunk(
+    fetch: Graph, step: Graph, scanned: Sequence[str], columns: Sequence[str], stepped: Sequence[Parameter] = ()
+) -> ModelProto:
     """A model that runs a step many times in one call.
 
     For every entry along the first axis of the inputs `scanned`, `fetch` makes a batch of that entry and of the whole
-    `columns`, and `step` trains with it; parameters that the step updates are carried from one step to the next.
-    Inputs: scanned, columns, parameters. Outputs: `losses`, then the updates. Raises as `lower`.
+    `columns`, and `step` trains with it; parameters that the step updates are carried from one step to the next, and
+    those in `stepped` have a value of their own in every step. Inputs: scanned, columns, stepped, other parameters.
+    Outputs: `losses`, then the updates. Raises as `lower`, and ConfigError when the step updates one of `stepped`.
     """
+    others = [p for p in step.parameters if p not in stepped]
     results = ["losses", *(p.name + UPDATED for p in step.updates)]
-    _check_names(step.name, [*scanned, *columns, *(p.name for p in step.parameters), *results])
-    entries = dict(zip(scanned, fetch.inputs, strict=False))
-    names: dict[Value, str] = dict(zip(fetch.inputs, [*(name + ENTRY for name in scanned), *columns], strict=True))
+    _check_names(step.name, [*scanned, *columns, *(p.name for p in (*stepped, *others)), *results])
+    for parameter in stepped:
+        if parameter in step.updates:
+            raise ConfigError("a step may not assign a parameter that follows a schedule", parameter=parameter.name)
+    kinds = dict(zip([*scanned, *columns], (symbol.type for symbol in fetch.inputs), strict=True))
+    entries = {name: kinds[name] for name in scanned} | {p.name: p.type for p in stepped}
+    body = _body(fetch, step, entries, columns)
+    taken = [*(p.name for p in step.updates), *entries]
+    attributes = {"body": body, "num_scan_inputs": len(entries), "name": "sink"}
+    scan = onnx.helper.make_node("Scan", taken, [*results[1:], results[0]], **attributes)
+    inputs = [_info(name, kind, stacked=name in scanned) for name, kind in kinds.items()]
+    inputs += [_info(p.name, p.type, stacked=p in stepped) for p in (*stepped, *others)]
+    outputs = [_info("losses", step.outputs[0].type, stacked=True)]
+    outputs += [_info(p.name + UPDATED, p.type) for p in step.updates]
+    return _model(onnx.helper.make_graph([scan], "sink", inputs, outputs))
+
+
+def _body(fetch: Graph, step: Graph, entries: Mapping[str, TensorType], columns: Sequence[str]) -> GraphProto:
+    """One step of a sink: takes what is carried and one entry each, gives what is carried on and the loss."""
+    scanned = [name + ENTRY for name in entries][: len(fetch.inputs) - len(columns)]
+    names: dict[Value, str] = dict(zip(fetch.inputs, [*scanned, *columns], strict=True))
     builder = OnnxBuilder({name: symbol.type for symbol, name in names.items()})
     _lower_nodes(builder, fetch, names)
     names |= {image: names[made] for image, made in zip(step.inputs, fetch.outputs, strict=True)}
     for parameter, symbol in step.parameters.items():
-        names[symbol] = parameter.name + CARRIED if parameter in step.updates else parameter.name
+        suffix = CARRIED if parameter in step.updates else ENTRY if parameter.name in entries else ""
+        names[symbol] = parameter.name + suffix
         builder.declare(names[symbol], symbol.type)
     _lower_nodes(builder, step, names)
-    carried = {p.name + CARRIED: p.type for p in step.updates} | {n + ENTRY: s.type for n, s in entries.items()}
+    taken = {p.name + CARRIED: p.type for p in step.updates} | {n + ENTRY: kind for n, kind in entries.items()}
     made = {p.name + NEXT: s for p, s in step.updates.items()} | {"loss": step.outputs[0]}
-    body = _graph(builder, "step", carried, made, names)
-    taken = [*(p.name for p in step.updates), *scanned]
-    attributes = {"body": body, "num_scan_inputs": len(scanned), "name": "sink"}
-    scan = onnx.helper.make_node("Scan", taken, [*results[1:], results[0]], **attributes)
-    inputs = [_info(n, s.type, stacked=True) for n, s in entries.items()]
-    inputs += [_info(n, s.type) for n, s in zip(columns, fetch.inputs[len(scanned) :], strict=True)]
-    inputs += [_info(p.name, p.type) for p in step.parameters]
-    outputs = [_info("losses", step.outputs[0].type, stacked=True)]
-    outputs += [_info(p.name + UPDATED, p.type) for p in step.updates]
-    return _model(onnx.helper.make_graph([scan], "sink", inputs, outputs))
+    return _graph(builder, "step", taken, made, names)
 
 
 def with_defaults(model: ModelProto, parameters: Mapping[str, np.ndarray]) -> bytes:

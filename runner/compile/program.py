@@ -12,7 +12,7 @@ from runner.compile.lower import lower, lower_sunk, with_defaults
 from runner.compile.passes import optimize
 from runner.compile.session import Session
 from runner.core.graph import Graph
-from runner.core.value import Tensor
+from runner.core.value import Parameter, Tensor
 from runner.device import Device
 from runner.engine.tracer import trace
 from runner.types import TensorType
@@ -25,14 +25,16 @@ class Executable:
     """A model that is open on a device, between arrays and the parameters of its graph.
 
     `graph` is what runs after optimisation, `model` the ONNX model, `compile_seconds` the time since `start`, when
-    tracing began. Raises what the device raises.
+    tracing began. The parameters `given` come with the arrays of a call. Raises what the device raises.
     """
 
-    def __init__(self, graph: Graph, model: ModelProto, device: Device, start: float) -> None:
+    def __init__(
+        self, graph: Graph, model: ModelProto, device: Device, start: float, given: Sequence[Parameter] = ()
+    ) -> None:
         self.graph, self.model = graph, model
         self.session = Session(model.SerializeToString(), device)
         self.compile_seconds = time.perf_counter() - start
-        self._parameters = tuple(graph.parameters)
+        self._parameters = tuple(p for p in graph.parameters if p not in given)
         self._updated = tuple(graph.updates)
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -77,8 +79,9 @@ class SunkProgram(Executable):
     """Compile many steps of a training function into one call.
 
     `fetch` makes the operands of a step from one entry of each of the inputs `scanned` and from the whole `columns`
-    (both: name to type; the types of `scanned` are those of one entry). Call it with stacked entries, then columns; it
-    gives the losses of all steps. `graph` is that of one step; `root` is where its scopes begin.
+    (both: name to type; the types of `scanned` are those of one entry). The parameters `stepped` have a value of their
+    own in every step. Call it with stacked entries, then columns, then stacked values of `stepped`; it gives the losses
+    of all steps. `graph` is that of one step; `root` is where its scopes begin.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class SunkProgram(Executable):
         fetch: Callable[..., object],
         scanned: Mapping[str, TensorType],
         columns: Mapping[str, TensorType],
+        stepped: Sequence[Parameter],
         device: Device,
         root: str,
     ) -> None:
@@ -94,7 +98,8 @@ class SunkProgram(Executable):
         fetching = optimize(trace(fetch, [*scanned.values(), *columns.values()], "fetch", root="Dataset"))
         types = [output.type for output in fetching.outputs]
         step = optimize(trace(function, types, "train_step", root))
-        super().__init__(step, lower_sunk(fetching, step, list(scanned), list(columns)), device, start)
+        model = lower_sunk(fetching, step, list(scanned), list(columns), stepped)
+        super().__init__(step, model, device, start, stepped)
 
 
 def saved_step(graph: Graph, inputs: Sequence[str], outputs: Sequence[str], values: Mapping[str, np.ndarray]) -> bytes:

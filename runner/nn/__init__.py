@@ -1,6 +1,15 @@
 """Floor 4: the language in which networks are written, under the names of `mindspore.nn` r1.2."""
 
 from runner.nn.cell import Cell
+from runner.nn.dynamic_lr import (
+    cosine_decay_lr,
+    exponential_decay_lr,
+    inverse_decay_lr,
+    natural_exp_decay_lr,
+    piecewise_constant_lr,
+    polynomial_decay_lr,
+    warmup_lr,
+)
 from runner.nn.layers import (
     AvgPool2d,
     Conv2d,
@@ -17,6 +26,20 @@ from runner.nn.layers import (
 from runner.nn.loss import MSELoss, SoftmaxCrossEntropyWithLogits
 from runner.nn.metrics import Accuracy, Loss, Metric
 from runner.nn.optim import SGD, Adam, Momentum, Optimizer
+from runner.nn.schedule import (
+    ConstantLR,
+    CosineDecayLR,
+    ExponentialDecayLR,
+    InverseDecayLR,
+    LearningRateSchedule,
+    NaturalExpDecayLR,
+    PerStepLR,
+    PiecewiseConstantLR,
+    PolynomialDecayLR,
+    StepLR,
+    WarmUpLR,
+    WarmUpThen,
+)
 from runner.nn.wrap import TrainOneStepCell, WithEvalCell, WithLossCell
 
 __all__ = [
@@ -25,23 +48,42 @@ __all__ = [
     "Adam",
     "AvgPool2d",
     "Cell",
+    "ConstantLR",
     "Conv2d",
+    "CosineDecayLR",
     "Dense",
     "Dropout",
+    "ExponentialDecayLR",
     "Flatten",
+    "InverseDecayLR",
+    "LearningRateSchedule",
     "Loss",
     "MSELoss",
     "MaxPool2d",
     "Metric",
     "Momentum",
+    "NaturalExpDecayLR",
     "Optimizer",
+    "PerStepLR",
+    "PiecewiseConstantLR",
+    "PolynomialDecayLR",
     "ReLU",
     "SequentialCell",
     "Sigmoid",
     "Softmax",
     "SoftmaxCrossEntropyWithLogits",
+    "StepLR",
     "Tanh",
     "TrainOneStepCell",
+    "WarmUpLR",
+    "WarmUpThen",
     "WithEvalCell",
     "WithLossCell",
+    "cosine_decay_lr",
+    "exponential_decay_lr",
+    "inverse_decay_lr",
+    "natural_exp_decay_lr",
+    "piecewise_constant_lr",
+    "polynomial_decay_lr",
+    "warmup_lr",
 ]

@@ -1,7 +1,8 @@
 """Optimizers: cells that turn gradients into new values of parameters, with the rules of r1.2 (spec section 8.3)."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias
 
 import numpy as np
 
@@ -9,27 +10,46 @@ from runner import dtype as dt
 from runner import ops
 from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError
+from runner.nn.arguments import above, at_least
 from runner.nn.cell import Cell
+from runner.nn.schedule import LearningRateSchedule, schedule_of
+
+LearningRate: TypeAlias = float | Tensor | Iterable[float] | LearningRateSchedule
 
 
 class Optimizer(Cell):
     """Base: weight decay, loss scale, and the learning rate as a parameter that no gradient changes.
 
+    `learning_rate` is a number, or a schedule, or rates for every step of which the last one holds. With a schedule,
+    `global_step` is a parameter too: the number of the next step, from 0. Who runs a step sets the rate first
+    (`upcoming`) and moves on afterwards (`advance`), so a training that is continued goes on in its schedule.
     Weight decay adds `weight_decay * loss_scale * w` to the gradient of parameters whose names contain neither `beta`
     nor `gamma`; then every gradient is divided by `loss_scale`.
     """
 
     def __init__(
-        self, parameters: Sequence[Parameter], learning_rate: float, weight_decay: float = 0.0, loss_scale: float = 1.0
+        self,
+        parameters: Sequence[Parameter],
+        learning_rate: LearningRate,
+        weight_decay: float = 0.0,
+        loss_scale: float = 1.0,
     ) -> None:
         super().__init__(auto_prefix=False)
         self.parameters = tuple(parameters)
         if not self.parameters:
             raise ConfigError("an optimizer needs parameters", optimizer=type(self).__name__)
-        at_least(self, 0.0, learning_rate=learning_rate, weight_decay=weight_decay)
-        above(self, 0.0, loss_scale=loss_scale)
-        self.learning_rate = Parameter(Tensor(learning_rate, dt.float32), "learning_rate", requires_grad=False)
+        first, self.schedule = schedule_of(learning_rate, self.where)
+        at_least(self.where, 0.0, weight_decay=weight_decay)
+        above(self.where, 0.0, loss_scale=loss_scale)
+        self.learning_rate = Parameter(Tensor(first, dt.float32), "learning_rate", requires_grad=False)
+        if self.schedule is not None:
+            self.global_step = Parameter(np.zeros(1, np.int32), "global_step", requires_grad=False)
         self.weight_decay, self.loss_scale = weight_decay, loss_scale
+
+    @property
+    def where(self) -> dict[str, str]:
+        """The row that names the optimizer in an error."""
+        return {"optimizer": type(self).__name__}
 
     def construct(self, gradients: Sequence[Value]) -> None:
         """Assign new values to the parameters and to the optimizer's state."""
@@ -45,6 +65,16 @@ class Optimizer(Cell):
         """Assign several values."""
         for target, value in zip(targets, values, strict=True):
             self.assign(target, value)
+
+    def upcoming(self, count: int) -> np.ndarray:
+        """The learning rates of the next `count` steps of the schedule, float32 [count]."""
+        assert self.schedule is not None
+        return self.schedule.rates(int(self.global_step.data[0]), count)
+
+    def advance(self, rates: np.ndarray) -> None:
+        """Steps with these rates were made: `learning_rate` holds the last of them."""
+        self.learning_rate.set_data(rates[-1])
+        self.global_step.set_data(self.global_step.data + np.int32(len(rates)))
 
     def state(self, prefix: str, fill: float = 0.0, scalar: bool = False) -> tuple[Parameter, ...]:
         """One state per parameter, named `{prefix}.{parameter}`."""
@@ -62,14 +92,14 @@ class Momentum(Optimizer):
     def __init__(
         self,
         params: Sequence[Parameter],
-        learning_rate: float,
+        learning_rate: LearningRate,
         momentum: float,
         weight_decay: float = 0.0,
         loss_scale: float = 1.0,
         use_nesterov: bool = False,
     ) -> None:
         super().__init__(params, learning_rate, weight_decay, loss_scale)
-        at_least(self, 0.0, momentum=momentum)
+        at_least(self.where, 0.0, momentum=momentum)
         self.momentum = Tensor(momentum, dt.float32)
         self.moments = self.state("moments")
         self.opt = ops.ApplyMomentum(use_nesterov)
@@ -87,7 +117,7 @@ class SGD(Optimizer):
     def __init__(
         self,
         params: Sequence[Parameter],
-        learning_rate: float = 0.1,
+        learning_rate: LearningRate = 0.1,
         momentum: float = 0.0,
         dampening: float = 0.0,
         weight_decay: float = 0.0,
@@ -95,7 +125,7 @@ class SGD(Optimizer):
         loss_scale: float = 1.0,
     ) -> None:
         super().__init__(params, learning_rate, weight_decay, loss_scale)
-        at_least(self, 0.0, momentum=momentum, dampening=dampening)
+        at_least(self.where, 0.0, momentum=momentum, dampening=dampening)
         if nesterov and (momentum <= 0.0 or dampening != 0.0):
             raise ConfigError("Nesterov needs momentum above 0 and dampening 0", momentum=momentum, dampening=dampening)
         self.momentum = Tensor(momentum, dt.float32)
@@ -115,7 +145,7 @@ class Adam(Optimizer):
     def __init__(
         self,
         params: Sequence[Parameter],
-        learning_rate: float = 1e-3,
+        learning_rate: LearningRate = 1e-3,
         beta1: float = 0.9,
         beta2: float = 0.999,
         eps: float = 1e-8,
@@ -123,7 +153,7 @@ class Adam(Optimizer):
         loss_scale: float = 1.0,
     ) -> None:
         super().__init__(params, learning_rate, weight_decay, loss_scale)
-        above(self, 0.0, beta1=beta1, beta2=beta2, eps=eps)
+        above(self.where, 0.0, beta1=beta1, beta2=beta2, eps=eps)
         if beta1 >= 1.0 or beta2 >= 1.0:
             raise ConfigError("beta1 and beta2 must be below 1", beta1=beta1, beta2=beta2)
         self.betas = Tensor(beta1, dt.float32), Tensor(beta2, dt.float32)
@@ -142,18 +172,18 @@ class Adam(Optimizer):
             self.assign_all((parameter, m, v), made)
 
 
-def at_least(cell: Cell, least: float, **arguments: float) -> None:
-    """Raise ConfigError unless every argument is a finite number of at least `least`."""
-    for name, value in arguments.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < least:
-            raise ConfigError(
-                f"{name} must be a number of at least {least}", optimizer=type(cell).__name__, given=repr(value)
-            )
+def scheduled(cell: Cell) -> list[Optimizer]:
+    """The optimizers in a cell whose learning rate follows a schedule."""
+    inner = dict.fromkeys(cell for _, cell in cell.cells_and_names())
+    return [cell for cell in inner if isinstance(cell, Optimizer) and cell.schedule is not None]
 
 
-def above(cell: Cell, limit: float, **arguments: float) -> None:
-    """Raise ConfigError unless every argument is a finite number above `limit`."""
-    at_least(cell, limit, **arguments)
-    for name, value in arguments.items():
-        if value == limit:
-            raise ConfigError(f"{name} must be above {limit}", optimizer=type(cell).__name__, given=repr(value))
+@contextmanager
+def one_step(optimizers: Sequence[Optimizer]) -> Iterator[None]:
+    """Inside, a step is made with the learning rates whose turn it is; when it fails, their turn stays."""
+    rates = [optimizer.upcoming(1) for optimizer in optimizers]
+    for optimizer, rate in zip(optimizers, rates, strict=True):
+        optimizer.learning_rate.set_data(rate[0])
+    yield
+    for optimizer, rate in zip(optimizers, rates, strict=True):
+        optimizer.advance(rate)

@@ -18,6 +18,7 @@ from runner.dataset.transforms.c_transforms import TypeCast
 from runner.dataset.transforms.transform import Affine, Transform
 from runner.device import Device
 from runner.nn.cell import Cell
+from runner.nn.optim import scheduled
 from runner.types import TensorType
 
 CHUNK_BYTES = 64 << 20
@@ -26,7 +27,8 @@ CHUNK_BYTES = 64 << 20
 class Sink:
     """Runs steps of a training cell with the batches of a dataset, one epoch after the other.
 
-    `interactions` counts the calls to the device.
+    `interactions` counts the calls to the device. A learning rate that follows a schedule goes down with the row
+    numbers: one for each step.
     """
 
     def __init__(self, cell: Cell, device: Device, dataset: Dataset) -> None:
@@ -34,10 +36,11 @@ class Sink:
         self.programs: dict[int, SunkProgram] = {}
         self.interactions = 0
         self._columns = list(dataset.compact()) if on_device(dataset) else []
+        self._scheduled = scheduled(cell)
         self.rewind()
 
     def rewind(self, first_step: int = 0) -> None:
-        """Go on with the batch of step `first_step`."""
+        """Go on with the batch of step `first_step`; schedules go on with their `global_step`, a parameter."""
         self._rows = row_batches(self.dataset, first_step)
 
     def __call__(self, count: int) -> np.ndarray:
@@ -45,11 +48,19 @@ class Sink:
         losses = []
         for size, group in groupby(islice(self._rows, count), key=len):  # a short last batch has a program of its own
             for rows in self._chunks(list(group), size):
-                program = self._program(size)
-                entries = [rows] if self._columns else _stacked(self.dataset, rows)
-                losses.append(program([*entries, *self._columns])[0])
-                self.interactions += 1
+                losses.append(self._run(rows))
         return np.concatenate(losses)
+
+    def _run(self, rows: np.ndarray) -> np.ndarray:
+        """One call to the device: the losses of the steps with these rows, [steps, batch]."""
+        program = self._program(rows.shape[1])
+        entries = [rows] if self._columns else _stacked(self.dataset, rows)
+        rates = [optimizer.upcoming(len(rows)) for optimizer in self._scheduled]
+        losses = program([*entries, *self._columns, *rates])[0]
+        for optimizer, made in zip(self._scheduled, rates, strict=True):
+            optimizer.advance(made)
+        self.interactions += 1
+        return losses
 
     def _chunks(self, rows: Sequence[np.ndarray], size: int) -> Iterator[np.ndarray]:
         if self._columns:
@@ -73,7 +84,9 @@ class Sink:
                 columns, fetch = {}, _as_given
             # The reference wraps a sunk step in one more cell (spec section 2.6).
             root = "Default/network-TrainOneStepCell" if context.reserves_class_names() else "Default/network"
-            self.programs[size] = SunkProgram(self.cell.construct, fetch, scanned, columns, self.device, root)
+            stepped = [optimizer.learning_rate for optimizer in self._scheduled]
+            compiled = SunkProgram(self.cell.construct, fetch, scanned, columns, stepped, self.device, root)
+            self.programs[size] = compiled
         return self.programs[size]
 
 

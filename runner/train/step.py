@@ -11,11 +11,14 @@ from runner.core.value import Tensor
 from runner.device import Device
 from runner.engine.eager import Eager
 from runner.nn.cell import EXECUTORS, Cell
+from runner.nn.optim import one_step, scheduled
 from runner.types import TensorType
 
 
 class Step(Protocol):
     """Runs a cell once; parameters have their new values afterwards."""
+
+    cell: Cell
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Outputs for these inputs."""
@@ -67,15 +70,26 @@ class GraphStep:
 
 
 class StepByStep:
-    """Runs a training step with one batch after the other; `interactions` counts the steps."""
+    """Runs a training step with one batch after the other; `interactions` counts the steps.
+
+    A learning rate that follows a schedule is set before each step.
+    """
 
     def __init__(self, step: Step, batches: Iterator[tuple[np.ndarray, ...]]) -> None:
         self.step, self.batches, self.interactions = step, batches, 0
+        self._scheduled = scheduled(step.cell)
 
     def __call__(self, count: int) -> np.ndarray:
         """Losses of the next `count` steps."""
         self.interactions += count
-        return np.array([self.step(next(self.batches))[0] for _ in range(count)])
+        return np.array([self._one() for _ in range(count)])
+
+    def _one(self) -> np.ndarray:
+        batch = next(self.batches)
+        if not self._scheduled:
+            return self.step(batch)[0]
+        with one_step(self._scheduled):
+            return self.step(batch)[0]
 
     @property
     def programs(self) -> dict[Any, Program]:
@@ -84,7 +98,7 @@ class StepByStep:
 
 
 def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:
-    with np.errstate(all="ignore"), Eager() as interpreter:
+    with one_step(scheduled(cell)), np.errstate(all="ignore"), Eager() as interpreter:
         made = cell.construct(*[x if isinstance(x, Tensor) else Tensor(x) for x in inputs])
         interpreter.commit()
     return made
@@ -98,7 +112,8 @@ def _call_graph(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     if key not in steps:
         steps[key] = GraphStep(cell, context.device(), type(cell).__name__)
     program = steps[key].program(tuple(TensorType.of(array) for array in arrays))
-    made = program.tensors(arrays)
+    with one_step(scheduled(cell)):
+        made = program.tensors(arrays)
     return made[0] if len(made) == 1 else tuple(made)
 
 

@@ -1,0 +1,45 @@
+"""Checks of the numbers that optimizers and schedules are made with; `where` is the row that names their owner."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from runner.errors import ConfigError
+
+Where = Mapping[str, str]
+
+
+def at_least(where: Where, least: float, **arguments: object) -> None:
+    """Raise ConfigError unless every argument is a finite number of at least `least`."""
+    for name, value in arguments.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < least:
+            raise ConfigError(f"{name} must be a number of at least {least}", **where, given=repr(value))
+
+
+def above(where: Where, limit: float, **arguments: object) -> None:
+    """Raise ConfigError unless every argument is a finite number above `limit`."""
+    at_least(where, limit, **arguments)
+    for name, value in arguments.items():
+        if value == limit:
+            raise ConfigError(f"{name} must be above {limit}", **where, given=repr(value))
+
+
+def whole(where: Where, least: int, **arguments: object) -> None:
+    """Raise ConfigError unless every argument is a whole number of at least `least`."""
+    for name, value in arguments.items():
+        if type(value) is not int or value < least:
+            raise ConfigError(f"{name} must be a whole number of at least {least}", **where, given=repr(value))
+
+
+def flag(where: Where, **arguments: object) -> None:
+    """Raise ConfigError unless every argument is True or False."""
+    for name, value in arguments.items():
+        if type(value) is not bool:
+            raise ConfigError(f"{name} must be True or False", **where, given=repr(value))
+
+
+def number(value: Any) -> Any:
+    """A plain number out of a tensor, an array or a scalar of numpy; everything else as it is."""
+    return np.asarray(value).item() if hasattr(value, "__array__") and np.ndim(value) == 0 else value

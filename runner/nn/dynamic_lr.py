@@ -1,0 +1,134 @@
+"""Lists of learning rates, one for each step, that change from epoch to epoch: `mindspore.nn.dynamic_lr` r1.2.
+
+An optimizer takes them as its `learning_rate`. `total_step` is the length of the list; the epoch of step i is
+i // step_per_epoch. All raise ConfigError for arguments that make no sense.
+"""
+
+from collections.abc import Sequence
+
+from runner.nn.arguments import whole
+from runner.nn.schedule import (
+    CosineDecayLR,
+    ExponentialDecayLR,
+    InverseDecayLR,
+    LearningRateSchedule,
+    NaturalExpDecayLR,
+    PiecewiseConstantLR,
+    PolynomialDecayLR,
+    WarmUpLR,
+)
+
+
+def piecewise_constant_lr(milestone: Sequence[int], learning_rates: Sequence[float]) -> list[float]:
+    """learning_rates[k] for the steps before milestone[k] that no earlier milestone has; milestone[-1] rates.
+
+    >>> piecewise_constant_lr([2, 5], [0.1, 0.05])
+    [0.1, 0.1, 0.05, 0.05, 0.05]
+    """
+    schedule = PiecewiseConstantLR(milestone, learning_rates)  # type: ignore[arg-type]
+    return [schedule(step) for step in range(milestone[-1])]
+
+
+def exponential_decay_lr(
+    learning_rate: float,
+    decay_rate: float,
+    total_step: int,
+    step_per_epoch: int,
+    decay_epoch: int,
+    is_stair: bool = False,
+) -> list[float]:
+    """learning_rate * decay_rate ^ (epoch / decay_epoch), the exponent rounded down when `is_stair`.
+
+    >>> exponential_decay_lr(0.1, 0.9, 6, 2, 1)
+    [0.1, 0.1, 0.09000000000000001, 0.09000000000000001, 0.08100000000000002, 0.08100000000000002]
+    """
+    _check("exponential_decay_lr", total_step, step_per_epoch, decay_epoch=decay_epoch)
+    schedule = ExponentialDecayLR(learning_rate, decay_rate, decay_epoch, is_stair)
+    return _by_epoch(schedule, total_step, step_per_epoch)
+
+
+def natural_exp_decay_lr(
+    learning_rate: float,
+    decay_rate: float,
+    total_step: int,
+    step_per_epoch: int,
+    decay_epoch: int,
+    is_stair: bool = False,
+) -> list[float]:
+    """learning_rate * e ^ (-decay_rate * epoch); with `is_stair` the last multiple of decay_epoch counts.
+
+    >>> natural_exp_decay_lr(0.1, 0.9, 6, 2, 2, True)
+    [0.1, 0.1, 0.1, 0.1, 0.016529888822158657, 0.016529888822158657]
+    """
+    _check("natural_exp_decay_lr", total_step, step_per_epoch, decay_epoch=decay_epoch)
+    schedule = NaturalExpDecayLR(learning_rate, decay_rate, decay_epoch, is_stair)
+    return _by_epoch(schedule, total_step, step_per_epoch)
+
+
+def inverse_decay_lr(
+    learning_rate: float,
+    decay_rate: float,
+    total_step: int,
+    step_per_epoch: int,
+    decay_epoch: int,
+    is_stair: bool = False,
+) -> list[float]:
+    """learning_rate / (1 + decay_rate * epoch / decay_epoch), the quotient rounded down when `is_stair`.
+
+    >>> inverse_decay_lr(0.1, 0.5, 4, 1, 1, True)
+    [0.1, 0.06666666666666667, 0.05, 0.04]
+    """
+    _check("inverse_decay_lr", total_step, step_per_epoch, decay_epoch=decay_epoch)
+    schedule = InverseDecayLR(learning_rate, decay_rate, decay_epoch, is_stair)
+    return _by_epoch(schedule, total_step, step_per_epoch)
+
+
+def cosine_decay_lr(
+    min_lr: float, max_lr: float, total_step: int, step_per_epoch: int, decay_epoch: int
+) -> list[float]:
+    """Half a cosine from max_lr to min_lr over decay_epoch epochs, min_lr afterwards.
+
+    >>> cosine_decay_lr(0.01, 0.1, 6, 2, 2)
+    [0.1, 0.1, 0.05500000000000001, 0.05500000000000001, 0.01, 0.01]
+    """
+    _check("cosine_decay_lr", total_step, step_per_epoch, decay_epoch=decay_epoch)
+    return _by_epoch(CosineDecayLR(min_lr, max_lr, decay_epoch), total_step, step_per_epoch)
+
+
+def polynomial_decay_lr(
+    learning_rate: float,
+    end_learning_rate: float,
+    total_step: int,
+    step_per_epoch: int,
+    decay_epoch: int,
+    power: float,
+    update_decay_epoch: bool = False,
+) -> list[float]:
+    """(learning_rate - end_learning_rate) * (1 - epoch / decay_epoch) ^ power + end_learning_rate.
+
+    The epoch counts up to decay_epoch, or with `update_decay_epoch` decay_epoch moves on to its next multiple.
+
+    >>> polynomial_decay_lr(0.1, 0.01, 6, 2, 2, 0.5)
+    [0.1, 0.1, 0.07363961030678928, 0.07363961030678928, 0.01, 0.01]
+    """
+    _check("polynomial_decay_lr", total_step, step_per_epoch, decay_epoch=decay_epoch)
+    schedule = PolynomialDecayLR(learning_rate, end_learning_rate, decay_epoch, power, update_decay_epoch)
+    return _by_epoch(schedule, total_step, step_per_epoch)
+
+
+def warmup_lr(learning_rate: float, total_step: int, step_per_epoch: int, warmup_epoch: int) -> list[float]:
+    """learning_rate * epoch / warmup_epoch, up to learning_rate.
+
+    >>> warmup_lr(0.1, 6, 2, 2)
+    [0.0, 0.0, 0.05, 0.05, 0.1, 0.1]
+    """
+    _check("warmup_lr", total_step, step_per_epoch, warmup_epoch=warmup_epoch)
+    return _by_epoch(WarmUpLR(learning_rate, warmup_epoch), total_step, step_per_epoch)
+
+
+def _check(function: str, total_step: int, step_per_epoch: int, **epochs: int) -> None:
+    whole({"function": function}, 1, total_step=total_step, step_per_epoch=step_per_epoch, **epochs)
+
+
+def _by_epoch(schedule: LearningRateSchedule, total_step: int, step_per_epoch: int) -> list[float]:
+    return [schedule(step // step_per_epoch) for step in range(total_step)]
