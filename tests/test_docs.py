@@ -1,0 +1,214 @@
+"""What the documents say is so: commands run, outputs are the real ones, files exist."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runner import cli, errors, launch
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+FOLDERS = ("runner", "conf", "models", "tests", "examples", "benchmarks", ".ci")
+PENDING = {"BENCHMARKS.md": "written when the measurements of this version are done"}
+
+
+def section(title: str) -> str:
+    """The text between a heading and the next one."""
+    return re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", README, re.MULTILINE | re.DOTALL)[1]
+
+
+def blocks(text: str, language: str = "") -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def command(*words: str, cwd: Path) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "200"}
+    return subprocess.run([sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True)
+
+
+def spoken(line: str) -> list[str]:
+    """The words of a line of the tour, without its comment."""
+    return shlex.split(line, comments=True)
+
+
+TOUR = [line for line in blocks(section("A tour"))[0].splitlines() if line]
+CANNOT = {"dataset.data_dir=": "needs the files of MNIST", "dataset.download=true": "needs the network"}
+CODES = {"expect.accuracy.min=0.97": 6}  # two steps are not enough for that
+
+
+def skipped(line: str) -> str | None:
+    return next((reason for word, reason in CANNOT.items() if word in line), None)
+
+
+@pytest.fixture(scope="module")
+def tour(tmp_path_factory) -> dict[str, Future]:
+    """Every command of the tour that needs nothing else, shortened, all in one folder; `ls` comes last."""
+    place = tmp_path_factory.mktemp("tour")
+
+    def run(line: str) -> subprocess.CompletedProcess:
+        words = spoken(line)
+        runs = any("experiment" in word for word in words)
+        return command("-m", "runner", *words[1:], *(["max_steps=2"] if runs else []), cwd=place)
+
+    lines = [line for line in TOUR if not skipped(line)]
+    with ThreadPoolExecutor(2) as pool:
+        started = {line: pool.submit(run, line) for line in lines if spoken(line) != ["runner", "ls"]}
+    return {**started, **{line: ThreadPoolExecutor(1).submit(run, line) for line in lines if line not in started}}
+
+
+@pytest.mark.parametrize("line", TOUR, ids=[" ".join(spoken(line)) for line in TOUR])
+def test_the_tour(tour, line):
+    if reason := skipped(line):
+        pytest.skip(reason)
+    done, words = tour[line].result(), spoken(line)
+    assert done.returncode == next((code for word, code in CODES.items() if word in words), 0), done.stderr
+    if "--cfg" in words:
+        assert re.search(r"^epochs: \d+$", done.stdout, re.MULTILINE)
+    elif words[1:] == ["doctor"]:
+        assert re.search(r"CPU .*usable", done.stdout)
+    elif words[1:] == ["ls"]:
+        assert len(re.findall(r"outputs/|multirun/", done.stdout)) >= 6
+        assert "failed" in done.stdout  # the expectation
+    elif "-m" in words:
+        assert done.stdout.count("run directory") == 0
+        assert re.search(r"^3 jobs finished in multirun/", done.stdout, re.MULTILINE)
+    elif done.returncode == 0:
+        assert re.search(r"^epoch: 1 step: 2, loss is 2\.\d+$", done.stdout, re.MULTILINE)
+        assert "run directory: outputs/" in done.stdout
+
+
+def test_the_tour_has_runs():
+    assert len([line for line in TOUR if not skipped(line)]) >= 8
+
+
+def test_the_first_output(tmp_path):
+    """The first losses are those that the README shows, and every other line has the form of one that it shows."""
+    shown = blocks(section("Two commands"))[1].splitlines()
+    done = command("-m", "runner", "+experiment=lenet", "max_steps=2", cwd=tmp_path)
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    for k in range(2):
+        assert lines[k].rpartition(" ")[0] == shown[k].rpartition(" ")[0]
+        np.testing.assert_allclose(float(lines[k].split()[-1]), float(shown[k].split()[-1]), rtol=1e-4)
+    forms = [re.sub(r"\d+", r"\\d+", re.escape(line)) for line in shown if line != "..."]
+    assert [line for line in lines if not any(re.fullmatch(form, line) for form in forms)] == []
+    assert {next(form for form in forms if re.fullmatch(form, line)) for line in lines[2:]} == set(forms[3:])
+
+
+def test_the_error_that_is_shown(tmp_path):
+    (block,) = (text for text in blocks(section("A tour")) if text.startswith("$ "))
+    first, _, expected = block.partition("\n")
+    done = command("-m", "runner", *spoken(first)[2:], cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == expected
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_python_that_is_shown(tmp_path):
+    text = section("In Python")
+    (block,) = blocks(text, "python")
+    (call,) = re.findall(r"`(runner\.run\(.*?\))`", text)
+    script = f"{block}\nimport json, runner\nsummary = {call}\nprint(json.dumps(summary))\n"
+    done = command("-W", "error", "-c", script, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["experiment"], summary["epochs"]) == ("lenet", 2)
+    assert (tmp_path / summary["run_dir"] / "summary.json").exists()
+
+
+def test_the_files_of_a_run(tmp_path):
+    table = re.findall(r"^\| (`.*?) \|", section("The run directory"), re.MULTILINE)
+    names = [name for cell in table for name in re.findall(r"`(.*?)`", cell)]
+    assert len(names) >= 8
+    words = ("mode=graph", "max_steps=1", "hydra.run.dir=r", "dataset=synthetic", "dataset.num_samples=64")
+    assert command("-m", "runner", *words, cwd=tmp_path).returncode == 0
+    assert [name for name in names if not (tmp_path / "r" / name).exists()] == []
+
+
+def test_every_exit_code_is_told():
+    told = set(map(int, re.findall(r"(?:^|· |/)(\d+)\b", section("Exit codes"), re.MULTILINE)))
+    helped = set(map(int, re.findall(r"(?:^| {2,})(\d+) [a-z]", cli.HELP.partition("exit codes")[2], re.MULTILINE)))
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RunnerError)]
+    assert told == helped == {0, 130, 143, *(kind.exit_code for kind in [*kinds, launch.SweepError])}
+
+
+def links() -> list[tuple[str, str]]:
+    found = []
+    for name in DOCUMENTS:
+        text = (ROOT / name).read_text()
+        targets = re.findall(r"\]\((?!https?:)([^)#]+)", text) + re.findall(r"\b([A-Z]{4,}\.md)\b", text)
+        for quoted in re.findall(r"`([\w.{},*/-]+)`", text):
+            if quoted.split("/")[0] in FOLDERS and "/" in quoted:
+                targets += expanded(quoted)
+        found += [(name, target) for target in dict.fromkeys(targets)]
+    return found
+
+
+def expanded(path: str) -> list[str]:
+    """`a/{b,c}.py` as two paths."""
+    before, _, rest = path.partition("{")
+    inside, _, after = rest.partition("}")
+    return [before + part + after for part in inside.split(",")] if rest else [path]
+
+
+def marked(link: tuple[str, str]):
+    reason = PENDING.get(link[1])
+    return pytest.param(*link, marks=[pytest.mark.xfail(reason=reason, strict=False)] if reason else [])
+
+
+@pytest.mark.parametrize(("document", "target"), [marked(link) for link in links()])
+def test_what_is_named_exists(document, target):
+    assert (ROOT / target).exists(), f"{document} names {target}"
+
+
+def test_there_are_links():
+    assert len(links()) > 10
+
+
+def make(*words: str) -> subprocess.CompletedProcess:
+    if shutil.which("make") is None:
+        pytest.skip("no make here")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    return subprocess.run(["make", *words], cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("words", [(), ("help",)])
+def test_make_help(words):
+    done = make(*words)
+    assert (done.returncode, done.stderr) == (0, "")
+    listed = [line.split()[0] for line in done.stdout.splitlines()]
+    declared = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split()
+    assert sorted(listed) == sorted(declared)
+    assert all(len(line.split()) > 2 for line in done.stdout.splitlines())
+
+
+def test_the_recipes_name_files_that_exist():
+    done = make("-n", *re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split())
+    assert done.returncode == 0
+    named = set(re.findall(r"\b(?:benchmarks|tests)/\S+|\S+\.txt", done.stdout))
+    assert named
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_documents_name_targets_that_exist():
+    targets = set(re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[1].split())
+    named = {word for name in DOCUMENTS for word in re.findall(r"`make (\w+)`", (ROOT / name).read_text())}
+    assert named <= targets
+
+
+def test_the_example_of_switching_modes(tmp_path):
+    done = command("-W", "error", str(ROOT / "examples" / "switch_modes.py"), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Tensor(shape=[1, 4, 5, 5], dtype=Float32, value=\n")
+    assert float(done.stdout.split()[-1]) < 1e-6
