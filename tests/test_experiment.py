@@ -19,6 +19,7 @@ import runner
 from runner import Tensor, experiment, registry, resources, seed
 from runner.dataset import DatasetSettings, open_dataset
 from runner.errors import DataError, DeviceError, MismatchError, TrainingError
+from runner.train.step import EagerStep, GraphStep
 
 ROOT = Path(__file__).parents[1]
 CONF = resources.folder("conf")
@@ -280,11 +281,13 @@ def test_only_the_metrics_that_were_asked_for():
     assert [row["event"] for row in rows("s")] == ["step"]
 
 
-def test_an_evaluation_in_the_other_mode():
+def test_an_evaluation_in_the_other_mode(monkeypatch):
     words = (*SMALL, "max_steps=2", "dataset.batch_size=16")
-    made = {}
+    made, built, build = {}, [], experiment.build
+    monkeypatch.setattr(experiment, "build", lambda *a, **k: built.append(build(*a, **k)) or built[-1])
     for mode, evaluated in (("graph", "pynative"), ("pynative", "graph"), ("pynative", "pynative")):
         made[mode, evaluated] = run(f"{mode}-{evaluated}", *words, f"mode={mode}", f"eval.mode={evaluated}")["metrics"]
+        assert type(built[-1].model.eval_step) is {"graph": GraphStep, "pynative": EagerStep}[evaluated]
     values = list(made.values())
     for other in values[1:]:
         assert other["accuracy"] == values[0]["accuracy"]
