@@ -8,7 +8,7 @@ import numpy as np
 
 from runner.errors import ConfigError
 
-Where = Mapping[str, str]
+Where = Mapping[str, object]
 
 
 def at_least(where: Where, least: float, **arguments: object) -> None:

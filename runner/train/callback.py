@@ -1,13 +1,17 @@
 """What listens to training: hooks, and the monitors of the reference (spec section 6.2)."""
 
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
 from runner.errors import ConfigError, TrainingError
+from runner.nn.arguments import at_least, number
+
+_LOG = logging.getLogger("runner")
 
 
 class CallbackParameters(dict[str, Any]):
@@ -129,6 +133,36 @@ class TimeMonitor(Callback):
         milliseconds = (time.perf_counter() - self._start) * 1e3
         steps = max(1, run_context.original_args().cur_step_num - self._steps)
         print(f"epoch time: {milliseconds:5.3f} ms, per step time: {milliseconds / steps:5.3f} ms", flush=True)
+
+
+class LearningRateScheduler(Callback):
+    """Sets the learning rate after every step (after every sink) to `learning_rate_function(rate, cur_step_num)`.
+
+    `rate` is the present rate as a plain number, `cur_step_num` how many steps were made so far. Raises ConfigError
+    when the optimizer follows a schedule already, or when the function gives no rate.
+    """
+
+    def __init__(self, learning_rate_function: Callable[[float, int], float]) -> None:
+        if not callable(learning_rate_function):
+            raise ConfigError("learning_rate_function must be a function", given=repr(learning_rate_function))
+        self.learning_rate_function = learning_rate_function
+
+    def begin(self, run_context: RunContext) -> None:
+        optimizer = run_context.original_args().optimizer
+        if optimizer is None or optimizer.schedule is not None:
+            found = "there is no optimizer" if optimizer is None else repr(optimizer.schedule)
+            repair = "give the optimizer a number as learning_rate"
+            raise ConfigError("LearningRateScheduler needs a rate that it can set", found=found, repair=repair)
+
+    def step_end(self, run_context: RunContext) -> None:
+        seen = run_context.original_args()
+        parameter = seen.optimizer.learning_rate
+        rate = float(str(parameter.asnumpy()))  # 0.1, where the float32 is 0.10000000149
+        made = number(self.learning_rate_function(rate, seen.cur_step_num))
+        at_least({"callback": "LearningRateScheduler", "step": seen.cur_step_num}, 0.0, learning_rate=made)
+        if made != rate:
+            parameter.set_data(np.float32(made))
+            _LOG.info("at step %d the learning rate changes to %s", seen.cur_step_num, made)
 
 
 class CallbackList(Callback):

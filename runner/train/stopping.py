@@ -1,0 +1,102 @@
+"""Callbacks of our own: an end when nothing gets better, and hooks that are plain functions."""
+
+import logging
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from runner.errors import ConfigError, nearest
+from runner.nn.arguments import at_least, number, whole
+from runner.train.callback import Callback, CallbackParameters, RunContext
+
+_LOG = logging.getLogger("runner")
+MODES = ("min", "max")
+HOOKS = ("begin", "epoch_begin", "step_begin", "step_end", "epoch_end", "end")
+
+
+class EarlyStopping(Callback):
+    """Asks the run to stop after an epoch when `monitor` has not got better for more than `patience` epochs.
+
+    Better is lower (`mode="min"`) or higher ("max") than the best so far by more than `min_delta`; NaN is never better.
+    `monitor` is "loss", the mean over all steps of the epoch, or the name of a number that another callback, earlier in
+    the list, sets on the run's parameters at its `epoch_end`. Afterwards `best`, `best_epoch` and `stopped_epoch`
+    (None when it did not stop) tell what happened. Raises ConfigError for arguments that make no sense, and when the
+    run has no such number.
+    """
+
+    def __init__(self, monitor: str = "loss", min_delta: float = 0.0, patience: int = 0, mode: str = "min") -> None:
+        where = {"callback": "EarlyStopping"}
+        if not isinstance(monitor, str) or not monitor:
+            raise ConfigError("monitor must be a name", **where, given=repr(monitor))
+        at_least(where, 0.0, min_delta=min_delta)
+        whole(where, 0, patience=patience)
+        if mode not in MODES:
+            close = nearest(str(mode), MODES)
+            raise ConfigError("no such mode", **where, given=repr(mode), allowed=", ".join(MODES), nearest=close)
+        self.monitor, self.min_delta, self.patience, self.mode = monitor, min_delta, patience, mode
+        self._forget()
+
+    def _forget(self) -> None:
+        self.best: float | None = None
+        self.best_epoch = 0
+        self.stopped_epoch: int | None = None
+        self._waited = 0
+        self._losses: list[np.ndarray] = []
+
+    def begin(self, run_context: RunContext) -> None:
+        self._forget()
+
+    def epoch_begin(self, run_context: RunContext) -> None:
+        self._losses = []
+
+    def step_end(self, run_context: RunContext) -> None:
+        self._losses.append(np.ravel(run_context.original_args().losses))
+
+    def epoch_end(self, run_context: RunContext) -> None:
+        seen = run_context.original_args()
+        value = self._value(seen)
+        if self._is_better(value):
+            self.best, self.best_epoch, self._waited = value, seen.cur_epoch_num, 0
+            return
+        self._waited += 1
+        if self._waited > self.patience:
+            self.stopped_epoch = seen.cur_epoch_num
+            _LOG.info("%s is not better than in epoch %d: the run stops", self.monitor, self.best_epoch)
+            run_context.request_stop()
+
+    def _value(self, seen: CallbackParameters) -> float:
+        if self.monitor == "loss":
+            # Of all losses at once, in float64: sunk or not, the same mean.
+            losses = np.concatenate(self._losses) if self._losses else np.zeros(0)
+            return float(losses.mean(dtype=np.float64)) if losses.size else math.nan
+        value = number(seen.get(self.monitor))
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            rows = {"monitor": self.monitor, "found": "nothing" if value is None else repr(value)}
+            repair = "a callback before this one that sets it: run_context.original_args().name = number"
+            raise ConfigError("EarlyStopping finds no such number", **rows, repair=repair)
+        return float(value)
+
+    def _is_better(self, value: float) -> bool:
+        if math.isnan(value):
+            return False
+        if self.best is None:
+            return True
+        return value < self.best - self.min_delta if self.mode == "min" else value > self.best + self.min_delta
+
+
+class LambdaCallback(Callback):
+    """Functions of the run context as hooks: `LambdaCallback(step_end=lambda run_context: ...)`.
+
+    Names are begin, epoch_begin, step_begin, step_end, epoch_end and end. Raises ConfigError for others, and for what
+    cannot be called.
+    """
+
+    def __init__(self, **hooks: Callable[[RunContext], object]) -> None:
+        for name, hook in hooks.items():
+            if name not in HOOKS:
+                rows = {"given": name, "allowed": ", ".join(HOOKS), "nearest": nearest(name, HOOKS)}
+                raise ConfigError("callbacks have no such hook", **rows)
+            if not callable(hook):
+                raise ConfigError("a hook must be a function", hook=name, given=repr(hook))
+        self.__dict__.update(hooks)  # an attribute of the object goes before the method of its class
