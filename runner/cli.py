@@ -17,6 +17,7 @@ from runner.errors import ConfigError, InternalError, RunnerError
 # The module of a command is loaded when the command is called: `doctor` opens every device, and `ls` needs none of it.
 COMMANDS = {
     "ls": ("runner.history", "runs, newest first: runner ls [DIR]"),
+    "resume": ("runner.resume", "go on with a run that ended too early: runner resume RUN_DIR [overrides] [--force]"),
     "doctor": ("runner.doctor", "versions, devices that really work, and why others do not"),
 }
 HELP = """\
@@ -64,7 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt as stop:
         terminated = type(stop).__name__ == "Terminated"
-        return _fail("Terminated" if terminated else "Interrupted", 143 if terminated else 130)
+        what = "Terminated" if terminated else "Interrupted"
+        return _fail(f"{what}; runner resume goes on with the run", 143 if terminated else 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `runner ls | head`: nobody reads any more
         return 0
@@ -88,6 +90,9 @@ def _fail(block: str, exit_code: int) -> int:
 def _dispatch(words: list[str]) -> int:
     if words and words[0] in COMMANDS:
         module = _load(COMMANDS[words[0]][0])
+        if words[0] == "resume":
+            _next_steps(module.main(words[1:]))
+            return 0
         return int(module.main(words[1:])) if words[0] == "ls" else int(module.main())
     if words and not words[0].startswith(("-", "+", "~")) and "=" not in words[0]:
         _unknown_command(words[0])

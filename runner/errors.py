@@ -34,10 +34,13 @@ class RunnerError(Exception):
         self.add(**rows)
 
     def add(self, **rows: object) -> Self:
-        """Add rows that an inner floor could not know; a row that is already there keeps its first value."""
+        """Add rows that an inner floor could not know; a row that is already there keeps its first value.
+
+        Underscores of labels are shown as spaces, except in the names of keys (`optimizer.learning_rate`).
+        """
         for label, value in rows.items():
             if value is not None:
-                self.rows.setdefault(label.replace("_", " "), str(value))
+                self.rows.setdefault(label if "." in label else label.replace("_", " "), str(value))
         return self
 
     def __str__(self) -> str:

@@ -187,8 +187,10 @@ class Journal:
     def close(self) -> None:
         """Sync and close; closing twice is allowed."""
         if not self._file.closed:
-            self.sync()
-            self._file.close()
+            try:
+                self.sync()
+            finally:
+                self._file.close()
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM while training: the first one lets the step end and be saved, the second one ends the run at once."""
+"""SIGINT and SIGTERM while training: the first lets the step end and be saved, the second ends the run at once."""
 
 import logging
 import signal

@@ -18,13 +18,11 @@ from runner.config.compose import Call, Composition, compose
 from runner.config.schema import RunRequest
 from runner.config.sweep import sweep as run_sweep
 from runner.errors import BusyError, ConfigError, InternalError, RunnerError, StorageError
+from runner.interrupt import Terminated
 
 STATUS_FILE = "status.json"
 CONFIG_FILE = "config.json"
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM arrived; like Ctrl-C, but with its own exit code."""
+LOCK_FILE = ".lock"
 
 
 class SweepError(RunnerError):
@@ -126,16 +124,16 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 def _recorded(request: RunRequest, composition: Composition) -> dict[str, Any]:
     """Write what the folder says about itself, then run."""
-    status = _Status(request)
-    with status:
+    with recorded(request):
         for name, content in composition.records():
             files.make_directory((request.folder / name).parent)
             files.write_atomically(request.folder / name, content)
         composition.configure_logging()
-        return _experiment(request)
+        return execute(request)
 
 
-def _experiment(request: RunRequest) -> dict[str, Any]:
+def execute(request: RunRequest) -> dict[str, Any]:
+    """Run the experiment; what runner did not foresee becomes an InternalError."""
     files.write_json(request.folder / CONFIG_FILE, request.resolved)
     try:
         return experiment.run(request)
@@ -151,10 +149,10 @@ def _job(request: RunRequest, wrong: ConfigError | None) -> Outcome:
     """One job of a sweep; its error is printed at once and returned, so that the next job runs."""
     number = int(request.folder.name) if request.folder.name.isdigit() else 0
     try:
-        with _Status(request):
+        with recorded(request):
             if wrong is not None:
                 raise wrong
-            summary = _experiment(request)
+            summary = execute(request)
     except RunnerError as error:
         print(error, file=sys.stderr, flush=True)  # noqa: T201  a launcher may run this in another process
         return Outcome(number, request.overrides, request.folder, None, error.exit_code, str(error))
@@ -164,6 +162,16 @@ def _job(request: RunRequest, wrong: ConfigError | None) -> Outcome:
 def _line(outcome: Outcome) -> str:
     first = (outcome.error or "").splitlines()[0]
     return f"exit {outcome.exit_code}  {' '.join(outcome.overrides)}  {first}  {outcome.folder}"
+
+
+@contextmanager
+def recorded(request: RunRequest) -> Iterator[None]:
+    """Hold the folder's lock and keep `status.json` while the context is open.
+
+    Raises BusyError when another process works in the folder.
+    """
+    with files.locked(request.folder / LOCK_FILE), _Status(request):
+        yield
 
 
 class _Status:

@@ -24,6 +24,7 @@ class Rule:
     also: tuple[int, ...] = ()  # single values that are allowed outside of the range
     choices: tuple[str, ...] = ()
     aliases: Mapping[object, str] = field(default_factory=dict)  # other spellings, text in lower case
+    pattern: str = ""  # a regular expression that text must match
     fold: bool = False  # choices and aliases match in upper and lower case
     hint: str | None = None
 
@@ -164,6 +165,16 @@ class Callbacks:
 
 
 @dataclass(frozen=True)
+class Checkpoint:
+    """When the state of a run is saved: after so many steps or seconds (of whole sinks), and always at its end."""
+
+    every_steps: int | None = key(None, low=1)
+    every_seconds: float | None = key(None, above=0)
+    keep_max: int = key(5, low=1)
+    prefix: str = key("CKP", pattern="[A-Za-z0-9_]+")
+
+
+@dataclass(frozen=True)
 class RunnerOptions:
     """How runner itself behaves; `debug` shows tracebacks."""
 
@@ -189,18 +200,25 @@ class RunConfig:
     expect: tuple[Expectation, ...] = ()
     eval: Eval = Eval()
     callbacks: Callbacks = Callbacks()
+    checkpoint: Checkpoint = Checkpoint()
     runner: RunnerOptions = RunnerOptions()
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """All that the experiment is told: a checked config, a folder that it owns, and where both came from."""
+    """All that the experiment is told: a checked config, a folder that it owns, and where both came from.
+
+    With `resume` it goes on from the newest checkpoint in the folder, with `force` even when what its numbers depend on
+    has changed.
+    """
 
     config: RunConfig
     folder: Path
     experiment: str | None
     resolved: dict[str, Any]
     overrides: tuple[str, ...]
+    resume: bool = False
+    force: bool = False
 
 
 def rule_of(owner: type, name: str) -> Rule:

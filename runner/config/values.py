@@ -39,6 +39,8 @@ def judge(kind: Any, rule: Rule, value: object) -> Any:
     if rule.choices:
         return _judge_choice(rule, value, optional)
     judged = _TYPES.get(kind, lambda value, allowed: value)(value, optional + describe(kind, rule))
+    if rule.pattern and not re.fullmatch(rule.pattern, str(judged)):
+        raise Wrong("not allowed", f"text that matches {rule.pattern}")
     if isinstance(judged, int | float) and not isinstance(judged, bool):
         _judge_range(rule, judged, optional + describe(kind, rule))
     return judged

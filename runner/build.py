@@ -1,0 +1,67 @@
+"""From a checked config to the objects that it names."""
+
+import logging
+from dataclasses import asdict, dataclass, fields, replace
+
+from runner import context, nn, registry
+from runner.compile.session import unusable
+from runner.config.schema import RunConfig
+from runner.dataset.catalog import DatasetSettings, open_dataset
+from runner.dataset.pipeline import Dataset
+from runner.device import Device
+from runner.errors import DeviceError
+from runner.train.model import Model
+
+_LOG = logging.getLogger("runner")
+MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
+OPTIMIZERS: dict[str, type[nn.Optimizer]] = {"momentum": nn.Momentum, "sgd": nn.SGD, "adam": nn.Adam}
+
+
+@dataclass
+class Experiment:
+    """What a config was built into."""
+
+    model: Model
+    train_data: Dataset
+    test_data: Dataset
+    total_steps: int
+
+
+def build(config: RunConfig) -> Experiment:
+    """Network, data, optimizer and model. Raises ConfigError, DataError and DeviceError."""
+    device = Device(**asdict(config.device))
+    for note in device.notes:
+        _LOG.warning("%s", note)
+    if config.mode == "pynative":
+        _check_pynative_device(device)
+    train_data, test_data = (open_dataset(_dataset_settings(config, train), train) for train in (True, False))
+    network = registry.network(config.network.name)(**config.network.keywords)
+    loss = nn.SoftmaxCrossEntropyWithLogits(config.loss.sparse, config.loss.reduction)
+    settings = {f.name: getattr(config.optimizer, f.name) for f in fields(config.optimizer) if f.name != "name"}
+    optimizer = OPTIMIZERS[config.optimizer.name](network.trainable_params(), **settings)
+    modes = {"mode": MODES[config.mode], "eval_mode": MODES[config.eval.mode or config.mode]}
+    model = Model(network, loss, optimizer, config.eval.metrics, device=device, **modes)
+    sunk = config.dataset_sink_mode and config.sink_size > 0
+    total = config.epochs * (config.sink_size if sunk else train_data.get_dataset_size())
+    return Experiment(model, train_data, test_data, min(total, config.max_steps or total))
+
+
+def _dataset_settings(config: RunConfig, train: bool) -> DatasetSettings:
+    settings = DatasetSettings(**asdict(config.dataset))
+    return settings if train else replace(settings, drop_remainder=False)  # every test sample counts
+
+
+def _check_pynative_device(device: Device) -> None:
+    """PyNative mode computes in numpy: a card that was asked for would stay idle, and nobody would know."""
+    if device.target == "CPU":
+        return
+    trouble = unusable(device.target, device.id)
+    error = DeviceError(
+        "PyNative mode computes in numpy, on the CPU", device=device, repair="mode=graph, or device=cpu"
+    )
+    if device.allow_fallback:
+        _LOG.warning("%s", error.what)
+    elif isinstance(trouble, DeviceError):
+        raise trouble.add(also=error.what)
+    else:
+        raise error

@@ -1,0 +1,111 @@
+"""What is known about a run: for its manifest, for its summary, and for the question whether it may go on."""
+
+import resource
+from functools import cached_property
+from typing import Any
+
+from runner.build import Experiment
+from runner.config.schema import RunRequest
+from runner.errors import ConfigError
+from runner.machine import packages
+from runner.observe.clock import Clock
+from runner.observe.journal import number
+from runner.observe.manifest import config_hash, threads_used
+from runner.train.callback import CallbackParameters
+
+# Keys that decide how long a run is and what it shows, but not what its steps compute.
+WITHOUT_EFFECT = ("epochs", "max_steps", "callbacks", "checkpoint", "expect", "eval", "runner", "device.allow_fallback")
+
+
+class Facts:
+    """About the run of a request; `before` is the progress that a checkpoint had recorded, when the run goes on."""
+
+    def __init__(self, request: RunRequest, built: Experiment, clock: Clock, before: dict[str, Any]) -> None:
+        self.request, self.built, self.clock, self.before = request, built, clock, before
+
+    @cached_property
+    def data(self) -> dict[str, str]:
+        """sha256 of the data."""
+        return {"train": self.built.train_data.fingerprint(), "test": self.built.test_data.fingerprint()}
+
+    @property
+    def providers(self) -> list[str]:
+        """What the steps really run on."""
+        programs = self.built.model.programs
+        return list(programs[0].session.providers) if programs else list(self.before.get("providers", ["numpy"]))
+
+    @property
+    def interactions(self) -> int:
+        """How often host and device met while training."""
+        steps = self.built.model.steps
+        return int(self.before.get("host_interactions", 0)) + (steps.interactions if steps else 0)
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What a run that goes on must have in common with this one, by dotted name."""
+        used = packages()
+        versions = {name: version for name, version in used.items() if name.startswith(("runner", "numpy", "onnx"))}
+        config = flat(self.request.resolved)
+        kept = {key: value for key, value in config.items() if not key.startswith(WITHOUT_EFFECT)}
+        return {**kept, **flat({"data": self.data, "version": versions})}
+
+    def manifest(self) -> dict[str, Any]:
+        """Everything that the numbers depend on, besides machine and packages."""
+        config, programs = self.request.config, self.built.model.programs
+        return {
+            "experiment": self.request.experiment,
+            "seed": config.seed,
+            "config_sha256": config_hash(self.request.resolved),
+            "data_sha256": self.data,
+            "mode": config.mode,
+            "device": str(self.built.model.device),
+            "providers": self.providers,
+            "optimization_level": programs[0].session.optimization_level if programs else None,
+            "threads": threads_used(config.device.threads),
+        }
+
+    def summary(self, seen: CallbackParameters, values: dict[str, float]) -> dict[str, Any]:
+        """The end of the run; times and speed are those of this process."""
+        config, clock = self.request.config, self.clock
+        steps = seen.cur_step_num - int(self.before.get("global_step", 0))
+        return {
+            "status": "ok",
+            "experiment": self.request.experiment,
+            "network": config.network.name,
+            "dataset": config.dataset.name,
+            "mode": config.mode,
+            "device": config.device.target,
+            "providers": self.providers,
+            "epochs": seen.cur_epoch_num,
+            "steps": seen.cur_step_num,
+            "host_interactions": self.interactions,
+            "loss": number(seen.net_outputs),
+            "metrics": values,
+            "init_seconds": clock.init_seconds,
+            "compile_seconds": sum(program.compile_seconds for program in self.built.model.programs),
+            "first_loss_seconds": clock.first_loss_seconds,
+            "train_seconds": clock.train_seconds,
+            "steps_per_second": steps / clock.train_seconds if steps else None,
+            "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "run_dir": str(self.request.folder),
+        }
+
+
+def check_identity(was: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raise ConfigError with a row for everything that a run and its continuation do not have in common."""
+    names = [name for name in dict.fromkeys((*was, *now)) if was.get(name) != now.get(name)]
+    if names:
+        rows = {name: f"was {was.get(name)}, is {now.get(name)}" for name in names}
+        raise ConfigError("the run would not go on as it began", **rows, hint="--force goes on all the same")
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested keys as dotted ones.
+
+    >>> flat({"a": {"b": 1}, "c": 2})
+    {'a.b': 1, 'c': 2}
+    """
+    made: dict[str, Any] = {}
+    for name, value in values.items():
+        made |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return made
