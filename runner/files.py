@@ -130,7 +130,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
                 raise DataError("not a regular file", file=path)
             if found.st_size > limit:
                 raise DataError("a file is too long", file=path, expected=f"at most {limit} bytes", found=found.st_size)
-            return file.read(limit)
+            return file.read(found.st_size)
     except (FileNotFoundError, NotADirectoryError):
         raise DataError("a file is missing", file=path) from None
     except IsADirectoryError:

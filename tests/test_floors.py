@@ -22,7 +22,7 @@ FLOORS = {
     "ops": 2,
     "engine": 3,
     **dict.fromkeys(("nn", "common", "context"), 4),
-    "compile": 5,
+    **dict.fromkeys(("compile", "checkpoint"), 5),
     **dict.fromkeys(("train", "observe"), 6),
     **dict.fromkeys(("config", "experiment", "launch", "cli", "history", "doctor", "__init__", "__main__"), 7),
 }
@@ -33,6 +33,8 @@ STRANGERS = {
     ("compile", "common"): "the compiler knows graphs, not layers",
     ("compile", "context"): "a device is an argument, not a setting that is read far below",
     ("compile", "dataset"): "a graph has inputs, whatever feeds them",
+    ("checkpoint", "compile"): "weights do not know how they are run",
+    ("compile", "checkpoint"): "the compiler knows no files",
     ("core", "dataset"): "values do not know where data come from",
     ("ops", "dataset"): "operators do not know where data come from",
     ("engine", "dataset"): "modes do not know where data come from",
@@ -43,6 +45,7 @@ THIRD_PARTIES = {
     "onnxruntime": {"runner.compile.session"},
     "hydra": {"runner.config"},
     "omegaconf": {"runner.config"},
+    "safetensors": {"runner.checkpoint.arrays"},
     "torch": set(),
     "sklearn": set(),  # its import takes a second
 }

@@ -1,0 +1,45 @@
+"""Named arrays as bytes that cannot run code: safetensors."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from runner import dtype as dt
+from runner.errors import ConfigError, DataError
+
+
+def plain_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays as file formats want them: native numbers in the order of C, under names that can be printed.
+
+    safetensors 0.8 takes the memory as it lies, so it would write other values for strided arrays. Raises ConfigError
+    with the name of an array that cannot be saved.
+    """
+    plain = {}
+    for name, array in arrays.items():
+        if not isinstance(name, str) or not name or not name.isprintable() or name == "__metadata__":
+            raise ConfigError("not a name for an array of a checkpoint", name=ascii(name))
+        given = np.asarray(array)
+        try:
+            plain[name] = given.astype(dt.of(given.dtype).numpy, order="C", copy=False)
+        except ConfigError as error:
+            raise error.add(array=name) from None
+    return plain
+
+
+def encode(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """The content of a safetensors file; equal arrays give equal bytes. Raises ConfigError."""
+    return bytes(safetensors.numpy.save(plain_arrays(arrays)))
+
+
+def decode(content: bytes, path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file; `path` is named when it is none. Raises DataError."""
+    try:
+        arrays = dict(safetensors.numpy.load(content))
+        for array in arrays.values():
+            dt.of(array.dtype)
+    except (safetensors.SafetensorError, ValueError, KeyError) as reason:
+        raise DataError("not a file of arrays", file=path, found=reason) from None
+    return arrays
