@@ -27,6 +27,7 @@ from runner.seed import set_seed
 from runner.train.callback import Callback, CallbackParameters, LossMonitor, RunContext, TimeMonitor, check_losses
 
 _LOG = logging.getLogger("runner")
+CONFIG_FILE = "config.json"
 
 
 def run(request: RunRequest) -> dict[str, Any]:
@@ -35,6 +36,8 @@ def run(request: RunRequest) -> dict[str, Any]:
     Raises the RunnerError of whatever fails, and MismatchError (after everything is written) when `expect` is not met.
     """
     config, folder, clock = request.config, request.folder, Clock()
+    if not request.resume:
+        write_json(folder / CONFIG_FILE, request.resolved)
     set_seed(config.seed)
     context.set_context(mode=MODES[config.mode], reserve_class_name_in_scope=config.reserve_class_name_in_scope)
     with thread_limit(config.device.threads):
@@ -121,6 +124,7 @@ def _restore(facts: Facts, journal: Journal) -> dict[str, Any]:
         return {}
     if not facts.request.force:
         check_identity(found.identity, facts.identity)
+    write_json(facts.request.folder / CONFIG_FILE, facts.request.resolved)
     for name, parameter in facts.built.model.train_network.parameters_dict().items():
         parameter.set_data(found.arrays[name])
     journal.cut(found.progress["journal_bytes"])

@@ -21,7 +21,6 @@ from runner.errors import BusyError, ConfigError, InternalError, RunnerError, St
 from runner.interrupt import Terminated
 
 STATUS_FILE = "status.json"
-CONFIG_FILE = "config.json"
 LOCK_FILE = ".lock"
 
 
@@ -134,7 +133,6 @@ def _recorded(request: RunRequest, composition: Composition) -> dict[str, Any]:
 
 def execute(request: RunRequest) -> dict[str, Any]:
     """Run the experiment; what runner did not foresee becomes an InternalError."""
-    files.write_json(request.folder / CONFIG_FILE, request.resolved)
     try:
         return experiment.run(request)
     except (RunnerError, KeyboardInterrupt):
@@ -191,6 +189,8 @@ class _Status:
             "device": config.device.target,
         }
 
+        self._before = self._path.read_bytes() if request.resume else None
+
     def __enter__(self) -> None:
         files.write_json(self._path, self._values)
 
@@ -199,7 +199,9 @@ class _Status:
             self._end("ok", 0, None)
             return
         with suppress(StorageError):  # a full disk: the error that brought us here says more
-            if isinstance(error, KeyboardInterrupt):
+            if self._before is not None and isinstance(error, ConfigError):
+                files.write_atomically(self._path, self._before)  # a refusal changes nothing
+            elif isinstance(error, KeyboardInterrupt):
                 self._end("interrupted", 143 if isinstance(error, Terminated) else 130, None)
             else:
                 self._end("failed", getattr(error, "exit_code", 1), str(error))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from runner import launch
+from runner import experiment, launch
 from runner.config import overrides
 from runner.config.check import check
 from runner.config.schema import RunRequest, plain
@@ -30,7 +30,7 @@ def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -
     its numbers depend on has changed (unless `force`), and BusyError while it is still running.
     """
     place = Path(folder)
-    status, values = _read(place, launch.STATUS_FILE), _read(place, launch.CONFIG_FILE)
+    status, values = _read(place, launch.STATUS_FILE), _read(place, experiment.CONFIG_FILE)
     for override in overrides.parse(lines):
         _set(values, override.key_or_group, override.value())
     config = check(values)
