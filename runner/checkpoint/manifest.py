@@ -79,7 +79,8 @@ def read(folder: Path) -> Manifest:
     except DataError as error:
         raise error.add(repair=REPAIR) from None
     except (ValueError, RecursionError) as reason:
-        raise DataError("a manifest is not JSON", file=path, found=reason, repair=REPAIR) from None
+        found = "it is nested too deeply" if isinstance(reason, RecursionError) else str(reason)
+        raise DataError("a manifest is not JSON", file=path, found=found, repair=REPAIR) from None
     if claimed != found:
         damaged(path, f"sha256 {claimed}", f"sha256 {found}")
     return _checked(values, path)
