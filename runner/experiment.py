@@ -99,6 +99,9 @@ class Watch(Callback):
     def begin(self, run_context: RunContext) -> None:
         self.seen = run_context.original_args()
 
+    def sink_left(self, run_context: RunContext) -> None:
+        check_losses(self.seen)
+
     def step_end(self, run_context: RunContext) -> None:
         check_losses(self.seen)
         if self.start and self.built.model.programs and not self.path.exists():

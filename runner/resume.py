@@ -26,8 +26,8 @@ def main(words: Sequence[str]) -> dict[str, Any]:
 def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -> dict[str, Any]:
     """Go on with the run in `folder` and return its summary; `lines` are overrides such as `epochs=100`.
 
-    Without a checkpoint the run starts again. Raises ConfigError when there is no run, when it is finished, or when what
-    its numbers depend on has changed (unless `force`), and BusyError while it is still running.
+    Without a checkpoint the run starts again. Raises ConfigError when there is no run, when it is finished, or when
+    what its numbers depend on has changed (unless `force`), and BusyError while it is still running.
     """
     place = Path(folder)
     status, values = _read(place, launch.STATUS_FILE), _read(place, experiment.CONFIG_FILE)

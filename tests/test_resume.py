@@ -116,6 +116,14 @@ def test_a_run_that_dies_at_any_file_operation_ends_with_the_same_bytes(tmp_path
     assert resumed > 60
 
 
+def error_of(folder: Path, overrides: tuple[str, ...]) -> runner.RunnerError | None:
+    try:
+        run(folder, *overrides)
+    except runner.RunnerError as error:
+        return error
+    return None
+
+
 @pytest.mark.parametrize("reason", [28, 5])  # ENOSPC, EIO
 def test_a_disk_that_fails_at_any_operation_leaves_a_run_that_resumes(tmp_path, monkeypatch, reason):
     overrides = ("mode=pynative", "dataset_sink_mode=false", "epochs=2", "checkpoint.every_steps=4")
@@ -135,14 +143,12 @@ def test_a_disk_that_fails_at_any_operation_leaves_a_run_that_resumes(tmp_path, 
 
         with monkeypatch.context() as patch:
             patch.setattr(files, "before_operation", before)
-            try:
-                run(folder, *overrides)
-            except runner.RunnerError as error:
-                assert error.exit_code == 5, error
-                assert os.strerror(reason) in str(error)
-            else:
-                assert count < number
-                break
+            error = error_of(folder, overrides)
+        if error is None:
+            assert count < number
+            break
+        assert error.exit_code == 5, error
+        assert os.strerror(reason) in str(error)
         if (folder / "config.json").exists() and status_of(folder) != "ok":
             resume(folder)
             assert traces(folder) == expected, f"failed at operation {number}"

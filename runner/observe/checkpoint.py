@@ -49,6 +49,14 @@ class Checkpointer(Callback):
         if self.interruption.requested:
             raise self.interruption.requested
 
+    def wants_to_leave(self) -> bool:
+        return self.interruption.requested is not None
+
+    def sink_left(self, run_context: RunContext) -> None:
+        self.save(run_context.original_args())
+        if self.interruption.requested:
+            raise self.interruption.requested
+
     def end(self, run_context: RunContext) -> None:
         seen = run_context.original_args()
         if seen.cur_step_num > self._saved_step:  # somebody asked to stop before the last step

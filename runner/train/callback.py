@@ -65,6 +65,13 @@ class Callback:
     def step_end(self, run_context: RunContext) -> None:
         """After a step, or after a sink of steps."""
 
+    def wants_to_leave(self) -> bool:
+        """Whether a sink that would go on for seconds should be left; asked between its calls to the device."""
+        return False
+
+    def sink_left(self, run_context: RunContext) -> None:
+        """After some steps of a sink that was left; unless this raises, the rest of it follows."""
+
     def epoch_end(self, run_context: RunContext) -> None:
         """After an epoch."""
 
@@ -190,6 +197,13 @@ class CallbackList(Callback):
     def step_end(self, run_context: RunContext) -> None:
         for callback in self.list:
             callback.step_end(run_context)
+
+    def wants_to_leave(self) -> bool:
+        return any(callback.wants_to_leave() for callback in self.list)
+
+    def sink_left(self, run_context: RunContext) -> None:
+        for callback in self.list:
+            callback.sink_left(run_context)
 
     def epoch_end(self, run_context: RunContext) -> None:
         for callback in self.list:

@@ -121,10 +121,13 @@ class Model:
             while seen.cur_step_num < end and not run_context.get_stop_requested():
                 hooks.step_begin(run_context)
                 count = min(chunk, end - seen.cur_step_num)
-                seen.losses = self.steps(count)
-                seen.cur_step_num += count
+                seen.losses = self.steps(count, hooks.wants_to_leave)
+                seen.cur_step_num += len(seen.losses)
                 seen.net_outputs = seen.losses[-1]
-                hooks.step_end(run_context)
+                if len(seen.losses) < count:
+                    hooks.sink_left(run_context)
+                else:
+                    hooks.step_end(run_context)
             hooks.epoch_end(run_context)
 
     def _steps(self, dataset: Dataset, sunk: bool, first_step: int) -> Sink | StepByStep:

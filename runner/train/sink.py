@@ -2,11 +2,13 @@
 
 The dataset lies on the device once, in its compact form. What goes down for a sink is a table of row numbers; batches
 are gathered and scaled inside the graph, and what comes back is the losses. A dataset whose transforms have no
-operators is fed in stacked batches instead, as many as fit into `CHUNK_BYTES` at a time.
+operators is fed in stacked batches instead: `CHUNK_BYTES` of them are on the device, and as many are fetched meanwhile.
+A call takes no longer than about `CALL_SECONDS`, so that a signal does not wait for hours.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby, islice
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
@@ -22,6 +24,8 @@ from runner.nn.optim import scheduled
 from runner.types import TensorType
 
 CHUNK_BYTES = 64 << 20
+CALL_SECONDS = 5.0
+SECONDS_PER_ELEMENT = 1.5e-9  # a guess for the first call, from LeNet on one core; later calls are measured
 
 
 class Sink:
@@ -37,39 +41,79 @@ class Sink:
         self.interactions = 0
         self._columns = list(dataset.compact()) if on_device(dataset) else []
         self._scheduled = scheduled(cell)
+        self._seconds: dict[int, float] = {}  # of one step, by batch size, as measured in the last call
+        self._fetcher = ThreadPoolExecutor(1, thread_name_prefix="sink")
         self.rewind()
 
     def rewind(self, first_step: int = 0) -> None:
         """Go on with the batch of step `first_step`; schedules go on with their `global_step`, a parameter."""
         self._rows = row_batches(self.dataset, first_step)
+        self._held: list[np.ndarray] = []
+        self._ahead: tuple[np.ndarray, Future[list[np.ndarray]]] | None = None
 
-    def __call__(self, count: int) -> np.ndarray:
-        """Losses of the next `count` steps."""
-        losses = []
-        for size, group in groupby(islice(self._rows, count), key=len):  # a short last batch has a program of its own
-            for rows in self._chunks(list(group), size):
-                losses.append(self._run(rows))
+    def __call__(self, count: int, leave: Callable[[], bool] = lambda: False) -> np.ndarray:
+        """Losses of the next `count` steps.
+
+        They are fewer when `leave` says so between two calls to the device, and the rest would take longer than
+        `CALL_SECONDS`.
+        """
+        losses: list[np.ndarray] = []
+        left = count
+        while left and not (losses and leave() and left * max(self._seconds.values()) > CALL_SECONDS):
+            rows = self._take(left)
+            left -= len(rows)
+            entries = self._entries(rows)
+            if left and not self._columns:
+                following = self._take(left)
+                self._ahead = following, self._fetcher.submit(_stacked, self.dataset, following)
+            losses.append(self._run(rows, entries))
         return np.concatenate(losses)
 
-    def _run(self, rows: np.ndarray) -> np.ndarray:
+    def _run(self, rows: np.ndarray, entries: list[np.ndarray]) -> np.ndarray:
         """One call to the device: the losses of the steps with these rows, [steps, batch]."""
         program = self._program(rows.shape[1])
-        entries = [rows] if self._columns else _stacked(self.dataset, rows)
         rates = [optimizer.upcoming(len(rows)) for optimizer in self._scheduled]
+        start = time.perf_counter()
         losses = program([*entries, *self._columns, *rates])[0]
+        self._seconds[rows.shape[1]] = (time.perf_counter() - start) / len(rows)
         for optimizer, made in zip(self._scheduled, rates, strict=True):
             optimizer.advance(made)
         self.interactions += 1
         return losses
 
-    def _chunks(self, rows: Sequence[np.ndarray], size: int) -> Iterator[np.ndarray]:
+    def _take(self, limit: int) -> np.ndarray:
+        """Rows of the next batches, as many as may go into one call: [steps, batch], all of one size."""
+        if self._ahead is not None:
+            return self._ahead[0]
+        first = self._held.pop() if self._held else next(self._rows)
+        taken, most = [first], min(limit, self._most(len(first)))
+        while len(taken) < most:
+            rows = next(self._rows)
+            if len(rows) != len(first):  # a short last batch has a program of its own
+                self._held.append(rows)
+                break
+            taken.append(rows)
+        return np.stack(taken)
+
+    def _most(self, size: int) -> int:
+        """How many batches may go into one call: for `CALL_SECONDS`, and when they are stacked `CHUNK_BYTES`."""
+        if size not in self._seconds:
+            elements = sum(y.size for node in self._program(size).graph.nodes for y in node.outputs)
+            self._seconds[size] = elements * SECONDS_PER_ELEMENT
+        most = int(CALL_SECONDS / self._seconds[size])
+        if not self._columns:
+            batch = sum(kind.with_shape(size, *kind.shape[1:]).nbytes for kind in self.dataset.column_types())
+            most = min(most, CHUNK_BYTES // batch)
+        return max(1, most)
+
+    def _entries(self, rows: np.ndarray) -> list[np.ndarray]:
+        """What goes down for these rows: their numbers, or the batches themselves."""
         if self._columns:
-            yield np.stack(rows)
-            return
-        bytes_of_batch = sum(t.with_shape(size, *t.shape[1:]).nbytes for t in self.dataset.column_types())
-        length = max(1, CHUNK_BYTES // bytes_of_batch)
-        for start in range(0, len(rows), length):
-            yield np.stack(rows[start : start + length])
+            return [rows]
+        if self._ahead is None:
+            return _stacked(self.dataset, rows)
+        (_, future), self._ahead = self._ahead, None
+        return future.result()
 
     def _program(self, size: int) -> SunkProgram:
         if size not in self.programs:

@@ -1,6 +1,6 @@
 """Two ways to run a cell once: operator by operator, or as a compiled graph. Both take and give arrays."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -79,8 +79,8 @@ class StepByStep:
         self.step, self.batches, self.interactions = step, batches, 0
         self._scheduled = scheduled(step.cell)
 
-    def __call__(self, count: int) -> np.ndarray:
-        """Losses of the next `count` steps."""
+    def __call__(self, count: int, leave: Callable[[], bool] = lambda: False) -> np.ndarray:
+        """Losses of the next `count` steps; `leave` is for sinks, whose callers cannot ask between steps."""
         self.interactions += count
         return np.array([self._one() for _ in range(count)])
 

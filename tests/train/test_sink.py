@@ -113,3 +113,35 @@ def test_a_model_that_trains_twice_on_one_dataset_compiles_once():
     first = model.programs[0]
     model.train(1, dataset, None, True, 5)
     assert model.programs == [first]
+
+
+class Leaver(Callback):
+    """Wants to leave after its first look, and notes where the sink was left."""
+
+    def __init__(self):
+        self.asked, self.left = 0, []
+
+    def wants_to_leave(self):
+        self.asked += 1
+        return self.asked == 3
+
+    def sink_left(self, run_context):
+        self.left.append(run_context.original_args().cur_step_num)
+
+
+def test_a_sink_that_takes_long_is_several_calls_and_can_be_left(monkeypatch):
+    dataset = digits()
+    whole, expected, _ = train(dataset, True, 30, 1)
+    monkeypatch.setattr("runner.train.sink.CALL_SECONDS", 1e-9)  # every step is a call now
+    set_seed(3)
+    net = small_network()
+    loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
+    optimizer = nn.Momentum(net.trainable_params(), 0.05, 0.9)
+    model = Model(net, loss, optimizer, mode=context.GRAPH_MODE, device=Device(threads=1))
+    leaver, seen = Leaver(), Losses()
+    model.train(1, dataset, [leaver, seen], True, 30)
+    assert leaver.left == [3]
+    assert model.steps.interactions == 30
+    assert seen.events == [27]  # the end of the sink tells of what came after it was left
+    assert seen.losses == whole.losses[3:]
+    assert {p.name: p.data.tobytes() for p in model.train_network.get_parameters()} == expected
