@@ -1,5 +1,7 @@
 """`runner.context`: the settings of scripts that use the Python API, under the reference's names (spec section 1.1)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from runner.device import Device
@@ -31,6 +33,16 @@ def get_context(name: str) -> Any:
     if name not in _settings:
         raise _unknown(name)
     return _settings[name]
+
+
+@contextmanager
+def preserved() -> Iterator[None]:
+    """Put all settings back when the context is left."""
+    before = dict(_settings)
+    try:
+        yield
+    finally:
+        _settings.update(before)
 
 
 def reset_context() -> None:

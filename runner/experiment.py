@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from runner import context
+from runner import context, seed
 from runner.build import MODES, Experiment, build
 from runner.checkpoint import state
 from runner.compile.program import saved_step
@@ -23,7 +23,6 @@ from runner.observe.clock import Clock
 from runner.observe.journal import MetricsJournal
 from runner.observe.manifest import ManifestWriter
 from runner.observe.progress import ProgressBar
-from runner.seed import set_seed
 from runner.train.callback import Callback, CallbackParameters, LossMonitor, RunContext, TimeMonitor, check_losses
 
 _LOG = logging.getLogger("runner")
@@ -38,9 +37,9 @@ def run(request: RunRequest) -> dict[str, Any]:
     config, folder, clock = request.config, request.folder, Clock()
     if not request.resume:
         write_json(folder / CONFIG_FILE, request.resolved)
-    set_seed(config.seed)
-    context.set_context(mode=MODES[config.mode], reserve_class_name_in_scope=config.reserve_class_name_in_scope)
-    with thread_limit(config.device.threads):
+    with context.preserved(), seed.preserved(), thread_limit(config.device.threads):
+        seed.set_seed(config.seed)
+        context.set_context(mode=MODES[config.mode], reserve_class_name_in_scope=config.reserve_class_name_in_scope)
         built = build(config)
         watch = Watch(built, folder)
         facts = Facts(request, built, clock, {})

@@ -68,6 +68,7 @@ class Facts:
         """The end of the run; times and speed are those of this process."""
         config, clock = self.request.config, self.clock
         steps = seen.cur_step_num - int(self.before.get("global_step", 0))
+        compiling = sum(program.compile_seconds for program in self.built.model.programs)
         return {
             "status": "ok",
             "experiment": self.request.experiment,
@@ -82,10 +83,10 @@ class Facts:
             "loss": number(seen.net_outputs),
             "metrics": values,
             "init_seconds": clock.init_seconds,
-            "compile_seconds": sum(program.compile_seconds for program in self.built.model.programs),
+            "compile_seconds": compiling,
             "first_loss_seconds": clock.first_loss_seconds,
             "train_seconds": clock.train_seconds,
-            "steps_per_second": steps / clock.train_seconds if steps else None,
+            "steps_per_second": steps / (clock.train_seconds - compiling) if steps else None,
             "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             "run_dir": str(self.request.folder),
         }

@@ -1,6 +1,8 @@
 """One seed per run; every random generator is derived from it and from what it is for."""
 
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -17,6 +19,16 @@ def set_seed(seed: int) -> None:
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ConfigError("a seed is a whole number of at least 0", value=repr(seed))
     _state.update(seed=seed, created=0)
+
+
+@contextmanager
+def preserved() -> Iterator[None]:
+    """Put the seed and its count back when the context is left."""
+    before = dict(_state)
+    try:
+        yield
+    finally:
+        _state.update(before)
 
 
 def get_seed() -> int:

@@ -32,6 +32,7 @@ with listening() as _import_output:  # the CANN wheel prints twenty lines when N
 Value: TypeAlias = "np.ndarray | ort.OrtValue"  # resident data: an array on the CPU, device memory elsewhere
 
 _LOG = logging.getLogger("runner")
+_TOLD: set[Device] = set()  # devices of which the user knows that they are replaced by the CPU
 _ONNX_TYPES = {"float": dt.float32, "double": dt.float64, "bool": dt.bool_} | {t.numpy.name: t for t in dt.ALL}
 # y[1,1,1,1] = Conv(x[1,1,2,2], w[1,1,2,2]), as onnx.helper writes it: a GPU without cuDNN fails at its first Conv
 _PROBE = (
@@ -61,7 +62,9 @@ class Session:
             if not device.allow_fallback or _import_problem is not None:
                 raise
             self.notes.append(f"{device} is not usable and device.allow_fallback is on: running on the CPU")
-            _LOG.warning("%s\n%s", self.notes[-1], trouble)
+            if device not in _TOLD:  # a run opens several sessions
+                _LOG.warning("%s\n%s", self.notes[-1], trouble)
+                _TOLD.add(device)
             device = Device("CPU", threads=device.threads)
             session, assignment = _open(model, device, optimize)
         self.device = device

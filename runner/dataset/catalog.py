@@ -10,7 +10,7 @@ from runner.dataset.arguments import flag, one_of, whole
 from runner.dataset.download import MIRROR, download_mnist
 from runner.dataset.pipeline import Dataset
 from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, SyntheticDataset
-from runner.dataset.transforms.c_transforms import TypeCast
+from runner.dataset.transforms.c_transforms import OneHot, TypeCast
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, Rescale, Resize
 from runner.errors import ConfigError
@@ -34,6 +34,7 @@ class DatasetSettings:
     download: bool = False  # fetch what is missing (MNIST)
     url: str | None = None  # None: download.MIRROR
     verify: bool = True  # files of MNIST's published shape must be the published ones
+    one_hot: int | None = None  # classes, when labels are wanted as rows of zeros with a one (Float32)
     num_samples: int | None = None
     num_shards: int | None = None
     shard_id: int | None = None
@@ -59,6 +60,8 @@ def open_dataset(settings: DatasetSettings, train: bool) -> Dataset:
         raise ConfigError("cifar10 cannot be downloaded", argument="download", value=True, allowed="False")
     data = entry.open(settings, "train" if train else "test")
     data = data.map(TypeCast(dt.int32), "label", settings.num_parallel_workers)
+    if settings.one_hot is not None:
+        data = data.map([OneHot(settings.one_hot), TypeCast(dt.float32)], "label", settings.num_parallel_workers)
     data = data.map([Resize((side, side)), *entry.scaling, HWC2CHW()], "image", settings.num_parallel_workers)
     if flag("shuffle", settings.shuffle) and train:
         data = data.shuffle(settings.buffer_size)

@@ -16,7 +16,7 @@ from runner import context, dtype, ops
 from runner.compile.program import SunkProgram
 from runner.core.value import Value
 from runner.dataset.pipeline import Dataset
-from runner.dataset.transforms.c_transforms import TypeCast
+from runner.dataset.transforms.c_transforms import OneHot, TypeCast
 from runner.dataset.transforms.transform import Affine, Transform
 from runner.device import Device
 from runner.nn.cell import Cell
@@ -144,7 +144,8 @@ def row_batches(dataset: Dataset, first_step: int = 0) -> Iterator[np.ndarray]:
 
 def on_device(dataset: Dataset) -> bool:
     """Whether operators can do what is left of the dataset's transforms."""
-    return all(isinstance(t, Affine | TypeCast) for transforms in dataset.remaining.values() for t in transforms)
+    left = [transform for transforms in dataset.remaining.values() for transform in transforms]
+    return all(isinstance(transform, Affine | TypeCast | OneHot) for transform in left)
 
 
 def _fetch_rows(dataset: Dataset) -> Callable[..., list[Value]]:
@@ -163,6 +164,8 @@ def _transformed(value: Value, transforms: Sequence[Transform]) -> Value:
             value = value + transform.shift if transform.shift.any() else value
         elif isinstance(transform, TypeCast):
             value = ops.Cast(transform.data_type)(value)
+        elif isinstance(transform, OneHot):
+            value = ops.OneHot(transform.num_classes, dtype=value.dtype)(value)
     return value
 
 

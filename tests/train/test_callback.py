@@ -178,12 +178,13 @@ def test_a_request_to_stop_is_kept():
     assert run_context.original_args().mode == "train"
 
 
-def test_the_clock_stops_with_the_last_step(monkeypatch):
-    """What other callbacks do after the last step, such as an evaluation, is not training."""
+def test_the_clock_runs_while_steps_run(monkeypatch):
+    """What other callbacks do between steps and after the last one, such as an evaluation, is not training."""
     now = [10.0]
     monkeypatch.setattr("runner.observe.clock.time.perf_counter", lambda: now[0])
     clock, moment = Clock(), at(1, 1, [0.5], batch_num=1)
-    for hook, time in (("begin", 12.0), ("step_end", 15.0), ("step_end", 16.0), ("epoch_end", 20.0), ("end", 30.0)):
+    moments = [("begin", 12.0), ("step_begin", 13.0), ("step_end", 15.0), ("epoch_end", 20.0)]
+    for hook, time in (*moments, ("step_begin", 21.0), ("step_end", 23.0), ("end", 30.0)):
         now[0] = time
         getattr(clock, hook)(moment)
     assert (clock.init_seconds, clock.first_loss_seconds, clock.train_seconds) == (2.0, 5.0, 4.0)

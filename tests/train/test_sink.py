@@ -145,3 +145,24 @@ def test_a_sink_that_takes_long_is_several_calls_and_can_be_left(monkeypatch):
     assert seen.events == [27]  # the end of the sink tells of what came after it was left
     assert seen.losses == whole.losses[3:]
     assert {p.name: p.data.tobytes() for p in model.train_network.get_parameters()} == expected
+
+
+def test_rows_of_zeros_with_a_one_are_made_on_the_device():
+    dataset = digits(one_hot=10)
+    assert on_device(dataset)
+    (label,) = [
+        kind for name, kind in zip(dataset.get_col_names(), dataset.column_types(), strict=True) if name == "label"
+    ]
+    assert (label.dtype, label.shape) == (dtype.float32, (32, 10))
+    assert np.array_equal(dataset.fetch(np.arange(5))[1].argmax(1), digits().fetch(np.arange(5))[1])
+    results = []
+    for sink in (True, False):
+        set_seed(3)
+        net = small_network()
+        optimizer = nn.Momentum(net.trainable_params(), 0.05, 0.9)
+        loss = nn.SoftmaxCrossEntropyWithLogits(sparse=False, reduction="mean")
+        model = Model(net, loss, optimizer, mode=context.GRAPH_MODE, device=Device(threads=1))
+        seen = Losses()
+        model.train(1, dataset, seen, sink, 20 if sink else -1, max_steps=20)
+        results.append(seen.losses)
+    assert results[0] == results[1]
