@@ -52,7 +52,7 @@ def read_varint(data: memoryview, at: int) -> tuple[int, int]:
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """The fields of a message: their numbers with a number (varint) or a view of their bytes.
+    """The fields of a message: their numbers, each with a view of its bytes, or a number when it has no length.
 
     A length is compared with what there is before it is used. Raises DataError with the position in `data`.
     """
@@ -61,6 +61,8 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         start = at
         tag, at = read_varint(data, at)
         number, kind = tag >> 3, tag & 7
+        if not 0 < number < 1 << 29:
+            raise DataError(f"field {number} is none", offset_in_message=start)
         if kind == VARINT:
             value, at = read_varint(data, at)
             yield number, value
@@ -71,9 +73,10 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
             size = FIXED_SIZES[kind]
         else:
             raise DataError("unknown type of a field", offset_in_message=start, found=kind)
-        if not 0 < number < 1 << 29 or size > len(data) - at:
+        if size > len(data) - at:
             raise DataError(
                 "a field is cut", offset_in_message=start, expected=f"{size} bytes", found=f"{len(data) - at} bytes"
             )
-        yield number, data[at : at + size]
+        content = data[at : at + size]
+        yield number, content if kind == LENGTH else int.from_bytes(content, "little")
         at += size
