@@ -2,9 +2,11 @@
 
 import logging
 from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
 
 from runner import context, nn, registry
 from runner.compile.session import unusable
+from runner.config.optimizers import Optimizer
 from runner.config.schema import RunConfig
 from runner.dataset.catalog import DatasetSettings, open_dataset
 from runner.dataset.pipeline import Dataset
@@ -15,6 +17,13 @@ from runner.train.model import Model
 _LOG = logging.getLogger("runner")
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
 OPTIMIZERS: dict[str, type[nn.Optimizer]] = {"momentum": nn.Momentum, "sgd": nn.SGD, "adam": nn.Adam}
+SCHEDULES: dict[str, type[nn.LearningRateSchedule]] = {
+    "constant": nn.ConstantLR,
+    "step": nn.StepLR,
+    "exponential": nn.ExponentialDecayLR,
+    "cosine": nn.CosineDecayLR,
+    "polynomial": nn.PolynomialDecayLR,
+}
 
 
 @dataclass
@@ -37,13 +46,33 @@ def build(config: RunConfig) -> Experiment:
     train_data, test_data = (open_dataset(_dataset_settings(config, train), train) for train in (True, False))
     network = registry.network(config.network.name)(**config.network.keywords)
     loss = nn.SoftmaxCrossEntropyWithLogits(config.loss.sparse, config.loss.reduction)
-    settings = {f.name: getattr(config.optimizer, f.name) for f in fields(config.optimizer) if f.name != "name"}
+    sunk = config.dataset_sink_mode and config.sink_size > 0
+    total = config.epochs * (config.sink_size if sunk else train_data.get_dataset_size())
+    total = min(total, config.max_steps or total)
+    settings = _settings(config.optimizer, "name", "schedule") | {
+        "learning_rate": learning_rate(config.optimizer, total)
+    }
     optimizer = OPTIMIZERS[config.optimizer.name](network.trainable_params(), **settings)
     modes = {"mode": MODES[config.mode], "eval_mode": MODES[config.eval.mode or config.mode]}
     model = Model(network, loss, optimizer, config.eval.metrics, device=device, **modes)
-    sunk = config.dataset_sink_mode and config.sink_size > 0
-    total = config.epochs * (config.sink_size if sunk else train_data.get_dataset_size())
-    return Experiment(model, train_data, test_data, min(total, config.max_steps or total))
+    return Experiment(model, train_data, test_data, total)
+
+
+def learning_rate(optimizer: Optimizer, total_steps: int) -> float | nn.LearningRateSchedule:
+    """What an optimizer of a run of so many steps takes as its learning rate."""
+    rate, chosen = optimizer.learning_rate, optimizer.schedule
+    if chosen.name == "constant" and not chosen.warmup_steps:
+        return rate
+    settings = _settings(chosen, "name", "warmup_steps")
+    if settings.get("decay_steps", 1) is None:
+        settings["decay_steps"] = max(1, total_steps - chosen.warmup_steps)
+    settings["max_lr" if chosen.name == "cosine" else "learning_rate"] = rate
+    schedule = SCHEDULES[chosen.name](**settings)
+    return nn.WarmUpThen(chosen.warmup_steps, schedule) if chosen.warmup_steps else schedule
+
+
+def _settings(chosen: Any, *without: str) -> dict[str, Any]:
+    return {f.name: getattr(chosen, f.name) for f in fields(chosen) if f.name not in without}
 
 
 def _dataset_settings(config: RunConfig, train: bool) -> DatasetSettings:

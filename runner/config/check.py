@@ -6,20 +6,14 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from runner import registry
-from runner.config.schema import (
-    FREE,
-    METRICS,
-    OPTIMIZERS,
-    Expectation,
-    Network,
-    Optimizer,
-    Rule,
-    RunConfig,
-    rule_of,
-)
+from runner.config.optimizers import OPTIMIZERS, SCHEDULES, Cosine, Optimizer, Schedule
+from runner.config.rules import FREE, Rule, rule_of
+from runner.config.schema import METRICS, Expectation, Network, RunConfig
 from runner.config.values import Wrong, judge, show
 from runner.errors import ConfigError, ConfigErrors, nearest
 
+# Groups whose `name` decides which keys they have; the first one is the default.
+NAMED: dict[Any, Mapping[str, type[Any]]] = {Optimizer: OPTIMIZERS, Schedule: SCHEDULES}
 Origin = Callable[[str], str | None]
 
 
@@ -74,8 +68,8 @@ class _Checker:
 
     def one(self, owner: type[Any], name: str, kind: Any, value: object, path: str) -> Any:
         place = _join(path, name)
-        if kind == Optimizer:
-            return self.optimizer(value, place)
+        if kind in NAMED:
+            return self.named(NAMED[kind], value, place)
         if name == "expect":
             return self.expectations(value, place)
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):
@@ -103,12 +97,12 @@ class _Checker:
                     nearest=_join(path, close) if close else None,
                 )
 
-    def optimizer(self, values: object, path: str) -> Any:
-        name = values.get("name", "momentum") if isinstance(values, Mapping) else "momentum"
-        name = self.value(str, Rule(choices=tuple(OPTIMIZERS)), name, _join(path, "name"), None)
-        if name is None:
-            return OPTIMIZERS["momentum"]()
-        return self.section(OPTIMIZERS[name], values, path)
+    def named(self, kinds: Mapping[str, type[Any]], values: object, path: str) -> Any:
+        """One of several kinds of objects, by its `name`."""
+        usual = next(iter(kinds))
+        name = values.get("name", usual) if isinstance(values, Mapping) else usual
+        name = self.value(str, Rule(choices=tuple(kinds)), name, _join(path, "name"), None)
+        return kinds[usual]() if name is None else self.section(kinds[name], values, path)
 
     def network(self, values: Mapping[str, Any], path: str) -> Network:
         """The network's own keys, then the keyword arguments that its constructor declares."""
@@ -157,6 +151,15 @@ class _Checker:
         sgd = config.optimizer
         if getattr(sgd, "nesterov", False) and (sgd.momentum <= 0 or sgd.dampening != 0):  # type: ignore[union-attr]
             self.report("nesterov needs momentum above 0 and no dampening", "optimizer.nesterov", value="true")
+        self.agree_on_rates(config.optimizer.learning_rate, config.optimizer.schedule)
+
+    def agree_on_rates(self, rate: float, schedule: Schedule) -> None:
+        if rate == 0 and schedule.name != "constant":
+            hint = f"optimizer.schedule.name is {schedule.name}"
+            self.report("nothing can decay from 0", "optimizer.learning_rate", value=rate, hint=hint)
+        elif isinstance(schedule, Cosine) and schedule.min_lr >= rate:
+            rows = {"value": schedule.min_lr, "allowed": f"below optimizer.learning_rate, which is {rate}"}
+            self.report("the rate would not decay", "optimizer.schedule.min_lr", **rows)
 
 
 def _join(path: str, name: str) -> str:

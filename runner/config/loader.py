@@ -29,6 +29,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from runner import resources
 from runner.config import gate, overrides, schema
+from runner.config.optimizers import OPTIMIZERS
 from runner.config.overrides import COMMAND_LINE
 from runner.config.source import FolderSource, PluginSource
 from runner.config.values import show
@@ -200,7 +201,7 @@ def _register() -> None:
         return
     run = {name: value for name, value in schema.defaults(schema.RunConfig).items() if name != "optimizer"}
     store.store(name="run", group="schema", node=run, package="_global_")
-    for name, kind in schema.OPTIMIZERS.items():
+    for name, kind in OPTIMIZERS.items():
         store.store(name=name, group="schema/optimizer", node=schema.defaults(kind), package="optimizer")
 
 

@@ -7,35 +7,12 @@ composed values into these frozen objects, so everything behind it can trust the
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-T = TypeVar("T")
+from runner.config.optimizers import Momentum, Optimizer
+from runner.config.rules import key
+
 METRICS = ("loss", "accuracy")
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What a value must be besides its type; bounds are inclusive, `above` and `below` exclusive."""
-
-    low: float | None = None
-    high: float | None = None
-    above: float | None = None
-    below: float | None = None
-    also: tuple[int, ...] = ()  # single values that are allowed outside of the range
-    choices: tuple[str, ...] = ()
-    aliases: Mapping[object, str] = field(default_factory=dict)  # other spellings, text in lower case
-    pattern: str = ""  # a regular expression that text must match
-    fold: bool = False  # choices and aliases match in upper and lower case
-    hint: str | None = None
-
-
-FREE = Rule()
-
-
-def key(default: T, **rule: Any) -> T:
-    """A field with a default and a rule."""
-    made: T = field(default=default, metadata={"rule": Rule(**rule)})
-    return made
 
 
 @dataclass(frozen=True)
@@ -77,48 +54,6 @@ class Dataset:
     download: bool = False
     url: str | None = None
     num_samples: int | None = key(None, low=1)
-
-
-@dataclass(frozen=True)
-class Momentum:
-    """Defaults as the reference's LeNet example uses them."""
-
-    name: str = key("momentum", choices=("momentum",))
-    learning_rate: float = key(0.01, low=0)
-    momentum: float = key(0.9, low=0)
-    weight_decay: float = key(0.0, low=0)
-    loss_scale: float = key(1.0, above=0)
-    use_nesterov: bool = False
-
-
-@dataclass(frozen=True)
-class Sgd:
-    """Defaults of the reference's SGD."""
-
-    name: str = key("sgd", choices=("sgd",))
-    learning_rate: float = key(0.1, low=0)
-    momentum: float = key(0.0, low=0)
-    dampening: float = key(0.0, low=0)
-    weight_decay: float = key(0.0, low=0)
-    nesterov: bool = False
-    loss_scale: float = key(1.0, above=0)
-
-
-@dataclass(frozen=True)
-class Adam:
-    """Defaults of the reference's Adam."""
-
-    name: str = key("adam", choices=("adam",))
-    learning_rate: float = key(0.001, low=0)
-    beta1: float = key(0.9, above=0, below=1)
-    beta2: float = key(0.999, above=0, below=1)
-    eps: float = key(1e-8, above=0)
-    weight_decay: float = key(0.0, low=0)
-    loss_scale: float = key(1.0, above=0)
-
-
-Optimizer = Momentum | Sgd | Adam
-OPTIMIZERS: dict[str, type[Optimizer]] = {"momentum": Momentum, "sgd": Sgd, "adam": Adam}
 
 
 @dataclass(frozen=True)
@@ -189,7 +124,7 @@ class RunConfig:
     device: Device = Device()
     network: Network = Network()
     dataset: Dataset = Dataset()
-    optimizer: Optimizer = Momentum()
+    optimizer: Optimizer = field(default=Momentum())
     loss: Loss = Loss()
     epochs: int = key(1, low=1)
     max_steps: int | None = key(None, low=1)
@@ -219,12 +154,6 @@ class RunRequest:
     overrides: tuple[str, ...]
     resume: bool = False
     force: bool = False
-
-
-def rule_of(owner: type, name: str) -> Rule:
-    """The rule of a key; the free rule when it has none."""
-    found: Rule = owner.__dataclass_fields__[name].metadata.get("rule", FREE)  # type: ignore[attr-defined]
-    return found
 
 
 def defaults(owner: type) -> dict[str, Any]:

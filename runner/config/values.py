@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Union, get_args, get_origin
 
-from runner.config.schema import Rule
+from runner.config.rules import Rule
 from runner.errors import nearest
 
 _WORDS = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}

@@ -41,7 +41,7 @@ CASES = {
         ConfigError: unknown key
           key      optimizer.beta3
           value    0.5
-          allowed  name, learning_rate, beta1, beta2, eps, weight_decay, loss_scale
+          allowed  name, learning_rate, beta1, beta2, eps, weight_decay, loss_scale, schedule
           nearest  optimizer.beta2
           from     command line
     """,
@@ -49,7 +49,7 @@ CASES = {
         ConfigError: unknown key
           key      optimizer.use_nesterov
           value    true
-          allowed  name, learning_rate, beta1, beta2, eps, weight_decay, loss_scale
+          allowed  name, learning_rate, beta1, beta2, eps, weight_decay, loss_scale, schedule
           from     command line
     """,
     "network.num_chanels=3": """
@@ -277,6 +277,100 @@ CASES = {
           value  true
           from   command line
     """,
+    "optimizer.schedule.name=cosin": """
+        ConfigError: not one of the choices
+          key      optimizer.schedule.name
+          value    "cosin"
+          allowed  constant, step, exponential, cosine, polynomial
+          nearest  cosine
+          from     command line
+    """,
+    "optimizer.schedule=cosine": """
+        ConfigError: not a group of keys
+          key      optimizer.schedule
+          value    "cosine"
+          allowed  name, warmup_steps
+          from     command line
+    """,
+    "optimizer.schedule.decay_steps=2000": """
+        ConfigError: unknown key
+          key      optimizer.schedule.decay_steps
+          value    2000
+          allowed  name, warmup_steps
+          nearest  optimizer.schedule.warmup_steps
+          from     command line
+    """,
+    "optimizer.schedule.name=cosine optimizer.schedule.decay_step=2000": """
+        ConfigError: unknown key
+          key      optimizer.schedule.decay_step
+          value    2000
+          allowed  name, warmup_steps, decay_steps, min_lr
+          nearest  optimizer.schedule.decay_steps
+          from     command line
+    """,
+    "optimizer.schedule.name=step optimizer.schedule.min_lr=0.1": """
+        ConfigError: unknown key
+          key      optimizer.schedule.min_lr
+          value    0.1
+          allowed  name, warmup_steps, decay_steps, decay_rate
+          from     command line
+    """,
+    "optimizer.schedule.warmup_steps=-1": """
+        ConfigError: out of range
+          key      optimizer.schedule.warmup_steps
+          value    -1
+          allowed  whole number, at least 0
+          from     command line
+    """,
+    "optimizer.schedule.name=step optimizer.schedule.decay_steps=null": """
+        ConfigError: not a whole number
+          key      optimizer.schedule.decay_steps
+          value    null
+          allowed  whole number, at least 1
+          from     command line
+    """,
+    "optimizer.schedule.name=cosine optimizer.schedule.decay_steps=0": """
+        ConfigError: out of range
+          key      optimizer.schedule.decay_steps
+          value    0
+          allowed  null or whole number, at least 1
+          from     command line
+    """,
+    "optimizer.schedule.name=exponential optimizer.schedule.decay_rate=0": """
+        ConfigError: out of range
+          key      optimizer.schedule.decay_rate
+          value    0
+          allowed  number, above 0
+          from     command line
+    """,
+    "optimizer.schedule.name=polynomial optimizer.schedule.power=0": """
+        ConfigError: out of range
+          key      optimizer.schedule.power
+          value    0
+          allowed  number, above 0
+          from     command line
+    """,
+    "optimizer.schedule.name=exponential optimizer.schedule.is_stair=1": """
+        ConfigError: not true or false
+          key      optimizer.schedule.is_stair
+          value    1
+          allowed  true or false
+          from     command line
+    """,
+    "optimizer.schedule.name=cosine optimizer.schedule.min_lr=0.01": """
+        ConfigError: the rate would not decay
+          key      optimizer.schedule.min_lr
+          value    0.01
+          allowed  below optimizer.learning_rate, which is 0.01
+          from     command line
+    """,
+    "optimizer.schedule.name=step optimizer.learning_rate=0": """
+        ConfigError: nothing can decay from 0
+          key    optimizer.learning_rate
+          value  0.0
+          hint   optimizer.schedule.name is step
+          from   command line
+    """,
     "dataset.shuffle=yes": """
         ConfigError: not true or false
           key      dataset.shuffle
@@ -419,7 +513,7 @@ FILES = {
         ConfigError: unknown key
           key      optimizer.lerning_rate
           value    0.01
-          allowed  name, learning_rate, momentum, weight_decay, loss_scale, use_nesterov
+          allowed  name, learning_rate, momentum, weight_decay, loss_scale, use_nesterov, schedule
           nearest  optimizer.learning_rate
           from     configs/experiment/unknown.yaml:4
         """,
