@@ -58,6 +58,11 @@ def tour(tmp_path_factory) -> dict[str, Future]:
     def run(line: str) -> subprocess.CompletedProcess:
         words = spoken(line)
         runs = any("experiment" in word for word in words)
+        if "resume" in words:  # the run that it speaks of, in a folder of its own: two lines speak of the same
+            here = tmp_path_factory.mktemp("resumed")
+            begun = ("+experiment=lenet", "max_steps=1", f"hydra.run.dir={words[2]}")
+            assert command("-m", "runner", *begun, cwd=here).returncode == 0
+            return command("-m", "runner", *words[1:], "max_steps=2", cwd=here)
         return command("-m", "runner", *words[1:], *(["max_steps=2"] if runs else []), cwd=place)
 
     lines = [line for line in TOUR if not skipped(line)]
