@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 # A module belongs to the longest prefix that fits, and imports from its own floor and from lower ones.
 FLOORS = {
-    **dict.fromkeys(("errors", "dtype", "types", "files", "seed", "machine", "device"), 0),
+    **dict.fromkeys(("errors", "dtype", "types", "files", "seed", "machine", "device", "interrupt"), 0),
     **dict.fromkeys(("lazily", "resources", "registry"), 0),
     "dataset": 0,
     "core": 1,
@@ -24,7 +24,8 @@ FLOORS = {
     **dict.fromkeys(("nn", "common", "context"), 4),
     **dict.fromkeys(("compile", "checkpoint"), 5),
     **dict.fromkeys(("train", "observe"), 6),
-    **dict.fromkeys(("config", "experiment", "launch", "cli", "history", "doctor", "__init__", "__main__"), 7),
+    **dict.fromkeys(("config", "build", "facts", "experiment", "launch", "resume"), 7),
+    **dict.fromkeys(("cli", "history", "doctor", "__init__", "__main__"), 7),
 }
 # Beyond the floors: who must not see whom, and why.
 STRANGERS = {
