@@ -18,6 +18,7 @@ from runner.errors import RunnerError  # noqa: E402
 from runner.seed import get_seed, set_seed  # noqa: E402
 from runner.train import Model  # noqa: E402
 
+gc.freeze()  # modules stay: no collection has to look at them again
 if _collecting:
     gc.enable()
 

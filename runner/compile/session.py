@@ -8,6 +8,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,17 +20,7 @@ from runner.errors import DeviceError, InternalError, RunnerError, TrainingError
 from runner.machine import runtimes, usable_cores
 from runner.types import TensorType
 
-_import_problem: Exception | None = None
-with listening() as _import_output:  # the CANN wheel prints twenty lines when NumPy 2 is installed
-    try:
-        import onnxruntime as ort
-
-        if not hasattr(ort, "InferenceSession"):  # the empty folder that is left when one of two wheels was removed
-            _import_problem = ImportError("its files are gone")
-    except Exception as problem:
-        _import_problem = problem
-
-Value: TypeAlias = "np.ndarray | ort.OrtValue"  # resident data: an array on the CPU, device memory elsewhere
+Value: TypeAlias = Any  # resident data: an array on the CPU, onnxruntime's OrtValue elsewhere
 
 _LOG = logging.getLogger("runner")
 _TOLD: set[Device] = set()  # devices of which the user knows that they are replaced by the CPU
@@ -59,7 +50,7 @@ class Session:
         try:
             session, assignment = _open(model, device, optimize)
         except DeviceError as trouble:
-            if not device.allow_fallback or _import_problem is not None:
+            if not device.allow_fallback or _runtime()[1] is not None:
                 raise
             self.notes.append(f"{device} is not usable and device.allow_fallback is on: running on the CPU")
             if device not in _TOLD:  # a run opens several sessions
@@ -145,7 +136,8 @@ class _HostMemory:
         return np.asarray(array, order="C")
 
     def fetch(self, value: Value) -> np.ndarray:
-        return value
+        array: np.ndarray = value
+        return array
 
     def step(self, values: Sequence[Value]) -> list[Value]:
         return list(self._run(self._outputs, dict(zip(self._inputs, values, strict=True))))
@@ -164,7 +156,7 @@ class _CardMemory:
         self._outputs = [node.name for node in session.get_outputs()]
 
     def put(self, array: np.ndarray) -> Value:
-        return ort.OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"), *self._place)
+        return _runtime()[0].OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"), *self._place)
 
     def fetch(self, value: Any) -> np.ndarray:
         return np.asarray(value.numpy())
@@ -201,9 +193,28 @@ def _open(model: bytes, device: Device, optimize: bool) -> tuple[Any, dict[str, 
     raise device_error(device, device_reason(heard.text, problem), heard.text) from problem
 
 
+@cache
+def _runtime() -> tuple[Any, Exception | None, str]:
+    """onnxruntime, why it cannot be imported, and what it printed; the CANN wheel prints twenty lines with NumPy 2.
+
+    Imported when a session is first opened: it takes 25 ms, and PyNative mode needs none.
+    """
+    trouble: Exception | None = None
+    with listening() as heard:
+        try:
+            import onnxruntime as ort
+
+            if not hasattr(ort, "InferenceSession"):  # the empty folder that stays when one of two wheels was removed
+                trouble = ImportError("its files are gone")
+        except Exception as error:
+            trouble = error
+    return (None if trouble else ort), trouble, heard.text
+
+
 def _require_provider(device: Device) -> None:
-    if _import_problem is not None:
-        error = device_error(device, import_reason(_import_output.text, _import_problem))
+    ort, problem, said = _runtime()
+    if problem is not None:
+        error = device_error(device, import_reason(said, problem))
         error.rows["repair"] = reinstall(device.target, runtimes())
         raise error
     available = ort.get_available_providers()
@@ -212,6 +223,7 @@ def _require_provider(device: Device) -> None:
 
 
 def _inference_session(model: bytes, device: Device, optimize: bool) -> Any:
+    ort = _runtime()[0]
     options = ort.SessionOptions()
     options.intra_op_num_threads = device.threads or usable_cores()
     options.inter_op_num_threads = 1

@@ -28,6 +28,7 @@ Gradient = Value | Callable[[], Value] | None  # a function is called only when 
 REGISTRY: dict[str, type["Primitive"]] = {}
 
 
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Primitive:
     """Base of all operators. Subclasses are declared with `@primitive`."""
 
@@ -63,7 +64,7 @@ class Primitive:
 
     def attributes(self) -> dict[str, Any]:
         """The fields by name."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     @cached_property
     def _key(self) -> tuple[Any, ...]:
@@ -98,7 +99,7 @@ class Primitive:
             takes = ", ".join([f"{self.arity} tensors", *self.statics])
             raise ShapeError(f"{self.name}: wrong number of operands", given=len(operands), takes=takes)
         changes = dict(zip(self.statics, map(_frozen, given), strict=False))
-        return dataclasses.replace(self, **changes), operands[: self.arity]  # type: ignore[type-var]
+        return dataclasses.replace(self, **changes), operands[: self.arity]
 
 
 def _frozen(value: Any) -> Any:
@@ -112,8 +113,10 @@ Op = TypeVar("Op", bound=Primitive)
 @dataclass_transform(frozen_default=True)
 def primitive(cls: type[Op]) -> type[Op]:
     """Declare an operator: make its class a frozen dataclass and register it under its name."""
-    # Comparing, hashing and printing stand in the base: generating them for each class would take 10 ms of every start.
-    made = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
+    # Comparing, hashing and printing stand in the base, and most operators have no fields: generating code for each of
+    # them would take 20 ms of every start.
+    has_fields = any("ClassVar" not in str(kind) for kind in inspect.get_annotations(cls).values())
+    made = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls) if has_fields else cls
     code = made.infer.__code__
     made.arity = None if code.co_flags & inspect.CO_VARARGS else code.co_argcount - 1
     REGISTRY[made.__name__] = made

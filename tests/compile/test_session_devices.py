@@ -295,7 +295,7 @@ def test_an_onnxruntime_that_cannot_be_imported(tmp_path, content, reason):
 def test_the_error_for_an_import_that_failed(monkeypatch):
     wheel(monkeypatch, "onnxruntime-cann", "1.24.4")
     monkeypatch.setattr(sessions, "runtimes", lambda: {"onnxruntime-cann": "1.24.4"})
-    monkeypatch.setattr(sessions, "_import_problem", ImportError("import numpy failed"))
+    monkeypatch.setattr(sessions, "_runtime", lambda: (None, ImportError("import numpy failed"), ""))
     with pytest.raises(DeviceError) as caught:
         Session(negation(), Device("Ascend", allow_fallback=True))
     assert str(caught.value) == (
