@@ -12,6 +12,8 @@ from runner.ops.array import require
 from runner.ops.window import Pair, Windows, batch_first, batch_last, pair
 from runner.types import Shape, TensorType
 
+TAPS = 16  # elements of a window up to which its taps are looked at one by one
+
 
 class Pooling(Primitive):
     """Base: `kernel_size`, `strides`, and `pad_mode` `valid` (incomplete windows are dropped) or `same`."""
@@ -96,14 +98,36 @@ class MaxPoolGrad(Pooling):
 
     def lower(self, b: Builder, x: str, out: str, dout: str) -> str:
         shape, pooled = b.type(x).shape, b.type(out).shape
+        if self.windows(shape).tiles and math.prod(self.kernel_size) <= TAPS:
+            return self._lower_tiles(b, x, out, dout)
         places = b.nodes("MaxPool", (x,), 2, **self.onnx(shape))[1]
-        if self.windows(shape).tiles:
-            size = b.const(list(shape))
-            return b.node("MaxUnpool", (dout, places, size), kernel_shape=self.kernel_size, strides=self.strides)
         count = math.prod(pooled)
         zeros = b.const(np.zeros(math.prod(shape), b.type(x).dtype.numpy))
         flat = (zeros, b.reshape(places, (count,)), b.reshape(dout, (count,)))
         return b.reshape(b.node("ScatterElements", flat, axis=0, reduction="add"), shape)
+
+    def _lower_tiles(self, b: Builder, x: str, out: str, dout: str) -> str:
+        """With the batch as last axis every tap of all windows is a block of rows: twice as fast as MaxPool's positions.
+
+        Tap by tap, what is left of a window's gradient goes to the first element that equals the maximum.
+        """
+        (n, c, h, w), (kh, kw), (oh, ow) = b.type(x).shape, self.kernel_size, b.type(out).shape[2:]
+
+        def batch_last(name: str, *shape: int) -> str:
+            return b.reshape(b.node("Transpose", (b.reshape(name, (n, -1)),), perm=(1, 0)), shape)
+
+        largest, left = (batch_last(name, c * oh * ow, 1, n) for name in (out, dout))
+        made = []
+        for row in b.nodes("Split", (batch_last(x, c * oh, kh, w * n),), kh, axis=1, num_outputs=kh):
+            taps = b.nodes("Split", (b.reshape(row, (c * oh * ow, kw, n)),), kw, axis=1, num_outputs=kw)
+            parts = []
+            for tap in taps:
+                hit = b.node("Cast", (b.node("Equal", (tap, largest)),), to=b.type(x).dtype)
+                parts.append(b.node("Mul", (left, hit)))
+                left = b.node("Sub", (left, parts[-1]))
+            made.append(b.reshape(b.node("Concat", parts, axis=1), (c * oh, 1, w * n)))
+        image = b.reshape(b.node("Concat", made, axis=1), (c * h * w, n))
+        return b.reshape(b.node("Transpose", (image,), perm=(1, 0)), (n, c, h, w))
 
 
 @primitive
