@@ -12,6 +12,7 @@ from runner.dataset.catalog import DatasetSettings, open_dataset
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import DeviceError
+from runner.nn.metrics import Loss, get_metrics
 from runner.train.model import Model
 
 _LOG = logging.getLogger("runner")
@@ -54,7 +55,10 @@ def build(config: RunConfig) -> Experiment:
     }
     optimizer = OPTIMIZERS[config.optimizer.name](network.trainable_params(), **settings)
     modes = {"mode": MODES[config.mode], "eval_mode": MODES[config.eval.mode or config.mode]}
-    model = Model(network, loss, optimizer, config.eval.metrics, device=device, **modes)
+    metrics = get_metrics(config.eval.metrics)
+    if "loss" in metrics:
+        metrics["loss"] = Loss(summed=config.loss.reduction == "sum")
+    model = Model(network, loss, optimizer, metrics, device=device, **modes)
     return Experiment(model, train_data, test_data, total)
 
 
@@ -76,7 +80,8 @@ def _settings(chosen: Any, *without: str) -> dict[str, Any]:
 
 
 def _dataset_settings(config: RunConfig, train: bool) -> DatasetSettings:
-    settings = DatasetSettings(**asdict(config.dataset))
+    one_hot = None if config.loss.sparse else config.network.num_classes
+    settings = DatasetSettings(**asdict(config.dataset), one_hot=one_hot)
     return settings if train else replace(settings, drop_remainder=False)  # every test sample counts
 
 

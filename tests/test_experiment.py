@@ -535,3 +535,15 @@ def test_the_network_predicts_after_a_run_in_python():
     run("r", *SMALL, "max_steps=1")
     network = registry.network("lenet5")()
     assert network(Tensor(np.zeros((2, 1, 32, 32), np.float32))).shape == (2, 10)
+
+
+@MODES
+def test_dense_labels_and_summed_losses_train_alike(mode, place):
+    """The sum over 32 samples with a 32nd of the learning rate is the mean; one-hot labels are class numbers."""
+    words = (*SMALL, f"mode={mode}", "epochs=2", "dataset_sink_mode=false")
+    mean = run("mean", *words, "optimizer.learning_rate=0.032")
+    dense = run("dense", *words, "optimizer.learning_rate=0.032", "loss.sparse=false")
+    summed = run("summed", *words, "optimizer.learning_rate=0.001", "loss.reduction=sum", "loss.sparse=false")
+    assert dense["metrics"] == pytest.approx(mean["metrics"], rel=1e-5)
+    assert summed["metrics"] == pytest.approx(mean["metrics"], rel=1e-5)
+    assert summed["loss"] == pytest.approx(32 * mean["loss"], rel=1e-5)

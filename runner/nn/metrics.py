@@ -48,10 +48,17 @@ class Accuracy(Mean):
 
 
 class Loss(Mean):
-    """Mean loss per sample; a batch counts with its size, so a short last one does not weigh too much."""
+    """Mean loss per sample; a batch counts with its size, so a short last one does not weigh too much.
+
+    `summed` tells that the loss function adds up the samples of a batch instead of averaging them.
+    """
+
+    def __init__(self, summed: bool = False) -> None:
+        super().__init__()
+        self.summed = summed
 
     def update(self, loss: np.ndarray, output: np.ndarray, label: np.ndarray) -> None:
-        self.total += float(np.mean(loss, dtype=np.float64)) * len(label)
+        self.total += float(np.mean(loss, dtype=np.float64)) * (1 if self.summed else len(label))
         self.count += len(label)
 
 
