@@ -7,7 +7,6 @@ import pytest
 
 from runner.errors import ConfigError, TrainingError
 from runner.observe.clock import Clock
-from runner.train import callback
 from runner.train.callback import (
     Callback,
     CallbackList,
@@ -17,6 +16,7 @@ from runner.train.callback import (
     TimeMonitor,
     check_losses,
 )
+from runner.train.callback import monitor as monitors
 
 # The output that the reference's page on running a model shows, as it stands there.
 PAGE = """\
@@ -116,7 +116,7 @@ def test_per_print_times_is_a_whole_number(wrong):
 def test_the_time_of_an_epoch_is_shared_by_the_steps_that_were_made(made, shown, capsys, monkeypatch):
     """An epoch that `max_steps` or a request ended early has fewer steps than batches."""
     clock = iter([100.0, 101.5])
-    monkeypatch.setattr(callback.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(monitors.time, "perf_counter", lambda: next(clock))
     monitor = TimeMonitor(data_size=99)
     monitor.epoch_begin(at(2, 10, [0.5], batch_num=10))
     monitor.epoch_end(at(2, 10 + made, [0.5], batch_num=10))

@@ -9,8 +9,15 @@ from runner import Model, context, nn, set_seed
 from runner.dataset.catalog import DatasetSettings, open_dataset
 from runner.device import Device
 from runner.errors import ConfigError
-from runner.train.callback import Callback, CallbackParameters, LearningRateScheduler, RunContext
-from runner.train.stopping import HOOKS, EarlyStopping, LambdaCallback
+from runner.train.callback import (
+    Callback,
+    CallbackParameters,
+    EarlyStopping,
+    LambdaCallback,
+    LearningRateScheduler,
+    RunContext,
+)
+from runner.train.callback.stopping import HOOKS
 
 WAYS = {
     "sunk": {"mode": context.GRAPH_MODE, "sunk": True},

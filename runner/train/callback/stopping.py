@@ -1,4 +1,4 @@
-"""Callbacks of our own: an end when nothing gets better, and hooks that are plain functions."""
+"""Callbacks that steer: an end when nothing gets better, the learning rate, and hooks that are plain functions."""
 
 import logging
 import math
@@ -8,7 +8,7 @@ import numpy as np
 
 from runner.errors import ConfigError, nearest
 from runner.nn.arguments import at_least, number, whole
-from runner.train.callback import Callback, CallbackParameters, RunContext
+from runner.train.callback.base import Callback, CallbackParameters, RunContext
 
 _LOG = logging.getLogger("runner")
 MODES = ("min", "max")
@@ -83,6 +83,36 @@ class EarlyStopping(Callback):
         if self.best is None:
             return True
         return value < self.best - self.min_delta if self.mode == "min" else value > self.best + self.min_delta
+
+
+class LearningRateScheduler(Callback):
+    """Sets the learning rate after every step (after every sink) to `learning_rate_function(rate, cur_step_num)`.
+
+    `rate` is the present rate as a plain number, `cur_step_num` how many steps were made so far. Raises ConfigError
+    when the optimizer follows a schedule already, or when the function gives no rate.
+    """
+
+    def __init__(self, learning_rate_function: Callable[[float, int], float]) -> None:
+        if not callable(learning_rate_function):
+            raise ConfigError("learning_rate_function must be a function", given=repr(learning_rate_function))
+        self.learning_rate_function = learning_rate_function
+
+    def begin(self, run_context: RunContext) -> None:
+        optimizer = run_context.original_args().optimizer
+        if optimizer is None or optimizer.schedule is not None:
+            found = "there is no optimizer" if optimizer is None else repr(optimizer.schedule)
+            repair = "give the optimizer a number as learning_rate"
+            raise ConfigError("LearningRateScheduler needs a rate that it can set", found=found, repair=repair)
+
+    def step_end(self, run_context: RunContext) -> None:
+        seen = run_context.original_args()
+        parameter = seen.optimizer.learning_rate
+        rate = float(str(parameter.asnumpy()))  # 0.1, where the float32 is 0.10000000149
+        made = number(self.learning_rate_function(rate, seen.cur_step_num))
+        at_least({"callback": "LearningRateScheduler", "step": seen.cur_step_num}, 0.0, learning_rate=made)
+        if made != rate:
+            parameter.set_data(np.float32(made))
+            _LOG.info("at step %d the learning rate changes to %s", seen.cur_step_num, made)
 
 
 class LambdaCallback(Callback):

@@ -1,0 +1,127 @@
+"""Hooks, what they see of a run, and several listeners as one (spec section 6.2)."""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from runner.errors import ConfigError
+
+
+class CallbackParameters(dict[str, Any]):
+    """What a callback can see of a run, as attributes.
+
+    Training: epoch_num, batch_num, cur_epoch_num, cur_step_num (from 1, over all epochs), net_outputs (loss of the last
+    step, a 0-d array), losses (of all steps since the last step_end), mode, network, train_network, loss_fn, optimizer,
+    train_dataset, list_callback, dataset_sink_mode.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self:  # an AttributeError, so that `hasattr` answers
+            raise AttributeError(f"the run has no parameter {name}")
+        return self[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+
+class RunContext:
+    """Handed to every hook."""
+
+    def __init__(self, original_args: CallbackParameters) -> None:
+        self._args, self._stop = original_args, False
+
+    def original_args(self) -> CallbackParameters:
+        """The parameters of the run."""
+        return self._args
+
+    def request_stop(self) -> None:
+        """End training after the current step (after the current sink when data sinking)."""
+        self._stop = True
+
+    def get_stop_requested(self) -> bool:
+        """Whether somebody asked to stop."""
+        return self._stop
+
+
+class Callback:
+    """Base: override the hooks that matter. Callbacks are called in list order; what they raise ends the run."""
+
+    def begin(self, run_context: RunContext) -> None:
+        """Before the first epoch."""
+
+    def epoch_begin(self, run_context: RunContext) -> None:
+        """Before an epoch."""
+
+    def step_begin(self, run_context: RunContext) -> None:
+        """Before a step, or before a sink of steps."""
+
+    def step_end(self, run_context: RunContext) -> None:
+        """After a step, or after a sink of steps."""
+
+    def wants_to_leave(self) -> bool:
+        """Whether a sink that would go on for seconds should be left; asked between its calls to the device."""
+        return False
+
+    def sink_left(self, run_context: RunContext) -> None:
+        """After some steps of a sink that was left; unless this raises, the rest of it follows."""
+
+    def epoch_end(self, run_context: RunContext) -> None:
+        """After an epoch."""
+
+    def end(self, run_context: RunContext) -> None:
+        """After the last epoch."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+def step_in_epoch(parameters: CallbackParameters) -> int:
+    """Number of the current step inside its epoch, from 1."""
+    return int((parameters.cur_step_num - 1) % parameters.batch_num + 1)
+
+
+class CallbackList(Callback):
+    """Several callbacks as one."""
+
+    def __init__(self, callbacks: Callback | Sequence[Callback] | None) -> None:
+        given = [callbacks] if isinstance(callbacks, Callback) else list(callbacks or ())
+        for item in given:
+            if not isinstance(item, Callback):
+                raise ConfigError("callbacks must be Callback objects", given=repr(item), at=given.index(item))
+        self.list = given
+
+    def begin(self, run_context: RunContext) -> None:
+        for callback in self.list:
+            callback.begin(run_context)
+
+    def epoch_begin(self, run_context: RunContext) -> None:
+        for callback in self.list:
+            callback.epoch_begin(run_context)
+
+    def step_begin(self, run_context: RunContext) -> None:
+        for callback in self.list:
+            callback.step_begin(run_context)
+
+    def step_end(self, run_context: RunContext) -> None:
+        for callback in self.list:
+            callback.step_end(run_context)
+
+    def wants_to_leave(self) -> bool:
+        return any(callback.wants_to_leave() for callback in self.list)
+
+    def sink_left(self, run_context: RunContext) -> None:
+        for callback in self.list:
+            callback.sink_left(run_context)
+
+    def epoch_end(self, run_context: RunContext) -> None:
+        for callback in self.list:
+            callback.epoch_end(run_context)
+
+    def end(self, run_context: RunContext) -> None:
+        for callback in self.list:
+            callback.end(run_context)

@@ -1,0 +1,58 @@
+"""The monitors of the reference: they print the loss and the time (spec section 6.2)."""
+
+import time
+
+import numpy as np
+
+from runner.errors import ConfigError, TrainingError
+from runner.train.callback.base import Callback, CallbackParameters, RunContext, step_in_epoch
+
+
+def check_losses(parameters: CallbackParameters) -> None:
+    """Raise TrainingError, with epoch and step, when a loss since the last check is NaN or infinite."""
+    finite = np.isfinite(parameters.losses).reshape(len(parameters.losses), -1).all(axis=1)
+    if not finite.all():
+        first = int(np.argmin(finite))
+        step = parameters.cur_step_num - len(finite) + 1 + first
+        raise TrainingError(
+            "the loss is not a finite number",
+            loss=parameters.losses[first],
+            epoch=parameters.cur_epoch_num,
+            step=(step - 1) % parameters.batch_num + 1,
+            global_step=step,
+            repair="a smaller optimizer.learning_rate, or look for invalid values in the data",
+        )
+
+
+class LossMonitor(Callback):
+    """Print the loss every `per_print_times` steps (0: never), and end the run when it is not finite."""
+
+    def __init__(self, per_print_times: int = 1) -> None:
+        if type(per_print_times) is not int or per_print_times < 0:
+            raise ConfigError("per_print_times must be a whole number of at least 0", given=repr(per_print_times))
+        self.per_print_times = per_print_times
+
+    def step_end(self, run_context: RunContext) -> None:
+        seen = run_context.original_args()
+        check_losses(seen)
+        # A sink makes several steps at once, so the question is whether one of them was to be printed.
+        due = self.per_print_times and seen.cur_step_num % self.per_print_times < len(seen.losses)
+        if due:
+            loss = np.mean(seen.net_outputs)  # a loss without reduction is a number per sample
+            print(f"epoch: {seen.cur_epoch_num} step: {step_in_epoch(seen)}, loss is {loss!s}", flush=True)
+
+
+class TimeMonitor(Callback):
+    """Print how long each epoch took, in milliseconds; the run knows its steps better than `data_size`."""
+
+    def __init__(self, data_size: int | None = None) -> None:
+        self.data_size = data_size
+        self._start, self._steps = 0.0, 0
+
+    def epoch_begin(self, run_context: RunContext) -> None:
+        self._start, self._steps = time.perf_counter(), run_context.original_args().cur_step_num
+
+    def epoch_end(self, run_context: RunContext) -> None:
+        milliseconds = (time.perf_counter() - self._start) * 1e3
+        steps = max(1, run_context.original_args().cur_step_num - self._steps)
+        print(f"epoch time: {milliseconds:5.3f} ms, per step time: {milliseconds / steps:5.3f} ms", flush=True)
