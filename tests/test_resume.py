@@ -13,6 +13,7 @@ import pytest
 
 import runner
 from runner import files
+from runner.compile.session import Session
 from runner.errors import BusyError, ConfigError
 from runner.resume import resume
 
@@ -97,6 +98,37 @@ def test_a_run_that_dies_at_any_step_ends_with_the_same_bytes(tmp_path, monkeypa
         folder = tmp_path / str(number)
         assert killed_and_resumed(monkeypatch, folder, overrides, number, only="metrics.jsonl")
         assert traces(folder) == expected
+
+
+@pytest.mark.parametrize(("sink", "steps"), [("-1", 40), ("7", 42)])
+def test_a_run_that_dies_inside_of_a_sink_ends_with_the_same_bytes(tmp_path, monkeypatch, sink, steps):
+    """Every step is a call of its own here, so that a run can die between any two steps of a sink."""
+    overrides = ("mode=graph", *SINKS[sink], "checkpoint.every_steps=5")
+    monkeypatch.setattr("runner.train.sink.CALL_SECONDS", 1e-9)
+    run(tmp_path / "whole", *overrides)
+    expected = traces(tmp_path / "whole")
+    assert expected["summary.json"]["host_interactions"] == steps
+    for number in range(1, steps + 1):
+        folder, calls, call = tmp_path / str(number), [0], Session.step
+
+        def step(self, values, calls=calls, number=number, call=call):
+            calls[0] += 1
+            if calls[0] >= number:
+                raise Dead
+            return call(self, values)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Session, "step", step)
+            patch.setattr(files, "before_operation", lambda *_, calls=calls, number=number: dead_from(calls, number))
+            with pytest.raises(Dead):
+                run(folder, *overrides)
+        resume(folder)
+        assert traces(folder) == expected, f"died in step {number}"
+
+
+def dead_from(calls: list[int], number: int) -> None:
+    if calls[0] >= number:
+        raise Dead
 
 
 def test_a_run_that_dies_at_any_file_operation_ends_with_the_same_bytes(tmp_path, monkeypatch):
