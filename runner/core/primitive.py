@@ -111,12 +111,18 @@ Op = TypeVar("Op", bound=Primitive)
 
 
 @dataclass_transform(frozen_default=True)
+def family(cls: type[Op]) -> type[Op]:
+    """Declare a base of operators that share fields."""
+    # Comparing, hashing and printing stand in `Primitive`: generating them for each class would slow every start.
+    return dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
+
+
+@dataclass_transform(frozen_default=True)
 def primitive(cls: type[Op]) -> type[Op]:
     """Declare an operator: make its class a frozen dataclass and register it under its name."""
-    # Comparing, hashing and printing stand in the base, and most operators have no fields: generating code for each of
-    # them would take 20 ms of every start.
+    # Most operators have no fields of their own; generating code for each of them would take 10 ms of every start.
     has_fields = any("ClassVar" not in str(kind) for kind in inspect.get_annotations(cls).values())
-    made = dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls) if has_fields else cls
+    made = family(cls) if has_fields else cls
     code = made.infer.__code__
     made.arity = None if code.co_flags & inspect.CO_VARARGS else code.co_argcount - 1
     REGISTRY[made.__name__] = made

@@ -11,7 +11,7 @@ from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Tensor, Value
 from runner.ops.array import Cast, require
 from runner.ops.elementwise import Binary
-from runner.ops.reduce import Axis, BroadcastTo, ReduceSum, Reduction, unbroadcast
+from runner.ops.reduce import BroadcastTo, ReduceSum, Reduction, unbroadcast
 from runner.types import TensorType, broadcast
 
 
@@ -145,10 +145,6 @@ class ReduceExtremum(Reduction):
 class ReduceMax(ReduceExtremum):
     """Largest element over `axis` (all axes by default)."""
 
-    keep_dims: bool = False
-    axis: Axis = ()
-    statics: ClassVar = ("axis",)
-
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(x.max(self.axes(TensorType.of(x)), keepdims=self.keep_dims))
 
@@ -159,10 +155,6 @@ class ReduceMax(ReduceExtremum):
 @primitive
 class ReduceMin(ReduceExtremum):
     """Smallest element over `axis` (all axes by default)."""
-
-    keep_dims: bool = False
-    axis: Axis = ()
-    statics: ClassVar = ("axis",)
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(x.min(self.axes(TensorType.of(x)), keepdims=self.keep_dims))

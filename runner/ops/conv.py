@@ -10,24 +10,25 @@ from typing import Any
 import numpy as np
 
 from runner.core.lowering import Builder
-from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
 from runner.ops.array import require
 from runner.ops.window import PAD_MODES, Pair, Quad, Windows, batch_first, batch_last, pair, quad
 from runner.types import Shape, TensorType
 
 
+@family
 class Convolution(Primitive):
     """Base of the three: the attributes, and where the windows lie in an image."""
 
     out_channel: int
     kernel_size: Pair
-    mode: int
-    pad_mode: str
-    pad: Quad
-    stride: Pair
-    dilation: Pair
-    group: int
+    mode: int = 1
+    pad_mode: str = "valid"
+    pad: Quad = (0, 0, 0, 0)
+    stride: Pair = (1, 1)
+    dilation: Pair = (1, 1)
+    group: int = 1
 
     def __post_init__(self) -> None:
         require(self.pad_mode in PAD_MODES, "unknown pad_mode", given=self.pad_mode, allowed=", ".join(PAD_MODES))
@@ -66,15 +67,6 @@ class Convolution(Primitive):
 class Conv2D(Convolution):
     """Cross-correlate x (N, C, H, W) with w (K, C/group, KH, KW)."""
 
-    out_channel: int
-    kernel_size: Pair
-    mode: int = 1
-    pad_mode: str = "valid"
-    pad: Quad = (0, 0, 0, 0)
-    stride: Pair = (1, 1)
-    dilation: Pair = (1, 1)
-    group: int = 1
-
     def infer(self, x: TensorType, w: TensorType) -> TensorType:
         fits = x.ndim == w.ndim == 4 and x.dtype is w.dtype and x.dtype.is_float
         require(fits, "needs floats (N, C, H, W) and (K, C/group, KH, KW)", x=x, w=w)
@@ -104,14 +96,6 @@ class Conv2D(Convolution):
 class Conv2DBackpropInput(Convolution):
     """Gradient of Conv2D for x: (dout, w) to `input_size`, which is an attribute because a stride forgets it."""
 
-    out_channel: int
-    kernel_size: Pair
-    mode: int = 1
-    pad_mode: str = "valid"
-    pad: Quad = (0, 0, 0, 0)
-    stride: Pair = (1, 1)
-    dilation: Pair = (1, 1)
-    group: int = 1
     input_size: Shape = ()
 
     def infer(self, dout: TensorType, w: TensorType) -> TensorType:
@@ -141,14 +125,6 @@ class Conv2DBackpropInput(Convolution):
 class Conv2DBackpropFilter(Convolution):
     """Gradient of Conv2D for w: (dout, x) to `filter_size`."""
 
-    out_channel: int
-    kernel_size: Pair
-    mode: int = 1
-    pad_mode: str = "valid"
-    pad: Quad = (0, 0, 0, 0)
-    stride: Pair = (1, 1)
-    dilation: Pair = (1, 1)
-    group: int = 1
     filter_size: Shape = ()
 
     def infer(self, dout: TensorType, x: TensorType) -> TensorType:

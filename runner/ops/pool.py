@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from runner.core.lowering import Builder
-from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
 from runner.ops.array import require
 from runner.ops.window import Pair, Windows, batch_first, batch_last, pair
@@ -15,12 +15,13 @@ from runner.types import Shape, TensorType
 TAPS = 16  # elements of a window up to which its taps are looked at one by one
 
 
+@family
 class Pooling(Primitive):
     """Base: `kernel_size`, `strides`, and `pad_mode` `valid` (incomplete windows are dropped) or `same`."""
 
-    kernel_size: Pair
-    strides: Pair
-    pad_mode: str
+    kernel_size: Pair = (1, 1)
+    strides: Pair = (1, 1)
+    pad_mode: str = "valid"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernel_size", pair(self.kernel_size, "kernel_size"))
@@ -47,10 +48,6 @@ class Pooling(Primitive):
 class MaxPool(Pooling):
     """Largest element of each window."""
 
-    kernel_size: Pair = (1, 1)
-    strides: Pair = (1, 1)
-    pad_mode: str = "valid"
-
     def infer(self, x: TensorType) -> TensorType:
         return self.pooled(x)
 
@@ -73,10 +70,6 @@ class MaxPool(Pooling):
 @primitive
 class MaxPoolGrad(Pooling):
     """Gradient of MaxPool: (x, out, dout) to the shape of x."""
-
-    kernel_size: Pair = (1, 1)
-    strides: Pair = (1, 1)
-    pad_mode: str = "valid"
 
     def infer(self, x: TensorType, out: TensorType, dout: TensorType) -> TensorType:
         require(
@@ -135,10 +128,6 @@ class MaxPoolGrad(Pooling):
 class AvgPool(Pooling):
     """Mean of each window, over the elements that are not padding."""
 
-    kernel_size: Pair = (1, 1)
-    strides: Pair = (1, 1)
-    pad_mode: str = "valid"
-
     def infer(self, x: TensorType) -> TensorType:
         return self.pooled(x)
 
@@ -160,9 +149,6 @@ class AvgPool(Pooling):
 class AvgPoolGrad(Pooling):
     """Gradient of AvgPool: dout to `x_shape`."""
 
-    kernel_size: Pair = (1, 1)
-    strides: Pair = (1, 1)
-    pad_mode: str = "valid"
     x_shape: Shape = ()
 
     def infer(self, dout: TensorType) -> TensorType:

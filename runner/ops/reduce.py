@@ -7,7 +7,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder
-from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
 from runner.ops.array import Reshape, require
 from runner.types import Shape, TensorType, broadcast, resolve_axes
@@ -15,11 +15,13 @@ from runner.types import Shape, TensorType, broadcast, resolve_axes
 Axis = int | tuple[int, ...] | None
 
 
+@family
 class Reduction(Primitive):
     """Base of operators that take axes away; `keep_dims` keeps them with length 1."""
 
     keep_dims: bool = False
     axis: Axis = ()
+    statics: ClassVar = ("axis",)
 
     def axes(self, x: TensorType | Value) -> tuple[int, ...]:
         """The reduced axes as numbers from 0."""
@@ -48,10 +50,6 @@ class Reduction(Primitive):
 class ReduceSum(Reduction):
     """Sum over `axis` (all axes by default)."""
 
-    keep_dims: bool = False
-    axis: Axis = ()
-    statics: ClassVar = ("axis",)
-
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(x.sum(self.axes(TensorType.of(x)), dtype=x.dtype, keepdims=self.keep_dims))
 
@@ -68,10 +66,6 @@ class ReduceSum(Reduction):
 @primitive
 class ReduceMean(Reduction):
     """Mean over `axis` (all axes by default) of floats."""
-
-    keep_dims: bool = False
-    axis: Axis = ()
-    statics: ClassVar = ("axis",)
 
     def infer(self, x: TensorType) -> TensorType:
         require(x.dtype.is_float, "needs floats", x=x)
