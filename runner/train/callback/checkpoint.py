@@ -1,0 +1,147 @@
+"""Checkpoints in the format of the reference while a network trains (spec section 6.3)."""
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from runner import files
+from runner.checkpoint import save_checkpoint
+from runner.errors import ConfigError
+from runner.nn.arguments import flag, whole
+from runner.train.callback.base import Callback, CallbackParameters, RunContext, step_in_epoch
+
+SUFFIX = ".ckpt"
+
+
+class CheckpointConfig:
+    """When `ModelCheckpoint` saves, and what it keeps; None and 0 are the same.
+
+    Saved is every `save_checkpoint_steps` steps; without them, when more than `save_checkpoint_seconds` seconds have
+    passed. Kept are the newest `keep_checkpoint_max` files; without that, the newest one and one for every
+    `keep_checkpoint_per_n_minutes` minutes; without either, the newest one. `integrated_save` is about parameters on
+    several devices, which runner keeps whole; a file is complete when a step goes on, also with `async_save`. Raises
+    ConfigError.
+    """
+
+    def __init__(
+        self,
+        save_checkpoint_steps: int | None = 1,
+        save_checkpoint_seconds: int | None = 0,
+        keep_checkpoint_max: int | None = 5,
+        keep_checkpoint_per_n_minutes: int | None = 0,
+        integrated_save: bool = True,
+        async_save: bool = False,
+    ) -> None:
+        where = {"callback": "CheckpointConfig"}
+        numbers = {
+            "save_checkpoint_steps": save_checkpoint_steps,
+            "save_checkpoint_seconds": save_checkpoint_seconds,
+            "keep_checkpoint_max": keep_checkpoint_max,
+            "keep_checkpoint_per_n_minutes": keep_checkpoint_per_n_minutes,
+        }
+        whole(where, 0, **{name: value for name, value in numbers.items() if value is not None})
+        flag(where, integrated_save=integrated_save, async_save=async_save)
+        if not any(numbers.values()):
+            raise ConfigError("one number must be more than 0", **where, allowed=", ".join(numbers))
+        self.save_checkpoint_steps = save_checkpoint_steps or 0
+        self.save_checkpoint_seconds = 0 if save_checkpoint_steps else save_checkpoint_seconds or 0
+        self.keep_checkpoint_per_n_minutes = 0 if keep_checkpoint_max else keep_checkpoint_per_n_minutes or 0
+        self.keep_checkpoint_max = keep_checkpoint_max or (0 if self.keep_checkpoint_per_n_minutes else 1)
+        self.integrated_save, self.async_save = integrated_save, async_save
+
+
+class ModelCheckpoint(Callback):
+    """Saves the parameters of the train network as `{prefix}-{epoch}_{step}.ckpt` in `directory` (None: the current
+    one), which is made when training begins; also at the end, unless that step was just saved.
+
+    Where another run has left files of this prefix, those of this one begin with `{prefix}_{N}`, and only its own files
+    are ever deleted. When data are sunk, it can save after a sink only. Raises ConfigError for arguments, StorageError
+    when the disk does not take a file.
+    """
+
+    def __init__(
+        self, prefix: str = "CKP", directory: str | Path | None = None, config: CheckpointConfig | None = None
+    ) -> None:
+        where = {"callback": "ModelCheckpoint"}
+        if not isinstance(prefix, str) or not prefix.isprintable() or not prefix or "/" in prefix:
+            raise ConfigError("prefix must be the beginning of a file name", **where, given=repr(prefix))
+        if directory is not None and (not isinstance(directory, str | Path) or not str(directory)):
+            raise ConfigError("directory must be the name of a directory", **where, given=repr(directory))
+        if config is not None and not isinstance(config, CheckpointConfig):
+            raise ConfigError("config must be a CheckpointConfig", **where, given=repr(config))
+        self.prefix, self.directory = prefix, Path(directory or ".").absolute()
+        self.config = CheckpointConfig() if config is None else config
+        self._clock: Callable[[], float] = time.monotonic
+        self._forget(0)
+
+    def _forget(self, step: int) -> None:
+        self._saved: list[tuple[Path, float]] = []  # the files that are kept, and when they were written, oldest first
+        self._saved_step, self._saved_time = step, self._clock()
+
+    @property
+    def latest_ckpt_file_name(self) -> str:
+        """The newest file, with its directory; empty before the first one."""
+        return str(self._saved[-1][0]) if self._saved else ""
+
+    def begin(self, run_context: RunContext) -> None:
+        files.make_directory(self.directory)
+        self._run_prefix = _free_prefix(self.prefix, files.names(self.directory))
+        self._forget(run_context.original_args().cur_step_num)
+
+    def step_end(self, run_context: RunContext) -> None:
+        seen = run_context.original_args()
+        if self._due(seen.cur_step_num):
+            self._save(seen)
+
+    def end(self, run_context: RunContext) -> None:
+        seen = run_context.original_args()
+        if seen.cur_step_num > self._saved_step:
+            self._save(seen)
+
+    def _due(self, step: int) -> bool:
+        if self.config.save_checkpoint_steps:
+            return step >= self._saved_step + self.config.save_checkpoint_steps
+        seconds = self.config.save_checkpoint_seconds
+        return bool(seconds) and self._clock() - self._saved_time > seconds
+
+    def _save(self, seen: CallbackParameters) -> None:
+        path = self.directory / f"{self._run_prefix}-{seen.cur_epoch_num}_{step_in_epoch(seen)}{SUFFIX}"
+        save_checkpoint(seen.train_network, path, self.config.integrated_save, self.config.async_save)
+        now = self._clock()
+        kept = self._kept()
+        for old, _ in self._saved:
+            if old not in kept:
+                _delete(old)
+        self._saved = [(old, written) for old, written in self._saved if old in kept] + [(path, now)]
+        self._saved_step, self._saved_time = seen.cur_step_num, now
+
+    def _kept(self) -> set[Path]:
+        """Which of the earlier files stay beside a new one."""
+        if self.config.keep_checkpoint_max:
+            return {path for path, _ in self._saved[max(0, len(self._saved) + 1 - self.config.keep_checkpoint_max) :]}
+        kept, due = set(), 0.0
+        for path, written in self._saved:
+            if not kept or written >= due:
+                kept.add(path)
+                due = written + 60 * self.config.keep_checkpoint_per_n_minutes
+        return kept
+
+
+def _free_prefix(prefix: str, names: list[str]) -> str:
+    """The prefix, or with the first number that is higher than those of other runs.
+
+    >>> _free_prefix("CKP", []), _free_prefix("CKP", ["CKP-1_9.ckpt"]), _free_prefix("CKP", ["CKP_7-1_9.ckpt"])
+    ('CKP', 'CKP_1', 'CKP_8')
+    """
+    pattern = re.compile(re.escape(prefix) + "(?:_([0-9]{1,18}))?-.*" + re.escape(SUFFIX), re.DOTALL)
+    taken = [int(found[1] or 0) for found in map(pattern.fullmatch, names) if found]
+    return f"{prefix}_{max(taken) + 1}" if taken else prefix
+
+
+def _delete(path: Path) -> None:
+    """Delete a file that may be gone already. Raises StorageError."""
+    try:
+        files.remove(path)
+    except OSError as reason:
+        raise files.storage_error("cannot delete a checkpoint", path, reason) from reason
