@@ -120,7 +120,8 @@ class ModelCheckpoint(Callback):
         """Which of the earlier files stay beside a new one."""
         if self.config.keep_checkpoint_max:
             return {path for path, _ in self._saved[max(0, len(self._saved) + 1 - self.config.keep_checkpoint_max) :]}
-        kept, due = set(), 0.0
+        kept: set[Path] = set()
+        due = 0.0
         for path, written in self._saved:
             if not kept or written >= due:
                 kept.add(path)
