@@ -13,6 +13,7 @@ _collecting = gc.isenabled()
 gc.disable()  # importing leaves nothing to collect, and looking for it takes 20 ms of every start
 
 from runner import common, context, dataset, dtype, nn, ops  # noqa: E402
+from runner.checkpoint import load_checkpoint, load_param_into_net, save_checkpoint  # noqa: E402
 from runner.core.value import Parameter, Tensor  # noqa: E402
 from runner.errors import RunnerError  # noqa: E402
 from runner.seed import get_seed, set_seed  # noqa: E402
@@ -34,9 +35,12 @@ __all__ = [
     "dataset",
     "dtype",
     "get_seed",
+    "load_checkpoint",
+    "load_param_into_net",
     "nn",
     "ops",
     "run",
+    "save_checkpoint",
     "set_seed",
 ]
 

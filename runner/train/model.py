@@ -17,6 +17,7 @@ from runner.device import Device
 from runner.engine.tracer import trace
 from runner.errors import ConfigError
 from runner.nn.metrics import get_metrics
+from runner.train.arguments import check_sink_mode, check_train_arguments
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
 from runner.train.sink import Sink
 from runner.train.step import EagerStep, GraphStep, Step, StepByStep
@@ -162,8 +163,19 @@ class Model:
             **more,
         )
 
-    def eval(self, valid_dataset: Dataset) -> dict[str, float]:
-        """The metrics over a dataset. Raises ConfigError without metrics or without a loss function."""
+    def eval(
+        self,
+        valid_dataset: Dataset,
+        callbacks: Callback | Sequence[Callback] | None = None,
+        dataset_sink_mode: bool = True,
+    ) -> dict[str, float]:
+        """The metrics over a dataset, which is read batch by batch, whatever `dataset_sink_mode` says.
+
+        Callbacks hear begin, step_begin and step_end for every batch, and end, where `metrics` are known. Raises
+        ConfigError for impossible arguments, and without metrics or without a loss function.
+        """
+        check_sink_mode(dataset_sink_mode)
+        hooks = CallbackList(callbacks)
         if not self.metrics or self.eval_network is None:
             raise ConfigError(
                 "evaluation needs metrics and a loss function", repair="Model(..., loss_fn, metrics={'accuracy'})"
@@ -171,15 +183,43 @@ class Model:
         if self.eval_step is None:
             names = ("image", "label"), ("loss", "output", "label_out")
             self.eval_step = self._step(self.eval_mode, self.eval_network, "eval_step", *names)
+        seen = self._eval_parameters(hooks, valid_dataset)
+        run_context = RunContext(seen)
         self.network.set_train(False)
+        with ExitStack() as stack:
+            for callback in hooks.list:
+                stack.enter_context(callback)
+            hooks.begin(run_context)
+            seen.metrics = self._evaluate(self.eval_step, hooks, run_context)
+            hooks.end(run_context)
+        self.network.set_train(True)
+        return dict(seen.metrics)
+
+    def _evaluate(self, step: Step, hooks: CallbackList, run_context: RunContext) -> dict[str, float]:
+        seen = run_context.original_args()
         for metric in self.metrics.values():
             metric.clear()
-        for arrays in valid_dataset.read(0):
-            loss, output, label = self.eval_step(arrays)
+        for arrays in seen.valid_dataset.read(0):
+            seen.cur_step_num += 1
+            hooks.step_begin(run_context)
+            seen.net_outputs = loss, output, label = step(arrays)
+            hooks.step_end(run_context)
             for metric in self.metrics.values():
                 metric.update(loss, output, label)
-        self.network.set_train(True)
         return {name: metric.eval() for name, metric in self.metrics.items()}
+
+    def _eval_parameters(self, hooks: CallbackList, dataset: Dataset) -> CallbackParameters:
+        return CallbackParameters(
+            mode="eval",
+            network=self.network,
+            eval_network=self.eval_network,
+            valid_dataset=dataset,
+            batch_num=dataset.get_dataset_size(),
+            list_callback=hooks,
+            cur_step_num=0,
+            net_outputs=None,
+            metrics=None,
+        )
 
     def predict(self, *data: Any) -> Any:
         """The output of the network in inference mode."""
@@ -208,19 +248,3 @@ def batches(dataset: Dataset, first_step: int = 0) -> Iterator[tuple[np.ndarray,
     while True:
         yield from dataset.read(epoch, start)
         epoch, start = epoch + 1, 0
-
-
-def check_train_arguments(
-    epoch: int, train_dataset: Dataset, dataset_sink_mode: bool, sink_size: int, max_steps: int | None
-) -> None:
-    """Raise ConfigError unless epoch and max_steps are positive ints and sink_size is -1 or positive."""
-    if type(epoch) is not int or epoch < 1:
-        raise ConfigError("epoch must be a positive whole number", given=repr(epoch))
-    if type(dataset_sink_mode) is not bool:
-        raise ConfigError("dataset_sink_mode must be a bool", given=repr(dataset_sink_mode))
-    if type(sink_size) is not int or (sink_size < 1 and sink_size != -1):
-        raise ConfigError("sink_size must be -1 or positive", given=repr(sink_size))
-    if max_steps is not None and (type(max_steps) is not int or max_steps < 1):
-        raise ConfigError("max_steps must be None or a positive whole number", given=repr(max_steps))
-    if not isinstance(train_dataset, Dataset):
-        raise ConfigError("train_dataset must be a dataset of runner.dataset", given=repr(train_dataset))

@@ -351,6 +351,61 @@ class Dropping(nn.Cell):
 
 
 @BOTH
+@SUNK
+def test_what_callbacks_hear_of_an_evaluation(mode, sunk):
+    model, data, heard = classifier(mode, {"accuracy", "loss"}), NumpySlicesDataset(blobs(10)).batch(4), []
+
+    class Look(Callback):
+        def __enter__(self):
+            heard.append("enter")
+            return self
+
+        def __exit__(self, kind, error, trace):
+            heard.append("exit")
+
+    def note(hook):
+        def listen(run_context):
+            heard.append((hook, dict(run_context.original_args())))
+
+        return listen
+
+    look = Look()
+    for hook in ("begin", "epoch_begin", "step_begin", "step_end", "epoch_end", "end"):
+        setattr(look, hook, note(hook))
+    metrics = model.eval(data, look, sunk)
+    assert metrics == model.eval(data)
+    assert (heard.pop(0), heard.pop()) == ("enter", "exit")
+    steps = [(hook, step) for step in (1, 2, 3) for hook in ("step_begin", "step_end")]
+    assert [(hook, seen["cur_step_num"]) for hook, seen in heard] == [("begin", 0), *steps, ("end", 3)]
+    first, last = heard[0][1], heard[-1][1]
+    assert last.pop("metrics") == metrics
+    assert last.pop("list_callback").list == [look]
+    assert [np.shape(array) for array in last.pop("net_outputs")] == [(), (2, 3), (2,)]
+    assert first["metrics"] is first["net_outputs"] is None
+    assert last == {
+        "mode": "eval",
+        "batch_num": 3,
+        "cur_step_num": 3,
+        "network": model.network,
+        "eval_network": model.eval_network,
+        "valid_dataset": data,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((None, 1), "dataset_sink_mode must be a bool\n  given  1"),
+        (([LossMonitor],), f"callbacks must be Callback objects\n  given  {LossMonitor!r}\n  at     0"),
+    ],
+)
+def test_impossible_arguments_of_an_evaluation(arguments, text):
+    with pytest.raises(ConfigError) as caught:
+        classifier(1, {"loss"}).eval(NumpySlicesDataset(blobs(4)).batch(2), *arguments)
+    assert str(caught.value) == f"ConfigError: {text}"
+
+
+@BOTH
 def test_prediction(mode):
     network = Dropping()
     model = Model(network, mode=mode)
