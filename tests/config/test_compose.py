@@ -30,6 +30,14 @@ def test_the_defaults_are_the_dataclass():
     assert compose(Call()).config == schema.RunConfig()
 
 
+def test_what_is_shown_and_saved_are_options():
+    made = compose(Call(("callbacks=quiet", "checkpoint=minutely"))).config
+    assert made.callbacks == schema.Callbacks(loss_monitor=0, time_monitor=False, progress=False)
+    assert made.checkpoint == schema.Checkpoint(every_seconds=60.0)
+    made = compose(Call(("callbacks=default", "checkpoint=last", "checkpoint.keep_max=2"))).config
+    assert (made.callbacks, made.checkpoint) == (schema.Callbacks(), schema.Checkpoint(keep_max=2))
+
+
 def test_everything_can_be_left_out():
     assert check.check({}) == schema.RunConfig()
 
@@ -186,4 +194,5 @@ def test_hydra_itself_is_left_as_it_was():
 
 def test_the_loader_lists_what_the_folders_have():
     assert Loader().options("dataset") == ["cifar10", "digits", "mnist", "synthetic"]
-    assert {"dataset", "device", "experiment", "network", "optimizer"} <= set(Loader().list_groups(""))
+    groups = {"callbacks", "checkpoint", "dataset", "device", "experiment", "network", "optimizer"}
+    assert groups <= set(Loader().list_groups(""))

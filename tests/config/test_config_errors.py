@@ -387,11 +387,26 @@ CASES = {
           nearest  "3"
           from     command line
     """,
-    "callbacks=3": """
+    "eval=3": """
         ConfigError: not a group of keys
-          key      callbacks
+          key      eval
           value    3
-          allowed  loss_monitor, time_monitor, progress
+          allowed  every, metrics, mode
+          from     command line
+    """,
+    "callbacks=quite": """
+        ConfigError: unknown option
+          key      callbacks
+          value    "quite"
+          allowed  default, quiet
+          nearest  quiet
+          from     command line
+    """,
+    "checkpoint=3": """
+        ConfigError: unknown option
+          key      checkpoint
+          value    3
+          allowed  last, minutely
           from     command line
     """,
     "network.num_channels=one": """
