@@ -9,19 +9,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-_collecting = gc.isenabled()
-gc.disable()  # importing leaves nothing to collect, and looking for it takes 20 ms of every start
+from runner.startup import uncollected
 
-from runner import common, context, dataset, dtype, nn, ops  # noqa: E402
-from runner.checkpoint import load_checkpoint, load_param_into_net, save_checkpoint  # noqa: E402
-from runner.core.value import Parameter, Tensor  # noqa: E402
-from runner.errors import RunnerError  # noqa: E402
-from runner.seed import get_seed, set_seed  # noqa: E402
-from runner.train import Model  # noqa: E402
+with uncollected():
+    from runner import common, context, dataset, dtype, nn, ops
+    from runner.checkpoint import load_checkpoint, load_param_into_net, save_checkpoint
+    from runner.core.value import Parameter, Tensor
+    from runner.errors import RunnerError
+    from runner.seed import get_seed, set_seed
+    from runner.train import Model
 
-gc.freeze()  # modules stay: no collection has to look at them again
-if _collecting:
-    gc.enable()
+    gc.freeze()  # modules stay: no collection has to look at them again
 
 __version__ = "0.1.0"
 

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from runner import resources
 from runner.errors import ConfigError, InternalError, RunnerError
+from runner.startup import uncollected
 
 # The module of a command is loaded when the command is called: `doctor` opens every device, and `ls` needs none of it.
 COMMANDS = {
@@ -137,13 +138,10 @@ def _hydra(arguments: argparse.Namespace) -> int:
 
 
 def _load(name: str) -> Any:
-    """Import without collecting garbage: modules make none, and looking for it costs 20 ms of every start."""
-    gc.disable()
-    try:
-        return importlib.import_module(name)
-    finally:
-        gc.freeze()
-        gc.enable()
+    with uncollected():
+        module = importlib.import_module(name)
+        gc.freeze()  # modules stay: no collection has to look at them again
+    return module
 
 
 def _show(display: Any, arguments: argparse.Namespace, call: Any) -> None:

@@ -19,6 +19,7 @@ from runner.config.schema import RunRequest
 from runner.config.sweep import sweep as run_sweep
 from runner.errors import BusyError, ConfigError, InternalError, RunnerError, StorageError
 from runner.interrupt import Terminated
+from runner.startup import uncollected
 
 STATUS_FILE = "status.json"
 LOCK_FILE = ".lock"
@@ -52,7 +53,8 @@ def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> 
 
 def run_call(call: Call) -> dict[str, Any]:
     """Run one experiment; nothing is created before its whole config is valid. Raises RunnerError."""
-    composition = compose(call)
+    with uncollected():
+        composition = compose(call)
     with stopped_by_signals(), composition.entered(claim(composition.folder, composition.folder_given)) as request:
         return _recorded(request, composition)
 

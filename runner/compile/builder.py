@@ -10,7 +10,7 @@ import numpy as np
 
 from runner.dtype import DType
 from runner.errors import InternalError
-from runner.lazily import lazy_import
+from runner.startup import lazy_import
 from runner.types import TensorType
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ Recognition of Handwritten Digits", UCI repository; the file `sklearn/datasets/d
 """
 
 import importlib.util
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ REPAIR = "install scikit-learn again (pip install --force-reinstall scikit-learn
 COMMA, NEWLINE, ZERO = b",\n0"
 
 
+@lru_cache(maxsize=1)  # training and test split read the same file
 def read_digits(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Images uint8 [1797, 8, 8, 1], scaled from 0..16 to 0..255, and labels int32 [1797].
 
@@ -31,8 +33,11 @@ def read_digits(path: Path) -> tuple[np.ndarray, np.ndarray]:
             f"{ROWS} lines of {FIELDS - 1} numbers from 0 to {BRIGHTEST} and a label", "something else"
         )
     pixels = table[:, :-1].astype(np.uint16) * 255
-    images = ((pixels + BRIGHTEST // 2) // BRIGHTEST).astype(np.uint8)
-    return images.reshape(ROWS, SIDE, SIDE, 1), table[:, -1].astype(np.int32)
+    images = ((pixels + BRIGHTEST // 2) // BRIGHTEST).astype(np.uint8).reshape(ROWS, SIDE, SIDE, 1)
+    labels = table[:, -1].astype(np.int32)
+    for array in (images, labels):
+        array.flags.writeable = False  # whoever asks next gets the same ones
+    return images, labels
 
 
 def digits_file() -> Path:
