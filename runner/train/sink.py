@@ -1,8 +1,9 @@
 """Data sinking: many training steps in one call to the device.
 
 The dataset lies on the device once, in its compact form. What goes down for a sink is a table of row numbers; batches
-are gathered and scaled inside the graph, and what comes back is the losses. A dataset whose transforms have no
-operators is fed in stacked batches instead: `CHUNK_BYTES` of them are on the device, and as many are fetched meanwhile.
+are gathered and scaled inside the graph, and what comes back is the losses. A dataset above `RESIDENT_BYTES`, or one
+whose transforms have no operators, is fed in stacked batches instead: `CHUNK_BYTES` of them are on the device, and as
+many are fetched meanwhile, from wherever the source's arrays lie (a `numpy.memmap` may be larger than the memory).
 A call takes no longer than about `CALL_SECONDS`, so that a signal does not wait for hours.
 """
 
@@ -23,6 +24,7 @@ from runner.nn.cell import Cell
 from runner.nn.optim import scheduled
 from runner.types import TensorType
 
+RESIDENT_BYTES = 2 << 30
 CHUNK_BYTES = 64 << 20
 CALL_SECONDS = 5.0
 SECONDS_PER_ELEMENT = 1.5e-9  # a guess for the first call, from LeNet on one core; later calls are measured
@@ -143,7 +145,9 @@ def row_batches(dataset: Dataset, first_step: int = 0) -> Iterator[np.ndarray]:
 
 
 def on_device(dataset: Dataset) -> bool:
-    """Whether operators can do what is left of the dataset's transforms."""
+    """Whether the dataset may lie there, and operators can do what is left of its transforms."""
+    if sum(column.nbytes for column in dataset.compact()) > RESIDENT_BYTES:
+        return False
     left = [transform for transforms in dataset.remaining.values() for transform in transforms]
     return all(isinstance(transform, Affine | TypeCast | OneHot) for transform in left)
 

@@ -166,3 +166,19 @@ def test_rows_of_zeros_with_a_one_are_made_on_the_device():
         model.train(1, dataset, seen, sink, 20 if sink else -1, max_steps=20)
         results.append(seen.losses)
     assert results[0] == results[1]
+
+
+def test_data_that_is_too_large_for_the_device_is_fed_in_chunks(monkeypatch, tmp_path):
+    """Here from a file that is mapped into memory, as data larger than the memory would be."""
+    images, labels = digits(drop_remainder=True).fetch(np.arange(320))
+    np.save(tmp_path / "images.npy", images)
+    mapped = np.load(tmp_path / "images.npy", mmap_mode="r")
+    dataset = NumpySlicesDataset((mapped, labels), ["image", "label"]).shuffle(100).batch(32)
+    assert on_device(dataset)
+    resident, expected, _ = train(dataset, True, 25, 1)
+    monkeypatch.setattr("runner.train.sink.RESIDENT_BYTES", 1000)
+    monkeypatch.setattr("runner.train.sink.CHUNK_BYTES", 3 * 32 * (64 * 4 + 4))
+    assert not on_device(dataset)
+    chunked, made, model = train(dataset, True, 25, 1)
+    assert (chunked.losses, made) == (resident.losses, expected)
+    assert model.steps.interactions == 9  # three batches at a time
