@@ -89,13 +89,11 @@ def _check_pynative_device(device: Device) -> None:
     """PyNative mode computes in numpy: a card that was asked for would stay idle, and nobody would know."""
     if device.target == "CPU":
         return
-    trouble = unusable(device.target, device.id)
     error = DeviceError(
         "PyNative mode computes in numpy, on the CPU", device=device, repair="mode=graph, or device=cpu"
     )
     if device.allow_fallback:
         _LOG.warning("%s", error.what)
-    elif isinstance(trouble, DeviceError):
-        raise trouble.add(also=error.what)
-    else:
-        raise error
+        return
+    trouble = unusable(device.target, device.id)
+    raise trouble.add(also=error.what) if isinstance(trouble, DeviceError) else error

@@ -1,7 +1,6 @@
 """The command `runner`: what the words mean, and which exit code it all ends with."""
 
 import argparse
-import difflib
 import gc
 import importlib
 import os
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from runner import resources
-from runner.errors import ConfigError, InternalError, RunnerError
+from runner.errors import ConfigError, InternalError, RunnerError, nearest
 from runner.startup import uncollected
 
 # The module of a command is loaded when the command is called: `doctor` opens every device, and `ls` needs none of it.
@@ -108,12 +107,11 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _unknown_command(word: str) -> NoReturn:
-    close = difflib.get_close_matches(word, COMMANDS, n=1)
     raise ConfigError(
         "unknown command",
         value=word,
         allowed=", ".join(COMMANDS),
-        nearest=close[0] if close else None,
+        nearest=nearest(word, COMMANDS),
         hint="overrides are written key=value or group=option",
     )
 

@@ -28,6 +28,11 @@ class Facts:
         """sha256 of the data."""
         return {"train": self.built.train_data.fingerprint(), "test": self.built.test_data.fingerprint()}
 
+    @cached_property
+    def packages(self) -> dict[str, str]:
+        """Versions of what the run is computed with; looking them up takes a while."""
+        return packages()
+
     @property
     def providers(self) -> list[str]:
         """What the steps really run on."""
@@ -43,14 +48,15 @@ class Facts:
     @cached_property
     def identity(self) -> dict[str, Any]:
         """What a run that goes on must have in common with this one, by dotted name."""
-        used = packages()
-        versions = {name: version for name, version in used.items() if name.startswith(("runner", "numpy", "onnx"))}
+        versions = {
+            name: version for name, version in self.packages.items() if name.startswith(("runner", "numpy", "onnx"))
+        }
         config = flat(self.request.resolved)
         kept = {key: value for key, value in config.items() if not key.startswith(WITHOUT_EFFECT)}
         return {**kept, **flat({"data": self.data, "version": versions})}
 
     def manifest(self) -> dict[str, Any]:
-        """Everything that the numbers depend on, besides machine and packages."""
+        """Everything that the numbers depend on, besides the machine."""
         config, programs = self.request.config, self.built.model.programs
         return {
             "experiment": self.request.experiment,
@@ -62,6 +68,7 @@ class Facts:
             "providers": self.providers,
             "optimization_level": programs[0].session.optimization_level if programs else None,
             "threads": threads_used(config.device.threads),
+            "packages": self.packages,
         }
 
     def summary(self, seen: CallbackParameters, values: dict[str, float]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.files import write_json
-from runner.machine import cpu_model, packages, usable_cores
+from runner.machine import cpu_model, usable_cores
 from runner.train.callback import Callback, RunContext
 
 
@@ -21,7 +21,7 @@ class ManifestWriter(Callback):
 
     def step_end(self, run_context: RunContext) -> None:
         if not self.written:
-            write_json(self.path, {**self.facts(), "packages": packages(), "cpu": cpu_model(), "git": git_state()})
+            write_json(self.path, {**self.facts(), "cpu": cpu_model(), "git": git_state()})
             self.written = True
 
 

@@ -19,7 +19,7 @@ from runner.errors import ConfigError
 from runner.nn.metrics import get_metrics
 from runner.train.arguments import check_sink_mode, check_train_arguments
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
-from runner.train.sink import Sink
+from runner.train.sink import Sink, epochs_from
 from runner.train.step import EagerStep, GraphStep, Step, StepByStep
 from runner.types import TensorType
 
@@ -244,7 +244,5 @@ class Model:
 
 def batches(dataset: Dataset, first_step: int = 0) -> Iterator[tuple[np.ndarray, ...]]:
     """The batches of step `first_step` (from 0) and later, through epochs without end."""
-    epoch, start = divmod(first_step, dataset.get_dataset_size())
-    while True:
+    for epoch, start in epochs_from(dataset, first_step):
         yield from dataset.read(epoch, start)
-        epoch, start = epoch + 1, 0

@@ -138,9 +138,15 @@ class Sink:
 
 def row_batches(dataset: Dataset, first_step: int = 0) -> Iterator[np.ndarray]:
     """Row numbers of every batch from step `first_step` on, through epochs without end."""
+    for epoch, start in epochs_from(dataset, first_step):
+        yield from dataset.batches(epoch)[start:]
+
+
+def epochs_from(dataset: Dataset, first_step: int) -> Iterator[tuple[int, int]]:
+    """The epoch of step `first_step` (from 0) and the number of its batch there; then later epochs, from batch 0."""
     epoch, start = divmod(first_step, dataset.get_dataset_size())
     while True:
-        yield from dataset.batches(epoch)[start:]
+        yield epoch, start
         epoch, start = epoch + 1, 0
 
 
