@@ -1,6 +1,10 @@
 """Floor 4: the language in which networks are written, under the names of `mindspore.nn` r1.2."""
 
+from runner.nn.activation import ReLU, Sigmoid, Softmax, Tanh
+from runner.nn.basic import Dense, Dropout, Flatten
 from runner.nn.cell import Cell
+from runner.nn.container import SequentialCell
+from runner.nn.convolution import Conv2d
 from runner.nn.dynamic_lr import (
     cosine_decay_lr,
     exponential_decay_lr,
@@ -10,22 +14,10 @@ from runner.nn.dynamic_lr import (
     polynomial_decay_lr,
     warmup_lr,
 )
-from runner.nn.layers import (
-    AvgPool2d,
-    Conv2d,
-    Dense,
-    Dropout,
-    Flatten,
-    MaxPool2d,
-    ReLU,
-    SequentialCell,
-    Sigmoid,
-    Softmax,
-    Tanh,
-)
 from runner.nn.loss import MSELoss, SoftmaxCrossEntropyWithLogits
 from runner.nn.metrics import Accuracy, Loss, Metric
 from runner.nn.optim import SGD, Adam, Momentum, Optimizer
+from runner.nn.pooling import AvgPool2d, MaxPool2d
 from runner.nn.schedule import (
     ConstantLR,
     CosineDecayLR,

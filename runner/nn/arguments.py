@@ -1,4 +1,4 @@
-"""Checks of the numbers that optimizers and schedules are made with; `where` is the row that names their owner."""
+"""Checks of the numbers that layers, optimizers and schedules are made with; `where` is the row with their owner."""
 
 import math
 from collections.abc import Mapping
@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from runner.common.initializer import Initializer
+from runner.core.value import Tensor
 from runner.errors import ConfigError
 
 Where = Mapping[str, object]
+Init = Initializer | Tensor | str | float  # what a layer takes as the initial value of a parameter
 
 
 def at_least(where: Where, least: float, **arguments: object) -> None:
@@ -43,3 +46,10 @@ def flag(where: Where, **arguments: object) -> None:
 def number(value: Any) -> Any:
     """A plain number out of a tensor, an array or a scalar of numpy; everything else as it is."""
     return np.asarray(value).item() if hasattr(value, "__array__") and np.ndim(value) == 0 else value
+
+
+def positive(cell: object, **arguments: object) -> None:
+    """Raise ConfigError, with the layer's name, unless every argument is a positive int."""
+    for name, value in arguments.items():
+        if type(value) is not int or value < 1:
+            raise ConfigError(f"{name} must be a positive int", layer=type(cell).__name__, given=repr(value))

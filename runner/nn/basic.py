@@ -1,0 +1,74 @@
+"""Dense layers and what stands between layers, with the signatures and defaults of r1.2 (spec section 8.2)."""
+
+from runner import dtype as dt
+from runner import ops
+from runner.common.initializer import initializer
+from runner.core.value import Parameter, Tensor, Value
+from runner.nn.activation import get_activation
+from runner.nn.arguments import Init, positive
+from runner.nn.cell import Cell
+from runner.seed import get_seed, next_number
+
+
+class Dense(Cell):
+    """x W^T + b over the last axis; weight: (out_channels, in_channels)."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        weight_init: Init = "normal",
+        bias_init: Init = "zeros",
+        has_bias: bool = True,
+        activation: str | Cell | None = None,
+    ) -> None:
+        super().__init__()
+        positive(self, in_channels=in_channels, out_channels=out_channels)
+        self.in_channels, self.out_channels, self.has_bias = in_channels, out_channels, has_bias
+        self.weight = Parameter(initializer(weight_init, (out_channels, in_channels)), "weight")
+        self.matmul, self.reshape = ops.MatMul(transpose_b=True), ops.Reshape()
+        if has_bias:
+            self.bias = Parameter(initializer(bias_init, (out_channels,)), "bias")
+            self.bias_add = ops.BiasAdd()
+        self.activation = get_activation(activation) if isinstance(activation, str) else activation
+
+    def construct(self, x: Value) -> Value:
+        lead = x.shape[:-1]
+        flat = x if x.ndim == 2 else self.reshape(x, (-1, x.shape[-1]))
+        output: Value = self.matmul(flat, self.weight)
+        if self.has_bias:
+            output = self.bias_add(output, self.bias)
+        if self.activation is not None:
+            output = self.activation(output)
+        return output if x.ndim == 2 else self.reshape(output, (*lead, self.out_channels))
+
+
+class Flatten(Cell):
+    """(N, ...) to (N, everything else)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flatten = ops.Flatten()
+
+    def construct(self, x: Value) -> Value:
+        output: Value = self.flatten(x)
+        return output
+
+
+class Dropout(Cell):
+    """While training, keeps each element with probability `keep_prob` and divides it by that; otherwise gives x.
+
+    Both modes drop the same elements. The count of steps is the parameter `counter`: a resumed run goes on alike.
+    """
+
+    def __init__(self, keep_prob: float = 0.5) -> None:
+        super().__init__()
+        self.dropout = ops.Dropout(float(keep_prob), seed=(get_seed() * 1_000_003 + next_number()) % 2**31)
+        self.counter = Parameter(Tensor(0, dt.int64), "counter", requires_grad=False)
+
+    def construct(self, x: Value) -> Value:
+        if not self.training or self.dropout.keep_prob == 1.0:
+            return x
+        output: Value = self.dropout(x, self.counter)[0]
+        self.assign(self.counter, self.counter + 1)
+        return output
