@@ -5,15 +5,13 @@ To add an operator: add a row. A registered operator without a row fails the tes
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from operands import Sample, coarse, distinct, distribution, normal, positive, row, whole
 
 from runner import dtype as dt
 from runner import ops
 from runner.core.primitive import Primitive
-
-RNG = np.random.default_rng(20210401)
 
 # Float operands that have no gradient. An operator that is not listed must have one for every float operand.
 NO_GRADIENT: dict[str, tuple[int, ...]] = {
@@ -34,54 +32,6 @@ NOT_DIFFERENTIABLE: set[Primitive | str] = {
     "MaxPoolGrad",
     ops.SparseSoftmaxCrossEntropyWithLogits(is_grad=True),
 }
-
-
-@dataclass(frozen=True)
-class Sample:
-    """An operator with operands. `smooth` is false where two elements tie, so that differences mean nothing."""
-
-    op: Primitive
-    arrays: tuple[np.ndarray, ...]
-    note: str = ""
-    smooth: bool = True
-
-    @property
-    def name(self) -> str:
-        """What the row is called in test reports."""
-        shapes = "-".join("x".join(map(str, a.shape)) or "scalar" for a in self.arrays)
-        return f"{self.op.name}-{self.note or shapes}"
-
-
-def row(op: Primitive, *arrays: np.ndarray, note: str = "", smooth: bool = True) -> Sample:
-    return Sample(op, arrays, note, smooth)
-
-
-def normal(*shape: int) -> np.ndarray:
-    return np.asarray(RNG.normal(size=shape), np.float32)
-
-
-def positive(*shape: int) -> np.ndarray:
-    return np.asarray(RNG.uniform(0.5, 2.0, shape), np.float32)
-
-
-def whole(*shape: int, low: int = -4, high: int = 5, dtype: type = np.int32) -> np.ndarray:
-    return RNG.integers(low, high, shape).astype(dtype)
-
-
-def distinct(*shape: int) -> np.ndarray:
-    """Floats that differ by at least 0.01, so that no maximum is in doubt."""
-    count = int(np.prod(shape))
-    return (RNG.permutation(count) * 0.01 - count * 0.005).reshape(shape).astype(np.float32)
-
-
-def coarse(*shape: int) -> np.ndarray:
-    """Floats of which many are equal."""
-    return whole(*shape, low=-1, high=2).astype(np.float32)
-
-
-def distribution(*shape: int) -> np.ndarray:
-    made = positive(*shape)
-    return made / made.sum(-1, keepdims=True)
 
 
 def unary() -> Iterator[Sample]:

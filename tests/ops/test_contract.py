@@ -14,7 +14,8 @@ from contract import (
     has_floats,
     is_differentiable,
 )
-from samples import NO_ADJOINT, NO_GRADIENT, NOT_DIFFERENTIABLE, SAMPLES, Sample
+from operands import Sample
+from samples import NO_ADJOINT, NO_GRADIENT, NOT_DIFFERENTIABLE, SAMPLES
 
 from runner import ops
 from runner.core.primitive import REGISTRY, Primitive

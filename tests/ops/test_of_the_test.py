@@ -13,7 +13,7 @@ from contract import (
     check_repr,
     check_types,
 )
-from samples import normal
+from operands import normal
 
 from runner import ops
 from runner.core.primitive import REGISTRY, Primitive

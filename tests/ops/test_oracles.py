@@ -6,7 +6,8 @@ import numpy as np
 import oracles
 import pytest
 from contract import FLOAT32, computed, distance, ran
-from samples import coarse, distinct, distribution, geometries, normal, positive, whole
+from operands import coarse, distinct, distribution, normal, positive, whole
+from samples import geometries
 
 from runner import ops
 from runner.core.value import Tensor
