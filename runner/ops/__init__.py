@@ -5,6 +5,7 @@ Names and attributes are those of `mindspore.ops` r1.2.
 
 from runner.ops.activation import LogSoftmax, ReLU, ReluGrad, Sigmoid, Softmax, Tanh
 from runner.ops.array import Cast, Concat, ExpandDims, Flatten, Pad, Reshape, Slice, Transpose
+from runner.ops.batchnorm import BatchNorm, BatchNormGrad
 from runner.ops.compare import (
     Equal,
     Greater,
@@ -37,6 +38,8 @@ __all__ = [
     "Argmax",
     "AvgPool",
     "AvgPoolGrad",
+    "BatchNorm",
+    "BatchNormGrad",
     "BiasAdd",
     "BiasAddGrad",
     "BroadcastTo",

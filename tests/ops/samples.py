@@ -20,14 +20,16 @@ NO_GRADIENT: dict[str, tuple[int, ...]] = {
     "Sign": (0,),  # flat wherever it is smooth
     "ReluGrad": (1,),  # only the sign of `out` is read
     "SoftmaxCrossEntropyWithLogits": (1,),  # as in the reference, labels are not learnt
+    "BatchNorm": (3, 4),  # moving statistics are not learnt
 }
 # Float outputs whose adjoint the gradient rule ignores, as the reference's does.
-NO_ADJOINT: dict[str, tuple[int, ...]] = {"SoftmaxCrossEntropyWithLogits": (1,)}
+NO_ADJOINT: dict[str, tuple[int, ...]] = {"SoftmaxCrossEntropyWithLogits": (1,), "BatchNorm": (1, 2, 3, 4)}
 # Operators that appear only in gradients and updates: nothing differentiates them a second time.
 NOT_DIFFERENTIABLE: set[Primitive | str] = {
     "ApplyMomentum",
     "SGD",
     "Adam",
+    "BatchNormGrad",
     "BiasAddGrad",
     "MaxPoolGrad",
     ops.SparseSoftmaxCrossEntropyWithLogits(is_grad=True),
@@ -240,5 +242,17 @@ def convolutions() -> Iterator[Sample]:
         yield row(ops.Conv2DBackpropFilter(**op.shared(), filter_size=w_shape), dout, x, note=note)
 
 
-FAMILIES = unary, binary, reductions, arrays, matrices, losses, updates, pools, convolutions
+def normalizations() -> Iterator[Sample]:
+    for shape in ((8, 3), (3, 4, 5, 2), (2, 1, 3, 4), (1, 3), (1, 2, 1, 1)):  # the last two: one element per channel
+        c = shape[1]
+        for is_training, epsilon in itertools.product((False, True), (1e-5, 0.1)):
+            note = f"{shape}-{is_training}-{epsilon}".replace(" ", "")
+            operands = normal(*shape) * 2 + 3, positive(c), normal(c), normal(c), positive(c)
+            op = ops.BatchNorm(is_training, epsilon, 0.3)
+            yield row(op, *operands, note=note)
+            reserved = tuple(np.asarray(a) for a in op.kernel(*operands)[3:])
+            yield row(ops.BatchNormGrad(is_training, epsilon), normal(*shape), *operands[:2], *reserved, note=note)
+
+
+FAMILIES = unary, binary, reductions, arrays, matrices, losses, updates, pools, convolutions, normalizations
 SAMPLES = [sample for family in FAMILIES for sample in family()]
