@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from runner.core.lowering import batch_last
 from runner.dtype import DType
 from runner.errors import InternalError
 from runner.startup import lazy_import
-from runner.types import TensorType
+from runner.types import Shape, TensorType
 
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto
@@ -27,20 +28,24 @@ def element_type(dtype: DType) -> int:
 class OnnxBuilder:
     """Nodes in the order in which they are asked for. Nodes are named after the operator that is being lowered."""
 
-    def __init__(self, types: Mapping[str, TensorType]) -> None:
+    def __init__(self) -> None:
         self.list: list[NodeProto] = []
         self.constants: dict[str, TensorProto] = {}
         self.operator = ""
-        self._types = dict(types)
+        self._types: dict[str, TensorType] = {}
+        self._shapes: dict[str, Shape] = {}  # as the value lies on the device
+        self._reshaped: dict[str, str] = {}
         self._known: dict[str, np.ndarray] = {}
         self._made: dict[tuple[object, ...], tuple[str, ...]] = {}
         self._named: Counter[str] = Counter()
 
-    def node(self, kind: str, inputs: Sequence[str], **attributes: Any) -> str:
+    def node(self, kind: str, inputs: Sequence[str], domain: str = "", **attributes: Any) -> str:
         """Add a node with one output, or find the equal one that is there."""
-        return self.nodes(kind, inputs, 1, **attributes)[0]
+        return self.nodes(kind, inputs, 1, domain, **attributes)[0]
 
-    def nodes(self, kind: str, inputs: Sequence[str], outputs: int, **attributes: Any) -> tuple[str, ...]:
+    def nodes(
+        self, kind: str, inputs: Sequence[str], outputs: int, domain: str = "", **attributes: Any
+    ) -> tuple[str, ...]:
         """Add a node with several outputs, or find the equal one that is there."""
         written = {name: _written(value) for name, value in sorted(attributes.items())}
         key = kind, tuple(inputs), outputs, repr(written)
@@ -49,7 +54,7 @@ class OnnxBuilder:
             self._named[self.operator] += 1
             name = f"{self.operator}/{kind}_{number}"
             made = tuple(f"{name}:{k}" for k in range(outputs))
-            self.list.append(onnx.helper.make_node(kind, list(inputs), list(made), name=name, **written))
+            self.list.append(onnx.helper.make_node(kind, list(inputs), list(made), name=name, domain=domain, **written))
             self._made[key] = made
         return self._made[key]
 
@@ -74,11 +79,21 @@ class OnnxBuilder:
         return self._types[name]
 
     def reshape(self, name: str, shape: Sequence[int]) -> str:
-        """The value in another shape."""
-        known = self._types.get(name)
-        if known is not None and known.shape == tuple(shape):
+        """The value in another shape; a value that was reshaped before is taken as it was."""
+        name = self._reshaped.get(name, name)
+        if self._shapes.get(name) == tuple(shape):
             return name
-        return self.node("Reshape", (name, self.const(list(shape))))
+        made = self.node("Reshape", (name, self.const(list(shape))))
+        self._reshaped[made] = name
+        if -1 not in shape:
+            self._shapes[made] = tuple(shape)
+        return made
+
+    def turned(self, name: str, type: TensorType, last: bool) -> str:
+        """A value of that type, turned around so that it lies batch last, or as it did before that."""
+        rows, columns = (type.shape[0], -1) if last else (-1, type.shape[0])
+        flat = self.node("Transpose", (self.reshape(name, (rows, columns)),), perm=(1, 0))
+        return self.reshape(flat, batch_last(type.shape) if last else type.shape)
 
     def value(self, name: str) -> np.ndarray | None:
         """A value that is known at compile time."""
@@ -88,9 +103,10 @@ class OnnxBuilder:
         """Tell the value of a constant of the graph."""
         self._known[name] = value
 
-    def declare(self, name: str, type: TensorType) -> None:
-        """Tell the type of a value that an operator has made."""
-        self._types.setdefault(name, type)
+    def declare(self, name: str, type: TensorType, last: bool = False) -> None:
+        """Tell the type of an operand or a result, and whether it lies batch last."""
+        self._types[name] = type
+        self._shapes.setdefault(name, batch_last(type.shape) if last else type.shape)
 
 
 def _written(value: Any) -> Any:

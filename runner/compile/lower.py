@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from runner.compile.builder import OnnxBuilder, element_type, onnx
+from runner.compile.naming import Names
 from runner.core.graph import Graph
+from runner.core.lowering import FUSED, Form
 from runner.core.primitive import Node
 from runner.core.source import user_line
 from runner.core.value import Parameter, Symbol, Value
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, ValueInfoProto
     from onnx import ModelProto as ModelProto
 
-OPSET = 18  # BitwiseXor, and reductions that take their axes as inputs
+OPSETS = {"": 18, FUSED: 1}  # 18: BitwiseXor, and reductions that take their axes as inputs
 IR_VERSION = 9
 UPDATED = ".updated"  # `conv1.weight` goes in, `conv1.weight.updated` comes out
 ENTRY, CARRIED, NEXT = ":entry", ":carried", ":next"  # inside a sink; a colon, because no parameter has one
@@ -33,13 +36,13 @@ def lower(graph: Graph, input_names: Sequence[str], output_names: Sequence[str])
     """
     results = [*output_names, *(p.name + UPDATED for p in graph.updates)]
     _check_names(graph.name, [*input_names, *(p.name for p in graph.parameters), *results])
-    names: dict[Value, str] = dict(zip(graph.inputs, input_names, strict=True))
-    names |= {symbol: parameter.name for parameter, symbol in graph.parameters.items()}
-    types = {name: symbol.type for symbol, name in names.items()}
-    builder = OnnxBuilder(types)
+    taken: dict[Value, str] = dict(zip(graph.inputs, input_names, strict=True))
+    taken |= {symbol: parameter.name for parameter, symbol in graph.parameters.items()}
+    builder = OnnxBuilder()
+    names = Names(builder, taken)
     _lower_nodes(builder, graph, names)
     outputs = dict(zip(results, graph.results, strict=True))
-    return _model(_graph(builder, graph.name, types, outputs, names))
+    return _model(_graph(builder, graph.name, {name: x.type for x, name in taken.items()}, outputs, names))
 
 
 def lower_sunk(
@@ -74,14 +77,14 @@ def lower_sunk(
 def _body(fetch: Graph, step: Graph, entries: Mapping[str, TensorType], columns: Sequence[str]) -> GraphProto:
     """One step of a sink: takes what is carried and one entry each, gives what is carried on and the loss."""
     scanned = [name + ENTRY for name in entries][: len(fetch.inputs) - len(columns)]
-    names: dict[Value, str] = dict(zip(fetch.inputs, [*scanned, *columns], strict=True))
-    builder = OnnxBuilder({name: symbol.type for symbol, name in names.items()})
+    builder = OnnxBuilder()
+    names = Names(builder, dict(zip(fetch.inputs, [*scanned, *columns], strict=True)))
     _lower_nodes(builder, fetch, names)
-    names |= {image: names[made] for image, made in zip(step.inputs, fetch.outputs, strict=True)}
+    for given, made in zip(step.inputs, fetch.outputs, strict=True):
+        names.give(given, names.of(made))
     for parameter, symbol in step.parameters.items():
         suffix = CARRIED if parameter in step.updates else ENTRY if parameter.name in entries else ""
-        names[symbol] = parameter.name + suffix
-        builder.declare(names[symbol], symbol.type)
+        names.give(symbol, parameter.name + suffix)
     _lower_nodes(builder, step, names)
     taken = {p.name + CARRIED: p.type for p in step.updates} | {n + ENTRY: kind for n, kind in entries.items()}
     made = {p.name + NEXT: s for p, s in step.updates.items()} | {"loss": step.outputs[0]}
@@ -120,12 +123,11 @@ def _check_names(graph: str, names: Sequence[str]) -> None:
         known.add(name)
 
 
-def _lower_nodes(builder: OnnxBuilder, graph: Graph, names: dict[Value, str]) -> None:
+def _lower_nodes(builder: OnnxBuilder, graph: Graph, names: Names) -> None:
     """Lower constants and nodes; `names` learns what each value is called."""
     for symbol, array in graph.constants.items():
-        names[symbol] = builder.const(np.asarray(array))
-        builder.declare(names[symbol], symbol.type)
-        builder.know(names[symbol], array)
+        names.give(symbol, builder.const(np.asarray(array)))
+        builder.know(names.of(symbol), array)
     for node in graph.nodes:
         _lower_node(builder, node, names)
 
@@ -135,10 +137,10 @@ def _graph(
     name: str,
     inputs: Mapping[str, TensorType],
     outputs: Mapping[str, Symbol],
-    names: Mapping[Value, str],
+    names: Names,
 ) -> GraphProto:
     """What the builder has collected, with results under their public names."""
-    made = [names[symbol] for symbol in outputs.values()]
+    made = [names.of(symbol) for symbol in outputs.values()]
     # An input is not made here, and neither is what the body of a sink takes from around it.
     inner = {output for node in builder.list for output in node.output}
     nodes = _name_results(builder.list, made, list(outputs), inner)
@@ -154,19 +156,27 @@ def _graph(
 
 
 def _model(graph: GraphProto) -> ModelProto:
-    opsets = [onnx.helper.make_opsetid("", OPSET)]
+    opsets = [onnx.helper.make_opsetid(name, version) for name, version in OPSETS.items() if name in _domains(graph)]
     return _checked(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="runner"))
 
 
-def _lower_node(builder: OnnxBuilder, node: Node, names: dict[Value, str]) -> None:
+def _domains(graph: GraphProto) -> set[str]:
+    """The operator sets that a graph uses, ONNX's own in any case."""
+    inner = (_domains(a.g) for node in graph.node for a in node.attribute if a.HasField("g"))
+    return {""}.union((node.domain for node in graph.node), *inner)
+
+
+def _lower_node(builder: OnnxBuilder, node: Node, names: Names) -> None:
     builder.operator = node.name
+    form = node.form or Form("plain", node.op.lower)
+    ways = zip(node.inputs, chain(form.operands, repeat(False)), strict=False)
     try:
-        made = node.op.lower(builder, *(names[x] for x in node.inputs))
+        made = form.lower(builder, *(names.of(x, last) for x, last in ways))
     except RunnerError as error:
         raise error.add(operator=node.name, line=user_line(node.source)) from None
-    for symbol, name in zip(node.outputs, (made,) if isinstance(made, str) else made, strict=True):
-        names[symbol] = name
-        builder.declare(name, symbol.type)
+    results = (made,) if isinstance(made, str) else made
+    for symbol, name, last in zip(node.outputs, results, chain(form.results, repeat(False)), strict=False):
+        names.give(symbol, name, last)
 
 
 def _name_results(

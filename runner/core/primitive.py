@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import numpy as np
 
-from runner.core.lowering import Builder
+from runner.core.lowering import Builder, Form, Names
 from runner.core.source import Source, here, user_line
 from runner.core.value import Operand, Parameter, Scalar, Tensor, Value
 from runner.dtype import DType
@@ -22,7 +22,6 @@ from runner.types import TensorType
 
 Types = TensorType | tuple[TensorType, ...]
 Arrays = np.ndarray | tuple[np.ndarray, ...]
-Names = str | tuple[str, ...]
 Gradient = Value | Callable[[], Value] | None  # a function is called only when that gradient is needed
 
 REGISTRY: dict[str, type["Primitive"]] = {}
@@ -57,6 +56,10 @@ class Primitive:
     def lower(self, b: Builder, *names: Any, **_: Any) -> Names:
         """Add the ONNX nodes that compute the outputs, and return their names."""
         raise NotImplementedError
+
+    def forms(self, *types: Any) -> Sequence[Form]:
+        """The ways to lower it on the CPU for operands of these types, the best one first."""
+        return (Form("plain", self.lower),)
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         """Number of the operand that equals the output whatever the data are, if there is one."""
@@ -139,6 +142,7 @@ class Node:
     scope: str
     number: int
     source: Source
+    form: Form | None = None  # how it is lowered, once the layout pass has chosen
 
     @property
     def name(self) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class Pooling(Primitive):
         require(x.ndim == 4 and x.dtype.is_float, "needs floats (N, C, H, W)", x=x)
         return x.with_shape(x.shape[0], x.shape[1], *self.windows(x.shape).out)
 
-    def onnx(self, image: Shape) -> dict[str, object]:
+    def onnx(self, image: Shape) -> dict[str, Any]:
         """The geometry as ONNX attributes."""
         windows = self.windows(image)
         return {"kernel_shape": windows.kernel, **windows.onnx()}

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from runner.compile.passes.cse import cse
 from runner.compile.passes.dce import dce
 from runner.compile.passes.fold import fold
+from runner.compile.passes.layout import layout
 from runner.core.graph import Graph, Pass, verify
 
 PASSES: tuple[Pass, ...] = (fold, cse, dce)
+ON_CPU: tuple[Pass, ...] = (*PASSES, layout)
 
 
 def optimize(graph: Graph, passes: Sequence[Pass] = PASSES) -> Graph:
