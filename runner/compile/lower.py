@@ -80,8 +80,8 @@ def _body(fetch: Graph, step: Graph, entries: Mapping[str, TensorType], columns:
     builder = OnnxBuilder()
     names = Names(builder, dict(zip(fetch.inputs, [*scanned, *columns], strict=True)))
     _lower_nodes(builder, fetch, names)
-    for given, made in zip(step.inputs, fetch.outputs, strict=True):
-        names.give(given, names.of(made))
+    for image, fetched in zip(step.inputs, fetch.outputs, strict=True):
+        names.give(image, names.of(fetched))
     for parameter, symbol in step.parameters.items():
         suffix = CARRIED if parameter in step.updates else ENTRY if parameter.name in entries else ""
         names.give(symbol, parameter.name + suffix)
@@ -199,8 +199,11 @@ def _name_results(
 
 
 def _without_unused_outputs(node: NodeProto, used: set[str]) -> NodeProto:
-    """Leave out what nothing reads at the end of the outputs (MaxPool's positions cost ten times the pool)."""
-    while len(node.output) > 1 and node.output[-1] not in used:
+    """Leave out what nothing reads at the end of the outputs (MaxPool's positions cost ten times the pool).
+
+    Those of a Split are its pieces, and all there.
+    """
+    while node.op_type != "Split" and len(node.output) > 1 and node.output[-1] not in used:
         del node.output[-1]
     return node
 

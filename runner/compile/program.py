@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from runner.compile.lower import lower, lower_sunk, with_defaults
-from runner.compile.passes import optimize
+from runner.compile.passes import ON_HOST, PASSES, optimize
 from runner.compile.session import Session
-from runner.core.graph import Graph
+from runner.core.graph import Graph, Pass
 from runner.core.value import Parameter, Tensor
 from runner.device import Device
 from runner.engine.tracer import trace
@@ -65,7 +65,7 @@ class Program(Executable):
         output_names: Sequence[str] | None = None,
     ) -> None:
         start = time.perf_counter()
-        graph = optimize(trace(function, types, name))
+        graph = optimize(trace(function, types, name), _passes(device))
         inputs = input_names or [f"input{k}" for k in range(len(types))]
         outputs = output_names or [f"output{k}" for k in range(len(graph.outputs))]
         super().__init__(graph, lower(graph, inputs, outputs), device, start)
@@ -95,11 +95,16 @@ class SunkProgram(Executable):
         root: str,
     ) -> None:
         start = time.perf_counter()
-        fetching = optimize(trace(fetch, [*scanned.values(), *columns.values()], "fetch", root="Dataset"))
+        passes = _passes(device)
+        fetching = optimize(trace(fetch, [*scanned.values(), *columns.values()], "fetch", root="Dataset"), passes)
         types = [output.type for output in fetching.outputs]
-        step = optimize(trace(function, types, "train_step", root))
+        step = optimize(trace(function, types, "train_step", root), passes)
         model = lower_sunk(fetching, step, list(scanned), list(columns), stepped)
         super().__init__(step, model, device, start, stepped)
+
+
+def _passes(device: Device) -> Sequence[Pass]:
+    return ON_HOST if device.target == "CPU" else PASSES
 
 
 def saved_step(graph: Graph, inputs: Sequence[str], outputs: Sequence[str], values: Mapping[str, np.ndarray]) -> bytes:

@@ -71,3 +71,11 @@ def axis_last(axis: int, ndim: int) -> int:
     [3, 0, 2]
     """
     return (axis - 1) % ndim
+
+
+def either_way(lower: Callable[..., Names], *operands: TensorType, results: int = 1) -> tuple[Form, ...]:
+    """The forms of an operator that treats every element alike, for operands of one shape."""
+    plain = Form("plain", lower)
+    if operands[0].ndim < 2:
+        return (plain,)
+    return plain, Form("batch_last", lower, (True,) * len(operands), (True,) * results)

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import Builder
+from runner.core.lowering import Builder, Form, axis_last, batch_last, either_way
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.errors import ShapeError
@@ -48,6 +48,9 @@ class Reshape(Primitive):
     def lower(self, b: Builder, x: str) -> str:
         return b.reshape(x, self.infer(b.type(x)).shape)
 
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        return reshaping(x, self.infer(x).shape)
+
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         return 0 if types[0].shape == self.infer(types[0]).shape else None
 
@@ -68,6 +71,17 @@ class Flatten(Primitive):
 
     def lower(self, b: Builder, x: str) -> str:
         return b.reshape(x, self.infer(b.type(x)).shape)
+
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        return reshaping(x, self.infer(x).shape)
+
+
+def reshaping(x: TensorType, shape: Shape) -> tuple[Form, ...]:
+    """The forms of an operator that only reshapes: batch last it does so as long as the first axis stays."""
+    plain = Form("plain", lambda b, name: b.reshape(name, shape))
+    if not shape or not x.shape or x.shape[0] != shape[0]:
+        return (plain,)
+    return plain, Form("batch_last", lambda b, name: b.reshape(name, batch_last(shape)), (True,), (True,))
 
 
 @primitive
@@ -90,6 +104,9 @@ class ExpandDims(Primitive):
 
     def lower(self, b: Builder, x: str) -> str:
         return b.reshape(x, self.infer(b.type(x)).shape)
+
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        return reshaping(x, self.infer(x).shape)
 
 
 @primitive
@@ -136,6 +153,9 @@ class Cast(Primitive):
     def lower(self, b: Builder, x: str) -> str:
         return b.node("Cast", (x,), to=self.dtype)
 
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        return either_way(self.lower, x)
+
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         return 0 if types[0].dtype is self.dtype else None
 
@@ -165,6 +185,13 @@ class Concat(Primitive):
 
     def lower(self, b: Builder, *xs: str) -> str:
         return b.node("Concat", xs, axis=self.axis)
+
+    def forms(self, *xs: TensorType) -> Sequence[Form]:
+        plain, ndim = Form("plain", self.lower), xs[0].ndim
+        if ndim < 2:
+            return (plain,)
+        moved = Concat(axis_last(self.axis, ndim))
+        return plain, Form("batch_last", moved.lower, (True,) * len(xs), (True,))
 
 
 def _piece(dout: Value, axis: int, start: int, like: Value) -> Gradient:

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from runner.core.lowering import Builder
+from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
 from runner.ops.array import require
+from runner.ops.forms import batchnorm as by_rows
 from runner.types import TensorType
 
 
@@ -87,6 +88,9 @@ class BatchNorm(Normalization):
         moved = self._lower_moved(b, mean, middle), self._lower_moved(b, variance, unbiased)
         return b.node("Add", (y, over(b, bias, x))), *moved, middle, inverse
 
+    def forms(self, x: TensorType, *channels: TensorType) -> Sequence[Form]:
+        return *by_rows.forms(self, self.momentum, x), Form("plain", self.lower, penalty=x.size)
+
     def _lower_inverse(self, b: Builder, x: str, variance: str) -> str:
         deviation = b.node("Sqrt", (b.node("Add", (variance, b.const(self.epsilon, like=x))),))
         return b.node("Div", (b.const(1.0, like=x), deviation))
@@ -151,6 +155,9 @@ class BatchNormGrad(Normalization):
             dx = b.node("Sub", (dx, over(b, b.node("Mul", (dbias, share)), x)))
             dx = b.node("Sub", (dx, b.node("Mul", (centred, over(b, slope, x)))))
         return b.node("Mul", (dx, over(b, b.node("Mul", (scale, inverse)), x))), dscale, dbias
+
+    def forms(self, dout: TensorType, x: TensorType, *channels: TensorType) -> Sequence[Form]:
+        return *by_rows.gradient_forms(self, x), Form("plain", self.lower, penalty=x.size)
 
 
 def check(x: TensorType, **channels: TensorType) -> None:

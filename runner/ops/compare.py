@@ -6,11 +6,11 @@ from typing import ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import Builder
+from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Tensor, Value
 from runner.ops.array import Cast, require
-from runner.ops.elementwise import Binary
+from runner.ops.elementwise import Binary, broadcasting
 from runner.ops.reduce import BroadcastTo, ReduceSum, Reduction, unbroadcast
 from runner.types import TensorType, broadcast
 
@@ -129,6 +129,9 @@ class Select(Primitive):
 
     def lower(self, b: Builder, condition: str, x: str, y: str) -> str:
         return b.node("Where", (condition, x, y))
+
+    def forms(self, condition: TensorType, x: TensorType, y: TensorType) -> Sequence[Form]:
+        return broadcasting(self.lower, condition, x, y)
 
 
 class ReduceExtremum(Reduction):

@@ -5,62 +5,17 @@ matrix product with the columns of the windows. Attributes and operand order are
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from runner.core.lowering import Builder
-from runner.core.primitive import Gradient, Primitive, family, primitive
+from runner.core.lowering import Builder, Form
+from runner.core.primitive import Gradient, primitive
 from runner.core.value import Value
 from runner.ops.array import require
-from runner.ops.window import PAD_MODES, Pair, Quad, Windows, batch_first, batch_last, pair, quad
+from runner.ops.convolution import Convolution
+from runner.ops.forms import conv_filter, conv_forward, conv_input
+from runner.ops.window import batch_first, batch_last
 from runner.types import Shape, TensorType
-
-
-@family
-class Convolution(Primitive):
-    """Base of the three: the attributes, and where the windows lie in an image."""
-
-    out_channel: int
-    kernel_size: Pair
-    mode: int = 1
-    pad_mode: str = "valid"
-    pad: Quad = (0, 0, 0, 0)
-    stride: Pair = (1, 1)
-    dilation: Pair = (1, 1)
-    group: int = 1
-
-    def __post_init__(self) -> None:
-        require(self.pad_mode in PAD_MODES, "unknown pad_mode", given=self.pad_mode, allowed=", ".join(PAD_MODES))
-        require(self.mode == 1, "only cross-correlation (mode 1) exists", mode=self.mode)
-        require(
-            self.group >= 1 and self.out_channel % self.group == 0, "group must divide out_channel", group=self.group
-        )
-        pairs = {"kernel_size": self.kernel_size, "stride": self.stride, "dilation": self.dilation}
-        for name, value in pairs.items():
-            object.__setattr__(self, name, pair(value, name))
-        object.__setattr__(self, "pad", quad(self.pad, "pad"))
-        require(
-            self.pad_mode == "pad" or not any(self.pad),
-            "pad needs pad_mode='pad'",
-            pad=self.pad,
-            pad_mode=self.pad_mode,
-        )
-
-    def windows(self, image: Shape) -> Windows:
-        """The windows in images of shape (N, C, H, W)."""
-        return Windows.resolve(
-            (image[2], image[3]), self.kernel_size, self.stride, self.pad_mode, self.pad, self.dilation
-        )
-
-    def shared(self) -> dict[str, Any]:
-        """The attributes that the three operators share."""
-        names = ("out_channel", "kernel_size", "mode", "pad_mode", "pad", "stride", "dilation", "group")
-        return {name: getattr(self, name) for name in names}
-
-    def grouped(self, a: np.ndarray) -> np.ndarray:
-        """Split the first axis by group, and flatten the rest: (G, rows, columns)."""
-        return a.reshape(self.group, a.shape[0] // self.group, -1)
 
 
 @primitive
@@ -91,6 +46,10 @@ class Conv2D(Convolution):
     def lower(self, b: Builder, x: str, w: str) -> str:
         return b.node("Conv", (x, w), group=self.group, **self.windows(b.type(x).shape).onnx())
 
+    def forms(self, x: TensorType, w: TensorType) -> Sequence[Form]:
+        gains = conv_forward.forms(self, x) if self.gains(x) else ()
+        return *gains, Form("plain", self.lower, penalty=x.size)
+
 
 @primitive
 class Conv2DBackpropInput(Convolution):
@@ -119,6 +78,10 @@ class Conv2DBackpropInput(Convolution):
         # The rows and columns that the stride did not reach come back as output_padding.
         missing = [(p - r) % s for p, r, s in zip(windows.padded, windows.reach, windows.strides, strict=True)]
         return b.node("ConvTranspose", (dout, w), output_padding=missing, group=self.group, **windows.onnx())
+
+    def forms(self, dout: TensorType, w: TensorType) -> Sequence[Form]:
+        gains = conv_input.forms(self, self.input_size) if self.gains(dout) else ()
+        return *gains, Form("plain", self.lower, penalty=dout.size)
 
 
 @primitive
@@ -158,3 +121,7 @@ class Conv2DBackpropFilter(Convolution):
         if not windows.covers:
             made = b.node("Slice", (made, b.const([0, 0]), b.const(list(self.kernel_size)), b.const([2, 3])))
         return b.node("Transpose", (made,), perm=(1, 0, 2, 3))
+
+    def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
+        gains = conv_filter.forms(self, x) if self.gains(x) else ()
+        return *gains, Form("plain", self.lower, penalty=4 * x.size)

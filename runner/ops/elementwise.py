@@ -1,12 +1,13 @@
 """Arithmetic, element by element with broadcasting."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import Builder
+from runner.core.lowering import Builder, Form, batch_last, either_way
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import OPERATORS, Value
 from runner.ops.array import Cast, require
@@ -39,6 +40,9 @@ class Unary(Primitive):
     def lower(self, b: Builder, x: str) -> str:
         return b.node(self.onnx, (x,))
 
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        return either_way(self.lower, x)
+
 
 class Binary(Primitive):
     """Base: two operands of one element type that broadcast against each other."""
@@ -61,9 +65,34 @@ class Binary(Primitive):
     def lower(self, b: Builder, x: str, y: str) -> str:
         return b.node(self.onnx, (x, y))
 
+    def forms(self, x: TensorType, y: TensorType) -> Sequence[Form]:
+        return broadcasting(self.lower, x, y)
+
     def neutral(self, types: Sequence[TensorType], keep: int, other: np.ndarray | None, value: float) -> bool:
         """Whether operand `keep` is the result because the other one holds only its neutral element."""
         return only(value, other) and types[keep].shape == broadcast(*types)
+
+
+def broadcasting(lower: Callable[..., str], *operands: TensorType) -> tuple[Form, ...]:
+    """The forms of an operator on operands that broadcast.
+
+    Batch last, those that have the batch are turned around; the others only get a 1 in its place.
+    """
+    shape = broadcast(*operands)
+    plain = Form("plain", lower)
+    if len(shape) < 2:
+        return (plain,)
+    has_batch = tuple(x.ndim == len(shape) and x.shape[0] == shape[0] for x in operands)
+
+    def lower_last(b: Builder, *names: str) -> str:
+        return lower(b, *map(partial(_without_batch, b, len(shape)), names, has_batch))
+
+    return plain, Form("batch_last", lower_last, has_batch, (True,))
+
+
+def _without_batch(b: Builder, ndim: int, name: str, has_batch: bool) -> str:
+    shape = b.type(name).shape
+    return name if has_batch or not shape else b.reshape(name, batch_last((1,) * (ndim - len(shape)) + shape))
 
 
 @primitive

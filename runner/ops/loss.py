@@ -1,11 +1,12 @@
 """Softmax cross-entropy, for class numbers and for distributions."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import Builder
+from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.ops.activation import log_softmax
@@ -45,16 +46,24 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
         return douts[0] * SparseSoftmaxCrossEntropyWithLogits(is_grad=True)(logits, labels), None
 
     def lower(self, b: Builder, logits: str, labels: str) -> str:
+        return self._lower_along(b, logits, labels, axis=1)
+
+    def forms(self, logits: TensorType, labels: TensorType) -> Sequence[Form]:
+        batch_last = Form("batch_last", partial(self._lower_along, axis=0), (True, False), (self.is_grad,))
+        return Form("plain", self.lower), batch_last
+
+    def _lower_along(self, b: Builder, logits: str, labels: str, axis: int) -> str:
         count, classes = b.type(logits).shape
-        logarithms = b.node("LogSoftmax", (logits,), axis=-1)
+        logarithms = b.node("LogSoftmax", (logits,), axis=axis)
         if not self.is_grad:
-            chosen = b.node("GatherElements", (logarithms, b.reshape(labels, (count, 1))), axis=1)
+            shape = (count, 1) if axis else (1, count)
+            chosen = b.node("GatherElements", (logarithms, b.reshape(labels, shape)), axis=axis)
             return b.node("Neg", (b.node("ReduceMean", (chosen,), keepdims=0),))
         numbers = b.node("Cast", (labels,), to=dt.int64)  # onnxruntime has OneHot for few combinations of types
         share = b.const(1.0 / count, like=logits)
         hit = b.const(np.array([0.0, 1.0 / count], b.type(logits).dtype.numpy))
         probabilities = b.node("Mul", (b.node("Exp", (logarithms,)), share))
-        return b.node("Sub", (probabilities, b.node("OneHot", (numbers, b.const(classes), hit), axis=-1)))
+        return b.node("Sub", (probabilities, b.node("OneHot", (numbers, b.const(classes), hit), axis=axis)))
 
 
 @primitive

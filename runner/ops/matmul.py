@@ -1,10 +1,12 @@
 """Matrix products and the bias that follows them."""
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import product
 
 import numpy as np
 
-from runner.core.lowering import Builder
+from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import OPERATORS, Value
 from runner.ops.array import require
@@ -37,7 +39,20 @@ class MatMul(Primitive):
         )
 
     def lower(self, b: Builder, x: str, y: str) -> str:
-        return b.node("Gemm", (x, y), transA=int(self.transpose_a), transB=int(self.transpose_b))
+        return self._lower_turned(b, x, y, last=(False, False))
+
+    def forms(self, x: TensorType, y: TensorType) -> Sequence[Form]:
+        """A matrix that lies batch last is one that is given transposed; the rows of the result come from x."""
+        return tuple(
+            Form("product", partial(self._lower_turned, last=(a, b)), (a, b), (a and not self.transpose_a,))
+            for a, b in product((False, True), repeat=2)
+        )
+
+    def _lower_turned(self, b: Builder, x: str, y: str, last: tuple[bool, bool]) -> str:
+        turns = self.transpose_a != last[0], self.transpose_b != last[1]
+        if last[0] and not self.transpose_a:
+            return b.node("Gemm", (y, x), transA=int(not turns[1]), transB=int(not turns[0]))
+        return b.node("Gemm", (x, y), transA=int(turns[0]), transB=int(turns[1]))
 
 
 def _turned(shape: Shape, turn: bool) -> Shape:
@@ -63,7 +78,13 @@ class BiasAdd(Primitive):
         return douts[0], lambda: BiasAddGrad()(douts[0])
 
     def lower(self, b: Builder, x: str, bias: str) -> str:
-        return b.node("Add", (x, b.reshape(bias, (-1, *(1,) * (b.type(x).ndim - 2)))))
+        return b.node("Add", (x, b.reshape(bias, (len_of(b, bias), *(1,) * (b.type(x).ndim - 2)))))
+
+    def forms(self, x: TensorType, bias: TensorType) -> Sequence[Form]:
+        return Form("plain", self.lower), Form("batch_last", self._lower_last, (True, False), (True,))
+
+    def _lower_last(self, b: Builder, x: str, bias: str) -> str:
+        return b.node("Add", (x, b.reshape(bias, (len_of(b, bias), *(1,) * (b.type(x).ndim - 1)))))
 
 
 @primitive
@@ -81,6 +102,18 @@ class BiasAddGrad(Primitive):
     def lower(self, b: Builder, dout: str) -> str:
         axes = [0, *range(2, b.type(dout).ndim)]
         return b.node("ReduceSum", (dout, b.const(axes)), keepdims=0)
+
+    def forms(self, dout: TensorType) -> Sequence[Form]:
+        return Form("plain", self.lower), Form("batch_last", self._lower_last, (True,))
+
+    def _lower_last(self, b: Builder, dout: str) -> str:
+        rows = b.reshape(dout, (b.type(dout).shape[1], -1))
+        return b.node("ReduceSum", (rows, b.const([1])), keepdims=0)
+
+
+def len_of(b: Builder, name: str) -> int:
+    """Length of the first axis of an operand."""
+    return b.type(name).shape[0]
 
 
 OPERATORS["MatMul"] = MatMul()

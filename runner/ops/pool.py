@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from runner.core.lowering import Builder
+from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
 from runner.ops.array import require
+from runner.ops.forms import pool
 from runner.ops.window import Pair, Windows, batch_first, batch_last, pair
 from runner.types import Shape, TensorType
 
@@ -67,6 +68,9 @@ class MaxPool(Pooling):
         # The positions are for the gradient; the builder drops them when nothing uses them.
         return b.nodes("MaxPool", (x,), 2, **self.onnx(b.type(x).shape))[0]
 
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        return *pool.forms(pool.maximum, self.windows(x.shape), x, 1), Form("plain", self.lower)
+
 
 @primitive
 class MaxPoolGrad(Pooling):
@@ -99,6 +103,9 @@ class MaxPoolGrad(Pooling):
         zeros = b.const(np.zeros(math.prod(shape), b.type(x).dtype.numpy))
         flat = (zeros, b.reshape(places, (count,)), b.reshape(dout, (count,)))
         return b.reshape(b.node("ScatterElements", flat, axis=0, reduction="add"), shape)
+
+    def forms(self, x: TensorType, out: TensorType, dout: TensorType) -> Sequence[Form]:
+        return *pool.forms(pool.maximum_gradient, self.windows(x.shape), x, 3), Form("plain", self.lower)
 
     def _lower_tiles(self, b: Builder, x: str, out: str, dout: str) -> str:
         """With the batch as last axis every tap of all windows is a block of rows.
@@ -145,6 +152,9 @@ class AvgPool(Pooling):
         del geometry["dilations"]  # ONNX has them for AveragePool only since opset 19
         return b.node("AveragePool", (x,), count_include_pad=0, **geometry)
 
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        return *pool.forms(pool.mean, self.windows(x.shape), x, 1), Form("plain", self.lower)
+
 
 @primitive
 class AvgPoolGrad(Pooling):
@@ -176,6 +186,10 @@ class AvgPoolGrad(Pooling):
         ones = b.const(np.ones((1, 1, *windows.kernel), dtype))
         made = b.node("ConvTranspose", (single, ones), output_padding=missing, group=1, **windows.onnx())
         return b.reshape(made, (n, c, h, w))
+
+    def forms(self, dout: TensorType) -> Sequence[Form]:
+        x = dout.with_shape(*self.x_shape)
+        return *pool.forms(pool.mean_gradient, self.windows(x.shape), x, 1), Form("plain", self.lower)
 
 
 def counts(windows: Windows, dtype: np.dtype) -> np.ndarray:

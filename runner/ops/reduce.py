@@ -1,12 +1,13 @@
 """Sums and means, and broadcasting, which is the adjoint of a sum."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import Builder
+from runner.core.lowering import Builder, Form, axis_last
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
 from runner.ops.array import Reshape, require
@@ -44,6 +45,17 @@ class Reduction(Primitive):
     def lower_as(self, b: Builder, kind: str, x: str) -> str:
         """The ONNX reduction of that kind."""
         return b.node(kind, (x, b.const(list(self.axes(b.type(x))))), keepdims=int(self.keep_dims))
+
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        """Batch last the axes have other numbers; a result without the batch lies as its type says."""
+        plain, axes = Form("plain", self.lower), self.axes(x)
+        if x.ndim < 2:
+            return (plain,)
+        moved = dataclasses.replace(self, axis=tuple(axis_last(axis, x.ndim) for axis in axes))
+        if 0 not in axes:
+            return plain, Form("batch_last", moved.lower, (True,), (True,))
+        shape = self.infer(x).shape
+        return plain, Form("batch_last", lambda b, name: b.reshape(moved.lower(b, name), shape), (True,))
 
 
 @primitive

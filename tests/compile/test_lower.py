@@ -210,7 +210,8 @@ def test_an_error_while_lowering_names_the_operator(monkeypatch):
 
 
 def test_the_builder():
-    b = OnnxBuilder({"x": TensorType(dt.float64, (2, 3))})
+    b = OnnxBuilder()
+    b.declare("x", TensorType(dt.float64, (2, 3)))
     b.operator = "Default/Net-op0"
     assert b.const(1.5, like="x") == b.const(np.array(1.5, np.float64))
     assert b.const(3) != b.const(3.0, like="x")

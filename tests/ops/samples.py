@@ -233,8 +233,9 @@ def geometries() -> Iterator[tuple[tuple[int, ...], ops.Conv2D, tuple[int, ...],
         yield x, op, (op.out_channel, x[1] // op.group, *op.kernel_size), note
 
 
-def convolutions() -> Iterator[Sample]:
-    for x_shape, op, w_shape, note in geometries():
+def convolutions(batch: int | None = None) -> Iterator[Sample]:
+    for shape, op, w_shape, note in geometries():
+        x_shape = (batch or shape[0], *shape[1:])
         x, w = normal(*x_shape), normal(*w_shape)
         dout = normal(x_shape[0], op.out_channel, *op.windows(x_shape).out)
         yield row(op, x, w, note=note)
@@ -256,3 +257,5 @@ def normalizations() -> Iterator[Sample]:
 
 FAMILIES = unary, binary, reductions, arrays, matrices, losses, updates, pools, convolutions, normalizations
 SAMPLES = [sample for family in FAMILIES for sample in family()]
+# Batches that are large enough for the forms batch last.
+WIDE = [*convolutions(batch=9)]

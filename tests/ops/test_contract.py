@@ -15,10 +15,11 @@ from contract import (
     is_differentiable,
 )
 from operands import Sample
-from samples import NO_ADJOINT, NO_GRADIENT, NOT_DIFFERENTIABLE, SAMPLES
+from samples import NO_ADJOINT, NO_GRADIENT, NOT_DIFFERENTIABLE, SAMPLES, WIDE
 
 from runner import ops
 from runner.core.primitive import REGISTRY, Primitive
+from runner.types import TensorType
 
 
 def every(samples: list[Sample]) -> pytest.MarkDecorator:
@@ -44,9 +45,24 @@ def test_the_type_rule_tells_the_truth(sample: Sample):
     check_types(sample.op, sample.arrays)
 
 
-@every(SAMPLES)
+@every([*SAMPLES, *WIDE])
 def test_onnxruntime_agrees_with_numpy(sample: Sample):
     check_onnx(sample.op, sample.arrays)
+
+
+def test_the_wide_samples_reach_every_form_of_a_convolution():
+    forms = {form.name for s in WIDE for form in s.op.forms(*map(TensorType.of, s.arrays))}
+    assert forms == {
+        "plain",
+        "pointwise",
+        "gathered",
+        "convolved",
+        "transposed",
+        "turned",
+        "woven",
+        "grouped",
+        "by_taps",
+    }
 
 
 @every(SAMPLES)

@@ -9,7 +9,7 @@ from runner.compile.passes.layout import layout
 from runner.core.graph import Graph, Pass, verify
 
 PASSES: tuple[Pass, ...] = (fold, cse, dce)
-ON_CPU: tuple[Pass, ...] = (*PASSES, layout)
+ON_HOST: tuple[Pass, ...] = (*PASSES, layout)  # the layout that pays on a CPU; cards choose their own
 
 
 def optimize(graph: Graph, passes: Sequence[Pass] = PASSES) -> Graph:

@@ -1,0 +1,66 @@
+"""What convolution and its two gradients share: the attributes of the reference, and where the windows lie."""
+
+from typing import Any
+
+import numpy as np
+
+from runner import dtype as dt
+from runner.core.primitive import Primitive, family
+from runner.ops.array import require
+from runner.ops.forms.columns import pays
+from runner.ops.window import PAD_MODES, Pair, Quad, Windows, pair, quad
+from runner.types import Shape, TensorType
+
+
+@family
+class Convolution(Primitive):
+    """Base of the three: the attributes, and where the windows lie in an image."""
+
+    out_channel: int
+    kernel_size: Pair
+    mode: int = 1
+    pad_mode: str = "valid"
+    pad: Quad = (0, 0, 0, 0)
+    stride: Pair = (1, 1)
+    dilation: Pair = (1, 1)
+    group: int = 1
+
+    def __post_init__(self) -> None:
+        require(self.pad_mode in PAD_MODES, "unknown pad_mode", given=self.pad_mode, allowed=", ".join(PAD_MODES))
+        require(self.mode == 1, "only cross-correlation (mode 1) exists", mode=self.mode)
+        require(
+            self.group >= 1 and self.out_channel % self.group == 0, "group must divide out_channel", group=self.group
+        )
+        pairs = {"kernel_size": self.kernel_size, "stride": self.stride, "dilation": self.dilation}
+        for name, value in pairs.items():
+            object.__setattr__(self, name, pair(value, name))
+        object.__setattr__(self, "pad", quad(self.pad, "pad"))
+        require(
+            self.pad_mode == "pad" or not any(self.pad),
+            "pad needs pad_mode='pad'",
+            pad=self.pad,
+            pad_mode=self.pad_mode,
+        )
+
+    def windows(self, image: Shape) -> Windows:
+        """The windows in images of shape (N, C, H, W)."""
+        return Windows.resolve(
+            (image[2], image[3]), self.kernel_size, self.stride, self.pad_mode, self.pad, self.dilation
+        )
+
+    def shared(self) -> dict[str, Any]:
+        """The attributes that the three operators share."""
+        names = ("out_channel", "kernel_size", "mode", "pad_mode", "pad", "stride", "dilation", "group")
+        return {name: getattr(self, name) for name in names}
+
+    def is_pointwise(self, windows: Windows) -> bool:
+        """Whether each window is one pixel, so that no columns are needed."""
+        return windows.kernel == (1, 1) and not any(windows.pads) and self.group == 1
+
+    def gains(self, x: TensorType) -> bool:
+        """Whether values of this batch are better off batch last; onnxruntime convolves floats only."""
+        return x.dtype is dt.float32 and pays(x.shape[0], x.dtype.size)
+
+    def grouped(self, a: np.ndarray) -> np.ndarray:
+        """Split the first axis by group, and flatten the rest: (G, rows, columns)."""
+        return a.reshape(self.group, a.shape[0] // self.group, -1)

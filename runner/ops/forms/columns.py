@@ -1,0 +1,102 @@
+"""How ONNX reads the windows of values that lie batch last.
+
+In (C, H, W, N) a step of one column is a flat step of N elements, so an ordinary two-dimensional operator on
+(1, C, H, W*N) with dilations of (d, d*N) has every image of the batch as its own columns. Strides across cannot be said
+that way; for them, and for products of windows, rows of a whole batch are gathered.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from runner.core.lowering import Builder
+from runner.ops.window import Windows
+from runner.types import Shape
+
+ROW_BYTES = 32  # shorter rows of a batch do not pay
+SHARED_BYTES = 4 << 20  # columns up to this size stay in the caches until the filter's gradient needs them again
+WHOLE_BYTES = 256 << 20  # larger columns are not made: tap by tap takes a quarter longer, and little memory
+
+
+def pays(batch: int, itemsize: int) -> bool:
+    """Whether rows of this batch are long enough."""
+    return batch * itemsize >= ROW_BYTES
+
+
+def as_rows(b: Builder, x: str, channels: int) -> str:
+    """(C, ...) as a matrix (C, everything else)."""
+    return b.reshape(x, (channels, b.type(x).size // channels))
+
+
+def as_image(b: Builder, x: str, shape: Shape) -> str:
+    """The value (N, C, H, W), batch last, as one image (1, C, H, W*N)."""
+    batch, channels, height, width = shape
+    return b.reshape(x, (1, channels, height, width * batch))
+
+
+def dilated(windows: Windows, batch: int) -> dict[str, Any]:
+    """The geometry of windows over (1, C, H, W*N) as ONNX attributes; their stride across must be 1."""
+    top, bottom, left, right = windows.pads
+    down, across = windows.dilations
+    pads = top, left * batch, bottom, right * batch
+    return {"strides": (windows.strides[0], 1), "pads": pads, "dilations": (down, across * batch)}
+
+
+def padded(b: Builder, x: str, windows: Windows, shape: Shape) -> str:
+    """(C, H, W, N) with the border of its windows, as (C, pixels, N)."""
+    batch, channels, height, width = shape
+    top, bottom, left, right = windows.pads
+    pixels = windows.padded[0] * windows.padded[1]
+    if any(windows.pads):
+        x = b.reshape(x, (channels, height, width, batch))
+        x = b.node("Pad", (x, b.const([0, top, left, 0, 0, bottom, right, 0])))
+    return b.reshape(x, (channels, pixels, batch))
+
+
+def columns(b: Builder, x: str, windows: Windows, shape: Shape) -> str:
+    """All windows of the value (N, C, H, W), batch last, as a matrix (C*KH*KW, OH*OW*N)."""
+    table = b.const(positions(windows).reshape(-1))
+    gathered = b.node("Gather", (padded(b, x, windows, shape), table), axis=1)
+    kernel, out = windows.kernel[0] * windows.kernel[1], windows.out[0] * windows.out[1]
+    return b.reshape(gathered, (shape[1] * kernel, out * shape[0]))
+
+
+def column_bytes(windows: Windows, shape: Shape, itemsize: int) -> int:
+    """Memory that `columns` takes."""
+    batch, channels = shape[:2]
+    return batch * channels * itemsize * windows.kernel[0] * windows.kernel[1] * windows.out[0] * windows.out[1]
+
+
+def positions(windows: Windows) -> np.ndarray:
+    """Number of the pixel in the padded image that each element of each window lies on: (KH*KW, OH*OW)."""
+    height, width = windows.padded
+    pixels = np.arange(height * width, dtype=np.int32).reshape(1, height, width, 1)
+    taps = windows.kernel[0] * windows.kernel[1]
+    return np.ascontiguousarray(windows.view(pixels)).reshape(taps, -1)
+
+
+def thinned(b: Builder, x: str, windows: Windows, shape: Shape) -> str:
+    """The pixels of (C, H, W, N) that windows of a single element lie on, as (C, OH*OW*N)."""
+    batch, channels, height, width = shape
+    out, (down, across) = windows.out, windows.strides
+    if windows.strides != (1, 1):
+        x = b.reshape(x, (channels, height, width, batch))
+        ends = [(out[0] - 1) * down + 1, (out[1] - 1) * across + 1]
+        x = b.node("Slice", (x, b.const([0, 0]), b.const(ends), b.const([1, 2]), b.const([down, across])))
+    return b.reshape(x, (channels, out[0] * out[1] * batch))
+
+
+def tapped(b: Builder, image: str, windows: Windows, tap: tuple[int, int]) -> str:
+    """What one element of every window lies on: (C, OH, OW, N) of a padded (C, H, W, N)."""
+    starts = [t * d for t, d in zip(tap, windows.dilations, strict=True)]
+    ends = [s + (n - 1) * step + 1 for s, n, step in zip(starts, windows.out, windows.strides, strict=True)]
+    return b.node("Slice", (image, b.const(starts), b.const(ends), b.const([1, 2]), b.const(list(windows.strides))))
+
+
+def cropped(b: Builder, x: str, shape: Shape, size: tuple[int, int]) -> str:
+    """The upper left part of (C, *size, N) that the value (N, C, H, W) has."""
+    batch, channels, height, width = shape
+    x = b.reshape(x, (channels, *size, batch))
+    if size == (height, width):
+        return x
+    return b.node("Slice", (x, b.const([0, 0]), b.const([height, width]), b.const([1, 2])))

@@ -1,0 +1,63 @@
+"""Conv2DBackpropFilter batch last: one product of dout with pixels or columns, or one for each tap of the filter."""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from runner.core.lowering import FUSED, Builder, Form
+from runner.ops.convolution import Convolution
+from runner.ops.forms.columns import WHOLE_BYTES, as_rows, column_bytes, columns, padded, tapped, thinned
+from runner.types import TensorType
+
+
+def forms(op: Convolution, x: TensorType) -> tuple[Form, ...]:
+    """The forms for images of this type, the fastest first."""
+
+    def form(lower: Callable[..., str]) -> Form:
+        return Form(lower.__name__, partial(lower, op), (True, True))
+
+    windows = op.windows(x.shape)
+    if op.is_pointwise(windows):
+        return (form(pointwise),)
+    if op.group > 1:
+        return (form(grouped),)
+    whole = column_bytes(windows, x.shape, x.dtype.size) <= WHOLE_BYTES
+    return (form(gathered), form(by_taps)) if whole else (form(by_taps), form(gathered))
+
+
+def pointwise(op: Convolution, b: Builder, dout: str, x: str) -> str:
+    """(K, pixels) times (pixels, C)."""
+    shape = b.type(x).shape
+    rows = as_rows(b, dout, op.out_channel), thinned(b, x, op.windows(shape), shape)
+    return b.reshape(b.node("Gemm", rows, transB=1), (op.out_channel, shape[1], 1, 1))
+
+
+def gathered(op: Convolution, b: Builder, dout: str, x: str) -> str:
+    """(K, pixels) times the columns, turned."""
+    shape = b.type(x).shape
+    rows = as_rows(b, dout, op.out_channel), columns(b, x, op.windows(shape), shape)
+    return b.reshape(b.node("Gemm", rows, transB=1), (op.out_channel, shape[1], *op.kernel_size))
+
+
+def grouped(op: Convolution, b: Builder, dout: str, x: str) -> str:
+    """As `gathered`, for each group."""
+    shape, pixels = b.type(x).shape, b.type(dout).size // op.out_channel
+    rows = as_rows(b, dout, op.out_channel), columns(b, x, op.windows(shape), shape)
+    outs, ins = op.out_channel // op.group, shape[1] // op.group
+    left = b.reshape(rows[0], (op.group, outs, pixels))
+    right = b.reshape(rows[1], (op.group, ins * op.kernel_size[0] * op.kernel_size[1], pixels))
+    made = b.node("FusedMatMul", (left, right), FUSED, transB=1)
+    return b.reshape(made, (op.out_channel, ins, *op.kernel_size))
+
+
+def by_taps(op: Convolution, b: Builder, dout: str, x: str) -> str:
+    """One product for each element of the filter, without the memory of all columns."""
+    shape = b.type(x).shape
+    windows, rows = op.windows(shape), as_rows(b, dout, op.out_channel)
+    image = b.reshape(padded(b, x, windows, shape), (shape[1], *windows.padded, shape[0]))
+    pixels, parts = b.type(dout).size // op.out_channel, []
+    for tap in np.ndindex(*windows.kernel):
+        seen = b.reshape(tapped(b, image, windows, tap), (shape[1], pixels))
+        parts.append(b.reshape(b.node("Gemm", (rows, seen), transB=1), (op.out_channel, shape[1], 1)))
+    return b.reshape(b.node("Concat", parts, axis=2), (op.out_channel, shape[1], *op.kernel_size))

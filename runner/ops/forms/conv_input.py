@@ -1,0 +1,123 @@
+"""Conv2DBackpropInput batch last: a product for single pixels, a convolution with the turned filter, or its transpose.
+
+With a stride across, every input pixel belongs to a phase (its remainder by the stride), and the pixels of one phase
+are an ordinary convolution of dout with a part of the filter: exactly the needed multiplications, and no zeros.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from runner.core.lowering import Builder, Form
+from runner.ops.convolution import Convolution
+from runner.ops.forms.columns import as_image, as_rows, cropped, dilated
+from runner.ops.window import Windows
+from runner.types import Shape
+
+TURNED_CHANNELS = range(32, 129)  # for which the turned filter is faster than ConvTranspose (BENCHMARKS.md)
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The rows (or columns) of an input with one remainder by the stride.
+
+    `taps` are the elements of the filter that reach them, in the order of the convolution; `before` and `after` the
+    zeros around dout.
+    """
+
+    taps: tuple[int, ...]
+    before: int
+    after: int
+
+
+def forms(op: Convolution, input_size: Shape) -> tuple[Form, ...]:
+    """The forms for gradients of inputs (N, C, H, W), the fastest first."""
+
+    def form(lower: Callable[..., str]) -> Form:
+        return Form(lower.__name__, partial(lower, op, input_size), (True, False), (True,))
+
+    windows = op.windows(input_size)
+    if op.is_pointwise(windows):
+        return (form(pointwise),)
+    if windows.strides[1] > 1:
+        return (form(woven),) if op.group == 1 and _weaves(windows) else ()
+    if op.group > 1 or windows.strides[0] > 1 or min(_turned(windows).pads) < 0:
+        return (form(transposed),)
+    return (form(turned), form(transposed)) if input_size[1] in TURNED_CHANNELS else (form(transposed), form(turned))
+
+
+def pointwise(op: Convolution, input_size: Shape, b: Builder, dout: str, w: str) -> str:
+    """One product: (C, K) times (K, pixels), with zeros between the pixels of a stride."""
+    windows, (batch, channels) = op.windows(input_size), input_size[:2]
+    rows = b.reshape(w, (op.out_channel, channels)), as_rows(b, dout, op.out_channel)
+    made, (down, across) = b.node("Gemm", rows, transA=1), windows.strides
+    if windows.strides != (1, 1):
+        made = b.reshape(made, (channels, windows.out[0], 1, windows.out[1], 1, batch))
+        made = b.node("Pad", (made, b.const([0] * 8 + [down - 1, 0, across - 1, 0])))
+    return cropped(b, made, input_size, (windows.out[0] * down, windows.out[1] * across))
+
+
+def transposed(op: Convolution, input_size: Shape, b: Builder, dout: str, w: str) -> str:
+    """A dilated transposed convolution of one image that holds the batch."""
+    windows, (batch, *image) = op.windows(input_size), input_size
+    missing = (windows.padded[0] - windows.reach[0]) % windows.strides[0], 0
+    given = as_image(b, dout, b.type(dout).shape)
+    geometry = dilated(windows, batch)
+    made = b.node("ConvTranspose", (given, w), output_padding=missing, group=op.group, **geometry)
+    return b.reshape(made, (*image, batch))
+
+
+def turned(op: Convolution, input_size: Shape, b: Builder, dout: str, w: str) -> str:
+    """A dilated convolution with the filter turned by half a circle."""
+    batch, *image = input_size
+    axes, ends, back = b.const([2, 3]), b.const([-1000, -1000]), b.const([-1, -1])
+    swapped = b.node("Transpose", (b.node("Slice", (w, back, ends, axes, back)),), perm=(1, 0, 2, 3))
+    geometry = dilated(_turned(op.windows(input_size)), batch)
+    made = b.node("Conv", (as_image(b, dout, b.type(dout).shape), swapped), group=1, **geometry)
+    return b.reshape(made, (*image, batch))
+
+
+def woven(op: Convolution, input_size: Shape, b: Builder, dout: str, w: str) -> str:
+    """One small convolution for each phase, put together like a weave."""
+    windows, (batch, channels, height, width) = op.windows(input_size), input_size
+    down, across = windows.strides
+    size = -(-height // down), -(-width // across)
+    given, swapped = as_image(b, dout, b.type(dout).shape), b.node("Transpose", (w,), perm=(1, 0, 2, 3))
+    rows = []
+    for upper in _phases(windows, 0):
+        filters = b.node("Gather", (swapped, b.const(list(upper.taps))), axis=2)
+        row = []
+        for left in _phases(windows, 1):
+            part = b.node("Gather", (filters, b.const(list(left.taps))), axis=3)
+            pads = upper.before, left.before * batch, upper.after, left.after * batch
+            made = b.node("Conv", (given, part), group=1, pads=pads, dilations=(1, batch), strides=(1, 1))
+            row.append(b.reshape(made, (channels, size[0], 1, size[1], 1, batch)))
+        rows.append(b.node("Concat", row, axis=4))
+    whole = b.node("Concat", rows, axis=2)
+    return cropped(b, whole, input_size, (size[0] * down, size[1] * across))
+
+
+def _turned(windows: Windows) -> Windows:
+    """The windows over dout through which the turned filter gives back the input."""
+    reach, (top, bottom, left, right) = windows.reach, windows.pads
+    pads = reach[0] - 1 - top, reach[0] - 1 - bottom, reach[1] - 1 - left, reach[1] - 1 - right
+    return replace(windows, size=windows.out, pads=pads)
+
+
+def _weaves(windows: Windows) -> bool:
+    """Whether every phase is a plain convolution: no dilation, no filter below its stride, no negative border."""
+    both = [*_phases(windows, 0), *_phases(windows, 1)]
+    return windows.dilations == (1, 1) and all(p.taps and min(p.before, p.after) >= 0 for p in both)
+
+
+def _phases(windows: Windows, axis: int) -> list[Phase]:
+    """Row i of the input, padded, is stride*m + p; filter rows p, p + stride, ... meet output rows m, m - 1, ..."""
+    stride, kernel, before = windows.strides[axis], windows.kernel[axis], windows.pads[2 * axis]
+    rows = -(-windows.size[axis] // stride)
+    made = []
+    for remainder in range(stride):
+        moved, first = divmod(remainder + before, stride)
+        taps = tuple(range(first, kernel, stride))[::-1]
+        zeros = len(taps) - 1 - moved
+        made.append(Phase(taps, zeros, rows - windows.out[axis] - zeros + len(taps) - 1))
+    return made

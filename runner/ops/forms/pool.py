@@ -1,0 +1,92 @@
+"""Pooling batch last, for windows that lie side by side: each level takes one axis, in whole rows of memory.
+
+Columns first, then rows: the first maximum of the rows' first maxima is the first one in row-major order.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from runner import dtype as dt
+from runner.core.lowering import Builder, Form
+from runner.ops.window import Windows
+from runner.types import TensorType
+
+TAPS = 16  # side of a window up to which its taps are looked at one by one
+
+
+def forms(lower: Callable[..., str], windows: Windows, x: TensorType, operands: int) -> tuple[Form, ...]:
+    """The form batch last of a pooling operator, where its windows allow it."""
+    fits = windows.tiles and max(windows.kernel) <= TAPS and x.dtype is dt.float32
+    return (Form("tiles", partial(lower, windows, x), (True,) * operands, (True,)),) if fits else ()
+
+
+def maximum(windows: Windows, x: TensorType, b: Builder, name: str) -> str:
+    """MaxPool."""
+    across, down = _levels(windows, x)
+    return b.reshape(_largest(b, _taps(b, _largest(b, _taps(b, name, across)), down)), _pooled(windows, x))
+
+
+def maximum_gradient(windows: Windows, x: TensorType, b: Builder, name: str, out: str, dout: str) -> str:
+    """MaxPoolGrad: from the pooled image to its rows, and from each row to its elements."""
+    across, down = _levels(windows, x)
+    elements = _taps(b, name, across)
+    rows = _taps(b, _largest(b, elements), down)
+    spread = _to_first(b, rows, _as_tap(b, out, down), _as_tap(b, dout, down))
+    largest = b.reshape(_largest(b, elements), (across[0], 1, across[2]))
+    made = _to_first(b, elements, largest, b.reshape(spread, (across[0], 1, across[2])))
+    return b.reshape(made, (*x.shape[1:], x.shape[0]))
+
+
+def mean(windows: Windows, x: TensorType, b: Builder, name: str) -> str:
+    """AvgPool."""
+    (height, width), (rows, columns), batch = windows.kernel, windows.out, x.shape[0]
+    split = b.reshape(name, (x.shape[1] * rows, height, columns, width, batch))
+    made = b.node("ReduceMean", (split, b.const([1, 3])), keepdims=0)
+    return b.reshape(made, _pooled(windows, x))
+
+
+def mean_gradient(windows: Windows, x: TensorType, b: Builder, dout: str) -> str:
+    """AvgPoolGrad."""
+    (height, width), (rows, columns), (batch, channels) = windows.kernel, windows.out, x.shape[:2]
+    share = b.node("Mul", (dout, b.const(1.0 / (height * width), like=dout)))
+    split = b.reshape(share, (channels * rows, 1, columns, 1, batch))
+    spread = b.node("Expand", (split, b.const([channels * rows, height, columns, width, batch])))
+    return b.reshape(spread, (*x.shape[1:], batch))
+
+
+Level = tuple[int, int, int]  # outer elements, taps, inner elements
+
+
+def _levels(windows: Windows, x: TensorType) -> tuple[Level, Level]:
+    """The image as columns of windows, and what is left of it as rows of windows."""
+    (batch, channels, height, _), (rows, columns) = x.shape, windows.out
+    across = channels * height * columns, windows.kernel[1], batch
+    return across, (channels * rows, windows.kernel[0], columns * batch)
+
+
+def _taps(b: Builder, name: str, level: Level) -> tuple[str, ...]:
+    if level[1] == 1:
+        return (_as_tap(b, name, level),)
+    return b.nodes("Split", (b.reshape(name, level),), level[1], axis=1, num_outputs=level[1])
+
+
+def _as_tap(b: Builder, name: str, level: Level) -> str:
+    return b.reshape(name, (level[0], 1, level[2]))
+
+
+def _largest(b: Builder, taps: Sequence[str]) -> str:
+    return taps[0] if len(taps) == 1 else b.node("Max", taps)
+
+
+def _to_first(b: Builder, taps: Sequence[str], largest: str, dout: str) -> str:
+    """dout at the first tap that equals the largest, zeros at the others; tap by tap, what is left goes on."""
+    parts, left = [], dout
+    for tap in taps[:-1]:
+        hit = b.node("Cast", (b.node("Equal", (tap, largest)),), to=dt.float32)
+        parts.append(b.node("Mul", (left, hit)))
+        left = b.node("Sub", (left, parts[-1]))
+    return left if len(taps) == 1 else b.node("Concat", (*parts, left), axis=1)
+
+
+def _pooled(windows: Windows, x: TensorType) -> tuple[int, ...]:
+    return x.shape[1], *windows.out, x.shape[0]
