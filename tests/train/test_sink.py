@@ -77,11 +77,11 @@ def test_the_batches_of_a_sink_continue_where_the_last_one_ended():
     visited = []
     sink = Sink(small_network(), Device(threads=1), dataset)
     for _ in range(10):
-        visited.append(next(sink._rows))
+        visited.append(next(sink._visits))
     sink.rewind(4)
-    assert np.array_equal(next(sink._rows), visited[4])
+    assert np.array_equal(next(sink._visits), visited[4])
     sink.rewind(dataset.get_dataset_size() + 2)
-    assert np.array_equal(next(sink._rows), dataset.batches(1)[2])
+    assert np.array_equal(next(sink._visits), dataset.visits(1)[2])
 
 
 def test_transforms_without_operators_are_fed_in_stacked_batches(monkeypatch):
