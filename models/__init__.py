@@ -1,5 +1,10 @@
-"""Networks by the name that a config gives them: name, then file and class in this folder."""
+"""Networks by the name that a config gives them: name, then file and constructor in this folder."""
 
 NETWORKS = {
     "lenet5": ("lenet", "LeNet5"),
+    "resnet18": ("resnet", "resnet18"),
+    "resnet34": ("resnet", "resnet34"),
+    "resnet50": ("resnet", "resnet50"),
+    "resnet101": ("resnet", "resnet101"),
+    "resnet152": ("resnet", "resnet152"),
 }

@@ -3,6 +3,7 @@
 Source: spec section 3.8 and the `mindspore.dtype` module of r1.2.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,9 @@ class DType:
 
     def __repr__(self) -> str:
         return self.name
+
+    def __reduce__(self) -> tuple[Callable[[str], "DType"], tuple[str]]:
+        return of, (self.numpy.name,)  # a copy is the same object
 
     @property
     def is_float(self) -> bool:

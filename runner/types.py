@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -13,12 +12,26 @@ from runner.errors import ShapeError
 Shape = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, init=False)
 class TensorType:
-    """Element type and shape of a tensor; prints as `Float32[32, 1, 28, 28]`."""
+    """Element type and shape of a tensor; prints as `Float32[32, 1, 28, 28]`.
+
+    There is one object per type, so identity is equality: types are compared and looked up for every operator.
+    """
 
     dtype: dt.DType
     shape: Shape
+
+    def __new__(cls, dtype: dt.DType, shape: Shape) -> "TensorType":
+        made = _KNOWN.get((dtype, shape))
+        if made is None:
+            made = object.__new__(cls)
+            made.__dict__.update(dtype=dtype, shape=shape)
+            made = _KNOWN.setdefault((dtype, shape), made)  # another thread may have been quicker
+        return made
+
+    def __reduce__(self) -> tuple[type["TensorType"], tuple[dt.DType, Shape]]:
+        return TensorType, (self.dtype, self.shape)
 
     @classmethod
     def of(cls, array: np.ndarray) -> "TensorType":
@@ -48,15 +61,11 @@ class TensorType:
         """Bytes that the elements take."""
         return self.size * self.dtype.size
 
-    @cached_property
-    def _hash(self) -> int:
-        return hash((self.dtype.name, self.shape))
-
-    def __hash__(self) -> int:
-        return self._hash
-
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+_KNOWN: dict[tuple[dt.DType, Shape], TensorType] = {}
 
 
 def broadcast(*types: TensorType) -> Shape:

@@ -7,8 +7,8 @@ import numpy as np
 from models.lenet import LeNet5
 from runner import nn
 from runner.compile.program import Program
-from runner.core.primitive import Node
-from runner.core.value import Tensor
+from runner.core.primitive import Node, Primitive
+from runner.core.value import Tensor, Value
 from runner.device import Device
 from runner.engine.eager import Eager
 from runner.engine.tracer import trace
@@ -48,9 +48,23 @@ def nodes_of(function: Callable[..., object], mode: str, *arrays: np.ndarray) ->
     """What the mode keeps on record of one call, before any pass."""
     if mode == "graph":
         return trace(function, [TensorType.of(a) for a in arrays], "step").nodes
-    with Eager() as interpreter:
+    with Recording() as interpreter:
         function(*map(Tensor, arrays))
-    return interpreter.nodes
+    return interpreter.seen
+
+
+class Recording(Eager):
+    """Keeps a node for every operator, also after the tape was given away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Node] = []
+
+    def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
+        """Compute and remember."""
+        outputs = super().apply(op, inputs, types)
+        self.seen.append(Node(op, inputs, outputs, self.where(), self.count, ()))
+        return outputs
 
 
 def lenet_step(optimizer: str = "momentum") -> nn.TrainOneStepCell:

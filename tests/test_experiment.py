@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -389,15 +390,26 @@ def options(group: str) -> list[str]:
     return sorted(file.stem for file in (CONF / group).iterdir())
 
 
-NEEDS = {"mnist": ("dataset.data_dir=data",), "cifar10": ("dataset.data_dir=data", "network.num_channels=3")}
-WRITERS = {"mnist": write_mnist, "cifar10": write_cifar10}
+FILES = {
+    ("dataset", "mnist"): write_mnist,
+    ("dataset", "cifar10"): write_cifar10,
+    ("experiment", "lenet_mnist"): write_mnist,
+    ("experiment", "resnet18"): write_cifar10,
+    ("experiment", "resnet50"): write_cifar10,
+}
 
 
-def needs(dataset: str, place: Path) -> tuple[str, ...]:
-    """What a dataset needs in order to run; small files for those that read files."""
-    if dataset in WRITERS:
-        WRITERS[dataset](place / "data")
-    return NEEDS.get(dataset, ())
+def needs(group: str, option: str, place: Path) -> Iterator[str]:
+    """What an option needs in order to run: small files where it reads files, networks that see what there is."""
+    if (group, option) in FILES:
+        FILES[group, option](place / "data")
+        yield "dataset.data_dir=data"
+    if (group, option) == ("dataset", "cifar10"):
+        yield "network.num_channels=3"
+    if option.startswith("resnet"):
+        yield "network.width=2"
+        if group == "network":
+            yield "network.num_channels=1"
 
 
 @MODES
@@ -416,8 +428,7 @@ def test_every_option_makes_two_steps(mode, group, option, place):
         "dataset.batch_size=16",
         word,
     )
-    dataset = option if group == "dataset" else "mnist" if option.endswith("mnist") else ""
-    summary = run("r", *words, *needs(dataset, place))
+    summary = run("r", *words, *needs(group, option, place))
     assert (summary["status"], summary["steps"]) == ("ok", 2)
     assert 0 < summary["loss"] < 10
     assert [row["global_step"] for row in rows("r")] == [1, 2, 2]

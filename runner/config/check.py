@@ -8,7 +8,7 @@ from typing import Any
 from runner import registry
 from runner.config.optimizers import OPTIMIZERS, SCHEDULES, Cosine, Optimizer, Schedule
 from runner.config.rules import FREE, Rule, rule_of
-from runner.config.schema import METRICS, Expectation, Network, RunConfig
+from runner.config.schema import METRICS, MIRRORED, Expectation, Network, RunConfig
 from runner.config.values import Wrong, judge, show
 from runner.errors import ConfigError, ConfigErrors, nearest
 
@@ -152,6 +152,10 @@ class _Checker:
         if getattr(sgd, "nesterov", False) and (sgd.momentum <= 0 or sgd.dampening != 0):  # type: ignore[union-attr]
             self.report("nesterov needs momentum above 0 and no dampening", "optimizer.nesterov", value="true")
         self.agree_on_rates(config.optimizer.learning_rate, config.optimizer.schedule)
+        if config.dataset.augment and config.dataset.name not in MIRRORED:
+            hint = f"augment mirrors images, and those of {config.dataset.name} mean something else in a mirror"
+            rows = {"value": "true", "allowed": f"false, or a dataset of {', '.join(MIRRORED)}", "hint": hint}
+            self.report("images that cannot be augmented", "dataset.augment", **rows)
 
     def agree_on_rates(self, rate: float, schedule: Schedule) -> None:
         if rate == 0 and schedule.name != "constant":

@@ -13,6 +13,7 @@ from runner.config.optimizers import Momentum, Optimizer
 from runner.config.rules import key
 
 METRICS = ("loss", "accuracy")
+MIRRORED = ("cifar10", "synthetic")  # datasets whose images may be augmented: a digit in a mirror is no digit
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,11 @@ class Network:
 
 @dataclass(frozen=True)
 class Dataset:
-    """The data and how it is cut into batches."""
+    """The data and how it is cut into batches.
+
+    `augment` crops and mirrors the training images at random, by the seed. `normalize` brings values to mean 0 and
+    deviation 1 by the numbers of the dataset, otherwise to 0..1.
+    """
 
     name: str = key("digits", choices=("digits", "mnist", "cifar10", "synthetic"))
     data_dir: str | None = None
@@ -50,7 +55,9 @@ class Dataset:
     shuffle: bool = True
     buffer_size: int = key(10000, low=1)
     image_size: int = key(32, low=1)
-    num_parallel_workers: int = key(1, low=1)
+    num_parallel_workers: int = key(1, low=1, high=64)
+    augment: bool = False
+    normalize: bool = True
     download: bool = False
     url: str | None = None
     num_samples: int | None = key(None, low=1)

@@ -6,19 +6,20 @@ gradient, lowering). Calling one hands it to the current interpreter: `Eager` co
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import numpy as np
 
 from runner.core.lowering import Builder, Form, Names
 from runner.core.source import Source, here, user_line
-from runner.core.value import Operand, Parameter, Scalar, Tensor, Value
-from runner.dtype import DType
-from runner.errors import NotDifferentiable, RunnerError, ShapeError
+from runner.core.value import Operand, Parameter, Value, as_values
+from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
 from runner.types import TensorType
+
+_type = attrgetter("type")  # as a function for `map`: the quickest way through a few operands
 
 Types = TensorType | tuple[TensorType, ...]
 Arrays = np.ndarray | tuple[np.ndarray, ...]
@@ -33,6 +34,7 @@ class Primitive:
 
     # Fields that a call may also give after the operands, as the reference does.
     statics: ClassVar[tuple[str, ...]] = ()
+    fields: ClassVar[tuple[str, ...]] = ()
     arity: ClassVar[int | None] = None  # number of operands, None for any
 
     @property
@@ -67,21 +69,20 @@ class Primitive:
 
     def attributes(self) -> dict[str, Any]:
         """The fields by name."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-
-    @cached_property
-    def _key(self) -> tuple[Any, ...]:
-        return type(self), *self.attributes().values()
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash(self._key)
+        return {name: getattr(self, name) for name in self.fields}
 
     def __hash__(self) -> int:
-        return self._hash
+        # Kept by hand: `cached_property` takes a lock, and gradient rules make operators anew in every step.
+        kept = self.__dict__
+        if "_hash" not in kept:
+            kept["_hash"] = hash((type(self), *[kept[name] for name in self.fields]))
+        made: int = kept["_hash"]
+        return made
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Primitive) and self._key == other._key)
+        if self is other or type(self) is not type(other):
+            return self is other
+        return all(getattr(self, name) == getattr(other, name) for name in self.fields)
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.attributes().items())})"
@@ -92,7 +93,7 @@ class Primitive:
             operands = tuple(operands[0])  # the reference's way to give any number of tensors
         if self.arity is not None and len(operands) != self.arity:
             op, operands = self._with_statics(operands)
-        outputs = current().bind(op, operands)
+        outputs = _stack[-1].bind(op, operands)
         return outputs[0] if len(outputs) == 1 else outputs
 
     def _with_statics(self, operands: tuple[Any, ...]) -> tuple[Self, tuple[Any, ...]]:
@@ -127,6 +128,7 @@ def primitive(cls: type[Op]) -> type[Op]:
     has_fields = any("ClassVar" not in str(kind) for kind in inspect.get_annotations(cls).values())
     made = family(cls) if has_fields else cls
     code = made.infer.__code__
+    made.fields = tuple([field.name for field in dataclasses.fields(made)])
     made.arity = None if code.co_flags & inspect.CO_VARARGS else code.co_argcount - 1
     REGISTRY[made.__name__] = made
     return made
@@ -169,12 +171,13 @@ class Interpreter:
         self.scope: list[str] = [root]
         self.origin: Node | None = None
         self.count = 0
+        self.spent = False  # whether the record was given away
 
-    def bind(self, op: Primitive, operands: Sequence[Operand]) -> tuple[Value, ...]:
+    def bind(self, op: Primitive, operands: tuple[Operand, ...]) -> tuple[Value, ...]:
         """Apply an operator: check types, let the subclass make the outputs, and record."""
-        inputs = self.lift_all(operands)
+        inputs = self.handles(as_values(operands))
         try:
-            types = infer(op, tuple([x.type for x in inputs]))
+            types = infer(op, tuple(map(_type, inputs)))
         except RunnerError as error:
             raise self.located(error, op, inputs) from None
         outputs = self.apply(op, inputs, types)
@@ -189,10 +192,23 @@ class Interpreter:
         """The handle that this interpreter works on for an operand."""
         raise NotImplementedError
 
-    def lift_all(self, operands: Sequence[Operand]) -> tuple[Value, ...]:
-        """Handles for all operands; a Python number takes the element type of the first tensor beside it."""
-        like = next((x for x in operands if isinstance(x, Value)), None)
-        return tuple([self.lift(x if isinstance(x, Value) else as_constant(x, like)) for x in operands])
+    def handles(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
+        """The handles for several values."""
+        return tuple([self.lift(x) for x in values])
+
+    def record(self, last: bool = False) -> list[Node]:
+        """The nodes so far, in order. With `last` nobody may ask again: the interpreter need not hold them any longer.
+
+        Raises ConfigError when somebody asks again.
+        """
+        if self.spent:
+            raise ConfigError(
+                "the record of this step is used up",
+                reason="gradients(..., last=True) was called before, and it lets go of what it has passed",
+                hint="leave out last=True when gradients are formed more than once in a step",
+            )
+        self.spent = last
+        return list(self.nodes)
 
     def assign(self, parameter: Parameter, value: Value) -> None:
         """Give a parameter a new value; it holds from the end of the step, in both modes."""
@@ -227,33 +243,6 @@ class Interpreter:
 
     def __exit__(self, *_: object) -> None:
         _stack.pop()
-
-    @contextmanager
-    def differentiating(self, node: Node) -> Iterator[None]:
-        """Mark what is bound inside as belonging to the gradient of `node`."""
-        outer, self.origin = self.origin, node
-        try:
-            yield
-        finally:
-            self.origin = outer
-
-
-def as_constant(value: Operand, like: Value | None) -> Tensor:
-    """A tensor for a number or an array; a number takes the element type of `like` where that can hold it."""
-    if isinstance(value, Tensor):
-        return value
-    if like is None or not isinstance(value, int | float) or not _holds(like.dtype, value):
-        return Tensor(value)
-    return Tensor(np.asarray(value, like.dtype.numpy))
-
-
-def _holds(dtype: DType, number: Scalar) -> bool:
-    if dtype.is_float or isinstance(number, bool):
-        return True
-    if dtype.numpy.kind == "b" or isinstance(number, float):
-        return False
-    limits = np.iinfo(dtype.numpy)
-    return int(limits.min) <= number <= int(limits.max)
 
 
 def _attributes_text(op: Primitive) -> str | None:

@@ -190,6 +190,35 @@ class Parameter(Tensor):
         return f"Parameter (name={self.name}, {self.type}, requires_grad={self.requires_grad})"
 
 
+def as_values(operands: tuple[Operand, ...]) -> tuple[Value, ...]:
+    """Operands as values; a Python number takes the element type of the first tensor beside it."""
+    for operand in operands:
+        if not isinstance(operand, Value):
+            break
+    else:
+        return operands  # type: ignore[return-value]
+    like = next((x for x in operands if isinstance(x, Value)), None)
+    return tuple([x if isinstance(x, Value) else as_constant(x, like) for x in operands])
+
+
+def as_constant(value: Operand, like: Value | None) -> Tensor:
+    """A tensor for a number or an array; a number takes the element type of `like` where that can hold it."""
+    if isinstance(value, Tensor):
+        return value
+    if like is None or not isinstance(value, int | float) or not _holds(like.dtype, value):
+        return Tensor(value)
+    return Tensor(np.asarray(value, like.dtype.numpy))
+
+
+def _holds(dtype: dt.DType, number: Scalar) -> bool:
+    if dtype.is_float or isinstance(number, bool):
+        return True
+    if dtype.numpy.kind == "b" or isinstance(number, float):
+        return False
+    limits = np.iinfo(dtype.numpy)
+    return int(limits.min) <= number <= int(limits.max)
+
+
 def _apply(name: str, *operands: Any) -> Value:
     result: Value = OPERATORS[name](*operands)
     return result

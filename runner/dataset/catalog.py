@@ -12,10 +12,11 @@ from runner.dataset.pipeline import Dataset
 from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, SyntheticDataset
 from runner.dataset.transforms.c_transforms import OneHot, TypeCast
 from runner.dataset.transforms.transform import Transform
-from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, Rescale, Resize
+from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, RandomCrop, RandomHorizontalFlip, Rescale, Resize
 from runner.errors import ConfigError
 
 LARGEST_IMAGE = 4096
+PADDED_PART = 8  # of a side: 4 pixels around CIFAR-10's 32, as usual
 SYNTHETIC_SAMPLES = {"train": 1024, "test": 256}
 
 
@@ -31,6 +32,8 @@ class DatasetSettings:
     buffer_size: int = 10000
     image_size: int = 32  # pixels of each side
     num_parallel_workers: int = 1
+    augment: bool = False  # random crops and mirror images, of the training data
+    normalize: bool = True  # to mean 0 and deviation 1, by the numbers of the dataset; otherwise to 0..1
     download: bool = False  # fetch what is missing (MNIST)
     url: str | None = None  # None: download.MIRROR
     verify: bool = True  # files of MNIST's published shape must be the published ones
@@ -42,11 +45,15 @@ class DatasetSettings:
 
 @dataclass(frozen=True)
 class Entry:
-    """How one dataset is opened (from the settings and "train" or "test") and brought to mean 0, deviation 1."""
+    """How one dataset is opened (from the settings and "train" or "test") and brought to mean 0, deviation 1.
+
+    `mirrored`: whether an image seen in a mirror is still one of its class.
+    """
 
     open: Callable[[DatasetSettings, str], Dataset]
-    scaling: tuple[Transform, ...]
+    normalization: Transform  # of values from 0 to 1
     default_dir: str | None = None
+    mirrored: bool = False
 
 
 def open_dataset(settings: DatasetSettings, train: bool) -> Dataset:
@@ -62,10 +69,23 @@ def open_dataset(settings: DatasetSettings, train: bool) -> Dataset:
     data = data.map(TypeCast(dt.int32), "label", settings.num_parallel_workers)
     if settings.one_hot is not None:
         data = data.map([OneHot(settings.one_hot), TypeCast(dt.float32)], "label", settings.num_parallel_workers)
-    data = data.map([Resize((side, side)), *entry.scaling, HWC2CHW()], "image", settings.num_parallel_workers)
+    data = data.map(_of_images(settings, entry, side, train), "image", settings.num_parallel_workers)
     if flag("shuffle", settings.shuffle) and train:
         data = data.shuffle(settings.buffer_size)
     return data.batch(settings.batch_size, settings.drop_remainder)
+
+
+def _of_images(settings: DatasetSettings, entry: Entry, side: int, train: bool) -> list[Transform]:
+    steps: list[Transform] = [Resize((side, side))]
+    if flag("augment", settings.augment) and not entry.mirrored:
+        rows = {"argument": "augment", "value": True, "allowed": "False", "dataset": settings.name}
+        raise ConfigError("augment mirrors images, and these mean something else in a mirror", **rows)
+    if settings.augment and train:
+        steps += [RandomCrop(side, padding=-(-side // PADDED_PART)), RandomHorizontalFlip()]
+    steps.append(_BYTES_TO_1)
+    if flag("normalize", settings.normalize):
+        steps.append(entry.normalization)
+    return [*steps, HWC2CHW()]
 
 
 def _digits(settings: DatasetSettings, split: str) -> Dataset:
@@ -105,12 +125,13 @@ def _folder(settings: DatasetSettings) -> Path:
 
 
 _BYTES_TO_1 = Rescale(1.0 / 255.0, 0.0)
-_MNIST_SCALING = (_BYTES_TO_1, Rescale(1 / 0.3081, -1 * 0.1307 / 0.3081))
-_CIFAR10_SCALING = (_BYTES_TO_1, Normalize((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)))
+# Mean and deviation of the training images: what the reference's examples use for the two datasets.
+_LIKE_MNIST = Rescale(1 / 0.3081, -1 * 0.1307 / 0.3081)
+_LIKE_CIFAR10 = Normalize((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
 
 CATALOG = {
-    "digits": Entry(_digits, _MNIST_SCALING),
-    "mnist": Entry(_mnist, _MNIST_SCALING, "./datasets/MNIST_Data"),
-    "cifar10": Entry(_cifar10, _CIFAR10_SCALING, "./datasets/cifar-10-batches-bin"),
-    "synthetic": Entry(_synthetic, _MNIST_SCALING),
+    "digits": Entry(_digits, _LIKE_MNIST),
+    "mnist": Entry(_mnist, _LIKE_MNIST, "./datasets/MNIST_Data"),
+    "cifar10": Entry(_cifar10, _LIKE_CIFAR10, "./datasets/cifar-10-batches-bin", mirrored=True),
+    "synthetic": Entry(_synthetic, _LIKE_MNIST, mirrored=True),
 }

@@ -4,16 +4,20 @@ The chain is arranged once, so that a batch costs little: layout moves ahead of 
 is applied to the whole source and kept, and joined multiplications become one.
 """
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
-from runner.dataset.transforms.transform import Affine, Transform
+from runner import dtype as dt
+from runner.dataset.transforms.transform import Affine, RandomTransform, Transform
+from runner.dataset.visits import Visits
 from runner.errors import ConfigError
 from runner.types import TensorType
 
 KEPT_BYTES = 1 << 30  # a whole transformed column above this size is not kept: then each batch is transformed
+FINGERPRINT_BYTES = 1 << 24  # hashed at a time, so that columns that are not contiguous are never copied whole
 TOLERANCE = 1e-6  # how far joining two steps may move a value, relative to the largest one or to 1
 
 
@@ -23,7 +27,7 @@ class Column:
     def __init__(self, name: str, source: np.ndarray, transforms: tuple[Transform, ...] = ()) -> None:
         self.name = name
         self.source = source
-        self.transforms = transforms
+        self.transforms = transforms = tuple(numbered(transforms))
         self.sample = sample_type(source)
         for transform in transforms:
             try:
@@ -46,13 +50,20 @@ class Column:
         """The transforms from rows of `compact` to samples."""
         return self._plan[1]
 
-    def fetch(self, rows: np.ndarray) -> np.ndarray:
-        """The samples of the given source rows, [B, ...], in new memory."""
+    def fetch(self, visits: Visits) -> np.ndarray:
+        """The samples of these visits, [B, ...], in new memory."""
         values, remaining = self._plan
-        batch = values.take(rows, axis=0)
+        batch = values.take(visits.rows, axis=0)
         for transform in remaining:
-            batch = transform(batch)
+            batch = transform.at(batch, visits)
         return batch
+
+    def fingerprint(self, digest: "hashlib._Hash") -> None:
+        """Add the name, type, shape and values of the source."""
+        digest.update(f"{self.name} {TensorType.of(self.source)}\n".encode())
+        rows = max(1, FINGERPRINT_BYTES * len(self.source) // max(1, self.source.nbytes))
+        for start in range(0, len(self.source), rows):
+            digest.update(self.source[start : start + rows].tobytes())
 
     @cached_property
     def _plan(self) -> tuple[np.ndarray, tuple[Transform, ...]]:
@@ -62,7 +73,7 @@ class Column:
             values = chain.pop(0)(values)
         kept = values.view()
         kept.flags.writeable = False
-        return kept, tuple(joined(chain) if kept.dtype == np.uint8 else chain)
+        return kept, tuple(joined(chain, sample_type(kept)))
 
 
 def sample_type(values: np.ndarray) -> TensorType:
@@ -71,33 +82,47 @@ def sample_type(values: np.ndarray) -> TensorType:
     return whole.with_shape(*whole.shape[1:])
 
 
+def numbered(transforms: Sequence[Transform]) -> Iterator[Transform]:
+    """The transforms, each random one with its place among the random ones."""
+    place = 0
+    for transform in transforms:
+        if isinstance(transform, RandomTransform):
+            transform = transform.placed(place)
+            place += 1
+        yield transform
+
+
 def layout_first(transforms: Sequence[Transform]) -> list[Transform]:
-    """The same function with the transforms that can do so moved ahead of arithmetic, where they work on bytes."""
+    """The same function with the transforms that can do so moved ahead of others, to where they work on bytes, once."""
     chain: list[Transform] = []
     for transform in transforms:
         place = len(chain)
-        while place and isinstance(before := chain[place - 1], Affine):
-            moved = transform.moved_before(before)
-            if moved is None:
-                break
+        while place and (moved := transform.moved_before(chain[place - 1])):
             place -= 1
             chain[place] = moved
         chain.insert(place, transform)
     return chain
 
 
-def joined(chain: Sequence[Transform]) -> list[Transform]:
-    """The chain on bytes with the arithmetic at its head joined, as far as no byte's result moves noticeably."""
-    steps = list(chain)
-    while len(steps) > 1 and isinstance(first := steps[0], Affine) and isinstance(second := steps[1], Affine):
-        together = first.then(second)
-        if not _same_on_bytes(together, first, second):
+def joined(chain: Sequence[Transform], sample: TensorType) -> list[Transform]:
+    """The chain with the arithmetic on bytes joined to one step, as far as no byte's result moves noticeably."""
+    steps, start = list(chain), 0
+    while start < len(steps) and sample.dtype is dt.uint8 and not isinstance(steps[start], Affine):
+        sample = steps[start].infer(sample)
+        start += 1
+    if sample.dtype is not dt.uint8:
+        return steps
+    while len(steps) > start + 1 and isinstance(first := steps[start], Affine):
+        second = steps[start + 1]
+        if not isinstance(second, Affine) or not _same_on_bytes(together := first.then(second), first, second):
             break
-        steps[:2] = [together]
+        steps[start : start + 2] = [together]
     return steps
 
 
 def _can_be_kept(values: np.ndarray, transform: Transform) -> bool:
+    if isinstance(transform, RandomTransform):
+        return False
     before = sample_type(values)
     after = transform.infer(before)
     return after.dtype is before.dtype and len(values) * after.nbytes <= KEPT_BYTES

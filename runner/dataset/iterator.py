@@ -1,37 +1,17 @@
-"""Walking over epochs, with batches fetched ahead by threads."""
+"""Walking over epochs."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from typing import Generic, Self, TypeVar
 
-import numpy as np
+from runner.dataset.arguments import flag, whole
 
 T = TypeVar("T")
 
-AHEAD_PER_WORKER = 2
 
-
-def fetch_ahead(fetch: Callable[[np.ndarray], T], batches: Iterable[np.ndarray], workers: int) -> Iterator[T]:
-    """`fetch` of every batch, in order; with several workers the next ones are under way while one is used.
-
-    The workers end when the iterator is exhausted, closed or dropped.
-    """
-    if workers == 1:
-        yield from map(fetch, batches)
-        return
-    with ThreadPoolExecutor(workers, thread_name_prefix="runner-dataset") as pool:
-        under_way: deque[Future[T]] = deque()
-        try:
-            for rows in batches:
-                under_way.append(pool.submit(fetch, rows))
-                if len(under_way) > AHEAD_PER_WORKER * workers:
-                    yield under_way.popleft().result()
-            while under_way:
-                yield under_way.popleft().result()
-        finally:
-            for future in under_way:
-                future.cancel()
+def epochs_asked(num_epochs: int, output_numpy: bool) -> int:
+    """How many epochs an iterator goes through, -1 for any number. Raises ConfigError for impossible arguments."""
+    flag("output_numpy", output_numpy)
+    return -1 if num_epochs == -1 else whole("num_epochs", num_epochs, 1)
 
 
 class EpochIterator(Generic[T]):

@@ -1,8 +1,9 @@
 """The order of a dataset, apart from its values: which source rows come when, as numbers.
 
-Every node answers `rows(epoch)` from its arguments, the run's seed and the epoch alone, so any position of any epoch
-can be visited at any time: that is all that an exact resume, an index table on the device or a change of the number of
-workers needs. A node counts as its epochs the passes over itself; `Repeated` gives its input several per own epoch.
+Every node answers `visits(epoch)` (row and pass in one number: `runner/dataset/visits.py`) from its arguments, the
+run's seed and the epoch alone, so any position of any epoch can be visited at any time: that is all that an exact
+resume, an index table on the device or a change of the number of workers needs. A node counts as its epochs the passes
+over itself; `Repeated` gives its input several per own epoch.
 
 Source: the semantics of shuffle, repeat and batch in `mindspore.dataset` r1.2.
 """
@@ -14,7 +15,7 @@ import numpy as np
 
 from runner import seed
 
-NO_ROW = -1  # fills the places that a short last batch leaves empty
+NO_VISIT = -1  # fills the places that a short last batch leaves empty
 
 
 class Order(ABC):
@@ -26,8 +27,8 @@ class Order(ABC):
     batch_size: int | None  # None before batching
 
     @abstractmethod
-    def rows(self, epoch: int) -> np.ndarray:
-        """Source rows of an epoch, int64: [count], or [count, batch] where NO_ROW fills a short last batch."""
+    def visits(self, epoch: int) -> np.ndarray:
+        """Visits of an epoch, int64: [count], or [count, batch] where NO_VISIT fills a short last batch."""
 
 
 class Step(Order):
@@ -50,9 +51,9 @@ class Straight(Order):
     repeats: int = 1
     batch_size: int | None = None
 
-    def rows(self, epoch: int) -> np.ndarray:
-        """0, 1, 2, ... in every epoch."""
-        return np.arange(self.count, dtype=np.int64)
+    def visits(self, epoch: int) -> np.ndarray:
+        """0, 1, 2, ... in the first epoch, and on from there."""
+        return np.arange(epoch * self.count, (epoch + 1) * self.count, dtype=np.int64)
 
 
 class Shuffled(Step):
@@ -64,10 +65,10 @@ class Shuffled(Step):
         self.number = inner.shuffles
         self.shuffles = inner.shuffles + 1
 
-    def rows(self, epoch: int) -> np.ndarray:
+    def visits(self, epoch: int) -> np.ndarray:
         """The items of `inner`, each once."""
         generator = seed.generator("shuffle", self.number, epoch)
-        return self.inner.rows(epoch).take(shuffled(self.count, self.buffer_size, generator), axis=0)
+        return self.inner.visits(epoch).take(shuffled(self.count, self.buffer_size, generator), axis=0)
 
 
 class Sharded(Step):
@@ -78,9 +79,9 @@ class Sharded(Step):
         self.num_shards, self.shard_id = num_shards, shard_id
         self.count = len(range(shard_id, inner.count, num_shards))
 
-    def rows(self, epoch: int) -> np.ndarray:
+    def visits(self, epoch: int) -> np.ndarray:
         """This shard's items."""
-        return self.inner.rows(epoch)[self.shard_id :: self.num_shards]
+        return self.inner.visits(epoch)[self.shard_id :: self.num_shards]
 
 
 class Repeated(Step):
@@ -92,9 +93,9 @@ class Repeated(Step):
         self.count = inner.count * times
         self.repeats = inner.repeats * times
 
-    def rows(self, epoch: int) -> np.ndarray:
+    def visits(self, epoch: int) -> np.ndarray:
         """The passes one after the other."""
-        return np.concatenate([self.inner.rows(epoch * self.times + k) for k in range(self.times)])
+        return np.concatenate([self.inner.visits(epoch * self.times + k) for k in range(self.times)])
 
 
 class Batched(Step):
@@ -105,12 +106,12 @@ class Batched(Step):
         self.batch_size = size
         self.count = inner.count // size if drop_remainder else -(-inner.count // size)
 
-    def rows(self, epoch: int) -> np.ndarray:
+    def visits(self, epoch: int) -> np.ndarray:
         """[count, size]."""
         size = self.batch_size or 1
-        grouped = np.full(self.count * size, NO_ROW, dtype=np.int64)
-        rows = self.inner.rows(epoch)[: grouped.size]
-        grouped[: rows.size] = rows
+        grouped = np.full(self.count * size, NO_VISIT, dtype=np.int64)
+        visits = self.inner.visits(epoch)[: grouped.size]
+        grouped[: visits.size] = visits
         return grouped.reshape(self.count, size)
 
 

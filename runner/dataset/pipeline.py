@@ -1,24 +1,27 @@
 """`Dataset`: columns of values, and the order in which their rows are visited.
 
-The two are kept apart. `batches(epoch)` gives the row numbers of every batch of any epoch, `fetch(rows)` gives values
-for any rows; neither remembers anything, so a run can start at any batch of any epoch, on any number of workers.
+The two are kept apart. `visits(epoch)` gives the numbers of every batch of any epoch (`runner/dataset/visits.py`),
+`fetch(visits)` gives values for any of them; neither remembers anything, so a run can start at any batch of any epoch,
+on any number of workers.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
 
 from runner.dataset.arguments import flag, whole, workers
 from runner.dataset.column import Column
-from runner.dataset.iterator import EpochIterator, fetch_ahead
-from runner.dataset.order import NO_ROW, Batched, Order, Repeated, Shuffled
+from runner.dataset.iterator import EpochIterator, epochs_asked
+from runner.dataset.order import NO_VISIT, Batched, Order, Repeated, Shuffled
+from runner.dataset.prefetch import prefetched, threads_for
 from runner.dataset.transforms.transform import Transform
+from runner.dataset.visits import Visits
 from runner.errors import ConfigError, nearest
 from runner.types import TensorType
 
-FINGERPRINT_BYTES = 1 << 24  # hashed at a time, so that columns that are not contiguous are never copied whole
+Batch = tuple[np.ndarray, ...]  # an array for each column
 
 
 class Dataset:
@@ -86,20 +89,47 @@ class Dataset:
             )
         return Dataset(self._columns, order, self._more_workers(num_parallel_workers))
 
+    def visits(self, epoch: int) -> np.ndarray | list[np.ndarray]:
+        """Visits of each batch of an epoch: int64 [steps, batch], or a list of [<= batch] with a short one."""
+        visits = self._order.visits(whole("epoch", epoch, 0)).reshape(self._order.count, -1)
+        filled = visits != NO_VISIT
+        return visits if filled.all() else [row[full] for row, full in zip(visits, filled, strict=True)]
+
+    def visits_from(self, step: int) -> Iterator[np.ndarray]:
+        """Visits of the batch of a step (from 0) and of all later ones, through epochs without end."""
+        epoch, start = divmod(step, self.get_dataset_size())
+        while True:
+            yield from self.visits(epoch)[start:]
+            epoch, start = epoch + 1, 0
+
+    def rows(self, visits: np.ndarray) -> np.ndarray:
+        """The source rows of visits, int64 of the same shape."""
+        return visits % len(self._columns[0].source)
+
     def order(self, epoch: int) -> np.ndarray:
         """Source rows in the order in which an epoch visits them, int64 [rows]."""
-        rows = self._order.rows(whole("epoch", epoch, 0))
-        return np.extract(rows != NO_ROW, rows)
+        visits = self._order.visits(whole("epoch", epoch, 0))
+        return self.rows(np.extract(visits != NO_VISIT, visits))
 
     def batches(self, epoch: int) -> np.ndarray | list[np.ndarray]:
-        """Source rows of each batch of an epoch: int64 [steps, batch], or a list of [<= batch] with a short one."""
-        rows = self._order.rows(whole("epoch", epoch, 0)).reshape(self._order.count, -1)
-        filled = rows != NO_ROW
-        return rows if filled.all() else [row[full] for row, full in zip(rows, filled, strict=True)]
+        """Source rows of each batch of an epoch, in the form of `visits`."""
+        visits = self.visits(epoch)
+        return self.rows(visits) if isinstance(visits, np.ndarray) else [self.rows(batch) for batch in visits]
 
-    def fetch(self, rows: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The columns' samples for any source rows, each [len(rows), ...]. Safe to call from several threads."""
-        return tuple(column.fetch(rows) for column in self._columns)
+    def fetch(self, visits: np.ndarray) -> Batch:
+        """The columns' samples for any visits, each [len(visits), ...]. Safe to call from several threads.
+
+        Source rows are the visits of the first pass; which pass it is matters to random transforms only.
+        """
+        seen = Visits.of(visits, len(self._columns[0].source))
+        return tuple(column.fetch(seen) for column in self._columns)
+
+    def prepared(self, visits: Iterable[np.ndarray]) -> Generator[Batch, None, None]:
+        """The batches of these visits, in order; where that pays the next ones are prepared by threads meanwhile.
+
+        The threads end with the generator, at the latest when it is closed.
+        """
+        return self._prefetched(self.fetch, visits)
 
     def compact(self) -> tuple[np.ndarray, ...]:
         """All source rows of each column in the form in which they are kept (images: bytes), read-only.
@@ -113,31 +143,28 @@ class Dataset:
         """For each column, the transforms from rows of `compact()` to the samples of a batch."""
         return {column.name: column.remaining for column in self._columns}
 
-    def read(self, epoch: int, start: int = 0) -> Iterator[tuple[np.ndarray, ...]]:
-        """The batches of an epoch from number `start` on, fetched ahead when there are several workers.
+    def read(self, epoch: int, start: int = 0) -> Generator[Batch, None, None]:
+        """The batches of an epoch from number `start` on, as by `prepared`.
 
         Without `batch` the items are single samples, without a batch axis.
         """
-        self.compact()  # once and here, rather than in every worker at the same time
         fetch = self.fetch if self._order.batch_size is not None else self._fetch_one
-        return fetch_ahead(fetch, self.batches(epoch)[whole("start", start, 0) :], self._workers or 1)
+        return self._prefetched(fetch, self.visits(epoch)[whole("start", start, 0) :])
 
-    def create_tuple_iterator(
-        self, num_epochs: int = -1, output_numpy: bool = False
-    ) -> EpochIterator[tuple[np.ndarray, ...]]:
+    def create_tuple_iterator(self, num_epochs: int = -1, output_numpy: bool = False) -> EpochIterator[Batch]:
         """Items as tuples of arrays; each `for` over the iterator is one epoch, beginning with epoch 0.
 
         The arrays are numpy arrays in any case: every operator takes them.
         """
-        return EpochIterator(self.read, _epochs(num_epochs, output_numpy))
+        return EpochIterator(self.read, epochs_asked(num_epochs, output_numpy))
 
     def create_dict_iterator(
         self, num_epochs: int = -1, output_numpy: bool = False
     ) -> EpochIterator[dict[str, np.ndarray]]:
         """Items as arrays by column name; otherwise as `create_tuple_iterator`."""
-        return EpochIterator(self._read_named, _epochs(num_epochs, output_numpy))
+        return EpochIterator(self._read_named, epochs_asked(num_epochs, output_numpy))
 
-    def __iter__(self) -> Iterator[tuple[np.ndarray, ...]]:
+    def __iter__(self) -> Iterator[Batch]:
         """The items of epoch 0; the iterators made by `create_tuple_iterator` go on to further epochs."""
         return self.read(0)
 
@@ -164,7 +191,7 @@ class Dataset:
         """Type of each column of the first batch (without `batch`: of a sample)."""
         if self._order.batch_size is None:
             return [column.sample for column in self._columns]
-        rows = int((self._order.rows(0)[0] != NO_ROW).sum())
+        rows = int((self._order.visits(0)[0] != NO_VISIT).sum())
         return [column.sample.with_shape(rows, *column.sample.shape) for column in self._columns]
 
     def output_shapes(self) -> list[list[int]]:
@@ -179,10 +206,7 @@ class Dataset:
         """sha256 (hex) of the source's columns: names, types, shapes and values, before any transform."""
         digest = hashlib.sha256()
         for column in self._columns:
-            digest.update(f"{column.name} {TensorType.of(column.source)}\n".encode())
-            rows = max(1, FINGERPRINT_BYTES * len(column.source) // max(1, column.source.nbytes))
-            for start in range(0, len(column.source), rows):
-                digest.update(column.source[start : start + rows].tobytes())
+            column.fingerprint(digest)
         return digest.hexdigest()
 
     def _ordered(self, order: Order) -> "Dataset":
@@ -206,17 +230,19 @@ class Dataset:
             )
         return names.index(wanted[0])
 
-    def _fetch_one(self, row: np.ndarray) -> tuple[np.ndarray, ...]:
-        return tuple(column.reshape(column.shape[1:]) for column in self.fetch(row))
+    def _prefetched(
+        self, fetch: Callable[[np.ndarray], Batch], visits: Iterable[np.ndarray]
+    ) -> Generator[Batch, None, None]:
+        self.compact()  # once and here, rather than in every worker at the same time
+        values = sum(column.sample.size * (1 + len(column.remaining)) for column in self._columns)
+        return prefetched(fetch, visits, threads_for(self._workers, self.get_batch_size() * values))
+
+    def _fetch_one(self, visit: np.ndarray) -> Batch:
+        return tuple(column.reshape(column.shape[1:]) for column in self.fetch(visit))
 
     def _read_named(self, epoch: int) -> Iterator[dict[str, np.ndarray]]:
         return map(partial(_named, self.get_col_names()), self.read(epoch))
 
 
-def _named(names: list[str], arrays: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
+def _named(names: list[str], arrays: Batch) -> dict[str, np.ndarray]:
     return dict(zip(names, arrays, strict=True))
-
-
-def _epochs(num_epochs: int, output_numpy: bool) -> int:
-    flag("output_numpy", output_numpy)
-    return -1 if num_epochs == -1 else whole("num_epochs", num_epochs, 1)

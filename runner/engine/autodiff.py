@@ -13,42 +13,50 @@ from runner.core.value import OPERATORS, Parameter, Tensor, Value
 from runner.errors import NotDifferentiable
 
 
-def gradients(loss: Value, parameters: Sequence[Parameter], sens: float = 1.0) -> list[Value]:
+def gradients(loss: Value, parameters: Sequence[Parameter], sens: float = 1.0, last: bool = False) -> list[Value]:
     """The derivative of `loss` (summed over its elements, times `sens`) with respect to each parameter.
 
     Only what leads from a parameter to the loss is differentiated. A parameter that the loss does not depend on gets
-    zeros. Raises NotDifferentiable, with the place, when an operator on the way has no gradient.
+    zeros. `last` promises that these are the last gradients of the step: PyNative mode then lets go of every
+    activation as soon as its gradient rule has run. Raises NotDifferentiable, with the place, when an operator on the
+    way has no gradient, and ConfigError when gradients are asked for after the last ones.
     """
     interpreter = current()
-    wanted = {interpreter.lift(p) for p in parameters}
-    record = _depending_on(wanted, interpreter.nodes)
+    outer = interpreter.origin
     adjoint: dict[Value, Value] = {interpreter.lift(loss): interpreter.lift(_filled(loss, sens))}
-    for node in reversed(record):
-        if any(y in adjoint for y in node.outputs):
-            with interpreter.differentiating(node):
-                _pull_back(interpreter, node, adjoint, wanted)
+    record = _depending_on({interpreter.lift(p) for p in parameters}, interpreter.record(last))
+    try:
+        while record:  # popped, so that what nobody else holds dies on the way
+            node, wanted = record.pop()
+            if not adjoint.keys().isdisjoint(node.outputs):
+                interpreter.origin = node
+                _pull_back(interpreter, node, wanted, adjoint)
+    finally:
+        interpreter.origin = outer
     return [_adjoint_or_zeros(interpreter, adjoint, interpreter.lift(p)) for p in parameters]
 
 
-def _depending_on(wanted: set[Value], nodes: Sequence[Node]) -> list[Node]:
-    """The nodes that something in `wanted` flows through; what they make is added to `wanted`."""
+def _depending_on(wanted: set[Value], nodes: Sequence[Node]) -> list[tuple[Node, list[bool]]]:
+    """The nodes that something in `wanted` flows through, each with the answer which of its inputs carry it."""
     record = []
     for node in nodes:
         if not wanted.isdisjoint(node.inputs):
-            record.append(node)
-            wanted.update(y for y in node.outputs if y.dtype.is_float)
+            record.append((node, [x in wanted for x in node.inputs]))
+            wanted.update([y for y in node.outputs if y.dtype.is_float])
     return record
 
 
-def _pull_back(interpreter: Interpreter, node: Node, adjoint: dict[Value, Value], wanted: set[Value]) -> None:
+def _pull_back(interpreter: Interpreter, node: Node, wanted: Sequence[bool], adjoint: dict[Value, Value]) -> None:
     douts = [_adjoint_or_zeros(interpreter, adjoint, y) for y in node.outputs]
+    for y in node.outputs:
+        adjoint.pop(y, None)  # all who use it come later in the record, so its sum was complete
     try:
         rules = node.op.grad(node.inputs, node.outputs, douts)
     except NotDifferentiable as error:
         interpreter.origin = None
         raise error.add(scope=node.name, line=user_line(node.source)) from None
-    for x, rule in zip(node.inputs, rules, strict=True):
-        if rule is not None and x in wanted:
+    for x, rule, needed in zip(node.inputs, rules, wanted, strict=True):
+        if rule is not None and needed:
             part = rule() if callable(rule) else rule
             adjoint[x] = OPERATORS["Add"](adjoint[x], part) if x in adjoint else part
 

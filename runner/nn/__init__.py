@@ -16,6 +16,7 @@ from runner.nn.dynamic_lr import (
 )
 from runner.nn.loss import MSELoss, SoftmaxCrossEntropyWithLogits
 from runner.nn.metrics import Accuracy, Loss, Metric
+from runner.nn.normalization import BatchNorm1d, BatchNorm2d
 from runner.nn.optim import SGD, Adam, Momentum, Optimizer
 from runner.nn.pooling import AvgPool2d, MaxPool2d
 from runner.nn.schedule import (
@@ -39,6 +40,8 @@ __all__ = [
     "Accuracy",
     "Adam",
     "AvgPool2d",
+    "BatchNorm1d",
+    "BatchNorm2d",
     "Cell",
     "ConstantLR",
     "Conv2d",

@@ -41,5 +41,5 @@ class TrainOneStepCell(Cell):
 
     def construct(self, *inputs: Any) -> Value:
         loss: Value = self.network(*inputs)
-        self.optimizer(gradients(loss, self.optimizer.parameters, self.sens))
+        self.optimizer(gradients(loss, self.optimizer.parameters, self.sens, last=True))
         return loss

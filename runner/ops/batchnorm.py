@@ -15,6 +15,8 @@ from runner.ops.array import require
 from runner.ops.forms import batchnorm as by_rows
 from runner.types import TensorType
 
+BLOCK = 1 << 19  # bytes
+
 
 @family
 class Normalization(Primitive):
@@ -53,17 +55,19 @@ class BatchNorm(Normalization):
     def kernel(
         self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray, mean: np.ndarray, variance: np.ndarray
     ) -> tuple[np.ndarray, ...]:
-        rows = by_channel(x)
         if not self.is_training:
             inverse = 1 / np.sqrt(variance + self.epsilon)
-            return like(scaled(rows - mean[:, None], scale * inverse, bias), x), mean, variance, mean, inverse
-        count = rows.shape[1]
-        middle = sums(rows) / count
-        centred = rows - middle[:, None]
-        squares = dots(centred, centred)
-        inverse = 1 / np.sqrt(squares / count + self.epsilon)
-        moved = self._moved(mean, middle), self._moved(variance, squares / max(count - 1, 1))
-        return like(scaled(centred, scale * inverse, bias), x), *moved, middle, inverse
+            centred = by_channel(x) - mean[:, None]
+            return like(scaled(centred, scale * inverse, bias), x), mean, variance, mean, inverse
+        rows = by_channel(x)
+        y, middle, biased, count = np.empty_like(rows), np.empty_like(mean), np.empty_like(mean), rows.shape[1]
+        for part in blocks(rows):
+            middle[part] = sums(rows[part]) / count
+            centred = np.subtract(rows[part], middle[part, None], out=y[part])
+            biased[part] = dots(centred, centred) / count
+            scaled(centred, scale[part] / np.sqrt(biased[part] + self.epsilon), bias[part])
+        moved = self._moved(mean, middle), self._moved(variance, biased * (count / max(count - 1, 1)))
+        return like(y, x), *moved, middle, 1 / np.sqrt(biased + self.epsilon)
 
     def _moved(self, moving: np.ndarray, batch: np.ndarray) -> np.ndarray:
         return moving * (1.0 - self.momentum) + batch * self.momentum
@@ -127,17 +131,16 @@ class BatchNormGrad(Normalization):
         reserve_space_1: np.ndarray,
         reserve_space_2: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        douts, inverse = by_channel(dout), reserve_space_2
-        dx = by_channel(x) - reserve_space_1[:, None]
-        dbias, along = sums(douts), dots(douts, dx)
-        if self.is_training:
-            count = douts.shape[1]
-            dx *= (along * inverse**2 / -count)[:, None]
-            dx += douts
-            dx -= (dbias / count)[:, None]
-            dx *= (scale * inverse)[:, None]
-        else:
-            np.multiply(douts, (scale * inverse)[:, None], out=dx)
+        douts, rows, inverse = by_channel(dout), by_channel(x), reserve_space_2
+        dx, along, dbias = np.empty_like(rows), np.empty_like(scale), np.empty_like(scale)
+        for part in blocks(rows):
+            centred = np.subtract(rows[part], reserve_space_1[part, None], out=dx[part])
+            dbias[part], along[part] = sums(douts[part]), dots(douts[part], centred)
+            if self.is_training:
+                share = inverse[part] ** 2 / -rows.shape[1]
+                scaled(centred, along[part] * share, dbias[part] / -rows.shape[1])
+                centred += douts[part]
+            np.multiply(centred if self.is_training else douts[part], (scale * inverse)[part, None], out=dx[part])
         return like(dx, x), along * inverse, dbias
 
     def lower(
@@ -177,6 +180,12 @@ def by_channel(x: np.ndarray) -> np.ndarray:
 def like(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Rows of channels seen in the shape of x."""
     return rows.reshape(*x.shape[1:], len(x)).transpose(-1, *range(x.ndim - 1))
+
+
+def blocks(rows: np.ndarray) -> list[slice]:
+    """Rows that are worked on together: few enough to stay in the cache from one pass to the next."""
+    step = max(1, BLOCK // rows[0].nbytes)
+    return [slice(start, start + step) for start in range(0, len(rows), step)]
 
 
 def sums(rows: np.ndarray) -> np.ndarray:

@@ -150,3 +150,15 @@ class Argmax(Primitive):
     def lower(self, b: Builder, x: str) -> str:
         first = b.node("ArgMax", (x,), axis=self.axis, keepdims=0, select_last_index=0)
         return b.node("Cast", (first,), to=self.output_type)
+
+
+@primitive
+class Argmin(Argmax):
+    """Position of the first minimum along `axis`, as Int32 (r1.2's default) or `output_type`."""
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(x.argmin(self.axis).astype(self.output_type.numpy))
+
+    def lower(self, b: Builder, x: str) -> str:
+        first = b.node("ArgMin", (x,), axis=self.axis, keepdims=0, select_last_index=0)
+        return b.node("Cast", (first,), to=self.output_type)

@@ -1,8 +1,8 @@
 """`Model`: a network with its loss, optimizer and metrics, and the loops over a dataset (spec section 6.1)."""
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from runner.errors import ConfigError
 from runner.nn.metrics import get_metrics
 from runner.train.arguments import check_sink_mode, check_train_arguments
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
-from runner.train.sink import Sink, epochs_from
+from runner.train.sink import Sink
 from runner.train.step import EagerStep, GraphStep, Step, StepByStep
 from runner.types import TensorType
 
@@ -105,6 +105,8 @@ class Model:
                 stack.enter_context(callback)
             hooks.begin(run_context)
             self.steps = self._steps(train_dataset, sunk, first_step)
+            if isinstance(self.steps, StepByStep):
+                stack.enter_context(closing(self.steps))
             self._epochs(hooks, run_context, total, steps if sunk else 1)
             hooks.end(run_context)
 
@@ -134,7 +136,7 @@ class Model:
     def _steps(self, dataset: Dataset, sunk: bool, first_step: int) -> Sink | StepByStep:
         """What makes steps with the batches of a dataset, from the batch of step `first_step` on."""
         if not sunk:
-            return StepByStep(self.train_step, batches(dataset, first_step))
+            return StepByStep(self.train_step, dataset.prepared(dataset.visits_from(first_step)))
         if isinstance(self.steps, Sink) and self.steps.dataset is dataset:
             sink = self.steps
         else:
@@ -199,13 +201,14 @@ class Model:
         seen = run_context.original_args()
         for metric in self.metrics.values():
             metric.clear()
-        for arrays in seen.valid_dataset.read(0):
-            seen.cur_step_num += 1
-            hooks.step_begin(run_context)
-            seen.net_outputs = loss, output, label = step(arrays)
-            hooks.step_end(run_context)
-            for metric in self.metrics.values():
-                metric.update(loss, output, label)
+        with closing(seen.valid_dataset.read(0)) as batches:
+            for arrays in batches:
+                seen.cur_step_num += 1
+                hooks.step_begin(run_context)
+                seen.net_outputs = loss, output, label = step(arrays)
+                hooks.step_end(run_context)
+                for metric in self.metrics.values():
+                    metric.update(loss, output, label)
         return {name: metric.eval() for name, metric in self.metrics.items()}
 
     def _eval_parameters(self, hooks: CallbackList, dataset: Dataset) -> CallbackParameters:
@@ -240,9 +243,3 @@ class Model:
         return with_constants(
             lower(graph, inputs, [f"output{k}" for k in range(len(graph.outputs))]), parameters_in(graph)
         )
-
-
-def batches(dataset: Dataset, first_step: int = 0) -> Iterator[tuple[np.ndarray, ...]]:
-    """The batches of step `first_step` (from 0) and later, through epochs without end."""
-    for epoch, start in epochs_from(dataset, first_step):
-        yield from dataset.read(epoch, start)

@@ -8,7 +8,7 @@ A call takes no longer than about `CALL_SECONDS`, so that a signal does not wait
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -44,12 +44,11 @@ class Sink:
         self._columns = list(dataset.compact()) if on_device(dataset) else []
         self._scheduled = scheduled(cell)
         self._seconds: dict[int, float] = {}  # of one step, by batch size, as measured in the last call
-        self._fetcher = ThreadPoolExecutor(1, thread_name_prefix="sink")
         self.rewind()
 
     def rewind(self, first_step: int = 0) -> None:
         """Go on with the batch of step `first_step`; schedules go on with their `global_step`, a parameter."""
-        self._rows = row_batches(self.dataset, first_step)
+        self._visits = self.dataset.visits_from(first_step)
         self._held: list[np.ndarray] = []
         self._ahead: tuple[np.ndarray, Future[list[np.ndarray]]] | None = None
 
@@ -61,40 +60,42 @@ class Sink:
         """
         losses: list[np.ndarray] = []
         left = count
-        while left and not (losses and leave() and left * max(self._seconds.values()) > CALL_SECONDS):
-            rows = self._take(left)
-            left -= len(rows)
-            entries = self._entries(rows)
-            if left and not self._columns:
-                following = self._take(left)
-                self._ahead = following, self._fetcher.submit(_stacked, self.dataset, following)
-            losses.append(self._run(rows, entries))
+        with ThreadPoolExecutor(1, thread_name_prefix="sink") as fetcher:  # it starts a thread when it gets work
+            while left and not (losses and leave() and left * max(self._seconds.values()) > CALL_SECONDS):
+                visits = self._take(left)
+                left -= len(visits)
+                entries = self._entries(visits)
+                if left and not self._columns:
+                    following = self._take(left)
+                    self._ahead = following, fetcher.submit(_stacked, self.dataset, following)
+                losses.append(self._run(visits.shape, entries))
         return np.concatenate(losses)
 
-    def _run(self, rows: np.ndarray, entries: list[np.ndarray]) -> np.ndarray:
-        """One call to the device: the losses of the steps with these rows, [steps, batch]."""
-        program = self._program(rows.shape[1])
-        rates = [optimizer.upcoming(len(rows)) for optimizer in self._scheduled]
+    def _run(self, shape: tuple[int, ...], entries: list[np.ndarray]) -> np.ndarray:
+        """One call to the device: the losses of so many steps with so many rows each, [steps]."""
+        steps, size = shape
+        program = self._program(size)
+        rates = [optimizer.upcoming(steps) for optimizer in self._scheduled]
         start = time.perf_counter()
         losses = program([*entries, *self._columns, *rates])[0]
-        self._seconds[rows.shape[1]] = (time.perf_counter() - start) / len(rows)
+        self._seconds[size] = (time.perf_counter() - start) / steps
         for optimizer, made in zip(self._scheduled, rates, strict=True):
             optimizer.advance(made)
         self.interactions += 1
         return losses
 
     def _take(self, limit: int) -> np.ndarray:
-        """Rows of the next batches, as many as may go into one call: [steps, batch], all of one size."""
+        """Visits of the next batches, as many as may go into one call: [steps, batch], all of one size."""
         if self._ahead is not None:
             return self._ahead[0]
-        first = self._held.pop() if self._held else next(self._rows)
+        first = self._held.pop() if self._held else next(self._visits)
         taken, most = [first], min(limit, self._most(len(first)))
         while len(taken) < most:
-            rows = next(self._rows)
-            if len(rows) != len(first):  # a short last batch has a program of its own
-                self._held.append(rows)
+            visits = next(self._visits)
+            if len(visits) != len(first):  # a short last batch has a program of its own
+                self._held.append(visits)
                 break
-            taken.append(rows)
+            taken.append(visits)
         return np.stack(taken)
 
     def _most(self, size: int) -> int:
@@ -108,12 +109,12 @@ class Sink:
             most = min(most, CHUNK_BYTES // batch)
         return max(1, most)
 
-    def _entries(self, rows: np.ndarray) -> list[np.ndarray]:
-        """What goes down for these rows: their numbers, or the batches themselves."""
+    def _entries(self, visits: np.ndarray) -> list[np.ndarray]:
+        """What goes down for these visits: the numbers of their rows, or the batches themselves."""
         if self._columns:
-            return [rows]
+            return [self.dataset.rows(visits)]
         if self._ahead is None:
-            return _stacked(self.dataset, rows)
+            return _stacked(self.dataset, visits)
         (_, future), self._ahead = self._ahead, None
         return future.result()
 
@@ -134,20 +135,6 @@ class Sink:
             compiled = SunkProgram(self.cell.construct, fetch, scanned, columns, stepped, self.device, root)
             self.programs[size] = compiled
         return self.programs[size]
-
-
-def row_batches(dataset: Dataset, first_step: int = 0) -> Iterator[np.ndarray]:
-    """Row numbers of every batch from step `first_step` on, through epochs without end."""
-    for epoch, start in epochs_from(dataset, first_step):
-        yield from dataset.batches(epoch)[start:]
-
-
-def epochs_from(dataset: Dataset, first_step: int) -> Iterator[tuple[int, int]]:
-    """The epoch of step `first_step` (from 0) and the number of its batch there; then later epochs, from batch 0."""
-    epoch, start = divmod(first_step, dataset.get_dataset_size())
-    while True:
-        yield epoch, start
-        epoch, start = epoch + 1, 0
 
 
 def on_device(dataset: Dataset) -> bool:
@@ -183,7 +170,7 @@ def _as_given(*batch: Value) -> list[Value]:
     return list(batch)
 
 
-def _stacked(dataset: Dataset, rows: np.ndarray) -> list[np.ndarray]:
+def _stacked(dataset: Dataset, visits: np.ndarray) -> list[np.ndarray]:
     """The columns of several batches, [steps, batch, ...]."""
-    flat = dataset.fetch(rows.reshape(-1))
-    return [column.reshape(*rows.shape, *column.shape[1:]) for column in flat]
+    flat = dataset.fetch(visits.reshape(-1))
+    return [column.reshape(*visits.shape, *column.shape[1:]) for column in flat]

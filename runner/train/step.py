@@ -1,6 +1,6 @@
 """Two ways to run a cell once: operator by operator, or as a compiled graph. Both take and give arrays."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -72,10 +72,11 @@ class GraphStep:
 class StepByStep:
     """Runs a training step with one batch after the other; `interactions` counts the steps.
 
-    A learning rate that follows a schedule is set before each step.
+    A learning rate that follows a schedule is set before each step. `batches` may have threads that prepare the next
+    ones: `close` ends them.
     """
 
-    def __init__(self, step: Step, batches: Iterator[tuple[np.ndarray, ...]]) -> None:
+    def __init__(self, step: Step, batches: Generator[tuple[np.ndarray, ...], None, None]) -> None:
         self.step, self.batches, self.interactions = step, batches, 0
         self._scheduled = scheduled(step.cell)
 
@@ -83,6 +84,10 @@ class StepByStep:
         """Losses of the next `count` steps; `leave` is for sinks, whose callers cannot ask between steps."""
         self.interactions += count
         return np.array([self._one() for _ in range(count)])
+
+    def close(self) -> None:
+        """No step follows."""
+        self.batches.close()
 
     def _one(self) -> np.ndarray:
         batch = next(self.batches)

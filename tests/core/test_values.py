@@ -1,5 +1,8 @@
 """Tensors, parameters and symbols: element types, numbers beside them, and what they refuse."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -186,3 +189,12 @@ def test_a_symbol_knows_its_type_and_refuses_to_be_a_condition():
         "  value  %y: Float32[2, 3]\n"
         "  hint   use ops.Select, or run this network with mode=pynative"
     )
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_there_is_one_object_per_type_also_after_a_copy(copied):
+    """Types are compared by identity, so a copied network must hold the very same ones."""
+    type = TensorType(dt.float32, (2, 3))
+    assert TensorType(dt.float32, (2, 3)) is type is TensorType.of(np.ones((2, 3), np.float32))
+    assert copied(type) is type
+    assert copied(Parameter(Tensor([1.0, 2.0]))).dtype is dt.float32

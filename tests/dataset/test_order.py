@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner import seed
-from runner.dataset.order import NO_ROW, Batched, Repeated, Sharded, Shuffled, Straight, shuffled
+from runner.dataset.order import NO_VISIT, Batched, Repeated, Sharded, Shuffled, Straight, shuffled
 
 
 def buffer_by_hand(count: int, buffer_size: int, generator: np.random.Generator) -> list[int]:
@@ -41,38 +41,40 @@ def test_a_full_buffer_makes_all_orders_equally_likely() -> None:
 
 def test_epochs_differ_and_seeds_differ_and_both_come_back() -> None:
     order = Shuffled(Straight(100), 100)
-    first = order.rows(0)
-    np.testing.assert_array_equal(first, order.rows(0))
-    assert (first != order.rows(1)).any()
+    first = order.visits(0)
+    np.testing.assert_array_equal(first, order.visits(0))
+    assert (first != order.visits(1) % 100).any()
     seed.set_seed(2)
-    assert (first != order.rows(0)).any()
+    assert (first != order.visits(0)).any()
     seed.set_seed(1)
-    np.testing.assert_array_equal(first, order.rows(0))
+    np.testing.assert_array_equal(first, order.visits(0))
 
 
 def test_two_shuffles_draw_independently() -> None:
     once = Shuffled(Straight(50), 50)
     twice = Shuffled(once, 50)
-    draws = np.argsort(once.rows(0))[twice.rows(0)]  # the second permutation alone
-    assert (draws != once.rows(0)).any()
+    draws = np.argsort(once.visits(0))[twice.visits(0)]  # the second permutation alone
+    assert (draws != once.visits(0)).any()
 
 
 @given(st.integers(1, 5), st.integers(0, 3))
 def test_repeat_gives_each_pass_its_own_order(times: int, epoch: int) -> None:
     once = Shuffled(Straight(20), 20)
-    passes = Repeated(once, times).rows(epoch).reshape(times, 20)
+    passes = Repeated(once, times).visits(epoch).reshape(times, 20)
     for k, rows in enumerate(passes):
-        np.testing.assert_array_equal(rows, once.rows(epoch * times + k))
+        np.testing.assert_array_equal(rows, once.visits(epoch * times + k))
+        assert (rows // 20 == epoch * times + k).all()
+        assert sorted(rows % 20) == list(range(20))
 
 
 @given(st.integers(1, 60), st.integers(1, 7), st.integers(0, 3))
 def test_shards_are_disjoint_and_cover_the_order(count: int, num_shards: int, epoch: int) -> None:
     whole = Shuffled(Straight(count), count)
     shards = [Sharded(whole, num_shards, k) for k in range(num_shards)]
-    parts = [shard.rows(epoch) for shard in shards]
+    parts = [shard.visits(epoch) for shard in shards]
     assert [shard.count for shard in shards] == [len(part) for part in parts]
-    assert sorted(np.concatenate(parts).tolist()) == list(range(count))
-    np.testing.assert_array_equal(parts[0], whole.rows(epoch)[::num_shards])
+    assert sorted(np.concatenate(parts) - epoch * count) == list(range(count))
+    np.testing.assert_array_equal(parts[0], whole.visits(epoch)[::num_shards])
 
 
 @pytest.mark.parametrize(
@@ -80,19 +82,25 @@ def test_shards_are_disjoint_and_cover_the_order(count: int, num_shards: int, ep
     [
         (6, 3, True, [[0, 1, 2], [3, 4, 5]]),
         (7, 3, True, [[0, 1, 2], [3, 4, 5]]),
-        (7, 3, False, [[0, 1, 2], [3, 4, 5], [6, NO_ROW, NO_ROW]]),
-        (2, 3, False, [[0, 1, NO_ROW]]),
+        (7, 3, False, [[0, 1, 2], [3, 4, 5], [6, NO_VISIT, NO_VISIT]]),
+        (2, 3, False, [[0, 1, NO_VISIT]]),
     ],
 )
 def test_batches(count: int, size: int, drop: bool, expected: list[list[int]]) -> None:
     order = Batched(Straight(count), size, drop)
-    assert order.rows(0).tolist() == expected
+    assert order.visits(0).tolist() == expected
     assert order.count == len(expected)
+
+
+def test_a_batch_may_belong_to_two_passes() -> None:
+    order = Batched(Repeated(Straight(5), 3), 4, False)
+    assert order.visits(0).tolist() == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, NO_VISIT]]
+    assert order.visits(1)[0].tolist() == [15, 16, 17, 18]
 
 
 def test_shuffle_after_batch_moves_whole_batches() -> None:
     order = Shuffled(Batched(Straight(40), 4, True), 10)
-    rows = order.rows(0)
+    rows = order.visits(0)
     assert (np.diff(rows, axis=1) == 1).all()
     assert sorted(rows[:, 0].tolist()) == list(range(0, 40, 4))
     assert rows[:, 0].tolist() != list(range(0, 40, 4))

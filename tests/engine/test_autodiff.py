@@ -1,5 +1,6 @@
 """The reverse walk: sums over shared values, zeros, only what is needed, and the place of what has no gradient."""
 
+import weakref
 from collections import Counter
 
 import numpy as np
@@ -9,7 +10,8 @@ from both_modes import MODES, nodes_of, step_of
 from runner import nn, ops
 from runner.core.value import Parameter, Tensor
 from runner.engine.autodiff import gradients
-from runner.errors import NotDifferentiable
+from runner.engine.eager import Eager
+from runner.errors import ConfigError, NotDifferentiable
 
 X = np.array([1.0, 2.0, 3.0], np.float32)
 
@@ -112,6 +114,58 @@ def test_whole_numbers_carry_no_gradient(mode):
         return gradients(floor * x + w, [w])
 
     assert step_of(step, mode)(X)[0].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_may_be_asked_for_again_unless_they_were_the_last(mode):
+    w = weight(1, 2, 3)
+
+    def twice(x):
+        y = w * x * w
+        first = gradients(y, [w])[0]
+        return first, gradients(first, [w])[0], gradients(y, [w], last=True)[0]  # 2wx, 2x, 2wx
+
+    assert [a.tolist() for a in step_of(twice, mode)(X)] == [[2, 8, 18], [2, 4, 6], [2, 8, 18]]
+
+    def too_late(x):
+        y = w * x
+        return gradients(y, [w], last=True)[0] + gradients(y, [w])[0]
+
+    with pytest.raises(ConfigError, match="the record of this step is used up") as caught:
+        step_of(too_late, mode)(X)
+    assert "last=True" in caught.value.rows["hint"]
+
+
+def test_activations_die_as_soon_as_their_gradient_rule_has_run(monkeypatch):
+    """When the rule of the k-th layer from the front runs, what the layers behind it made is gone."""
+    w = weight(0.5, 0.25, 0.125)
+    made, alive = [], []
+    rule = ops.Tanh.grad
+
+    def watching(self, inputs, outputs, douts):
+        alive.append(sum(array() is not None for array in made))
+        return rule(self, inputs, outputs, douts)
+
+    monkeypatch.setattr(ops.Tanh, "grad", watching)
+
+    def step(last):
+        made.clear()
+        alive.clear()
+        value = w * Tensor(X)
+        for _ in range(4):
+            value = ops.Tanh()(value)
+            made.append(weakref.ref(value.data))
+        loss = ops.ReduceSum()(value)
+        del value
+        return gradients(loss, [w], last=last)[0].asnumpy()
+
+    with Eager():
+        kept = step(last=False)
+    assert alive == [4, 4, 4, 4]
+    with Eager():
+        freed = step(last=True)
+    assert alive == [4, 3, 2, 1]
+    assert np.array_equal(kept, freed)
 
 
 class Pool(nn.Cell):

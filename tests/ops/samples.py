@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from operands import Sample, coarse, distinct, distribution, normal, positive, row, whole
+from samples_networks import NETWORK_FAMILIES
 
 from runner import dtype as dt
 from runner import ops
@@ -16,14 +17,19 @@ from runner.core.primitive import Primitive
 # Float operands that have no gradient. An operator that is not listed must have one for every float operand.
 NO_GRADIENT: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual"), (0, 1)),
-    "Argmax": (0,),  # whole numbers
-    "Sign": (0,),  # flat wherever it is smooth
+    **dict.fromkeys(("Argmax", "Argmin"), (0,)),  # whole numbers
+    **dict.fromkeys(("Sign", "Floor", "OnesLike", "ZerosLike"), (0,)),  # flat wherever they are smooth
     "ReluGrad": (1,),  # only the sign of `out` is read
+    "ReLU6Grad": (1,),  # only where x lies is read
     "SoftmaxCrossEntropyWithLogits": (1,),  # as in the reference, labels are not learnt
     "BatchNorm": (3, 4),  # moving statistics are not learnt
 }
 # Float outputs whose adjoint the gradient rule ignores, as the reference's does.
-NO_ADJOINT: dict[str, tuple[int, ...]] = {"SoftmaxCrossEntropyWithLogits": (1,), "BatchNorm": (1, 2, 3, 4)}
+NO_ADJOINT: dict[str, tuple[int, ...]] = {
+    "SoftmaxCrossEntropyWithLogits": (1,),
+    "BatchNorm": (1, 2, 3, 4),
+    "LayerNorm": (1, 2),
+}
 # Operators that appear only in gradients and updates: nothing differentiates them a second time.
 NOT_DIFFERENTIABLE: set[Primitive | str] = {
     "ApplyMomentum",
@@ -31,6 +37,8 @@ NOT_DIFFERENTIABLE: set[Primitive | str] = {
     "Adam",
     "BatchNormGrad",
     "BiasAddGrad",
+    "GeLUGrad",
+    "LayerNormGrad",
     "MaxPoolGrad",
     ops.SparseSoftmaxCrossEntropyWithLogits(is_grad=True),
 }
@@ -256,6 +264,5 @@ def normalizations() -> Iterator[Sample]:
 
 
 FAMILIES = unary, binary, reductions, arrays, matrices, losses, updates, pools, convolutions, normalizations
-SAMPLES = [sample for family in FAMILIES for sample in family()]
-# Batches that are large enough for the forms batch last.
-WIDE = [*convolutions(batch=9)]
+SAMPLES = [sample for family in (*FAMILIES, *NETWORK_FAMILIES) for sample in family()]
+WIDE = [*convolutions(batch=9)]  # batches that are large enough for the forms batch last

@@ -31,7 +31,7 @@ def test_every_operator_has_a_row():
 
 
 def test_every_operator_is_public():
-    assert set(REGISTRY) == set(ops.__all__)
+    assert set(REGISTRY) == {name for name in ops.__all__ if isinstance(getattr(ops, name), type)}
     assert all(getattr(ops, name) is kind for name, kind in REGISTRY.items())
 
 

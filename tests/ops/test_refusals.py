@@ -97,6 +97,52 @@ REFUSED = [
         (floats(1, 1, 4, 4),),
         "dout has another shape than the attributes say",
     ),
+    (ops.GeLU(), (ints(2),), "needs floats"),
+    (ops.GeLUGrad(), (floats(2), floats(3)), "dout and x must have one type"),
+    (ops.ReLU6Grad(), (floats(2), floats(3)), "dout and x must have one type"),
+    (ops.PReLU(), (floats(2, 3), floats(2)), "needs one weight, or one per channel"),
+    (ops.PReLU(), (floats(3), floats(1)), "needs floats (N, C, ...)"),
+    (ops.LogicalAnd(), (bools(2), floats(2)), "both operands must be Bool"),
+    (ops.LogicalOr(), (bools(2), bools(3)), "shapes do not broadcast"),
+    (ops.LogicalNot(), (ints(2),), "the operand must be Bool"),
+    (ops.LayerNorm(3), (floats(2, 3), floats(3), floats(3)), "axis out of range or named twice"),
+    (ops.LayerNorm(), (floats(2, 3), floats(2), floats(2)), "gamma and beta do not fit to x"),
+    (ops.LayerNorm(), (ints(2, 3), ints(3), ints(3)), "needs floats with at least one axis"),
+    (
+        ops.LayerNormGrad(),
+        (floats(2, 3), floats(2, 3), floats(2), floats(2, 1), floats(3)),
+        "dout, mean and variance must have LayerNorm's types",
+    ),
+    (ops.BatchMatMul(), (floats(2, 3), floats(3, 2)), "needs two stacks of matrices of floats, of one element type"),
+    (ops.BatchMatMul(), (floats(2, 2, 3), floats(1, 3, 2)), "leading axes differ"),
+    (ops.BatchMatMul(True), (floats(2, 2, 3), floats(2, 3, 2)), "inner axes differ"),
+    (ops.Split(1, 2), (floats(2, 3),), "the axis does not split evenly"),
+    (ops.Split(0, 0), (floats(2, 3),), "the axis does not split evenly"),
+    (ops.Split(2), (floats(2, 3),), "axis out of range or named twice"),
+    (ops.Unstack(2), (floats(2, 3),), "axis out of range or named twice"),
+    (ops.Stack(3), (floats(2, 3),), "axis out of range"),
+    (ops.Stack(), (floats(2, 3), floats(3, 2)), "all tensors must have one type"),
+    (ops.Stack(), (), "needs at least one tensor"),
+    (ops.Squeeze(0), (floats(2, 1),), "only axes of length 1 can go"),
+    (ops.Tile((2,)), (floats(2, 3),), "needs a positive multiple for each axis"),
+    (ops.Tile((2, 0)), (floats(2, 3),), "needs a positive multiple for each axis"),
+    (ops.StridedSlice(begin=(0,), end=(2,), strides=(0,)), (floats(2),), "strides must be positive"),
+    (ops.StridedSlice(begin=(2,), end=(4,), strides=(1,)), (floats(2),), "nothing lies between begin and end"),
+    (
+        ops.StridedSlice(begin=(0, 0), end=(1, 1), strides=(1, 1)),
+        (floats(2),),
+        "begin, end and strides must name the same leading axes",
+    ),
+    (
+        ops.StridedSlice(begin=(0,), end=(1,), strides=()),
+        (floats(2),),
+        "begin, end and strides must name the same leading axes",
+    ),
+    (
+        ops.StridedSliceGrad(begin=(0,), end=(2,), strides=(1,), x_shape=(3,)),
+        (floats(3),),
+        "dout has another shape than the attributes say",
+    ),
     (ops.Dropout(), (floats(3), ints()), "the counter must be an Int64 scalar"),
     (
         ops.SparseSoftmaxCrossEntropyWithLogits(),
@@ -164,6 +210,10 @@ def test_operands_that_do_not_fit(op, types, sentence):
         (lambda: ops.MaxPool(2, -1), "ShapeError: strides must be a positive int, or two of them\n  given  -1"),
         (lambda: ops.AvgPool(2, 2, "pad"), "ShapeError: unknown pad_mode\n  given    pad\n  allowed  valid, same"),
         (
+            lambda: ops.StridedSlice(new_axis_mask=2),
+            "ShapeError: new_axis_mask is not supported\n  given    2\n  allowed  0",
+        ),
+        (
             lambda: ops.Dropout(0.0),
             "ConfigError: keep_prob out of range\n  given    0.0\n  allowed  above 0, at most 1",
         ),
@@ -192,6 +242,9 @@ def test_attributes_after_the_operands_as_the_reference_gives_them():
     assert ops.Gather()(x, Tensor([2]), 1).asnumpy().tolist() == [[2], [5]]
     assert ops.Slice()(x, (0, 1), (2, 1)).asnumpy().tolist() == [[1], [4]]
     assert ops.BroadcastTo()(Tensor([1.0]), (2, 2)).shape == (2, 2)
+    assert ops.StridedSlice()(x, (0, 0), (2, 3), (1, 2)).asnumpy().tolist() == [[0, 2], [3, 5]]
+    assert ops.Tile()(Tensor([1.0]), (2, 2)).shape == (2, 2)
+    assert ops.Stack(1)([x, x]).shape == (2, 2, 3)
 
 
 def test_concat_takes_its_tensors_one_by_one_or_as_a_list():

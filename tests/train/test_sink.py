@@ -1,5 +1,7 @@
 """Sinking changes how often host and device meet, and not one bit of the numbers."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from runner.dataset.catalog import DatasetSettings, open_dataset
 from runner.dataset.transforms.transform import Transform
 from runner.device import Device
 from runner.train.callback import Callback
-from runner.train.sink import Sink, on_device
+from runner.train.sink import Sink, _stacked, on_device
 
 
 class Losses(Callback):
@@ -77,11 +79,11 @@ def test_the_batches_of_a_sink_continue_where_the_last_one_ended():
     visited = []
     sink = Sink(small_network(), Device(threads=1), dataset)
     for _ in range(10):
-        visited.append(next(sink._rows))
+        visited.append(next(sink._visits))
     sink.rewind(4)
-    assert np.array_equal(next(sink._rows), visited[4])
+    assert np.array_equal(next(sink._visits), visited[4])
     sink.rewind(dataset.get_dataset_size() + 2)
-    assert np.array_equal(next(sink._rows), dataset.batches(1)[2])
+    assert np.array_equal(next(sink._visits), dataset.visits(1)[2])
 
 
 def test_transforms_without_operators_are_fed_in_stacked_batches(monkeypatch):
@@ -96,6 +98,37 @@ def test_transforms_without_operators_are_fed_in_stacked_batches(monkeypatch):
     assert (sunk.losses, made) == (unsunk.losses, expected)
     # Four batches fit at a time; an epoch is twelve of them and a short one: 3 + 1, 3 + 1, and 1 for the last four.
     assert model.steps.interactions == 9
+
+
+@pytest.mark.parametrize("drop_remainder", [True, False])
+@pytest.mark.parametrize(("batches", "sink_size", "epochs"), [(4, -1, 3), (4, 17, 2), (100, 25, 1)])
+def test_random_transforms_sink_bit_for_bit(monkeypatch, batches, sink_size, epochs, drop_remainder):
+    """With chunks that end inside of an epoch, and with one chunk of more than two epochs."""
+    settings = {"image_size": 8, "augment": True, "num_samples": 10 * 16 + 5, "batch_size": 16}
+    dataset = open_dataset(DatasetSettings("synthetic", drop_remainder=drop_remainder, **settings), train=True)
+    size = dataset.get_dataset_size()
+    steps = epochs * (size if sink_size == -1 else sink_size)
+    assert not on_device(dataset)
+    unsunk, expected, _ = train(dataset, False, -1, 99, max_steps=steps)
+    monkeypatch.setattr("runner.train.sink.CHUNK_BYTES", batches * 16 * (64 * 4 + 4))
+    sunk, made, model = train(dataset, True, sink_size, epochs)
+    assert (sunk.losses, made) == (unsunk.losses, expected)
+    if batches == 100 and drop_remainder:
+        assert model.steps.interactions == 1
+    plain = open_dataset(DatasetSettings("synthetic", **{**settings, "augment": False}), train=True)
+    assert train(plain, False, -1, 99, max_steps=steps)[0].losses != unsunk.losses
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("sink")]
+
+
+def test_a_chunk_gives_each_row_the_epoch_it_belongs_to():
+    dataset = open_dataset(DatasetSettings("synthetic", image_size=8, augment=True, num_samples=64), train=True)
+    visits = np.stack([next(steps) for steps in [dataset.visits_from(1)] for _ in range(4)])
+    image, label = _stacked(dataset, visits)
+    expected = [*list(dataset.read(0))[1:], *dataset.read(1), *list(dataset.read(2))[:1]]
+    assert len(expected) == 4
+    for k, (images, labels) in enumerate(expected):
+        assert np.array_equal(image[k], images)
+        assert np.array_equal(label[k], labels)
 
 
 def test_operators_of_a_sunk_step_carry_the_reference_s_scopes():

@@ -1,5 +1,5 @@
-"""Transforms of values; `c_transforms` holds those of the reference, `Transform` is the base of own ones."""
+"""Transforms of values: `c_transforms` holds the reference's, own ones derive from `Transform`, `RandomTransform`."""
 
-from runner.dataset.transforms.transform import Affine, Transform
+from runner.dataset.transforms.transform import Affine, RandomTransform, Transform
 
-__all__ = ["Affine", "Transform"]
+__all__ = ["Affine", "RandomTransform", "Transform"]

@@ -1,10 +1,13 @@
 """What a transform of values is, and the one that most chains end in: a multiplication and an addition."""
 
 from abc import ABC, abstractmethod
+from copy import copy
+from typing import Self
 
 import numpy as np
 
 from runner import dtype as dt
+from runner.dataset.visits import Visits
 from runner.errors import ConfigError
 from runner.types import TensorType
 
@@ -23,9 +26,42 @@ class Transform(ABC):
     def __call__(self, batch: np.ndarray) -> np.ndarray:
         """The transformed samples, [B, ...]."""
 
-    def moved_before(self, affine: "Affine") -> "Affine | None":
-        """The affine step that does after this transform what `affine` does before it; None where there is none."""
+    def at(self, batch: np.ndarray, visits: Visits) -> np.ndarray:
+        """The transformed samples of these visits, [B, ...]; only random transforms look at them."""
+        return self(batch)
+
+    def moved_before(self, other: "Transform") -> "Transform | None":
+        """What does after this transform what `other` does before it; None where there is no such transform."""
         return None
+
+    def channels_first(self) -> "Transform | None":
+        """The same for samples whose channel axis went from the last place to the first of three, if there is such."""
+        return None
+
+
+class RandomTransform(Transform):
+    """A transform whose result also depends on random numbers, which belong to the visit and not to the moment.
+
+    Subclass it for own ones: `at` takes its numbers from `visits.random(self.place, ...)`. What a sample gets depends
+    on the run's seed, the pass over the data, the sample's row, and the transform's place among the random ones of its
+    column: not on batches, workers, sinks, or on where a run was resumed.
+    """
+
+    place = 0
+
+    def placed(self, place: int) -> Self:
+        """This transform as number `place` of the random ones in its column."""
+        made = copy(self)
+        made.place = place
+        return made
+
+    @abstractmethod
+    def at(self, batch: np.ndarray, visits: Visits) -> np.ndarray:
+        """The transformed samples of these visits, [B, ...]."""
+
+    def __call__(self, batch: np.ndarray) -> np.ndarray:
+        """The samples as if they were the first rows of a source, in the first pass over it."""
+        return self.at(batch, Visits.of(np.arange(len(batch)), len(batch)))
 
 
 class Affine(Transform):

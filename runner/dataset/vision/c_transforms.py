@@ -8,14 +8,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from runner import dtype as dt
-from runner.dataset.arguments import finite, several, whole
+from runner.dataset.arguments import finite, several
 from runner.dataset.transforms.transform import Affine, Transform
+from runner.dataset.vision.augment import RandomCrop, RandomHorizontalFlip
+from runner.dataset.vision.image import require_image, size_of
 from runner.dataset.vision.inter import Inter
 from runner.dataset.vision.resize import resize
 from runner.errors import ConfigError, nearest
 from runner.types import TensorType
 
-LARGEST_SIDE = 1 << 14
+__all__ = ["HWC2CHW", "Normalize", "RandomCrop", "RandomHorizontalFlip", "Rescale", "Resize"]
 
 
 class Resize(Transform):
@@ -29,10 +31,7 @@ class Resize(Transform):
     """
 
     def __init__(self, size: int | Sequence[int], interpolation: Inter = Inter.LINEAR) -> None:
-        sides = several(size)
-        if len(sides) not in (1, 2):
-            raise ConfigError("a size is one number or two", argument="size", value=size, allowed="(height, width)")
-        self.size = tuple(whole("size", side, 1, LARGEST_SIDE) for side in sides)
+        self.size = size_of(size)
         if not isinstance(interpolation, Inter):
             names = [f"Inter.{name}" for name in Inter.__members__]
             raise ConfigError(
@@ -49,7 +48,7 @@ class Resize(Transform):
 
     def infer(self, sample: TensorType) -> TensorType:
         """[height, width, C] for [H, W, C]."""
-        _require_image(self, sample)
+        require_image(self, sample)
         if sample.dtype not in (dt.uint8, dt.float32):
             raise ConfigError("Resize takes UInt8 or Float32 images", sample=sample)
         return sample.with_shape(*self._new_size(sample.shape[0], sample.shape[1]), sample.shape[2])
@@ -97,7 +96,7 @@ class Normalize(Affine):
 
     def infer(self, sample: TensorType) -> TensorType:
         """[H, W, C] in Float32."""
-        _require_image(self, sample)
+        require_image(self, sample)
         if sample.shape[-1] != self.scale.size:
             raise ConfigError("not one mean per channel", argument="mean", value=self.scale.size, sample=sample)
         return super().infer(sample)
@@ -111,7 +110,7 @@ class HWC2CHW(Transform):
 
     def infer(self, sample: TensorType) -> TensorType:
         """[C, H, W] for [H, W, C]."""
-        _require_image(self, sample)
+        require_image(self, sample)
         return sample.with_shape(sample.shape[2], *sample.shape[:2])
 
     def __call__(self, batch: np.ndarray) -> np.ndarray:
@@ -121,11 +120,6 @@ class HWC2CHW(Transform):
             return batch.reshape(count, 1, height, width)
         return np.ascontiguousarray(batch.transpose(0, 3, 1, 2))
 
-    def moved_before(self, affine: Affine) -> Affine:
-        """A step per pixel or per channel does not care where the channels lie."""
-        return affine.channels_first()
-
-
-def _require_image(transform: Transform, sample: TensorType) -> None:
-    if sample.ndim != 3:
-        raise ConfigError(f"{transform!r} takes images of height x width x channels", sample=sample)
+    def moved_before(self, other: Transform) -> Transform | None:
+        """Whatever does not care where the channels lie, such as a step per pixel or per channel."""
+        return other.channels_first()

@@ -1,0 +1,50 @@
+"""Batches prepared by threads while earlier ones are used: in order, a bounded number of them, and gone when closed.
+
+Most of the work on a batch is numpy's, which lets other threads run. Handing a batch from one thread to another costs
+about as much as `HANDING_OVER` values, so what is cheaper than that is prepared where it is used.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+AHEAD_PER_WORKER = 2
+HANDING_OVER = 1 << 18  # values that are read or computed for a batch
+
+
+def threads_for(workers: int | None, values: int) -> int:
+    """How many threads should prepare batches of so many values, where 0 means that the caller does it.
+
+    More than one worker is the user's choice; with one, or none named, the amount of work decides.
+    """
+    asked = workers or 1
+    return asked if asked > 1 or values > HANDING_OVER else 0
+
+
+def prefetched(
+    fetch: Callable[[np.ndarray], T], batches: Iterable[np.ndarray], threads: int
+) -> Generator[T, None, None]:
+    """`fetch` of every batch, in order; with threads the next `2 * threads` are under way or ready while one is used.
+
+    What `fetch` raises is raised here, at the batch it belongs to. The threads end when the generator is exhausted,
+    fails or is closed; closing waits for the batches that are being prepared at that moment, and drops the others.
+    """
+    if threads == 0:
+        yield from map(fetch, batches)
+        return
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="runner-dataset")
+    try:
+        left = iter(batches)
+        ahead: deque[Future[T]] = deque(pool.submit(fetch, rows) for rows in islice(left, AHEAD_PER_WORKER * threads))
+        while ahead:
+            batch = ahead.popleft().result()
+            ahead.extend(pool.submit(fetch, rows) for rows in islice(left, 1))
+            yield batch
+    finally:
+        pool.shutdown(cancel_futures=True)

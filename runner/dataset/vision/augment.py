@@ -1,0 +1,128 @@
+"""Random image transforms: a whole batch at a time, each sample by its own numbers (`runner/dataset/visits.py`).
+
+Source: `mindspore.dataset.vision.c_transforms` r1.2, whose names `c_transforms` gives them. The reference draws from a
+generator per worker, so its images depend on the number of workers; these do not.
+"""
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Self
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from runner.dataset.arguments import finite, several, whole
+from runner.dataset.transforms.transform import RandomTransform
+from runner.dataset.vision.image import LARGEST_SIDE, require_image, size_of
+from runner.dataset.visits import Visits, below, chance
+from runner.errors import ConfigError
+from runner.types import TensorType
+
+
+class RandomImageTransform(RandomTransform):
+    """One that works on images [H, W, C], or in its `channels_first` form on [C, H, W]."""
+
+    row_axis = 0  # of a sample; columns come next
+
+    def channels_first(self) -> Self:
+        """The same random numbers, for channels in the first place."""
+        made = copy(self)
+        made.row_axis = 1
+        return made
+
+
+class RandomCrop(RandomImageTransform):
+    """A part of `size` (height and width, or one number for both) from a place drawn at random, after padding.
+
+    `padding` is the number of black pixels (zeros) around the image: one for all borders, two for left and top, and for
+    right and bottom, or four for left, top, right and bottom. All places are equally likely.
+
+    >>> RandomCrop(32, padding=4)(np.zeros((8, 32, 32, 3), np.uint8)).shape
+    (8, 32, 32, 3)
+    """
+
+    def __init__(self, size: int | Sequence[int], padding: int | Sequence[int] = 0) -> None:
+        sides = size_of(size)
+        self.size = (sides[0], sides[-1])
+        borders = [whole("padding", border, 0, LARGEST_SIDE) for border in several(padding)]
+        if len(borders) not in (1, 2, 4):
+            allowed = "one number, (left and top, right and bottom), or (left, top, right, bottom)"
+            raise ConfigError("not a padding", argument="padding", value=padding, allowed=allowed)
+        left, top, right, bottom = (border for border in borders for _ in range(4 // len(borders)))
+        self.padding = ((top, bottom), (left, right))
+
+    def __repr__(self) -> str:
+        (top, bottom), (left, right) = self.padding
+        return f"RandomCrop({self.size}, {(left, top, right, bottom)})"
+
+    def infer(self, sample: TensorType) -> TensorType:
+        """[height, width, C] for [H, W, C]. Raises ConfigError for images that are too small, padding included."""
+        require_image(self, sample)
+        shape = list(sample.shape)
+        for axis, wanted, borders in zip((self.row_axis, self.row_axis + 1), self.size, self.padding, strict=True):
+            padded = shape[axis] + sum(borders)
+            if padded < wanted:
+                side = ("height", "width")[axis - self.row_axis]
+                raise ConfigError(
+                    "a crop that is larger than the padded image",
+                    argument="size",
+                    value=f"{side} {wanted}",
+                    allowed=f"1 to {padded}, which is {shape[axis]} and {sum(borders)} of padding",
+                )
+            shape[axis] = wanted
+        return sample.with_shape(*shape)
+
+    def at(self, batch: np.ndarray, visits: Visits) -> np.ndarray:
+        """Bytes or other values, [B, height, width, C], in new memory."""
+        padded, row, column = self._padded(batch), self.row_axis + 1, self.row_axis + 2
+        places = [padded.shape[axis] - side + 1 for axis, side in zip((row, column), self.size, strict=True)]
+        shape = list(padded.shape[1:])
+        shape[self.row_axis : self.row_axis + 2] = self.size
+        # Every crop of every image as one array that shares the images' memory; taking one per image copies it out.
+        strides = padded.strides
+        crops = as_strided(
+            padded, (len(batch), *places, *shape), (strides[0], strides[row], strides[column], *strides[1:])
+        )
+        numbers = visits.random(self.place, 2)
+        tops, lefts = (below(drawn, limit) for drawn, limit in zip(numbers, places, strict=True))
+        taken: np.ndarray = crops[np.arange(len(batch)), tops, lefts]
+        return taken
+
+    def _padded(self, batch: np.ndarray) -> np.ndarray:
+        if not any(map(any, self.padding)):
+            return batch
+        shape, inside = list(batch.shape), [slice(None)] * batch.ndim
+        for axis, (before, after) in enumerate(self.padding, start=self.row_axis + 1):
+            inside[axis] = slice(before, before + shape[axis])
+            shape[axis] += before + after
+        padded = np.zeros(shape, batch.dtype)
+        padded[tuple(inside)] = batch
+        return padded
+
+
+class RandomHorizontalFlip(RandomImageTransform):
+    """Images seen in a mirror, each with probability `prob`.
+
+    >>> RandomHorizontalFlip(1.0)(np.array([[[[1], [2], [3]]]], np.uint8)).ravel().tolist()
+    [3, 2, 1]
+    """
+
+    def __init__(self, prob: float = 0.5) -> None:
+        self.prob = finite("prob", prob)
+        if not 0.0 <= self.prob <= 1.0:
+            raise ConfigError("not a probability", argument="prob", value=prob, allowed="0 to 1")
+
+    def __repr__(self) -> str:
+        return f"RandomHorizontalFlip({self.prob})"
+
+    def infer(self, sample: TensorType) -> TensorType:
+        """The same type."""
+        require_image(self, sample)
+        return sample
+
+    def at(self, batch: np.ndarray, visits: Visits) -> np.ndarray:
+        """[B, H, W, C], in new memory."""
+        flipped = np.flatnonzero(chance(visits.random(self.place, 1)[0], self.prob))
+        made = batch.copy()
+        made[flipped] = np.flip(batch[flipped], self.row_axis + 2)
+        return made

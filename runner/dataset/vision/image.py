@@ -1,0 +1,24 @@
+"""What image transforms ask of their arguments and of their samples."""
+
+from collections.abc import Sequence
+
+from runner.dataset.arguments import several, whole
+from runner.dataset.transforms.transform import Transform
+from runner.errors import ConfigError
+from runner.types import TensorType
+
+LARGEST_SIDE = 1 << 14
+
+
+def size_of(size: int | Sequence[int]) -> tuple[int, ...]:
+    """One side or two (height, width), each from 1 to `LARGEST_SIDE`. Raises ConfigError for anything else."""
+    sides = several(size)
+    if len(sides) not in (1, 2):
+        raise ConfigError("a size is one number or two", argument="size", value=size, allowed="(height, width)")
+    return tuple(whole("size", side, 1, LARGEST_SIDE) for side in sides)
+
+
+def require_image(transform: Transform, sample: TensorType) -> None:
+    """Raise ConfigError for samples that do not have three axes."""
+    if sample.ndim != 3:
+        raise ConfigError(f"{transform!r} takes images of height x width x channels", sample=sample)

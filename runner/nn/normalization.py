@@ -1,0 +1,82 @@
+"""Batch normalisation layers, with the signatures and defaults of r1.2 (spec section 8.2)."""
+
+from typing import ClassVar
+
+from runner import ops
+from runner.common.initializer import initializer
+from runner.core.primitive import current
+from runner.core.value import Parameter, Value
+from runner.errors import ShapeError
+from runner.nn.arguments import Init, above, at_least, at_most, flag, positive
+from runner.nn.cell import Cell
+
+
+class BatchNormalization(Cell):
+    """Base: each channel brought to mean `beta` and deviation `gamma`, two parameters that are learnt when `affine`.
+
+    While training with the mean and variance of the batch; the moving ones follow them (`momentum` weighs the old
+    value) and are used otherwise. `use_batch_statistics` True or False fixes which are used; in inference the moving
+    ones never change. All four parameters are (num_features,).
+    Raises ConfigError for arguments out of range, ShapeError for an x with other axes.
+    """
+
+    axes: ClassVar[str]
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.9,
+        affine: bool = True,
+        gamma_init: Init = "ones",
+        beta_init: Init = "zeros",
+        moving_mean_init: Init = "zeros",
+        moving_var_init: Init = "ones",
+        use_batch_statistics: bool | None = None,
+    ) -> None:
+        super().__init__()
+        where = {"layer": type(self).__name__}
+        positive(self, num_features=num_features)
+        above(where, 0.0, eps=eps)
+        at_least(where, 0.0, momentum=momentum)
+        at_most(where, 1.0, eps=eps, momentum=momentum)
+        flag(where, affine=affine)
+        if use_batch_statistics is not None:
+            flag(where, use_batch_statistics=use_batch_statistics)
+        self.use_batch_statistics = use_batch_statistics
+        shape = (num_features,)
+        self.moving_mean = Parameter(initializer(moving_mean_init, shape), "moving_mean", requires_grad=False)
+        self.moving_variance = Parameter(initializer(moving_var_init, shape), "moving_variance", requires_grad=False)
+        self.gamma = Parameter(initializer(gamma_init, shape), "gamma", requires_grad=affine)
+        self.beta = Parameter(initializer(beta_init, shape), "beta", requires_grad=affine)
+        self.bn_train = ops.BatchNorm(True, eps, 1.0 - momentum)  # the operator's momentum weighs the new value
+        self.bn_infer = ops.BatchNorm(False, eps)
+
+    def construct(self, x: Value) -> Value:
+        of_batch = self.training if self.use_batch_statistics is None else self.use_batch_statistics
+        op = self.bn_train if of_batch else self.bn_infer
+        if x.ndim != self.axes.count(",") + 1:
+            raise current().located(ShapeError(f"{type(self).__name__} takes {self.axes}", x=x.type), op, (x,))
+        moving = [self._newest(self.moving_mean), self._newest(self.moving_variance)]
+        output: Value
+        output, *moved, _, _ = op(x, self.gamma, self.beta, *moving)
+        if of_batch and self.training:
+            self.assign(self.moving_mean, moved[0])
+            self.assign(self.moving_variance, moved[1])
+        return output
+
+    def _newest(self, moving: Parameter) -> Value:
+        """What an earlier use of this layer in the same step has made of it."""
+        return current().updates.get(moving, moving)
+
+
+class BatchNorm1d(BatchNormalization):
+    """Batch normalisation of (N, C)."""
+
+    axes = "(N, C)"
+
+
+class BatchNorm2d(BatchNormalization):
+    """Batch normalisation of (N, C, H, W)."""
+
+    axes = "(N, C, H, W)"

@@ -1,0 +1,104 @@
+"""More functions of one operand, element by element."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from runner.core.lowering import Builder
+from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.value import Value
+from runner.ops.elementwise import Unary
+from runner.types import TensorType
+
+
+@primitive
+class Rsqrt(Unary):
+    """1 / sqrt(x)."""
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(np.reciprocal(np.sqrt(x)))
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        (y,) = outputs
+        return (douts[0] * -0.5 * y * y * y,)
+
+    def lower(self, b: Builder, x: str) -> str:
+        return b.node("Reciprocal", (b.node("Sqrt", (x,)),))
+
+
+@primitive
+class Reciprocal(Unary):
+    """1 / x."""
+
+    ufunc: ClassVar = np.reciprocal
+    onnx: ClassVar = "Reciprocal"
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (-(douts[0] * outputs[0] * outputs[0]),)
+
+
+@primitive
+class Sin(Unary):
+    """Sine of an angle in radians."""
+
+    ufunc: ClassVar = np.sin
+    onnx: ClassVar = "Sin"
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (douts[0] * Cos()(inputs[0]),)
+
+
+@primitive
+class Cos(Unary):
+    """Cosine of an angle in radians."""
+
+    ufunc: ClassVar = np.cos
+    onnx: ClassVar = "Cos"
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (-(douts[0] * Sin()(inputs[0])),)
+
+
+@primitive
+class Floor(Unary):
+    """The largest whole number that is not above x; flat, so it passes no gradient."""
+
+    ufunc: ClassVar = np.floor
+    onnx: ClassVar = "Floor"
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (None,)
+
+
+class Filled(Primitive):
+    """Base: the type of x, and the same number everywhere."""
+
+    number: ClassVar[int]
+
+    def infer(self, x: TensorType) -> TensorType:
+        return x
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return np.full(x.shape, self.number, x.dtype)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (None,)
+
+    def lower(self, b: Builder, x: str) -> str:
+        kind = b.type(x)
+        return b.node("Expand", (b.const(np.array(self.number, kind.dtype.numpy)), b.const(list(kind.shape))))
+
+
+@primitive
+class OnesLike(Filled):
+    """Ones in the type of x."""
+
+    number: ClassVar = 1
+
+
+@primitive
+class ZerosLike(Filled):
+    """Zeros in the type of x."""
+
+    number: ClassVar = 0

@@ -1,0 +1,159 @@
+"""Operators that take tensors apart along an axis, and put equal ones together."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from runner.core.lowering import Builder
+from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.value import Value
+from runner.ops.array import Concat, Reshape, require
+from runner.ops.reduce import ReduceSum
+from runner.types import Shape, TensorType, resolve_axes
+
+
+class Apart(Primitive):
+    """Base of operators that give a tuple, also when it holds a single tensor."""
+
+    def __call__(self, *operands: Any) -> tuple[Any, ...]:
+        made = super().__call__(*operands)
+        return made if isinstance(made, tuple) else (made,)
+
+
+def pieces(b: Builder, x: str, axis: int, count: int) -> tuple[str, ...]:
+    """A value in `count` equal pieces. Slices, and not one Split: of that, nobody could leave out what is not used."""
+    length = b.type(x).shape[axis] // count
+    ends = [(k * length, (k + 1) * length) for k in range(count)]
+    return tuple(b.node("Slice", (x, b.const([low]), b.const([high]), b.const([axis]))) for low, high in ends)
+
+
+@primitive
+class Split(Apart):
+    """A tensor in `output_num` equal pieces along `axis`, as a tuple. The pieces are put together by Concat."""
+
+    axis: int = 0
+    output_num: int = 1
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        (axis,) = resolve_axes(self.axis, x.ndim)
+        fits = self.output_num >= 1 and x.shape[axis] % self.output_num == 0
+        require(fits, "the axis does not split evenly", x=x, axis=self.axis, output_num=self.output_num)
+        return (
+            x.with_shape(*x.shape[:axis], x.shape[axis] // self.output_num, *x.shape[axis + 1 :]),
+        ) * self.output_num
+
+    def kernel(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
+        return tuple(np.split(x, self.output_num, self.axis))
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (Concat(self.axis)(*douts),)
+
+    def lower(self, b: Builder, x: str) -> tuple[str, ...]:
+        return pieces(b, x, self.axis % b.type(x).ndim, self.output_num)
+
+
+@primitive
+class Unstack(Apart):
+    """The tensors that lie along `axis`, as a tuple; the axis is gone. The adjoint of Stack."""
+
+    axis: int = 0
+
+    def infer(self, x: TensorType) -> tuple[TensorType, ...]:
+        (axis,) = resolve_axes(self.axis, x.ndim)
+        require(x.shape[axis] >= 1, "there is nothing along the axis", x=x, axis=self.axis)
+        return (x.with_shape(*x.shape[:axis], *x.shape[axis + 1 :]),) * x.shape[axis]
+
+    def kernel(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
+        return tuple(np.moveaxis(x, self.axis, 0))
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (Stack(self.axis % inputs[0].ndim)(*douts),)
+
+    def lower(self, b: Builder, x: str) -> tuple[str, ...]:
+        made = self.infer(b.type(x))
+        axis = self.axis % b.type(x).ndim
+        return tuple(b.reshape(piece, made[0].shape) for piece in pieces(b, x, axis, len(made)))
+
+
+@primitive
+class Stack(Primitive):
+    """Tensors of one type side by side along a new axis."""
+
+    axis: int = 0
+
+    def infer(self, *xs: TensorType) -> TensorType:
+        require(len(xs) > 0, "needs at least one tensor")
+        require(len(set(xs)) == 1, "all tensors must have one type", given=", ".join(map(str, xs)))
+        at = self._at(xs[0].ndim)
+        return xs[0].with_shape(*xs[0].shape[:at], len(xs), *xs[0].shape[at:])
+
+    def kernel(self, *xs: np.ndarray) -> np.ndarray:
+        return np.stack(xs, self.axis)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return Unstack(self.axis)(douts[0])
+
+    def lower(self, b: Builder, *xs: str) -> str:
+        shape, at = b.type(xs[0]).shape, self._at(b.type(xs[0]).ndim)
+        return b.node("Concat", [b.reshape(x, (*shape[:at], 1, *shape[at:])) for x in xs], axis=at)
+
+    def _at(self, ndim: int) -> int:
+        require(-ndim - 1 <= self.axis <= ndim, "axis out of range", axis=self.axis, allowed=f"{-ndim - 1} to {ndim}")
+        return self.axis % (ndim + 1)
+
+
+@primitive
+class Squeeze(Primitive):
+    """Without the axes in `axis`, which must have length 1; without all axes of length 1 when it is ()."""
+
+    axis: int | tuple[int, ...] = ()
+
+    def infer(self, x: TensorType) -> TensorType:
+        ones = tuple(k for k, n in enumerate(x.shape) if n == 1)
+        gone = ones if self.axis == () else resolve_axes(self.axis, x.ndim)
+        require(set(gone) <= set(ones), "only axes of length 1 can go", x=x, axis=self.axis)
+        return x.with_shape(*(n for k, n in enumerate(x.shape) if k not in gone))
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return x.reshape(self.infer(TensorType.of(x)).shape)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (Reshape(inputs[0].shape)(douts[0]),)
+
+    def lower(self, b: Builder, x: str) -> str:
+        return b.reshape(x, self.infer(b.type(x)).shape)
+
+
+@primitive
+class Tile(Primitive):
+    """A tensor repeated `multiples` times along each axis; `multiples` may name more axes than x has, in front."""
+
+    multiples: Shape = ()
+    statics: ClassVar = ("multiples",)
+
+    def infer(self, x: TensorType) -> TensorType:
+        fits = len(self.multiples) >= x.ndim and all(m >= 1 for m in self.multiples)
+        require(fits, "needs a positive multiple for each axis", x=x, multiples=self.multiples)
+        return x.with_shape(*(m * n for m, n in zip(self.multiples, self._wide(x.shape), strict=True)))
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return np.tile(x, self.multiples)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        wide = self._wide(inputs[0].shape)
+        apart = tuple(k for pair in zip(self.multiples, wide, strict=True) for k in pair)
+        if math.prod(self.multiples) == 1:
+            return (Reshape(inputs[0].shape)(douts[0]),)
+        summed = ReduceSum(axis=tuple(range(0, len(apart), 2)))(Reshape(apart)(douts[0]))
+        return (Reshape(inputs[0].shape)(summed),)
+
+    def lower(self, b: Builder, x: str) -> str:
+        return b.node("Tile", (b.reshape(x, self._wide(b.type(x).shape)), b.const(list(self.multiples))))
+
+    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
+        return 0 if self.multiples == (1,) * types[0].ndim else None
+
+    def _wide(self, shape: Shape) -> Shape:
+        return (*(1,) * (len(self.multiples) - len(shape)), *shape)

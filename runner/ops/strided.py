@@ -1,0 +1,122 @@
+"""Blocks with gaps: every n-th element along each axis, and the adjoint that spreads them out again."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from runner.core.lowering import Builder
+from runner.core.primitive import Gradient, Primitive, family, primitive
+from runner.core.value import Value
+from runner.ops.array import require
+from runner.types import Shape, TensorType
+
+
+@family
+class Strided(Primitive):
+    """Base: from `begin` up to `end` (not included) in steps of `strides`, which are positive.
+
+    Negative begins and ends count from the end of the axis; axes that are not named are taken whole. In the masks bit k
+    speaks of axis k: `begin_mask` and `end_mask` ignore the bound, `shrink_axis_mask` takes only `begin`, and the axis
+    is gone. The reference's other two masks must be 0.
+    """
+
+    begin_mask: int = 0
+    end_mask: int = 0
+    ellipsis_mask: int = 0
+    new_axis_mask: int = 0
+    shrink_axis_mask: int = 0
+    begin: Shape = ()
+    end: Shape = ()
+    strides: Shape = ()
+    statics: ClassVar = ("begin", "end", "strides")
+
+    def __post_init__(self) -> None:
+        masks = {"ellipsis_mask": self.ellipsis_mask, "new_axis_mask": self.new_axis_mask}
+        for name, mask in masks.items():
+            require(mask == 0, f"{name} is not supported", given=mask, allowed=0)
+
+    def ranges(self, shape: Shape) -> tuple[range, ...]:
+        """The positions that are taken along each axis. Raises ShapeError when there are none."""
+        named = len(self.begin) == len(self.end) == len(self.strides) <= len(shape)
+        rows = {"begin": self.begin, "end": self.end, "strides": self.strides}
+        require(named, "begin, end and strides must name the same leading axes", shape=shape, **rows)
+        require(all(s >= 1 for s in self.strides), "strides must be positive", strides=self.strides)
+        given = zip(range(len(shape)), self.begin, self.end, self.strides, shape, strict=False)
+        taken = [self._range(*numbers) for numbers in given]
+        require(all(taken), "nothing lies between begin and end", shape=shape, **rows)
+        return *taken, *map(range, shape[len(taken) :])
+
+    def _range(self, axis: int, begin: int, end: int, stride: int, length: int) -> range:
+        bit = 1 << axis
+        if self.shrink_axis_mask & bit:
+            return range(length)[begin : begin + 1 or None]
+        low = None if self.begin_mask & bit else begin
+        high = None if self.end_mask & bit else end
+        return range(length)[low:high:stride]
+
+    def block(self, x: TensorType) -> TensorType:
+        """Type of what is taken out of x."""
+        gone = {k for k in range(len(self.begin)) if self.shrink_axis_mask >> k & 1}
+        return x.with_shape(*(len(r) for k, r in enumerate(self.ranges(x.shape)) if k not in gone))
+
+    def index(self, shape: Shape) -> tuple[slice, ...]:
+        """The block as an index of numpy."""
+        return tuple(slice(r.start, r.stop, r.step) for r in self.ranges(shape))
+
+
+@primitive
+class StridedSlice(Strided):
+    """The elements of x at regular distances."""
+
+    def infer(self, x: TensorType) -> TensorType:
+        return self.block(x)
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return x[self.index(x.shape)].reshape(self.block(TensorType.of(x)).shape)
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (StridedSliceGrad(**self.attributes(), x_shape=inputs[0].shape)(douts[0]),)
+
+    def lower(self, b: Builder, x: str) -> str:
+        taken = self.ranges(b.type(x).shape)
+        starts, stops, steps = ([getattr(r, name) for r in taken] for name in ("start", "stop", "step"))
+        axes = list(range(len(taken)))
+        block = b.node("Slice", (x, b.const(starts), b.const(stops), b.const(axes), b.const(steps)))
+        return b.reshape(block, self.block(b.type(x)).shape)
+
+
+@primitive
+class StridedSliceGrad(Strided):
+    """Adjoint of StridedSlice: the elements of dout at their places in zeros of `x_shape`."""
+
+    x_shape: Shape = ()
+
+    def infer(self, dout: TensorType) -> TensorType:
+        x = dout.with_shape(*self.x_shape)
+        expected = self.block(x)
+        require(dout == expected, "dout has another shape than the attributes say", dout=dout, expected=expected)
+        return x
+
+    def kernel(self, dout: np.ndarray) -> np.ndarray:
+        made, taken = np.zeros(self.x_shape, dout.dtype), self.ranges(self.x_shape)
+        made[self.index(self.x_shape)] = dout.reshape([len(r) for r in taken])
+        return made
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        same = {name: value for name, value in self.attributes().items() if name != "x_shape"}
+        return (StridedSlice(**same)(douts[0]),)
+
+    def lower(self, b: Builder, dout: str) -> str:
+        taken = self.ranges(self.x_shape)
+        if any(r.step > 1 for r in taken):
+            # Each element gets an axis of its own, which is filled up with zeros to the length of a step.
+            apart = b.reshape(dout, [k for r in taken for k in (len(r), 1)])
+            gaps = [k for r in taken for k in (0, r.step - 1)]
+            filled = b.node("Pad", (apart, b.const([0] * len(gaps) + gaps)))
+            dout = b.reshape(filled, [len(r) * r.step for r in taken])
+        else:
+            dout = b.reshape(dout, [len(r) for r in taken])
+        ends = [n - r.start - len(r) * r.step for r, n in zip(taken, self.x_shape, strict=True)]
+        # The zeros behind the last element may lie outside: a negative padding cuts them off.
+        return b.node("Pad", (dout, b.const([r.start for r in taken] + ends)))
