@@ -1,10 +1,23 @@
 """Floor 4: the language in which networks are written, under the names of `mindspore.nn` r1.2."""
 
-from runner.nn.activation import ReLU, Sigmoid, Softmax, Tanh
-from runner.nn.basic import Dense, Dropout, Flatten
+from runner.nn.activation import (
+    ELU,
+    GELU,
+    HSigmoid,
+    HSwish,
+    LeakyReLU,
+    LogSoftmax,
+    PReLU,
+    ReLU,
+    ReLU6,
+    Sigmoid,
+    Softmax,
+    Tanh,
+)
+from runner.nn.basic import Dense, Dropout, Embedding, Flatten
 from runner.nn.cell import Cell
-from runner.nn.container import SequentialCell
-from runner.nn.convolution import Conv2d
+from runner.nn.container import CellList, SequentialCell
+from runner.nn.convolution import Conv2d, Conv2dTranspose
 from runner.nn.dynamic_lr import (
     cosine_decay_lr,
     exponential_decay_lr,
@@ -14,6 +27,7 @@ from runner.nn.dynamic_lr import (
     polynomial_decay_lr,
     warmup_lr,
 )
+from runner.nn.layernorm import LayerNorm
 from runner.nn.loss import MSELoss, SoftmaxCrossEntropyWithLogits
 from runner.nn.metrics import Accuracy, Loss, Metric
 from runner.nn.normalization import BatchNorm1d, BatchNorm2d
@@ -36,6 +50,8 @@ from runner.nn.schedule import (
 from runner.nn.wrap import TrainOneStepCell, WithEvalCell, WithLossCell
 
 __all__ = [
+    "ELU",
+    "GELU",
     "SGD",
     "Accuracy",
     "Adam",
@@ -43,15 +59,23 @@ __all__ = [
     "BatchNorm1d",
     "BatchNorm2d",
     "Cell",
+    "CellList",
     "ConstantLR",
     "Conv2d",
+    "Conv2dTranspose",
     "CosineDecayLR",
     "Dense",
     "Dropout",
+    "Embedding",
     "ExponentialDecayLR",
     "Flatten",
+    "HSigmoid",
+    "HSwish",
     "InverseDecayLR",
+    "LayerNorm",
+    "LeakyReLU",
     "LearningRateSchedule",
+    "LogSoftmax",
     "Loss",
     "MSELoss",
     "MaxPool2d",
@@ -59,10 +83,12 @@ __all__ = [
     "Momentum",
     "NaturalExpDecayLR",
     "Optimizer",
+    "PReLU",
     "PerStepLR",
     "PiecewiseConstantLR",
     "PolynomialDecayLR",
     "ReLU",
+    "ReLU6",
     "SequentialCell",
     "Sigmoid",
     "Softmax",

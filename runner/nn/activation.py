@@ -1,9 +1,11 @@
 """Nonlinearities as layers, with the signatures and defaults of r1.2."""
 
 from runner import ops
+from runner.common.initializer import initializer
 from runner.core.primitive import Primitive
-from runner.core.value import Value
+from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, nearest
+from runner.nn.arguments import Init, at_least, positive
 from runner.nn.cell import Cell
 
 
@@ -47,7 +49,91 @@ class Softmax(Activation):
         super().__init__(ops.Softmax(axis))
 
 
-ACTIVATIONS: dict[str, type[Cell]] = {"relu": ReLU, "sigmoid": Sigmoid, "tanh": Tanh, "softmax": Softmax}
+class LogSoftmax(Activation):
+    """Logarithm of Softmax along `axis`."""
+
+    def __init__(self, axis: int = -1) -> None:
+        super().__init__(ops.LogSoftmax(axis))
+
+
+class ReLU6(Activation):
+    """x between 0 and 6, else the nearer of the two."""
+
+    def __init__(self) -> None:
+        super().__init__(ops.ReLU6())
+
+
+class GELU(Activation):
+    """x times the normal distribution's integral up to x, in the approximation by a tanh."""
+
+    def __init__(self) -> None:
+        super().__init__(ops.GeLU())
+
+
+class ELU(Activation):
+    """x where it is positive, else alpha (exp(x) - 1)."""
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        at_least({"layer": "ELU"}, 0.0, alpha=alpha)
+        super().__init__(ops.Elu(float(alpha)))
+
+
+class HSwish(Activation):
+    """x ReLU6(x + 3) / 6."""
+
+    def __init__(self) -> None:
+        super().__init__(ops.HSwish())
+
+
+class HSigmoid(Activation):
+    """ReLU6(x + 3) / 6."""
+
+    def __init__(self) -> None:
+        super().__init__(ops.HSigmoid())
+
+
+class LeakyReLU(Cell):
+    """x where it is positive, else alpha x; for an alpha above 1 the other way round, as in the reference."""
+
+    def __init__(self, alpha: float = 0.2) -> None:
+        super().__init__()
+        at_least({"layer": "LeakyReLU"}, 0.0, alpha=alpha)
+        self.alpha = float(alpha)
+        self.choose = ops.Maximum() if alpha <= 1 else ops.Minimum()
+
+    def construct(self, x: Value) -> Value:
+        output: Value = self.choose(x * self.alpha, x)
+        return output
+
+
+class PReLU(Cell):
+    """x where it is positive, else w x, with a learnt w for each of `channel` channels (or one for all)."""
+
+    def __init__(self, channel: int = 1, w: Init = 0.25) -> None:
+        super().__init__()
+        positive(self, channel=channel)
+        self.w = Parameter(initializer(w, (channel,)), "a")  # the name in the reference's checkpoints
+        self.prelu = ops.PReLU()
+
+    def construct(self, x: Value) -> Value:
+        output: Value = self.prelu(x, self.w)
+        return output
+
+
+ACTIVATIONS: dict[str, type[Cell]] = {
+    "relu": ReLU,
+    "sigmoid": Sigmoid,
+    "tanh": Tanh,
+    "softmax": Softmax,
+    "logsoftmax": LogSoftmax,
+    "relu6": ReLU6,
+    "gelu": GELU,
+    "elu": ELU,
+    "leakyrelu": LeakyReLU,
+    "prelu": PReLU,
+    "hswish": HSwish,
+    "hsigmoid": HSigmoid,
+}
 
 
 def get_activation(name: str) -> Cell:

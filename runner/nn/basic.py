@@ -4,8 +4,9 @@ from runner import dtype as dt
 from runner import ops
 from runner.common.initializer import initializer
 from runner.core.value import Parameter, Tensor, Value
+from runner.errors import ConfigError
 from runner.nn.activation import get_activation
-from runner.nn.arguments import Init, positive
+from runner.nn.arguments import Init, flag, positive
 from runner.nn.cell import Cell
 from runner.seed import get_seed, next_number
 
@@ -72,3 +73,48 @@ class Dropout(Cell):
         output: Value = self.dropout(x, self.counter)[0]
         self.assign(self.counter, self.counter + 1)
         return output
+
+
+class Embedding(Cell):
+    """Vectors for numbers: ids of any shape (Int32 or Int64, 0 to vocab_size - 1) to (*ids, embedding_size).
+
+    embedding_table: (vocab_size, embedding_size), the initial values or how to make them; the row `padding_idx` starts
+    at zeros. `use_one_hot` multiplies one-hot vectors with the table instead of gathering rows.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        embedding_size: int,
+        use_one_hot: bool = False,
+        embedding_table: Init = "normal",
+        dtype: dt.DType = dt.float32,
+        padding_idx: int | None = None,
+    ) -> None:
+        super().__init__()
+        positive(self, vocab_size=vocab_size, embedding_size=embedding_size)
+        flag({"layer": "Embedding"}, use_one_hot=use_one_hot)
+        self.vocab_size, self.embedding_size, self.use_one_hot = vocab_size, embedding_size, use_one_hot
+        table = initializer(embedding_table, (vocab_size, embedding_size), dtype)
+        if padding_idx is not None:
+            table = self._without(table, padding_idx)
+        self.embedding_table = Parameter(table, "embedding_table")
+        self.gather, self.reshape = ops.Gather(), ops.Reshape()
+        self.one_hot, self.matmul = ops.OneHot(vocab_size, dtype=dtype), ops.MatMul()
+
+    def construct(self, ids: Value) -> Value:
+        if not self.use_one_hot:
+            output: Value = self.gather(self.embedding_table, ids)
+            return output
+        hot = self.reshape(self.one_hot(ids), (-1, self.vocab_size))
+        output = self.reshape(self.matmul(hot, self.embedding_table), (*ids.shape, self.embedding_size))
+        return output
+
+    def _without(self, table: Tensor, row: int) -> Tensor:
+        if type(row) is not int or not 0 <= row < self.vocab_size:
+            raise ConfigError(
+                "padding_idx must be a row of the table", layer="Embedding", given=repr(row), rows=self.vocab_size
+            )
+        values = table.asnumpy().copy()
+        values[row] = 0
+        return Tensor(values)

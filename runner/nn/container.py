@@ -1,5 +1,6 @@
 """Cells that hold cells."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from runner.core.value import Value
@@ -7,24 +8,55 @@ from runner.errors import ConfigError
 from runner.nn.cell import Cell
 
 
-class SequentialCell(Cell):
-    """Cells one after the other; their attribute names are `0`, `1`, ..."""
+class Numbered(Cell):
+    """Base: cells under the attribute names `0`, `1`, ..."""
 
-    def __init__(self, *cells: Cell | list[Cell]) -> None:
+    def __init__(self, *cells: Cell | Iterable[Cell]) -> None:
         super().__init__()
-        flat: list[Any] = list(cells[0]) if len(cells) == 1 and isinstance(cells[0], list | tuple) else list(cells)
-        for number, cell in enumerate(flat):
-            if not isinstance(cell, Cell):
-                raise ConfigError("SequentialCell takes cells", given=repr(cell), at=number)
-            setattr(self, str(number), cell)
-
-    def construct(self, x: Value) -> Value:
-        for cell in self.cells():
-            x = cell(x)
-        return x
+        one: Any = cells[0] if len(cells) == 1 else None
+        for cell in cells if one is None or isinstance(one, Cell) else one:
+            self._add(cell)
 
     def __getitem__(self, number: int) -> Cell:
         return list(self.cells())[number]
 
     def __len__(self) -> int:
         return len(self.name_cells())
+
+    def _add(self, cell: Any) -> None:
+        if not isinstance(cell, Cell):
+            raise ConfigError(f"{type(self).__name__} takes cells", given=repr(cell), at=len(self))
+        setattr(self, str(len(self)), cell)
+
+
+class SequentialCell(Numbered):
+    """Cells one after the other."""
+
+    def construct(self, x: Value) -> Value:
+        for cell in self.cells():
+            x = cell(x)
+        return x
+
+
+class CellList(Numbered):
+    """Cells in a list that its owner applies as it likes. Raises ConfigError for what is no cell."""
+
+    def __iter__(self) -> Iterator[Cell]:
+        return self.cells()
+
+    def append(self, cell: Cell) -> "CellList":
+        """Add a cell at the end."""
+        known = set(self.get_parameters())
+        is_new = isinstance(cell, Cell) and not cell._attribute
+        self._add(cell)
+        if self._attribute and is_new:  # its owner has named the others already
+            for parameter in cell.get_parameters():
+                if parameter not in known:
+                    parameter.name = f"{self._attribute}.{parameter.name}"
+        return self
+
+    def extend(self, cells: Iterable[Cell]) -> "CellList":
+        """Add cells at the end."""
+        for cell in cells:
+            self.append(cell)
+        return self

@@ -1,11 +1,14 @@
 """Convolution layers, with the signatures and defaults of r1.2 (spec section 8.2)."""
 
+import dataclasses
+
 from runner import ops
 from runner.common.initializer import initializer
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError
 from runner.nn.arguments import Init, positive
 from runner.nn.cell import Cell
+from runner.ops.array import require
 from runner.ops.window import Pair, Quad, pair, quad
 
 
@@ -56,3 +59,69 @@ class Conv2d(Cell):
         if self.has_bias:
             output = self.bias_add(output, self.bias)
         return output
+
+
+class Conv2dTranspose(Cell):
+    """Transposed convolution of (N, in_channels, H, W): what the gradient of Conv2d does with an image.
+
+    `pad_mode` `same` gives size * stride, `valid` adds what of the kernel reaches beyond the stride, and `pad` takes
+    `padding` away from that. weight: (in_channels, out_channels/group, KH, KW).
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Pair,
+        stride: int | Pair = 1,
+        pad_mode: str = "same",
+        padding: int | Quad = 0,
+        dilation: int | Pair = 1,
+        group: int = 1,
+        has_bias: bool = False,
+        weight_init: Init = "normal",
+        bias_init: Init = "zeros",
+    ) -> None:
+        super().__init__()
+        positive(self, in_channels=in_channels, out_channels=out_channels, group=group)
+        if out_channels % group:
+            raise ConfigError(
+                "group must divide out_channels", layer="Conv2dTranspose", out_channels=out_channels, group=group
+            )
+        self.out_channels = out_channels
+        # The convolution that it transposes goes the other way: from out_channels to in_channels.
+        self.conv2d_transpose = ops.Conv2DBackpropInput(
+            in_channels,
+            pair(kernel_size, "kernel_size"),
+            1,
+            pad_mode,
+            quad(padding, "padding"),
+            pair(stride, "stride"),
+            pair(dilation, "dilation"),
+            group,
+        )
+        shape = (in_channels, out_channels // group, *self.conv2d_transpose.kernel_size)
+        self.weight = Parameter(initializer(weight_init, shape), "weight")
+        self.has_bias = has_bias
+        if has_bias:
+            self.bias = Parameter(initializer(bias_init, (out_channels,)), "bias")
+            self.bias_add = ops.BiasAdd()
+
+    def construct(self, x: Value) -> Value:
+        require(x.ndim == 4, "Conv2dTranspose needs floats (N, C, H, W)", x=x.type)
+        size = (x.shape[0], self.out_channels, self._length(x, 0), self._length(x, 1))
+        require(min(size) >= 1, "Conv2dTranspose: the padding leaves nothing of the image", x=x.type, result=size)
+        output: Value = dataclasses.replace(self.conv2d_transpose, input_size=size)(x, self.weight)
+        if self.has_bias:
+            output = self.bias_add(output, self.bias)
+        return output
+
+    def _length(self, x: Value, axis: int) -> int:
+        """Height (0) or width (1) of the result: the smallest image of which x can be the convolution."""
+        op = self.conv2d_transpose
+        stride, reach = op.stride[axis], op.dilation[axis] * (op.kernel_size[axis] - 1) + 1
+        length = x.shape[2 + axis] * stride
+        if op.pad_mode == "same":
+            return length
+        beyond = reach - stride
+        return length + (max(beyond, 0) if op.pad_mode == "valid" else beyond - sum(op.pad[2 * axis : 2 * axis + 2]))

@@ -216,7 +216,8 @@ def test_dropout_layers_do_not_draw_each_others_masks_at_other_steps():
         (
             lambda: nn.Dense(2, 3, activation="rely"),
             ConfigError,
-            "unknown activation\n  given    rely\n  allowed  relu, sigmoid, tanh, softmax\n  nearest  relu",
+            "unknown activation\n  given    rely\n  allowed  relu, sigmoid, tanh, softmax, logsoftmax, relu6, gelu, "
+            "elu, leakyrelu, prelu, hswish, hsigmoid\n  nearest  relu",
         ),
         (
             lambda: nn.Dense(2, 3, weight_init=Tensor([1.0])),
