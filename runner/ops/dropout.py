@@ -52,7 +52,8 @@ class Dropout(Primitive):
     def lower(self, b: Builder, x: str, counter: str) -> tuple[str, str]:
         shape = b.type(x).shape
         counted = b.node("BitwiseAnd", (b.node("Add", (counter, b.const(self._stream))), b.const(MASK)))
-        elements = b.const(np.arange(b.type(x).size, dtype=np.int64))
+        # A Range, and not a constant, which would make the model as large as its activations.
+        elements = b.node("Range", [b.const(np.asarray(n, np.int64)) for n in (0, b.type(x).size, 1)])
         numbers = _lower_scramble(b, b.node("BitwiseXor", (elements, _lower_scramble(b, counted))))
         kept = b.node("Less", (numbers, b.const(self._limit)))
         mask = b.reshape(b.node("Cast", (kept,), to=b.type(x).dtype), shape)

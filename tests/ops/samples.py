@@ -236,6 +236,14 @@ def geometries() -> Iterator[tuple[tuple[int, ...], ops.Conv2D, tuple[int, ...],
         ((3, 6, 4, 4), ops.Conv2D(6, (3, 3), pad_mode="same", group=6), "depthwise"),
         ((1, 1, 8, 8), ops.Conv2D(6, (5, 5)), "lenet-conv1"),
         ((2, 4, 7, 7), ops.Conv2D(4, (3, 3), pad_mode="pad", pad=(1, 1, 1, 1), stride=(2, 2)), "resnet-stride2"),
+        ((2, 4, 7, 5), ops.Conv2D(6, (1, 1), stride=(2, 2)), "1x1-stride2-odd"),
+        ((2, 4, 7, 5), ops.Conv2D(6, (1, 1), pad_mode="same", stride=(3, 2)), "1x1-stride3-same"),
+        ((2, 4, 5, 5), ops.Conv2D(6, (1, 1), stride=(2, 2), group=2), "1x1-stride2-groups"),
+        ((2, 4, 7, 5), ops.Conv2D(4, (3, 3), pad_mode="same", stride=(2, 2), group=4), "depthwise-stride2-odd"),
+        ((2, 3, 8, 6), ops.Conv2D(3, (3, 3), pad_mode="same", stride=(2, 2), group=3), "depthwise-stride2-even"),
+        ((1, 3, 9, 7), ops.Conv2D(3, (3, 3), pad_mode="same", dilation=(2, 2), group=3), "depthwise-dilation2"),
+        ((2, 3, 7, 9), ops.Conv2D(6, (5, 3), pad_mode="pad", pad=(2, 1, 0, 2), stride=(3, 2), group=3), "multiplier2"),
+        ((1, 2, 1, 7), ops.Conv2D(3, (1, 4), pad_mode="same", stride=(1, 2)), "one-row-even-kernel-same"),
     )
     for x, op, note in special:
         yield x, op, (op.out_channel, x[1] // op.group, *op.kernel_size), note

@@ -9,9 +9,13 @@ from contract import FLOAT32, computed, distance, ran
 from operands import coarse, distinct, distribution, normal, positive, whole
 from samples import geometries
 
+from runner import dtype as dt
 from runner import ops
+from runner.compile.lower import lower
 from runner.core.value import Tensor
 from runner.engine.eager import Eager
+from runner.engine.tracer import trace
+from runner.types import TensorType
 
 
 def both(op, *arrays):
@@ -120,6 +124,13 @@ def test_dropout(keep, seed, counter):
     for made in both(ops.Dropout(keep, seed), x, np.array(counter, np.int64)):
         assert np.array_equal(made[1], mask.astype(np.float32))
         assert distance(made[:1], (np.where(mask, x.astype(np.float64) / keep, 0.0),)) < FLOAT32
+
+
+def test_the_model_of_a_dropout_does_not_grow_with_its_operand():
+    counter = TensorType(dt.int64, ())
+    graphs = [trace(ops.Dropout(), [TensorType(dt.float32, (n, n)), counter], "one") for n in (2, 1000)]
+    small, large = (len(lower(graph, ["x", "counter"], ["y", "mask"]).SerializeToString()) for graph in graphs)
+    assert large < small + 100
 
 
 def test_dropout_keeps_the_share_it_says_independently_of_step_and_seed():
