@@ -7,6 +7,7 @@ import numpy as np
 from runner.core.primitive import Arrays, Interpreter, Node, Primitive, install
 from runner.core.value import Operand, Tensor, Value
 from runner.errors import RunnerError, TrainingError
+from runner.machine import keep_freed_memory
 from runner.types import TensorType
 
 _data = attrgetter("data")  # as a function for `map`: the quickest way through a few operands
@@ -21,6 +22,8 @@ class Eager(Interpreter):
     def __init__(self, root: str = "Default", tape: bool = True) -> None:
         super().__init__(root)
         self.tape = tape
+        if tape:
+            keep_freed_memory()
 
     def lift(self, operand: Operand) -> Value:
         """Tensors and parameters are their own handles."""

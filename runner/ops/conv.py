@@ -4,6 +4,7 @@ Convolution is bilinear, so each of the three operators is the derivative of the
 matrix product with the columns of the windows. Attributes and operand order are the reference's.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -32,9 +33,7 @@ class Conv2D(Convolution):
         return x.with_shape(x.shape[0], self.out_channel, *self.windows(x.shape).out)
 
     def kernel(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-        windows = self.windows(x.shape)
-        columns = windows.columns(batch_last(x)).reshape(self.group, -1, windows.out[0] * windows.out[1] * len(x))
-        return batch_first((self.grouped(w) @ columns).reshape(len(w), *windows.out, len(x)))
+        return batch_first(self.windows(x.shape).correlate(batch_last(x), self.grouped(w)))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x, w), (dout,) = inputs, douts
@@ -63,8 +62,15 @@ class Conv2DBackpropInput(Convolution):
         return dout.with_shape(*self.input_size)
 
     def kernel(self, dout: np.ndarray, w: np.ndarray) -> np.ndarray:
+        windows, channels = self.windows(self.input_size), self.input_size[1]
+        reverse = windows.reverse
+        # Gathering needs a column for each element of the image, spreading one for each of the result; and adds.
+        if reverse and len(w) * math.prod(windows.size) <= channels * math.prod(windows.out):
+            turned = w.reshape(self.group, -1, *w.shape[1:])[..., ::-1, ::-1].swapaxes(1, 2)
+            filters = turned.reshape(self.group, channels // self.group, -1)
+            return batch_first(reverse.correlate(batch_last(dout), filters))
         columns = self.grouped(w).transpose(0, 2, 1) @ self.grouped(batch_last(dout))
-        return batch_first(self.windows(self.input_size).spread(columns, self.input_size[1]))
+        return batch_first(windows.spread(columns, channels))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (dout, w), (g,) = inputs, douts
@@ -96,10 +102,10 @@ class Conv2DBackpropFilter(Convolution):
         return x.with_shape(*self.filter_size)
 
     def kernel(self, dout: np.ndarray, x: np.ndarray) -> np.ndarray:
-        columns = self.windows(x.shape).columns(batch_last(x))
-        columns = columns.reshape(self.group, -1, columns.shape[1])
-        made: np.ndarray = (self.grouped(batch_last(dout)) @ columns.transpose(0, 2, 1)).reshape(self.filter_size)
-        return made
+        douts, sums = self.grouped(batch_last(dout)), np.zeros((), x.dtype)
+        for part, columns in self.windows(x.shape).columns(batch_last(x)):
+            sums = sums + douts[..., part] @ columns.reshape(self.group, -1, columns.shape[1]).swapaxes(1, 2)
+        return sums.reshape(self.filter_size)
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (dout, x), (g,) = inputs, douts
