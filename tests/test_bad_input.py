@@ -1,5 +1,6 @@
 """What real processes say and leave behind when something is wrong: exit codes, blocks on stderr, folders."""
 
+import gzip
 import json
 import os
 import re
@@ -69,13 +70,32 @@ def published_labels(folder: Path) -> None:
     write_idx(folder / "data" / "t10k-labels-idx1-ubyte", np.arange(10000) % 10)
 
 
-def cifar10(size: int) -> Prepare:
+def cifar10(change: Callable[[bytes], bytes] = bytes, name: str = "data_batch_1.bin") -> Prepare:
+    """Files of CIFAR-10's format with 40 records each, one of them changed; .gz for a name that says so."""
+
     def prepare(folder: Path) -> None:
-        (folder / "data").mkdir()
-        for name in ("data_batch_1.bin", "test_batch.bin"):
-            (folder / "data" / name).write_bytes(bytes(size))
+        data = folder / "data"
+        data.mkdir()
+        records = np.zeros((40, 3073), np.uint8)
+        records[:, 0] = np.arange(40) % 10
+        for stem in ("data_batch_1.bin", "test_batch.bin"):
+            stored = name if name.startswith(stem) else stem
+            content = gzip.compress(records.tobytes()) if stored.endswith(".gz") else records.tobytes()
+            (data / stored).write_bytes(change(content) if stored == name else content)
 
     return prepare
+
+
+def without(prepare: Prepare, name: str) -> Prepare:
+    def less(folder: Path) -> None:
+        prepare(folder)
+        (folder / "data" / name).unlink()
+
+    return less
+
+
+def flipped(content: bytes, place: int, bits: int = 255) -> bytes:
+    return content[:place] + bytes([content[place] ^ bits]) + content[place + 1 :]
 
 
 def a_file(folder: Path) -> None:
@@ -95,6 +115,7 @@ def configs(text: str, name: str = "mine.yaml") -> Prepare:
     return prepare
 
 
+CIFAR10 = ("dataset=cifar10", "dataset.data_dir=data", "network.num_channels=3", "dataset.augment=true")
 MNIST = ("dataset=mnist", "dataset.data_dir=data")
 OWN = ("--config-dir", "own", "+experiment=mine")
 DAMAGED = "DataError: a data file is not what its name says"
@@ -146,6 +167,9 @@ CONFIG = {
         ("may not read this environment variable\n", "dataset.data_dir\n"),
         env=(("SECRET", "hunter2"),),
     ),
+    "augmented digits": Row(
+        ("dataset.augment=true",), 2, ("images that cannot be augmented\n", "dataset.augment\n", "cifar10, synthetic\n")
+    ),
     "an expectation never evaluated": Row(
         ("expect.accuracy.min=0.9", "eval.every=never"), 2, ("an expectation that is never evaluated\n",)
     ),
@@ -178,7 +202,7 @@ RUNNING = {
         MNIST,
         7,
         ("DataError: a data file is missing\n", "t10k-labels-idx1-ubyte[.gz]"),
-        lambda folder: (mnist()(folder), (folder / "data" / "t10k-labels-idx1-ubyte").unlink()),
+        without(mnist(), "t10k-labels-idx1-ubyte"),
     ),
     "cut file": Row(
         MNIST,
@@ -206,11 +230,65 @@ RUNNING = {
     "flipped bit in published data": Row(
         MNIST, 7, (DAMAGED, "t10k-labels-idx1-ubyte\n", "sha256 ff7bcfd4", "found "), published_labels
     ),
-    "cut CIFAR-10": Row(
-        ("dataset=cifar10", "dataset.data_dir=data", "network.num_channels=3"),
+    "CIFAR-10: missing folder": Row(
+        CIFAR10,
         7,
-        (DAMAGED, "data_batch_1.bin\n", "whole records of 3073 bytes\n", "3072 bytes"),
-        cifar10(3072),
+        ("DataError: a data file is missing\n", "folder    data\n", "data_batch_1.bin[.gz]", "repair    unpack "),
+    ),
+    "CIFAR-10: no test data": Row(
+        CIFAR10,
+        7,
+        ("a data file is missing\n", "expected  test_batch.bin[.gz]\n", "found     data_batch_1.bin\n"),
+        without(cifar10(), "test_batch.bin"),
+    ),
+    "CIFAR-10: cut test data": Row(
+        CIFAR10,
+        7,
+        (DAMAGED, "test_batch.bin\n", "122919 bytes, 3072 of a cut record\n", "repair    unpack the file"),
+        cifar10(lambda content: content[:-1], "test_batch.bin"),
+    ),
+    "CIFAR-10: empty file": Row(
+        CIFAR10,
+        7,
+        (DAMAGED, "data_batch_1.bin\n", "found     0 bytes\n", "repair    unpack the file"),
+        cifar10(lambda content: b""),
+    ),
+    "CIFAR-10: a label of 10": Row(
+        CIFAR10,
+        7,
+        (
+            DAMAGED,
+            "data_batch_1.bin\n",
+            "labels from 0 to 9\n",
+            "10 as the label of record 2, at byte 6146\n",
+            "unpack",
+        ),
+        cifar10(lambda content: flipped(content, 2 * 3073, 2 ^ 10)),
+    ),
+    "CIFAR-10: no gzip": Row(
+        CIFAR10,
+        7,
+        (
+            DAMAGED,
+            "data_batch_1.bin.gz\n",
+            "a whole gzip file\n",
+            "a damaged one (",
+            "incorrect header",
+            "unpack the file",
+        ),
+        cifar10(gzip.decompress, "data_batch_1.bin.gz"),
+    ),
+    "CIFAR-10: cut gzip": Row(
+        CIFAR10,
+        7,
+        (DAMAGED, "data_batch_1.bin.gz\n", "a whole gzip file\n", "one that is cut off\n"),
+        cifar10(lambda content: content[:-9], "data_batch_1.bin.gz"),
+    ),
+    "CIFAR-10: a flipped bit in the checksum": Row(
+        CIFAR10,
+        7,
+        (DAMAGED, "test_batch.bin.gz\n", "a damaged one (", "incorrect data check", "unpack the file"),
+        cifar10(lambda content: flipped(content, len(content) - 5, 1), "test_batch.bin.gz"),
     ),
     "shapes in PyNative mode": Row(
         ("dataset.image_size=28",),

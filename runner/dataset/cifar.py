@@ -28,9 +28,10 @@ def read_records(path: Path) -> np.ndarray:
         cut = f", {len(data) % RECORD} of a cut record" if len(data) else ""
         raise content.refuse(f"whole records of {RECORD} bytes", f"{len(data)} bytes{cut}")
     records = np.frombuffer(data, np.uint8).reshape(-1, RECORD)
-    worst = int(records[:, 0].argmax())
-    if records[worst, 0] >= CLASSES:
-        raise content.refuse(f"labels from 0 to {CLASSES - 1}", f"{records[worst, 0]} as the label of record {worst}")
+    first = int((records[:, 0] >= CLASSES).argmax())  # the first one, if there is any
+    if records[first, 0] >= CLASSES:
+        place = f"the label of record {first}, at byte {first * RECORD}"
+        raise content.refuse(f"labels from 0 to {CLASSES - 1}", f"{records[first, 0]} as {place}")
     return records
 
 

@@ -162,6 +162,35 @@ CASES = {
           allowed  null or whole number, at least 1
           from     command line
     """,
+    "dataset.num_parallel_workers=65": """
+        ConfigError: out of range
+          key      dataset.num_parallel_workers
+          value    65
+          allowed  whole number, 1 to 64
+          from     command line
+    """,
+    "dataset=cifar10 dataset.augment=always": """
+        ConfigError: not true or false
+          key      dataset.augment
+          value    "always"
+          allowed  true or false
+          from     command line
+    """,
+    "dataset=mnist dataset.augment=true": """
+        ConfigError: images that cannot be augmented
+          key      dataset.augment
+          value    true
+          allowed  false, or a dataset of cifar10, synthetic
+          hint     augment mirrors images, and those of mnist mean something else in a mirror
+          from     command line
+    """,
+    "dataset.normalize=1": """
+        ConfigError: not true or false
+          key      dataset.normalize
+          value    1
+          allowed  true or false
+          from     command line
+    """,
     "seed=-1": """
         ConfigError: out of range
           key      seed

@@ -1,11 +1,13 @@
 """From settings to batches, for each dataset a run can name."""
 
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from runner.dataset import catalog
+from runner.config import schema
+from runner.dataset import Cifar10Dataset, catalog
 from runner.dataset.catalog import CATALOG, DatasetSettings, open_dataset
 from runner.errors import ConfigError, DataError
 
@@ -52,6 +54,53 @@ def test_cifar10(write_cifar) -> None:
     assert (image.shape, label.tolist()) == ((4, 3, 32, 32), [0, 1, 2, 3])
     blue = ((2 + 128 + 2 * 5 + 9) / 255 - 0.4465) / 0.2010
     np.testing.assert_allclose(image[2, 2, 5, 9], blue, rtol=1e-5)
+
+
+def test_augmented_training_data_are_crops_and_mirror_images(write_cifar) -> None:
+    """Of the right images, padded by 4 black pixels, and scaled afterwards."""
+    folder = str(write_cifar("data_batch_1.bin", 64))
+    write_cifar("test_batch.bin", 64)
+    settings = DatasetSettings("cifar10", folder, batch_size=64, shuffle=False, augment=True)
+    means, deviations = ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
+    source = Cifar10Dataset(folder, "train").fetch(np.arange(64))[0].astype(np.float64)
+    found = set()
+    for image, original in zip(batches(settings)[0][0], source, strict=True):
+        pixels = np.rint((image.transpose(1, 2, 0) * deviations + means) * 255)
+        padded = np.pad(original, ((4, 4), (4, 4), (0, 0)))
+        crops = {(y, x): padded[y : y + 32, x : x + 32] for y in range(9) for x in range(9)}
+        seen = {
+            (y, x, mirrored)
+            for (y, x), crop in crops.items()
+            for mirrored in (False, True)
+            if np.array_equal(crop[:, :: -1 if mirrored else 1], pixels)
+        }
+        assert len(seen) == 1
+        found |= seen
+    assert len({y for y, _, _ in found}) == len({x for _, x, _ in found}) == 9
+    assert {mirrored for _, _, mirrored in found} == {False, True}
+
+
+def test_test_data_are_never_augmented() -> None:
+    plain, augmented = (DatasetSettings("synthetic", augment=augment) for augment in (False, True))
+    for mine, theirs in zip(batches(plain, train=False), batches(augmented, train=False), strict=True):
+        np.testing.assert_array_equal(mine[0], theirs[0])
+    assert not np.array_equal(batches(plain)[0][0], batches(augmented)[0][0])
+
+
+def test_values_from_0_to_1_where_they_are_not_normalized(write_cifar) -> None:
+    folder = write_cifar("data_batch_1.bin", 4)
+    settings = DatasetSettings("cifar10", str(folder), batch_size=4, shuffle=False, normalize=False)
+    image, _ = batches(settings)[0]
+    np.testing.assert_allclose(image[2, 2, 5, 9], ((2 + 128 + 2 * 5 + 9) % 256) / 255, rtol=1e-6)
+    assert image.min() >= 0
+    assert image.max() <= 1
+
+
+def test_the_schema_and_the_catalog_agree_on_what_may_be_augmented() -> None:
+    assert set(schema.MIRRORED) == {name for name, entry in CATALOG.items() if entry.mirrored}
+    assert {field.name for field in fields(schema.Dataset)} <= {field.name for field in fields(DatasetSettings)}
+    ours, theirs = asdict(schema.Dataset()), asdict(DatasetSettings())
+    assert ours == {name: theirs[name] for name in ours}
 
 
 def test_all_settings_reach_the_pipeline() -> None:
@@ -115,6 +164,9 @@ def test_download_fetches_only_what_is_missing(write_mnist, monkeypatch: pytest.
         (DatasetSettings(shuffle="yes"), "shuffle", "'yes'"),
         (DatasetSettings(download="yes"), "download", "'yes'"),
         (DatasetSettings("cifar10", download=True), "download", "True"),
+        (DatasetSettings("digits", augment=True), "augment", "True"),
+        (DatasetSettings("synthetic", augment="yes"), "augment", "'yes'"),
+        (DatasetSettings(normalize=None), "normalize", "None"),
         (DatasetSettings("mnist", data_dir=""), "data_dir", "''"),
         (DatasetSettings(num_parallel_workers=0), "num_parallel_workers", "0"),
         (DatasetSettings(num_shards=2), "shard_id", "num_shards=2, shard_id=None"),

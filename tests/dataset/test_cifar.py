@@ -51,7 +51,7 @@ def test_a_damaged_gzip_file_is_refused(write_cifar) -> None:
     path = write_cifar("data_batch_1.bin.gz", 2) / "data_batch_1.bin.gz"
     whole = path.read_bytes()
     checksum_flipped = whole[:-6] + bytes([whole[-6] ^ 1]) + whole[-5:]
-    for data in (whole[:-1], whole[:100], whole + b"x", checksum_flipped, gzip.decompress(whole)):
+    for data in (b"", whole[:-1], whole[:100], whole + b"x", checksum_flipped, gzip.decompress(whole)):
         path.write_bytes(data)
         with pytest.raises(DataError):
             read_records(path)
@@ -61,10 +61,11 @@ def test_a_label_that_is_no_class_names_its_record(write_cifar) -> None:
     path = write_cifar() / "data_batch_1.bin"
     data = bytearray(path.read_bytes())
     data[3 * 3073] = 10
+    data[4 * 3073] = 255
     path.write_bytes(data)
     with pytest.raises(DataError) as caught:
         read_records(path)
-    assert caught.value.rows["found"] == "10 as the label of record 3"
+    assert caught.value.rows["found"] == "10 as the label of record 3, at byte 9219"
 
 
 def test_a_missing_file_says_what_is_there(write_cifar) -> None:
