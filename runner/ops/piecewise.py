@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from runner.core.lowering import Builder
+from runner.core.lowering import Builder, Form, either_way
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Tensor, Value
 from runner.ops.array import Reshape, require
@@ -46,6 +46,9 @@ class ReLU6Grad(Primitive):
     def lower(self, b: Builder, dout: str, x: str) -> str:
         above, below = b.node("Greater", (x, b.const(0.0, like=x))), b.node("Less", (x, b.const(6.0, like=x)))
         return b.node("Mul", (dout, b.node("Cast", (b.node("And", (above, below)),), to=b.type(x).dtype)))
+
+    def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
+        return either_way(self.lower, dout, x)
 
 
 @primitive

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from runner.core.lowering import Builder
+from runner.core.lowering import Builder, Form, either_way
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.ops.activation import Sigmoid
@@ -55,6 +55,9 @@ class GeLUGrad(Primitive):
         steep = b.node("Mul", (b.node("Sub", (one, b.node("Mul", (bent, bent)))), rise))
         slope = b.node("Add", (b.node("Add", (bent, one)), steep))
         return b.node("Mul", (b.node("Mul", (dout, b.const(0.5, like=x))), slope))
+
+    def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
+        return either_way(self.lower, dout, x)
 
 
 def _bent(x: np.ndarray) -> np.ndarray:
