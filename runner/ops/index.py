@@ -103,6 +103,7 @@ class UnsortedSegmentSum(Primitive):
 
     def lower(self, b: Builder, x: str, segment_ids: str) -> str:
         out = self.infer(b.type(x), b.type(segment_ids))
-        zeros = b.const(np.zeros(out.shape, out.dtype.numpy))
+        # Spread out when the model is loaded: a constant would make it as large as an embedding's table.
+        zeros = b.node("Expand", (b.const(np.zeros((), out.dtype.numpy)), b.const(list(out.shape))))
         index = b.reshape(b.node("Cast", (segment_ids,), to=dt.int64), (*b.type(segment_ids).shape, 1))
         return b.node("ScatterND", (zeros, index, x), reduction="add")

@@ -126,11 +126,25 @@ def test_dropout(keep, seed, counter):
         assert distance(made[:1], (np.where(mask, x.astype(np.float64) / keep, 0.0),)) < FLOAT32
 
 
-def test_the_model_of_a_dropout_does_not_grow_with_its_operand():
-    counter = TensorType(dt.int64, ())
-    graphs = [trace(ops.Dropout(), [TensorType(dt.float32, (n, n)), counter], "one") for n in (2, 1000)]
-    small, large = (len(lower(graph, ["x", "counter"], ["y", "mask"]).SerializeToString()) for graph in graphs)
-    assert large < small + 100
+INT64 = TensorType(dt.int64, ())
+
+
+@pytest.mark.parametrize(
+    ("make", "types"),
+    [
+        (lambda n: ops.Dropout(), lambda n: [TensorType(dt.float32, (n, n)), INT64]),
+        (ops.UnsortedSegmentSum, lambda n: [TensorType(dt.float32, (2, n)), TensorType(dt.int64, (2,))]),
+        (lambda n: ops.ZerosLike(), lambda n: [TensorType(dt.float32, (n, n))]),
+    ],
+    ids=["dropout", "sum", "zeros"],
+)
+def test_a_model_does_not_grow_with_its_tensors(make, types):
+    sizes = []
+    for n in (2, 1000):
+        inputs = [f"x{k}" for k in range(len(types(n)))]
+        graph = trace(make(n), types(n), "one")
+        sizes.append(len(lower(graph, inputs, [f"y{k}" for k in range(len(graph.outputs))]).SerializeToString()))
+    assert sizes[1] < sizes[0] + 100
 
 
 def test_dropout_keeps_the_share_it_says_independently_of_step_and_seed():
