@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -124,6 +125,22 @@ def test_a_run_that_dies_inside_of_a_sink_ends_with_the_same_bytes(tmp_path, mon
                 run(folder, *overrides)
         resume(folder)
         assert traces(folder) == expected, f"died in step {number}"
+
+
+@pytest.mark.parametrize(("mode", "sink"), [("graph", "off"), ("graph", "-1"), ("graph", "7"), ("pynative", "off")])
+def test_augmented_data_go_on_with_the_same_bytes(tmp_path, monkeypatch, mode, sink):
+    """With threads that prepare batches, or sunk in chunks; in the first event and in one behind an epoch's end."""
+    augmented = ("dataset.augment=true", "dataset.image_size=32", "checkpoint.every_steps=3")
+    overrides = (f"mode={mode}", *SINKS[sink], *augmented, "dataset.num_parallel_workers=2")
+    run(tmp_path / "whole", *overrides)
+    expected = traces(tmp_path / "whole")
+    run(tmp_path / "plain", *(word for word in overrides if "augment" not in word))
+    assert traces(tmp_path / "plain")["metrics.jsonl"] != expected["metrics.jsonl"]
+    for number in (1, 6):
+        folder = tmp_path / str(number)
+        assert killed_and_resumed(monkeypatch, folder, overrides, number, only="metrics.jsonl")
+        assert traces(folder) == expected, f"died at step {number}"
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("runner-dataset", "sink"))]
 
 
 def dead_from(calls: list[int], number: int) -> None:
