@@ -7,7 +7,9 @@ import pytest
 from both_modes import MODES, relative, step_of
 from small_networks import DROPOUT_SEED, KEPT, NETWORKS, STEPS, WIDTH, batch, made, step
 
-from runner import ops
+from runner import Model, context, nn, ops
+from runner.dataset import NumpySlicesDataset
+from runner.device import Device
 
 # The losses of the first steps as `torch_losses` below gives them in float64, with PyTorch 2.13.
 LOSSES = {
@@ -35,6 +37,21 @@ def test_both_modes_train_alike_and_as_pytorch(name):
     assert {key: d for key, d in differences.items() if d > 1e-5} == {}
     before = {p.name: p.asnumpy() for p in made(name).trainable_params()}
     assert all(not np.array_equal(graph[key], value) for key, value in before.items())
+
+
+def sunk(name: str, sinking: bool) -> dict[str, bytes]:
+    """The parameters after twelve steps over four batches in graph mode."""
+    network, (x, labels) = made(name), batch(name)
+    loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
+    optimizer = nn.Momentum(network.trainable_params(), 0.1, 0.9)
+    model = Model(network, loss, optimizer, mode=context.GRAPH_MODE, device=Device(threads=1))
+    model.train(3, NumpySlicesDataset((x, labels)).batch(4), dataset_sink_mode=sinking)
+    return {p.name: p.asnumpy().tobytes() for p in network.get_parameters()}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_sinking_changes_no_bit(name):
+    assert sunk(name, True) == sunk(name, False)
 
 
 def test_parameters_have_the_names_that_users_expect():
