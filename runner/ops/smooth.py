@@ -82,7 +82,7 @@ class Elu(Unary):
         return (Select()(Greater()(inputs[0], 0.0), douts[0], douts[0] * (outputs[0] + self.alpha)),)
 
     def lower(self, b: Builder, x: str) -> str:
-        return b.node("Elu", (x,), alpha=float(self.alpha))
+        return b.node("Elu", (x,), alpha=float(self.alpha))  # attributes of ONNX are Float32, also when x is Float64
 
 
 @primitive
