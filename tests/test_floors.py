@@ -42,7 +42,7 @@ STRANGERS = {
     ("nn", "dataset"): "layers do not know where data come from",
 }
 THIRD_PARTIES = {
-    "onnx": {"runner.compile.builder", "runner.compile.lower"},
+    "onnx": {"runner.compile.builder", "runner.compile.fuse", "runner.compile.lower"},
     "onnxruntime": {"runner.compile.session"},
     "hydra": {"runner.config"},
     "omegaconf": {"runner.config"},

@@ -26,9 +26,13 @@ def element_type(dtype: DType) -> int:
 
 
 class OnnxBuilder:
-    """Nodes in the order in which they are asked for. Nodes are named after the operator that is being lowered."""
+    """Nodes in the order in which they are asked for. Nodes are named after the operator that is being lowered.
 
-    def __init__(self) -> None:
+    `on_host` says that the nodes are for the CPU, and may be those that only onnxruntime knows.
+    """
+
+    def __init__(self, on_host: bool = False) -> None:
+        self.on_host = on_host
         self.list: list[NodeProto] = []
         self.constants: dict[str, TensorProto] = {}
         self.operator = ""
@@ -56,7 +60,17 @@ class OnnxBuilder:
             made = tuple(f"{name}:{k}" for k in range(outputs))
             self.list.append(onnx.helper.make_node(kind, list(inputs), list(made), name=name, domain=domain, **written))
             self._made[key] = made
+            self._note_shape(kind, inputs, made[0], attributes)
         return self._made[key]
+
+    def _note_shape(self, kind: str, inputs: Sequence[str], made: str, attributes: dict[str, Any]) -> None:
+        """Remember the shape of what later passes may fuse: products, and convolutions that scale rows."""
+        given = [self._shapes.get(name) for name in inputs[:2]]
+        if kind == "Gemm" and given[0] and given[1]:
+            turns = attributes.get("transA", 0), attributes.get("transB", 0)
+            self._shapes[made] = given[0][turns[0]], given[1][1 - turns[1]]
+        if kind == "Conv" and given[0] and given[1] == (attributes.get("group"), 1, 1, 1):
+            self._shapes[made] = given[0]
 
     def const(self, value: Any, like: str | None = None) -> str:
         """A constant; ints become Int64, floats take the element type of `like`."""
@@ -94,6 +108,15 @@ class OnnxBuilder:
         rows, columns = (type.shape[0], -1) if last else (-1, type.shape[0])
         flat = self.node("Transpose", (self.reshape(name, (rows, columns)),), perm=(1, 0))
         return self.reshape(flat, batch_last(type.shape) if last else type.shape)
+
+    def shape(self, name: str) -> Shape | None:
+        """The shape of a value as it lies on the device, if it is known."""
+        return self._shapes.get(name)
+
+    def constant(self, name: str) -> np.ndarray | None:
+        """The elements of a constant."""
+        found = self.constants.get(name)
+        return None if found is None else np.asarray(onnx.numpy_helper.to_array(found))
 
     def value(self, name: str) -> np.ndarray | None:
         """A value that is known at compile time."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from runner.compile.builder import OnnxBuilder, element_type, onnx
+from runner.compile.fuse import fuse
 from runner.compile.naming import Names
 from runner.core.graph import Graph
 from runner.core.lowering import FUSED, Form
@@ -38,7 +39,7 @@ def lower(graph: Graph, input_names: Sequence[str], output_names: Sequence[str])
     _check_names(graph.name, [*input_names, *(p.name for p in graph.parameters), *results])
     taken: dict[Value, str] = dict(zip(graph.inputs, input_names, strict=True))
     taken |= {symbol: parameter.name for parameter, symbol in graph.parameters.items()}
-    builder = OnnxBuilder()
+    builder = OnnxBuilder(graph.is_placed)
     names = Names(builder, taken)
     _lower_nodes(builder, graph, names)
     outputs = dict(zip(results, graph.results, strict=True))
@@ -77,7 +78,7 @@ def lower_sunk(
 def _body(fetch: Graph, step: Graph, entries: Mapping[str, TensorType], columns: Sequence[str]) -> GraphProto:
     """One step of a sink: takes what is carried and one entry each, gives what is carried on and the loss."""
     scanned = [name + ENTRY for name in entries][: len(fetch.inputs) - len(columns)]
-    builder = OnnxBuilder()
+    builder = OnnxBuilder(step.is_placed)
     names = Names(builder, dict(zip(fetch.inputs, [*scanned, *columns], strict=True)))
     _lower_nodes(builder, fetch, names)
     for image, fetched in zip(step.inputs, fetch.outputs, strict=True):
@@ -141,9 +142,10 @@ def _graph(
 ) -> GraphProto:
     """What the builder has collected, with results under their public names."""
     made = [names.of(symbol) for symbol in outputs.values()]
+    lowered = fuse(builder, made) if builder.on_host else builder.list
     # An input is not made here, and neither is what the body of a sink takes from around it.
-    inner = {output for node in builder.list for output in node.output}
-    nodes = _name_results(builder.list, made, list(outputs), inner)
+    inner = {output for node in lowered for output in node.output}
+    nodes = _name_results(lowered, made, list(outputs), inner)
     used = {value for node in nodes for value in node.input} | set(outputs)
     graph: GraphProto = onnx.helper.make_graph(
         [_without_unused_outputs(n, used) for n in nodes],

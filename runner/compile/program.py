@@ -32,7 +32,8 @@ class Executable:
         self, graph: Graph, model: ModelProto, device: Device, start: float, given: Sequence[Parameter] = ()
     ) -> None:
         self.graph, self.model = graph, model
-        self.session = Session(model.SerializeToString(), device)
+        # What is placed is optimised, and in the order in which values die early: onnxruntime need not touch it.
+        self.session = Session(model.SerializeToString(), device, optimize=not graph.is_placed)
         self.compile_seconds = time.perf_counter() - start
         self._parameters = tuple(p for p in graph.parameters if p not in given)
         self._updated = tuple(graph.updates)

@@ -229,6 +229,11 @@ def _inference_session(model: bytes, device: Device, optimize: bool) -> Any:
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # fatal: all else also arrives as an exception
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _level(optimize))
+    if not optimize:
+        # The nodes run in their order as far as possible; by default onnxruntime would compute all that leads to the
+        # first result first. Planning the memory of a whole run takes half as much again of it (BENCHMARKS.md).
+        options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
+        options.enable_mem_pattern = False
     providers: list[object] = ["CPUExecutionProvider"]
     if device.target != "CPU":
         providers.insert(0, (device.backend.provider, {"device_id": str(device.id)}))

@@ -30,6 +30,11 @@ class Graph:
         """What must be computed: the outputs, then the new values of parameters."""
         return (*self.outputs, *self.updates.values())
 
+    @property
+    def is_placed(self) -> bool:
+        """Whether the layout pass has chosen forms for the CPU."""
+        return any(node.form is not None for node in self.nodes)
+
     def rewritten(
         self,
         nodes: Sequence[Node],
