@@ -17,6 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LENET = ROOT / "models" / "lenet.py"
+RESNET = ROOT / "models" / "resnet.py"
 PROVIDERS = ort.get_available_providers()
 TRACEBACK = re.compile(r"Traceback|\bFile \".*\", line \d|Warning:")
 
@@ -117,6 +118,7 @@ def configs(text: str, name: str = "mine.yaml") -> Prepare:
 
 CIFAR10 = ("dataset=cifar10", "dataset.data_dir=data", "network.num_channels=3", "dataset.augment=true")
 MNIST = ("dataset=mnist", "dataset.data_dir=data")
+TINY = ("+experiment=resnet50_tiny",)
 OWN = ("--config-dir", "own", "+experiment=mine")
 DAMAGED = "DataError: a data file is not what its name says"
 
@@ -309,6 +311,45 @@ RUNNING = {
     ),
     "images that are too small": Row(
         ("dataset.image_size=3",), 2, ("ShapeError: Conv2D: ", "conv1-Conv2d/Conv2D-op", f"{LENET}:", "self.conv1(x)")
+    ),
+    "a width of nothing": Row(
+        (*TINY, "network.width=0"),
+        2,
+        ("ConfigError: width must be a whole number of at least 1\n", "key    network.width\n", "given  0\n"),
+    ),
+    "a stem that is none": Row(
+        (*TINY, "network.stem=imagnet"),
+        2,
+        ("stem is not one of the choices\n", "network.stem\n", "'imagnet'\n", "cifar, imagenet\n", "nearest  imagenet"),
+    ),
+    "weights drawn by nobody": Row(
+        (*TINY, "network.weight_init=hee"),
+        2,
+        ("weight_init is not one of the choices\n", "network.weight_init\n", "'hee'\n", "uniform, he\n", "nearest  he"),
+    ),
+    "images too small for ResNet": Row(
+        (*TINY, "dataset.image_size=16", "mode=pynative"),
+        2,
+        (
+            *(
+                "ShapeError: AvgPool: the window is larger than the image\n",
+                "image       (2, 2)\n",
+                "window      (4, 4)\n",
+            ),
+            *("_backbone-ResNet/avgpool2d-AvgPool2d/AvgPool-op", f"line        {RESNET}:", "self.avgpool2d(out)\n"),
+        ),
+    ),
+    "images too large for ResNet": Row(
+        (*TINY, "dataset.image_size=64", "dataset_sink_mode=false"),
+        2,
+        (
+            *(
+                "ShapeError: Reshape: the elements do not fill the shape\n",
+                "elements    16384\n",
+                "shape       (32, 128)\n",
+            ),
+            *("_backbone-ResNet/Reshape-op", f"line        {RESNET}:", "out = self.reshape(out, (out.shape[0], "),
+        ),
     ),
     "channels": Row(
         ("network.num_channels=3",), 2, ("ShapeError: Conv2D: ", "conv1-Conv2d/Conv2D-op", f"{LENET}:", "self.conv1(x)")

@@ -7,7 +7,7 @@ first pass.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -40,8 +40,12 @@ class Visits:
 
         They depend on the run's seed, the place of the transform that asks, the pass and the row, and on nothing else.
         """
-        keys = _keys(seed.get_seed(), place, count)
-        return _mixed(_mixed(keys + self.passes.astype(np.uint64) * GOLDEN) + self.rows.astype(np.uint64) * GOLDEN)
+        return _mixed(self._counter + _keys(seed.get_seed(), place, count))
+
+    @cached_property
+    def _counter(self) -> np.ndarray:
+        """A number for each pass and row, alike for all that ask."""
+        return _mixed(_mixed(self.passes.astype(np.uint64) * GOLDEN) + self.rows.astype(np.uint64) * GOLDEN)
 
 
 def below(numbers: np.ndarray, limit: int) -> np.ndarray:

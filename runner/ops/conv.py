@@ -6,6 +6,7 @@ matrix product with the columns of the windows. Attributes and operand order are
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 
@@ -102,10 +103,9 @@ class Conv2DBackpropFilter(Convolution):
         return x.with_shape(*self.filter_size)
 
     def kernel(self, dout: np.ndarray, x: np.ndarray) -> np.ndarray:
-        douts, sums = self.grouped(batch_last(dout)), np.zeros((), x.dtype)
-        for part, columns in self.windows(x.shape).columns(batch_last(x)):
-            sums = sums + douts[..., part] @ columns.reshape(self.group, -1, columns.shape[1]).swapaxes(1, 2)
-        return sums.reshape(self.filter_size)
+        douts, slabs = self.grouped(batch_last(dout)), self.windows(x.shape).columns(batch_last(x))
+        parts = (transposed_product(douts[..., part], self.grouped(columns)) for part, columns in slabs)
+        return reduce(np.add, parts).reshape(self.filter_size)
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (dout, x), (g,) = inputs, douts
@@ -131,3 +131,13 @@ class Conv2DBackpropFilter(Convolution):
     def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
         gains = conv_filter.forms(self, x) if self.gains(x) else ()
         return *gains, Form("plain", self.lower, penalty=4 * x.size)
+
+
+def transposed_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a (G, M, P) times the transposed of b (G, N, P), as (G, M, N).
+
+    The taller one comes first: OpenBLAS is up to twice as fast that way.
+    """
+    if a.shape[1] >= b.shape[1]:
+        return np.asarray(a @ b.swapaxes(1, 2))
+    return np.asarray((b @ a.swapaxes(1, 2)).swapaxes(1, 2))

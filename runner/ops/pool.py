@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -55,11 +56,9 @@ class MaxPool(Pooling):
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         windows = self.windows(x.shape)
-        view = windows.view(windows.pad(batch_last(x), -np.inf))
-        largest = view[:, 0, 0].copy()
-        for i, j in list(np.ndindex(*windows.kernel))[1:]:
-            np.maximum(largest, view[:, i, j], out=largest)
-        return batch_first(largest)
+        padded = windows.pad(batch_last(x), -np.inf)
+        rows = reduce(np.maximum, [padded[:, tap] for tap in windows.taps(0)])  # first down: in whole rows
+        return batch_first(reduce(np.maximum, [rows[:, :, tap] for tap in windows.taps(1)]))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (MaxPoolGrad(self.kernel_size, self.strides, self.pad_mode)(inputs[0], outputs[0], douts[0]),)
@@ -85,12 +84,14 @@ class MaxPoolGrad(Pooling):
     def kernel(self, x: np.ndarray, out: np.ndarray, dout: np.ndarray) -> np.ndarray:
         windows = self.windows(x.shape)
         padded = windows.pad(batch_last(x), -np.inf)
-        image = np.zeros(padded.shape, x.dtype)
+        tiles = windows.tiles
+        image = (np.empty if tiles else np.zeros)(padded.shape, x.dtype)
         read, write, largest = windows.view(padded), windows.view(image), batch_last(out)
         left = batch_last(dout).copy()  # what no earlier element of the window has taken
         for i, j in np.ndindex(*windows.kernel):
-            part = left * (read[:, i, j] == largest)
-            write[:, i, j] += part
+            part = (read[:, i, j] == largest).astype(x.dtype)  # numpy multiplies bools with floats slowly
+            part *= left
+            write[:, i, j] = part if tiles else part + write[:, i, j]
             left -= part
         return batch_first(windows.crop(image))
 

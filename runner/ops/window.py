@@ -129,6 +129,12 @@ class Windows:
             return x
         return np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
 
+    def taps(self, axis: int) -> list[slice]:
+        """For each element of a window along an axis (0 down, 1 across): where all windows meet it."""
+        stride, dilation, out = self.strides[axis], self.dilations[axis], self.out[axis]
+        starts = range(0, self.kernel[axis] * dilation, dilation)
+        return [slice(start, start + stride * (out - 1) + 1, stride) for start in starts]
+
     def view(self, padded: np.ndarray) -> np.ndarray:
         """All windows of a padded (C, H, W, N) as a view (C, KH, KW, OH, OW, N)."""
         (c, _, _, n), (sc, sh, sw, sn) = padded.shape, padded.strides

@@ -37,8 +37,8 @@ def test_numbers_are_those_of_plain_integers() -> None:
     golden = 0x9E3779B97F4A7C15
     for k, key in enumerate(keys):
         for b, number in enumerate((0, 3, 999, 10**14 + 7)):
-            once = by_hand((key + number // 1000 * golden) & MASK)
-            assert drawn[k, b] == by_hand((once + number % 1000 * golden) & MASK)
+            counter = by_hand((by_hand(number // 1000 * golden & MASK) + number % 1000 * golden) & MASK)
+            assert drawn[k, b] == by_hand((counter + key) & MASK)
 
 
 def test_a_sample_s_numbers_do_not_depend_on_its_batch() -> None:
