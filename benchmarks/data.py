@@ -37,7 +37,8 @@ class Timed:
     """An iterator of batches that notes how long each `next` took, in seconds."""
 
     def __init__(self, batches: Generator[Any, None, None]) -> None:
-        self.batches, self.waited = batches, [0.0]
+        self.batches = batches
+        self.waited: list[float] = []
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -87,15 +88,14 @@ def measure(dataset: Dataset, o: argparse.Namespace, preparing: int) -> dict[str
     with thread_limit(o.threads):
         step(20)
         took = median_us(lambda: step(1), o.steps)
-    step.close()
+    closing = median_us(step.close, 1)
     waited = timed.waited[-o.steps :]
-    ended = time.perf_counter()
     return {
         "waited_us": round(statistics.median(waited) * 1e6, 1),
         "longest_wait_us": round(max(waited) * 1e6, 1),
         "step_us": round(took, 1),
         "share_of_step": round(statistics.median(waited) * 1e6 / took, 4),
-        "closing_us": round((time.perf_counter() - ended) * 1e6, 1),
+        "closing_us": round(closing, 1),
     }
 
 

@@ -235,7 +235,13 @@ RUNNING = {
     "CIFAR-10: missing folder": Row(
         CIFAR10,
         7,
-        ("DataError: a data file is missing\n", "folder    data\n", "data_batch_1.bin[.gz]", "repair    unpack "),
+        (
+            "DataError: a data file is missing\n",
+            "folder    data\n",
+            "below     /",
+            "data_batch_1.bin[.gz]",
+            "repair    unpack ",
+        ),
     ),
     "CIFAR-10: no test data": Row(
         CIFAR10,

@@ -80,7 +80,8 @@ def missing(folder: Path, expected: str, repair: str) -> DataError:
         found = ", ".join(names[:LISTED]) + (", ..." if len(names) > LISTED else "") if names else "an empty folder"
     except OSError as reason:
         found = reason.strerror or str(reason)
-    return DataError("a data file is missing", folder=folder, expected=expected, found=found, repair=repair)
+    rows = {"below": None if folder.is_absolute() else Path.cwd(), "expected": expected, "found": found}
+    return DataError("a data file is missing", folder=folder, **rows, repair=repair)
 
 
 def stored_as(folder: Path, name: str) -> Path | None:

@@ -128,6 +128,7 @@ def test_default_folders(name: str, place: str, tmp_path: Path, monkeypatch: pyt
     with pytest.raises(DataError) as caught:
         open_dataset(DatasetSettings(name), train=True)
     assert caught.value.rows["folder"] == f"datasets/{place}"
+    assert caught.value.rows["below"] == str(tmp_path)
 
 
 def test_the_references_folders_are_found(write_mnist, monkeypatch: pytest.MonkeyPatch) -> None:
