@@ -94,6 +94,9 @@ class OnnxBuilder:
 
     def reshape(self, name: str, shape: Sequence[int]) -> str:
         """The value in another shape; a value that was reshaped before is taken as it was."""
+        constant = self.constant(name)
+        if constant is not None:
+            return self.const(constant.reshape(shape))
         name = self._reshaped.get(name, name)
         if self._shapes.get(name) == tuple(shape):
             return name

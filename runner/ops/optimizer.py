@@ -10,6 +10,7 @@ import numpy as np
 from runner.core.lowering import Builder
 from runner.core.primitive import Primitive, primitive
 from runner.ops.array import require
+from runner.ops.elementwise import ranked
 from runner.types import TensorType
 
 
@@ -59,6 +60,7 @@ class ApplyMomentum(Primitive):
     def lower(
         self, b: Builder, variable: str, accumulation: str, learning_rate: str, gradient: str, momentum: str
     ) -> tuple[str, str]:
+        learning_rate, momentum = (ranked(b, scalar, variable) for scalar in (learning_rate, momentum))
         moved = b.node("Add", (b.node("Mul", (accumulation, momentum)), gradient))
         step = b.node("Add", (gradient, b.node("Mul", (moved, momentum)))) if self.use_nesterov else moved
         return b.node("Sub", (variable, b.node("Mul", (step, learning_rate)))), moved
@@ -108,11 +110,13 @@ class SGD(Primitive):
     def lower(
         self, b: Builder, parameters: str, gradient: str, learning_rate: str, accum: str, momentum: str, stat: str
     ) -> tuple[str, str, str]:
+        learning_rate, momentum = (ranked(b, scalar, parameters) for scalar in (learning_rate, momentum))
         one = b.const(1.0, like=parameters)
-        decay = b.node("Mul", (parameters, b.const(self.weight_decay, like=parameters)))
+        rank = (1,) * b.type(parameters).ndim
+        decay = b.node("Mul", (parameters, b.reshape(b.const(self.weight_decay, like=parameters), rank)))
         g = b.node("Add", (gradient, decay)) if self.weight_decay else gradient
         damped = b.node("Mul", (b.node("Min", (stat, one)), b.const(self.dampening, like=parameters)))
-        fresh = b.node("Mul", (g, b.node("Sub", (one, damped)))) if self.dampening else g
+        fresh = b.node("Mul", (g, b.reshape(b.node("Sub", (one, damped)), rank))) if self.dampening else g
         moved = b.node("Add", (b.node("Mul", (accum, momentum)), fresh))
         step = b.node("Add", (g, b.node("Mul", (moved, momentum)))) if self.nesterov else moved
         return b.node("Sub", (parameters, b.node("Mul", (step, learning_rate)))), moved, b.node("Add", (stat, one))
@@ -151,7 +155,8 @@ class Adam(Primitive):
         return var - rate * m / (np.sqrt(v) + epsilon), m, v
 
     def lower(self, b: Builder, *names: str) -> tuple[str, str, str]:
-        var, m, v, beta1_power, beta2_power, lr, beta1, beta2, epsilon, gradient = names
+        var, m, v, *scalars, gradient = names
+        beta1_power, beta2_power, lr, beta1, beta2, epsilon = (ranked(b, scalar, var) for scalar in scalars)
 
         def n(kind: str, *inputs: str) -> str:
             return b.node(kind, inputs)

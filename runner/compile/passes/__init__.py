@@ -6,9 +6,10 @@ from runner.compile.passes.cse import cse
 from runner.compile.passes.dce import dce
 from runner.compile.passes.fold import fold
 from runner.compile.passes.layout import layout
+from runner.compile.passes.soon import soon
 from runner.core.graph import Graph, Pass, verify
 
-PASSES: tuple[Pass, ...] = (fold, cse, dce)
+PASSES: tuple[Pass, ...] = (fold, cse, dce, soon)
 ON_HOST: tuple[Pass, ...] = (*PASSES, layout)  # the layout that pays on a CPU; cards choose their own
 
 

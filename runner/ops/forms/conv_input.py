@@ -14,7 +14,7 @@ from runner.ops.forms.columns import as_image, as_rows, cropped, dilated
 from runner.ops.window import Windows
 from runner.types import Shape
 
-TURNED_CHANNELS = range(32, 129)  # for which the turned filter is faster than ConvTranspose (BENCHMARKS.md)
+TURNED_CHANNELS = 32  # from which on the turned filter is faster than ConvTranspose (BENCHMARKS.md)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def forms(op: Convolution, input_size: Shape) -> tuple[Form, ...]:
         return (form(woven),) if op.group == 1 and _weaves(windows) else ()
     if op.group > 1 or windows.strides[0] > 1 or min(_turned(windows).pads) < 0:
         return (form(transposed),)
-    return (form(turned), form(transposed)) if input_size[1] in TURNED_CHANNELS else (form(transposed), form(turned))
+    return (form(turned), form(transposed)) if input_size[1] >= TURNED_CHANNELS else (form(transposed), form(turned))
 
 
 def pointwise(op: Convolution, input_size: Shape, b: Builder, dout: str, w: str) -> str:
