@@ -70,8 +70,12 @@ class Conv2DBackpropInput(Convolution):
             turned = w.reshape(self.group, -1, *w.shape[1:])[..., ::-1, ::-1].swapaxes(1, 2)
             filters = turned.reshape(self.group, channels // self.group, -1)
             return batch_first(reverse.correlate(batch_last(dout), filters))
-        columns = self.grouped(w).transpose(0, 2, 1) @ self.grouped(batch_last(dout))
-        return batch_first(windows.spread(columns, channels))
+        douts, filters = self.grouped(batch_last(dout)), self.grouped(w).swapaxes(1, 2)
+        if self.is_pointwise(windows) and self.stride == (1, 1):
+            return batch_first((filters @ douts).reshape(channels, *windows.size, len(dout)))
+        slabs = windows.slabs(channels * math.prod(self.kernel_size), len(dout), dout.itemsize)
+        image = np.zeros((channels, *windows.padded, len(dout)), dout.dtype)
+        return batch_first(windows.spread(((slab, filters @ douts[..., slab]) for slab in slabs), image))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (dout, w), (g,) = inputs, douts
