@@ -39,8 +39,8 @@ class Conv2D(Convolution):
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x, w), (dout,) = inputs, douts
         return (
-            lambda: Conv2DBackpropInput(**self.shared(), input_size=x.shape)(dout, w),
-            lambda: Conv2DBackpropFilter(**self.shared(), filter_size=w.shape)(dout, x),
+            lambda: self.other(Conv2DBackpropInput, input_size=x.shape)(dout, w),
+            lambda: self.other(Conv2DBackpropFilter, filter_size=w.shape)(dout, x),
         )
 
     def lower(self, b: Builder, x: str, w: str) -> str:
@@ -58,7 +58,7 @@ class Conv2DBackpropInput(Convolution):
     input_size: Shape = ()
 
     def infer(self, dout: TensorType, w: TensorType) -> TensorType:
-        expected = Conv2D(**self.shared()).infer(dout.with_shape(*self.input_size), w)
+        expected = self.other(Conv2D).infer(dout.with_shape(*self.input_size), w)
         require(dout == expected, "dout has another type than the attributes say", dout=dout, expected=expected)
         return dout.with_shape(*self.input_size)
 
@@ -80,8 +80,8 @@ class Conv2DBackpropInput(Convolution):
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (dout, w), (g,) = inputs, douts
         return (
-            lambda: Conv2D(**self.shared())(g, w),
-            lambda: Conv2DBackpropFilter(**self.shared(), filter_size=w.shape)(dout, g),
+            lambda: self.other(Conv2D)(g, w),
+            lambda: self.other(Conv2DBackpropFilter, filter_size=w.shape)(dout, g),
         )
 
     def lower(self, b: Builder, dout: str, w: str) -> str:
@@ -102,7 +102,7 @@ class Conv2DBackpropFilter(Convolution):
     filter_size: Shape = ()
 
     def infer(self, dout: TensorType, x: TensorType) -> TensorType:
-        expected = Conv2D(**self.shared()).infer(x, x.with_shape(*self.filter_size))
+        expected = self.other(Conv2D).infer(x, x.with_shape(*self.filter_size))
         require(dout == expected, "dout has another type than the attributes say", dout=dout, expected=expected)
         return x.with_shape(*self.filter_size)
 
@@ -114,8 +114,8 @@ class Conv2DBackpropFilter(Convolution):
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (dout, x), (g,) = inputs, douts
         return (
-            lambda: Conv2D(**self.shared())(x, g),
-            lambda: Conv2DBackpropInput(**self.shared(), input_size=x.shape)(dout, g),
+            lambda: self.other(Conv2D)(x, g),
+            lambda: self.other(Conv2DBackpropInput, input_size=x.shape)(dout, g),
         )
 
     def lower(self, b: Builder, dout: str, x: str) -> str:
