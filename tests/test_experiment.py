@@ -393,6 +393,7 @@ def options(group: str) -> list[str]:
 FILES = {
     ("dataset", "mnist"): write_mnist,
     ("dataset", "cifar10"): write_cifar10,
+    ("experiment", "lenet_cifar10"): write_cifar10,
     ("experiment", "lenet_mnist"): write_mnist,
     ("experiment", "resnet18"): write_cifar10,
     ("experiment", "resnet50"): write_cifar10,

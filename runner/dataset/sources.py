@@ -2,8 +2,8 @@
 
 All take `num_samples` (only the first so many rows of the data), `shuffle` (True: a full shuffle in every epoch, before
 sharding; None or False: the order of the data, where the reference shuffles for None), `num_shards` with `shard_id`
-(rows `shard_id::num_shards` of that order) and `num_parallel_workers` (1 to 64 threads that prepare batches ahead; they
-never change a result). Source: `mindspore.dataset` r1.2.
+(rows `shard_id::num_shards` of that order) and `num_parallel_workers` (1 to 64 threads that prepare batches ahead; a
+single one only works where that pays, and they never change a result). Source: `mindspore.dataset` r1.2.
 """
 
 from collections.abc import Mapping, Sequence

@@ -39,8 +39,8 @@ class Conv2D(Convolution):
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x, w), (dout,) = inputs, douts
         return (
-            lambda: Conv2DBackpropInput(**self.shared(), input_size=x.shape)(dout, w),
-            lambda: Conv2DBackpropFilter(**self.shared(), filter_size=w.shape)(dout, x),
+            lambda: self.other(Conv2DBackpropInput, input_size=x.shape)(dout, w),
+            lambda: self.other(Conv2DBackpropFilter, filter_size=w.shape)(dout, x),
         )
 
     def lower(self, b: Builder, x: str, w: str) -> str:
@@ -58,7 +58,7 @@ class Conv2DBackpropInput(Convolution):
     input_size: Shape = ()
 
     def infer(self, dout: TensorType, w: TensorType) -> TensorType:
-        expected = Conv2D(**self.shared()).infer(dout.with_shape(*self.input_size), w)
+        expected = self.other(Conv2D).infer(dout.with_shape(*self.input_size), w)
         require(dout == expected, "dout has another type than the attributes say", dout=dout, expected=expected)
         return dout.with_shape(*self.input_size)
 
@@ -70,14 +70,18 @@ class Conv2DBackpropInput(Convolution):
             turned = w.reshape(self.group, -1, *w.shape[1:])[..., ::-1, ::-1].swapaxes(1, 2)
             filters = turned.reshape(self.group, channels // self.group, -1)
             return batch_first(reverse.correlate(batch_last(dout), filters))
-        columns = self.grouped(w).transpose(0, 2, 1) @ self.grouped(batch_last(dout))
-        return batch_first(windows.spread(columns, channels))
+        douts, filters = self.grouped(batch_last(dout)), self.grouped(w).swapaxes(1, 2)
+        if self.is_pointwise(windows) and self.stride == (1, 1):
+            return batch_first((filters @ douts).reshape(channels, *windows.size, len(dout)))
+        slabs = windows.slabs(channels * math.prod(self.kernel_size), len(dout), dout.itemsize)
+        image = np.zeros((channels, *windows.padded, len(dout)), dout.dtype)
+        return batch_first(windows.spread(((slab, filters @ douts[..., slab]) for slab in slabs), image))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (dout, w), (g,) = inputs, douts
         return (
-            lambda: Conv2D(**self.shared())(g, w),
-            lambda: Conv2DBackpropFilter(**self.shared(), filter_size=w.shape)(dout, g),
+            lambda: self.other(Conv2D)(g, w),
+            lambda: self.other(Conv2DBackpropFilter, filter_size=w.shape)(dout, g),
         )
 
     def lower(self, b: Builder, dout: str, w: str) -> str:
@@ -98,7 +102,7 @@ class Conv2DBackpropFilter(Convolution):
     filter_size: Shape = ()
 
     def infer(self, dout: TensorType, x: TensorType) -> TensorType:
-        expected = Conv2D(**self.shared()).infer(x, x.with_shape(*self.filter_size))
+        expected = self.other(Conv2D).infer(x, x.with_shape(*self.filter_size))
         require(dout == expected, "dout has another type than the attributes say", dout=dout, expected=expected)
         return x.with_shape(*self.filter_size)
 
@@ -110,8 +114,8 @@ class Conv2DBackpropFilter(Convolution):
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (dout, x), (g,) = inputs, douts
         return (
-            lambda: Conv2D(**self.shared())(x, g),
-            lambda: Conv2DBackpropInput(**self.shared(), input_size=x.shape)(dout, g),
+            lambda: self.other(Conv2D)(x, g),
+            lambda: self.other(Conv2DBackpropInput, input_size=x.shape)(dout, g),
         )
 
     def lower(self, b: Builder, dout: str, x: str) -> str:

@@ -1,6 +1,7 @@
 """What convolution and its two gradients share: the attributes of the reference, and where the windows lie."""
 
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from runner.ops.array import require
 from runner.ops.forms.columns import pays
 from runner.ops.window import PAD_MODES, Pair, Quad, Windows, pair, quad
 from runner.types import Shape, TensorType
+
+Other = TypeVar("Other", bound="Convolution")
 
 
 @family
@@ -53,6 +56,11 @@ class Convolution(Primitive):
         names = ("out_channel", "kernel_size", "mode", "pad_mode", "pad", "stride", "dilation", "group")
         return {name: getattr(self, name) for name in names}
 
+    def other(self, kind: type[Other], **more: Shape) -> Other:
+        """Another of the three operators: with the attributes that they share, and with its own."""
+        made: Other = _other(self, kind, **more)  # type: ignore[arg-type]  # mypy asks the instances for a hash
+        return made
+
     def is_pointwise(self, windows: Windows) -> bool:
         """Whether each window is one pixel, so that no columns are needed."""
         return windows.kernel == (1, 1) and not any(windows.pads) and self.group == 1
@@ -64,3 +72,9 @@ class Convolution(Primitive):
     def grouped(self, a: np.ndarray) -> np.ndarray:
         """Split the first axis by group, and flatten the rest: (G, rows, columns)."""
         return a.reshape(self.group, a.shape[0] // self.group, -1)
+
+
+@lru_cache(maxsize=4096)
+def _other(op: Convolution, kind: Any, **more: Any) -> Any:
+    # Remembered, because PyNative mode asks in every step and judging the attributes takes as long as a small kernel.
+    return kind(**op.shared(), **more)

@@ -173,7 +173,8 @@ class AvgPoolGrad(Pooling):
         share = batch_last(dout) / counts(windows, dout.dtype)[..., None]
         channels = self.x_shape[1]
         columns = np.broadcast_to(share[:, None, None], (channels, *windows.kernel, *share.shape[1:]))
-        return batch_first(windows.spread(columns, channels))
+        image = np.zeros((channels, *windows.padded, len(dout)), dout.dtype)
+        return batch_first(windows.spread([(slice(0, math.prod(windows.out) * len(dout)), columns)], image))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (AvgPool(self.kernel_size, self.strides, self.pad_mode)(douts[0]),)

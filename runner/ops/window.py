@@ -6,7 +6,7 @@ numpy's elementwise operators keep it. Measured: about four times faster than wi
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from runner.ops.array import require
 
 Pair = tuple[int, int]
 Quad = tuple[int, int, int, int]
+Slab = tuple[slice, np.ndarray]  # some columns of a matrix, and which they are
 SLAB_BYTES = 1 << 19  # of columns, which are to stay in a cache of the second level (measured with LeNet and ResNet)
 SLAB_COLUMNS = 1024  # at least: with fewer, a matrix product spends its time on rearranging the weights
 PAD_MODES = ("same", "valid", "pad")
@@ -141,20 +142,41 @@ class Windows:
         (dh, dw), (th, tw) = self.dilations, self.strides
         return as_strided(padded, (c, *self.kernel, *self.out, n), (sc, sh * dh, sw * dw, sh * th, sw * tw, sn))
 
-    def columns(self, x: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-        """The windows of (C, H, W, N) as columns of a matrix (C*KH*KW, OH*OW*N): some at a time, and which they are.
+    def slabs(self, height: int, batch: int, itemsize: int) -> list[slice]:
+        """The columns of a matrix (height, OH*OW*N) in parts of whole rows of windows.
 
-        A few rows of windows fit in the cache, where a matrix product finds them again; all of them would be KH*KW
-        times the image. Windows of one element are the image itself.
+        A slab fits in the cache, where a matrix product finds again what was copied; all columns of an image together
+        are KH*KW times the image. Windows of one element need no copy, so they come in one slab.
         """
-        view = self.view(self.pad(x))
-        (down, across), height = self.out, math.prod(view.shape[:3])
-        wide = across * view.shape[-1]  # columns in a row of windows
-        rows = max(SLAB_BYTES // (height * wide * x.itemsize), -(-SLAB_COLUMNS // wide))
-        rows = down if self.kernel == (1, 1) else rows
-        for row in range(0, down, rows):
-            slab = np.ascontiguousarray(view[:, :, :, row : row + rows]).reshape(height, -1)
-            yield slice(row * wide, row * wide + slab.shape[1]), slab
+        (down, across), total = self.out, math.prod(self.out) * batch
+        wide = across * batch
+        rows = max(SLAB_BYTES // (height * wide * itemsize), -(-SLAB_COLUMNS // wide))
+        step = total if self.kernel == (1, 1) else rows * wide
+        return [slice(start, min(start + step, total)) for start in range(0, down * wide, step)]
+
+    def rows(self, slab: slice, batch: int) -> slice:
+        """The rows of windows that a slab holds."""
+        wide = self.out[1] * batch
+        return slice(slab.start // wide, slab.stop // wide)
+
+    def columns(self, x: np.ndarray) -> Iterator[Slab]:
+        """The windows of (C, H, W, N) as columns of a matrix (C*KH*KW, OH*OW*N), slab by slab."""
+        view, batch = self.view(self.pad(x)), x.shape[-1]
+        height = math.prod(view.shape[:3])
+        for slab in self.slabs(height, batch, x.itemsize):
+            yield slab, np.ascontiguousarray(view[:, :, :, self.rows(slab, batch)]).reshape(height, -1)
+
+    def spread(self, columns: Iterable[Slab], image: np.ndarray) -> np.ndarray:
+        """Adjoint of `columns`: add every window to where it was read; `image` (C, padded H, padded W, N) has zeros.
+
+        Gives (C, H, W, N).
+        """
+        windows, (channels, _, _, batch) = self.view(image), image.shape
+        for slab, made in columns:
+            rows, parts = self.rows(slab, batch), made.reshape(channels, *self.kernel, -1, self.out[1], batch)
+            for i, j in np.ndindex(*self.kernel):
+                windows[:, i, j, rows] += parts[:, i, j]
+        return self.crop(image)
 
     def correlate(self, x: np.ndarray, filters: np.ndarray) -> np.ndarray:
         """(C, H, W, N) with filters (G, K/G, C/G*KH*KW), one matrix for each group of channels: (K, OH, OW, N)."""
@@ -163,18 +185,6 @@ class Windows:
         for part, columns in self.columns(x):
             np.matmul(filters, columns.reshape(group, -1, columns.shape[1]), out=made[..., part])
         return made.reshape(-1, *self.out, batch)
-
-    def spread(self, columns: np.ndarray, channels: int) -> np.ndarray:
-        """Adjoint of `columns`: add every window back where it was read, giving (C, H, W, N)."""
-        batch = columns.size // (channels * math.prod(self.kernel) * math.prod(self.out))
-        parts = columns.reshape(channels, *self.kernel, *self.out, batch)
-        if self.kernel == (1, 1) and self.tiles:
-            return parts[:, 0, 0]
-        image = np.zeros((channels, *self.padded, batch), columns.dtype)
-        windows = self.view(image)
-        for tap in np.ndindex(*self.kernel):
-            windows[:, *tap] += parts[:, *tap]
-        return self.crop(image)
 
     def crop(self, padded: np.ndarray) -> np.ndarray:
         """(C, H, W, N) without its border."""

@@ -2,8 +2,9 @@
 
 The dataset lies on the device once, in its compact form. What goes down for a sink is a table of row numbers; batches
 are gathered and scaled inside the graph, and what comes back is the losses. A dataset above `RESIDENT_BYTES`, or one
-whose transforms have no operators, is fed in stacked batches instead: `CHUNK_BYTES` of them are on the device, and as
-many are fetched meanwhile, from wherever the source's arrays lie (a `numpy.memmap` may be larger than the memory).
+whose transforms have no operators (random ones, a user's own), is fed in stacked batches instead: `CHUNK_BYTES` of them
+are on the device, and as many are fetched meanwhile, from wherever the source's arrays lie (a `numpy.memmap` may be
+larger than the memory).
 A call takes no longer than about `CALL_SECONDS`, so that a signal does not wait for hours.
 """
 

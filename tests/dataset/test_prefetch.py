@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from runner.dataset.prefetch import HANDING_OVER, prefetched, threads_for
+from runner.dataset.prefetch import WORTH_A_THREAD, prefetched, threads_for
 
 BATCHES = [np.array([k]) for k in range(40)]
 
@@ -111,5 +111,5 @@ def test_one_that_was_never_used_needs_no_end() -> None:
 
 
 def test_threads_are_for_work_that_is_worth_it_or_for_who_asks() -> None:
-    assert [threads_for(workers, HANDING_OVER) for workers in (None, 1, 2, 8)] == [0, 0, 2, 8]
-    assert [threads_for(workers, HANDING_OVER + 1) for workers in (None, 1, 2, 8)] == [1, 1, 2, 8]
+    assert [threads_for(workers, WORTH_A_THREAD) for workers in (None, 1, 2, 8)] == [0, 0, 2, 8]
+    assert [threads_for(workers, WORTH_A_THREAD + 1) for workers in (None, 1, 2, 8)] == [1, 1, 2, 8]

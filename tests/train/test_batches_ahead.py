@@ -7,7 +7,7 @@ import pytest
 
 from runner import Model, context, nn, set_seed
 from runner.dataset.catalog import DatasetSettings, open_dataset
-from runner.dataset.prefetch import HANDING_OVER
+from runner.dataset.prefetch import WORTH_A_THREAD
 from runner.device import Device
 from runner.train.callback import Callback
 
@@ -142,6 +142,6 @@ def test_the_usual_small_case_has_no_thread_and_cifar_has_one(monkeypatch):
     open_dataset(DatasetSettings(), train=True).read(0)
     open_dataset(DatasetSettings("synthetic", num_samples=64, augment=True), train=True).read(0)
     shape = DatasetSettings("synthetic", num_samples=64, image_size=64, augment=True)
-    assert np.prod(open_dataset(shape, train=True).output_shapes()[0]) * 4 > HANDING_OVER
+    assert np.prod(open_dataset(shape, train=True).output_shapes()[0]) * 4 > WORTH_A_THREAD
     open_dataset(shape, train=True).read(0)
     assert asked == [0, 0, 1]

@@ -1,4 +1,4 @@
-"""What a transform of values is, and the one that most chains end in: a multiplication and an addition."""
+"""What transforms of values are, random ones and others, and the one that most chains end in: `x * scale + shift`."""
 
 from abc import ABC, abstractmethod
 from copy import copy
@@ -15,7 +15,8 @@ from runner.types import TensorType
 class Transform(ABC):
     """A function of the values of one column, the same for every row and every time: a row can be fetched at any time.
 
-    Subclass it for own transforms: `__call__` receives [B, ...] samples and must neither change nor keep them.
+    Subclass it for own transforms, and `RandomTransform` for random ones: `__call__` receives [B, ...] samples and must
+    neither change nor keep them.
     """
 
     @abstractmethod
