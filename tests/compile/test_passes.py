@@ -213,7 +213,7 @@ def test_dce_keeps_updates_inputs_and_half_used_operators():
 
 
 def test_the_passes_that_run():
-    assert [p.__name__ for p in PASSES] == ["fold", "cse", "dce"]
+    assert [p.__name__ for p in PASSES] == ["fold", "cse", "dce", "soon"]
 
 
 def test_a_pass_that_breaks_a_graph_is_found_out():
