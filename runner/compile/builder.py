@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from runner.core.lowering import batch_last
+from runner.core.lowering import LAST, PLAIN, TILED, Layout, lying
 from runner.dtype import DType
 from runner.errors import InternalError
 from runner.startup import lazy_import
@@ -36,6 +36,7 @@ class OnnxBuilder:
         self.list: list[NodeProto] = []
         self.constants: dict[str, TensorProto] = {}
         self.operator = ""
+        self._arrays: dict[str, np.ndarray] = {}  # of the constants
         self._types: dict[str, TensorType] = {}
         self._shapes: dict[str, Shape] = {}  # as the value lies on the device
         self._reshaped: dict[str, str] = {}
@@ -85,6 +86,7 @@ class OnnxBuilder:
         if key not in self._made:
             name = f"const:{len(self.constants)}"  # a colon, because no parameter has one
             self.constants[name] = onnx.numpy_helper.from_array(np.asarray(array, order="C"), name)
+            self._arrays[name], self._types[name] = array, TensorType.of(array)
             self._made[key] = (name,)
         return self._made[key][0]
 
@@ -95,7 +97,7 @@ class OnnxBuilder:
     def reshape(self, name: str, shape: Sequence[int]) -> str:
         """The value in another shape; a value that was reshaped before is taken as it was."""
         constant = self.constant(name)
-        if constant is not None:
+        if constant is not None and constant.size == 1:
             return self.const(constant.reshape(shape))
         name = self._reshaped.get(name, name)
         if self._shapes.get(name) == tuple(shape):
@@ -104,13 +106,25 @@ class OnnxBuilder:
         self._reshaped[made] = name
         if -1 not in shape:
             self._shapes[made] = tuple(shape)
+            if name in self._types:
+                self._types[made] = self._types[name].with_shape(*shape)
         return made
 
-    def turned(self, name: str, type: TensorType, last: bool) -> str:
-        """A value of that type, turned around so that it lies batch last, or as it did before that."""
-        rows, columns = (type.shape[0], -1) if last else (-1, type.shape[0])
-        flat = self.node("Transpose", (self.reshape(name, (rows, columns)),), perm=(1, 0))
-        return self.reshape(flat, batch_last(type.shape) if last else type.shape)
+    def turned(self, name: str, type: TensorType, lies: Layout, wanted: Layout) -> str:
+        """A value of that type, turned around in memory."""
+        if lies is not LAST and wanted is not LAST:
+            return self.turned(self.turned(name, type, lies, LAST), type, LAST, wanted)
+        batch, rest = type.shape[0], type.size // type.shape[0]
+        if lies is TILED:
+            made = self.node("Transpose", (name,), perm=(2, 3, 0, 4, 1, 5))
+        elif wanted is TILED:
+            _, channels, height, width = type.shape
+            split = self.reshape(name, (channels, height // 2, 2, width // 2, 2, batch))
+            made = self.node("Transpose", (split,), perm=(2, 4, 0, 1, 3, 5))
+        else:
+            made = self.reshape(name, (batch, rest) if lies is PLAIN else (rest, batch))
+            made = self.node("Transpose", (made,), perm=(1, 0))
+        return self.reshape(made, lying(type.shape, wanted))
 
     def shape(self, name: str) -> Shape | None:
         """The shape of a value as it lies on the device, if it is known."""
@@ -118,8 +132,7 @@ class OnnxBuilder:
 
     def constant(self, name: str) -> np.ndarray | None:
         """The elements of a constant."""
-        found = self.constants.get(name)
-        return None if found is None else np.asarray(onnx.numpy_helper.to_array(found))
+        return self._arrays.get(name)
 
     def value(self, name: str) -> np.ndarray | None:
         """A value that is known at compile time."""
@@ -129,10 +142,10 @@ class OnnxBuilder:
         """Tell the value of a constant of the graph."""
         self._known[name] = value
 
-    def declare(self, name: str, type: TensorType, last: bool = False) -> None:
-        """Tell the type of an operand or a result, and whether it lies batch last."""
+    def declare(self, name: str, type: TensorType, lies: Layout = PLAIN) -> None:
+        """Tell the type of an operand or a result, and how it lies."""
         self._types[name] = type
-        self._shapes.setdefault(name, batch_last(type.shape) if last else type.shape)
+        self._shapes.setdefault(name, lying(type.shape, lies))
 
 
 def _written(value: Any) -> Any:

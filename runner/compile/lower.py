@@ -12,7 +12,7 @@ from runner.compile.builder import OnnxBuilder, element_type, onnx
 from runner.compile.fuse import fuse
 from runner.compile.naming import Names
 from runner.core.graph import Graph
-from runner.core.lowering import FUSED, Form
+from runner.core.lowering import FUSED, PLAIN, Form
 from runner.core.primitive import Node
 from runner.core.source import user_line
 from runner.core.value import Parameter, Symbol, Value
@@ -171,14 +171,14 @@ def _domains(graph: GraphProto) -> set[str]:
 def _lower_node(builder: OnnxBuilder, node: Node, names: Names) -> None:
     builder.operator = node.name
     form = node.form or Form("plain", node.op.lower)
-    ways = zip(node.inputs, chain(form.operands, repeat(False)), strict=False)
+    ways = zip(node.inputs, chain(form.operands, repeat(PLAIN)), strict=False)
     try:
-        made = form.lower(builder, *(names.of(x, last) for x, last in ways))
+        made = form.lower(builder, *(names.of(x, wanted) for x, wanted in ways))
     except RunnerError as error:
         raise error.add(operator=node.name, line=user_line(node.source)) from None
     results = (made,) if isinstance(made, str) else made
-    for symbol, name, last in zip(node.outputs, results, chain(form.results, repeat(False)), strict=False):
-        names.give(symbol, name, last)
+    for symbol, name, lies in zip(node.outputs, results, chain(form.results, repeat(PLAIN)), strict=False):
+        names.give(symbol, name, lies)
 
 
 def _name_results(

@@ -1,11 +1,12 @@
 """What an operator may ask of the compiler while it lowers itself, and the forms in which it offers to do so.
 
-A value lies either as its type says (NCHW), or *batch last* (CHWN): its first axis, which in activations is the batch,
-has moved to the end. The meaning of a value does not change, only the memory of the device; of one axis both are equal.
+How a value lies in the memory of the device does not change what it means. Activations are fastest batch last; in front
+of a pool of 2x2 also in tiles, so that the four corners of all tiles are four blocks of memory.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +15,17 @@ from runner.types import Shape, TensorType
 
 Names = str | tuple[str, ...]
 FUSED = "com.microsoft"  # the domain of onnxruntime's own operators
+
+
+class Layout(Enum):
+    """How a value (N, C, H, W) lies. Any value may lie batch last: its first axis has moved to the end."""
+
+    PLAIN = "NCHW"
+    LAST = "CHWN"
+    TILED = "22CHWN"  # (2, 2, C, H/2, W/2, N): the corners of tiles of 2x2, upper left first
+
+
+PLAIN, LAST, TILED = Layout
 
 
 class Builder(Protocol):
@@ -44,24 +56,32 @@ class Builder(Protocol):
 class Form:
     """One way to lower an operator: `lower` adds the ONNX nodes and gives the names of the results.
 
-    `operands` and `results` tell which of them lie batch last. `penalty` is what the form loses against the best one,
-    in elements that could have been copied in the same time; it weighs against turning operands around.
+    `operands` and `results` tell how they lie (plain where they say nothing). `penalty` is what the form loses against
+    the best one, in elements that could have been copied in the same time; it weighs against turning operands around.
     """
 
     name: str
     lower: Callable[..., Names]
-    operands: tuple[bool, ...] = ()
-    results: tuple[bool, ...] = ()
+    operands: tuple[Layout, ...] = ()
+    results: tuple[Layout, ...] = ()
     penalty: int = 0
 
 
-def batch_last(shape: Shape) -> Shape:
-    """The shape in which a value of that shape lies batch last.
+def lying(shape: Shape, layout: Layout) -> Shape:
+    """The shape that a value of that shape has in memory. Only (N, C, H, W) with even H and W lie in tiles.
 
-    >>> batch_last((32, 3, 8, 9))
-    (3, 8, 9, 32)
+    >>> lying((32, 3, 8, 10), LAST), lying((32, 3, 8, 10), TILED)
+    ((3, 8, 10, 32), (2, 2, 3, 4, 5, 32))
     """
-    return (*shape[1:], *shape[:1])
+    if layout is TILED:
+        batch, channels, height, width = shape
+        return 2, 2, channels, height // 2, width // 2, batch
+    return (*shape[1:], *shape[:1]) if layout is LAST else shape
+
+
+def has_tiles(x: TensorType) -> bool:
+    """Whether a value may lie in tiles."""
+    return x.ndim == 4 and x.shape[2] % 2 == x.shape[3] % 2 == 0
 
 
 def axis_last(axis: int, ndim: int) -> int:
@@ -75,7 +95,5 @@ def axis_last(axis: int, ndim: int) -> int:
 
 def either_way(lower: Callable[..., Names], *operands: TensorType, results: int = 1) -> tuple[Form, ...]:
     """The forms of an operator that treats every element alike, for operands of one shape."""
-    plain = Form("plain", lower)
-    if operands[0].ndim < 2:
-        return (plain,)
-    return plain, Form("batch_last", lower, (True,) * len(operands), (True,) * results)
+    ways = [PLAIN, *[LAST] * (operands[0].ndim > 1), *[TILED] * has_tiles(operands[0])]
+    return tuple(Form(way.name.lower(), lower, (way,) * len(operands), (way,) * results) for way in ways)

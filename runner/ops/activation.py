@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import Builder, Form, axis_last, either_way
+from runner.core.lowering import LAST, Builder, Form, axis_last, either_way
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.ops.array import require
@@ -144,4 +144,4 @@ def along_axis(op: Softmax | LogSoftmax, x: TensorType) -> tuple[Form, ...]:
     plain = Form("plain", op.lower)
     if x.ndim < 2:
         return (plain,)
-    return plain, Form("batch_last", type(op)(axis_last(op.axis, x.ndim)).lower, (True,), (True,))
+    return plain, Form("last", type(op)(axis_last(op.axis, x.ndim)).lower, (LAST,), (LAST,))

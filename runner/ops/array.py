@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import Builder, Form, axis_last, batch_last, either_way
+from runner.core.lowering import LAST, Builder, Form, axis_last, either_way, lying
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.errors import ShapeError
@@ -81,7 +81,7 @@ def reshaping(x: TensorType, shape: Shape) -> tuple[Form, ...]:
     plain = Form("plain", lambda b, name: b.reshape(name, shape))
     if not shape or not x.shape or x.shape[0] != shape[0]:
         return (plain,)
-    return plain, Form("batch_last", lambda b, name: b.reshape(name, batch_last(shape)), (True,), (True,))
+    return plain, Form("last", lambda b, name: b.reshape(name, lying(shape, LAST)), (LAST,), (LAST,))
 
 
 @primitive
@@ -191,7 +191,7 @@ class Concat(Primitive):
         if ndim < 2:
             return (plain,)
         moved = Concat(axis_last(self.axis, ndim))
-        return plain, Form("batch_last", moved.lower, (True,) * len(xs), (True,))
+        return plain, Form("last", moved.lower, (LAST,) * len(xs), (LAST,))
 
 
 def _piece(dout: Value, axis: int, start: int, like: Value) -> Gradient:

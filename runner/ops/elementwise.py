@@ -1,13 +1,12 @@
 """Arithmetic, element by element with broadcasting."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import Builder, Form, batch_last, either_way
+from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, either_way, has_tiles
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import OPERATORS, Value
 from runner.ops.array import Cast, require
@@ -85,23 +84,41 @@ def ranked(b: Builder, scalar: str, beside: str) -> str:
 def broadcasting(lower: Callable[..., str], *operands: TensorType) -> tuple[Form, ...]:
     """The forms of an operator on operands that broadcast.
 
-    Batch last, those that have the batch are turned around; the others only get a 1 in its place.
+    Those that have the batch are turned around; the others only get a 1 in its place. In tiles all have the whole
+    shape, or one element per channel.
     """
-    shape = broadcast(*operands)
-    plain = Form("plain", lower)
-    if len(shape) < 2:
-        return (plain,)
-    has_batch = tuple(x.ndim == len(shape) and x.shape[0] == shape[0] for x in operands)
-
-    def lower_last(b: Builder, *names: str) -> str:
-        return lower(b, *map(partial(_without_batch, b, len(shape)), names, has_batch))
-
-    return plain, Form("batch_last", lower_last, has_batch, (True,))
+    out = operands[0].with_shape(*broadcast(*operands))
+    ways = [LAST] if out.ndim > 1 else []
+    if has_tiles(out) and all(x.shape == out.shape or _is_of_channels(x) for x in operands):
+        ways.append(TILED)
+    return Form("plain", lower), *(_in_layout(lower, way, out, operands) for way in ways)
 
 
-def _without_batch(b: Builder, ndim: int, name: str, has_batch: bool) -> str:
+def _in_layout(lower: Callable[..., str], way: Layout, out: TensorType, operands: Sequence[TensorType]) -> Form:
+    whole = [
+        x.shape == out.shape if way is TILED else x.shape[:1] == out.shape[:1] and x.ndim == out.ndim for x in operands
+    ]
+    lies = tuple(way if has_batch else PLAIN for has_batch in whole)
+
+    def lower_so(b: Builder, *names: str) -> str:
+        pairs = zip(names, whole, strict=True)
+        return lower(b, *(name if has_batch else _without_batch(b, name, out.ndim) for name, has_batch in pairs))
+
+    return Form(way.name.lower(), lower_so, lies, (way,))
+
+
+def _is_of_channels(x: TensorType) -> bool:
+    """Whether a value broadcasts to (N, C, H, W) with at most one element per channel."""
+    return ((1,) * (4 - x.ndim) + x.shape)[2:] == (1, 1) and (x.ndim < 4 or x.shape[0] == 1)
+
+
+def _without_batch(b: Builder, name: str, ndim: int) -> str:
+    """An operand without the batch, with a 1 in its place: what is left of its axes, and 1."""
     shape = b.type(name).shape
-    return name if has_batch or not shape else b.reshape(name, batch_last((1,) * (ndim - len(shape)) + shape))
+    if not shape:
+        return name
+    full = (1,) * (ndim - len(shape)) + shape
+    return b.reshape(name, (*full[1:], 1))
 
 
 @primitive

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import Builder, Form
+from runner.core.lowering import LAST, PLAIN, Builder, Form
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.ops.activation import log_softmax
@@ -49,8 +49,8 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
         return self._lower_along(b, logits, labels, axis=1)
 
     def forms(self, logits: TensorType, labels: TensorType) -> Sequence[Form]:
-        batch_last = Form("batch_last", partial(self._lower_along, axis=0), (True, False), (self.is_grad,))
-        return Form("plain", self.lower), batch_last
+        lies = (LAST,) if self.is_grad else (PLAIN,)
+        return Form("plain", self.lower), Form("last", partial(self._lower_along, axis=0), (LAST,), lies)
 
     def _lower_along(self, b: Builder, logits: str, labels: str, axis: int) -> str:
         count, classes = b.type(logits).shape

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 
-from runner.core.lowering import Builder, Form
+from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, has_tiles
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import OPERATORS, Value
 from runner.ops.array import require
@@ -39,18 +39,20 @@ class MatMul(Primitive):
         )
 
     def lower(self, b: Builder, x: str, y: str) -> str:
-        return self._lower_turned(b, x, y, last=(False, False))
+        return self._lower_turned(b, x, y, PLAIN, PLAIN)
 
     def forms(self, x: TensorType, y: TensorType) -> Sequence[Form]:
         """A matrix that lies batch last is one that is given transposed; the rows of the result come from x."""
         return tuple(
-            Form("product", partial(self._lower_turned, last=(a, b)), (a, b), (a and not self.transpose_a,))
-            for a, b in product((False, True), repeat=2)
+            Form(
+                "product", partial(self._lower_turned, x_lies=a, y_lies=b), (a, b), (PLAIN if self.transpose_a else a,)
+            )
+            for a, b in product((PLAIN, LAST), repeat=2)
         )
 
-    def _lower_turned(self, b: Builder, x: str, y: str, last: tuple[bool, bool]) -> str:
-        turns = self.transpose_a != last[0], self.transpose_b != last[1]
-        if last[0] and not self.transpose_a:
+    def _lower_turned(self, b: Builder, x: str, y: str, x_lies: Layout, y_lies: Layout) -> str:
+        turns = self.transpose_a != (x_lies is LAST), self.transpose_b != (y_lies is LAST)
+        if x_lies is LAST and not self.transpose_a:
             return b.node("Gemm", (y, x), transA=int(not turns[1]), transB=int(not turns[0]))
         return b.node("Gemm", (x, y), transA=int(turns[0]), transB=int(turns[1]))
 
@@ -81,9 +83,10 @@ class BiasAdd(Primitive):
         return b.node("Add", (x, b.reshape(bias, (len_of(b, bias), *(1,) * (b.type(x).ndim - 2)))))
 
     def forms(self, x: TensorType, bias: TensorType) -> Sequence[Form]:
-        return Form("plain", self.lower), Form("batch_last", self._lower_last, (True, False), (True,))
+        ways = (LAST, TILED) if has_tiles(x) else (LAST,)
+        return Form("plain", self.lower), *(Form(w.name.lower(), self._lower_rows, (w,), (w,)) for w in ways)
 
-    def _lower_last(self, b: Builder, x: str, bias: str) -> str:
+    def _lower_rows(self, b: Builder, x: str, bias: str) -> str:
         return b.node("Add", (x, b.reshape(bias, (len_of(b, bias), *(1,) * (b.type(x).ndim - 1)))))
 
 
@@ -104,11 +107,14 @@ class BiasAddGrad(Primitive):
         return b.node("ReduceSum", (dout, b.const(axes)), keepdims=0)
 
     def forms(self, dout: TensorType) -> Sequence[Form]:
-        return Form("plain", self.lower), Form("batch_last", self._lower_last, (True,))
+        """Each channel is one row of memory, in tiles four."""
+        last = Form("last", partial(self._lower_rows, parts=1), (LAST,))
+        tiled = Form("tiled", partial(self._lower_rows, parts=4), (TILED,))
+        return (Form("plain", self.lower), last, *[tiled] * has_tiles(dout))
 
-    def _lower_last(self, b: Builder, dout: str) -> str:
-        rows = b.reshape(dout, (b.type(dout).shape[1], -1))
-        return b.node("ReduceSum", (rows, b.const([1])), keepdims=0)
+    def _lower_rows(self, b: Builder, dout: str, parts: int) -> str:
+        rows = b.reshape(dout, (parts, b.type(dout).shape[1], b.type(dout).size // (parts * b.type(dout).shape[1])))
+        return b.node("ReduceSum", (rows, b.const([0, 2])), keepdims=0)
 
 
 def len_of(b: Builder, name: str) -> int:

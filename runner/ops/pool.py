@@ -68,7 +68,9 @@ class MaxPool(Pooling):
         return b.nodes("MaxPool", (x,), 2, **self.onnx(b.type(x).shape))[0]
 
     def forms(self, x: TensorType) -> Sequence[Form]:
-        return *pool.forms(pool.maximum, self.windows(x.shape), x, 1), Form("plain", self.lower)
+        windows = self.windows(x.shape)
+        tiled = pool.tiled_forms(pool.tiled_maximum, windows, x, gradient=False)
+        return *tiled, *pool.forms(pool.maximum, windows, x, 1), Form("plain", self.lower)
 
 
 @primitive
@@ -106,7 +108,9 @@ class MaxPoolGrad(Pooling):
         return b.reshape(b.node("ScatterElements", flat, axis=0, reduction="add"), shape)
 
     def forms(self, x: TensorType, out: TensorType, dout: TensorType) -> Sequence[Form]:
-        return *pool.forms(pool.maximum_gradient, self.windows(x.shape), x, 3), Form("plain", self.lower)
+        windows = self.windows(x.shape)
+        tiled = pool.tiled_forms(pool.tiled_maximum_gradient, windows, x, gradient=True)
+        return *tiled, *pool.forms(pool.maximum_gradient, windows, x, 3), Form("plain", self.lower)
 
     def _lower_tiles(self, b: Builder, x: str, out: str, dout: str) -> str:
         """With the batch as last axis every tap of all windows is a block of rows.

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import Builder, Form, axis_last
+from runner.core.lowering import LAST, Builder, Form, axis_last
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
 from runner.ops.array import Reshape, require
@@ -53,9 +53,9 @@ class Reduction(Primitive):
             return (plain,)
         moved = dataclasses.replace(self, axis=tuple(axis_last(axis, x.ndim) for axis in axes))
         if 0 not in axes:
-            return plain, Form("batch_last", moved.lower, (True,), (True,))
+            return plain, Form("last", moved.lower, (LAST,), (LAST,))
         shape = self.infer(x).shape
-        return plain, Form("batch_last", lambda b, name: b.reshape(moved.lower(b, name), shape), (True,))
+        return plain, Form("last", lambda b, name: b.reshape(moved.lower(b, name), shape), (LAST,))
 
 
 @primitive

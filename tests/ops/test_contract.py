@@ -57,6 +57,7 @@ def test_the_wide_samples_reach_every_form_of_a_convolution():
         "pointwise",
         "gathered",
         "convolved",
+        "tiled",
         "transposed",
         "turned",
         "woven",

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import FUSED, Builder, Form
+from runner.core.lowering import FUSED, LAST, Builder, Form
 from runner.ops.forms.columns import as_rows, pays
 from runner.types import TensorType
 
@@ -27,12 +27,12 @@ class Settings(Protocol):
 def forms(op: Settings, momentum: float, x: TensorType) -> tuple[Form, ...]:
     """The forms of BatchNorm, the fastest first."""
     lower = partial(forward if op.is_training else inference, op, momentum)
-    return (Form("rows", lower, (True,), (True,)),) if _gains(x) else ()
+    return (Form("rows", lower, (LAST,), (LAST,)),) if _gains(x) else ()
 
 
 def gradient_forms(op: Settings, x: TensorType) -> tuple[Form, ...]:
     """The forms of BatchNormGrad, the fastest first."""
-    return (Form("rows", partial(gradient, op), (True, True), (True,)),) if op.is_training and _gains(x) else ()
+    return (Form("rows", partial(gradient, op), (LAST, LAST), (LAST,)),) if op.is_training and _gains(x) else ()
 
 
 def _gains(x: TensorType) -> bool:

@@ -5,6 +5,7 @@ In (C, H, W, N) a step of one column is a flat step of N elements, so an ordinar
 that way; for them, and for products of windows, rows of a whole batch are gathered.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,20 @@ def columns(b: Builder, x: str, windows: Windows, shape: Shape) -> str:
     gathered = b.node("Gather", (padded(b, x, windows, shape), table), axis=1)
     kernel, out = windows.kernel[0] * windows.kernel[1], windows.out[0] * windows.out[1]
     return b.reshape(gathered, (shape[1] * kernel, out * shape[0]))
+
+
+def tiles(windows: Windows) -> Windows:
+    """The windows that four neighbouring windows make together."""
+    return replace(windows, kernel=(windows.kernel[0] + 1, windows.kernel[1] + 1), strides=(2, 2))
+
+
+def corners(kernel: tuple[int, int]) -> np.ndarray:
+    """Where the elements of a filter lie in a tile's window, for each corner: (4, KH*KW, (KH+1)*(KW+1)) of 0 and 1."""
+    height, width = kernel
+    places = np.zeros((2, 2, height, width, height + 1, width + 1), np.float32)
+    for down, across, row, column in np.ndindex(2, 2, height, width):
+        places[down, across, row, column, row + down, column + across] = 1.0
+    return places.reshape(4, height * width, -1)
 
 
 def column_bytes(windows: Windows, shape: Shape, itemsize: int) -> int:

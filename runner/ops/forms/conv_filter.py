@@ -1,13 +1,25 @@
 """Conv2DBackpropFilter batch last: one product of dout with pixels or columns, or one for each tap of the filter."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
-from runner.core.lowering import FUSED, Builder, Form
+from runner.core.lowering import FUSED, LAST, TILED, Builder, Form
 from runner.ops.convolution import Convolution
-from runner.ops.forms.columns import WHOLE_BYTES, as_rows, column_bytes, columns, padded, tapped, thinned
+from runner.ops.forms.columns import (
+    WHOLE_BYTES,
+    as_rows,
+    column_bytes,
+    columns,
+    corners,
+    padded,
+    tapped,
+    thinned,
+    tiles,
+)
+from runner.ops.forms.conv_forward import tiles_pay
 from runner.types import TensorType
 
 
@@ -15,7 +27,7 @@ def forms(op: Convolution, x: TensorType) -> tuple[Form, ...]:
     """The forms for images of this type, the fastest first."""
 
     def form(lower: Callable[..., str]) -> Form:
-        return Form(lower.__name__, partial(lower, op), (True, True))
+        return Form(lower.__name__, partial(lower, op), (LAST, LAST))
 
     windows = op.windows(x.shape)
     if op.is_pointwise(windows):
@@ -23,7 +35,8 @@ def forms(op: Convolution, x: TensorType) -> tuple[Form, ...]:
     if op.group > 1:
         return (form(grouped),)
     whole = column_bytes(windows, x.shape, x.dtype.size) <= WHOLE_BYTES
-    return (form(gathered), form(by_taps)) if whole else (form(by_taps), form(gathered))
+    best = (form(gathered), form(by_taps)) if whole else (form(by_taps), form(gathered))
+    return (*best, Form("tiled", partial(tiled, op), (TILED, LAST))) if tiles_pay(op, x) else best
 
 
 def pointwise(op: Convolution, b: Builder, dout: str, x: str) -> str:
@@ -38,6 +51,18 @@ def gathered(op: Convolution, b: Builder, dout: str, x: str) -> str:
     shape = b.type(x).shape
     rows = as_rows(b, dout, op.out_channel), columns(b, x, op.windows(shape), shape)
     return b.reshape(b.node("Gemm", rows, transB=1), (op.out_channel, shape[1], *op.kernel_size))
+
+
+def tiled(op: Convolution, b: Builder, dout: str, x: str) -> str:
+    """(4K, tiles) times the columns of the tiles, turned; each corner's part of that belongs to the filter."""
+    shape = b.type(x).shape
+    windows = tiles(op.windows(shape))
+    rows = b.reshape(dout, (4 * op.out_channel, math.prod(windows.out) * shape[0]))
+    made = b.node("Gemm", (rows, columns(b, x, windows, shape)), transB=1)
+    parts = b.reshape(made, (4, op.out_channel * shape[1], math.prod(windows.kernel)))
+    back = b.const(np.ascontiguousarray(corners(op.kernel_size).swapaxes(1, 2)))
+    summed = b.node("ReduceSum", (b.node("MatMul", (parts, back)), b.const([0])), keepdims=0)
+    return b.reshape(summed, (op.out_channel, shape[1], *op.kernel_size))
 
 
 def grouped(op: Convolution, b: Builder, dout: str, x: str) -> str:

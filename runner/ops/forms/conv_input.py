@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from runner.core.lowering import Builder, Form
+from runner.core.lowering import LAST, Builder, Form
 from runner.ops.convolution import Convolution
 from runner.ops.forms.columns import as_image, as_rows, cropped, dilated
 from runner.ops.window import Windows
@@ -34,7 +34,7 @@ def forms(op: Convolution, input_size: Shape) -> tuple[Form, ...]:
     """The forms for gradients of inputs (N, C, H, W), the fastest first."""
 
     def form(lower: Callable[..., str]) -> Form:
-        return Form(lower.__name__, partial(lower, op, input_size), (True, False), (True,))
+        return Form(lower.__name__, partial(lower, op, input_size), (LAST,), (LAST,))
 
     windows = op.windows(input_size)
     if op.is_pointwise(windows):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from runner import dtype as dt
-from runner.core.lowering import Builder, Form
+from runner.core.lowering import LAST, TILED, Builder, Form, lying
 from runner.ops.window import Windows
 from runner.types import TensorType
 
@@ -17,7 +17,27 @@ TAPS = 16  # side of a window up to which its taps are looked at one by one
 def forms(lower: Callable[..., str], windows: Windows, x: TensorType, operands: int) -> tuple[Form, ...]:
     """The form batch last of a pooling operator, where its windows allow it."""
     fits = windows.tiles and max(windows.kernel) <= TAPS and x.dtype is dt.float32
-    return (Form("tiles", partial(lower, windows, x), (True,) * operands, (True,)),) if fits else ()
+    return (Form("last", partial(lower, windows, x), (LAST,) * operands, (LAST,)),) if fits else ()
+
+
+def tiled_forms(lower: Callable[..., str], windows: Windows, x: TensorType, gradient: bool) -> tuple[Form, ...]:
+    """The form of a pool of 2x2 whose image lies in tiles."""
+    fits = windows.tiles and windows.kernel == (2, 2) and x.dtype is dt.float32
+    operands, results = ((TILED, LAST, LAST), (TILED,)) if gradient else ((TILED,), (LAST,))
+    return (Form("tiled", partial(lower, x), operands, results),) if fits else ()
+
+
+def tiled_maximum(x: TensorType, b: Builder, name: str) -> str:
+    """MaxPool: the largest of the four corners."""
+    _, _, *pooled = lying(x.shape, TILED)
+    return b.reshape(_largest(b, _taps(b, name, (1, 4, x.size // 4))), pooled)
+
+
+def tiled_maximum_gradient(x: TensorType, b: Builder, name: str, out: str, dout: str) -> str:
+    """MaxPoolGrad: to the first corner that has the maximum."""
+    level = 1, 4, x.size // 4
+    made = _to_first(b, _taps(b, name, level), _as_tap(b, out, level), _as_tap(b, dout, level))
+    return b.reshape(made, lying(x.shape, TILED))
 
 
 def maximum(windows: Windows, x: TensorType, b: Builder, name: str) -> str:
