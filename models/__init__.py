@@ -1,4 +1,7 @@
-"""Networks by the name that a config gives them: name, then file and constructor in this folder."""
+"""Networks by the name that a config gives them: name, then file and constructor in this folder.
+
+A constructor takes `num_classes`, `num_channels` (of the images) and what else it declares.
+"""
 
 NETWORKS = {
     "lenet5": ("lenet", "LeNet5"),

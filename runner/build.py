@@ -45,7 +45,8 @@ def build(config: RunConfig) -> Experiment:
     if config.mode == "pynative":
         _check_pynative_device(device)
     train_data, test_data = (open_dataset(_dataset_settings(config, train), train) for train in (True, False))
-    network = registry.network(config.network.name)(**config.network.keywords)
+    image, *_ = train_data.column_types()
+    network = registry.network(config.network.name)(**config.network.keywords(channels=image.shape[1]))
     loss = nn.SoftmaxCrossEntropyWithLogits(config.loss.sparse, config.loss.reduction)
     sunk = config.dataset_sink_mode and config.sink_size > 0
     total = config.epochs * (config.sink_size if sunk else train_data.get_dataset_size())

@@ -13,8 +13,12 @@ from runner.observe.journal import number
 from runner.observe.manifest import config_hash, threads_used
 from runner.train.callback import CallbackParameters
 
-# Keys that decide how long a run is and what it shows, but not what its steps compute.
-WITHOUT_EFFECT = ("epochs", "max_steps", "callbacks", "checkpoint", "expect", "eval", "runner", "device.allow_fallback")
+# Keys that decide how long a run is, what it shows and where its data lie (the data are known by their sha256), but not
+# what its steps compute.
+WITHOUT_EFFECT = (
+    *("epochs", "max_steps", "callbacks", "checkpoint", "expect", "eval", "runner", "device.allow_fallback"),
+    *("dataset.data_dir", "dataset.download", "dataset.url", "dataset.num_parallel_workers"),
+)
 
 
 class Facts:

@@ -116,7 +116,7 @@ def configs(text: str, name: str = "mine.yaml") -> Prepare:
     return prepare
 
 
-CIFAR10 = ("dataset=cifar10", "dataset.data_dir=data", "network.num_channels=3", "dataset.augment=true")
+CIFAR10 = ("dataset=cifar10", "dataset.data_dir=data", "dataset.augment=true")
 MNIST = ("dataset=mnist", "dataset.data_dir=data")
 TINY = ("+experiment=resnet50_tiny",)
 OWN = ("--config-dir", "own", "+experiment=mine")

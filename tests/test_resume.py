@@ -10,12 +10,13 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import runner
 from runner import files
 from runner.compile.session import Session
-from runner.errors import BusyError, ConfigError
+from runner.errors import BusyError, ConfigError, DataError
 from runner.resume import resume
 
 TIMES = ("init_seconds", "compile_seconds", "first_loss_seconds", "train_seconds", "steps_per_second", "peak_rss_mb")
@@ -274,6 +275,30 @@ def test_what_the_numbers_depend_on_must_be_as_it_was(tmp_path):
     assert "dataset.num_samples" in str(caught.value)
     assert "--force" in str(caught.value)
     assert resume(tmp_path / "run", ["epochs=2", "optimizer.momentum=0.5"], force=True)["steps"] == 10
+
+
+def test_data_may_move_but_not_change(tmp_path):
+    """Where the data lie and who reads them changes no number; what they are is known by their sha256."""
+    data, moved = tmp_path / "data", tmp_path / "moved"
+    data.mkdir()
+    records = np.random.default_rng(0).integers(0, 10, (64, 3073), dtype=np.uint8)
+    for name in ("data_batch_1.bin", "test_batch.bin"):
+        (data / name).write_bytes(records.tobytes())
+    words = ("dataset=cifar10", f"dataset.data_dir={data}", "dataset_sink_mode=false")
+    run(tmp_path / "whole", *words, "epochs=2")
+    run(tmp_path / "part", *words, "epochs=1")
+    data.rename(moved)
+    with pytest.raises(DataError, match="a data file is missing"):
+        resume(tmp_path / "part", ["epochs=2"])
+    changed = ["epochs=2", f"dataset.data_dir={moved}", "dataset.num_parallel_workers=2", "dataset.url=https://a.b/"]
+    assert resume(tmp_path / "part", changed)["steps"] == 4
+    for name in ("metrics.jsonl", "checkpoints/CKP-2_2/state.safetensors"):
+        assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    records[5, 7] += 1
+    (moved / "data_batch_1.bin").write_bytes(records.tobytes())
+    with pytest.raises(ConfigError, match=r"data\.train") as caught:
+        resume(tmp_path / "part", ["epochs=3"])
+    assert "data.test" not in caught.value.rows
 
 
 def test_folders_that_hold_no_run(tmp_path):

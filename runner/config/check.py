@@ -106,7 +106,8 @@ class _Checker:
 
     def network(self, values: Mapping[str, Any], path: str) -> Network:
         """The network's own keys, then the keyword arguments that its constructor declares."""
-        own = {name: value for name, value in values.items() if name in ("name", "num_classes")}
+        names = [name for name in _names(Network) if name != "arguments"]
+        own = {name: value for name, value in values.items() if name in names}
         kind = Network(**self.fields(Network, own, path))
         errors = len(self.errors)
         name = self.value(str, Rule(choices=registry.names()), kind.name, _join(path, "name"), None)
@@ -114,7 +115,7 @@ class _Checker:
         if not extra or len(self.errors) > errors:
             return kind
         declared = {name: p for name, p in registry.parameters(name).items() if p.kind is not p.VAR_KEYWORD}
-        self.known(extra, ["name", "num_classes", *(p for p in declared if p != "num_classes")], path)
+        self.known(extra, [*names, *(p for p in declared if p not in names)], path)
         arguments = {k: self.argument(declared[k], v, _join(path, k)) for k, v in extra.items() if k in declared}
         return dataclasses.replace(kind, arguments=arguments)
 

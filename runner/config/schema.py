@@ -32,12 +32,12 @@ class Network:
 
     name: str = "lenet5"
     num_classes: int = key(10, low=1)
+    num_channels: int | None = key(None, low=1)  # null: as the images of the dataset
     arguments: Mapping[str, object] = field(default_factory=dict)  # keys that the constructor knows besides these
 
-    @property
-    def keywords(self) -> dict[str, object]:
-        """All keyword arguments for the constructor."""
-        return {"num_classes": self.num_classes, **self.arguments}
+    def keywords(self, channels: int) -> dict[str, object]:
+        """All keyword arguments for the constructor, when the images of the dataset have so many channels."""
+        return {"num_classes": self.num_classes, "num_channels": self.num_channels or channels, **self.arguments}
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Dataset:
     batch_size: int = key(32, low=1)
     drop_remainder: bool = True
     shuffle: bool = True
-    buffer_size: int = key(10000, low=1)
+    buffer_size: int = key(10000, low=2)
     image_size: int = key(32, low=1)
     num_parallel_workers: int = key(1, low=1, high=64)
     augment: bool = False

@@ -135,8 +135,19 @@ def test_an_option_may_be_named_with_its_suffix():
 
 def test_a_network_gets_the_keywords_that_its_constructor_declares():
     network = compose(Call(("network.num_channels=3", "network.num_classes=100"))).config.network
-    assert network.keywords == {"num_classes": 100, "num_channels": 3}
-    assert compose(Call()).config.network.keywords == {"num_classes": 10}
+    assert network.keywords(channels=1) == {"num_classes": 100, "num_channels": 3}
+    words = ("network=resnet18", "network.width=8", "network.num_channels=null")
+    assert compose(Call(words)).config.network.keywords(channels=3) == {
+        "num_classes": 10,
+        "num_channels": 3,
+        "width": 8,
+    }
+
+
+def test_every_network_takes_channels_and_classes():
+    assert [
+        name for name in registry.names() if not {"num_classes", "num_channels"} <= {*registry.parameters(name)}
+    ] == []
 
 
 def test_networks_come_from_the_table_only():

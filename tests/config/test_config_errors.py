@@ -442,7 +442,21 @@ CASES = {
         ConfigError: not a whole number
           key      network.num_channels
           value    "one"
-          allowed  whole number
+          allowed  null or whole number, at least 1
+          from     command line
+    """,
+    "network.num_channels=0": """
+        ConfigError: out of range
+          key      network.num_channels
+          value    0
+          allowed  null or whole number, at least 1
+          from     command line
+    """,
+    "dataset.buffer_size=1": """
+        ConfigError: out of range
+          key      dataset.buffer_size
+          value    1
+          allowed  whole number, at least 2
           from     command line
     """,
     "expect.accuracy=0.9": """
