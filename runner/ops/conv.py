@@ -65,7 +65,7 @@ class Conv2DBackpropInput(Convolution):
     def kernel(self, dout: np.ndarray, w: np.ndarray) -> np.ndarray:
         windows, channels = self.windows(self.input_size), self.input_size[1]
         reverse = windows.reverse
-        # Gathering needs a column for each element of the image, spreading one for each of the result; and adds.
+        # Gathering needs a column for each element of the image; adding up, one for each of the result, takes longer.
         if reverse and len(w) * math.prod(windows.size) <= channels * math.prod(windows.out):
             turned = w.reshape(self.group, -1, *w.shape[1:])[..., ::-1, ::-1].swapaxes(1, 2)
             filters = turned.reshape(self.group, channels // self.group, -1)
@@ -73,8 +73,11 @@ class Conv2DBackpropInput(Convolution):
         douts, filters = self.grouped(batch_last(dout)), self.grouped(w).swapaxes(1, 2)
         if self.is_pointwise(windows) and self.stride == (1, 1):
             return batch_first((filters @ douts).reshape(channels, *windows.size, len(dout)))
-        slabs = windows.slabs(channels * math.prod(self.kernel_size), len(dout), dout.itemsize)
         image = np.zeros((channels, *windows.padded, len(dout)), dout.dtype)
+        if reverse and self.group == 1:
+            rows = w[..., ::-1].transpose(2, 1, 0, 3).reshape(self.kernel_size[0], channels, -1)
+            return batch_first(windows.spread_rows(batch_last(dout), rows, image))
+        slabs = windows.slabs(channels * math.prod(self.kernel_size), len(dout), dout.itemsize)
         return batch_first(windows.spread(((slab, filters @ douts[..., slab]) for slab in slabs), image))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:

@@ -178,6 +178,23 @@ class Windows:
                 windows[:, i, j, rows] += parts[:, i, j]
         return self.crop(image)
 
+    def spread_rows(self, x: np.ndarray, filters: np.ndarray, image: np.ndarray) -> np.ndarray:
+        """As `spread`, for stride 1, of products that are not made yet: x (K, OH, OW, N), filters (KH, C, K*KW).
+
+        x is gathered across, where the filters are turned around, so that only rows are left to be added up.
+        """
+        reach, batch = self.reach[1] - 1, x.shape[-1]
+        across = Windows(self.out, (1, self.kernel[1]), (1, 1), (0, 0, reach, reach), self.dilations)
+        height, channels, _ = filters.shape
+        stacked = np.ascontiguousarray(filters).reshape(height * channels, -1)
+        for slab, columns in across.columns(x):
+            rows = across.rows(slab, batch)
+            made = (stacked @ columns).reshape(height, channels, -1, self.padded[1], batch)
+            for i in range(height):
+                start = rows.start + i * self.dilations[0]
+                image[:, start : start + made.shape[2]] += made[i]
+        return self.crop(image)
+
     def correlate(self, x: np.ndarray, filters: np.ndarray) -> np.ndarray:
         """(C, H, W, N) with filters (G, K/G, C/G*KH*KW), one matrix for each group of channels: (K, OH, OW, N)."""
         group, batch = len(filters), x.shape[-1]
