@@ -9,7 +9,7 @@ from both_modes import digits, lenet_step
 from runner import dtype as dt
 from runner import ops
 from runner.compile.lower import lower, parameters_in
-from runner.compile.passes import PASSES, optimize
+from runner.compile.passes import ON_HOST, PASSES, optimize
 from runner.compile.passes.cse import cse
 from runner.compile.passes.dce import dce
 from runner.compile.passes.fold import LIMIT, fold

@@ -21,14 +21,15 @@ def soon(graph: Graph) -> Graph:
     for node in graph.nodes:
         if order.is_update(node):
             group = order.private(node)
-            following[order.last_before(group)].append(node)
+            following[order.last_before(group)] += sorted(group, key=order.places.__getitem__)
             moved |= group
     made: dict[Node, None] = {}
     for place, node in enumerate(graph.nodes):
         if node not in moved:
-            order.emit(node, made)
-        for update in following[place]:
-            order.emit(update, made)
+            made[node] = None
+        for late in following[place]:
+            made.update(dict.fromkeys(order.makers_of(late)))  # only early ones can still be missing
+            made[late] = None
     return replace(graph, nodes=tuple(made))
 
 
@@ -72,10 +73,3 @@ class _Order:
     def makers_of(self, node: Node) -> Iterator[Node]:
         """The nodes that make what a node reads."""
         return (self.makers[x] for x in node.inputs if x in self.makers)
-
-    def emit(self, node: Node, made: dict[Node, None]) -> None:
-        """Put a node, and before it what it still waits for."""
-        for maker in self.makers_of(node):
-            if maker not in made:
-                self.emit(maker, made)
-        made[node] = None
