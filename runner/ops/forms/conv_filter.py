@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -36,7 +37,10 @@ def forms(op: Convolution, x: TensorType) -> tuple[Form, ...]:
         return (form(grouped),)
     whole = column_bytes(windows, x.shape, x.dtype.size) <= WHOLE_BYTES
     best = (form(gathered), form(by_taps)) if whole else (form(by_taps), form(gathered))
-    return (*best, Form("tiled", partial(tiled, op), (TILED, LAST))) if tiles_pay(op, x) else best
+    if not tiles_pay(op, x):
+        return best
+    # Where dout lies both ways, its tiles go with the columns that the convolution has gathered.
+    return *(replace(way, penalty=1) for way in best), Form("tiled", partial(tiled, op), (TILED, LAST))
 
 
 def pointwise(op: Convolution, b: Builder, dout: str, x: str) -> str:
