@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 # A module belongs to the longest prefix that fits, and imports from its own floor and from lower ones.
 FLOORS = {
-    **dict.fromkeys(("errors", "dtype", "types", "files", "seed", "machine", "device", "interrupt"), 0),
+    **dict.fromkeys(("errors", "dtype", "types", "files", "seed", "machine", "device", "interrupt", "wire"), 0),
     **dict.fromkeys(("startup", "resources", "registry"), 0),
     "dataset": 0,
     "core": 1,

@@ -19,8 +19,8 @@ import numpy as np
 from runner import dtype as dt
 from runner import files
 from runner.checkpoint.arrays import plain_arrays
-from runner.checkpoint.wire import LENGTH, VARINT, fields, key, prefixed, read_varint, varint
 from runner.errors import DataError
+from runner.wire import LENGTH, VARINT, fields, key, prefixed, read_varint, varint
 
 SLICE_BYTES = 512 << 20
 FILE_LIMIT = 64 << 30  # of what is read, in bytes

@@ -214,6 +214,8 @@ def test_dce_keeps_updates_inputs_and_half_used_operators():
 
 def test_the_passes_that_run():
     assert [p.__name__ for p in PASSES] == ["fold", "cse", "dce", "soon"]
+    assert ON_HOST[:-1] == PASSES
+    assert ON_HOST[-1].__name__ == "layout"
 
 
 def test_a_pass_that_breaks_a_graph_is_found_out():

@@ -1,4 +1,4 @@
-"""The wire format of protobuf, as far as `.ckpt` files need it: varints and fields with a length.
+"""The wire format of protobuf, as far as our files need it: varints and fields with a length.
 
 Written by hand and not with protobuf's runtime: files above its 2 GB limit can be read, arrays are written and read
 without copies of the whole message, the place of a damage is known, and runner does not depend on protobuf by itself
