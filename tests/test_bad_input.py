@@ -334,7 +334,7 @@ RUNNING = {
         ("weight_init is not one of the choices\n", "network.weight_init\n", "'hee'\n", "uniform, he\n", "nearest  he"),
     ),
     "images too small for ResNet": Row(
-        (*TINY, "dataset.image_size=16", "mode=pynative"),
+        (*TINY, "network.stem=cifar", "dataset.image_size=16", "mode=pynative"),
         2,
         (
             *(
@@ -346,13 +346,13 @@ RUNNING = {
         ),
     ),
     "images too large for ResNet": Row(
-        (*TINY, "dataset.image_size=64", "dataset_sink_mode=false"),
+        (*TINY, "network.stem=cifar", "dataset.image_size=64", "dataset.batch_size=8", "network.width=4"),
         2,
         (
             *(
                 "ShapeError: Reshape: the elements do not fill the shape\n",
-                "elements    16384\n",
-                "shape       (32, 128)\n",
+                "elements    4096\n",
+                "shape       (8, 128)\n",
             ),
             *("_backbone-ResNet/Reshape-op", f"line        {RESNET}:", "out = self.reshape(out, (out.shape[0], "),
         ),
