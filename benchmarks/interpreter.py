@@ -10,6 +10,7 @@ one of the gradients and the update. Prints one JSON object.
 import json
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,7 @@ def overhead(op: Primitive, operands: int, tape: bool) -> float:
                 value = op(value, *others)
 
     def bare() -> None:
-        array = ONE.data
+        array: Any = ONE.data
         for _ in range(CHAIN):
             array = op.kernel(array, *arrays)
 

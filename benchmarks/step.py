@@ -1,11 +1,15 @@
-"""How long one training step takes.
+"""How long one training step takes, how much memory it needs, and how that compares.
 
-    python benchmarks/step.py lenet5 --mode graph --threads 2
-    python benchmarks/step.py lenet5 --mode graph pynative --threads 1 2 --peer torch --repeats 5
+    python benchmarks/step.py lenet5 --mode graph pynative --sink 0 1000 --threads 1 2 --repeats 5
+    python benchmarks/step.py resnet18 resnet50 --peer torch jax --peer-python torch=/opt/torch/bin/python
 
-Every measurement runs in a process of its own, after a warm-up, on random but fixed data of which each step takes a
-new batch. With `--peer torch` the same step in PyTorch runs in between, in turn, so that both see the same moods of the
-machine; only the ratio is worth quoting. Prints one JSON object per line.
+Every measurement runs in a process of its own, after a warm-up, on random but fixed data of which each step takes a new
+batch. The contenders (runner in each mode and sink size, the peers, and the arithmetic floor of benchmarks/floor.py)
+run in turn, so that all of them see the same moods of the machine; only ratios within a repeat are worth quoting.
+
+Prints one JSON object per line: for each contender the row of its median repeat, with the milliseconds of all; then
+for each of runner's contenders and each other one `ratio` (the other's time by runner's: above 1 runner is faster;
+for the peer `floor` it is the share of the floor) and `rss_ratio` (runner's peak memory by the other's).
 """
 
 import argparse
@@ -14,132 +18,154 @@ import os
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-PEER = ROOT.parent / "shared" / "bench" / "peer_torch.py"
-SHAPES = {"lenet5": (1, 32, 32)}
+from peers.timing import NETS
+
+HERE = Path(__file__).resolve().parent
+PEERS = {"torch": "torch_eager.py", "jax": "jax_jit.py", "mindspore": "mindspore_graph.py"}
+THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+SETTING = ("net", "batch", "threads")
+
+Row = dict[str, Any]
 
 
-def measure(net: str, mode: str, threads: int, batch: int, steps: int, sink: int) -> dict[str, Any]:
-    """Warm up, then time `steps` steps: milliseconds per step, compile seconds, peak memory."""
-    import resource
+@dataclass(frozen=True)
+class Contender:
+    """A script that measures a step, and how it is started."""
 
-    import numpy as np
+    name: str
+    command: tuple[str, ...]
 
-    from runner import context, nn, registry, set_seed
-    from runner.dataset import NumpySlicesDataset
-    from runner.device import Device
-    from runner.machine import thread_limit
-    from runner.train import Model
-    from runner.train.sink import Sink
-
-    set_seed(0)
-    network = registry.network(net)()
-    loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
-    optimizer = nn.Momentum(network.trainable_params(), 0.01, 0.9)
-    modes = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
-    model = Model(network, loss, optimizer, mode=modes[mode], device=Device(threads=threads))
-    step = model.train_step
-    rng = np.random.default_rng(0)
-    count = max(batch * 8, 2048)
-    images = rng.standard_normal((count, *SHAPES[net]), np.float32)
-    labels, order = rng.integers(0, 10, count, np.int32), rng.permutation(count)
-
-    def run_single(number: int) -> None:
-        for i in range(number):
-            rows = order[(i * batch) % (count - batch + 1) :][:batch]
-            step((images[rows], labels[rows]))
-
-    data = NumpySlicesDataset((images, labels), ["image", "label"]).shuffle(count).batch(batch, drop_remainder=True)
-    sunk = Sink(model.train_network, model.device, data)
-
-    def run_sunk(number: int) -> None:
-        for start in range(0, number, sink):
-            sunk(min(sink, number - start))
-
-    run, compiled = (run_sunk, sunk) if sink else (run_single, step)
-
-    with thread_limit(threads):
-        start = time.perf_counter()
-        run(1)
-        first = time.perf_counter() - start
-        run(min(20, steps))
-        start = time.perf_counter()
-        run(steps)
-        seconds = (time.perf_counter() - start) / steps
-    programs = getattr(compiled, "programs", {}).values()
-    return {
-        "net": net,
-        "mode": mode,
-        "sink": sink,
-        "batch": batch,
-        "threads": threads,
-        "ms_per_step": round(seconds * 1e3, 3),
-        "steps_per_second": round(1 / seconds, 1),
-        "compile_seconds": round(sum(p.compile_seconds for p in programs), 3),
-        "first_step_seconds": round(first, 3),
-        "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-    }
+    def measure(self, arguments: Sequence[str], threads: int) -> Row:
+        """The row that it prints. Ends this process with its words when it fails."""
+        environment = {**os.environ, **dict.fromkeys(THREAD_COUNTS, str(threads))}
+        if self.name == "runner":
+            environment["PYTHONPATH"] = str(HERE.parent)
+        command = [*self.command, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        if done.returncode:
+            sys.exit(f"{' '.join(command)} failed with {done.returncode}:\n{done.stderr}")
+        row: Row = json.loads(done.stdout.strip().splitlines()[-1])
+        return row
 
 
-def child(command: list[str], threads: int) -> dict[str, Any]:
-    """Run a measurement in a process and read the last line that it prints."""
-    limits = {name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
-    environment = {**os.environ, **limits, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
-    row: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return row
+def contenders(o: argparse.Namespace) -> list[Contender]:
+    """Runner in each mode, the floor, and the peers."""
+    ours = [("graph", sink) for sink in o.sink if "graph" in o.mode]
+    ours += [("pynative", 0)] if "pynative" in o.mode else []
+    worker = sys.executable, str(HERE / "one_step.py"), "--mode"
+    listed = [Contender("runner", (*worker, mode, "--sink", str(sink))) for mode, sink in ours]
+    listed.append(Contender("floor", (sys.executable, str(HERE / "floor.py"))))
+    pythons = dict(o.peer_python)
+    return listed + [
+        Contender(name, (pythons.get(name, sys.executable), str(HERE / "peers" / PEERS[name]))) for name in o.peer
+    ]
 
 
-def repeats(o: argparse.Namespace, mode: str, threads: int) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """Pairs of our row and the peer's, measured in turn."""
-    common = [o.net, "--threads", str(threads), "--batch", str(o.batch), "--steps", str(o.steps)]
-    for _ in range(o.repeats):
-        worker = [sys.executable, __file__, *common, "--mode", mode, "--sink", str(o.sink), "--worker"]
-        ours = child(worker, threads)
-        yield ours, child([o.peer_python, str(PEER), *common, "--repeats", "1"], threads) if o.peer else None
+def check(contender: Contender) -> None:
+    """End this process when the peer's package is not there, before anything is measured."""
+    search = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({contender.name!r}) is None)"
+    python = contender.command[0]
+    try:
+        found = not subprocess.run([python, "-c", search], capture_output=True, check=False).returncode
+    except OSError as error:
+        sys.exit(f"--peer-python {contender.name}={python}: {error.strerror}")
+    if not found:
+        sys.exit(f"{python} has no package {contender.name}: give --peer-python {contender.name}=PATH of one that has")
+
+
+def in_turn(listed: Sequence[Contender], arguments: Sequence[str], o: argparse.Namespace, threads: int) -> list[Row]:
+    """A row for each contender, with `each`: the rows of its repeats. Every repeat begins with another contender."""
+    each: list[list[Row]] = [[] for _ in listed]
+    for repeat in range(o.repeats):
+        for k in range(len(listed)):
+            number = (repeat + k) % len(listed)
+            each[number].append(listed[number].measure(arguments, threads))
+    _check_same_network([rows[0] for rows in each])
+    return [_median_row(rows) | {"each": rows} for rows in each]
+
+
+def _check_same_network(rows: Sequence[Row]) -> None:
+    counts = {row["peer"]: row["parameters"] for row in rows if "parameters" in row}
+    if len(set(counts.values())) > 1:
+        sys.exit(f"not the same network: numbers of parameters are {counts}")
+
+
+def _median_row(rows: Sequence[Row]) -> Row:
+    return sorted(rows, key=lambda row: float(row["ms_per_step"]))[len(rows) // 2]
+
+
+def summary(rows: Sequence[Row]) -> Iterator[Row]:
+    """What is printed: medians, then comparisons."""
+    for row in rows:
+        shown = {name: value for name, value in row.items() if name != "each"}
+        yield shown | {"ms_of_each_repeat": [one["ms_per_step"] for one in row["each"]]}
+    ours = [row for row in rows if row["peer"] == "runner"]
+    others = [row for row in rows if row["peer"] != "runner"]
+    for mine, other in product(ours, others):
+        yield {name: mine[name] for name in (*SETTING, "mode", "sink")} | comparison(mine["each"], other["each"])
+
+
+def comparison(ours: Sequence[Row], others: Sequence[Row]) -> Row:
+    """Ratios of the repeats, and their medians."""
+    pairs = list(zip(ours, others, strict=True))
+    ratios = [other["ms_per_step"] / mine["ms_per_step"] for mine, other in pairs]
+    made = {"peer": others[0]["peer"], "ratio": round(statistics.median(ratios), 3)}
+    made["of_each_repeat"] = [round(ratio, 3) for ratio in ratios]
+    if made["peer"] != "floor":
+        memory = statistics.median(mine["peak_rss_mb"] / other["peak_rss_mb"] for mine, other in pairs)
+        made["rss_ratio"] = round(memory, 3)
+    return made
+
+
+def assignment(text: str) -> tuple[str, str]:
+    """NAME=PATH of a peer."""
+    name, equals, path = text.partition("=")
+    if name not in PEERS or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not PEER=PATH with a peer of {', '.join(PEERS)}")
+    return name, path
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def parsed() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("net", nargs="+", choices=NETS)
+    parser.add_argument("--mode", nargs="+", choices=["graph", "pynative"], default=["graph"])
+    parser.add_argument("--sink", nargs="+", type=int, default=[0], help="steps in one call (graph mode); 0: unsunk")
+    parser.add_argument("--threads", nargs="+", type=positive, default=[2])
+    parser.add_argument("--batch", nargs="+", type=positive, default=[32])
+    parser.add_argument("--steps", type=positive, help="default: 300 of lenet5, 3 of a resnet")
+    parser.add_argument("--repeats", type=positive, default=3)
+    parser.add_argument("--peer", nargs="+", choices=list(PEERS), default=[])
+    paths = "the interpreter that has a peer installed, as torch=/path/python (default: this one)"
+    parser.add_argument("--peer-python", nargs="+", type=assignment, default=[], metavar="PEER=PATH", help=paths)
+    return parser.parse_args()
 
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("net", choices=list(SHAPES))
-    parser.add_argument("--mode", nargs="+", choices=["graph", "pynative"], default=["graph"])
-    parser.add_argument("--threads", nargs="+", type=int, default=[2])
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--sink", type=int, default=0, help="steps in one call (graph mode); 0: one by one")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--peer", choices=["torch"])
-    parser.add_argument("--peer-python", default=sys.executable, help="the interpreter that has the peer installed")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    o = parser.parse_args()
-    if o.worker:
-        print(json.dumps(measure(o.net, o.mode[0], o.threads[0], o.batch, o.steps, o.sink)))
-        return
-    if o.peer and not PEER.exists():
-        sys.exit(f"the peer's script is not there: {PEER}")
-    for mode in o.mode:
-        for threads in o.threads:
-            summarise(list(repeats(o, mode, threads)))
-
-
-def summarise(pairs: list[tuple[dict[str, Any], dict[str, Any] | None]]) -> None:
-    """Print the median row of ours, of the peer, and the ratio of speeds."""
-    for rows in zip(*pairs, strict=True):
-        if rows[0] is not None:
-            print(json.dumps(sorted(rows, key=lambda row: row["ms_per_step"])[len(rows) // 2]), flush=True)
-    if pairs[0][1] is not None:
-        single = [peer["ms_per_step"] / ours["ms_per_step"] for ours, peer in pairs if peer]
-        first = pairs[0][0]
-        ratio = {"ratio_to_torch": round(statistics.median(single), 2), "of_each_repeat": [round(r, 2) for r in single]}
-        print(json.dumps({name: first[name] for name in ("net", "mode", "threads", "sink")} | ratio), flush=True)
+    o = parsed()
+    listed = contenders(o)
+    for contender in listed:
+        if contender.name in PEERS:
+            check(contender)
+    for net, batch, threads in product(o.net, o.batch, o.threads):
+        arguments = [net, "--batch", str(batch), "--threads", str(threads)]
+        arguments += ["--steps", str(o.steps)] if o.steps else []
+        for row in summary(in_turn(listed, arguments, o, threads)):
+            print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

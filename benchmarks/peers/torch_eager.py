@@ -1,0 +1,88 @@
+# mypy: ignore-errors
+"""One training step in PyTorch eager on the CPU, as benchmarks/step.py measures runner's.
+
+    pip install torch==2.13.0
+    python benchmarks/peers/torch_eager.py resnet50 --threads 2
+
+Prints one JSON object.
+"""
+
+import torch
+from timing import BLOCKS, LEARNING_RATE, MOMENTUM, arguments, first_row, parsed, report, rows_of, shape_of, timed
+from torch import nn
+from torch.nn import functional
+
+
+def conv(given: int, made: int, size: int, stride: int = 1) -> nn.Sequential:
+    """A convolution that keeps the size of an image (but for its stride), and normalisation."""
+    return nn.Sequential(nn.Conv2d(given, made, size, stride, size // 2, bias=False), nn.BatchNorm2d(made))
+
+
+class LeNet5(nn.Sequential):
+    """`models/lenet.py`."""
+
+    def __init__(self) -> None:
+        feature = [nn.Conv2d(1, 6, 5, bias=False), nn.ReLU(), nn.MaxPool2d(2)]
+        feature += [nn.Conv2d(6, 16, 5, bias=False), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
+        dense = [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)]
+        super().__init__(*feature, *dense)
+        for parameter in self.parameters():
+            nn.init.trunc_normal_(parameter, std=0.02, a=-0.04, b=0.04)
+
+
+class Block(nn.Module):
+    """Two convolutions, or three of a bottleneck, beside a shortcut."""
+
+    def __init__(self, bottleneck: bool, given: int, planes: int, stride: int) -> None:
+        super().__init__()
+        self.made = planes * (4 if bottleneck else 1)
+        if bottleneck:
+            layers = [conv(given, planes, 1), nn.ReLU(), conv(planes, planes, 3, stride), nn.ReLU()]
+            layers.append(conv(planes, self.made, 1))
+        else:
+            layers = [conv(given, planes, 3, stride), nn.ReLU(), conv(planes, planes, 3)]
+        self.layers = nn.Sequential(*layers)
+        self.shortcut = conv(given, self.made, 1, stride) if stride > 1 or given != self.made else nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.layers(x) + self.shortcut(x))
+
+
+class ResNet(nn.Sequential):
+    """`models/resnet.py` with the stem for images of 32 x 32."""
+
+    def __init__(self, bottleneck: bool, counts: tuple[int, ...]) -> None:
+        layers, given = [conv(3, 64, 3), nn.ReLU()], 64
+        for number, count in enumerate(counts):
+            for k in range(count):
+                layers.append(Block(bottleneck, given, 64 << number, 2 if number and not k else 1))
+                given = layers[-1].made
+        super().__init__(*layers, nn.AvgPool2d(4), nn.Flatten(), nn.Linear(given, 10))
+
+
+def main() -> None:
+    """Command line."""
+    o = parsed(arguments(__doc__))
+    torch.set_num_threads(o.threads)
+    torch.manual_seed(0)
+    network = ResNet(*BLOCKS[o.net]) if o.net in BLOCKS else LeNet5()
+    optimizer = torch.optim.SGD(network.parameters(), LEARNING_RATE, MOMENTUM)
+    count = rows_of(o.net, o.batch)
+    images, labels, order = torch.randn(count, *shape_of(o.net)), torch.randint(0, 10, (count,)), torch.randperm(count)
+
+    def run(steps: int) -> float:
+        for i in range(steps):
+            start = first_row(i, o.net, o.batch)
+            rows = order[start : start + o.batch]
+            optimizer.zero_grad(set_to_none=True)
+            loss = functional.cross_entropy(network(images[rows]), labels[rows])
+            loss.backward()
+            optimizer.step()
+        return loss.item()
+
+    parameters = sum(p.numel() for p in network.parameters())
+    report("torch", o, version=torch.__version__, parameters=parameters, **timed(run, o.steps))
+
+
+if __name__ == "__main__":
+    main()

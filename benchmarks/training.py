@@ -1,0 +1,30 @@
+"""The training step that the benchmarks measure: a network, its loss and Momentum, in training mode."""
+
+import argparse
+
+import numpy as np
+from peers.timing import LEARNING_RATE, MOMENTUM, rows_of, shape_of
+
+from runner import context, nn, registry, set_seed
+from runner.device import Device
+from runner.train import Model
+
+MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
+
+
+def model_of(net: str, mode: str, threads: int) -> Model:
+    """A model whose `train_step` trains: BatchNorm takes the statistics of the batch, as within `Model.train`."""
+    set_seed(0)
+    network = registry.network(net)()
+    loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
+    optimizer = nn.Momentum(network.trainable_params(), LEARNING_RATE, MOMENTUM)
+    model = Model(network, loss, optimizer, mode=MODES[mode], device=Device(threads=threads))
+    model.train_network.set_train()
+    return model
+
+
+def data_of(o: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
+    """Random images and labels, always the same."""
+    rng = np.random.default_rng(0)
+    count = rows_of(o.net, o.batch)
+    return rng.standard_normal((count, *shape_of(o.net)), np.float32), rng.integers(0, 10, count, np.int32)
