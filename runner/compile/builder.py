@@ -99,15 +99,15 @@ class OnnxBuilder:
         constant = self.constant(name)
         if constant is not None and constant.size == 1:
             return self.const(constant.reshape(shape))
-        name = self._reshaped.get(name, name)
-        if self._shapes.get(name) == tuple(shape):
-            return name
-        made = self.node("Reshape", (name, self.const(list(shape))))
-        self._reshaped[made] = name
+        type, name = self._types.get(name), self._reshaped.get(name, name)
+        made = name
+        if self._shapes.get(name) != tuple(shape):
+            made = self.node("Reshape", (name, self.const(list(shape))))
+            self._reshaped[made] = name
         if -1 not in shape:
             self._shapes[made] = tuple(shape)
-            if name in self._types:
-                self._types[made] = self._types[name].with_shape(*shape)
+            if type is not None:
+                self._types.setdefault(made, type.with_shape(*shape))
         return made
 
     def turned(self, name: str, type: TensorType, lies: Layout, wanted: Layout) -> str:

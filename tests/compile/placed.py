@@ -1,6 +1,6 @@
 """Helpers: training steps of small networks, and what a graph gives when onnxruntime runs it as it stands."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from both_modes import digits
@@ -23,12 +23,12 @@ def lenet(batch: int = 8) -> tuple[nn.Cell, Batch]:
     return LeNet5(), digits(1, batch)[0]
 
 
-def resnet(batch: int = 8, blocks: Sequence[int] = (1, 1, 1, 1)) -> tuple[nn.Cell, Batch]:
+def resnet(batch: int = 8, stem: str = "cifar") -> tuple[nn.Cell, Batch]:
     """A narrow ResNet for small images with the same weights every time, and a batch."""
     seed.set_seed(1)
     rng = np.random.default_rng(3)
     images = rng.standard_normal((batch, 3, 32, 32), np.float32)
-    return ResNet(BasicBlock, tuple(blocks), width=4), (images, rng.integers(0, 10, batch).astype(np.int32))
+    return ResNet(BasicBlock, (1, 1, 1, 1), width=4, stem=stem), (images, rng.integers(0, 10, batch).astype(np.int32))
 
 
 def momentum(parameters: list[Parameter]) -> nn.Optimizer:
