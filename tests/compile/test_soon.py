@@ -61,12 +61,13 @@ def waiting_gradients(graph: Graph) -> int:
 def live_peak(model: onnx.ModelProto) -> int:
     """Most bytes that are alive at once when the nodes run in their order: a value is from the node that makes it to
     the last one that reads it. A Reshape takes no memory; inputs and parameters are there anyway."""
-    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph
+    inferred = onnx.shape_inference.infer_shapes(model).graph
     size = {v.name: _bytes(v.type.tensor_type) for v in (*inferred.value_info, *inferred.output)}
     whole: dict[str, str] = {}
     for node in model.graph.node:
         if node.op_type == "Reshape":
             whole[node.output[0]] = whole.get(node.input[0], node.input[0])
+            size.setdefault(whole[node.output[0]], size.get(node.output[0], 0))  # ONNX does not know FusedConv
     steps = [({whole.get(y, y) for y in n.output}, {whole.get(x, x) for x in n.input}) for n in model.graph.node]
     last = {value: place for place, (made, read) in enumerate(steps) for value in made | read}
     last |= {whole.get(y.name, y.name): len(steps) for y in model.graph.output}
@@ -110,13 +111,16 @@ def test_every_update_moves_up_to_its_gradient(network, optimizer):
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_less_memory_is_alive_at_once(optimizer):
     """An update that stands at the end takes its gradient's product along, and with it all that the product reads."""
-    step = training_step(lenet()[0], OPTIMIZERS[optimizer])
-    traced = trace(step.construct, [TensorType.of(a) for a in lenet(32)[1]], "step")
+    layers = [layer for _ in range(6) for layer in (nn.Conv2d(16, 16, 3), nn.ReLU())]
+    network = nn.SequentialCell(nn.Conv2d(1, 16, 3), *layers, nn.MaxPool2d(4, 4), nn.Flatten(), nn.Dense(256, 10))
+    step = training_step(network, OPTIMIZERS[optimizer])
+    images, labels = TensorType(dt.float32, (32, 1, 16, 16)), TensorType(dt.int32, (32,))
+    traced = trace(step.construct, [images, labels], "step")
     early, late = (
         lower(optimize(traced, passes), ["image", "label"], ["loss"])
         for passes in (ON_HOST, [apply for apply in ON_HOST if apply is not soon])
     )
-    assert live_peak(early) < 0.8 * live_peak(late)  # measured: 0.72, with Adam 0.76
+    assert live_peak(early) < 0.4 * live_peak(late)  # measured: 9.4 and 33 MB
 
 
 def chain(length: int) -> Callable[[Value], Value]:
