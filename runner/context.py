@@ -6,6 +6,7 @@ from typing import Any
 
 from runner.device import Device
 from runner.errors import ConfigError, nearest
+from runner.prints import file, outlet
 
 GRAPH_MODE = 0
 PYNATIVE_MODE = 1
@@ -15,6 +16,7 @@ _DEFAULTS: dict[str, Any] = {
     "device_target": "CPU",
     "device_id": 0,
     "reserve_class_name_in_scope": True,
+    "print_file_path": "",
 }
 _settings = dict(_DEFAULTS)
 
@@ -23,9 +25,10 @@ def set_context(**settings: Any) -> None:
     """Change settings; nothing is changed when one of them is wrong.
 
     `mode` GRAPH_MODE (0) or PYNATIVE_MODE (1, default) · `device_target` CPU, GPU or Ascend · `device_id` 0 to 4095,
-    without effect on the CPU · `reserve_class_name_in_scope` bool. Raises ConfigError (a ValueError).
+    without effect on the CPU · `reserve_class_name_in_scope` bool · `print_file_path` the file that the Print operator
+    writes ("": the screen); a name that is taken gets the time as a suffix. Raises ConfigError (a ValueError).
     """
-    _settings.update({name: _checked(name, value) for name, value in settings.items()})
+    _change({name: _checked(name, value) for name, value in settings.items()})
 
 
 def get_context(name: str) -> Any:
@@ -42,12 +45,17 @@ def preserved() -> Iterator[None]:
     try:
         yield
     finally:
-        _settings.update(before)
+        _change(before)
 
 
 def reset_context() -> None:
     """All settings as at the start of the process."""
-    _settings.update(_DEFAULTS)
+    _change(_DEFAULTS)
+
+
+def _change(settings: dict[str, Any]) -> None:
+    _settings.update(settings)
+    outlet.print_to(_settings["print_file_path"])
 
 
 def reserves_class_names() -> bool:
@@ -73,9 +81,17 @@ def _checked(name: str, value: Any) -> Any:
         raise ConfigError("device_id out of range", given=value, allowed="0 to 4095")
     if name == "reserve_class_name_in_scope" and type(value) is not bool:
         raise ConfigError("reserve_class_name_in_scope must be a bool", given=value)
+    if name == "print_file_path":
+        return _print_file(value)
     if name not in _DEFAULTS:
         raise _unknown(name)
     return value
+
+
+def _print_file(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ConfigError("print_file_path must be a string", given=type(value).__name__)
+    return str(file.free(file.checked(value))) if value else ""
 
 
 def _unknown(name: str) -> ConfigError:

@@ -140,10 +140,10 @@ def read_bytes(path: Path, limit: int) -> bytes:
 
 
 class Journal:
-    """A file of JSON lines that grows while a run goes on.
+    """A file that grows while a run goes on, by JSON lines or by messages.
 
-    A line is handed to the operating system in one write; `sync` (and `close`) puts it on the disk. After a kill the
-    last line may be torn, all earlier ones are whole.
+    Each is handed to the operating system in one write; `sync` (and `close`) puts it on the disk. After a kill the last
+    one may be torn, all earlier ones are whole.
     """
 
     def __init__(self, path: Path) -> None:
@@ -156,11 +156,14 @@ class Journal:
 
     def append(self, row: dict[str, Any]) -> None:
         """Add one row. Raises StorageError when the disk does not take all of it."""
-        line = json.dumps(row, allow_nan=False).encode() + b"\n"
+        self.extend(json.dumps(row, allow_nan=False).encode() + b"\n")
+
+    def extend(self, content: bytes) -> None:
+        """Add bytes. Raises StorageError when the disk does not take all of them."""
         try:
             before_operation("write", self.path)
-            if self._file.write(line) != len(line):
-                raise OSError("the disk took only a part of a line")
+            if self._file.write(content) != len(content):
+                raise OSError("the disk took only a part")
         except OSError as reason:
             raise storage_error("cannot append to a file", self.path, reason) from reason
 

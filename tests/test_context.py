@@ -14,8 +14,14 @@ from runner import Tensor, context, nn, ops
 from runner.device import Device
 from runner.errors import ConfigError
 
-SETTINGS = "mode, device_target, device_id, reserve_class_name_in_scope"
-DEFAULTS = {"mode": 1, "device_target": "CPU", "device_id": 0, "reserve_class_name_in_scope": True}
+SETTINGS = "mode, device_target, device_id, reserve_class_name_in_scope, print_file_path"
+DEFAULTS = {
+    "mode": 1,
+    "device_target": "CPU",
+    "device_id": 0,
+    "reserve_class_name_in_scope": True,
+    "print_file_path": "",
+}
 SEEDS = Path(__file__).parents[2].parent / "shared" / "seeds"
 
 
@@ -73,6 +79,16 @@ WRONG = [
     (("device_id", "0"), "device_id out of range\n  given    0\n  allowed  0 to 4095"),
     (("device_id", True), "device_id out of range\n  given    True\n  allowed  0 to 4095"),
     (("reserve_class_name_in_scope", 1), "reserve_class_name_in_scope must be a bool\n  given  1"),
+    (("print_file_path", None), "print_file_path must be a string\n  given  NoneType"),
+    (
+        ("print_file_path", "/"),
+        "a print file is a file, and this is a folder\n  key    print_file_path\n  value  /\n  hint   /print.pb",
+    ),
+    (
+        ("print_file_path", "/nowhere/print.pb"),
+        "the folder of the print file does not exist\n"
+        "  key     print_file_path\n  value   /nowhere/print.pb\n  folder  /nowhere",
+    ),
     (
         ("device_targt", "GPU"),
         (f"unknown context setting\n  given    device_targt\n  allowed  {SETTINGS}\n  nearest  device_target"),

@@ -110,7 +110,7 @@ def test_a_file_that_grows_beyond_what_the_system_allows(tmp_path):
     lines = answer(process(FULL_DISK, tmp_path)).splitlines()
     assert lines == [
         "5; cannot write a file; File too large",
-        "5; cannot append to a file; the disk took only a part of a line",
+        "5; cannot append to a file; the disk took only a part",
     ]
     assert (tmp_path / "file").read_text() == "old"
     assert names(tmp_path) == ["file", "lines"]
@@ -217,7 +217,7 @@ def test_a_torn_line_is_an_error(tmp_path, monkeypatch):
     assert str(caught.value) == (
         "StorageError: cannot append to a file\n"
         f"  path    {tmp_path / 'lines'}\n"
-        "  reason  the disk took only a part of a line"
+        "  reason  the disk took only a part"
     )
 
 

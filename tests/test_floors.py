@@ -18,7 +18,7 @@ FLOORS = {
     **dict.fromkeys(("errors", "dtype", "types", "files", "seed", "machine", "device", "interrupt", "wire"), 0),
     **dict.fromkeys(("startup", "resources", "registry"), 0),
     "dataset": 0,
-    "core": 1,
+    **dict.fromkeys(("core", "prints"), 1),
     "ops": 2,
     "engine": 3,
     **dict.fromkeys(("nn", "common", "context"), 4),

@@ -26,16 +26,17 @@ if TYPE_CHECKING:
 OPSETS = {"": 18, FUSED: 1}  # 18: BitwiseXor, and reductions that take their axes as inputs
 IR_VERSION = 9
 UPDATED = ".updated"  # `conv1.weight` goes in, `conv1.weight.updated` comes out
-ENTRY, CARRIED, NEXT = ":entry", ":carried", ":next"  # inside a sink; a colon, because no parameter has one
+# Inside a sink; a colon, because no parameter has one.
+ENTRY, CARRIED, NEXT, TOLD = ":entry", ":carried", ":next", ":told"
 
 
 def lower(graph: Graph, input_names: Sequence[str], output_names: Sequence[str]) -> ModelProto:
-    """The model of a graph: inputs `input_names`, then the parameters; outputs `output_names`, then the updates.
+    """The model of a graph: inputs `input_names`, then the parameters; outputs `output_names`, updates, what is told.
 
     Raises ConfigError when two of them have one name, and InternalError, with the operator, when ONNX does not accept
     what an operator was lowered to.
     """
-    results = [*output_names, *(p.name + UPDATED for p in graph.updates)]
+    results = [*output_names, *(p.name + UPDATED for p in graph.updates), *graph.told]
     _check_names(graph.name, [*input_names, *(p.name for p in graph.parameters), *results])
     taken: dict[Value, str] = dict(zip(graph.inputs, input_names, strict=True))
     taken |= {symbol: parameter.name for parameter, symbol in graph.parameters.items()}
@@ -54,10 +55,11 @@ def lower_sunk(
     For every entry along the first axis of the inputs `scanned`, `fetch` makes a batch of that entry and of the whole
     `columns`, and `step` trains with it; parameters that the step updates are carried from one step to the next, and
     those in `stepped` have a value of their own in every step. Inputs: scanned, columns, stepped, other parameters.
-    Outputs: `losses`, then the updates. Raises as `lower`, and ConfigError when the step updates one of `stepped`.
+    Outputs: `losses`, the updates, and what effects tell in all steps. Raises as `lower`, and ConfigError when the step
+    updates one of `stepped`.
     """
     others = [p for p in step.parameters if p not in stepped]
-    results = ["losses", *(p.name + UPDATED for p in step.updates)]
+    results = [*(p.name + UPDATED for p in step.updates), "losses", *step.told]
     _check_names(step.name, [*scanned, *columns, *(p.name for p in (*stepped, *others)), *results])
     for parameter in stepped:
         if parameter in step.updates:
@@ -67,11 +69,12 @@ def lower_sunk(
     body = _body(fetch, step, entries, columns)
     taken = [*(p.name for p in step.updates), *entries]
     attributes = {"body": body, "num_scan_inputs": len(entries), "name": "sink"}
-    scan = onnx.helper.make_node("Scan", taken, [*results[1:], results[0]], **attributes)
+    scan = onnx.helper.make_node("Scan", taken, results, **attributes)
     inputs = [_info(name, kind, stacked=name in scanned) for name, kind in kinds.items()]
     inputs += [_info(p.name, p.type, stacked=p in stepped) for p in (*stepped, *others)]
     outputs = [_info("losses", step.outputs[0].type, stacked=True)]
     outputs += [_info(p.name + UPDATED, p.type) for p in step.updates]
+    outputs += [_info(name, x.type, stacked=True) for name, x in step.told.items()]
     return _model(onnx.helper.make_graph([scan], "sink", inputs, outputs))
 
 
@@ -89,6 +92,7 @@ def _body(fetch: Graph, step: Graph, entries: Mapping[str, TensorType], columns:
     _lower_nodes(builder, step, names)
     taken = {p.name + CARRIED: p.type for p in step.updates} | {n + ENTRY: kind for n, kind in entries.items()}
     made = {p.name + NEXT: s for p, s in step.updates.items()} | {"loss": step.outputs[0]}
+    made |= {name + TOLD: x for name, x in step.told.items()}
     return _graph(builder, "step", taken, made, names)
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from runner.compile.lower import lower, lower_sunk, with_defaults
 from runner.compile.passes import ON_HOST, PASSES, optimize
+from runner.compile.passes.dce import dce
 from runner.compile.session import Session
+from runner.core.effect import Effect
 from runner.core.graph import Graph, Pass
 from runner.core.value import Parameter, Tensor
 from runner.device import Device
@@ -37,9 +40,15 @@ class Executable:
         self.compile_seconds = time.perf_counter() - start
         self._parameters = tuple(p for p in graph.parameters if p not in given)
         self._updated = tuple(graph.updates)
+        self._effects = [(node.op, len(node.inputs)) for node in graph.effects if isinstance(node.op, Effect)]
+        self._outputs = len(graph.outputs)
+        self._told = self._outputs + len(self._updated)  # where among the results that begins which effects tell
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Run once: the outputs as arrays; updated parameters take their new values, which stay on the device."""
+        """Run once: the outputs as arrays; updated parameters take their new values, which stay on the device.
+
+        The effects of the graph tell what they have to tell. Raises what the device and the effects raise.
+        """
         put, fetch = self.session.put, self.session.fetch
         values = [put(array) for array in arrays]
         for parameter in self._parameters:
@@ -47,10 +56,17 @@ class Executable:
                 parameter.resident = put(parameter.data)
             values.append(parameter.resident)
         made = self.session.step(values)
-        count = len(made) - len(self._updated)
-        for parameter, value in zip(self._updated, made[count:], strict=True):
+        for parameter, value in zip(self._updated, made[self._outputs : self._told], strict=True):
             parameter.take(value, fetch)
-        return [fetch(value) for value in made[:count]]
+        outputs = [fetch(value) for value in made[: self._outputs]]
+        self._tell(outputs, [fetch(value) for value in made[self._told :]])
+        return outputs
+
+    def _tell(self, outputs: Sequence[np.ndarray], told: Sequence[np.ndarray]) -> None:
+        """Let the effects tell what they were told in one step."""
+        rest = iter(told)
+        for effect, count in self._effects:
+            effect.tell(*islice(rest, count))
 
 
 class Program(Executable):
@@ -103,11 +119,20 @@ class SunkProgram(Executable):
         model = lower_sunk(fetching, step, list(scanned), list(columns), stepped)
         super().__init__(step, model, device, start, stepped)
 
+    def _tell(self, outputs: Sequence[np.ndarray], told: Sequence[np.ndarray]) -> None:
+        """Let the effects tell what they were told in all steps, one step after the other."""
+        for step in range(len(outputs[0]) if self._effects else 0):
+            super()._tell(outputs, [rows[step] for rows in told])
+
 
 def _passes(device: Device) -> Sequence[Pass]:
     return ON_HOST if device.target == "CPU" else PASSES
 
 
 def saved_step(graph: Graph, inputs: Sequence[str], outputs: Sequence[str], values: Mapping[str, np.ndarray]) -> bytes:
-    """The model of one step as a file that stands alone, with these values of the parameters as defaults."""
+    """The model of one step as a file that stands alone, with these values of the parameters as defaults.
+
+    What effects would tell is left out.
+    """
+    graph = dce(graph.silent())
     return with_defaults(lower(graph, inputs, outputs), {p.name: values[p.name] for p in graph.parameters})

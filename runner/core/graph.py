@@ -14,7 +14,8 @@ from runner.errors import InternalError
 class Graph:
     """Inputs, parameters and constants lead through nodes, in order, to outputs and updated parameters.
 
-    Every value is made once. Passes give a new graph; none is ever changed.
+    Every value is made once. Passes give a new graph; none is ever changed. `effects` stand apart from the nodes: they
+    make nothing, and tell their operands after each time that the graph has run.
     """
 
     name: str
@@ -24,11 +25,21 @@ class Graph:
     nodes: tuple[Node, ...]
     outputs: tuple[Symbol, ...]
     updates: Mapping[Parameter, Symbol] = field(default_factory=dict)
+    effects: tuple[Node, ...] = ()
+
+    @property
+    def told(self) -> dict[str, Symbol]:
+        """The operands of the effects, in order, under the names that they have as results: `Default/Print-op3:0`."""
+        return {f"{effect.name}:{k}": _symbol(x) for effect in self.effects for k, x in enumerate(effect.inputs)}
 
     @property
     def results(self) -> tuple[Symbol, ...]:
-        """What must be computed: the outputs, then the new values of parameters."""
-        return (*self.outputs, *self.updates.values())
+        """What must be computed: the outputs, then the new values of parameters, then what effects tell."""
+        return (*self.outputs, *self.updates.values(), *self.told.values())
+
+    def silent(self) -> "Graph":
+        """The graph without its effects: for files that others run."""
+        return replace(self, effects=())
 
     @property
     def is_placed(self) -> bool:
@@ -48,9 +59,13 @@ class Graph:
                 symbol = renamed[symbol]
             return symbol
 
+        def renew(node: Node) -> Node:
+            return replace(node, inputs=tuple(follow(_symbol(x)) for x in node.inputs))
+
         return replace(
             self,
-            nodes=tuple(replace(n, inputs=tuple(follow(_symbol(x)) for x in n.inputs)) for n in nodes),
+            nodes=tuple(map(renew, nodes)),
+            effects=tuple(map(renew, self.effects)),
             outputs=tuple(map(follow, self.outputs)),
             updates={p: follow(s) for p, s in self.updates.items()},
             constants=self.constants if constants is None else constants,
@@ -68,9 +83,8 @@ class Graph:
             lines.append(f"  {symbol!r} = {array.tolist() if array.size <= 4 else '...'}")
         for node in self.nodes:
             made = ", ".join(map(repr, node.outputs))
-            lines.append(
-                f"  {made} = {node.op}({', '.join(f'%{_symbol(x).name}' for x in node.inputs)})  # {node.name}"
-            )
+            lines.append(f"  {made} = {_applied(node)}")
+        lines += [f"  {_applied(effect)}" for effect in self.effects]
         updates = [f"{p.name} <- %{s.name}" for p, s in self.updates.items()]
         lines.append(f"  return {', '.join([*(f'%{s.name}' for s in self.outputs), *updates])}")
         return "\n".join(lines)
@@ -93,7 +107,7 @@ def verify(graph: Graph) -> Graph:
             graph,
             symbol,
         )
-    for node in graph.nodes:
+    for node in (*graph.nodes, *graph.effects):
         _verify_node(graph, node, known)
     for symbol in graph.results:
         _require(symbol in known, "a result is never made", graph, symbol)
@@ -123,6 +137,10 @@ def _verify_node(graph: Graph, node: Node, known: set[Value]) -> None:
 def _require(holds: bool, what: str, graph: Graph, where: object) -> None:
     if not holds:
         raise InternalError(what, graph=graph.name, at=where)
+
+
+def _applied(node: Node) -> str:
+    return f"{node.op}({', '.join(f'%{_symbol(x).name}' for x in node.inputs)})  # {node.name}"
 
 
 def _symbol(value: Value) -> Symbol:

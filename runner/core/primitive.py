@@ -128,7 +128,7 @@ def primitive(cls: type[Op]) -> type[Op]:
     has_fields = any("ClassVar" not in str(kind) for kind in inspect.get_annotations(cls).values())
     made = family(cls) if has_fields else cls
     code = made.infer.__code__
-    made.fields = tuple([field.name for field in dataclasses.fields(made)])
+    made.fields = tuple([field.name for field in dataclasses.fields(made) if field.compare])
     made.arity = None if code.co_flags & inspect.CO_VARARGS else code.co_argcount - 1
     REGISTRY[made.__name__] = made
     return made
@@ -233,7 +233,7 @@ class Interpreter:
         if "scope" not in error.rows:
             if not error.what.startswith(op.name):
                 error.what = f"{op.name}: {error.what}"
-            error.add(operands=", ".join(str(x.type) for x in inputs), attributes=_attributes_text(op))
+            error.add(operands=", ".join(str(x.type) for x in inputs) or None, attributes=_attributes_text(op))
             error.add(scope=f"{self.where()}/{op.name}-op{self.count}", line=user_line(self.source()))
         return error
 

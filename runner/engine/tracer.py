@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from runner.core.effect import Effect
 from runner.core.graph import Graph, verify
 from runner.core.primitive import Interpreter, Node, Primitive
 from runner.core.value import Operand, Parameter, Symbol, Tensor, Value
@@ -59,7 +60,9 @@ def trace(function: Callable[..., object], types: Sequence[TensorType], name: st
         for parameter in tracer.updates:
             tracer.lift(parameter)
         updates = {p: _symbol(tracer.lift(v)) for p, v in tracer.updates.items()}
-    return verify(Graph(name, inputs, tracer.parameters, tracer.constants, tuple(tracer.nodes), outputs, updates))
+    nodes = tuple(node for node in tracer.nodes if not isinstance(node.op, Effect))
+    effects = tuple(node for node in tracer.nodes if isinstance(node.op, Effect))
+    return verify(Graph(name, inputs, tracer.parameters, tracer.constants, nodes, outputs, updates, effects))
 
 
 def _symbol(value: Value) -> Symbol:

@@ -25,6 +25,7 @@ from runner.ops.conv import Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput
 from runner.ops.dropout import Dropout
 from runner.ops.elementwise import Abs, Add, Exp, Log, Mul, Neg, Pow, RealDiv, Sign, Sqrt, Square, Sub
 from runner.ops.functions import Cos, Floor, OnesLike, Reciprocal, Rsqrt, Sin, ZerosLike
+from runner.ops.gradient import InsertGradientOf
 from runner.ops.index import Gather, OneHot, UnsortedSegmentSum
 from runner.ops.layernorm import LayerNorm, LayerNormGrad
 from runner.ops.logical import LogicalAnd, LogicalNot, LogicalOr
@@ -34,6 +35,7 @@ from runner.ops.optimizer import SGD, Adam, ApplyMomentum
 from runner.ops.pieces import Split, Squeeze, Stack, Tile, Unstack
 from runner.ops.piecewise import HSigmoid, HSwish, PReLU, ReLU6, ReLU6Grad
 from runner.ops.pool import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGrad
+from runner.ops.print import Print
 from runner.ops.product import ReduceProd
 from runner.ops.reduce import Argmax, Argmin, BroadcastTo, ReduceMean, ReduceSum
 from runner.ops.smooth import Elu, GeLU, GeLUGrad, Softplus
@@ -75,6 +77,7 @@ __all__ = [
     "GreaterEqual",
     "HSigmoid",
     "HSwish",
+    "InsertGradientOf",
     "LayerNorm",
     "LayerNormGrad",
     "Less",
@@ -97,6 +100,7 @@ __all__ = [
     "PReLU",
     "Pad",
     "Pow",
+    "Print",
     "ReLU",
     "ReLU6",
     "ReLU6Grad",

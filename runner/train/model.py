@@ -237,7 +237,7 @@ class Model:
     def export(self, types: Sequence[TensorType]) -> bytes:
         """The network in inference mode as an ONNX file for inputs of these types, with its parameters as constants."""
         self.network.set_train(False)
-        graph = optimize(trace(self.network.construct, types, "network"))
+        graph = optimize(trace(self.network.construct, types, "network").silent())
         self.network.set_train(True)
         inputs = [f"input{k}" for k in range(len(types))]
         return with_constants(

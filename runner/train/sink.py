@@ -5,7 +5,8 @@ are gathered and scaled inside the graph, and what comes back is the losses. A d
 whose transforms have no operators (random ones, a user's own), is fed in stacked batches instead: `CHUNK_BYTES` of them
 are on the device, and as many are fetched meanwhile, from wherever the source's arrays lie (a `numpy.memmap` may be
 larger than the memory).
-A call takes no longer than about `CALL_SECONDS`, so that a signal does not wait for hours.
+A call takes no longer than about `CALL_SECONDS`, so that a signal does not wait for hours. What effects tell of every
+step stays in memory until its end: `TOLD_BYTES` of it at most.
 """
 
 import time
@@ -27,6 +28,7 @@ from runner.types import TensorType
 
 RESIDENT_BYTES = 2 << 30
 CHUNK_BYTES = 64 << 20
+TOLD_BYTES = 256 << 20
 CALL_SECONDS = 5.0
 SECONDS_PER_ELEMENT = 1.5e-9  # a guess for the first call, from LeNet on one core; later calls are measured
 
@@ -100,11 +102,14 @@ class Sink:
         return np.stack(taken)
 
     def _most(self, size: int) -> int:
-        """How many batches may go into one call: for `CALL_SECONDS`, and when they are stacked `CHUNK_BYTES`."""
+        """How many batches may go into one call: `CALL_SECONDS`, `TOLD_BYTES`, and `CHUNK_BYTES` when stacked."""
         if size not in self._seconds:
             elements = sum(y.size for node in self._program(size).graph.nodes for y in node.outputs)
             self._seconds[size] = elements * SECONDS_PER_ELEMENT
         most = int(CALL_SECONDS / self._seconds[size])
+        told = sum(x.type.nbytes for x in self._program(size).graph.told.values())
+        if told:
+            most = min(most, TOLD_BYTES // told)
         if not self._columns:
             batch = sum(kind.with_shape(size, *kind.shape[1:]).nbytes for kind in self.dataset.column_types())
             most = min(most, CHUNK_BYTES // batch)
