@@ -1,0 +1,1 @@
+"""The program as files: text (`.ir`), pictures (`.dot`) and the reference's protobuf (`.pb`)."""
