@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install test fast lint format types size bench startup oracle
+.PHONY: help install test fast lint format types size bench benchmarks startup oracle
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,8 +25,27 @@ types:  ## mypy --strict
 size:  ## lines per file, longest first
 	@find runner models -name '*.py' | xargs wc -l | sort -rn | head -30
 
-bench:  ## one step of LeNet in both modes; needs the peer's torch in PEER_PYTHON for ratios
-	python benchmarks/step.py lenet5 --mode graph pynative --threads 1 2 $(if $(PEER_PYTHON),--peer torch --peer-python $(PEER_PYTHON))
+PEERS ?=
+RESULTS ?= outputs/benchmarks.jsonl
+REPEATS ?= 5
+peers = $(if $(PEERS),--peer $(foreach peer,$(PEERS),$(firstword $(subst =, ,$(peer)))) --peer-python $(PEERS))
+both = --mode graph pynative --threads 1 2 --repeats $(REPEATS) $(peers)
+
+bench:  ## one step of LeNet in both modes, beside the peers of PEERS="torch=/path/python jax=/path/python"
+	python benchmarks/step.py lenet5 --mode graph pynative --threads 1 2 $(peers)
+
+benchmarks:  ## all figures of BENCHMARKS.md but for the profiles, as JSON lines into RESULTS; PEERS as for bench
+	@mkdir -p $(dir $(RESULTS))
+	python benchmarks/step.py lenet5 --steps 1000 --sink 0 1000 $(both) > $(RESULTS)
+	python benchmarks/step.py lenet5 --batch 256 --sink 0 300 $(both) >> $(RESULTS)
+	python benchmarks/step.py resnet18 resnet50 --sink 0 3 $(both) >> $(RESULTS)
+	python benchmarks/step.py lenet5 --batch 8 16 64 128 --repeats 1 >> $(RESULTS)
+	python benchmarks/step.py lenet5 --steps 1000 --sink 1 10 100 1000 --repeats 1 >> $(RESULTS)
+	python benchmarks/step.py resnet18 --batch 8 16 64 --repeats 1 >> $(RESULTS)
+	python benchmarks/step.py resnet34 resnet101 resnet152 --steps 1 --batch 8 --repeats 1 >> $(RESULTS)
+	python benchmarks/data.py >> $(RESULTS)
+	python benchmarks/interpreter.py >> $(RESULTS)
+	python benchmarks/startup.py >> $(RESULTS)
 
 startup:  ## from the start of the process to the first loss
 	python benchmarks/startup.py

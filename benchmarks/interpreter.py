@@ -1,12 +1,13 @@
 """What PyNative mode costs beside the numpy kernels: microseconds per operator.
 
-    python benchmarks/interpreter.py
+    python benchmarks/interpreter.py [--repeats 9]
 
 Runs long chains of operators on one element, so that the kernels do next to nothing, and takes off what the same
 kernels take when they are called bare. `recorded` is an operator of the forward pass, which goes on the tape, `free`
 one of the gradients and the update. Prints one JSON object.
 """
 
+import argparse
 import json
 import time
 from collections.abc import Callable
@@ -19,21 +20,21 @@ from runner.core.primitive import Primitive
 from runner.core.value import Tensor
 from runner.engine.eager import Eager
 
-CHAIN, REPEATS = 5000, 9
+CHAIN = 5000
 ONE = Tensor(np.ones(1, np.float32))
 
 
-def best(run: Callable[[], None]) -> float:
+def best(run: Callable[[], None], repeats: int) -> float:
     """Microseconds per operator, of the quickest of several runs."""
     seconds = []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         start = time.perf_counter()
         run()
         seconds.append(time.perf_counter() - start)
     return min(seconds) / CHAIN * 1e6
 
 
-def overhead(op: Primitive, operands: int, tape: bool) -> float:
+def overhead(op: Primitive, operands: int, tape: bool, repeats: int) -> float:
     """What it costs to apply an operator to one value and `operands - 1` constants, less its kernel."""
     others = (ONE,) * (operands - 1)
     arrays = [x.data for x in others]
@@ -50,14 +51,17 @@ def overhead(op: Primitive, operands: int, tape: bool) -> float:
         for _ in range(CHAIN):
             array = op.kernel(array, *arrays)
 
-    return best(applied) - best(bare)
+    return best(applied, repeats) - best(bare, repeats)
 
 
 def main() -> None:
-    """Measure operators of one and two operands."""
+    """Command line: measure operators of one and two operands."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=9)
+    o = parser.parse_args()
     cases = {"neg": (ops.Neg(), 1), "add": (ops.Add(), 2)}
     rows = {
-        f"{name}_{kind}": round(overhead(op, operands, kind == "recorded"), 2)
+        f"{name}_{kind}": round(overhead(op, operands, kind == "recorded", o.repeats), 2)
         for name, (op, operands) in cases.items()
         for kind in ("recorded", "free")
     }

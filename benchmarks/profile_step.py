@@ -5,14 +5,13 @@
 
 Runs steps in graph mode as a run does, in the session that a run opens, only with the profile on (which makes small
 nodes look slower). The time of a node is its median over the runs. Prints the share of each ONNX operator, of each kind
-of runner's operators, and of single operators by full name. Nodes that a fused one has swallowed count for the operator
-in whose place it stands, transposes for the one that asked first. What is left of the run is onnxruntime's own work
-between the nodes.
+of runner's operators, and of single operators by full name. A node into which others were fused counts for the operator
+in whose place it stands (`ReLU + FusedConv` is a convolution and what follows it), a transpose for the operator that
+was the first to ask for it. What is left of a run is onnxruntime's own work between the nodes.
 """
 
 import argparse
 import json
-import os
 import re
 import statistics
 import tempfile
@@ -29,16 +28,16 @@ from training import data_of, model_of
 
 from runner.train.step import GraphStep
 
-WARM_UP = 3
-FULL_NAME = re.compile(r"(?P<full>.*/(?P<kind>[^/]+)-op\d+)(?:/|$)")
+WARM_UP, WIDTH = 3, 72
+FULL_NAME = re.compile(r"(?P<full>.*/(?P<kind>[^/]+)-op\d+)(?:/(?P<rest>.*))?")
 
 
 @dataclass(frozen=True)
 class Spent:
-    """A node: what ONNX calls its operator, runner's operator that it was lowered from, microseconds."""
+    """The time of a node: what ONNX calls its operator, its name (which begins with runner's operator)."""
 
     kind: str
-    operator: str
+    name: str
     microseconds: float
 
 
@@ -91,18 +90,25 @@ def spent(events: list[dict[str, Any]], since: float) -> list[Spent]:
     return [Spent(kinds[name], name, statistics.median(each)) for name, each in times.items()]
 
 
-def operator_of(node: str) -> tuple[str, str]:
-    """Full name and kind of the operator that a node was lowered from; nodes that belong to none are of kind `-`."""
-    found = FULL_NAME.match(node)
-    return (found["full"], found["kind"]) if found else (node, "-")
+def operator_of(node: Spent) -> tuple[str, str]:
+    """Full name and kind of the operator that a node was lowered from; `-` is the kind of nodes that belong to none.
+
+    A node that has swallowed others is called after the one in whose place it stands: `.../ReLU-op7/Relu_0/FusedConv`.
+    """
+    found = FULL_NAME.fullmatch(node.name)
+    if found is None:
+        return node.name, "-"
+    fused = (found["rest"] or "").endswith(f"/{node.kind}")
+    return found["full"], f"{found['kind']} + {node.kind}" if fused else found["kind"]
 
 
 def table(title: str, microseconds: Mapping[str, float], counts: Mapping[str, int], top: int) -> str:
     """Lines with share, milliseconds, number of nodes and name, the largest first."""
     whole = sum(microseconds.values())
-    lines = [f"{title:60} share        ms  nodes"]
+    lines = [f"{title:{WIDTH}}  share        ms  nodes"]
     for name, each in sorted(microseconds.items(), key=lambda item: -item[1])[:top]:
-        lines.append(f"{name[-60:]:60} {each / whole:5.1%} {each / 1e3:9.3f} {counts[name]:6}")
+        shown = name if len(name) <= WIDTH else "…" + name[1 - WIDTH :]
+        lines.append(f"{shown:{WIDTH}} {each / whole:6.1%} {each / 1e3:9.3f} {counts[name]:6}")
     return "\n".join(lines)
 
 
@@ -110,13 +116,13 @@ def tables(nodes: list[Spent], top: int) -> Iterator[str]:
     """By ONNX operator, by kind of operator, by operator."""
     columns = {
         "ONNX operator": [node.kind for node in nodes],
-        "operator": [operator_of(node.operator)[1] for node in nodes],
-        "full name": [operator_of(node.operator)[0] for node in nodes],
+        "operator": [operator_of(node)[1] for node in nodes],
+        "full name": [operator_of(node)[0] for node in nodes],
     }
     for title, names in columns.items():
-        sums: Counter[str] = Counter()
+        sums: dict[str, float] = defaultdict(float)
         for name, node in zip(names, nodes, strict=True):
-            sums[name] += node.microseconds  # type: ignore[assignment]  # a Counter of floats
+            sums[name] += node.microseconds
         yield table(title, sums, Counter(names), top)
 
 
@@ -130,9 +136,9 @@ def main() -> None:
     events = profile(o)
     runs = kept_runs(events, o.runs)
     nodes = spent(events, runs[0]["ts"])
-    whole, inside = statistics.median(run["dur"] for run in runs) / 1e3, sum(node.microseconds for node in nodes) / 1e3
-    print(f"{o.net}, batch {o.batch}, {o.threads} threads, {len(runs)} runs on {os.uname().machine}")
-    print(f"a run takes {whole:.3f} ms, its {len(nodes)} nodes {inside:.3f} ms")
+    whole, inside = statistics.median(run["dur"] for run in runs), sum(node.microseconds for node in nodes)
+    print(f"{o.net}, batch {o.batch}, {o.threads} threads, {len(runs)} runs")
+    print(f"a run takes {whole / 1e3:.3f} ms, its {len(nodes)} nodes {inside / 1e3:.3f} ms")
     for shown in tables(nodes, o.top):
         print(f"\n{shown}")
 

@@ -4,9 +4,9 @@
     pip install jax
     python benchmarks/peers/jax_jit.py lenet5 --threads 2
 
-Images lie as JAX's own libraries lay them (batch, row, column, channel). The state is given away with each step, so that
-XLA may update it in place. XLA counts the cores that it may use, so the process is confined to as many as it may have
-threads. Prints one JSON object.
+Images lie as JAX's own libraries lay them (batch, row, column, channel). The state is given away with each step, so
+that XLA may update it in place. XLA counts the cores that it may use, so the process is confined to as many as it may
+have threads. The first step compiles. Prints one JSON object.
 """
 
 import os

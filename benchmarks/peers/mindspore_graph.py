@@ -4,8 +4,8 @@
     pip install mindspore==2.10.0
     python benchmarks/peers/mindspore_graph.py lenet5 --threads 2
 
-MindSpore counts the cores that it may use, so the process is confined to as many as it may have threads. Prints one
-JSON object. A step of ResNet-50 takes a minute or more: ask for `--steps 1`.
+MindSpore counts the cores that it may use, so the process is confined to as many as it may have threads. The first step
+compiles. Prints one JSON object. A step of ResNet-50 may take a minute: ask for `--steps 1`.
 """
 
 from timing import (
@@ -40,7 +40,8 @@ def lenet() -> nn.Cell:
     """`models/lenet.py`."""
     layers = [nn.Conv2d(1, 6, 5, pad_mode="valid"), nn.ReLU(), nn.MaxPool2d(2, 2)]
     layers += [nn.Conv2d(6, 16, 5, pad_mode="valid"), nn.ReLU(), nn.MaxPool2d(2, 2), nn.Flatten()]
-    return nn.SequentialCell(layers + [nn.Dense(400, 120), nn.ReLU(), nn.Dense(120, 84), nn.ReLU(), nn.Dense(84, 10)])
+    layers += [nn.Dense(400, 120), nn.ReLU(), nn.Dense(120, 84), nn.ReLU(), nn.Dense(84, 10)]
+    return nn.SequentialCell(layers)
 
 
 class Block(nn.Cell):
