@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from runner.compile.builder import OnnxBuilder, onnx
 from runner.core.lowering import FUSED
 from runner.types import Shape
@@ -77,8 +79,9 @@ class _Fuser:
         node = self.only(name, "Mul")
         for value, factor in _either(node.input) if node else ():
             number = self.builder.constant(factor)
-            if number is not None and number.size == 1:
-                return value, float(number.reshape(())), (name,)
+            beta = np.float32(number.reshape(())) if number is not None and number.size == 1 else 0.0
+            if beta == number and beta:  # of beta 0 a product does not read the addend, which may be infinite
+                return value, float(beta), (name,)
         return name, 1.0, ()
 
     def drop(self, *names: str) -> None:
