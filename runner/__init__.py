@@ -16,6 +16,7 @@ with uncollected():
     from runner.checkpoint import load_checkpoint, load_param_into_net, save_checkpoint
     from runner.core.value import Parameter, Tensor
     from runner.errors import RunnerError
+    from runner.prints.file import parse_print
     from runner.seed import get_seed, set_seed
     from runner.train import Model
 
@@ -37,6 +38,7 @@ __all__ = [
     "load_param_into_net",
     "nn",
     "ops",
+    "parse_print",
     "run",
     "save_checkpoint",
     "set_seed",

@@ -19,6 +19,7 @@ COMMANDS = {
     "ls": ("runner.history", "runs, newest first: runner ls [DIR]"),
     "resume": ("runner.resume", "go on with a run that ended too early: runner resume RUN_DIR [overrides] [--force]"),
     "doctor": ("runner.doctor", "versions, devices that really work, and why others do not"),
+    "parse-print": ("runner.prints.command", "what the Print operator wrote into a file: runner parse-print FILE"),
 }
 HELP = """\
 runner: a declarative experiment runner
@@ -93,7 +94,7 @@ def _dispatch(words: list[str]) -> int:
         if words[0] == "resume":
             _next_steps(module.main(words[1:]))
             return 0
-        return int(module.main(words[1:])) if words[0] == "ls" else int(module.main())
+        return int(module.main() if words[0] == "doctor" else module.main(words[1:]))
     if words and not words[0].startswith(("-", "+", "~")) and "=" not in words[0]:
         _unknown_command(words[0])
     arguments = _parser().parse_intermixed_args(words)

@@ -1,5 +1,6 @@
 """`runner.context`: the settings of scripts that use the Python API, under the reference's names (spec section 1.1)."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -8,6 +9,7 @@ from runner.device import Device
 from runner.errors import ConfigError, nearest
 from runner.prints import file, outlet
 
+_LOG = logging.getLogger("runner")
 GRAPH_MODE = 0
 PYNATIVE_MODE = 1
 
@@ -91,7 +93,13 @@ def _checked(name: str, value: Any) -> Any:
 def _print_file(value: Any) -> str:
     if not isinstance(value, str):
         raise ConfigError("print_file_path must be a string", given=type(value).__name__)
-    return str(file.free(file.checked(value))) if value else ""
+    if not value:
+        return ""
+    asked = file.checked(value)
+    name = file.free(asked)
+    if name != asked:
+        _LOG.warning("%s exists: prints go to %s", asked, name.name)
+    return str(name)
 
 
 def _unknown(name: str) -> ConfigError:

@@ -39,7 +39,11 @@ def run(request: RunRequest) -> dict[str, Any]:
         write_json(folder / CONFIG_FILE, request.resolved)
     with context.preserved(), seed.preserved(), thread_limit(config.device.threads):
         seed.set_seed(config.seed)
-        context.set_context(mode=MODES[config.mode], reserve_class_name_in_scope=config.reserve_class_name_in_scope)
+        context.set_context(
+            mode=MODES[config.mode],
+            reserve_class_name_in_scope=config.reserve_class_name_in_scope,
+            print_file_path=config.print_file_path or "",
+        )
         built = build(config)
         watch = Watch(built, folder)
         facts = Facts(request, built, clock, {})

@@ -220,10 +220,11 @@ def test_a_sweep_over_options(ran):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["trian"], "ConfigError: unknown command\n  value    trian\n  allowed  ls, resume, doctor\n"),
+        (["trian"], "ConfigError: unknown command\n  value    trian\n  allowed  ls, resume, doctor, parse-print\n"),
         (
             ["docter"],
-            "ConfigError: unknown command\n  value    docter\n  allowed  ls, resume, doctor\n  nearest  doctor\n",
+            "ConfigError: unknown command\n  value    docter\n  allowed  ls, resume, doctor, parse-print\n"
+            "  nearest  doctor\n",
         ),
         (["--foo"], "ConfigError: wrong usage\n  reason  unrecognized arguments: --foo\n"),
         (["--experimental-rerun", "x.pickle"], "ConfigError: wrong usage\n  reason  unrecognized arguments:"),

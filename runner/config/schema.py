@@ -139,6 +139,7 @@ class RunConfig:
     sink_size: int = key(-1, low=1, also=(-1,))
     seed: int = key(1, low=0)
     reserve_class_name_in_scope: bool = True
+    print_file_path: str | None = None  # relative to where the command was started; null: the screen
     expect: tuple[Expectation, ...] = ()
     eval: Eval = Eval()
     callbacks: Callbacks = Callbacks()

@@ -24,7 +24,7 @@ from runner.wire import VARINT, fields, key, prefixed, read_varint, varint
 
 FILE_LIMIT = 64 << 30  # of what is read, in bytes
 MOST_AXES = 32
-TYPES = {kind.name.lower(): kind for kind in dt.ALL}  # the reference writes Uint8, and MindSpore 2 says UInt8
+TYPES = {kind.name.lower(): kind for kind in dt.ALL}  # r1.2 says Uint8, MindSpore 2 (and what is written) UInt8
 VALUE, DESC, TENSOR = 1, 1, 2
 DIMS, KIND, CONTENT = 1, 2, 3
 
@@ -117,7 +117,7 @@ def parse_print(print_file_name: str | Path) -> list[str | Tensor]:
 def _value(part: Part) -> bytes:
     if isinstance(part, str):
         return prefixed(DESC, part.encode())
-    kind = dt.of(part.dtype).name.replace("UInt", "Uint").encode()
+    kind = dt.of(part.dtype).name.encode()
     dims = b"".join(key(DIMS, VARINT) + varint(length) for length in part.shape)
     elements = np.asarray(part, part.dtype.newbyteorder("<"), order="C").tobytes()
     return prefixed(TENSOR, dims + prefixed(KIND, kind) + prefixed(CONTENT, elements))
