@@ -1,7 +1,7 @@
 """Fewer passes over memory: what follows a product or a convolution moves into it, where onnxruntime does both at once.
 
     Add(Mul(v, 0.9), Gemm(a, b))    ->  Gemm(a, b, v, beta=0.9)                 momentum; or two branches of a gradient
-    Relu(Add(Conv(x, w, c), z))     ->  FusedConv(x, w, c, z, activation=Relu)  the end of a residual block
+    Relu(Add(Conv(x, w, c), z))     ->  FusedConv(x, w, c, z, activation=Relu)  rows scaled by BatchNorm, and a sum
 
 Only values that nothing else reads disappear, so what is returned or dumped is still computed by itself.
 """

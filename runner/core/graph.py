@@ -98,7 +98,7 @@ def verify(graph: Graph) -> Graph:
     """
     known: set[Value] = set()
     for symbol in (*graph.inputs, *graph.parameters.values(), *graph.constants):
-        _require(symbol not in known, "a value is defined twice", graph, repr(symbol))
+        _require(symbol not in known, "a value is defined twice", graph, symbol)
         known.add(symbol)
     for symbol, array in graph.constants.items():
         _require(
@@ -124,19 +124,20 @@ def verify(graph: Graph) -> Graph:
 
 def _verify_node(graph: Graph, node: Node, known: set[Value]) -> None:
     for x in node.inputs:
-        _require(x in known, "a value is used before it is made", graph, f"{x!r} in {node.name}")
-    declared = tuple(y.type for y in node.outputs)
-    _require(
-        infer(node.op, tuple(x.type for x in node.inputs)) == declared, "a node has the wrong type", graph, node.name
-    )
+        _require(x in known, "a value is used before it is made", graph, x, node)
+    declared = tuple([y.type for y in node.outputs])
+    made = infer(node.op, tuple([x.type for x in node.inputs]))
+    _require(made == declared, "a node has the wrong type", graph, node)
     for y in node.outputs:
-        _require(y not in known, "a value is defined twice", graph, f"{y!r} in {node.name}")
+        _require(y not in known, "a value is defined twice", graph, y, node)
         known.add(y)
 
 
-def _require(holds: bool, what: str, graph: Graph, where: object) -> None:
+def _require(holds: bool, what: str, graph: Graph, *where: object) -> None:
+    """The places are put into words only when something is wrong: a whole graph asks this several thousand times."""
     if not holds:
-        raise InternalError(what, graph=graph.name, at=where)
+        places = [place.name if isinstance(place, Node) else str(place) for place in where]
+        raise InternalError(what, graph=graph.name, at=" in ".join(places))
 
 
 def _applied(node: Node) -> str:

@@ -103,7 +103,8 @@ class MaxPoolGrad(Pooling):
             return self._lower_tiles(b, x, out, dout)
         places = b.nodes("MaxPool", (x,), 2, **self.onnx(shape))[1]
         count = math.prod(pooled)
-        zeros = b.const(np.zeros(math.prod(shape), b.type(x).dtype.numpy))
+        # Spread out when the model is loaded: as a constant the zeros would make it as large as the images.
+        zeros = b.node("Expand", (b.const(np.zeros((), b.type(x).dtype.numpy)), b.const([math.prod(shape)])))
         flat = (zeros, b.reshape(places, (count,)), b.reshape(dout, (count,)))
         return b.reshape(b.node("ScatterElements", flat, axis=0, reduction="add"), shape)
 

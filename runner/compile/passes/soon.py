@@ -1,7 +1,7 @@
 """Updates as soon as their gradients are there, so that gradients and what they are made of die early.
 
-The optimizer is traced after the last gradient. Left there, every gradient of a network would be alive at once, and
-with them what they are computed from: 500 MB for ResNet-50 with a batch of 32.
+The optimizer is traced after the last gradient. An update takes the product of its gradient along (`compile/fuse.py`);
+left at the end, it would keep alive what all gradients are computed from: 400 MB for ResNet-50 with a batch of 32.
 """
 
 from collections import defaultdict
