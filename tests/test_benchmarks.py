@@ -185,6 +185,7 @@ def test_another_network_is_not_compared(load):
     [
         (["--peer-python", "tensorflow=/python"], 2, "'tensorflow=/python' is not PEER=PATH with a peer of torch, jax"),
         (["--peer-python", "torch"], 2, "'torch' is not PEER=PATH"),
+        (["--sink", "-1"], 2, "'-1' is not a whole number from 0 on"),
         (["--threads", "0"], 2, "'0' is not a whole number from 1 on"),
         (["--peer", "jax", "--peer-python", "jax=/no/python"], 1, "jax=/no/python: No such file or directory"),
     ],
