@@ -76,6 +76,7 @@ def test_the_peers(peer):
     ("script", "words", "count"),
     [
         ("data.py", ("--steps", "1"), 6),
+        ("growth.py", ("--curves", "batch", "--budget", "1e-6"), 7),
         ("interpreter.py", ("--repeats", "1"), 1),
         ("startup.py", ("--repeats", "1"), 1),
     ],
