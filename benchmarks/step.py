@@ -131,9 +131,16 @@ def assignment(text: str) -> tuple[str, str]:
     return name, path
 
 
+def whole(text: str) -> int:
+    """A whole number from 0 on."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+    return int(text)
+
+
 def positive(text: str) -> int:
     """A whole number from 1 on."""
-    if not text.isdecimal() or int(text) < 1:
+    if not whole(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)
 
@@ -143,7 +150,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("net", nargs="+", choices=NETS)
     parser.add_argument("--mode", nargs="+", choices=["graph", "pynative"], default=["graph"])
-    parser.add_argument("--sink", nargs="+", type=int, default=[0], help="steps in one call (graph mode); 0: unsunk")
+    parser.add_argument("--sink", nargs="+", type=whole, default=[0], help="steps in one call (graph mode); 0: unsunk")
     parser.add_argument("--threads", nargs="+", type=positive, default=[2])
     parser.add_argument("--batch", nargs="+", type=positive, default=[32])
     parser.add_argument("--steps", type=positive, help="default: 300 of lenet5, 3 of a resnet")

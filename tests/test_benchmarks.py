@@ -76,6 +76,7 @@ def test_the_peers(peer):
     ("script", "words", "count"),
     [
         ("data.py", ("--steps", "1"), 6),
+        ("growth.py", ("--curves", "batch", "--budget", "1e-6"), 7),
         ("interpreter.py", ("--repeats", "1"), 1),
         ("startup.py", ("--repeats", "1"), 1),
     ],
@@ -185,6 +186,7 @@ def test_another_network_is_not_compared(load):
     [
         (["--peer-python", "tensorflow=/python"], 2, "'tensorflow=/python' is not PEER=PATH with a peer of torch, jax"),
         (["--peer-python", "torch"], 2, "'torch' is not PEER=PATH"),
+        (["--sink", "-1"], 2, "'-1' is not a whole number from 0 on"),
         (["--threads", "0"], 2, "'0' is not a whole number from 1 on"),
         (["--peer", "jax", "--peer-python", "jax=/no/python"], 1, "jax=/no/python: No such file or directory"),
     ],
