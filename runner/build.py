@@ -8,6 +8,7 @@ from runner import context, nn, registry
 from runner.compile.session import unusable
 from runner.config.optimizers import Optimizer
 from runner.config.schema import RunConfig
+from runner.core.observer import SILENT, GraphObserver
 from runner.dataset.catalog import DatasetSettings, open_dataset
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
@@ -37,8 +38,11 @@ class Experiment:
     total_steps: int
 
 
-def build(config: RunConfig) -> Experiment:
-    """Network, data, optimizer and model. Raises ConfigError, DataError and DeviceError."""
+def build(config: RunConfig, observer: GraphObserver = SILENT) -> Experiment:
+    """Network, data, optimizer and model, whose graphs the observer hears of.
+
+    Raises ConfigError, DataError and DeviceError.
+    """
     device = Device(**asdict(config.device))
     for note in device.notes:
         _LOG.warning("%s", note)
@@ -59,7 +63,7 @@ def build(config: RunConfig) -> Experiment:
     metrics = get_metrics(config.eval.metrics)
     if "loss" in metrics:
         metrics["loss"] = Loss(summed=config.loss.reduction == "sum")
-    model = Model(network, loss, optimizer, metrics, device=device, **modes)
+    model = Model(network, loss, optimizer, metrics, device=device, observer=observer, **modes)
     return Experiment(model, train_data, test_data, total)
 
 

@@ -1,13 +1,19 @@
 """`runner.context`: the settings of scripts that use the Python API, under the reference's names (spec section 1.1)."""
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from runner.core.observer import SILENT, GraphObserver
 from runner.device import Device
 from runner.errors import ConfigError, nearest
 from runner.prints import file, outlet
+from runner.startup import lazy_import
+
+graphs = lazy_import("runner.ir.folder")  # only for scripts that save graphs
 
 _LOG = logging.getLogger("runner")
 GRAPH_MODE = 0
@@ -19,8 +25,11 @@ _DEFAULTS: dict[str, Any] = {
     "device_id": 0,
     "reserve_class_name_in_scope": True,
     "print_file_path": "",
+    "save_graphs": False,
+    "save_graphs_path": ".",
 }
 _settings = dict(_DEFAULTS)
+_observers: dict[str, GraphObserver] = {}  # by folder: each counts its files as long as the process lives
 
 
 def set_context(**settings: Any) -> None:
@@ -28,7 +37,9 @@ def set_context(**settings: Any) -> None:
 
     `mode` GRAPH_MODE (0) or PYNATIVE_MODE (1, default) · `device_target` CPU, GPU or Ascend · `device_id` 0 to 4095,
     without effect on the CPU · `reserve_class_name_in_scope` bool · `print_file_path` the file that the Print operator
-    writes ("": the screen); a name that is taken gets the time as a suffix. Raises ConfigError (a ValueError).
+    writes ("": the screen); a name that is taken gets the time as a suffix · `save_graphs` bool, whether the
+    graphs of models and cells are written, and `save_graphs_path` the folder for them (default: where the process
+    runs). Raises ConfigError (a ValueError), and StorageError for a folder that cannot be written.
     """
     _change({name: _checked(name, value) for name, value in settings.items()})
 
@@ -70,6 +81,16 @@ def device() -> Device:
     return Device(target=_settings["device_target"], id=_settings["device_id"])
 
 
+def graph_observer() -> GraphObserver:
+    """Who hears of the graphs of models and cells that are made now. Raises as `set_context`."""
+    if not _settings["save_graphs"]:
+        return SILENT
+    path = os.path.abspath(_settings["save_graphs_path"])
+    if path not in _observers:
+        _observers[path] = graphs.GraphFolder(Path(path))
+    return _observers[path]
+
+
 def _checked(name: str, value: Any) -> Any:
     if name == "mode" and (type(value) is not int or value not in (GRAPH_MODE, PYNATIVE_MODE)):
         raise ConfigError("unknown mode", given=value, allowed="context.GRAPH_MODE (0), context.PYNATIVE_MODE (1)")
@@ -81,8 +102,12 @@ def _checked(name: str, value: Any) -> Any:
         return targets[str(value).lower()]
     if name == "device_id" and (type(value) is not int or not 0 <= value <= 4095):
         raise ConfigError("device_id out of range", given=value, allowed="0 to 4095")
-    if name == "reserve_class_name_in_scope" and type(value) is not bool:
-        raise ConfigError("reserve_class_name_in_scope must be a bool", given=value)
+    if name in ("reserve_class_name_in_scope", "save_graphs") and type(value) is not bool:
+        raise ConfigError(f"{name} must be a bool", given=value)
+    if name == "save_graphs_path":
+        if not isinstance(value, str | os.PathLike):
+            raise ConfigError("save_graphs_path must be a path", given=type(value).__name__)
+        return str(graphs.usable(Path(os.path.abspath(value))))
     if name == "print_file_path":
         return _print_file(value)
     if name not in _DEFAULTS:

@@ -20,6 +20,7 @@ from runner.interrupt import Interruption
 from runner.machine import thread_limit
 from runner.observe.checkpoint import Checkpointer
 from runner.observe.clock import Clock
+from runner.observe.graphs import graph_observer
 from runner.observe.journal import MetricsJournal
 from runner.observe.manifest import ManifestWriter
 from runner.observe.progress import ProgressBar
@@ -44,7 +45,7 @@ def run(request: RunRequest) -> dict[str, Any]:
             reserve_class_name_in_scope=config.reserve_class_name_in_scope,
             print_file_path=config.print_file_path or "",
         )
-        built = build(config)
+        built = build(config, graph_observer(config.save_graphs, config.save_graphs_path, folder))
         watch = Watch(built, folder)
         facts = Facts(request, built, clock, {})
         with Journal(folder / "metrics.jsonl") as journal:

@@ -14,13 +14,16 @@ from runner import Tensor, context, nn, ops
 from runner.device import Device
 from runner.errors import ConfigError
 
-SETTINGS = "mode, device_target, device_id, reserve_class_name_in_scope, print_file_path"
+SETTINGS = "mode, device_target, device_id, reserve_class_name_in_scope, print_file_path, save_graphs"
+SETTINGS += ", save_graphs_path"
 DEFAULTS = {
     "mode": 1,
     "device_target": "CPU",
     "device_id": 0,
     "reserve_class_name_in_scope": True,
     "print_file_path": "",
+    "save_graphs": False,
+    "save_graphs_path": ".",
 }
 SEEDS = Path(__file__).parents[2].parent / "shared" / "seeds"
 
@@ -79,6 +82,12 @@ WRONG = [
     (("device_id", "0"), "device_id out of range\n  given    0\n  allowed  0 to 4095"),
     (("device_id", True), "device_id out of range\n  given    True\n  allowed  0 to 4095"),
     (("reserve_class_name_in_scope", 1), "reserve_class_name_in_scope must be a bool\n  given  1"),
+    (("save_graphs", 1), "save_graphs must be a bool\n  given  1"),
+    (("save_graphs_path", None), "save_graphs_path must be a path\n  given  NoneType"),
+    (
+        ("save_graphs_path", "/dev/null/graphs"),
+        "save_graphs_path is a file\n  value    /dev/null/graphs\n  file     /dev/null\n  allowed  a folder",
+    ),
     (("print_file_path", None), "print_file_path must be a string\n  given  NoneType"),
     (
         ("print_file_path", "/"),

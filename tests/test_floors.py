@@ -45,7 +45,7 @@ STRANGERS = {
     ("nn", "dataset"): "layers do not know where data come from",
 }
 THIRD_PARTIES = {
-    "onnx": {"runner.compile.builder", "runner.compile.fuse", "runner.compile.lower"},
+    "onnx": {f"runner.compile.{name}" for name in ("builder", "described", "fuse", "lower")},
     "onnxruntime": {"runner.compile.session"},
     "hydra": {"runner.config"},
     "omegaconf": {"runner.config"},

@@ -9,19 +9,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from runner.compile.blame import at_home, located
 from runner.compile.lower import lower, lower_sunk, with_defaults
 from runner.compile.passes import ON_HOST, PASSES, optimize
 from runner.compile.passes.dce import dce
 from runner.compile.session import Session
 from runner.core.effect import Effect
 from runner.core.graph import Graph, Pass
+from runner.core.observer import SILENT, GraphObserver
 from runner.core.value import Parameter, Tensor
 from runner.device import Device
 from runner.engine.tracer import trace
+from runner.errors import RunnerError
+from runner.startup import lazy_import
 from runner.types import TensorType
 
 if TYPE_CHECKING:
     from runner.compile.lower import ModelProto
+
+described = lazy_import("runner.compile.described")  # only for files
 
 
 class Executable:
@@ -29,14 +35,23 @@ class Executable:
 
     `graph` is what runs after optimisation, `model` the ONNX model, `compile_seconds` the time since `start`, when
     tracing began. The parameters `given` come with the arrays of a call. Raises what the device raises.
+    The observer hears that the graph is lowered and executed, or that it failed.
     """
 
     def __init__(
-        self, graph: Graph, model: ModelProto, device: Device, start: float, given: Sequence[Parameter] = ()
+        self,
+        graph: Graph,
+        model: ModelProto,
+        device: Device,
+        start: float,
+        given: Sequence[Parameter] = (),
+        observer: GraphObserver = SILENT,
     ) -> None:
-        self.graph, self.model = graph, model
+        self.graph, self.model, self.observer = graph, model, observer
+        observer.lowered(graph, lambda number: described.described(model, graph, number))
         # What is placed is optimised, and in the order in which values die early: onnxruntime need not touch it.
         self.session = Session(model.SerializeToString(), device, optimize=not graph.is_placed)
+        observer.executed(graph)
         self.compile_seconds = time.perf_counter() - start
         self._parameters = tuple(p for p in graph.parameters if p not in given)
         self._updated = tuple(graph.updates)
@@ -55,7 +70,12 @@ class Executable:
             if parameter.resident is None:
                 parameter.resident = put(parameter.data)
             values.append(parameter.resident)
-        made = self.session.step(values)
+        try:
+            made = self.session.step(values)
+        except RunnerError as error:
+            self.observer.failed(self.graph)
+            located(error, self.graph)
+            raise
         for parameter, value in zip(self._updated, made[self._outputs : self._told], strict=True):
             parameter.take(value, fetch)
         outputs = [fetch(value) for value in made[: self._outputs]]
@@ -80,12 +100,14 @@ class Program(Executable):
         name: str,
         input_names: Sequence[str] | None = None,
         output_names: Sequence[str] | None = None,
+        observer: GraphObserver = SILENT,
     ) -> None:
         start = time.perf_counter()
-        graph = optimize(trace(function, types, name), _passes(device))
+        graph = optimize(trace(function, types, name, observer=observer), _passes(device), observer)
         inputs = input_names or [f"input{k}" for k in range(len(types))]
         outputs = output_names or [f"output{k}" for k in range(len(graph.outputs))]
-        super().__init__(graph, lower(graph, inputs, outputs), device, start)
+        with at_home(graph, observer):
+            super().__init__(graph, lower(graph, inputs, outputs), device, start, observer=observer)
 
     def tensors(self, arrays: Sequence[np.ndarray]) -> list[Tensor]:
         """Run once, with the outputs as tensors."""
@@ -110,14 +132,16 @@ class SunkProgram(Executable):
         stepped: Sequence[Parameter],
         device: Device,
         root: str,
+        observer: GraphObserver = SILENT,
     ) -> None:
         start = time.perf_counter()
         passes = _passes(device)
         fetching = optimize(trace(fetch, [*scanned.values(), *columns.values()], "fetch", root="Dataset"), passes)
         types = [output.type for output in fetching.outputs]
-        step = optimize(trace(function, types, "train_step", root), passes)
-        model = lower_sunk(fetching, step, list(scanned), list(columns), stepped)
-        super().__init__(step, model, device, start, stepped)
+        step = optimize(trace(function, types, "train_step", root, observer), passes, observer)
+        with at_home(step, observer):
+            model = lower_sunk(fetching, step, list(scanned), list(columns), stepped)
+            super().__init__(step, model, device, start, stepped, observer)
 
     def _tell(self, outputs: Sequence[np.ndarray], told: Sequence[np.ndarray]) -> None:
         """Let the effects tell what they were told in all steps, one step after the other."""
@@ -132,7 +156,9 @@ def _passes(device: Device) -> Sequence[Pass]:
 def saved_step(graph: Graph, inputs: Sequence[str], outputs: Sequence[str], values: Mapping[str, np.ndarray]) -> bytes:
     """The model of one step as a file that stands alone, with these values of the parameters as defaults.
 
-    What effects would tell is left out.
+    What effects would tell is left out. Its nodes carry operator, scope, source line and number as metadata.
     """
     graph = dce(graph.silent())
-    return with_defaults(lower(graph, inputs, outputs), {p.name: values[p.name] for p in graph.parameters})
+    model = lower(graph, inputs, outputs)
+    described.annotate(model, graph)
+    return with_defaults(model, {p.name: values[p.name] for p in graph.parameters})

@@ -140,6 +140,8 @@ class RunConfig:
     seed: int = key(1, low=0)
     reserve_class_name_in_scope: bool = True
     print_file_path: str | None = None  # relative to where the command was started; null: the screen
+    save_graphs: bool = False
+    save_graphs_path: str = "graphs"  # relative to the run directory
     expect: tuple[Expectation, ...] = ()
     eval: Eval = Eval()
     callbacks: Callbacks = Callbacks()

@@ -1,5 +1,7 @@
 """Who hears of a graph while it is compiled. The compiler tells and does not care what becomes of it."""
 
+from collections.abc import Callable
+
 from runner.core.graph import Graph
 
 
@@ -17,8 +19,8 @@ class GraphObserver:
     def stage(self, name: str, graph: Graph) -> None:
         """What a pass made of it; perhaps nothing new."""
 
-    def lowered(self, graph: Graph, model: object) -> None:
-        """The ONNX model of it."""
+    def lowered(self, graph: Graph, describe: Callable[[int], object]) -> None:
+        """It is an ONNX model now; `describe` gives the listing of that under a number."""
 
     def executed(self, graph: Graph) -> None:
         """It is ready to run, and will."""

@@ -5,17 +5,18 @@ results. A cell that is called several times has a frame for each call. Where th
 cell is one box that counts what is in it.
 """
 
-from collections import Counter, defaultdict
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from html import escape
-from itertools import count
-from operator import attrgetter
+from itertools import count, groupby
 
 from runner.ir.record import Listing, Operation, Subgraph
 
-MOST_OPERATIONS = 150
+MOST_OPERATIONS = 120
 MOST_BOXES = 80
 Scope = tuple[str, ...]
+_NUMBER = re.compile(r"-op(\d+)")
 
 _HEAD = """digraph runner {
 compound=true
@@ -134,7 +135,7 @@ class _Operations(_View):
 
     def draw(self) -> None:
         self.new = {value: _name(parameter) for parameter, value in self.subgraph.updates}
-        for operation in sorted(self.subgraph.operations, key=attrgetter("number")):
+        for operation in sorted(self.subgraph.operations, key=_traced):
             name = self.id(str(operation.number))
             self.frames.within(scope_of(operation)).inner.append(f"{name} [label=<{self.table(operation)}>]")
             for k, reference in enumerate(operation.operands):
@@ -155,30 +156,43 @@ class _Operations(_View):
             rows.append(_cell(self.text(reference), wide, "paleturquoise" if reference[0] == "%" else "lavender"))
         if operation.attributes:
             rows.append(_cell("\n".join(f"{key} {value}" for key, value in operation.attributes), wide))
-        for reference, type in zip(operation.results, operation.result_types, strict=True):
+        for k, (reference, type) in enumerate(zip(operation.results, operation.result_types, strict=True)):
+            lies = f"\n{operation.held[1][k].format}" if operation.held else ""
             new = f"\nnew {self.new[reference]}" if reference in self.new else ""
-            rows.append(_cell(f"{reference} {type or ''}{new}", wide))
+            rows.append(_cell(f"{reference} {type or ''}{lies}{new}", wide))
         return _TABLE.format("".join(f"<tr>{row}</tr>" for row in rows))
 
 
 class _Boxes(_View):
-    """Cells by what is in them, as deep as boxes stay few."""
+    """Calls of cells by what is in them, as deep as boxes stay few."""
 
     def draw(self) -> None:
-        scopes = [scope_of(operation) for operation in self.subgraph.operations]
-        depths = range(1, max(map(len, scopes)) + 1)
-        self.depth = max((d for d in depths if len({s[:d] for s in scopes}) <= MOST_BOXES), default=1)
-        inside: dict[Scope, list[Operation]] = defaultdict(list)
-        for operation in sorted(self.subgraph.operations, key=attrgetter("number")):
-            inside[scope_of(operation)[: self.depth]].append(operation)
-        for box, operations in inside.items():
-            target = self.maker(operations[0])
-            self.frames.within(box[:-1]).inner.append(f"{target} [label=<{_box(box[-1], operations)}>]")
-            used = dict.fromkeys(x for operation in operations for x in operation.operands if self.is_drawn(x))
+        operations = sorted(self.subgraph.operations, key=_traced)
+        depths = range(1, max(len(scope_of(operation)) for operation in operations) + 1)
+        calls = [_calls(operations, depth) for depth in depths]
+        chosen = max((made for made in calls if len(made) <= MOST_BOXES), key=len, default=calls[0])
+        self.boxes = {
+            o.number: self.id(f"{k}/{'/'.join(box)}") for k, (box, inside) in enumerate(chosen) for o in inside
+        }
+        for box, inside in chosen:
+            target = self.maker(inside[0])
+            self.frames.within(box[:-1]).inner.append(f"{target} [label=<{_box(box[-1], inside)}>]")
+            used = dict.fromkeys(x for operation in inside for x in operation.operands if self.is_drawn(x))
             self.edges += [f"{source} -> {target}" for source in map(self.source, used) if source != target]
 
     def maker(self, operation: Operation) -> str:
-        return self.id("/".join(scope_of(operation)[: self.depth]))
+        return self.boxes[operation.number]
+
+
+def _calls(operations: list[Operation], depth: int) -> list[tuple[Scope, list[Operation]]]:
+    """Neighbours within one cell, which is known by so many names."""
+    return [(box, list(inside)) for box, inside in groupby(operations, lambda o: scope_of(o)[:depth])]
+
+
+def _traced(operation: Operation) -> tuple[bool, int]:
+    """When it was applied, wherever a pass has put it: so calls of cells stay together. A sink's batch comes first."""
+    found = _NUMBER.search(operation.full_name)
+    return not operation.full_name.startswith("Dataset/"), int(found[1]) if found else operation.number
 
 
 def _box(name: str, operations: list[Operation]) -> str:

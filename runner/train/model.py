@@ -11,6 +11,7 @@ from runner import context, nn
 from runner.compile.lower import lower, parameters_in, with_constants
 from runner.compile.passes import optimize
 from runner.compile.program import Executable
+from runner.core.observer import GraphObserver
 from runner.core.value import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
@@ -20,7 +21,7 @@ from runner.nn.metrics import get_metrics
 from runner.train.arguments import check_sink_mode, check_train_arguments
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
 from runner.train.sink import Sink
-from runner.train.step import EagerStep, GraphStep, Step, StepByStep
+from runner.train.step import EagerStep, GraphStep, RecordedStep, Step, StepByStep
 from runner.types import TensorType
 
 _LOG = logging.getLogger("runner")
@@ -30,7 +31,7 @@ class Model:
     """A network that can be trained, evaluated and asked for predictions, in the mode of the context.
 
     `mode` (context.GRAPH_MODE or PYNATIVE_MODE) and `device` override the context for this model, `eval_mode` the mode
-    of its evaluation.
+    of its evaluation, `observer` who hears of its graphs (`save_graphs`).
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class Model:
         mode: int | None = None,
         eval_mode: int | None = None,
         device: Device | None = None,
+        observer: GraphObserver | None = None,
     ) -> None:
         self.network, self.loss_fn, self.optimizer = network, loss_fn, optimizer
         self.metrics = get_metrics(metrics)
         self.mode = context.get_context("mode") if mode is None else mode
         self.eval_mode = self.mode if eval_mode is None else eval_mode
         self.device = context.device() if device is None else device
+        self.observer = context.graph_observer() if observer is None else observer
         self.train_network = self._build_train_network()
         self.eval_network = nn.WithEvalCell(network, loss_fn) if loss_fn is not None else None
         self.train_step = self._step(self.mode, self.train_network, "train_step", ("image", "label"), ("loss",))
@@ -67,7 +70,9 @@ class Model:
     def _step(
         self, mode: int, cell: nn.Cell, name: str, inputs: Sequence[str] | None, outputs: Sequence[str] | None
     ) -> Step:
-        return GraphStep(cell, self.device, name, inputs, outputs) if mode == context.GRAPH_MODE else EagerStep(cell)
+        if mode == context.GRAPH_MODE:
+            return GraphStep(cell, self.device, name, inputs, outputs, self.observer)
+        return RecordedStep(cell, name, self.observer) if self.observer.records_steps else EagerStep(cell)
 
     def train(
         self,
@@ -140,7 +145,7 @@ class Model:
         if isinstance(self.steps, Sink) and self.steps.dataset is dataset:
             sink = self.steps
         else:
-            sink = Sink(self.train_network, self.device, dataset)
+            sink = Sink(self.train_network, self.device, dataset, self.observer)
         sink.rewind(first_step)
         return sink
 

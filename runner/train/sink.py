@@ -17,6 +17,7 @@ import numpy as np
 
 from runner import context, dtype, ops
 from runner.compile.program import SunkProgram
+from runner.core.observer import SILENT, GraphObserver
 from runner.core.value import Value
 from runner.dataset.pipeline import Dataset
 from runner.dataset.transforms.c_transforms import OneHot, TypeCast
@@ -40,8 +41,8 @@ class Sink:
     numbers: one for each step.
     """
 
-    def __init__(self, cell: Cell, device: Device, dataset: Dataset) -> None:
-        self.cell, self.device, self.dataset = cell, device, dataset
+    def __init__(self, cell: Cell, device: Device, dataset: Dataset, observer: GraphObserver = SILENT) -> None:
+        self.cell, self.device, self.dataset, self.observer = cell, device, dataset, observer
         self.programs: dict[int, SunkProgram] = {}
         self.interactions = 0
         self._columns = list(dataset.compact()) if on_device(dataset) else []
@@ -138,8 +139,8 @@ class Sink:
             # The reference wraps a sunk step in one more cell (spec section 2.6).
             root = "Default/network-TrainOneStepCell" if context.reserves_class_names() else "Default/network"
             stepped = [optimizer.learning_rate for optimizer in self._scheduled]
-            compiled = SunkProgram(self.cell.construct, fetch, scanned, columns, stepped, self.device, root)
-            self.programs[size] = compiled
+            given = fetch, scanned, columns, stepped
+            self.programs[size] = SunkProgram(self.cell.construct, *given, self.device, root, self.observer)
         return self.programs[size]
 
 

@@ -7,9 +7,11 @@ import numpy as np
 
 from runner import context
 from runner.compile.program import Program
+from runner.core.observer import SILENT, GraphObserver
 from runner.core.value import Tensor
 from runner.device import Device
 from runner.engine.eager import Eager
+from runner.engine.recorder import Recorder
 from runner.nn.cell import EXECUTORS, Cell
 from runner.nn.optim import one_step, scheduled
 from runner.types import TensorType
@@ -39,10 +41,39 @@ class EagerStep:
         return [value.data for value in (made if isinstance(made, tuple | list) else (made,))]
 
 
+class RecordedStep(EagerStep):
+    """PyNative mode with the same numbers; of the first step the observer hears what graph mode would tell of it.
+
+    The graph is called `name`.
+    """
+
+    def __init__(self, cell: Cell, name: str, observer: GraphObserver) -> None:
+        super().__init__(cell)
+        self.name, self.observer, self.recorded = name, observer, False
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """As `EagerStep`."""
+        if self.recorded:
+            return super().__call__(arrays)
+        self.recorded, inputs = True, tuple(map(Tensor, arrays))
+        with np.errstate(all="ignore"), Recorder(inputs) as interpreter:
+            try:
+                made = self.cell.construct(*inputs)
+            except Exception:
+                self.observer.failed(interpreter.graph(self.name))
+                raise
+            interpreter.commit()
+        values = made if isinstance(made, tuple | list) else (made,)
+        graph = interpreter.graph(self.name, tuple(values))
+        self.observer.stage("tape", graph)
+        self.observer.executed(graph)
+        return [value.data for value in values]
+
+
 class GraphStep:
     """Graph mode: one program for each combination of input types, compiled when it is first met.
 
-    `programs` holds them in the order in which they were compiled.
+    `programs` holds them in the order in which they were compiled; the observer hears of each.
     """
 
     def __init__(
@@ -52,16 +83,17 @@ class GraphStep:
         name: str,
         inputs: Sequence[str] | None = None,
         outputs: Sequence[str] | None = None,
+        observer: GraphObserver = SILENT,
     ) -> None:
-        self.cell, self.device, self.name = cell, device, name
+        self.cell, self.device, self.name, self.observer = cell, device, name, observer
         self.inputs, self.outputs = inputs, outputs
         self.programs: dict[tuple[TensorType, ...], Program] = {}
 
     def program(self, types: tuple[TensorType, ...]) -> Program:
         """The program for inputs of these types."""
         if types not in self.programs:
-            compiled = Program(self.cell.construct, types, self.device, self.name, self.inputs, self.outputs)
-            self.programs[types] = compiled
+            names = self.name, self.inputs, self.outputs
+            self.programs[types] = Program(self.cell.construct, types, self.device, *names, self.observer)
         return self.programs[types]
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -115,7 +147,7 @@ def _call_graph(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     # The cell keeps its own programs, so that they go when it goes.
     steps: dict[tuple[Any, ...], GraphStep] = cell.__dict__.setdefault("_graphs", {})
     if key not in steps:
-        steps[key] = GraphStep(cell, context.device(), type(cell).__name__)
+        steps[key] = GraphStep(cell, context.device(), type(cell).__name__, observer=context.graph_observer())
     program = steps[key].program(tuple(TensorType.of(array) for array in arrays))
     with one_step(scheduled(cell)):
         made = program.tensors(arrays)

@@ -7,6 +7,7 @@ import numpy as np
 from runner.core.graph import Graph
 from runner.core.primitive import Node
 from runner.core.value import Symbol, Value
+from runner.errors import TrainingError
 
 LIMIT = 1 << 16  # elements; larger results are cheaper to compute again than to carry in the model
 
@@ -36,6 +37,9 @@ def _same_operand(node: Node, inputs: Sequence[Value], values: Sequence[np.ndarr
 
 
 def _computed(node: Node, values: Sequence[np.ndarray | None]) -> dict[Symbol, np.ndarray]:
-    made = node.op.kernel(*values)
+    try:
+        made = node.op.kernel(*values)
+    except (ArithmeticError, IndexError, ValueError) as error:
+        raise TrainingError(f"{node.op.name}: {error}", operator=node.name) from error
     arrays = made if isinstance(made, tuple) else (made,)
     return {y: np.asarray(a) for y, a in zip(node.outputs, arrays, strict=True)}  # type: ignore[misc]
