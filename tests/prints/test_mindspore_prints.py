@@ -59,8 +59,8 @@ RNG = np.random.default_rng(3)
 
 def said(place: Path, script: str, *words: object) -> str:
     (place / "script.py").write_text(script)  # MindSpore compiles nothing that has no file
-    command = [str(PYTHON), str(place / "script.py"), *map(str, words)]
-    running = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    command = [os.path.abspath(str(PYTHON)), str(place / "script.py"), *map(str, words)]
+    running = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=place)
     assert running.returncode == 0, running.stderr
     return running.stdout
 
