@@ -33,7 +33,8 @@ def located(error: RunnerError, graph: Graph) -> RunnerError:
     """Tell an error which operator it is about, when it names one of the graph."""
     node = Operators(graph).named_in("\n".join((error.what, *error.rows.values())))
     if node is not None:
-        error.add(operator=node.name, scope=node.scope, line=user_line(node.source))
+        error.rows["operator"] = node.name  # onnxruntime says which of its nodes, or only that it was in a loop
+        error.add(scope=node.scope, line=user_line(node.source))
     return error
 
 

@@ -13,17 +13,20 @@ from runner.types import Shape, TensorType
 
 LIMIT = 1 << 28  # bytes; the text of ResNet-50 has 2 MB
 _DTYPES = {kind.name: kind for kind in dt.ALL}
-_TYPE = re.compile(r"<Tensor\[(\w+)\]x\[const vector\]\[([-\d, ]*)\]>")
-_HELD = re.compile(r"<([A-Za-z0-9]+?)x(\w+)\[const vector\]\[([-\d, ]*)\]>")
+_DIGITS = r"\d{1,18}"
+_SHAPE = rf"\[const vector\]\[((?:-?{_DIGITS}(?:, -?{_DIGITS})*)?)\]>"
+_TYPE = re.compile(r"<Tensor\[(\w+)\]x" + _SHAPE)
+_HELD = re.compile(r"<([A-Za-z0-9]+?)x(\w+)" + _SHAPE)
 _PARAMETER = re.compile(r"(%para\d+_.*) : (<.*>)  :  (<.*>)  :  IsWeight:(true|false)")
 _SUBGRAPH = re.compile(r"subgraph @(.+?)\((.*)\) \{")
 _OPERATION = re.compile(
-    r"  %(\d+)\((.*?)\) = (\w+)\((.*?)\)(?: \{instance name: ([^{}]*)\})?(?: primitive_attrs: \{(.*)\})?"
+    rf"  %({_DIGITS})"
+    r"\((.*?)\) = (\w+)\((.*?)\)(?: \{instance name: ([^{}]*)\})?(?: primitive_attrs: \{(.*)\})?"
 )
 _ASSIGN = re.compile(r"  Assign\((.*)\)")
 _RETURN = re.compile(r"  return\((.*)\)")
 _NOTE = re.compile(r"      : \((.*)\)")
-_SOURCE = re.compile(r"      # In file (.+?)\((\d+)\)/(.*)/")
+_SOURCE = re.compile(rf"      # In file (.+?)\(({_DIGITS})\)/(.*)/")
 _OPEN, _CLOSE = "([{<", ")]}>"
 
 
@@ -104,7 +107,7 @@ class _Lines:
 
     def count(self, start: str) -> int:
         found = self.after(start)
-        self.require(found.isdecimal(), "a number")
+        self.require(re.fullmatch(_DIGITS, found, re.ASCII) is not None, "a number")
         return int(found)
 
     def until(self, end: str) -> Iterator[str]:
