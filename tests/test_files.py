@@ -215,9 +215,7 @@ def test_a_torn_line_is_an_error(tmp_path, monkeypatch):
             journal.append({"a": 1})
     journal.close()
     assert str(caught.value) == (
-        "StorageError: cannot append to a file\n"
-        f"  path    {tmp_path / 'lines'}\n"
-        "  reason  the disk took only a part"
+        f"StorageError: cannot append to a file\n  path    {tmp_path / 'lines'}\n  reason  the disk took only a part"
     )
 
 
