@@ -6,7 +6,7 @@
     execution_order/ms_execution_order_graph_G.csv           full names in the order of execution
 
 NN counts the stages of a program, XXXX the stages of all programs that are saved into the folder, G the programs. A
-stage that changed nothing is not written. Pictures (.svg) come where Graphviz is installed.
+stage that changed nothing is not written. Pictures (.svg) come where Graphviz is installed, or the extra `viz`.
 """
 
 import logging
@@ -31,6 +31,7 @@ from runner.ir.text import text
 
 FAILED = "analyze_fail.ir"
 ORDER_HEADER = "NodeExecutionOrder-FullNameWithScope"
+RENDERERS = "dot", "graphviz-pure"  # the second one comes with the extra `viz`
 DOT_SECONDS = 20
 _LOG = logging.getLogger("runner")
 
@@ -94,7 +95,7 @@ class GraphFolder(GraphObserver):
 
     def _draw(self, stem: str) -> None:
         """The picture. A renderer that is missing or fails is no fault of the run."""
-        program = shutil.which("dot")
+        program = next(filter(None, map(shutil.which, RENDERERS)), None)
         if program is None:
             return
         command = [program, "-Tsvg", str(self.folder / f"{stem}.dot")]
