@@ -497,7 +497,7 @@ def test_debug_shows_where_a_surprise_came_from(tmp_path):
     """An exception that nobody foresaw: a traceback is of use then, and shown when it is asked for."""
     code = (
         "import sys; from runner import cli, experiment\n"
-        "def build(config): raise KeyError('surprise')\n"
+        "def build(*given): raise KeyError('surprise')\n"
         "experiment.build = build; sys.exit(cli.main())\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -478,9 +478,9 @@ def threads_of_blas() -> set[int]:
 def test_threads_in_pynative_mode(monkeypatch):
     before, seen, build = threads_of_blas(), [], experiment.build
 
-    def watched(config):
+    def watched(*given):
         seen.append(threads_of_blas())
-        return build(config)
+        return build(*given)
 
     monkeypatch.setattr(experiment, "build", watched)
     run("r", *SMALL, "max_steps=1", "device.threads=1")

@@ -11,10 +11,12 @@ from runner.core.observer import SILENT, GraphObserver
 from runner.core.value import Tensor
 from runner.device import Device
 from runner.engine.eager import Eager
-from runner.engine.recorder import Recorder
 from runner.nn.cell import EXECUTORS, Cell
 from runner.nn.optim import one_step, scheduled
+from runner.startup import lazy_import
 from runner.types import TensorType
+
+recorder = lazy_import("runner.engine.recorder")  # only for runs that save graphs
 
 
 class Step(Protocol):
@@ -56,7 +58,7 @@ class RecordedStep(EagerStep):
         if self.recorded:
             return super().__call__(arrays)
         self.recorded, inputs = True, tuple(map(Tensor, arrays))
-        with np.errstate(all="ignore"), Recorder(inputs) as interpreter:
+        with np.errstate(all="ignore"), recorder.Recorder(inputs) as interpreter:
             try:
                 made = self.cell.construct(*inputs)
             except Exception:
