@@ -17,7 +17,7 @@ from runner.compile.passes import ON_HOST, optimize
 from runner.compile.program import Program
 from runner.core.observer import SILENT
 from runner.device import Device
-from runner.errors import ConfigError, StorageError
+from runner.errors import ConfigError, ShapeError, StorageError
 from runner.ir import folder as folders
 from runner.ir.folder import GraphFolder, forward
 from runner.train.step import GraphStep, RecordedStep
@@ -105,6 +105,16 @@ def test_a_path_that_cannot_be_written_ends_the_run_before_training(path, error,
     assert caught.value.exit_code == code
     assert str(given) in str(caught.value)
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_what_failed_lies_in_the_run_directory(mode, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ShapeError):
+        run("dataset.image_size=8", "dataset_sink_mode=false", mode=mode)
+    left = runner.ir.read(tmp_path / "run" / folders.FAILED).subgraphs[0]
+    assert [o.op for o in left.operations] == ["Conv2D", "ReLU", "MaxPool"]
+    assert names(tmp_path / "run" / "graphs", ".ir") == []
 
 
 # Stages
