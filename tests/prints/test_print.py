@@ -1,73 +1,19 @@
-"""The Print operator: the same text in both modes, sunk and step by step, in the order in which it was applied.
-
-All numbers here are whole or halves, so that both modes compute them without rounding and texts can be compared.
-"""
+"""The Print operator: the same text in both modes, in the order in which it was applied; saved files are silent."""
 
 import numpy as np
 import pytest
 from both_modes import MODES, nodes_of, step_of
+from printing_net import SHOWN, Error, Net, X, model, rows
 
-from runner import Model, Parameter, Tensor, context, nn, ops
+from runner import Tensor, context, nn, ops
 from runner.compile.lower import parameters_in
 from runner.compile.passes import optimize
 from runner.compile.program import Program, saved_step
 from runner.core.graph import Graph, verify
 from runner.core.value import Symbol
-from runner.dataset import NumpySlicesDataset
-from runner.device import Device
 from runner.engine.tracer import trace
 from runner.errors import ConfigError, InternalError, ShapeError
-from runner.train import sink
 from runner.types import TensorType
-
-X = np.array([[1.0, -2.0], [0.5, 4.0]], np.float32)
-SHOWN = (
-    "Tensor(shape=[2, 2], dtype=Float32, value=\n"
-    "[[ 1.00000000e+00 -2.00000000e+00]\n [ 5.00000000e-01  4.00000000e+00]])\n"
-)
-
-
-class Net(nn.Cell):
-    """A linear map that prints on its way, forward and backward."""
-
-    def __init__(self):
-        super().__init__()
-        self.w = Parameter(np.array([[1.0], [2.0]], np.float32), "w")
-        self.print, self.hook = ops.Print(), ops.InsertGradientOf(self.seen)
-
-    def seen(self, dout):
-        self.print("gradient", dout)
-        return dout
-
-    def construct(self, x):
-        self.print("rows", x)
-        y = self.hook(ops.MatMul()(x, self.w))
-        self.print("made", y, "of", self.w, self.training)
-        return y
-
-
-class Error(nn.Cell):
-    """Sum of differences times a half: its gradient is a half everywhere."""
-
-    def construct(self, y, label):
-        return ops.ReduceSum()(y - label) * 0.5
-
-
-def rows(count=7):
-    numbers = np.arange(2 * count, dtype=np.float32).reshape(count, 2)
-    return NumpySlicesDataset((numbers, numbers[:, :1] * 2), ["x", "y"])
-
-
-def model(mode, rate=0.5):
-    net = Net()
-    return Model(net, Error(), nn.SGD(net.trainable_params(), rate), {"loss"}, mode=mode, device=Device(threads=1))
-
-
-def training(capsys, mode, sunk, sink_size=-1, epochs=2, rate=0.5, drop=False):
-    made = model(mode, rate)
-    made.train(epochs, rows().batch(2, drop_remainder=drop), None, sunk, sink_size)
-    return capsys.readouterr().out, made
-
 
 # The text
 
@@ -167,71 +113,6 @@ def test_a_print_knows_its_line():
     (effect,) = trace(construct, [TensorType.of(X)], "net").effects
     assert "test_print.py" in effect.source[0].file
     assert 'ops.Print()("here", x)' in effect.source[0].text
-
-
-# Training
-
-
-@pytest.mark.parametrize("drop", [True, False], ids=["whole batches", "a short last batch"])
-def test_sunk_as_step_by_step_as_pynative(capsys, drop):
-    expected, _ = training(capsys, context.PYNATIVE_MODE, False, drop=drop)
-    steps = 6 if drop else 8
-    assert [line for line in expected.splitlines() if line.isalpha()] == ["rows", "made", "of", "gradient"] * steps
-    assert training(capsys, context.GRAPH_MODE, False, drop=drop)[0] == expected
-    assert training(capsys, context.GRAPH_MODE, True, drop=drop)[0] == expected
-
-
-@pytest.mark.parametrize("sink_size", [1, 2, 5])
-def test_every_step_of_a_sink_in_order(capsys, sink_size):
-    expected, _ = training(capsys, context.PYNATIVE_MODE, False, epochs=5, drop=True)
-    sunk, _ = training(capsys, context.GRAPH_MODE, True, sink_size, epochs=15 // sink_size, drop=True)
-    count = 15 // sink_size * sink_size
-    assert sunk == expected[: len(sunk)]
-    assert sunk.count("rows") == count
-
-
-def test_a_rate_that_changes_every_step(capsys):
-    rates = [0.5, 0.25, 1.0, 0.0, 2.0, 0.5]
-    expected, _ = training(capsys, context.PYNATIVE_MODE, False, rate=rates, drop=True)
-    assert training(capsys, context.GRAPH_MODE, True, rate=rates, drop=True)[0] == expected
-
-
-def test_calls_are_short_when_much_is_printed(capsys, monkeypatch):
-    expected, whole = training(capsys, context.GRAPH_MODE, True, drop=True)
-    told = sum(x.type.nbytes for x in whole.programs[0].graph.told.values())
-    assert told == 16 + 8 + 8 + 1 + 8  # x, y, w, training, gradient
-    monkeypatch.setattr(sink, "TOLD_BYTES", 2 * told + 1)
-    sunk, made = training(capsys, context.GRAPH_MODE, True, drop=True)
-    assert sunk == expected
-    assert (made.steps.interactions, whole.steps.interactions) == (4, 2)  # three steps: two and one, in both epochs
-    monkeypatch.setattr(sink, "TOLD_BYTES", 1)
-    sunk, made = training(capsys, context.GRAPH_MODE, True, drop=True)
-    assert sunk == expected
-    assert made.steps.interactions == 6
-
-
-def test_evaluation_and_prediction_print(capsys):
-    texts = []
-    for mode in (context.GRAPH_MODE, context.PYNATIVE_MODE):
-        made = model(mode)
-        made.eval(rows(4).batch(2))
-        made.predict(X)
-        texts.append(capsys.readouterr().out)
-    assert texts[0] == texts[1]
-    assert [line for line in texts[0].splitlines() if line.isalpha()] == ["rows", "made", "of"] * 3
-    assert texts[0].count("dtype=Bool, value=False)") == 3
-    assert SHOWN in texts[0]
-
-
-def test_printing_changes_no_number():
-    values = []
-    for silent in (False, True):
-        made = model(context.GRAPH_MODE)
-        if silent:
-            made.network.print = lambda *parts: None
-        made.train(2, rows().batch(2), None, True)
-        values.append(made.network.w.asnumpy().tobytes())
-    assert values[0] == values[1]
 
 
 # Graphs and files
