@@ -371,6 +371,6 @@ def test_runs_of_a_sweep_are_listed(ran, place):
 
 def test_composing_is_quick():
     launch.compose(Call(("+experiment=lenet",)))
-    start = time.perf_counter()
+    start = time.process_time()
     launch.compose(Call(("+experiment=lenet",)))
-    assert time.perf_counter() - start < 0.5  # 0.03 s on an idle machine
+    assert time.process_time() - start < 0.5  # 0.03 s on an idle machine
