@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install test fast lint format types size bench benchmarks startup oracle
+.PHONY: help install test fast soak lint format types size bench benchmarks startup oracle
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -12,6 +12,9 @@ test:  ## the whole suite
 
 fast:  ## the suite without real processes and real data sets
 	pytest -x --ignore=tests/test_cli.py --ignore=tests/dataset
+
+soak:  ## what CI thins out: runs that die at every single operation and step
+	RUNNER_SOAK=1 pytest tests/test_resume.py
 
 lint:  ## style, without changing anything
 	ruff check . && ruff format --check .
