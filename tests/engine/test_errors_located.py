@@ -122,7 +122,7 @@ def test_a_step_that_fails_in_onnxruntime_names_the_operator():
 
     error = failure(Pick().construct, "graph", floats(3, 2), np.array([0, 3], np.int32))
     assert isinstance(error, TrainingError)
-    assert error.rows["operator"].startswith("Default/Gather-op0/")
+    assert error.rows["operator"] == "Default/Gather-op0"
 
 
 @pytest.mark.parametrize("mode", MODES)
