@@ -1,8 +1,16 @@
-"""Who hears of a graph while it is compiled. The compiler tells and does not care what becomes of it."""
+"""Who hears of a graph while it is compiled, and who is shown the values of a step while it runs.
 
-from collections.abc import Callable
+Those who tell do not care what becomes of it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
 
 from runner.core.graph import Graph
+from runner.core.lowering import PLAIN, Layout
+from runner.core.primitive import Node
 
 
 class GraphObserver:
@@ -30,3 +38,40 @@ class GraphObserver:
 
 
 SILENT = GraphObserver()
+
+
+class Shown(NamedTuple):
+    """A value: the array as it lies in memory, and the layout that this is. It must stay unchanged."""
+
+    array: np.ndarray
+    layout: Layout = PLAIN
+
+
+class ValueObserver:
+    """Is shown what operators take and make, in the steps of a training that it asks for: `begin`, `operator` for each
+    in the order of execution, `end`. Steps count from 0; `end` comes before parameters have their new values.
+
+    This one, the default, asks for nothing.
+    """
+
+    as_lying = False  # whether values are shown as they lie on the device, or else plain
+
+    def following(self, step: int) -> int | None:
+        """The first step that it wants to see and that is not before `step`."""
+        return None
+
+    def chooses(self, node: Node) -> bool:
+        """Whether it wants to see what this operator takes and makes."""
+        return True
+
+    def begin(self, step: int) -> None:
+        """A step begins."""
+
+    def operator(self, step: int, node: Node, inputs: Sequence[Shown], outputs: Sequence[Shown]) -> None:
+        """An operator that it has chosen."""
+
+    def end(self, step: int, graph: Graph) -> None:
+        """The step is over; `graph` has all its operators, and parameters with the values that it has used."""
+
+
+UNSEEING = ValueObserver()

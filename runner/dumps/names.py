@@ -1,0 +1,98 @@
+"""Names of dumped files, made and read: those of the synchronous dump (spec section 3.5) and the others (3.4, 3.9).
+
+    {name}_{io}_{slot}_shape_{d0}_{d1}_{Type}_{format}.bin                       sync; `/` of the name is `--`
+    {op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}                        async, the whole operator
+    {op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}.{io}.{slot}.{format}.npy       async as .npy, a tensor each
+"""
+
+import re
+from dataclasses import dataclass
+
+from runner import dtype as dt
+from runner.types import Shape, TensorType
+
+DEFAULT_FORMAT = "DefaultFormat"
+INPUT, OUTPUT = "input", "output"
+PARAMETER = "Parameter"  # the operator type of parameters and constants in asynchronous dumps
+_TYPES = {kind.name: kind for kind in dt.ALL} | {"kNumberType" + kind.name: kind for kind in dt.ALL}
+_SYNC = re.compile(r"(.+)_(input|output)_(\d+)_shape_(\d+(?:_\d+)*)_([A-Za-z]+\d*)_([A-Za-z0-9_]+)\.bin")
+_ASYNC = re.compile(r"([^.]+)\.([^.]+)\.(\d+)(?:\.(\d+))?\.(\d+)")
+_NPY = re.compile(_ASYNC.pattern + r"\.(input|output)\.(\d+)\.([A-Za-z0-9_]+)(?:\.[A-Za-z]+\d*)?\.npy")  # 2.x adds the element type
+
+
+@dataclass(frozen=True)
+class SyncName:
+    """A file of a synchronous dump. `name` is a full name of an operator, or the name of a parameter or constant."""
+
+    name: str
+    io: str
+    slot: int
+    type: TensorType
+    format: str = DEFAULT_FORMAT
+
+    def __str__(self) -> str:
+        dims = "_".join(map(str, self.type.shape)) or "0"
+        flat = self.name.replace("/", "--")
+        return f"{flat}_{self.io}_{self.slot}_shape_{dims}_{self.type.dtype}_{self.format}.bin"
+
+    @classmethod
+    def parse(cls, file: str, size: int) -> "SyncName | None":
+        """What a file's name says, or None for another file. `size` in bytes tells `shape_0` from no axes at all."""
+        found = _SYNC.fullmatch(file)
+        if found is None or found[5] not in _TYPES:
+            return None
+        shape: Shape = tuple(map(int, found[4].split("_")))
+        if shape == (0,) and size:
+            shape = ()
+        return cls(found[1].replace("--", "/"), found[2], int(found[3]), TensorType(_TYPES[found[5]], shape), found[6])
+
+
+@dataclass(frozen=True)
+class AsyncName:
+    """A file of an asynchronous dump: one execution of one operator. `op_name` is sanitised."""
+
+    op_type: str
+    op_name: str
+    task_id: int
+    stream_id: int
+    timestamp: int
+
+    def __str__(self) -> str:
+        return f"{self.op_type}.{self.op_name}.{self.task_id}.{self.stream_id}.{self.timestamp}"
+
+    @classmethod
+    def parse(cls, file: str) -> "AsyncName | None":
+        """What a file's name says, or None for another file. Names of four parts have no stream."""
+        found = _ASYNC.fullmatch(file)
+        return None if found is None else cls(found[1], found[2], int(found[3]), int(found[4] or 0), int(found[5]))
+
+
+@dataclass(frozen=True)
+class NpyName:
+    """A file of an asynchronous dump with `file_format=npy`: one tensor."""
+
+    operator: AsyncName
+    io: str
+    slot: int
+    format: str
+
+    def __str__(self) -> str:
+        return f"{self.operator}.{self.io}.{self.slot}.{self.format}.npy"
+
+    @classmethod
+    def parse(cls, file: str) -> "NpyName | None":
+        """What a file's name says, or None for another file."""
+        found = _NPY.fullmatch(file)
+        if found is None:
+            return None
+        operator = AsyncName(found[1], found[2], int(found[3]), int(found[4] or 0), int(found[5]))
+        return cls(operator, found[6], int(found[7]), found[8])
+
+
+def sanitised(name: str) -> str:
+    """A name as a part of an asynchronous dump's file name: no dots, slashes or spaces.
+
+    >>> sanitised("Default/network-LeNet5/Conv2D-op12")
+    'Default_network-LeNet5_Conv2D-op12'
+    """
+    return re.sub(r"[./\\ ]", "_", name)
