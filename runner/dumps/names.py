@@ -1,8 +1,8 @@
 """Names of dumped files, made and read: those of the synchronous dump (spec section 3.5) and the others (3.4, 3.9).
 
-    {name}_{io}_{slot}_shape_{d0}_{d1}_{Type}_{format}.bin                       sync; `/` of the name is `--`
-    {op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}                        async, the whole operator
-    {op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}.{io}.{slot}.{format}.npy       async as .npy, a tensor each
+{name}_{io}_{slot}_shape_{d0}_{d1}_{Type}_{format}.bin                       sync; `/` of the name is `--`
+{op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}                        async, the whole operator
+{op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}.{io}.{slot}.{format}.npy       async as .npy, a tensor each
 """
 
 import re
@@ -17,7 +17,8 @@ PARAMETER = "Parameter"  # the operator type of parameters and constants in asyn
 _TYPES = {kind.name: kind for kind in dt.ALL} | {"kNumberType" + kind.name: kind for kind in dt.ALL}
 _SYNC = re.compile(r"(.+)_(input|output)_(\d+)_shape_(\d+(?:_\d+)*)_([A-Za-z]+\d*)_([A-Za-z0-9_]+)\.bin")
 _ASYNC = re.compile(r"([^.]+)\.([^.]+)\.(\d+)(?:\.(\d+))?\.(\d+)")
-_NPY = re.compile(_ASYNC.pattern + r"\.(input|output)\.(\d+)\.([A-Za-z0-9_]+)(?:\.[A-Za-z]+\d*)?\.npy")  # 2.x adds the element type
+# MindSpore 2.x puts the element type behind the format.
+_NPY = re.compile(_ASYNC.pattern + r"\.(input|output)\.(\d+)\.([A-Za-z0-9_]+)(?:\.[A-Za-z]+\d*)?\.npy")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is dumped, where, and in which steps: one checked object, whether YAML, JSON, Python or seed 004 asked for it."""
+"""What is dumped, where, and in which steps: one checked object, whether YAML, JSON or Python asked for it."""
 
 import re
 from collections.abc import Sequence
