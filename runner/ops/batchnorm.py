@@ -81,27 +81,20 @@ class BatchNorm(Normalization):
         """Training in single steps: CUDA has no BatchNormalization with `training_mode`."""
         if not self.is_training:
             y = b.node("BatchNormalization", (x, scale, bias, mean, variance), epsilon=self.epsilon)
-            return y, mean, variance, mean, self._lower_inverse(b, x, variance)
+            return y, mean, variance, mean, by_rows.inverse_deviation(b, x, variance, self.epsilon)
         axes, count = b.const(axes_of(b.type(x))), count_of(b.type(x))
         middle = b.node("ReduceMean", (x, axes), keepdims=0)
         centred = b.node("Sub", (x, over(b, middle, x)))
         spread = b.node("ReduceMean", (b.node("Mul", (centred, centred)), axes), keepdims=0)
-        inverse = self._lower_inverse(b, x, spread)
+        inverse = by_rows.inverse_deviation(b, x, spread, self.epsilon)
         y = b.node("Mul", (centred, over(b, b.node("Mul", (scale, inverse)), x)))
         unbiased = b.node("Mul", (spread, b.const(count / max(count - 1, 1), like=x)))
-        moved = self._lower_moved(b, mean, middle), self._lower_moved(b, variance, unbiased)
-        return b.node("Add", (y, over(b, bias, x))), *moved, middle, inverse
+        new_mean = by_rows.moved(b, mean, middle, self.momentum)
+        new_variance = by_rows.moved(b, variance, unbiased, self.momentum)
+        return b.node("Add", (y, over(b, bias, x))), new_mean, new_variance, middle, inverse
 
     def forms(self, x: TensorType, *channels: TensorType) -> Sequence[Form]:
         return *by_rows.forms(self, self.momentum, x), Form("plain", self.lower, penalty=x.size)
-
-    def _lower_inverse(self, b: Builder, x: str, variance: str) -> str:
-        deviation = b.node("Sqrt", (b.node("Add", (variance, b.const(self.epsilon, like=x))),))
-        return b.node("Div", (b.const(1.0, like=x), deviation))
-
-    def _lower_moved(self, b: Builder, moving: str, batch: str) -> str:
-        kept = b.node("Mul", (moving, b.const(1.0 - self.momentum, like=moving)))
-        return b.node("Add", (kept, b.node("Mul", (batch, b.const(self.momentum, like=moving)))))
 
 
 @primitive

@@ -48,16 +48,15 @@ def forward(
     middle, inverse = b.reshape(middle, (channels,)), b.reshape(inverse, (channels,))
     spread = b.node("Sub", (b.node("Reciprocal", (b.node("Mul", (inverse, inverse)),)), b.const(op.epsilon, like=x)))
     unbiased = b.node("Mul", (spread, b.const(count / max(count - 1, 1), like=x)))
-    moved = _moved(b, mean, middle, momentum), _moved(b, variance, unbiased, momentum)
-    return _lying(b, _scaled(b, normalized, scale, bias, (channels, count)), x), *moved, middle, inverse
+    averages = moved(b, mean, middle, momentum), moved(b, variance, unbiased, momentum)
+    return _lying(b, _scaled(b, normalized, scale, bias, (channels, count)), x), *averages, middle, inverse
 
 
 def inference(
     op: Settings, momentum: float, b: Builder, x: str, scale: str, bias: str, mean: str, variance: str
 ) -> tuple[str, ...]:
     """BatchNorm with given statistics."""
-    deviation = b.node("Sqrt", (b.node("Add", (variance, b.const(op.epsilon, like=x))),))
-    inverse = b.node("Reciprocal", (deviation,))
+    inverse = inverse_deviation(b, x, variance, op.epsilon)
     rows = b.reshape(as_rows(b, x, _extent(b, x)[0]), (1, *_extent(b, x)))
     made = b.node("BatchNormalization", (rows, scale, bias, mean, variance), epsilon=op.epsilon)
     return _lying(b, made, x), mean, variance, mean, inverse
@@ -77,7 +76,14 @@ def gradient(op: Settings, b: Builder, dout: str, x: str, scale: str, mean: str,
     return _lying(b, b.node("FusedConv", operands, FUSED, group=channels), x), dscale, dbias
 
 
-def _moved(b: Builder, moving: str, batch: str, momentum: float) -> str:
+def inverse_deviation(b: Builder, x: str, variance: str, epsilon: float) -> str:
+    """1 / sqrt(variance + epsilon), (C,) in the element type of x."""
+    deviation = b.node("Sqrt", (b.node("Add", (variance, b.const(epsilon, like=x))),))
+    return b.node("Div", (b.const(1.0, like=x), deviation))
+
+
+def moved(b: Builder, moving: str, batch: str, momentum: float) -> str:
+    """The moving mean or variance (C,) after a batch, which weighs `momentum`."""
     kept = b.node("Mul", (moving, b.const(1.0 - momentum, like=moving)))
     return b.node("Add", (kept, b.node("Mul", (batch, b.const(momentum, like=moving)))))
 
