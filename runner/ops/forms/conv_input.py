@@ -5,7 +5,7 @@ are an ordinary convolution of dout with a part of the filter: exactly the neede
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -35,17 +35,19 @@ class Phase:
 def forms(op: Convolution, input_size: Shape) -> tuple[Form, ...]:
     """The forms for gradients of inputs (N, C, H, W), the fastest first."""
 
-    def form(lower: Callable[..., str]) -> Form:
-        return Form(lower.__name__, partial(lower, op, input_size), (LAST,), (LAST,))
+    def form(lower: Callable[..., str], *through: Windows) -> Form:
+        return Form(lower.__name__, partial(lower, op, input_size, *through), (LAST,), (LAST,))
 
     windows = op.windows(input_size)
+    reverse = windows.reverse
     if op.is_pointwise(windows):
         return (form(pointwise),)
     if windows.strides[1] > 1:
         return (form(woven),) if op.group == 1 and _weaves(windows) else ()
-    if op.group > 1 or windows.strides[0] > 1 or min(_turned(windows).pads) < 0:
+    if op.group > 1 or reverse is None:
         return (form(transposed),)
-    return (form(turned), form(transposed)) if input_size[1] in TURNED_CHANNELS else (form(transposed), form(turned))
+    both = form(turned, reverse), form(transposed)
+    return both if input_size[1] in TURNED_CHANNELS else both[::-1]
 
 
 def pointwise(op: Convolution, input_size: Shape, b: Builder, dout: str, w: str) -> str:
@@ -69,8 +71,8 @@ def transposed(op: Convolution, input_size: Shape, b: Builder, dout: str, w: str
     return b.reshape(made, (*image, batch))
 
 
-def turned(op: Convolution, input_size: Shape, b: Builder, dout: str, w: str) -> str:
-    """A dilated convolution with the filter turned by half a circle.
+def turned(op: Convolution, input_size: Shape, reverse: Windows, b: Builder, dout: str, w: str) -> str:
+    """A dilated convolution of dout with the filter turned by half a circle, through the windows `reverse`.
 
     A product with 0 and 1 turns it around three times faster than a Slice.
     """
@@ -79,8 +81,8 @@ def turned(op: Convolution, input_size: Shape, b: Builder, dout: str, w: str) ->
     flipped = b.node("MatMul", (b.reshape(w, (op.out_channel * image[0], taps)), backwards))
     swapped = b.node("Transpose", (b.reshape(flipped, (op.out_channel, image[0], taps)),), perm=(1, 0, 2))
     swapped = b.reshape(swapped, (image[0], op.out_channel, *op.kernel_size))
-    geometry = dilated(_turned(op.windows(input_size)), batch)
-    made = b.node("Conv", (as_image(b, dout, b.type(dout).shape), swapped), group=1, **geometry)
+    given = as_image(b, dout, b.type(dout).shape)
+    made = b.node("Conv", (given, swapped), group=1, **dilated(reverse, batch))
     return b.reshape(made, (*image, batch))
 
 
@@ -102,13 +104,6 @@ def woven(op: Convolution, input_size: Shape, b: Builder, dout: str, w: str) -> 
         rows.append(b.node("Concat", row, axis=4))
     whole = b.node("Concat", rows, axis=2)
     return cropped(b, whole, input_size, (size[0] * down, size[1] * across))
-
-
-def _turned(windows: Windows) -> Windows:
-    """The windows over dout through which the turned filter gives back the input."""
-    reach, (top, bottom, left, right) = windows.reach, windows.pads
-    pads = reach[0] - 1 - top, reach[0] - 1 - bottom, reach[1] - 1 - left, reach[1] - 1 - right
-    return replace(windows, size=windows.out, pads=pads)
 
 
 def _weaves(windows: Windows) -> bool:
