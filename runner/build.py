@@ -8,7 +8,7 @@ from runner import context, nn, registry
 from runner.compile.session import unusable
 from runner.config.optimizers import Optimizer
 from runner.config.schema import RunConfig
-from runner.core.observer import SILENT, GraphObserver
+from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
 from runner.dataset.catalog import DatasetSettings, open_dataset
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
@@ -38,8 +38,8 @@ class Experiment:
     total_steps: int
 
 
-def build(config: RunConfig, observer: GraphObserver = SILENT) -> Experiment:
-    """Network, data, optimizer and model, whose graphs the observer hears of.
+def build(config: RunConfig, observer: GraphObserver = SILENT, values: ValueObserver = UNSEEING) -> Experiment:
+    """Network, data, optimizer and model, whose graphs one observer hears of; `values` is shown training steps.
 
     Raises ConfigError, DataError and DeviceError.
     """
@@ -59,11 +59,21 @@ def build(config: RunConfig, observer: GraphObserver = SILENT) -> Experiment:
         "learning_rate": learning_rate(config.optimizer, total)
     }
     optimizer = OPTIMIZERS[config.optimizer.name](network.trainable_params(), **settings)
-    modes = {"mode": MODES[config.mode], "eval_mode": MODES[config.eval.mode or config.mode]}
+    mode, eval_mode = MODES[config.mode], MODES[config.eval.mode or config.mode]
     metrics = get_metrics(config.eval.metrics)
     if "loss" in metrics:
         metrics["loss"] = Loss(summed=config.loss.reduction == "sum")
-    model = Model(network, loss, optimizer, metrics, device=device, observer=observer, **modes)
+    model = Model(
+        network,
+        loss,
+        optimizer,
+        metrics,
+        mode=mode,
+        eval_mode=eval_mode,
+        device=device,
+        observer=observer,
+        values=values,
+    )
     return Experiment(model, train_data, test_data, total)
 
 

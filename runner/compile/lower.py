@@ -12,7 +12,7 @@ from runner.compile.builder import OnnxBuilder, element_type, onnx
 from runner.compile.fuse import fuse
 from runner.compile.naming import Names
 from runner.core.graph import Graph
-from runner.core.lowering import FUSED, PLAIN, Form
+from runner.core.lowering import FUSED, PLAIN, Form, Layout, lying
 from runner.core.primitive import Node
 from runner.core.source import user_line
 from runner.core.value import Parameter, Symbol, Value
@@ -30,8 +30,12 @@ UPDATED = ".updated"  # `conv1.weight` goes in, `conv1.weight.updated` comes out
 ENTRY, CARRIED, NEXT, TOLD = ":entry", ":carried", ":next", ":told"
 
 
-def lower(graph: Graph, input_names: Sequence[str], output_names: Sequence[str]) -> ModelProto:
+def lower(
+    graph: Graph, input_names: Sequence[str], output_names: Sequence[str], ways: Mapping[Value, Layout] | None = None
+) -> ModelProto:
     """The model of a graph: inputs `input_names`, then the parameters; outputs `output_names`, updates, what is told.
+
+    Results are plain, but for those to which `ways` gives another layout.
 
     Raises ConfigError when two of them have one name, and InternalError, with the operator, when ONNX does not accept
     what an operator was lowered to.
@@ -44,7 +48,7 @@ def lower(graph: Graph, input_names: Sequence[str], output_names: Sequence[str])
     names = Names(builder, taken)
     _lower_nodes(builder, graph, names)
     outputs = dict(zip(results, graph.results, strict=True))
-    return _model(_graph(builder, graph.name, {name: x.type for x, name in taken.items()}, outputs, names))
+    return _model(_graph(builder, graph.name, {name: x.type for x, name in taken.items()}, outputs, names, ways or {}))
 
 
 def lower_sunk(
@@ -93,7 +97,7 @@ def _body(fetch: Graph, step: Graph, entries: Mapping[str, TensorType], columns:
     taken = {p.name + CARRIED: p.type for p in step.updates} | {n + ENTRY: kind for n, kind in entries.items()}
     made = {p.name + NEXT: s for p, s in step.updates.items()} | {"loss": step.outputs[0]}
     made |= {name + TOLD: x for name, x in step.told.items()}
-    return _graph(builder, "step", taken, made, names)
+    return _graph(builder, "step", taken, made, names, {})
 
 
 def with_defaults(model: ModelProto, parameters: Mapping[str, np.ndarray]) -> bytes:
@@ -132,7 +136,6 @@ def _lower_nodes(builder: OnnxBuilder, graph: Graph, names: Names) -> None:
     """Lower constants and nodes; `names` learns what each value is called."""
     for symbol, array in graph.constants.items():
         names.give(symbol, builder.const(np.asarray(array)))
-        builder.know(names.of(symbol), array)
     for node in graph.nodes:
         _lower_node(builder, node, names)
 
@@ -143,9 +146,10 @@ def _graph(
     inputs: Mapping[str, TensorType],
     outputs: Mapping[str, Symbol],
     names: Names,
+    ways: Mapping[Value, Layout],
 ) -> GraphProto:
     """What the builder has collected, with results under their public names."""
-    made = [names.of(symbol) for symbol in outputs.values()]
+    made = [names.of(symbol, ways.get(symbol, PLAIN)) for symbol in outputs.values()]
     lowered = fuse(builder, made) if builder.on_host else builder.list
     # An input is not made here, and neither is what the body of a sink takes from around it.
     inner = {output for node in lowered for output in node.output}
@@ -155,7 +159,7 @@ def _graph(
         [_without_unused_outputs(n, used) for n in nodes],
         name,
         [_info(value, type) for value, type in inputs.items()],
-        [_info(value, symbol.type) for value, symbol in outputs.items()],
+        [_info(value, _lying(symbol, ways)) for value, symbol in outputs.items()],
         list(builder.constants.values()),
     )
     return graph
@@ -212,6 +216,10 @@ def _without_unused_outputs(node: NodeProto, used: set[str]) -> NodeProto:
     while node.op_type != "Split" and len(node.output) > 1 and node.output[-1] not in used:
         del node.output[-1]
     return node
+
+
+def _lying(symbol: Symbol, ways: Mapping[Value, Layout]) -> TensorType:
+    return symbol.type.with_shape(*lying(symbol.shape, ways.get(symbol, PLAIN)))
 
 
 def _info(name: str, type: TensorType, stacked: bool = False) -> ValueInfoProto:

@@ -11,6 +11,7 @@ import numpy as np
 from runner.core.graph import Graph
 from runner.core.lowering import PLAIN, Layout
 from runner.core.primitive import Node
+from runner.types import TensorType
 
 
 class GraphObserver:
@@ -64,8 +65,8 @@ class ValueObserver:
         """Whether it wants to see what this operator takes and makes."""
         return True
 
-    def begin(self, step: int) -> None:
-        """A step begins."""
+    def begin(self, step: int, types: tuple[TensorType, ...]) -> None:
+        """A step begins, with inputs of these types."""
 
     def operator(self, step: int, node: Node, inputs: Sequence[Shown], outputs: Sequence[Shown]) -> None:
         """An operator that it has chosen."""

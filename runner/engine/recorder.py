@@ -40,6 +40,11 @@ class Recorder(Eager):
         super().assign(parameter, value)
         self._tracer.updates[parameter] = self._symbol(value)
 
+    @property
+    def noted(self) -> list[Node]:
+        """What was applied so far, with symbols."""
+        return self._tracer.nodes
+
     def graph(self, name: str, returned: tuple[Value, ...] = ()) -> Graph:
         """What was computed so far, with these outputs."""
         return self._tracer.graph(name, tuple(self._inputs.values()), tuple([self._symbol(x) for x in returned]))

@@ -11,7 +11,7 @@ from runner import context, nn
 from runner.compile.lower import lower, parameters_in, with_constants
 from runner.compile.passes import optimize
 from runner.compile.program import Executable
-from runner.core.observer import GraphObserver
+from runner.core.observer import UNSEEING, GraphObserver, ValueObserver
 from runner.core.value import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
@@ -21,7 +21,7 @@ from runner.nn.metrics import get_metrics
 from runner.train.arguments import check_sink_mode, check_train_arguments
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
 from runner.train.sink import Sink
-from runner.train.step import EagerStep, GraphStep, RecordedStep, Step, StepByStep
+from runner.train.step import EagerStep, GraphStep, Step, StepByStep
 from runner.types import TensorType
 
 _LOG = logging.getLogger("runner")
@@ -31,7 +31,8 @@ class Model:
     """A network that can be trained, evaluated and asked for predictions, in the mode of the context.
 
     `mode` (context.GRAPH_MODE or PYNATIVE_MODE) and `device` override the context for this model, `eval_mode` the mode
-    of its evaluation, `observer` who hears of its graphs (`save_graphs`).
+    of its evaluation, `observer` who hears of its graphs (`save_graphs`), `values` who is shown what the operators of
+    training steps take and make (dumps).
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Model:
         eval_mode: int | None = None,
         device: Device | None = None,
         observer: GraphObserver | None = None,
+        values: ValueObserver = UNSEEING,
     ) -> None:
         self.network, self.loss_fn, self.optimizer = network, loss_fn, optimizer
         self.metrics = get_metrics(metrics)
@@ -52,6 +54,7 @@ class Model:
         self.eval_mode = self.mode if eval_mode is None else eval_mode
         self.device = context.device() if device is None else device
         self.observer = context.graph_observer() if observer is None else observer
+        self.values = values
         self.train_network = self._build_train_network()
         self.eval_network = nn.WithEvalCell(network, loss_fn) if loss_fn is not None else None
         self.train_step = self._step(self.mode, self.train_network, "train_step", ("image", "label"), ("loss",))
@@ -72,7 +75,7 @@ class Model:
     ) -> Step:
         if mode == context.GRAPH_MODE:
             return GraphStep(cell, self.device, name, inputs, outputs, self.observer)
-        return RecordedStep(cell, name, self.observer) if self.observer.records_steps else EagerStep(cell)
+        return EagerStep(cell, name, self.observer)
 
     def train(
         self,
@@ -141,11 +144,12 @@ class Model:
     def _steps(self, dataset: Dataset, sunk: bool, first_step: int) -> Sink | StepByStep:
         """What makes steps with the batches of a dataset, from the batch of step `first_step` on."""
         if not sunk:
-            return StepByStep(self.train_step, dataset.prepared(dataset.visits_from(first_step)))
+            batches = dataset.prepared(dataset.visits_from(first_step))
+            return StepByStep(self.train_step, batches, first_step, self.values)
         if isinstance(self.steps, Sink) and self.steps.dataset is dataset:
             sink = self.steps
         else:
-            sink = Sink(self.train_network, self.device, dataset, self.observer)
+            sink = Sink(self.train_network, self.device, dataset, self.observer, self.values)
         sink.rewind(first_step)
         return sink
 

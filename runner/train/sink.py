@@ -17,7 +17,7 @@ import numpy as np
 
 from runner import context, dtype, ops
 from runner.compile.program import SunkProgram
-from runner.core.observer import SILENT, GraphObserver
+from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
 from runner.core.value import Value
 from runner.dataset.pipeline import Dataset
 from runner.dataset.transforms.c_transforms import OneHot, TypeCast
@@ -25,6 +25,7 @@ from runner.dataset.transforms.transform import Affine, Transform
 from runner.device import Device
 from runner.nn.cell import Cell
 from runner.nn.optim import scheduled
+from runner.train.step import Looks
 from runner.types import TensorType
 
 RESIDENT_BYTES = 2 << 30
@@ -38,16 +39,26 @@ class Sink:
     """Runs steps of a training cell with the batches of a dataset, one epoch after the other.
 
     `interactions` counts the calls to the device. A learning rate that follows a schedule goes down with the row
-    numbers: one for each step.
+    numbers: one for each step. A step that the observer of `values` asks for begins a call of its own.
     """
 
-    def __init__(self, cell: Cell, device: Device, dataset: Dataset, observer: GraphObserver = SILENT) -> None:
-        self.cell, self.device, self.dataset, self.observer = cell, device, dataset, observer
+    def __init__(
+        self,
+        cell: Cell,
+        device: Device,
+        dataset: Dataset,
+        observer: GraphObserver = SILENT,
+        values: ValueObserver = UNSEEING,
+    ) -> None:
+        self.cell, self.device, self.dataset, self.observer, self.values = cell, device, dataset, observer, values
         self.programs: dict[int, SunkProgram] = {}
         self.interactions = 0
         self._columns = list(dataset.compact()) if on_device(dataset) else []
         self._scheduled = scheduled(cell)
         self._seconds: dict[int, float] = {}  # of one step, by batch size, as measured in the last call
+        # The reference wraps a sunk step in one more cell (spec section 2.6).
+        self._root = "Default/network-TrainOneStepCell" if context.reserves_class_names() else "Default/network"
+        self._looks = Looks(cell, device, "train_step", self._root, values)
         self.rewind()
 
     def rewind(self, first_step: int = 0) -> None:
@@ -55,6 +66,7 @@ class Sink:
         self._visits = self.dataset.visits_from(first_step)
         self._held: list[np.ndarray] = []
         self._ahead: tuple[np.ndarray, Future[list[np.ndarray]]] | None = None
+        self._taken = self._made = first_step  # numbers of the next step that is taken from the data, and made
 
     def __call__(self, count: int, leave: Callable[[], bool] = lambda: False) -> np.ndarray:
         """Losses of the next `count` steps.
@@ -72,21 +84,30 @@ class Sink:
                 if left and not self._columns:
                     following = self._take(left)
                     self._ahead = following, fetcher.submit(_stacked, self.dataset, following)
-                losses.append(self._run(visits.shape, entries))
+                losses.append(self._run(visits, entries))
         return np.concatenate(losses)
 
-    def _run(self, shape: tuple[int, ...], entries: list[np.ndarray]) -> np.ndarray:
-        """One call to the device: the losses of so many steps with so many rows each, [steps]."""
-        steps, size = shape
+    def _run(self, visits: np.ndarray, entries: list[np.ndarray]) -> np.ndarray:
+        """One call to the device: the losses of the steps with these visits, [steps]."""
+        steps, size = visits.shape
         program = self._program(size)
         rates = [optimizer.upcoming(steps) for optimizer in self._scheduled]
+        if self.values.following(self._made) == self._made:
+            self._show(visits[0], rates)
         start = time.perf_counter()
         losses = program([*entries, *self._columns, *rates])[0]
         self._seconds[size] = (time.perf_counter() - start) / steps
         for optimizer, made in zip(self._scheduled, rates, strict=True):
             optimizer.advance(made)
         self.interactions += 1
+        self._made += steps
         return losses
+
+    def _show(self, visits: np.ndarray, rates: list[np.ndarray]) -> None:
+        """Show the first of the steps that are about to be made."""
+        for optimizer, upcoming in zip(self._scheduled, rates, strict=True):
+            optimizer.learning_rate.set_data(upcoming[0])
+        self._looks(self._made, self.dataset.fetch(visits))
 
     def _take(self, limit: int) -> np.ndarray:
         """Visits of the next batches, as many as may go into one call: [steps, batch], all of one size."""
@@ -94,12 +115,15 @@ class Sink:
             return self._ahead[0]
         first = self._held.pop() if self._held else next(self._visits)
         taken, most = [first], min(limit, self._most(len(first)))
+        if (shown := self.values.following(self._taken + 1)) is not None:
+            most = min(most, shown - self._taken)
         while len(taken) < most:
             visits = next(self._visits)
             if len(visits) != len(first):  # a short last batch has a program of its own
                 self._held.append(visits)
                 break
             taken.append(visits)
+        self._taken += len(taken)
         return np.stack(taken)
 
     def _most(self, size: int) -> int:
@@ -136,11 +160,9 @@ class Sink:
                 kinds = self.dataset.column_types()
                 scanned = {n: t.with_shape(size, *t.shape[1:]) for n, t in zip(names, kinds, strict=True)}
                 columns, fetch = {}, _as_given
-            # The reference wraps a sunk step in one more cell (spec section 2.6).
-            root = "Default/network-TrainOneStepCell" if context.reserves_class_names() else "Default/network"
             stepped = [optimizer.learning_rate for optimizer in self._scheduled]
             given = fetch, scanned, columns, stepped
-            self.programs[size] = SunkProgram(self.cell.construct, *given, self.device, root, self.observer)
+            self.programs[size] = SunkProgram(self.cell.construct, *given, self.device, self._root, self.observer)
         return self.programs[size]
 
 

@@ -1,13 +1,16 @@
 """Two ways to run a cell once: operator by operator, or as a compiled graph. Both take and give arrays."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from runner import context
 from runner.compile.program import Program
-from runner.core.observer import SILENT, GraphObserver
+from runner.core.graph import Graph
+from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
 from runner.core.value import Tensor
 from runner.device import Device
 from runner.engine.eager import Eager
@@ -16,7 +19,14 @@ from runner.nn.optim import one_step, scheduled
 from runner.startup import lazy_import
 from runner.types import TensorType
 
-recorder = lazy_import("runner.engine.recorder")  # only for runs that save graphs
+if TYPE_CHECKING:
+    from runner.compile.look import Look
+    from runner.engine.recorder import Recorder
+
+# Only for runs that save graphs or dump values.
+look = lazy_import("runner.compile.look")
+recorder = lazy_import("runner.engine.recorder")
+showing = lazy_import("runner.engine.showing")
 
 
 class Step(Protocol):
@@ -27,49 +37,57 @@ class Step(Protocol):
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Outputs for these inputs."""
 
+    def show(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
+        """The same outputs; the observer is shown the values of the step, which has this number."""
+
 
 class EagerStep:
-    """PyNative mode."""
+    """PyNative mode; of the first step the observer hears what graph mode would tell of it (as graph `name`)."""
 
-    def __init__(self, cell: Cell) -> None:
-        self.cell = cell
+    def __init__(self, cell: Cell, name: str, observer: GraphObserver = SILENT) -> None:
+        self.cell, self.name, self.observer = cell, name, observer
+        self.records = observer.records_steps
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run the kernels in the order in which `construct` applies the operators."""
+        inputs = tuple(map(Tensor, arrays))
+        if self.records:
+            return self._record(recorder.Recorder(inputs), inputs, lambda graph: None)
         # Numbers may overflow here as in graph mode: the loss tells, and numpy need not say it on the screen too.
         with np.errstate(all="ignore"), Eager() as interpreter:
-            made = self.cell.construct(*map(Tensor, arrays))
+            made = _values(self.cell.construct(*inputs))
             interpreter.commit()
-        return [value.data for value in (made if isinstance(made, tuple | list) else (made,))]
+        return [value.data for value in made]
 
+    def show(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
+        """As a call; every operator is shown at once."""
+        inputs = tuple(map(Tensor, arrays))
+        observer.begin(step, tuple([x.type for x in inputs]))
+        interpreter = showing.Showing(inputs, step, observer)
+        return self._record(interpreter, inputs, lambda graph: observer.end(step, graph))
 
-class RecordedStep(EagerStep):
-    """PyNative mode with the same numbers; of the first step the observer hears what graph mode would tell of it.
-
-    The graph is called `name`.
-    """
-
-    def __init__(self, cell: Cell, name: str, observer: GraphObserver) -> None:
-        super().__init__(cell)
-        self.name, self.observer, self.recorded = name, observer, False
-
-    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """As `EagerStep`."""
-        if self.recorded:
-            return super().__call__(arrays)
-        self.recorded, inputs = True, tuple(map(Tensor, arrays))
-        with np.errstate(all="ignore"), recorder.Recorder(inputs) as interpreter:
+    def _record(
+        self, interpreter: Recorder, inputs: tuple[Tensor, ...], hear: Callable[[Graph], None]
+    ) -> list[np.ndarray]:
+        """Run with a recorder; `hear` gets the graph before parameters have their new values."""
+        with np.errstate(all="ignore"), interpreter:
             try:
-                made = self.cell.construct(*inputs)
+                made = _values(self.cell.construct(*inputs))
             except Exception:
                 self.observer.failed(interpreter.graph(self.name))
                 raise
+            graph = interpreter.graph(self.name, made)
+            hear(graph)
             interpreter.commit()
-        values = made if isinstance(made, tuple | list) else (made,)
-        graph = interpreter.graph(self.name, tuple(values))
-        self.observer.stage("tape", graph)
-        self.observer.executed(graph)
-        return [value.data for value in values]
+        if self.records:
+            self.observer.stage("tape", graph)
+            self.observer.executed(graph)
+            self.records = False
+        return [value.data for value in made]
+
+
+def _values(made: Any) -> tuple[Tensor, ...]:
+    return tuple(made) if isinstance(made, tuple | list) else (made,)
 
 
 class GraphStep:
@@ -90,6 +108,7 @@ class GraphStep:
         self.cell, self.device, self.name, self.observer = cell, device, name, observer
         self.inputs, self.outputs = inputs, outputs
         self.programs: dict[tuple[TensorType, ...], Program] = {}
+        self._looks: Looks | None = None
 
     def program(self, types: tuple[TensorType, ...]) -> Program:
         """The program for inputs of these types."""
@@ -102,17 +121,48 @@ class GraphStep:
         """Run the program that fits."""
         return self.program(tuple([TensorType.of(array) for array in arrays]))(arrays)
 
+    def show(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
+        """Show the step first, then make it with the program that makes the others: so its numbers stay the same."""
+        if self._looks is None or self._looks.observer is not observer:
+            self._looks = Looks(self.cell, self.device, self.name, "Default", observer)
+        self._looks(step, arrays)
+        return self(arrays)
+
+
+class Looks:
+    """Shows an observer steps of a cell in graph mode; parameters stay as they are."""
+
+    def __init__(self, cell: Cell, device: Device, name: str, root: str, observer: ValueObserver) -> None:
+        self.cell, self.device, self.name, self.root, self.observer = cell, device, name, root, observer
+        self._compiled: dict[tuple[TensorType, ...], Look] = {}
+
+    def __call__(self, step: int, arrays: Sequence[np.ndarray]) -> None:
+        """Compute a step for the observer."""
+        types = tuple([TensorType.of(array) for array in arrays])
+        if types not in self._compiled:
+            names = self.name, self.root
+            self._compiled[types] = look.Look(self.cell.construct, types, self.device, *names, self.observer)
+        self._compiled[types](step, arrays)
+
 
 class StepByStep:
     """Runs a training step with one batch after the other; `interactions` counts the steps.
 
     A learning rate that follows a schedule is set before each step. `batches` may have threads that prepare the next
-    ones: `close` ends them.
+    ones: `close` ends them. The steps that the observer asks for are shown to it; `number` is that of the next one.
     """
 
-    def __init__(self, step: Step, batches: Generator[tuple[np.ndarray, ...], None, None]) -> None:
+    def __init__(
+        self,
+        step: Step,
+        batches: Generator[tuple[np.ndarray, ...], None, None],
+        number: int = 0,
+        observer: ValueObserver = UNSEEING,
+    ) -> None:
         self.step, self.batches, self.interactions = step, batches, 0
+        self.number, self.observer = number, observer
         self._scheduled = scheduled(step.cell)
+        self._shown = observer.following(number)  # the next step that is shown
 
     def __call__(self, count: int, leave: Callable[[], bool] = lambda: False) -> np.ndarray:
         """Losses of the next `count` steps; `leave` is for sinks, whose callers cannot ask between steps."""
@@ -125,10 +175,15 @@ class StepByStep:
 
     def _one(self) -> np.ndarray:
         batch = next(self.batches)
-        if not self._scheduled:
-            return self.step(batch)[0]
         with one_step(self._scheduled):
-            return self.step(batch)[0]
+            made = self.step(batch) if self.number != self._shown else self._show(batch)
+        self.number += 1
+        return made[0]
+
+    def _show(self, batch: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+        made = self.step.show(batch, self.number, self.observer)
+        self._shown = self.observer.following(self.number + 1)
+        return made
 
     @property
     def programs(self) -> dict[Any, Program]:

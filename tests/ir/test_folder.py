@@ -20,7 +20,7 @@ from runner.device import Device
 from runner.errors import ConfigError, ShapeError, StorageError
 from runner.ir import folder as folders
 from runner.ir.folder import GraphFolder, forward
-from runner.train.step import GraphStep, RecordedStep
+from runner.train.step import GraphStep, EagerStep
 from runner.types import TensorType
 
 ROOT = Path(__file__).parents[2]
@@ -234,7 +234,7 @@ def test_prints_and_gradients_of_them_are_recorded_as_traced(tmp_path, capsys):
         net, observer = Net(), GraphFolder(place)
         cell = nn.TrainOneStepCell(net, nn.Momentum(net.trainable_params(), 0.1, 0.9))
         graph = GraphStep(cell, Device("CPU"), "step", observer=observer)
-        step = graph if place.name == "graph" else RecordedStep(cell, "step", observer)
+        step = graph if place.name == "graph" else EagerStep(cell, "step", observer)
         step([np.ones((4, 3), np.float32)])
         texts.append(next(place.glob("0?_[gt]*.ir")).read_text())
     assert "Print(%para1_input0) {instance name: network} primitive_attrs" in texts[0]
