@@ -40,7 +40,6 @@ class OnnxBuilder:
         self._types: dict[str, TensorType] = {}
         self._shapes: dict[str, Shape] = {}  # as the value lies on the device
         self._reshaped: dict[str, str] = {}
-        self._known: dict[str, np.ndarray] = {}
         self._made: dict[tuple[object, ...], tuple[str, ...]] = {}
         self._named: Counter[str] = Counter()
 
@@ -96,7 +95,7 @@ class OnnxBuilder:
 
     def reshape(self, name: str, shape: Sequence[int]) -> str:
         """The value in another shape; a value that was reshaped before is taken as it was."""
-        constant = self.constant(name)
+        constant = self.value(name)
         if constant is not None and constant.size == 1:
             return self.const(constant.reshape(shape))
         type, name = self._types.get(name), self._reshaped.get(name, name)
@@ -131,16 +130,12 @@ class OnnxBuilder:
         return self._shapes.get(name)
 
     def constant(self, name: str) -> np.ndarray | None:
-        """The elements of a constant."""
-        return self._arrays.get(name)
+        """The same as `value`."""
+        return self.value(name)
 
     def value(self, name: str) -> np.ndarray | None:
-        """A value that is known at compile time."""
-        return self._known.get(name)
-
-    def know(self, name: str, value: np.ndarray) -> None:
-        """Tell the value of a constant of the graph."""
-        self._known[name] = value
+        """The array of a constant; None for what is only known when the graph runs."""
+        return self._arrays.get(name)
 
     def declare(self, name: str, type: TensorType, lies: Layout = PLAIN) -> None:
         """Tell the type of an operand or a result, and how it lies."""

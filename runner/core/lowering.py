@@ -49,7 +49,7 @@ class Builder(Protocol):
         """The value in another shape."""
 
     def value(self, name: str) -> np.ndarray | None:
-        """The value of an operand that is known when the graph is compiled, else None."""
+        """The array of a constant; None for what is only known when the graph runs."""
 
 
 @dataclass(frozen=True)

@@ -222,5 +222,4 @@ def test_the_builder():
     assert b.node("Softmax", ("x",), axis=0) != b.node("Softmax", ("x",), axis=1)
     assert b.nodes("Dropout", ("x",), 2) == ("Default/Net-op0/Dropout_3:0", "Default/Net-op0/Dropout_3:1")
     assert b.value("x") is None
-    b.know("x", X)
-    assert b.value("x") is X
+    assert b.value(b.const(X)) is X
