@@ -8,7 +8,7 @@ import fcntl
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -43,6 +43,29 @@ def write_atomically(path: Path, content: Content, mode: int = 0o666) -> None:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    """Write a whole file as `write_atomically` does, without waiting for the disk: for files that come by the thousand.
+
+    `pieces` are written one after the other, without copies. A process that is killed leaves the whole file or a
+    temporary one; what the system still holds when the power fails is lost. Raises StorageError.
+    """
+    # Not by `hidden`: the name may be as long as names can be.
+    temporary = path.with_name(f".{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
+    try:
+        before_operation("open", path)
+        with open(temporary, "xb") as file:
+            before_operation("write", path)
+            for piece in pieces:
+                file.write(piece)
+        rename(temporary, path)
+    except BaseException as reason:
+        with suppress(OSError):
+            temporary.unlink()
+        if isinstance(reason, OSError):
+            raise storage_error("cannot write a file", path, reason) from reason
+        raise
 
 
 def write_json(path: Path, value: object) -> None:
