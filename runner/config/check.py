@@ -7,10 +7,10 @@ from typing import Any
 
 from runner import registry
 from runner.config.optimizers import OPTIMIZERS, SCHEDULES, Cosine, Optimizer, Schedule
-from runner.config.rules import FREE, Rule, rule_of
 from runner.config.schema import METRICS, MIRRORED, Expectation, Network, RunConfig
-from runner.config.values import Wrong, judge, show
 from runner.errors import ConfigError, ConfigErrors, nearest
+from runner.judging import Wrong, judge, show
+from runner.rules import FREE, Rule, rule_of
 
 # Groups whose `name` decides which keys they have; the first one is the default.
 NAMED: dict[Any, Mapping[str, type[Any]]] = {Optimizer: OPTIMIZERS, Schedule: SCHEDULES}

@@ -32,8 +32,8 @@ from runner.config import gate, overrides, schema
 from runner.config.optimizers import OPTIMIZERS
 from runner.config.overrides import COMMAND_LINE
 from runner.config.source import FolderSource, PluginSource
-from runner.config.values import show
 from runner.errors import ConfigError, nearest
+from runner.judging import show
 
 RUN_DIR = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}"
 SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"

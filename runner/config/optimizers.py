@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from runner.config.rules import key
+from runner.rules import key
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Overrid
 from hydra.errors import HydraException
 
 from runner.config import gate
-from runner.config.values import show
 from runner.errors import ConfigError
+from runner.judging import show
 
 MAX_LENGTH = 4096
 MAX_OVERRIDES = 1000

@@ -4,22 +4,16 @@ OmegaConf's own loader expands 280 bytes of YAML aliases for a minute and is slo
 depth and the number of nodes are known before anything is built, and libyaml does the parsing.
 """
 
-import json
-import math
-import os
 import re
-import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
+from runner import jsonfile
 from runner.errors import ConfigError
+from runner.jsonfile import MAX_DEPTH, MAX_NODES
 
-MAX_BYTES = 1 << 20
-MAX_NODES = 10_000
-MAX_DEPTH = 64
 SUFFIXES = (".yaml", ".json")
 
 _PACKAGE = re.compile(r"#\s*@package\s+(\S+)\s*$")
@@ -33,31 +27,12 @@ def read(path: Path) -> tuple[Any, str | None]:
     """
     text = _text(path)
     if path.suffix == ".json":
-        values = _values(path, lambda: json.loads(text, object_pairs_hook=_pairs, parse_constant=_no_constant))
+        values = jsonfile.parsed(text, shown(path))
         package = values.pop("@package", None) if isinstance(values, dict) else None
-    else:
-        values = _values(path, lambda: _load_yaml(text))
-        package = _header(text)
-    measure(values)
-    return values, package
-
-
-def measure(values: object) -> None:
-    """Count nodes and depth, and look at every number. Raises ConfigError."""
-    count, todo = 0, [(values, 1)]
-    while todo:
-        value, depth = todo.pop()
-        count += 1
-        if depth > MAX_DEPTH:
-            raise ConfigError("nested too deeply", allowed=f"{MAX_DEPTH} levels")
-        if count > MAX_NODES:
-            raise ConfigError("too many values", allowed=f"{MAX_NODES} in one file")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError("not a finite number", value=value)
-        if isinstance(value, dict):
-            todo += [(one, depth + 1) for pair in value.items() for one in pair]
-        elif isinstance(value, list):
-            todo += [(one, depth + 1) for one in value]
+        return values, package
+    values = _yaml_values(path, text)
+    jsonfile.measure(values)
+    return values, _header(text)
 
 
 def line_of(path: Path, keys: tuple[str, ...]) -> int | None:
@@ -83,42 +58,22 @@ def shown(file: Path) -> str:
 
 
 def _text(path: Path) -> str:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in place of a file must not block
-        with os.fdopen(handle, "rb") as file:
-            state = os.fstat(file.fileno())
-            if not stat.S_ISREG(state.st_mode):
-                raise ConfigError("not an ordinary file")
-            data = file.read(MAX_BYTES + 1)
-    except OSError as reason:
-        raise ConfigError("cannot read a config file", reason=reason.strerror or reason) from None
-    if len(data) > MAX_BYTES:
-        raise ConfigError("the file is too large", value=f"{state.st_size} bytes", allowed=f"{MAX_BYTES} bytes")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as wrong:
-        raise ConfigError("not UTF-8 text", at=f"byte {wrong.start}") from None
+    return jsonfile.text(jsonfile.content(path))
 
 
-def _values(path: Path, load: Callable[[], Any]) -> Any:
+def _yaml_values(path: Path, text: str) -> Any:
     try:
-        return load()
+        return _load_yaml(text)
     except ConfigError:
         raise
-    except json.JSONDecodeError as wrong:
-        raise _syntax("JSON", path, wrong.lineno, wrong.colno, wrong.msg) from None
     except yaml.MarkedYAMLError as wrong:
         mark = wrong.problem_mark or wrong.context_mark
-        place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise _syntax("YAML", path, place[0], place[1], wrong.problem or wrong.context or "not YAML") from None
+        place = f"{shown(path)}:{mark.line + 1}:{mark.column + 1}" if mark else f"{shown(path)}:1:1"
+        raise jsonfile.syntax_error("YAML", place, wrong.problem or wrong.context or "not YAML") from None
     except RecursionError:
-        raise ConfigError("nested too deeply", allowed=f"{MAX_DEPTH} levels") from None
+        raise jsonfile.too_deep() from None
     except (yaml.YAMLError, ValueError) as wrong:
         raise ConfigError("the file cannot be read", reason=str(wrong).splitlines()[0]) from None
-
-
-def _syntax(language: str, path: Path, line: int, column: int, reason: str) -> ConfigError:
-    return ConfigError(f"not {language}", reason=reason).add(**{"from": f"{shown(path)}:{line}:{column}"})
 
 
 def _header(text: str) -> str | None:
@@ -129,19 +84,6 @@ def _header(text: str) -> str | None:
         if found := _PACKAGE.match(line):
             return found[1]
     return None
-
-
-def _no_constant(name: str) -> Any:
-    raise ConfigError("not a finite number", value=name)
-
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in made:
-            raise ConfigError("a key stands twice", key=name)
-        made[name] = value
-    return made
 
 
 class _Loader(_Base):  # type: ignore[misc]
@@ -204,7 +146,7 @@ def _survey(text: str) -> None:
             if anchor:
                 sizes[anchor] = count - before + 1
         if len(opened) > MAX_DEPTH:
-            raise ConfigError("nested too deeply", allowed=f"{MAX_DEPTH} levels")
+            raise jsonfile.too_deep()
         if count > MAX_NODES:
             raise ConfigError("too many values", allowed=f"{MAX_NODES} in one file")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.config.optimizers import Momentum, Optimizer
-from runner.config.rules import key
+from runner.rules import key
 
 METRICS = ("loss", "accuracy")
 MIRRORED = ("cifar10", "synthetic")  # datasets whose images may be augmented: a digit in a mirror is no digit

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Union, get_args, get_origin
 
-from runner.config.rules import Rule
 from runner.errors import nearest
+from runner.rules import Rule
 
 _WORDS = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
 _NOUNS = {int: "whole number", float: "number", bool: "true or false", str: "text"}

@@ -1,0 +1,95 @@
+"""Files that users write: read within fixed limits, and JSON as plain values, with the place of what is wrong."""
+
+import json
+import math
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from runner.errors import ConfigError
+
+MAX_BYTES = 1 << 20
+MAX_NODES = 10_000
+MAX_DEPTH = 64
+
+
+def content(path: Path) -> bytes:
+    """A whole file of at most MAX_BYTES. Raises ConfigError without the file's name."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in place of a file must not block
+        with os.fdopen(handle, "rb") as file:
+            state = os.fstat(file.fileno())
+            if not stat.S_ISREG(state.st_mode):
+                raise ConfigError("not an ordinary file")
+            data = file.read(MAX_BYTES + 1)
+    except OSError as reason:
+        raise ConfigError("cannot read a config file", reason=reason.strerror or reason) from None
+    if len(data) > MAX_BYTES:
+        raise ConfigError("the file is too large", value=f"{state.st_size} bytes", allowed=f"{MAX_BYTES} bytes")
+    return data
+
+
+def text(data: bytes) -> str:
+    """Bytes as text. Raises ConfigError with the place of the first byte that is none."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as wrong:
+        raise ConfigError("not UTF-8 text", at=f"byte {wrong.start}") from None
+
+
+def parsed(source: str, name: str) -> Any:
+    """The values of a JSON text; `name` is that of its file. Raises ConfigError, with line and column where it can."""
+    try:
+        values = json.loads(source, object_pairs_hook=_pairs, parse_constant=_no_constant)
+    except json.JSONDecodeError as wrong:
+        raise syntax_error("JSON", f"{name}:{wrong.lineno}:{wrong.colno}", wrong.msg) from None
+    except RecursionError:
+        raise too_deep() from None
+    except ConfigError:
+        raise
+    except ValueError as wrong:  # a number of thousands of digits
+        raise ConfigError("the file cannot be read", reason=str(wrong).splitlines()[0]) from None
+    measure(values)
+    return values
+
+
+def measure(values: object) -> None:
+    """Count nodes and depth, and look at every number. Raises ConfigError."""
+    count, todo = 0, [(values, 1)]
+    while todo:
+        value, depth = todo.pop()
+        count += 1
+        if depth > MAX_DEPTH:
+            raise too_deep()
+        if count > MAX_NODES:
+            raise ConfigError("too many values", allowed=f"{MAX_NODES} in one file")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError("not a finite number", value=value)
+        if isinstance(value, dict):
+            todo += [(one, depth + 1) for pair in value.items() for one in pair]
+        elif isinstance(value, list):
+            todo += [(one, depth + 1) for one in value]
+
+
+def syntax_error(language: str, place: str, reason: str) -> ConfigError:
+    """A text that is not of its language; `place` is file, line and column."""
+    return ConfigError(f"not {language}", reason=reason).add(**{"from": place})
+
+
+def too_deep() -> ConfigError:
+    """More levels than MAX_DEPTH."""
+    return ConfigError("nested too deeply", allowed=f"{MAX_DEPTH} levels")
+
+
+def _no_constant(name: str) -> Any:
+    raise ConfigError("not a finite number", value=name)
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in made:
+            raise ConfigError("a key stands twice", key=name)
+        made[name] = value
+    return made
