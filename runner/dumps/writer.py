@@ -86,5 +86,9 @@ def write_graph(folder: Path, graph: int, listing: str, proto: bytes, order: Seq
 
 
 def write_metadata(root: Path, settings: DumpSettings) -> None:
-    """`.metadata/data_dump.json`, which only its owner can read, as the reference has it. Raises StorageError."""
-    write_atomically(make_directory(root / ".metadata") / "data_dump.json", settings.source, OWNER_READS)
+    """`.metadata/data_dump.json`, which only its owner can read, as the reference has it. Raises StorageError.
+
+    Settings without JSON leave nothing.
+    """
+    if settings.source:
+        write_atomically(make_directory(root / ".metadata") / "data_dump.json", settings.source, OWNER_READS)
