@@ -15,8 +15,6 @@ from runner.ops.forms import pool
 from runner.ops.window import Pair, Windows, batch_first, batch_last, pair
 from runner.types import Shape, TensorType
 
-TAPS = 16  # elements of a window up to which its taps are looked at one by one
-
 
 @family
 class Pooling(Primitive):
@@ -99,8 +97,8 @@ class MaxPoolGrad(Pooling):
 
     def lower(self, b: Builder, x: str, out: str, dout: str) -> str:
         shape, pooled = b.type(x).shape, b.type(out).shape
-        if self.windows(shape).tiles and math.prod(self.kernel_size) <= TAPS:
-            return self._lower_tiles(b, x, out, dout)
+        if pool.goes_by_taps(self.windows(shape)):
+            return self._by_taps(b, x, out, dout)
         places = b.nodes("MaxPool", (x,), 2, **self.onnx(shape))[1]
         count = math.prod(pooled)
         # Spread out when the model is loaded: as a constant the zeros would make it as large as the images.
@@ -113,29 +111,11 @@ class MaxPoolGrad(Pooling):
         tiled = pool.tiled_forms(pool.tiled_maximum_gradient, windows, x, gradient=True)
         return *tiled, *pool.forms(pool.maximum_gradient, windows, x, 3), Form("plain", self.lower)
 
-    def _lower_tiles(self, b: Builder, x: str, out: str, dout: str) -> str:
-        """With the batch as last axis every tap of all windows is a block of rows.
-
-        That takes half the time of MaxPool's positions and MaxUnpool. Tap by tap, what is left of a window's gradient
-        goes to the first element that equals the maximum.
-        """
-        (n, c, h, w), (kh, kw), (oh, ow) = b.type(x).shape, self.kernel_size, b.type(out).shape[2:]
-
-        def batch_last(name: str, *shape: int) -> str:
-            return b.reshape(b.node("Transpose", (b.reshape(name, (n, -1)),), perm=(1, 0)), shape)
-
-        largest, left = (batch_last(name, c * oh * ow, 1, n) for name in (out, dout))
-        made = []
-        for row in b.nodes("Split", (batch_last(x, c * oh, kh, w * n),), kh, axis=1, num_outputs=kh):
-            taps = b.nodes("Split", (b.reshape(row, (c * oh * ow, kw, n)),), kw, axis=1, num_outputs=kw)
-            parts = []
-            for tap in taps:
-                hit = b.node("Cast", (b.node("Equal", (tap, largest)),), to=b.type(x).dtype)
-                parts.append(b.node("Mul", (left, hit)))
-                left = b.node("Sub", (left, parts[-1]))
-            made.append(b.reshape(b.node("Concat", parts, axis=1), (c * oh, 1, w * n)))
-        image = b.reshape(b.node("Concat", made, axis=1), (c * h * w, n))
-        return b.reshape(b.node("Transpose", (image,), perm=(1, 0)), (n, c, h, w))
+    def _by_taps(self, b: Builder, x: str, out: str, dout: str) -> str:
+        """Turned batch last and back, which takes half the time of MaxPool's positions."""
+        last = [b.node("Transpose", (name,), perm=(1, 2, 3, 0)) for name in (x, out, dout)]
+        made = pool.maximum_gradient(self.windows(b.type(x).shape), b.type(x), b, *last)
+        return b.node("Transpose", (made,), perm=(3, 0, 1, 2))
 
 
 @primitive

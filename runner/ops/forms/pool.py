@@ -14,9 +14,14 @@ from runner.types import TensorType
 TAPS = 16  # side of a window up to which its taps are looked at one by one
 
 
+def goes_by_taps(windows: Windows) -> bool:
+    """Whether windows are looked at tap by tap: they lie side by side and are small."""
+    return windows.tiles and max(windows.kernel) <= TAPS
+
+
 def forms(lower: Callable[..., str], windows: Windows, x: TensorType, operands: int) -> tuple[Form, ...]:
     """The form batch last of a pooling operator, where its windows allow it."""
-    fits = windows.tiles and max(windows.kernel) <= TAPS and x.dtype is dt.float32
+    fits = goes_by_taps(windows) and x.dtype is dt.float32
     return (Form("last", partial(lower, windows, x), (LAST,) * operands, (LAST,)),) if fits else ()
 
 
@@ -36,7 +41,7 @@ def tiled_maximum(x: TensorType, b: Builder, name: str) -> str:
 def tiled_maximum_gradient(x: TensorType, b: Builder, name: str, out: str, dout: str) -> str:
     """MaxPoolGrad: to the first corner that has the maximum."""
     level = 1, 4, x.size // 4
-    made = _to_first(b, _taps(b, name, level), _as_tap(b, out, level), _as_tap(b, dout, level))
+    made = _to_first(b, x.dtype, _taps(b, name, level), _as_tap(b, out, level), _as_tap(b, dout, level))
     return b.reshape(made, lying(x.shape, TILED))
 
 
@@ -51,9 +56,9 @@ def maximum_gradient(windows: Windows, x: TensorType, b: Builder, name: str, out
     across, down = _levels(windows, x)
     elements = _taps(b, name, across)
     rows = _taps(b, _largest(b, elements), down)
-    spread = _to_first(b, rows, _as_tap(b, out, down), _as_tap(b, dout, down))
+    spread = _to_first(b, x.dtype, rows, _as_tap(b, out, down), _as_tap(b, dout, down))
     largest = b.reshape(_largest(b, elements), (across[0], 1, across[2]))
-    made = _to_first(b, elements, largest, b.reshape(spread, (across[0], 1, across[2])))
+    made = _to_first(b, x.dtype, elements, largest, b.reshape(spread, (across[0], 1, across[2])))
     return b.reshape(made, (*x.shape[1:], x.shape[0]))
 
 
@@ -98,11 +103,11 @@ def _largest(b: Builder, taps: Sequence[str]) -> str:
     return taps[0] if len(taps) == 1 else b.node("Max", taps)
 
 
-def _to_first(b: Builder, taps: Sequence[str], largest: str, dout: str) -> str:
+def _to_first(b: Builder, dtype: dt.DType, taps: Sequence[str], largest: str, dout: str) -> str:
     """dout at the first tap that equals the largest, zeros at the others; tap by tap, what is left goes on."""
     parts, left = [], dout
     for tap in taps[:-1]:
-        hit = b.node("Cast", (b.node("Equal", (tap, largest)),), to=dt.float32)
+        hit = b.node("Cast", (b.node("Equal", (tap, largest)),), to=dtype)
         parts.append(b.node("Mul", (left, hit)))
         left = b.node("Sub", (left, parts[-1]))
     return left if len(taps) == 1 else b.node("Concat", (*parts, left), axis=1)
