@@ -49,7 +49,8 @@ class Stored(NamedTuple):
 class Loaded:
     """A tensor of a file that was opened: a `Stored` and its elements, shaped as they lie.
 
-    `array` is mapped and read-only: whoever looks at elements reads them from the file.
+    `array` is mapped and read-only: whoever looks at elements reads them from the file. `groups` are those of the
+    convolution whose weights it is, for FRACTAL_Z.
     """
 
     dtype: dt.DType
@@ -57,17 +58,22 @@ class Loaded:
     shape: Shape
     original: Shape
     array: np.ndarray
+    groups: int = 1
 
 
 @dataclass(frozen=True, eq=False)
 class DumpFile:
-    """One execution of one operator. `dump_time` is in microseconds; `buffers` are bytes of the device's L1 memory."""
+    """One execution of one operator. `dump_time` is in microseconds.
+
+    `buffers` are pieces of the device's L1 memory, `spaces` of its working space.
+    """
 
     op_name: str
     dump_time: int
     inputs: tuple[Loaded, ...]
     outputs: tuple[Loaded, ...]
     buffers: tuple[memoryview, ...]
+    spaces: tuple[memoryview, ...] = ()
 
 
 def header(op_name: str, microseconds: int, inputs: Sequence[Stored], outputs: Sequence[Stored]) -> bytes:
@@ -197,8 +203,8 @@ def _file(message: Message, elements: _Elements) -> DumpFile:
         return tuple(made)
 
     name, time = msg.text(message.values, msg.NAME), msg.number(message.values, msg.TIME)
-    made = DumpFile(name, time, each(INPUT, _loaded), each(OUTPUT, _loaded), each(BUFFER, _plain))
-    each(SPACE, _plain)
+    tensors = each(INPUT, _loaded), each(OUTPUT, _loaded)
+    made = DumpFile(name, time, *tensors, each(BUFFER, _plain), each(SPACE, _plain))
     elements.end()
     return made
 
@@ -211,8 +217,8 @@ def _loaded(part: Values, side: int, elements: memoryview) -> Loaded:
     kind, shape = msg.element_type(part), msg.shape(part, msg.SHAPE)
     if not shape and not elements:
         shape = (0,)  # an operand that was left out
-    original = msg.shape(part, SIDES[side].original)
-    return Loaded(kind, msg.format_name(part), shape, original, _array(kind, shape, elements))
+    original, groups = msg.shape(part, SIDES[side].original), msg.number(part, SIDES[side].sub_format)
+    return Loaded(kind, msg.format_name(part), shape, original, _array(kind, shape, elements), groups or 1)
 
 
 def _array(kind: dt.DType, shape: Shape, elements: memoryview) -> np.ndarray:

@@ -47,9 +47,10 @@ class Side(NamedTuple):
     data: int
     size: int
     original: int = 0
+    sub_format: int = 0
 
 
-SIDES = {INPUT: Side(4, 5, 6), OUTPUT: Side(5, 6, 7), BUFFER: Side(2, 3), SPACE: Side(2, 3)}
+SIDES = {INPUT: Side(4, 5, 6, 7), OUTPUT: Side(5, 6, 7, 8), BUFFER: Side(2, 3), SPACE: Side(2, 3)}
 
 
 class Message:
