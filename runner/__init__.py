@@ -6,10 +6,11 @@ Names follow the reference, so that its scripts run after replacing the package 
 import gc
 import importlib
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from runner.startup import uncollected
+from runner.startup import lazy_import, uncollected
 
 with uncollected():
     from runner import common, context, dataset, dtype, nn, ops
@@ -22,6 +23,7 @@ with uncollected():
 
     gc.freeze()  # modules stay: no collection has to look at them again
 
+_dumps = lazy_import("runner.train.dump")  # few scripts need it
 __version__ = "0.1.0"
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "context",
     "dataset",
     "dtype",
+    "dump",
     "get_seed",
     "load_checkpoint",
     "load_param_into_net",
@@ -54,3 +57,13 @@ def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> 
     # Hydra comes along with this, and scripts that use only the language should not wait for it.
     summary: dict[str, Any] = importlib.import_module("runner.launch").run(overrides, config_dir)
     return summary
+
+
+def dump(path: str | Path, kernels: Sequence[str] | None = None, **options: Any) -> AbstractContextManager[Any]:
+    """Dump what the cells take and make that are called in a `with` block, and the models that are trained in it.
+
+    `with runner.dump("/tmp/before", kernels=["Conv2D"]): network(x)`; see `runner.train.dump.dump` for the options
+    (net_name, iteration, input_output, trans_flag) and what it raises.
+    """
+    made: AbstractContextManager[Any] = _dumps.dump(path, kernels, **options)
+    return made

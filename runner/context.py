@@ -1,5 +1,6 @@
 """`runner.context`: the settings of scripts that use the Python API, under the reference's names (spec section 1.1)."""
 
+import atexit
 import logging
 import os
 from collections.abc import Iterator
@@ -7,13 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from runner.core.observer import SILENT, GraphObserver
+from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
 from runner.device import Device
 from runner.errors import ConfigError, nearest
 from runner.prints import file, outlet
 from runner.startup import lazy_import
 
-graphs = lazy_import("runner.ir.folder")  # only for scripts that save graphs
+# Only for scripts that save graphs or dump values.
+graphs = lazy_import("runner.ir.folder")
+json_file = lazy_import("runner.dumps.json_file")
+dumper = lazy_import("runner.dumps.dumper")
 
 _LOG = logging.getLogger("runner")
 GRAPH_MODE = 0
@@ -30,6 +34,9 @@ _DEFAULTS: dict[str, Any] = {
 }
 _settings = dict(_DEFAULTS)
 _observers: dict[str, GraphObserver] = {}  # by folder: each counts its files as long as the process lives
+_shown_to: list[ValueObserver] = []  # the innermost one comes last
+_dumpers: dict[str, ValueObserver] = {}  # by what MINDSPORE_DUMP_CONFIG said
+DUMP_VARIABLE = "MINDSPORE_DUMP_CONFIG"
 
 
 def set_context(**settings: Any) -> None:
@@ -89,6 +96,34 @@ def graph_observer() -> GraphObserver:
     if path not in _observers:
         _observers[path] = graphs.GraphFolder(Path(path))
     return _observers[path]
+
+
+def value_observer() -> ValueObserver:
+    """Who is shown the steps of models that are trained now, and the cells that are called now.
+
+    That is `runner.dump`, or else what the environment variable MINDSPORE_DUMP_CONFIG asks for. Raises ConfigError when
+    its file is wrong, and StorageError when its folder cannot be written.
+    """
+    if _shown_to:
+        return _shown_to[-1]
+    asked = os.environ.get(DUMP_VARIABLE)
+    if not asked:
+        return UNSEEING
+    if asked not in _dumpers:
+        settings = json_file.from_environment(device().id)
+        _dumpers[asked] = UNSEEING if settings is None else dumper.Dumper(settings, device().id)
+        atexit.register(_dumpers[asked].close)
+    return _dumpers[asked]
+
+
+@contextmanager
+def shown_to(observer: ValueObserver) -> Iterator[None]:
+    """Inside, this observer is shown what runs."""
+    _shown_to.append(observer)
+    try:
+        yield
+    finally:
+        _shown_to.pop()
 
 
 def _checked(name: str, value: Any) -> Any:

@@ -56,6 +56,8 @@ class ValueObserver:
     """
 
     as_lying = False  # whether values are shown as they lie on the device, or else plain
+    sinks = True  # whether it may ask for steps of a sink
+    calls = 0  # how many cells were shown to it that were called by themselves
 
     def following(self, step: int) -> int | None:
         """The first step that it wants to see and that is not before `step`."""
@@ -71,8 +73,14 @@ class ValueObserver:
     def operator(self, step: int, node: Node, inputs: Sequence[Shown], outputs: Sequence[Shown]) -> None:
         """An operator that it has chosen."""
 
+    def failed(self, step: int, node: Node, inputs: Sequence[Shown]) -> None:
+        """An operator of PyNative mode that could not be computed; an error is on its way."""
+
     def end(self, step: int, graph: Graph) -> None:
         """The step is over; `graph` has all its operators, and parameters with the values that it has used."""
+
+    def close(self) -> None:
+        """Nothing follows."""
 
 
 UNSEEING = ValueObserver()

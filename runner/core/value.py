@@ -177,6 +177,15 @@ class Parameter(Tensor):
         """Take over a value that a device holds, and `fetch`, which brings it to the host when it is asked for."""
         self.resident, self._fetch, self._data = resident, fetch, None
 
+    def keep(self) -> Callable[[], None]:
+        """A function that gives the parameter its present value back. Nothing is copied: values are never changed."""
+        kept = self._data, self._fetch, self.resident
+
+        def put_back() -> None:
+            self._data, self._fetch, self.resident = kept
+
+        return put_back
+
     def set_data(self, data: Any) -> None:
         """Replace the value. Raises ShapeError when shape or element type differ."""
         array = data.data if isinstance(data, Tensor) else np.array(data)

@@ -6,9 +6,10 @@ import numpy as np
 
 from runner.core.lowering import LAST
 from runner.core.observer import Shown, ValueObserver
-from runner.core.primitive import Primitive
+from runner.core.primitive import Node, Primitive
 from runner.core.value import Tensor, Value
 from runner.engine.recorder import Recorder
+from runner.errors import TrainingError
 from runner.types import TensorType
 
 
@@ -21,7 +22,12 @@ class Showing(Recorder):
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
         """Run the kernel, note it, and show it to the observer if it chooses to see it."""
-        outputs = super().apply(op, inputs, types)
+        try:
+            outputs = super().apply(op, inputs, types)
+        except TrainingError:
+            node = Node(op, (), (), self.where(), self.count, self.source())
+            self.observer.failed(self.step, node, self._shown(inputs))
+            raise
         node = self.noted[-1]
         if self.observer.chooses(node):
             self.observer.operator(self.step, node, self._shown(inputs), self._shown(outputs))

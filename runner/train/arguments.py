@@ -1,5 +1,6 @@
 """Checks of what `Model` is asked to do."""
 
+from runner.core.observer import ValueObserver
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError
 
@@ -23,3 +24,13 @@ def check_sink_mode(dataset_sink_mode: bool) -> None:
     """Raise ConfigError unless it is a bool."""
     if type(dataset_sink_mode) is not bool:
         raise ConfigError("dataset_sink_mode must be a bool", given=repr(dataset_sink_mode))
+
+
+def check_dump(observer: ValueObserver, sunk: bool) -> None:
+    """Raise ConfigError when a synchronous dump meets data sinking."""
+    if sunk and not observer.sinks:
+        raise ConfigError(
+            "a synchronous dump needs every step by itself",
+            dataset_sink_mode="true",
+            repair="dataset_sink_mode=False, or an asynchronous dump, which works while sinking",
+        )

@@ -1,9 +1,9 @@
 """`Model`: a network with its loss, optimizer and metrics, and the loops over a dataset (spec section 6.1)."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,19 +11,24 @@ from runner import context, nn
 from runner.compile.lower import lower, parameters_in, with_constants
 from runner.compile.passes import optimize
 from runner.compile.program import Executable
-from runner.core.observer import UNSEEING, GraphObserver, ValueObserver
+from runner.core.observer import GraphObserver, ValueObserver
 from runner.core.value import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.engine.tracer import trace
 from runner.errors import ConfigError
 from runner.nn.metrics import get_metrics
-from runner.train.arguments import check_sink_mode, check_train_arguments
+from runner.startup import lazy_import
+from runner.train.arguments import check_dump, check_sink_mode, check_train_arguments
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
 from runner.train.sink import Sink
 from runner.train.step import EagerStep, GraphStep, Step, StepByStep
 from runner.types import TensorType
 
+if TYPE_CHECKING:
+    from runner.dumps.failure import FirstFailure
+
+examine = lazy_import("runner.train.examine")  # only for runs that want to know
 _LOG = logging.getLogger("runner")
 
 
@@ -32,7 +37,7 @@ class Model:
 
     `mode` (context.GRAPH_MODE or PYNATIVE_MODE) and `device` override the context for this model, `eval_mode` the mode
     of its evaluation, `observer` who hears of its graphs (`save_graphs`), `values` who is shown what the operators of
-    training steps take and make (dumps).
+    training steps take and make (dumps), `failure` who is to say which operator made a training fail.
     """
 
     def __init__(
@@ -46,7 +51,8 @@ class Model:
         eval_mode: int | None = None,
         device: Device | None = None,
         observer: GraphObserver | None = None,
-        values: ValueObserver = UNSEEING,
+        values: ValueObserver | None = None,
+        failure: "FirstFailure | None" = None,
     ) -> None:
         self.network, self.loss_fn, self.optimizer = network, loss_fn, optimizer
         self.metrics = get_metrics(metrics)
@@ -54,7 +60,8 @@ class Model:
         self.eval_mode = self.mode if eval_mode is None else eval_mode
         self.device = context.device() if device is None else device
         self.observer = context.graph_observer() if observer is None else observer
-        self.values = values
+        self.failure = failure
+        self.values = values  # None: as the context says when training begins
         self.train_network = self._build_train_network()
         self.eval_network = nn.WithEvalCell(network, loss_fn) if loss_fn is not None else None
         self.train_step = self._step(self.mode, self.train_network, "train_step", ("image", "label"), ("loss",))
@@ -100,6 +107,7 @@ class Model:
         size = train_dataset.get_dataset_size()
         steps = size if sink_size == -1 or not dataset_sink_mode else sink_size
         sunk = dataset_sink_mode and self.mode == context.GRAPH_MODE
+        check_dump(self._observer(), sunk)
         if dataset_sink_mode and not sunk:
             _LOG.warning("PyNative mode does not sink data: the same steps run one by one")
         hooks = CallbackList(callbacks)
@@ -115,12 +123,21 @@ class Model:
             self.steps = self._steps(train_dataset, sunk, first_step)
             if isinstance(self.steps, StepByStep):
                 stack.enter_context(closing(self.steps))
-            self._epochs(hooks, run_context, total, steps if sunk else 1)
+            make: Callable[..., np.ndarray] = self.steps
+            if self.failure is not None:
+                make = examine.Examined(make, self.train_step, train_dataset, first_step, self.failure)
+            self._epochs(make, hooks, run_context, total, steps if sunk else 1)
             hooks.end(run_context)
 
-    def _epochs(self, hooks: CallbackList, run_context: RunContext, total: int, chunk: int) -> None:
+    def _epochs(
+        self,
+        make: Callable[..., np.ndarray],
+        hooks: CallbackList,
+        run_context: RunContext,
+        total: int,
+        chunk: int,
+    ) -> None:
         seen = run_context.original_args()
-        assert self.steps is not None
         # A run that goes on after the last step of an epoch still owes the end of that epoch.
         first, last = max(0, seen.cur_step_num - 1) // seen.batch_num, (total - 1) // seen.batch_num
         for number in range(first, last + 1):
@@ -132,7 +149,7 @@ class Model:
             while seen.cur_step_num < end and not run_context.get_stop_requested():
                 hooks.step_begin(run_context)
                 count = min(chunk, end - seen.cur_step_num)
-                seen.losses = self.steps(count, hooks.wants_to_leave)
+                seen.losses = make(count, hooks.wants_to_leave)
                 seen.cur_step_num += len(seen.losses)
                 seen.net_outputs = seen.losses[-1]
                 if len(seen.losses) < count:
@@ -145,13 +162,17 @@ class Model:
         """What makes steps with the batches of a dataset, from the batch of step `first_step` on."""
         if not sunk:
             batches = dataset.prepared(dataset.visits_from(first_step))
-            return StepByStep(self.train_step, batches, first_step, self.values)
-        if isinstance(self.steps, Sink) and self.steps.dataset is dataset:
+            return StepByStep(self.train_step, batches, first_step, self._observer())
+        values = self._observer()
+        if isinstance(self.steps, Sink) and self.steps.dataset is dataset and self.steps.values is values:
             sink = self.steps
         else:
-            sink = Sink(self.train_network, self.device, dataset, self.observer, self.values)
+            sink = Sink(self.train_network, self.device, dataset, self.observer, values)
         sink.rewind(first_step)
         return sink
+
+    def _observer(self) -> ValueObserver:
+        return context.value_observer() if self.values is None else self.values
 
     @property
     def programs(self) -> list[Executable]:

@@ -25,7 +25,7 @@ from runner.dataset.transforms.transform import Affine, Transform
 from runner.device import Device
 from runner.nn.cell import Cell
 from runner.nn.optim import scheduled
-from runner.train.step import Looks
+from runner.train.looks import Looks
 from runner.types import TensorType
 
 RESIDENT_BYTES = 2 << 30

@@ -14,17 +14,17 @@ from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
 from runner.core.value import Tensor
 from runner.device import Device
 from runner.engine.eager import Eager
+from runner.errors import StorageError
 from runner.nn.cell import EXECUTORS, Cell
 from runner.nn.optim import one_step, scheduled
 from runner.startup import lazy_import
+from runner.train.looks import Looks
 from runner.types import TensorType
 
 if TYPE_CHECKING:
-    from runner.compile.look import Look
     from runner.engine.recorder import Recorder
 
 # Only for runs that save graphs or dump values.
-look = lazy_import("runner.compile.look")
 recorder = lazy_import("runner.engine.recorder")
 showing = lazy_import("runner.engine.showing")
 
@@ -73,6 +73,8 @@ class EagerStep:
         with np.errstate(all="ignore"), interpreter:
             try:
                 made = _values(self.cell.construct(*inputs))
+            except StorageError:  # of an observer: nothing is wrong with the graph
+                raise
             except Exception:
                 self.observer.failed(interpreter.graph(self.name))
                 raise
@@ -87,6 +89,8 @@ class EagerStep:
 
 
 def _values(made: Any) -> tuple[Tensor, ...]:
+    if made is None:
+        return ()
     return tuple(made) if isinstance(made, tuple | list) else (made,)
 
 
@@ -127,22 +131,6 @@ class GraphStep:
             self._looks = Looks(self.cell, self.device, self.name, "Default", observer)
         self._looks(step, arrays)
         return self(arrays)
-
-
-class Looks:
-    """Shows an observer steps of a cell in graph mode; parameters stay as they are."""
-
-    def __init__(self, cell: Cell, device: Device, name: str, root: str, observer: ValueObserver) -> None:
-        self.cell, self.device, self.name, self.root, self.observer = cell, device, name, root, observer
-        self._compiled: dict[tuple[TensorType, ...], Look] = {}
-
-    def __call__(self, step: int, arrays: Sequence[np.ndarray]) -> None:
-        """Compute a step for the observer."""
-        types = tuple([TensorType.of(array) for array in arrays])
-        if types not in self._compiled:
-            names = self.name, self.root
-            self._compiled[types] = look.Look(self.cell.construct, types, self.device, *names, self.observer)
-        self._compiled[types](step, arrays)
 
 
 class StepByStep:
@@ -192,8 +180,14 @@ class StepByStep:
 
 
 def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:
+    tensors = [x if isinstance(x, Tensor) else Tensor(x) for x in inputs]
+    observer, number = _shown_call()
+    if number is not None:
+        with one_step(scheduled(cell)):
+            shown = EagerStep(cell, type(cell).__name__).show([x.data for x in tensors], number, observer)
+        return _returned([Tensor(array) for array in shown])
     with one_step(scheduled(cell)), np.errstate(all="ignore"), Eager() as interpreter:
-        made = cell.construct(*[x if isinstance(x, Tensor) else Tensor(x) for x in inputs])
+        made = cell.construct(*tensors)
         interpreter.commit()
     return made
 
@@ -205,10 +199,26 @@ def _call_graph(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     steps: dict[tuple[Any, ...], GraphStep] = cell.__dict__.setdefault("_graphs", {})
     if key not in steps:
         steps[key] = GraphStep(cell, context.device(), type(cell).__name__, observer=context.graph_observer())
-    program = steps[key].program(tuple(TensorType.of(array) for array in arrays))
+    observer, number = _shown_call()
     with one_step(scheduled(cell)):
-        made = program.tensors(arrays)
-    return made[0] if len(made) == 1 else tuple(made)
+        if number is not None:
+            made = [Tensor(array) for array in steps[key].show(arrays, number, observer)]
+        else:
+            made = steps[key].program(tuple(TensorType.of(array) for array in arrays)).tensors(arrays)
+    return _returned(made)
+
+
+def _shown_call() -> tuple[ValueObserver, int | None]:
+    """Who is shown the call of a cell, and the number of the call when it asks for it."""
+    observer = context.value_observer()
+    if observer is UNSEEING:
+        return observer, None
+    number, observer.calls = observer.calls, observer.calls + 1
+    return observer, number if observer.following(number) == number else None
+
+
+def _returned(made: Sequence[Tensor]) -> Any:
+    return made[0] if len(made) == 1 else tuple(made) or None
 
 
 EXECUTORS[context.PYNATIVE_MODE] = _call_eager
