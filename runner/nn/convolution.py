@@ -11,110 +11,86 @@ from runner.nn.cell import Cell
 from runner.ops.array import require
 from runner.ops.window import Pair, Quad, pair, quad
 
+Geometry = tuple[Pair, int, str, Quad, Pair, Pair, int]  # kernel_size, mode, pad_mode, pad, stride, dilation, group
 
-class Conv2d(Cell):
+
+class _Convolution(Cell):
+    """Base of both layers, which differ in their operator and in the way the weight lies."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Pair,
+        stride: int | Pair = 1,
+        pad_mode: str = "same",
+        padding: int | Quad = 0,
+        dilation: int | Pair = 1,
+        group: int = 1,
+        has_bias: bool = False,
+        weight_init: Init = "normal",
+        bias_init: Init = "zeros",
+    ) -> None:
+        super().__init__()
+        positive(self, in_channels=in_channels, out_channels=out_channels, group=group)
+        kernel = pair(kernel_size, "kernel_size")
+        pad, strides, dilations = quad(padding, "padding"), pair(stride, "stride"), pair(dilation, "dilation")
+        channels = self._prepare(in_channels, out_channels, (kernel, 1, pad_mode, pad, strides, dilations, group))
+        self.weight = Parameter(initializer(weight_init, (*channels, *kernel)), "weight")
+        self.has_bias = has_bias
+        if has_bias:
+            self.bias = Parameter(initializer(bias_init, (out_channels,)), "bias")
+            self.bias_add = ops.BiasAdd()
+
+    def _prepare(self, in_channels: int, out_channels: int, geometry: Geometry) -> Pair:
+        """Make the operator; the first two sides of the weight. Raises ConfigError for groups that do not fit."""
+        raise NotImplementedError
+
+    def _biased(self, output: Value) -> Value:
+        return self.bias_add(output, self.bias) if self.has_bias else output
+
+
+class Conv2d(_Convolution):
     """Convolution of (N, in_channels, H, W).
 
     `pad_mode` `same` keeps ceil(size / stride), with the odd row and column at bottom and right, `valid` pads nothing,
     `pad` pads by `padding` (an int, or top, bottom, left, right). weight: (out_channels, in_channels/group, KH, KW).
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int | Pair,
-        stride: int | Pair = 1,
-        pad_mode: str = "same",
-        padding: int | Quad = 0,
-        dilation: int | Pair = 1,
-        group: int = 1,
-        has_bias: bool = False,
-        weight_init: Init = "normal",
-        bias_init: Init = "zeros",
-    ) -> None:
-        super().__init__()
-        positive(self, in_channels=in_channels, out_channels=out_channels, group=group)
+    def _prepare(self, in_channels: int, out_channels: int, geometry: Geometry) -> Pair:
+        *_, group = geometry
         if in_channels % group:
             raise ConfigError("group must divide in_channels", layer="Conv2d", in_channels=in_channels, group=group)
-        self.conv2d = ops.Conv2D(
-            out_channels,
-            pair(kernel_size, "kernel_size"),
-            1,
-            pad_mode,
-            quad(padding, "padding"),
-            pair(stride, "stride"),
-            pair(dilation, "dilation"),
-            group,
-        )
-        shape = (out_channels, in_channels // group, *pair(kernel_size, "kernel_size"))
-        self.weight = Parameter(initializer(weight_init, shape), "weight")
-        self.has_bias = has_bias
-        if has_bias:
-            self.bias = Parameter(initializer(bias_init, (out_channels,)), "bias")
-            self.bias_add = ops.BiasAdd()
+        self.conv2d = ops.Conv2D(out_channels, *geometry)
+        return out_channels, in_channels // group
 
     def construct(self, x: Value) -> Value:
-        output: Value = self.conv2d(x, self.weight)
-        if self.has_bias:
-            output = self.bias_add(output, self.bias)
-        return output
+        return self._biased(self.conv2d(x, self.weight))
 
 
-class Conv2dTranspose(Cell):
+class Conv2dTranspose(_Convolution):
     """Transposed convolution of (N, in_channels, H, W): what the gradient of Conv2d does with an image.
 
     `pad_mode` `same` gives size * stride, `valid` adds what of the kernel reaches beyond the stride, and `pad` takes
     `padding` away from that. weight: (in_channels, out_channels/group, KH, KW).
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int | Pair,
-        stride: int | Pair = 1,
-        pad_mode: str = "same",
-        padding: int | Quad = 0,
-        dilation: int | Pair = 1,
-        group: int = 1,
-        has_bias: bool = False,
-        weight_init: Init = "normal",
-        bias_init: Init = "zeros",
-    ) -> None:
-        super().__init__()
-        positive(self, in_channels=in_channels, out_channels=out_channels, group=group)
+    def _prepare(self, in_channels: int, out_channels: int, geometry: Geometry) -> Pair:
+        *_, group = geometry
         if out_channels % group:
             raise ConfigError(
                 "group must divide out_channels", layer="Conv2dTranspose", out_channels=out_channels, group=group
             )
         self.out_channels = out_channels
         # The convolution that it transposes goes the other way: from out_channels to in_channels.
-        self.conv2d_transpose = ops.Conv2DBackpropInput(
-            in_channels,
-            pair(kernel_size, "kernel_size"),
-            1,
-            pad_mode,
-            quad(padding, "padding"),
-            pair(stride, "stride"),
-            pair(dilation, "dilation"),
-            group,
-        )
-        shape = (in_channels, out_channels // group, *self.conv2d_transpose.kernel_size)
-        self.weight = Parameter(initializer(weight_init, shape), "weight")
-        self.has_bias = has_bias
-        if has_bias:
-            self.bias = Parameter(initializer(bias_init, (out_channels,)), "bias")
-            self.bias_add = ops.BiasAdd()
+        self.conv2d_transpose = ops.Conv2DBackpropInput(in_channels, *geometry)
+        return in_channels, out_channels // group
 
     def construct(self, x: Value) -> Value:
         require(x.ndim == 4, "Conv2dTranspose needs floats (N, C, H, W)", x=x.type)
         size = (x.shape[0], self.out_channels, self._length(x, 0), self._length(x, 1))
         require(min(size) >= 1, "Conv2dTranspose: the padding leaves nothing of the image", x=x.type, result=size)
-        output: Value = dataclasses.replace(self.conv2d_transpose, input_size=size)(x, self.weight)
-        if self.has_bias:
-            output = self.bias_add(output, self.bias)
-        return output
+        return self._biased(dataclasses.replace(self.conv2d_transpose, input_size=size)(x, self.weight))
 
     def _length(self, x: Value, axis: int) -> int:
         """Height (0) or width (1) of the result: the smallest image of which x can be the convolution."""
