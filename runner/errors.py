@@ -5,7 +5,7 @@ what is allowed and how to repair it. Inner floors raise with what they know; ou
 """
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Self
 
 
@@ -107,6 +107,14 @@ class ConfigErrors(ConfigError):
 
     def __str__(self) -> str:
         return "\n".join(str(error) for error in self.errors)
+
+
+def raise_all(errors: Collection[ConfigError]) -> None:
+    """Raise the error, or all of them together; nothing when there are none."""
+    if len(errors) == 1:
+        raise next(iter(errors))
+    if errors:
+        raise ConfigErrors(tuple(errors))
 
 
 class InternalError(RunnerError):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Union, get_args, get_origin
 
-from runner.errors import nearest
+from runner.errors import ConfigError, nearest
 from runner.rules import Rule
 
 _WORDS = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
@@ -22,6 +22,7 @@ class Wrong(Exception):
     what: str
     allowed: str
     nearest: str | None = None
+    hint: str | None = None
 
 
 def judge(kind: Any, rule: Rule, value: object) -> Any:
@@ -32,6 +33,8 @@ def judge(kind: Any, rule: Rule, value: object) -> Any:
     kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
     if value is None and (type(None) in kinds or kind is object):
         return None
+    if rule.judge is not None:
+        return rule.judge(value)
     kind = next(k for k in kinds if k is not type(None))
     optional = "null or " if len(kinds) > 1 else ""
     if get_origin(kind) is tuple:
@@ -44,6 +47,17 @@ def judge(kind: Any, rule: Rule, value: object) -> Any:
     if isinstance(judged, int | float) and not isinstance(judged, bool):
         _judge_range(rule, judged, optional + describe(kind, rule))
     return judged
+
+
+def switch(value: object) -> bool:
+    """A judge of true and false, also as 1 and 0. Raises Wrong."""
+    return bool(value) if value in (0, 1) and isinstance(value, int) else _judge_bool(value, "0, 1, true or false")
+
+
+def complaint(key: str, value: object, wrong: Wrong, **rows: object) -> ConfigError:
+    """The error for a value of a key; `rows` stand in front of it."""
+    about = {"value": show(value), "allowed": wrong.allowed, "nearest": wrong.nearest, "hint": wrong.hint}
+    return ConfigError(wrong.what, key=key, **rows, **about)
 
 
 def describe(kind: Any, rule: Rule) -> str:

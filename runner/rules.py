@@ -1,6 +1,6 @@
 """What a key of the config must be besides its type; the schema states it beside each field."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ class Rule:
     aliases: Mapping[object, str] = field(default_factory=dict)  # other spellings, text in lower case
     pattern: str = ""  # a regular expression that text must match
     fold: bool = False  # choices and aliases match in upper and lower case
+    judge: Callable[[object], Any] | None = None  # decides alone, in place of type and rule; it raises Wrong
     hint: str | None = None
 
 

@@ -6,14 +6,16 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from runner import registry
+from runner.config.dumps import DUMPS, Dump, disagreements
 from runner.config.optimizers import OPTIMIZERS, SCHEDULES, Cosine, Optimizer, Schedule
 from runner.config.schema import METRICS, MIRRORED, Expectation, Network, RunConfig
-from runner.errors import ConfigError, ConfigErrors, nearest
-from runner.judging import Wrong, judge, show
+from runner.errors import ConfigError, nearest, raise_all
+from runner.judging import Wrong, complaint, judge, show
 from runner.rules import FREE, Rule, rule_of
 
 # Groups whose `name` decides which keys they have; the first one is the default.
-NAMED: dict[Any, Mapping[str, type[Any]]] = {Optimizer: OPTIMIZERS, Schedule: SCHEDULES}
+NAMED: dict[Any, Mapping[str, type[Any]]] = {Optimizer: OPTIMIZERS, Schedule: SCHEDULES, Dump: DUMPS}
+NOWHERE: Mapping[str, str] = {}
 Origin = Callable[[str], str | None]
 
 
@@ -27,20 +29,13 @@ def check(values: Mapping[str, Any], origin: Origin = lambda key: None) -> RunCo
     return config
 
 
-def raise_all(errors: Collection[ConfigError]) -> None:
-    """Raise the error, or all of them together; nothing when there are none."""
-    if len(errors) == 1:
-        raise next(iter(errors))
-    if errors:
-        raise ConfigErrors(tuple(errors))
-
-
 def examine(values: Mapping[str, Any], origin: Origin) -> tuple[RunConfig, list[ConfigError]]:
     """A config in which every wrong value is replaced by its default, and the errors."""
     checker = _Checker(origin)
     config: RunConfig = checker.section(RunConfig, values, "")
     if not checker.errors:
         checker.agree(config)
+    checker.agree_on_dump(config)
     return config, checker.errors
 
 
@@ -52,14 +47,14 @@ class _Checker:
     def report(self, what: str, key: str, **rows: object) -> None:
         self.errors.append(ConfigError(what, key=key, **rows).add(**{"from": self.origin(key)}))
 
-    def section(self, owner: type[Any], values: object, path: str) -> Any:
-        """An object of the schema, from its keys."""
+    def section(self, owner: type[Any], values: object, path: str, elsewhere: Mapping[str, str] = NOWHERE) -> Any:
+        """An object of the schema, from its keys; `elsewhere` tells what to add for a key that it does not have."""
         if not isinstance(values, Mapping):
             self.report("not a group of keys", path, value=show(values), allowed=", ".join(_names(owner)))
             return owner()
         if owner is Network:
             return self.network(values, path)
-        self.known(values, _names(owner), path)
+        self.known(values, _names(owner), path, elsewhere)
         return owner(**self.fields(owner, values, path))
 
     def fields(self, owner: type[Any], values: Mapping[str, Any], path: str) -> dict[str, Any]:
@@ -80,11 +75,13 @@ class _Checker:
         try:
             return judge(kind, rule, value)
         except Wrong as wrong:
-            rows = {"value": show(value), "allowed": wrong.allowed, "nearest": wrong.nearest, "hint": rule.hint}
-            self.report(wrong.what, path, **rows)
+            wrong.hint = wrong.hint or rule.hint
+            self.errors.append(complaint(path, value, wrong).add(**{"from": self.origin(path)}))
             return default
 
-    def known(self, values: Mapping[str, Any], names: Collection[str], path: str) -> None:
+    def known(
+        self, values: Mapping[str, Any], names: Collection[str], path: str, elsewhere: Mapping[str, str] = NOWHERE
+    ) -> None:
         """Report the keys that nobody reads."""
         for name in values:
             if name not in names:
@@ -95,6 +92,7 @@ class _Checker:
                     value=show(values[name]),
                     allowed=", ".join(names),
                     nearest=_join(path, close) if close else None,
+                    hint=elsewhere.get(str(name)),
                 )
 
     def named(self, kinds: Mapping[str, type[Any]], values: object, path: str) -> Any:
@@ -102,7 +100,7 @@ class _Checker:
         usual = next(iter(kinds))
         name = values.get("name", usual) if isinstance(values, Mapping) else usual
         name = self.value(str, Rule(choices=tuple(kinds)), name, _join(path, "name"), None)
-        return kinds[usual]() if name is None else self.section(kinds[name], values, path)
+        return kinds[usual]() if name is None else self.section(kinds[name], values, path, _owners(kinds, path))
 
     def network(self, values: Mapping[str, Any], path: str) -> Network:
         """The network's own keys, then the keyword arguments that its constructor declares."""
@@ -158,6 +156,15 @@ class _Checker:
             rows = {"value": "true", "allowed": f"false, or a dataset of {', '.join(MIRRORED)}", "hint": hint}
             self.report("images that cannot be augmented", "dataset.augment", **rows)
 
+    def agree_on_dump(self, config: RunConfig) -> None:
+        """Report what is wrong with a dump as a whole, unless keys that it depends on are wrong themselves."""
+        wrong = {error.rows["key"].split(".")[0] for error in self.errors}
+        if not wrong & {"dump", "mode", "dataset_sink_mode"}:
+            for error in disagreements(config.dump, sunk=config.mode == "graph" and config.dataset_sink_mode):
+                key = error.rows["key"]
+                origin = self.origin(key) if key.split(".")[0] in _names(RunConfig) else None  # or in a JSON file
+                self.errors.append(error.add(**{"from": origin}))
+
     def agree_on_rates(self, rate: float, schedule: Schedule) -> None:
         if rate == 0 and schedule.name != "constant":
             hint = f"optimizer.schedule.name is {schedule.name}"
@@ -165,6 +172,15 @@ class _Checker:
         elif isinstance(schedule, Cosine) and schedule.min_lr >= rate:
             rows = {"value": schedule.min_lr, "allowed": f"below optimizer.learning_rate, which is {rate}"}
             self.report("the rate would not decay", "optimizer.schedule.min_lr", **rows)
+
+
+def _owners(kinds: Mapping[str, type[Any]], path: str) -> dict[str, str]:
+    """What to add to have a key, for each key of a group whose `name` decides which keys it has."""
+    keys = dict.fromkeys(key for kind in kinds.values() for key in _names(kind))
+    having = {key: [name for name, kind in kinds.items() if key in _names(kind)] for key in keys}
+    if "." in path:  # not a group with options of its own
+        return {key: f"a key of {path}.name={', '.join(names)}" for key, names in having.items()}
+    return {key: f"add {' or '.join(f'{path}={name}' for name in names)} first" for key, names in having.items()}
 
 
 def _join(path: str, name: str) -> str:

@@ -16,11 +16,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from runner.config import overrides as lines_of
 from runner.config import read
-from runner.config.check import examine, raise_all
+from runner.config.check import examine
 from runner.config.loader import RUN_DIR, Loader, as_config_error, as_typed, set_output
 from runner.config.schema import RunConfig, RunRequest, plain
 from runner.config.source import FolderSource
-from runner.errors import ConfigError, ConfigErrors
+from runner.errors import ConfigError, ConfigErrors, raise_all
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Hydra's config loader behind the gate: our sources, our overrides, our error blocks in place of its exceptions."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -29,6 +29,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from runner import resources
 from runner.config import gate, overrides, schema
+from runner.config.dumps import DUMPS
 from runner.config.optimizers import OPTIMIZERS
 from runner.config.overrides import COMMAND_LINE
 from runner.config.source import FolderSource, PluginSource
@@ -36,6 +37,7 @@ from runner.errors import ConfigError, nearest
 from runner.judging import show
 
 RUN_DIR = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}"
+NAMED: dict[str, Mapping[str, type[Any]]] = {"optimizer": OPTIMIZERS, "dump": DUMPS}  # the option decides on the keys
 SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
 
 
@@ -199,10 +201,11 @@ def _register() -> None:
     store = ConfigStore.instance()
     if "schema" in store.repo:
         return
-    run = {name: value for name, value in schema.defaults(schema.RunConfig).items() if name != "optimizer"}
+    run = {name: value for name, value in schema.defaults(schema.RunConfig).items() if name not in NAMED}
     store.store(name="run", group="schema", node=run, package="_global_")
-    for name, kind in OPTIMIZERS.items():
-        store.store(name=name, group="schema/optimizer", node=schema.defaults(kind), package="optimizer")
+    for group, kinds in NAMED.items():
+        for name, kind in kinds.items():
+            store.store(name=name, group=f"schema/{group}", node=schema.defaults(kind), package=group)
 
 
 def _options(override: Override) -> list[Any]:

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from runner.config.dumps import Dump, NoDump
 from runner.config.optimizers import Momentum, Optimizer
+from runner.judging import switch
 from runner.rules import key
 
 METRICS = ("loss", "accuracy")
@@ -117,6 +119,16 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
+class Session:
+    """How a session behaves (seed 004).
+
+    `enable_exception_dump` leaves what the operator took and made that failed, or that made the first NaN or Inf.
+    """
+
+    enable_exception_dump: bool = key(False, judge=switch)
+
+
+@dataclass(frozen=True)
 class RunnerOptions:
     """How runner itself behaves; `debug` shows tracebacks."""
 
@@ -142,6 +154,8 @@ class RunConfig:
     print_file_path: str | None = None  # relative to where the command was started; null: the screen
     save_graphs: bool = False
     save_graphs_path: str = "graphs"  # relative to the run directory
+    dump: Dump = field(default=NoDump())
+    session: Session = Session()
     expect: tuple[Expectation, ...] = ()
     eval: Eval = Eval()
     callbacks: Callbacks = Callbacks()

@@ -15,12 +15,12 @@ from hydra.types import HydraContext, RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runner.config import overrides
-from runner.config.check import examine, raise_all
+from runner.config.check import examine
 from runner.config.compose import Call, compose, container, request_for
 from runner.config.loader import SWEEP_DIR, Loader, as_config_error, as_typed
 from runner.config.read import shown
 from runner.config.schema import RunRequest, plain
-from runner.errors import ConfigError
+from runner.errors import ConfigError, raise_all
 
 Job = Callable[[RunRequest, ConfigError | None], Any]
 

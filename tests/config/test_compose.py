@@ -16,13 +16,14 @@ from runner.errors import ConfigError
 CONF = resources.folder("conf")
 OPTIONS = sorted((group.name, file.stem) for group in CONF.iterdir() if group.is_dir() for file in group.iterdir())
 CHOOSING = {"name", "target", "defaults"}
+NEEDED = {"ge": (f"dump.dump_path={CONF}",)}  # without a default
 
 
 @pytest.mark.parametrize(("group", "option"), OPTIONS)
 def test_every_option_composes(group, option):
     sign = "+" if group == "experiment" else ""
-    made = compose(Call((f"{sign}{group}={option}",)))
-    if group in ("network", "dataset", "optimizer"):
+    made = compose(Call((f"{sign}{group}={option}", *NEEDED.get(option, ()))))
+    if group in ("network", "dataset", "optimizer", "dump"):
         assert getattr(made.config, group).name == option
 
 
@@ -205,5 +206,5 @@ def test_hydra_itself_is_left_as_it_was():
 
 def test_the_loader_lists_what_the_folders_have():
     assert Loader().options("dataset") == ["cifar10", "digits", "mnist", "synthetic"]
-    groups = {"callbacks", "checkpoint", "dataset", "device", "experiment", "network", "optimizer"}
+    groups = {"callbacks", "checkpoint", "dataset", "device", "dump", "experiment", "network", "optimizer", "session"}
     assert groups <= set(Loader().list_groups(""))

@@ -50,6 +50,7 @@ CASES = {
           key      optimizer.use_nesterov
           value    true
           allowed  name, learning_rate, beta1, beta2, eps, weight_decay, loss_scale, schedule
+          hint     add optimizer=momentum first
           from     command line
     """,
     "network.num_chanels=3": """
@@ -327,6 +328,7 @@ CASES = {
           value    2000
           allowed  name, warmup_steps
           nearest  optimizer.schedule.warmup_steps
+          hint     a key of optimizer.schedule.name=step, exponential, cosine, polynomial
           from     command line
     """,
     "optimizer.schedule.name=cosine optimizer.schedule.decay_step=2000": """
@@ -342,6 +344,7 @@ CASES = {
           key      optimizer.schedule.min_lr
           value    0.1
           allowed  name, warmup_steps, decay_steps, decay_rate
+          hint     a key of optimizer.schedule.name=cosine
           from     command line
     """,
     "optimizer.schedule.warmup_steps=-1": """

@@ -1,0 +1,74 @@
+"""The dump of a run: from its config, its JSON file or the environment to the settings that the run is given."""
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from runner.config.dumps import AsyncDump, GeDump, NoDump, SyncDump, from_file
+from runner.config.schema import RunConfig
+from runner.dumps import VARIABLE, keys
+from runner.dumps.json_file import COMMON, EXAMPLES, SYNC, Asked
+from runner.dumps.settings import DumpSettings, Iterations
+
+_LOG = logging.getLogger("runner")
+FOLDER = "dump"  # in the run directory, when the config names no other
+
+
+def settings(config: RunConfig, folder: Path) -> DumpSettings | None:
+    """The dump of a checked run in `folder`, whose own folder is there afterwards; None when nothing is dumped.
+
+    What the user ought to know goes to the log. Raises StorageError when the dump cannot be written, and ConfigError
+    or ConfigErrors when a JSON file is no longer as it was when the config was checked.
+    """
+    dump = config.dump
+    if isinstance(dump, NoDump):
+        asked: Asked | None = from_file(dump)
+    elif dump.enable:
+        network = config.network.name
+        asked = _of_ge(dump, network) if isinstance(dump, GeDump) else _of_keys(dump, network, folder)
+    else:
+        asked = None
+    if os.environ.get(VARIABLE) and (dump.config or not isinstance(dump, NoDump)):
+        _LOG.warning("%s has no effect: the config of the run says what is dumped", VARIABLE)
+    return None if asked is None else asked.on(config.device.id)
+
+
+def _of_keys(dump: SyncDump | AsyncDump, network: str, folder: Path) -> Asked:
+    values = asdict(dump)
+    values["path"] = dump.path or str(folder.absolute() / FOLDER)
+    values["net_name"] = dump.net_name or network
+    kind: Literal["sync", "async"] = "sync" if isinstance(dump, SyncDump) else "async"
+    return Asked(keys.settings(kind, values, _as_file(values)), dump.support_device)
+
+
+def _of_ge(dump: GeDump, network: str) -> Asked:
+    chosen = {name: getattr(dump, name) for name in ("enable_dump", "dump_path", "dump_step", "dump_mode")}
+    made = DumpSettings(
+        kind="ge",
+        path=Path(keys.existing(str(dump.dump_path))),
+        net_name=network,
+        iterations=Iterations(None) if dump.dump_step is None else Iterations.parse(dump.dump_step),
+        inputs=dump.dump_mode != "output",
+        outputs=dump.dump_mode != "input",
+        trans_flag=False,
+        file_format=cast(Literal["bin", "npy"], dump.file_format),
+        queue_mb=dump.queue_mb,
+        source=_text(chosen),
+    )
+    return Asked(made)
+
+
+def _as_file(values: Mapping[str, Any]) -> bytes:
+    """The JSON file that asks for the same."""
+    common = {name: values[name] for name in (*EXAMPLES[COMMON], "op_debug_mode")}
+    if "trans_flag" in values:
+        return _text({COMMON: common, SYNC: {name: values[name] for name in EXAMPLES[SYNC]}})
+    return _text({COMMON: common | ({"file_format": "npy"} if values["file_format"] == "npy" else {})})
+
+
+def _text(values: Mapping[str, Any]) -> bytes:
+    return (json.dumps(values, indent=4) + "\n").encode()
