@@ -6,19 +6,26 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any
 
 from runner.config.dumps import AsyncDump, GeDump, NoDump, SyncDump, from_file
 from runner.config.schema import RunConfig
-from runner.dumps import VARIABLE, keys
-from runner.dumps.json_file import COMMON, EXAMPLES, SYNC, Asked
-from runner.dumps.settings import DumpSettings, Iterations
+from runner.dumps import VARIABLE
+from runner.startup import lazy_import
+
+if TYPE_CHECKING:
+    from runner.dumps.json_file import Asked
+    from runner.dumps.settings import DumpSettings
+
+# Few runs dump anything.
+json_file = lazy_import("runner.dumps.json_file")
+keys = lazy_import("runner.dumps.keys")
 
 _LOG = logging.getLogger("runner")
 FOLDER = "dump"  # in the run directory, when the config names no other
 
 
-def settings(config: RunConfig, folder: Path) -> DumpSettings | None:
+def settings(config: RunConfig, folder: Path) -> "DumpSettings | None":
     """The dump of a checked run in `folder`, whose own folder is there afterwards; None when nothing is dumped.
 
     What the user ought to know goes to the log. Raises StorageError when the dump cannot be written, and ConfigError
@@ -37,37 +44,33 @@ def settings(config: RunConfig, folder: Path) -> DumpSettings | None:
     return None if asked is None else asked.on(config.device.id)
 
 
-def _of_keys(dump: SyncDump | AsyncDump, network: str, folder: Path) -> Asked:
+def _of_keys(dump: SyncDump | AsyncDump, network: str, folder: Path) -> "Asked":
     values = asdict(dump)
     values["path"] = dump.path or str(folder.absolute() / FOLDER)
     values["net_name"] = dump.net_name or network
-    kind: Literal["sync", "async"] = "sync" if isinstance(dump, SyncDump) else "async"
-    return Asked(keys.settings(kind, values, _as_file(values)), dump.support_device)
+    kind = "sync" if isinstance(dump, SyncDump) else "async"
+    made: Asked = json_file.Asked(keys.settings(kind, values, _as_file(values)), dump.support_device)
+    return made
 
 
-def _of_ge(dump: GeDump, network: str) -> Asked:
-    chosen = {name: getattr(dump, name) for name in ("enable_dump", "dump_path", "dump_step", "dump_mode")}
-    made = DumpSettings(
-        kind="ge",
-        path=Path(keys.existing(str(dump.dump_path))),
-        net_name=network,
-        iterations=Iterations(None) if dump.dump_step is None else Iterations.parse(dump.dump_step),
-        inputs=dump.dump_mode != "output",
-        outputs=dump.dump_mode != "input",
-        trans_flag=False,
-        file_format=cast(Literal["bin", "npy"], dump.file_format),
-        queue_mb=dump.queue_mb,
-        source=_text(chosen),
-    )
-    return Asked(made)
+def _of_ge(dump: GeDump, network: str) -> "Asked":
+    values = {
+        **{"path": keys.existing(dump.dump_path), "net_name": network, "iteration": dump.dump_step or "all"},
+        **{"dump_mode": 0, "input_output": ("all", "input", "output").index(dump.dump_mode)},
+        **{"file_format": dump.file_format, "queue_mb": dump.queue_mb},
+    }
+    source = _text({name: getattr(dump, name) for name in ("enable_dump", "dump_path", "dump_step", "dump_mode")})
+    made: Asked = json_file.Asked(keys.settings("ge", values, source))
+    return made
 
 
 def _as_file(values: Mapping[str, Any]) -> bytes:
     """The JSON file that asks for the same."""
-    common = {name: values[name] for name in (*EXAMPLES[COMMON], "op_debug_mode")}
+    common, sync = json_file.EXAMPLES[json_file.COMMON], json_file.EXAMPLES[json_file.SYNC]
+    chosen = {name: values[name] for name in (*common, "op_debug_mode")}
     if "trans_flag" in values:
-        return _text({COMMON: common, SYNC: {name: values[name] for name in EXAMPLES[SYNC]}})
-    return _text({COMMON: common | ({"file_format": "npy"} if values["file_format"] == "npy" else {})})
+        return _text({json_file.COMMON: chosen, json_file.SYNC: {name: values[name] for name in sync}})
+    return _text({json_file.COMMON: chosen | ({"file_format": "npy"} if values["file_format"] == "npy" else {})})
 
 
 def _text(values: Mapping[str, Any]) -> bytes:
