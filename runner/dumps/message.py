@@ -97,12 +97,15 @@ def view(part: Values, field: int) -> memoryview:
 
 
 def text(part: Values, field: int) -> str:
-    """A string. Raises DataError when it is not UTF-8."""
+    """A string. Raises DataError when it is not UTF-8, or has the character 0, which no name has."""
     content = view(part, field)
     try:
-        return str(content, "utf-8")
+        made = str(content, "utf-8")
     except UnicodeDecodeError:
         raise DataError("a string is not UTF-8", field=field, found=bytes(content[:80])) from None
+    if "\0" in made:
+        raise DataError("a string has the character 0", field=field, found=ascii(made[:80]))
+    return made
 
 
 def element_type(part: Values) -> dt.DType:
