@@ -55,9 +55,13 @@ def _of_keys(dump: SyncDump | AsyncDump, network: str, folder: Path) -> "Asked":
 
 def _of_ge(dump: GeDump, network: str) -> "Asked":
     values = {
-        **{"path": keys.existing(dump.dump_path), "net_name": network, "iteration": dump.dump_step or "all"},
-        **{"dump_mode": 0, "input_output": ("all", "input", "output").index(dump.dump_mode)},
-        **{"file_format": dump.file_format, "queue_mb": dump.queue_mb},
+        "path": os.path.abspath(str(dump.dump_path)),
+        "net_name": network,
+        "iteration": "all" if dump.dump_step is None else dump.dump_step,
+        "dump_mode": 0,
+        "input_output": ("all", "input", "output").index(dump.dump_mode),
+        "file_format": dump.file_format,
+        "queue_mb": dump.queue_mb,
     }
     source = _text({name: getattr(dump, name) for name in ("enable_dump", "dump_path", "dump_step", "dump_mode")})
     made: Asked = json_file.Asked(keys.settings("ge", values, source))
