@@ -116,7 +116,7 @@ def _steps(value: object, allowed: str) -> Iterations:
         return Iterations.parse(value)
     except ConfigError as wrong:
         part = wrong.rows.get("part", "").strip("'")
-        what = f"{wrong.what}: {show(part)}" if part and part != value else wrong.what
+        what = f"{wrong.what}: {show(part)}" if part and part != str(value) else wrong.what
         raise Wrong(what, allowed, wrong.rows.get("hint") or _without_spaces(value)) from None
 
 
