@@ -129,10 +129,6 @@ class OnnxBuilder:
         """The shape of a value as it lies on the device, if it is known."""
         return self._shapes.get(name)
 
-    def constant(self, name: str) -> np.ndarray | None:
-        """The same as `value`."""
-        return self.value(name)
-
     def value(self, name: str) -> np.ndarray | None:
         """The array of a constant; None for what is only known when the graph runs."""
         return self._arrays.get(name)

@@ -78,7 +78,7 @@ class _Fuser:
         """A value, what it is multiplied by, and what is not needed then: Mul(v, 0.9) is v by 0.9."""
         node = self.only(name, "Mul")
         for value, factor in _either(node.input) if node else ():
-            number = self.builder.constant(factor)
+            number = self.builder.value(factor)
             beta = np.float32(number.reshape(())) if number is not None and number.size == 1 else 0.0
             if beta == number and beta:  # of beta 0 a product does not read the addend, which may be infinite
                 return value, float(beta), (name,)
