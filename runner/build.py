@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runner import context, nn, registry
 from runner.compile.session import unusable
@@ -15,6 +15,9 @@ from runner.device import Device
 from runner.errors import DeviceError
 from runner.nn.metrics import Loss, get_metrics
 from runner.train.model import Model
+
+if TYPE_CHECKING:
+    from runner.dumps.failure import FirstFailure
 
 _LOG = logging.getLogger("runner")
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
@@ -38,8 +41,13 @@ class Experiment:
     total_steps: int
 
 
-def build(config: RunConfig, observer: GraphObserver = SILENT, values: ValueObserver = UNSEEING) -> Experiment:
-    """Network, data, optimizer and model, whose graphs one observer hears of; `values` is shown training steps.
+def build(
+    config: RunConfig,
+    observer: GraphObserver = SILENT,
+    values: ValueObserver = UNSEEING,
+    failure: "FirstFailure | None" = None,
+) -> Experiment:
+    """Network, data, optimizer and model with its observers.
 
     Raises ConfigError, DataError and DeviceError.
     """
@@ -73,6 +81,7 @@ def build(config: RunConfig, observer: GraphObserver = SILENT, values: ValueObse
         device=device,
         observer=observer,
         values=values,
+        failure=failure,
     )
     return Experiment(model, train_data, test_data, total)
 

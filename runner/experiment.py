@@ -2,9 +2,11 @@
 
 import logging
 import math
+import os
 import sys
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +14,9 @@ from runner import context, seed
 from runner.build import MODES, Experiment, build
 from runner.checkpoint import state
 from runner.compile.program import saved_step
-from runner.config.schema import Expectation, RunRequest
+from runner.config.schema import Expectation, RunConfig, RunRequest
+from runner.core.observer import UNSEEING, ValueObserver
+from runner.dumps import VARIABLE
 from runner.errors import MismatchError, TrainingError
 from runner.facts import Facts, check_identity
 from runner.files import Journal, make_directory, write_atomically, write_json
@@ -24,7 +28,16 @@ from runner.observe.graphs import graph_observer
 from runner.observe.journal import MetricsJournal
 from runner.observe.manifest import ManifestWriter
 from runner.observe.progress import ProgressBar
+from runner.startup import lazy_import
 from runner.train.callback import Callback, CallbackParameters, LossMonitor, RunContext, TimeMonitor, check_losses
+
+if TYPE_CHECKING:
+    from runner.dumps.failure import FirstFailure
+
+# Few runs dump anything.
+dumping = lazy_import("runner.dumping")
+dumper = lazy_import("runner.dumps.dumper")
+failure = lazy_import("runner.dumps.failure")
 
 _LOG = logging.getLogger("runner")
 CONFIG_FILE = "config.json"
@@ -45,10 +58,11 @@ def run(request: RunRequest) -> dict[str, Any]:
             reserve_class_name_in_scope=config.reserve_class_name_in_scope,
             print_file_path=config.print_file_path or "",
         )
-        built = build(config, graph_observer(config.save_graphs, config.save_graphs_path, folder))
-        watch = Watch(built, folder)
-        facts = Facts(request, built, clock, {})
-        with Journal(folder / "metrics.jsonl") as journal:
+        graphs = graph_observer(config.save_graphs, config.save_graphs_path, folder)
+        with closing(_value_observer(config, folder)) as shown, Journal(folder / "metrics.jsonl") as journal:
+            built = build(config, graphs, shown, _failure_observer(config, folder))
+            watch = Watch(built, folder)
+            facts = Facts(request, built, clock, {})
             facts.before = _restore(facts, journal) if request.resume else {}
             metrics = MetricsJournal(journal)
             seen = _train(facts, watch, metrics)
@@ -113,6 +127,24 @@ class Watch(Callback):
             make_directory(self.path.parent)
             write_atomically(self.path, content)
         self.start = {}
+
+
+def _value_observer(config: RunConfig, folder: Path) -> ValueObserver:
+    """Who dumps what the operators of this run take and make; nobody when nothing asks for it."""
+    if config.dump.name == "none" and config.dump.config is None and not os.environ.get(VARIABLE):
+        return UNSEEING
+    settings = dumping.settings(config, folder)
+    made: ValueObserver = UNSEEING if settings is None else dumper.Dumper(settings, config.device.id)
+    return made
+
+
+def _failure_observer(config: RunConfig, folder: Path) -> "FirstFailure | None":
+    """Who finds the operator that makes the run fail, when `session.enable_exception_dump` asks for it."""
+    if not config.session.enable_exception_dump:
+        return None
+    path = folder.absolute() / "exception_dump"
+    found: FirstFailure = failure.FirstFailure(path, config.network.name, config.device.id)
+    return found
 
 
 def _restore(facts: Facts, journal: Journal) -> dict[str, Any]:

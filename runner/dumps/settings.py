@@ -11,7 +11,7 @@ from runner.errors import ConfigError
 Kind = Literal["sync", "async", "ge"]
 ALL = "all"
 ITERATION_HINT = 'numbers and ranges with "|" between them, counted from 0, such as "0|5-8|100-120", or "all"'
-_RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
+_RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Iterations:
         (((0, 0), (5, 8)), None)
         """
         if isinstance(value, bool) or not isinstance(value, str | int):
-            raise ConfigError("not a choice of steps", value=value, allowed=ITERATION_HINT)
+            raise ConfigError("not a choice of steps", value=repr(value), allowed=ITERATION_HINT)
         if value == ALL:
             return cls(None)
         parts = str(value).split("|")

@@ -86,7 +86,7 @@ def test_sinks_are_split_around_shown_steps(sink_size):
     rates = [0.1, 0.05, 0.0, 0.2, 0.01]
     plain, _ = train(context.GRAPH_MODE, True, UNSEEING, rate=rates, epochs=2, sink_size=sink_size)
     spy = Spy([1, 2, 6])
-    seen, model = train(context.GRAPH_MODE, True, spy, rate=rates, epochs=2, sink_size=sink_size)
+    seen, _ = train(context.GRAPH_MODE, True, spy, rate=rates, epochs=2, sink_size=sink_size)
     assert seen == plain
     assert [step for event, step in spy.heard if event == "end"] == [s for s in (1, 2, 6) if s < 2 * sink_size]
     by_step = Spy([1, 2, 6])
