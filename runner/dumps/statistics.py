@@ -92,7 +92,7 @@ def _of_block(given: np.ndarray) -> Statistics:
     # A sum of infinities of both signs is NaN, and that is no reason for a warning.
     with np.errstate(invalid="ignore", over="ignore"):
         largest, smallest, total = block.max(), block.min(), float(block.sum(dtype=np.float64))
-    below, zero = int(np.count_nonzero(block < 0)), block.size - int(np.count_nonzero(block))
+    below, zero = int(np.count_nonzero(block < 0)), int(np.count_nonzero(block == 0))
     nan, negative, positive = (0, 0, 0) if np.isfinite(largest) and np.isfinite(smallest) else _not_finite(block)
     above = block.size - below - zero - nan
     kind = block.dtype.type if given.dtype == np.bool_ else given.dtype.type
