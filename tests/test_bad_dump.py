@@ -93,7 +93,6 @@ LEAVES = [
     ("op_debug_mode", "all", ("not a whole number\n", "whole number, 0 to 3\n")),
     ("op_debug_mode", False, ("not a whole number\n", "whole number, 0 to 3\n")),
 ]
-NULL_IS_THE_DEFAULT = ("path", "net_name")
 
 # What the config alone says: overrides, key, pieces.
 CONFIG = [
@@ -151,6 +150,11 @@ FILES = [
         {"common_dump_settings": {**COMMON, "iterations": "0"}},
         "common_dump_settings.iterations",
         ("unknown key", '"0"', "nearest  common_dump_settings.iteration\n"),
+    ),
+    (
+        {"common_dump_settings": {**COMMON, "path": None}},
+        "common_dump_settings.path",
+        ("not text", "value    null\n", "allowed  text\n"),
     ),
     *(
         (
@@ -275,8 +279,6 @@ def place(tmp_path, monkeypatch) -> Path:
 @pytest.mark.parametrize(("key", "value", "pieces"), LEAVES)
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_key_of_the_config(kind, key, value, pieces, place):
-    if value is None and key in NULL_IS_THE_DEFAULT:
-        pytest.skip("null is the default")
     error = only_error_of(lambda: check({"dump": {"name": kind, key: value}}))
     assert_tells(error, f"dump.{key}", (f"value    {shown(value)}\n", *pieces))
 
