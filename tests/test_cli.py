@@ -220,10 +220,10 @@ def test_a_sweep_over_options(ran):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["trian"], "ConfigError: unknown command\n  value    trian\n  allowed  ls, resume, doctor, parse-print\n"),
+        (["trian"], f"ConfigError: unknown command\n  value    trian\n  allowed  {COMMANDS}\n"),
         (
             ["docter"],
-            "ConfigError: unknown command\n  value    docter\n  allowed  ls, resume, doctor, parse-print\n"
+            f"ConfigError: unknown command\n  value    docter\n  allowed  {COMMANDS}\n"
             "  nearest  doctor\n",
         ),
         (["--foo"], "ConfigError: wrong usage\n  reason  unrecognized arguments: --foo\n"),

@@ -20,10 +20,11 @@ def slowly(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> dict[str, 
     pairs = [(float(x), float(y)) for x, y in zip(a.ravel(), b.ravel(), strict=True)]
     finite = [(x, y) for x, y in pairs if math.isfinite(x) and math.isfinite(y)]
     rms = math.sqrt(math.fsum(y * y for _, y in finite) / max(1, len(finite)))
+    normal = max(2.0**-14 if x.dtype == np.float16 else 2.0**-126 if x.dtype.itemsize == 4 else 0.0 for x in (a, b))
 
     def outside(x: float, y: float) -> bool:
         if math.isfinite(x) and math.isfinite(y):
-            return abs(x - y) > atol + rtol * max(abs(y), rms)
+            return abs(x - y) > atol + rtol * max(abs(y), rms, normal)
         return not (x == y or (math.isnan(x) and math.isnan(y)))
 
     lengths = [math.sqrt(math.fsum(p[k] ** 2 for p in finite)) for k in (0, 1)]
@@ -151,6 +152,16 @@ def test_rounding_near_zero_is_no_difference():
     assert abs(one - other) > 1e-4 * abs(other)
     assert measure(a, b).outside == 0
     assert measure(a, b, Tolerance(1e-8)).outside == 1
+
+
+def test_float16_below_its_smallest_normal_number():
+    """There are 6e-8 between neighbours, whatever their size."""
+    b = np.float32([1e-6, -3e-6, 2.2e-6])
+    a = b.astype(np.float16)
+    assert (np.abs(a - b) > 1e-2 * np.abs(b)).any()
+    assert measure(a, b).outside == 0
+    assert measure(a.astype(np.float32), b).outside > 0
+    assert measure(a * np.float16(2), b).outside > 0
 
 
 def test_float64_beyond_its_squares():
