@@ -73,24 +73,24 @@ class WriteQueue:
         self.check()
 
     def _run(self) -> None:
-        while self._next():
-            pass
+        # There is room for more when the work is let go of: when the function that holds it has returned.
+        while nbytes := self._do_next():
+            with self._changed:
+                self._held -= nbytes
+                self._changed.notify_all()
 
-    def _next(self) -> bool:
+    def _do_next(self) -> int:
+        """What it held; 0 when nothing will come any more."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_closed)
             if not self._waiting:
-                return False
+                return 0
             work, nbytes = self._waiting.popleft()
         try:
             work()
         except Exception as error:
             self._fail(error)
-        del work  # its memory is free before there is room for more
-        with self._changed:
-            self._held -= nbytes
-            self._changed.notify_all()
-        return True
+        return nbytes
 
     def _fail(self, error: Exception) -> None:
         with self._changed:

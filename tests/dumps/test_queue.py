@@ -174,15 +174,17 @@ def test_work_is_done_in_order():
     assert done == list(range(50))
 
 
-def test_memory_is_free_when_it_is_written(tmp_path):
-    queue, array, done = WriteQueue(LIMIT), some(1), threading.Event()
-    alive = weakref.ref(array)
-    queue.put(tmp_path / "file", [array])
-    del array
-    queue.submit(done.set, 0)
-    assert done.wait(20)
-    assert is_true_soon(lambda: alive() is None)
+def test_memory_is_free_before_there_is_room_for_more():
+    queue, late = WriteQueue(SIZE + ITEM_BYTES), 0
+    alive = lambda: None  # noqa: E731
+    for number in range(300):
+        array = some(number % 256)
+        queue.submit(array.sum, array.nbytes)
+        late += alive() is not None
+        alive = weakref.ref(array)
+        del array
     queue.close()
+    assert (late, alive()) == (0, None)
 
 
 @pytest.mark.parametrize("broken", [0, 3, 9])
@@ -211,7 +213,8 @@ def test_an_error_wakes_who_waits(tmp_path, gate, monkeypatch):
 
     def fails(operation, path):
         gate(operation, path)
-        raise OSError(errno.EIO, "broken")
+        if path.name == "0":
+            raise OSError(errno.EIO, "broken")
 
     monkeypatch.setattr(files, "before_operation", fails)
     giver = threading.Thread(target=give)
@@ -222,6 +225,7 @@ def test_an_error_wakes_who_waits(tmp_path, gate, monkeypatch):
     assert [error.rows["path"] for error in told] == [str(tmp_path / "0")]
     with pytest.raises(StorageError):
         queue.close()
+    assert names(tmp_path) == []  # what waited is dropped
 
 
 def test_an_error_of_a_large_one_ends_all_too(tmp_path, monkeypatch):
