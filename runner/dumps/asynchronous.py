@@ -8,7 +8,6 @@
 section 7). A name that is too long for the system becomes a number, and `mapping.csv` in the same folder says which.
 """
 
-import csv
 import hashlib
 import io
 import os
@@ -24,18 +23,16 @@ from runner import dtype as dt
 from runner.core.lowering import LAST, TILED
 from runner.core.observer import Shown
 from runner.core.primitive import Node
-from runner.dumps import statistics
+from runner.dumps import mapping, statistics
 from runner.dumps.cann import Stored, header
 from runner.dumps.names import DEFAULT_FORMAT, INPUT, OUTPUT, PARAMETER, AsyncName, NpyName, sanitised
 from runner.dumps.queue import WriteQueue
 from runner.dumps.settings import DumpSettings
 from runner.dumps.writer import Piece, write_graph, write_metadata, write_pieces
-from runner.files import make_directory, read_bytes, write_whole
+from runner.files import make_directory, write_whole
 
 STREAM = 0  # ours have one stream of execution
-MAPPING = "mapping.csv"
 LONGEST_NAME = 255  # bytes
-MAPPING_LIMIT = 1 << 30  # bytes
 
 
 @dataclass
@@ -44,14 +41,14 @@ class _Folder:
 
     path: Path
     rows: list[tuple[object, ...]] = field(default_factory=list)  # of statistic.csv
-    mapped: list[tuple[str, str]] = field(default_factory=list)  # numbers and the names that they stand for
+    mapped: dict[str, str] = field(default_factory=dict)  # numbers and the names that they stand for
 
     def place(self, name: str) -> Path:
         """Where a file of that name goes."""
         if len(os.fsencode(name)) > LONGEST_NAME:
             digest = hashlib.blake2b(os.fsencode(name), digest_size=8).digest()
             number = f"{int.from_bytes(digest):020}"
-            self.mapped.append((number, name))
+            self.mapped[number] = name
             name = number
         return self.path / name
 
@@ -60,7 +57,8 @@ class AsyncFolder:
     """Writer of the asynchronous layout and of that of GE.
 
     `now` gives seconds since the epoch. Files of an earlier run in the same place stay; only statistic.csv is of the
-    last one. Raises StorageError when a folder cannot be made.
+    last one. Raises StorageError when a folder cannot be made,
+    DataError when an earlier run has left a damaged `mapping.csv`.
     """
 
     def __init__(self, settings: DumpSettings, device_id: int, now: Callable[[], float] = time.time) -> None:
@@ -102,7 +100,7 @@ class AsyncFolder:
             if self._settings.file_format == "npy":
                 self.queue.submit(partial(_write_statistics, folder), 0)
             if folder.mapped:
-                self.queue.submit(partial(_write_mapping, folder), 0)
+                self.queue.submit(partial(mapping.add, folder.path, folder.mapped), 0)
         self.queue.check()
 
     def close(self) -> None:
@@ -181,12 +179,3 @@ def _write_with_row(
 
 def _write_statistics(folder: _Folder) -> None:
     write_whole(folder.path / statistics.FILE, [statistics.table(folder.rows)])
-
-
-def _write_mapping(folder: _Folder) -> None:
-    """Add to what an earlier run has left, since its files are still there."""
-    path = folder.path / MAPPING
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(folder.mapped)
-    earlier = read_bytes(path, MAPPING_LIMIT) if path.is_file() else b""
-    write_whole(path, [earlier, text.getvalue().encode()])
