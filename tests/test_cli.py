@@ -17,6 +17,8 @@ from runner.errors import BusyError, DeviceError, MismatchError, StorageError, T
 
 ROOT = Path(__file__).parents[1]
 
+COMMANDS = ", ".join(cli.COMMANDS)
+
 STAND_IN = """
 import sys, time
 from runner import cli, experiment
@@ -223,8 +225,7 @@ def test_a_sweep_over_options(ran):
         (["trian"], f"ConfigError: unknown command\n  value    trian\n  allowed  {COMMANDS}\n"),
         (
             ["docter"],
-            f"ConfigError: unknown command\n  value    docter\n  allowed  {COMMANDS}\n"
-            "  nearest  doctor\n",
+            f"ConfigError: unknown command\n  value    docter\n  allowed  {COMMANDS}\n  nearest  doctor\n",
         ),
         (["--foo"], "ConfigError: wrong usage\n  reason  unrecognized arguments: --foo\n"),
         (["--experimental-rerun", "x.pickle"], "ConfigError: wrong usage\n  reason  unrecognized arguments:"),

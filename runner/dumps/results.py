@@ -25,6 +25,7 @@ from runner.dumps import formats, mapping, overflow
 from runner.dumps.asynchronous import npy_header
 from runner.dumps.cann import DumpFile, Loaded, Stored, read
 from runner.dumps.names import INPUT, OUTPUT, AsyncName, sanitised
+from runner.dumps.ordered import in_order
 from runner.dumps.writer import Piece, write_pieces
 from runner.errors import DataError
 from runner.files import make_directory
@@ -112,7 +113,7 @@ class Results:
         if choice.format:
             format = choice.format
             original = choice.shape or tensor.original
-            array = formats.convert(array, tensor.format, format, original, tensor.groups)
+            array = in_order(formats.convert(array, tensor.format, format, original, tensor.groups))
         stem = f"{name}.{side}.{slot}"
         if choice.type == "bin":
             stem += f".{'_'.join(map(str, array.shape))}.{array.dtype.name}.{format}"

@@ -431,7 +431,7 @@ def test_a_folder_that_cannot_be_made(place, capsys):
     assert "file/out" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("words", "most"), [([], 2), (["-f", "NCHW"], 2), (["-f", "FRACTAL_NZ"], 40)])
+@pytest.mark.parametrize(("words", "most"), [([], 2), (["-f", "NCHW"], 18), (["-f", "FRACTAL_NZ"], 34)])
 def test_memory(tmp_path, monkeypatch, words, most):
     """In MiB, with tensors of 16 MiB: they are written from the mapped file, or one at a time."""
     monkeypatch.chdir(tmp_path)

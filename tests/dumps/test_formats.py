@@ -8,6 +8,7 @@ import pytest
 
 from runner.dumps import formats
 from runner.dumps.formats import convert, from_nchw, to_nchw
+from runner.dumps.ordered import in_order
 from runner.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -273,3 +274,17 @@ def test_tensors_that_have_no_such_format(shape, name, groups):
 def test_empty_tensors(name):
     x = np.zeros((0, 3, 2, 2), np.float32)
     equal(to_nchw(from_nchw(x, name), name, x.shape), x)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.bool_])
+@pytest.mark.parametrize(
+    "shape", [(), (0, 3), (3,), (2, 3, 4, 5), (40, 70, 130), (3, 9000, 40), (300_000, 2), (2, 700_000)]
+)
+def test_in_order(shape, dtype):
+    """Also those that are copied in blocks, the last of which is smaller."""
+    x = np.asarray(RNG.integers(0, 100, shape) % 3).astype(dtype)
+    assert in_order(x) is x
+    for other in (np.moveaxis(x, -1, 0) if x.ndim else x, x.T, x[::-1] if x.ndim else x, x[..., ::2] if x.ndim else x):
+        found = in_order(other)
+        equal(found, other)
+        assert found.flags.c_contiguous
