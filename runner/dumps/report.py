@@ -1,9 +1,9 @@
 """What a comparison has found, as rows of plain values: the object of `--json`, and what the tables show."""
 
 import math
+import re
 from typing import Any
 
-from runner.core.source import PACKAGE
 from runner.dumps.measures import Measures
 from runner.dumps.names import INPUT
 from runner.dumps.reader import Dump
@@ -12,6 +12,7 @@ from runner.ir.record import Operation
 from runner.ir.text import operation_lines
 
 Row = dict[str, Any]
+_LAYERS = re.compile(r"/(runner|mindspore)/nn/")  # wherever the run that dumped had its package
 
 
 def described(found: Compared) -> Row:
@@ -54,9 +55,11 @@ def explained(found: Compared, a: Dump, b: Dump) -> Row:
 
 def user_line(row: Row) -> str | None:
     """The innermost line of Python outside of runner's own layers, as `file(line)  text`."""
-    lines = row.get("source") or [None]
-    line = next((line for line in lines if line and not line["file"].startswith(PACKAGE)), lines[0])
-    return f"{line['file']}({line['number']})  {line['text']}" if line else None
+    lines = row.get("source")
+    if not lines:
+        return None
+    line = next((line for line in lines if not _LAYERS.search(line["file"])), lines[0])
+    return f"{line['file']}({line['number']})  {line['text']}"
 
 
 def summary(walk: Walk, verdict: Verdict, counts: dict[str, int], rows: list[Row] | None) -> Row:

@@ -1,5 +1,6 @@
 """A comparison on the screen: tables with colours on a terminal, and without where somebody else reads."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -95,23 +96,26 @@ def _cells(tensor: Row) -> list[str]:
 
 
 def _everything(console: "Console", found: Row) -> None:
-    """A line for each operator, with its tensor that differs most in share."""
+    """A line for each operator, with its tensor that differs most."""
     lines = []
     for row in found["all"]:
-        tensors = sorted(row["tensors"], key=_share, reverse=True)
+        tensors = sorted(row["tensors"], key=_distance, reverse=True)
         cells = _cells(tensors[0]) if tensors else ["none", *["-"] * 9]
         status = row["status"]
         lines.append(([str(row["iteration"]), row["name"], status, cells[0], *cells[3:]], _COLOURS[status]))
     for side in "ab":
         status = f"only {side.upper()}"
         lines += [(["", name, status, *["-"] * 8], _COLOURS[status]) for name in found[f"only_{side}"]]
-    _table(console, ("iteration", "name", "status", "worst", *COLUMNS[3:]), lines)
+    _table(console, ("iteration", "name", "status", "worst tensor", *COLUMNS[3:]), lines)
 
 
-def _share(tensor: Row) -> float:
+def _distance(tensor: Row) -> tuple[float, float]:
+    """How far apart they are: the share of elements outside of tolerance, then the largest difference by its bound."""
     if "elements" not in tensor:
-        return 2.0
-    return float(tensor["outside"] / max(1, tensor["elements"]))
+        return math.inf, math.inf
+    worst = tensor["worst"] or {"a": 0.0, "b": 0.0, "bound": 1.0}
+    ratio = abs(float(worst["a"]) - float(worst["b"])) / (float(worst["bound"]) or math.inf)
+    return tensor["outside"] / max(1, tensor["elements"]), 0.0 if math.isnan(ratio) else ratio
 
 
 def _short(value: object) -> str:
