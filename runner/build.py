@@ -60,13 +60,10 @@ def build(
     image, *_ = train_data.column_types()
     network = registry.network(config.network.name)(**config.network.keywords(channels=image.shape[1]))
     loss = nn.SoftmaxCrossEntropyWithLogits(config.loss.sparse, config.loss.reduction)
-    sunk = config.dataset_sink_mode and config.sink_size > 0
-    total = config.epochs * (config.sink_size if sunk else train_data.get_dataset_size())
-    total = min(total, config.max_steps or total)
-    settings = _settings(config.optimizer, "name", "schedule") | {
-        "learning_rate": learning_rate(config.optimizer, total)
-    }
-    optimizer = OPTIMIZERS[config.optimizer.name](network.trainable_params(), **settings)
+    total = _total_steps(config, train_data)
+    settings = _settings(config.optimizer, "name", "schedule", "learning_rate")
+    rate = learning_rate(config.optimizer, total)
+    optimizer = OPTIMIZERS[config.optimizer.name](network.trainable_params(), **settings, learning_rate=rate)
     mode, eval_mode = MODES[config.mode], MODES[config.eval.mode or config.mode]
     metrics = get_metrics(config.eval.metrics)
     if "loss" in metrics:
@@ -84,6 +81,12 @@ def build(
         failure=failure,
     )
     return Experiment(model, train_data, test_data, total)
+
+
+def _total_steps(config: RunConfig, train_data: Dataset) -> int:
+    sunk = config.dataset_sink_mode and config.sink_size > 0
+    total = config.epochs * (config.sink_size if sunk else train_data.get_dataset_size())
+    return min(total, config.max_steps or total)
 
 
 def learning_rate(optimizer: Optimizer, total_steps: int) -> float | nn.LearningRateSchedule:

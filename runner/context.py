@@ -10,6 +10,7 @@ from typing import Any
 
 from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
 from runner.device import Device
+from runner.dumps import VARIABLE
 from runner.errors import ConfigError, nearest
 from runner.prints import file, outlet
 from runner.startup import lazy_import
@@ -36,7 +37,6 @@ _settings = dict(_DEFAULTS)
 _observers: dict[str, GraphObserver] = {}  # by folder: each counts its files as long as the process lives
 _shown_to: list[ValueObserver] = []  # the innermost one comes last
 _dumpers: dict[str, ValueObserver] = {}  # by what MINDSPORE_DUMP_CONFIG said
-DUMP_VARIABLE = "MINDSPORE_DUMP_CONFIG"
 
 
 def set_context(**settings: Any) -> None:
@@ -106,7 +106,7 @@ def value_observer() -> ValueObserver:
     """
     if _shown_to:
         return _shown_to[-1]
-    asked = os.environ.get(DUMP_VARIABLE)
+    asked = os.environ.get(VARIABLE)
     if not asked:
         return UNSEEING
     if asked not in _dumpers:

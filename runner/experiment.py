@@ -2,7 +2,6 @@
 
 import logging
 import math
-import os
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -14,9 +13,9 @@ from runner import context, seed
 from runner.build import MODES, Experiment, build
 from runner.checkpoint import state
 from runner.compile.program import saved_step
+from runner.config.dumps import is_asked
 from runner.config.schema import Expectation, RunConfig, RunRequest
 from runner.core.observer import UNSEEING, ValueObserver
-from runner.dumps import VARIABLE
 from runner.errors import MismatchError, TrainingError
 from runner.facts import Facts, check_identity
 from runner.files import Journal, make_directory, write_atomically, write_json
@@ -131,7 +130,7 @@ class Watch(Callback):
 
 def _value_observer(config: RunConfig, folder: Path) -> ValueObserver:
     """Who dumps what the operators of this run take and make; nobody when nothing asks for it."""
-    if config.dump.name == "none" and config.dump.config is None and not os.environ.get(VARIABLE):
+    if not is_asked(config.dump):
         return UNSEEING
     settings = dumping.settings(config, folder)
     made: ValueObserver = UNSEEING if settings is None else dumper.Dumper(settings, config.device.id)

@@ -1,7 +1,7 @@
 """`Model`: a network with its loss, optimizer and metrics, and the loops over a dataset (spec section 6.1)."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from runner.types import TensorType
 
 if TYPE_CHECKING:
     from runner.dumps.failure import FirstFailure
+    from runner.train.examine import MakeSteps
 
 examine = lazy_import("runner.train.examine")  # only for runs that want to know
 _LOG = logging.getLogger("runner")
@@ -123,15 +124,13 @@ class Model:
             self.steps = self._steps(train_dataset, sunk, first_step)
             if isinstance(self.steps, StepByStep):
                 stack.enter_context(closing(self.steps))
-            make: Callable[..., np.ndarray] = self.steps
-            if self.failure is not None:
-                make = examine.Examined(make, self.train_step, train_dataset, first_step, self.failure)
+            make = self._examined(self.steps, train_dataset, first_step)
             self._epochs(make, hooks, run_context, total, steps if sunk else 1)
             hooks.end(run_context)
 
     def _epochs(
         self,
-        make: Callable[..., np.ndarray],
+        make: "MakeSteps",
         hooks: CallbackList,
         run_context: RunContext,
         total: int,
@@ -157,6 +156,12 @@ class Model:
                 else:
                     hooks.step_end(run_context)
             hooks.epoch_end(run_context)
+
+    def _examined(self, make: "MakeSteps", dataset: Dataset, first_step: int) -> "MakeSteps":
+        if self.failure is None:
+            return make
+        examined: MakeSteps = examine.Examined(make, self.train_step, dataset, first_step, self.failure)
+        return examined
 
     def _steps(self, dataset: Dataset, sunk: bool, first_step: int) -> Sink | StepByStep:
         """What makes steps with the batches of a dataset, from the batch of step `first_step` on."""

@@ -20,7 +20,7 @@ from runner.device import Device
 from runner.errors import ConfigError, ShapeError, StorageError
 from runner.ir import folder as folders
 from runner.ir.folder import GraphFolder, forward
-from runner.train.step import GraphStep, EagerStep
+from runner.train.step import EagerStep, GraphStep
 from runner.types import TensorType
 
 ROOT = Path(__file__).parents[2]
