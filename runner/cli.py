@@ -20,7 +20,7 @@ COMMANDS = {
     "resume": ("runner.resume", "go on with a run that ended too early: runner resume RUN_DIR [overrides] [--force]"),
     "doctor": ("runner.doctor", "versions, devices that really work, and why others do not"),
     "parse-print": ("runner.prints.command", "what the Print operator wrote into a file: runner parse-print FILE"),
-    "compare": ("runner.dumps.compare", "the first operator that differs between two dumps: runner compare RUN_A RUN_B"),
+    "compare": ("runner.dumps.compare", "the first operator that differs in two dumps: runner compare RUN_A RUN_B"),
     "convert": (
         "runner.dumps.convert",
         "files of an asynchronous dump as .npy: runner convert -d PATH -out DIR [-f NCHW]",

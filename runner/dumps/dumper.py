@@ -93,7 +93,7 @@ class Dumper(ValueObserver):
         """The record of the first operator that overflows in a step."""
         if not self._overflown:
             self._overflown = True
-            content = overflow.record(self.settings.op_debug_mode, node.number, 0)
+            content = overflow.record(overflow.kind(node.op.name), node.number)
             record = _Record(Opdebug(), (), (), "", node.number, node.source)
             shown = [Shown(np.frombuffer(content, np.uint8))]
             self.writer.operator(step, self._graph, node.number, record, None, shown)

@@ -8,11 +8,13 @@ import numpy as np
 
 from runner.core.observer import Shown
 from runner.core.primitive import Node
+from runner.dumps.ordered import in_order
 from runner.dumps.settings import DumpSettings
 from runner.files import make_directory, write_atomically, write_whole
 from runner.ir.folder import ORDER_HEADER
 
 Piece: TypeAlias = bytes | np.ndarray
+COPIED = 16 << 20  # bytes; arrays that lie otherwise are copied up to this size, since that is faster
 BLOCK = 1 << 16  # elements of an array that lies otherwise; they are put in order in a buffer of this size
 OWNER_READS = 0o400
 
@@ -60,8 +62,8 @@ def _buffers(pieces: Sequence[Piece]) -> Iterator[bytes | memoryview]:
     for piece in pieces:
         if isinstance(piece, bytes):
             yield piece
-        elif piece.flags.c_contiguous:
-            yield piece.data
+        elif piece.flags.c_contiguous or piece.nbytes <= COPIED:
+            yield in_order(piece).data
         else:
             yield from (block.data for block in blocks(piece, "C", BLOCK))
 

@@ -107,10 +107,7 @@ class Model:
         check_train_arguments(epoch, train_dataset, dataset_sink_mode, sink_size, max_steps)
         size = train_dataset.get_dataset_size()
         steps = size if sink_size == -1 or not dataset_sink_mode else sink_size
-        sunk = dataset_sink_mode and self.mode == context.GRAPH_MODE
-        check_dump(self._observer(), sunk)
-        if dataset_sink_mode and not sunk:
-            _LOG.warning("PyNative mode does not sink data: the same steps run one by one")
+        sunk = self._sinks(dataset_sink_mode)
         hooks = CallbackList(callbacks)
         seen = self._parameters(hooks, train_dataset, epoch_num=epoch, batch_num=steps, dataset_sink_mode=sunk)
         seen.cur_step_num = first_step
@@ -127,6 +124,13 @@ class Model:
             make = self._examined(self.steps, train_dataset, first_step)
             self._epochs(make, hooks, run_context, total, steps if sunk else 1)
             hooks.end(run_context)
+
+    def _sinks(self, dataset_sink_mode: bool) -> bool:
+        sunk = dataset_sink_mode and self.mode == context.GRAPH_MODE
+        check_dump(self._observer(), sunk)
+        if dataset_sink_mode and not sunk:
+            _LOG.warning("PyNative mode does not sink data: the same steps run one by one")
+        return sunk
 
     def _epochs(
         self,

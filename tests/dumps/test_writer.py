@@ -74,8 +74,8 @@ def test_a_folder_that_is_not_there(tmp_path):
         write_pieces(tmp_path / "none" / "file", [b""])
 
 
-def test_arrays_are_not_copied(tmp_path):
-    plain = np.zeros((64, 1 << 16), np.float32)  # 16 MiB
+def test_large_arrays_are_not_copied(tmp_path):
+    plain = np.zeros((96, 1 << 16), np.float32)  # 24 MiB: above COPIED
     for array in (plain, plain.T):
         tracemalloc.start()
         write_pieces(tmp_path / "file", [array])
