@@ -23,8 +23,10 @@ usage
 RUN_A, RUN_B   run directories, dump paths, or folders below them down to that of one iteration
 
 Operators are matched by full name, whether steps were sunk or not and whether names keep their classes, and compared in
-the order of execution. The first one that makes results outside of tolerance from inputs within it is shown. Parameters
-and constants come before all operators. B is the reference.
+the order of execution. The first one is shown that makes a difference: results outside of tolerance, and at least four
+times as far apart (as |A - B| / |B| of whole tensors) as its inputs. When there is none, rounding has grown on the way
+or the inputs came from elsewhere, and the first operator outside of tolerance is shown. Parameters and constants come
+before all operators. B is the reference.
 
   --rtol X   an element differs when |a - b| > atol + rtol * max(|b|, rms, least), where rms is the root mean square of
              the finite elements of the tensor of B (elements near zero are often sums that cancel), and least the

@@ -18,6 +18,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.dtype import DType
+from runner.dumps.ulp import ulps
 from runner.errors import ShapeError
 from runner.types import TensorType
 
@@ -54,7 +55,8 @@ class Measures:
 
     `elements` in all, `outside` of tolerance. Over elements that are finite in both: `max_abs` of |a - b|, `max_rel` of
     |a - b| / |b| where b is not 0, `max_ulp` in steps between neighbouring numbers of the coarser type (None for
-    integers), `cosine` of the angle between them (1 when both are zero). `nan` and `inf` count those of A and of B.
+    integers), `cosine` of the angle between them (1 when both are zero), `l2` is |A - B| / |B| of the whole tensors
+    (infinite when some NaN or infinity is in one only). `nan` and `inf` count those of A and of B.
     `worst` is where |a - b| is largest measured by its bound, `values` are A and B there, and `bound` is what was
     allowed (None when the bits are equal, which `identical` says).
     """
@@ -65,6 +67,7 @@ class Measures:
     max_rel: float = 0.0
     max_ulp: int | None = None
     cosine: float = 1.0
+    l2: float = 0.0
     nan: tuple[int, int] = (0, 0)
     inf: tuple[int, int] = (0, 0)
     worst: tuple[int, ...] | None = None
@@ -99,22 +102,6 @@ def measure(a: np.ndarray, b: np.ndarray, tolerance: Tolerance = DEFAULT, piece:
         for x, y, first in _pieces(a, b, piece):
             differences.add(x, y, first)
     return differences.result(a, b, sums)
-
-
-def ulps(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """How many steps between neighbouring numbers lie between finite elements of one floating type; -0 is 0.
-
-    The result is unsigned and as wide as the type.
-
-    >>> ulps(np.float32([1, -1e-45]), np.float32([1 + 2**-23, 1e-45])).tolist()
-    [1, 2]
-    """
-    unsigned = np.dtype(f"u{a.dtype.itemsize}")
-    sign = unsigned.type(1 << (8 * a.dtype.itemsize - 1))
-    bits, other = a.view(unsigned), b.view(unsigned)
-    x, y = bits & ~sign, other & ~sign  # distances from zero
-    steps: np.ndarray = np.where((bits ^ other) & sign, x + y, np.maximum(x, y) - np.minimum(x, y))
-    return steps
 
 
 def _pieces(a: np.ndarray, b: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
@@ -202,7 +189,7 @@ class _Differences:
         self._atol = tolerance.atol if a.dtype.is_float else 0.0
         self._coarse = min(a.dtype, b.dtype, key=lambda kind: kind.size).numpy if a.dtype.is_float else None
         self._least = rms if self._coarse is None else max(rms, float(np.finfo(self._coarse).smallest_normal))
-        self._outside, self._abs, self._rel, self._ulp = 0, 0.0, 0.0, 0
+        self._outside, self._abs, self._rel, self._ulp, self._squares = 0, 0.0, 0.0, 0, 0.0
         self._nan, self._inf = [0, 0], [0, 0]
         self._worst, self._severity, self._bound = 0, -1.0, 0.0
 
@@ -216,11 +203,15 @@ class _Differences:
             severity = distance / bounds
         if math.isfinite(severity.sum()):
             self._extremes(a, b, size, distance)
+            self._squares += float(distance @ distance)
         else:
             finite = np.isfinite(x) & np.isfinite(y)
             self._count((x, y))
             self._extremes(a[finite], b[finite], size[finite], distance[finite])
-            severity = np.where((x == y) | (np.isnan(x) & np.isnan(y)), 0.0, np.where(finite, severity, np.inf))
+            same = (x == y) | (np.isnan(x) & np.isnan(y))
+            severity = np.where(same, 0.0, np.where(finite, severity, np.inf))
+            rest = np.where(same, 0.0, distance)
+            self._squares += float(rest @ rest)
         self._outside += int(np.count_nonzero(severity > 1))
         at = int(severity.argmax())
         if severity[at] > self._severity:
@@ -245,5 +236,10 @@ class _Differences:
         ulp = self._ulp if self._coarse else None
         nan, inf = (self._nan[0], self._nan[1]), (self._inf[0], self._inf[1])
         there = a[place].item(), b[place].item()
-        extremes = self._abs, self._rel, ulp, sums.cosine
+        l2 = (
+            math.sqrt(self._squares / a.size) / (sums.rms or math.ulp(0.0))
+            if self._squares == self._squares
+            else math.inf
+        )
+        extremes = self._abs, self._rel, ulp, sums.cosine, l2
         return Measures(a.size, self._outside, *extremes, nan, inf, place, there, self._bound)

@@ -18,10 +18,11 @@ _LAYERS = re.compile(r"/(runner|mindspore)/nn/")  # wherever the run that dumped
 def described(found: Compared) -> Row:
     """An operator, parameter or constant.
 
-    {"iteration", "name", "name_b", "kind": "operator" | "value", "status": "same" | "differs" | "inputs differ",
-     "only_in_one": [tensor, ...], "tensors": [{"tensor": "output_0", "shape_a", "shape_b", "dtype_a", "dtype_b",
-     "format_a", "format_b", "differs"} and, where they can be compared, {"elements", "outside", "identical", "max_abs",
-     "max_rel", "max_ulp", "cosine", "nan": [A, B], "inf": [A, B], "worst": null | {"index", "a", "b", "bound"}}, ...]}
+    {"iteration", "name", "name_b", "kind": "operator" | "value",
+     "status": "same" | "differs" | "inputs differ" | "grows", as `walk.Status`, "only_in_one": [tensor, ...],
+     "tensors": [{"tensor": "output_0", "shape_a", "shape_b", "dtype_a", "dtype_b", "format_a", "format_b", "differs"}
+     and, where they can be compared, {"elements", "outside", "identical", "max_abs", "max_rel", "max_ulp", "cosine",
+     "l2", "nan": [A, B], "inf": [A, B], "worst": null | {"index", "a", "b", "bound"}}, ...]}, as `measures.Measures`
 
     Numbers that JSON does not have are the strings "nan", "inf" and "-inf".
     """
@@ -66,8 +67,10 @@ def summary(walk: Walk, verdict: Verdict, counts: dict[str, int], rows: list[Row
     """The whole comparison.
 
     {"same", "a", "b": paths, "rtol": null for the default of each type, "atol", "iterations": [[A, B], ...],
-     "compared": {"operators", "values", "tensors", "differing"}, "first": null or as `explained`,
-     "inputs_first": null or the operator before it whose inputs differ, as `explained`,
+     "compared": {"operators", "values", "tensors", "differing"},
+     "first": null or the operator that is the cause, as `explained`,
+     "earlier": null or an operator before it that is outside of tolerance too, as `explained`,
+     "cause": null or "operator" (`first`), "inputs" or "rounding" (there is only `earlier`),
      "only_a", "only_b": [name, ...], "notes": [text, ...], "all": [as `described`, ...] with --all}
     """
     given = walk.tolerance
@@ -81,7 +84,8 @@ def summary(walk: Walk, verdict: Verdict, counts: dict[str, int], rows: list[Row
         "iterations": [list(pair) for pair in walk.iterations],
         "compared": counts,
         "first": first,
-        "inputs_first": earlier,
+        "earlier": earlier,
+        "cause": _cause(verdict),
         "only_a": list(walk.only_a),
         "only_b": list(walk.only_b),
         "notes": list(walk.notes),
@@ -96,6 +100,14 @@ def counted(found: Compared, counts: dict[str, int]) -> None:
     counts["differing"] += found.status is not Status.SAME
 
 
+def _cause(verdict: Verdict) -> str | None:
+    if verdict.first is not None:
+        return "operator"
+    if verdict.earlier is None:
+        return None
+    return "inputs" if verdict.earlier.status is Status.INPUTS else "rounding"
+
+
 def _pair(pair: Pair) -> Row:
     row: Row = {"tensor": pair.label}
     for side, kind, lies in zip("ab", pair.types, pair.formats, strict=True):
@@ -105,7 +117,7 @@ def _pair(pair: Pair) -> Row:
 
 def _measures(found: Measures) -> Row:
     row: Row = {name: getattr(found, name) for name in ("elements", "outside", "identical")}
-    row |= {name: _number(getattr(found, name)) for name in ("max_abs", "max_rel", "max_ulp", "cosine")}
+    row |= {name: _number(getattr(found, name)) for name in ("max_abs", "max_rel", "max_ulp", "cosine", "l2")}
     row |= {"nan": list(found.nan), "inf": list(found.inf), "worst": None}
     if found.worst is not None and found.values is not None:
         a, b = map(_number, found.values)

@@ -10,7 +10,24 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 COLUMNS = ("tensor", "A", "B", "outside", "max abs", "max rel", "max ulp", "cosine", "NaN A/B", "Inf A/B")
-_COLOURS = {"same": "green", "differs": "red", "inputs differ": "yellow", "only A": "cyan", "only B": "cyan"}
+_COLOURS = {
+    "same": "green",
+    "differs": "red",
+    "inputs differ": "yellow",
+    "grows": "yellow",
+    "only A": "cyan",
+    "only B": "cyan",
+}
+_WITHOUT_CAUSE = {
+    "inputs": (
+        "only inputs differ, first those of",
+        "the cause is not in the dump: other data, or an operator that was not dumped",
+    ),
+    "rounding": (
+        "no operator is the cause: rounding passes the tolerance first in",
+        "it was there in the inputs already and grew on the way; --rtol allows more",
+    ),
+}
 PIPED_WIDTH = 400  # columns; lines are not broken there
 MOST_NAMES = 5
 
@@ -29,11 +46,12 @@ def show(found: Row) -> None:
         _line(console, _agreement(found), "green")
     elif found["first"]:
         _difference(console, found["first"], "first difference")
-        if earlier := found["inputs_first"]:
-            _line(console, f"its inputs agree, but those of an operator before it do not: {earlier['name']}", "yellow")
+        if earlier := found["earlier"]:
+            _line(console, f"{earlier['status']} before it, but is not the cause: {earlier['name']}", "yellow")
     else:
-        _difference(console, found["inputs_first"], "only inputs differ, first those of")
-        _line(console, "the cause is not in the dump: other data, or an operator that was not dumped", "yellow")
+        title, reason = _WITHOUT_CAUSE[found["cause"]]
+        _difference(console, found["earlier"], title)
+        _line(console, reason, "yellow")
     for note in _notes(found):
         _line(console, f"note: {note}")
 

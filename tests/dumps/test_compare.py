@@ -11,7 +11,7 @@ from pathlib import Path
 import dumped
 import numpy as np
 import pytest
-from dumped import CONV, GRADIENT, MOMENTUM, ORDER, RELU, WEIGHT, asynchronous, npy, step, sync
+from dumped import CONV, GRADIENT, MOMENTUM, ORDER, RELU, WEIGHT, Step, asynchronous, npy, step, sync
 
 from runner.cli import main as cli
 from runner.dumps.compare import main
@@ -41,7 +41,7 @@ def test_rounding_is_no_difference_whatever_the_layouts(first, second, tmp_path,
     a = LAYOUTS[first](tmp_path / "a", step())
     b = LAYOUTS[second](tmp_path / "b", step(noise=NOISE))
     found = compare(capsys, a, b)
-    assert (found["code"], found["same"], found["first"], found["inputs_first"]) == (0, True, None, None)
+    assert (found["code"], found["same"], found["first"], found["earlier"]) == (0, True, None, None)
     assert found["compared"] == {"operators": 4, "values": 2, "tensors": 12, "differing": 0}
     assert (found["only_a"], found["only_b"], found["notes"]) == ([], [], [])
     assert "same: 4 operators and 2 parameters" in shown(capsys, a, b)
@@ -75,7 +75,7 @@ def test_a_wrong_operator_is_found(wrong, layout, tmp_path, capsys):
     a, b = (LAYOUTS[layout](tmp_path / name, made) for name, made in (("a", step(wrong)), ("b", step(noise=NOISE))))
     found = compare(capsys, a, b)
     first = found["first"]
-    assert (found["code"], first["name"], first["status"], found["inputs_first"]) == (6, wrong, "differs", None)
+    assert (found["code"], first["name"], first["status"], found["earlier"]) == (6, wrong, "differs", None)
     output = first["tensors"][-1]
     assert (output["tensor"], output["differs"]) == ("output_0", True)
     assert output["max_rel"] == pytest.approx(0.01, rel=1e-2)
@@ -112,8 +112,8 @@ def test_other_data_are_no_fault_of_an_operator(tmp_path, capsys):
     """Everything differs, but nothing that could be the cause."""
     a, b = sync(tmp_path / "a", step(data=1.0)), sync(tmp_path / "b", step())
     found = compare(capsys, a, b)
-    assert (found["code"], found["first"], found["inputs_first"]["name"]) == (6, None, CONV)
-    assert found["inputs_first"]["made_by"] == {"input_0": "%para1_x"}
+    assert (found["code"], found["first"], found["earlier"]["name"]) == (6, None, CONV)
+    assert found["earlier"]["made_by"] == {"input_0": "%para1_x"}
     text = shown(capsys, a, b)
     assert f"only inputs differ, first those of: {CONV}" in text
     assert "input_0 is     %para1_x" in text
@@ -125,7 +125,7 @@ def test_an_operator_that_was_not_dumped_is_named_as_the_maker(tmp_path, capsys)
         del made.operators[0]
     found = compare(capsys, sync(tmp_path / "a", one), sync(tmp_path / "b", other))
     assert (found["code"], found["first"]) == (6, None)
-    assert (found["inputs_first"]["name"], found["inputs_first"]["made_by"]) == (RELU, {"input_0": CONV})
+    assert (found["earlier"]["name"], found["earlier"]["made_by"]) == (RELU, {"input_0": CONV})
 
 
 def test_a_cause_behind_inputs_that_differ_is_shown_with_them(tmp_path, capsys):
@@ -134,8 +134,54 @@ def test_a_cause_behind_inputs_that_differ_is_shown_with_them(tmp_path, capsys):
     one.operators[1][1][0] = one.operators[1][1][0] + np.float32(1)
     a, b = sync(tmp_path / "a", one), sync(tmp_path / "b", other)
     found = compare(capsys, a, b)
-    assert (found["first"]["name"], found["inputs_first"]["name"]) == (GRADIENT, RELU)
-    assert f"those of an operator before it do not: {RELU}" in shown(capsys, a, b)
+    assert (found["first"]["name"], found["earlier"]["name"]) == (GRADIENT, RELU)
+    assert f"inputs differ before it, but is not the cause: {RELU}" in shown(capsys, a, b)
+
+
+def drifting(rate: float, tipped: int = 0) -> Step:
+    """Rounding that each operator adds to what it takes, from 7e-5 on, and a few signs that it tips in the gradient."""
+    made, random = step(), np.random.default_rng(3)
+    large = {"x": random.normal(size=10_000).astype(np.float32)}
+    error = (random.normal(size=10_000) * rate).astype(np.float32)
+    value = large["x"]
+    for k, (name, _, _) in enumerate(made.operators):
+        taken = value * (1 + (k + 1) * error)
+        result = value * (1 + (k + 2) * error)
+        if name == GRADIENT:
+            result[:tipped] = -result[:tipped]
+        made.operators[k] = (name, [taken], [result])
+    return made
+
+
+def test_rounding_that_grows_is_no_operator_s_fault(tmp_path, capsys):
+    a, b = sync(tmp_path / "a", drifting(8e-6)), sync(tmp_path / "b", drifting(0))
+    found = compare(capsys, a, b)
+    assert (found["code"], found["first"], found["cause"]) == (6, None, "rounding")
+    assert found["earlier"]["status"] == "grows"
+    text = shown(capsys, a, b)
+    assert f"no operator is the cause: rounding passes the tolerance first in: {found['earlier']['name']}" in text
+
+
+def test_a_cause_is_found_in_rounding_that_has_grown(tmp_path, capsys):
+    one = drifting(2e-5)
+    one.operators[3][2][0] *= np.float32(1.01)
+    a, b = sync(tmp_path / "a", one), sync(tmp_path / "b", drifting(0))
+    found = compare(capsys, a, b)
+    assert (found["first"]["name"], found["cause"], found["earlier"]["name"]) == (MOMENTUM, "operator", CONV)
+    assert f"before it, but is not the cause: {CONV}" in shown(capsys, a, b)
+
+
+@pytest.mark.parametrize(("tipped", "cause"), [(10, "rounding"), (11, "operator")])
+def test_rounding_may_tip_a_few_elements_of_an_operator_that_compares(tipped, cause, tmp_path, capsys):
+    a, b = sync(tmp_path / "a", drifting(1e-7, tipped)), sync(tmp_path / "b", drifting(0))
+    found = compare(capsys, a, b)
+    assert (found["code"], found["cause"]) == (6, cause)
+    assert (found["first"] or found["earlier"])["name"] == GRADIENT
+
+
+def test_equal_inputs_tip_nothing(tmp_path, capsys):
+    a, b = sync(tmp_path / "a", drifting(0, 1)), sync(tmp_path / "b", drifting(0))
+    assert compare(capsys, a, b)["first"]["name"] == GRADIENT
 
 
 def test_the_order_is_that_of_execution_and_not_of_names(tmp_path, capsys):
@@ -238,8 +284,8 @@ def test_inputs_alone_show_where_the_difference_comes_from(tmp_path, capsys):
     for made in (one, other):
         made.operators = [(name, inputs, []) for name, inputs, _ in made.operators]
     found = compare(capsys, sync(tmp_path / "a", one), sync(tmp_path / "b", other))
-    assert (found["first"], found["inputs_first"]["name"]) == (None, GRADIENT)
-    assert found["inputs_first"]["made_by"] == {"input_0": RELU}
+    assert (found["first"], found["earlier"]["name"]) == (None, GRADIENT)
+    assert found["earlier"]["made_by"] == {"input_0": RELU}
 
 
 def test_nothing_in_common(tmp_path):
