@@ -21,6 +21,7 @@ from runner.files import names, read_bytes, storage_error
 from runner.types import Shape, TensorType
 
 TEXT_LIMIT = 1 << 28  # bytes of a table of names
+SMALL = 1 << 20  # bytes that are sooner read than mapped
 PLAIN = (DEFAULT_FORMAT, *formats.PLAIN)
 BATCH_LAST, TILED = "CHWN", "22CHWN"
 VIEWS = (*PLAIN, BATCH_LAST, TILED)  # formats without padding
@@ -129,14 +130,15 @@ def _raws(files: Sequence[tuple[SyncName, Path]]) -> list[Saved]:
 
 
 def _mapped(path: Path, kind: TensorType) -> np.ndarray:
+    shape, element = kind.shape, kind.dtype.numpy
     try:
         size = path.stat().st_size
-        if size == kind.nbytes:
-            # A file of no bytes cannot be mapped.
-            shape, element = kind.shape, kind.dtype.numpy
-            return np.memmap(path, element, "r", shape=shape) if size else np.empty(shape, element)
+        if size == kind.nbytes and size > SMALL:
+            return np.memmap(path, element, "r", shape=shape)
     except OSError as reason:
         raise storage_error("cannot read a file", path, reason) from reason
+    if size == kind.nbytes:
+        return np.ndarray(shape, element, read_bytes(path, SMALL))
     rows = {"expected": f"{kind.nbytes} bytes", "found": f"{size} bytes"}
     raise DataError("a file has another size than its name says", file=path, type=kind, **rows)
 

@@ -45,6 +45,7 @@ def assert_equal(found: dict, made: dict) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_all_layouts_read_back(layout, tmp_path):
     made = step()
+    made.held["large"] = np.arange(1 << 19, dtype=np.float32).reshape(2, -1)
     made.held |= {"steps": np.array(7), "empty": np.zeros((0, 3), np.float32), "flags": np.array([True, False])}
     dump = Dump(LAYOUTS[layout](tmp_path, made))
     assert dump.iterations == (0,)
