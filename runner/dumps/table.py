@@ -95,8 +95,8 @@ def _worst(row: Row) -> Row:
     tensor = differing[0]
     worst = tensor["worst"]
     allowed = f"{worst['bound']:.3g}" if isinstance(worst["bound"], float) else worst["bound"]
-    place = ", ".join(map(str, worst["index"]))
-    text = f"{tensor['tensor']}[{place}]: A {_value(worst['a'])}, B {_value(worst['b'])}, allowed {allowed}"
+    place = str(worst["index"]) if worst["index"] else ""
+    text = f"{tensor['tensor']}{place}: A {_value(worst['a'])}, B {_value(worst['b'])}, allowed {allowed}"
     return {"worst element": text}
 
 

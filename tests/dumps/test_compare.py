@@ -184,6 +184,32 @@ def test_equal_inputs_tip_nothing(tmp_path, capsys):
     assert compare(capsys, a, b)["first"]["name"] == GRADIENT
 
 
+def test_what_follows_in_later_iterations_has_its_cause_in_the_first(tmp_path, capsys):
+    a, b = tmp_path / "a", tmp_path / "b"
+    for number, one in ((0, step(data=1.0)), (1, step(RELU))):
+        sync(a, one, number)
+        sync(b, step(), number)
+    found = compare(capsys, a, b)
+    assert (found["first"], found["cause"], found["earlier"]["iteration"]) == (None, "inputs", 0)
+    everything = compare(capsys, a, b, "--all")
+    assert (everything["first"], everything["earlier"]["name"], len(everything["all"])) == (None, CONV, 12)
+
+
+def test_colours_are_for_terminals(tmp_path, capsys, monkeypatch):
+    a, b = sync(tmp_path / "a", step(RELU)), sync(tmp_path / "b", step())
+    assert "\x1b" not in shown(capsys, a, b, "--all")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[31m" in shown(capsys, a, b, "--all")
+
+
+def test_a_number_has_no_place(tmp_path, capsys):
+    one, other = step(), step()
+    for made, value in ((one, 2.0), (other, 1.0)):
+        made.operators[3] = (MOMENTUM, [], [np.float32(value).reshape(())])
+    text = shown(capsys, sync(tmp_path / "a", one), sync(tmp_path / "b", other))
+    assert "worst element  output_0: A 2, B 1, allowed 0.0001" in text
+
+
 def test_the_order_is_that_of_execution_and_not_of_names(tmp_path, capsys):
     """Two operators are wrong; the one that runs first is named, though its number is higher."""
     one = step()
