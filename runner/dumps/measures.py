@@ -11,13 +11,13 @@ must be equal.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from runner import dtype as dt
 from runner.dtype import DType
+from runner.dumps.pieces import pieces
 from runner.dumps.ulp import ulps
 from runner.errors import ShapeError
 from runner.types import TensorType
@@ -91,34 +91,17 @@ def measure(a: np.ndarray, b: np.ndarray, tolerance: Tolerance = DEFAULT, piece:
     if not comparable(*types):
         raise ShapeError("tensors that cannot be compared", a=types[0], b=types[1])
     real = types[0].dtype.is_float
-    if all(_same_bits(x, y) for x, y, _ in _pieces(a, b, piece)):
+    if all(_same_bits(x, y) for x, y, _ in pieces(a, b, piece)):
         nan, inf = _not_finite(a, piece) if real else (0, 0)
         return Measures(a.size, 0, max_ulp=0 if real else None, nan=(nan, nan), inf=(inf, inf), identical=True)
     with np.errstate(all="ignore"):
         sums = _Sums(*types)
-        for x, y, _ in _pieces(a, b, piece):
+        for x, y, _ in pieces(a, b, piece):
             sums.add(x, y)
         differences = _Differences(*types, tolerance, sums.rms)
-        for x, y, first in _pieces(a, b, piece):
+        for x, y, first in pieces(a, b, piece):
             differences.add(x, y, first)
     return differences.result(a, b, sums)
-
-
-def _pieces(a: np.ndarray, b: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-    """Both in C order of their elements, whatever the order of their memory, with the number of the first element."""
-    both = np.nditer(
-        [a, b],
-        flags=["external_loop", "buffered", "zerosize_ok"],
-        op_flags=[["readonly", "aligned"], ["readonly", "aligned"]],
-        op_dtypes=[x.dtype.newbyteorder("=") for x in (a, b)],
-        order="C",
-        casting="equiv",
-        buffersize=size,
-    )
-    first = 0
-    for x, y in both:
-        yield np.ascontiguousarray(x), np.ascontiguousarray(y), first
-        first += x.size
 
 
 def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
@@ -128,7 +111,7 @@ def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
 def _not_finite(a: np.ndarray, piece: int) -> tuple[int, int]:
     """How many NaN and infinities are in a floating tensor."""
     nan = inf = 0
-    for x, _, _ in _pieces(a, a, piece):
+    for x, _, _ in pieces(a, a, piece):
         if not np.isfinite(x).all():
             nan, inf = nan + int(np.isnan(x).sum()), inf + int(np.isinf(x).sum())
     return nan, inf
