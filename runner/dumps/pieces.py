@@ -13,7 +13,7 @@ def pieces(a: np.ndarray, b: np.ndarray, size: int) -> Iterator[tuple[np.ndarray
     """Both in C order of their elements, whatever the order of their memory, `size` elements at a time.
 
     Each comes as two vectors in the machine's byte order, and the number of their first element; the next piece may
-    overwrite them. Of mapped files only a part is in memory.
+    overwrite them. Of mapped files only a part is in memory, where the elements lie in this order.
     """
     both = np.nditer(
         [a, b],
