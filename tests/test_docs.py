@@ -131,6 +131,20 @@ def test_the_python_that_is_shown(tmp_path):
     assert (tmp_path / summary["run_dir"] / "summary.json").exists()
 
 
+def test_the_dumps_that_are_shown(tmp_path):
+    text = section("Dumps")
+    lines = blocks(text)[0].splitlines()
+    assert [spoken(line)[1] for line in lines] == ["+experiment=lenet", "+experiment=lenet", "compare"]
+    for line in lines:
+        done = command("-m", "runner", *spoken(line)[1:], cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert re.match(r"same: 45 operators", done.stdout)
+    (block,) = blocks(text, "python")
+    assert "/tmp/dumped" in block
+    done = command("-W", "error", "-c", block.replace("/tmp/dumped", str(tmp_path / "dumped")), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_files_of_a_run(tmp_path):
     table = re.findall(r"^\| (`.*?) \|", section("The run directory"), re.MULTILINE)
     names = [name for cell in table for name in re.findall(r"`(.*?)`", cell)]
