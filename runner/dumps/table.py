@@ -73,14 +73,18 @@ def _notes(found: Row) -> list[str]:
     return notes
 
 
-def _difference(console: "Console", row: Row, title: str) -> None:
-    _line(console, f"{title}: {row['name']}", "bold red")
+def _difference(console: "Console", row: Row, heading: str) -> None:
+    _line(console, f"{heading}: {row['name']}", "bold red")
     facts = {"iteration": row["iteration"], "in B": row["name_b"] if row["name_b"] != row["name"] else None}
     facts |= _worst(row) | {"IR": row.get("ir"), "source": user_line(row)}
     facts |= {f"{label} is": maker for label, maker in row.get("made_by", {}).items()}
     if row["only_in_one"]:
         facts["only in one"] = ", ".join(row["only_in_one"])
-    _table(console, COLUMNS, [(_cells(tensor), "red" if tensor["differs"] else "") for tensor in row["tensors"]])
+    # Tensors side by side: an operator has few, and so the table fits into 80 columns.
+    sides = [_cells(tensor) for tensor in row["tensors"]]
+    lines = [([title, *cells], "") for title, *cells in list(zip(COLUMNS, *sides, strict=True))[1:]]
+    columns = [("", ""), *((s[0], "red" if t["differs"] else "") for s, t in zip(sides, row["tensors"], strict=True))]
+    _table(console, columns, lines)
     width = max(map(len, facts))
     for name, value in facts.items():
         if value is not None:
@@ -124,7 +128,8 @@ def _everything(console: "Console", found: Row) -> None:
     for side in "ab":
         status = f"only {side.upper()}"
         lines += [(["", name, status, *["-"] * 8], _COLOURS[status]) for name in found[f"only_{side}"]]
-    _table(console, ("iteration", "name", "status", "worst tensor", *COLUMNS[3:]), lines)
+    titles = "iteration", "name", "status", "worst tensor", *COLUMNS[3:]
+    _table(console, [(title, "") for title in titles], lines)
 
 
 def _distance(tensor: Row) -> tuple[float, float]:
@@ -150,12 +155,15 @@ def _value(value: object) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-def _table(console: "Console", columns: Sequence[str], lines: Sequence[tuple[Sequence[str], str]]) -> None:
+def _table(console: "Console", columns: Sequence[tuple[str, str]], lines: Sequence[tuple[Sequence[str], str]]) -> None:
+    """Columns have a title and a colour, lines their cells and a colour."""
     from rich.box import SIMPLE
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, box=SIMPLE)
+    table = Table(box=SIMPLE)
+    for title, colour in columns:
+        table.add_column(title, style=colour)
     for cells, colour in lines:
         table.add_row(*map(Text, cells), style=colour)
     console.print(table)
