@@ -32,7 +32,7 @@ from runner.dumps.settings import DumpSettings, Iterations
 from runner.machine import thread_limit
 from runner.train.looks import Looks
 
-BATCH, EVERY, STEPS = 32, 100, 300
+BATCH, EVERY = 32, 100
 
 
 class BesideTofile:
@@ -41,7 +41,7 @@ class BesideTofile:
     def __init__(self, writer: Any, folder: Path) -> None:
         self.writer, self.folder = writer, folder
         self.seconds = {"dump": 0.0, "tofile": 0.0}
-        self.bytes = self.files = 0
+        self.bytes = self.files = self.calls = 0
         folder.mkdir()
 
     def operator(self, step: int, graph: int, task: int, node: Node, *sides: Sequence[Shown] | None) -> None:
@@ -57,10 +57,13 @@ class BesideTofile:
 
     def _both(self, dump: Callable[[], None], values: list[Shown]) -> None:
         works = {"dump": dump, "tofile": lambda: self._tofile(values)}
-        for name in works if self.files % 2 else reversed(works):
+        for name in works if self.calls % 2 else reversed(works):
             start = time.perf_counter()
             works[name]()
             self.seconds[name] += time.perf_counter() - start
+        for file in self.folder.iterdir():  # so that the disk has only one of the two to cope with
+            file.unlink()
+        self.calls += 1
         self.files += len(values)
         self.bytes += sum(value.array.nbytes for value in values)
 
@@ -69,8 +72,10 @@ class BesideTofile:
             value.array.tofile(self.folder / f"{number}.bin")
 
 
-def train(net: str, mode: str, threads: int, observer: ValueObserver, sunk: bool, steps: int) -> float:
-    """Seconds of a training."""
+def train(
+    net: str, mode: str, threads: int, observer: ValueObserver, sunk: bool, steps: int, warm: bool = False
+) -> float:
+    """Seconds of a training; `warm`: of the second one, when everything is compiled."""
     model = model_of(net, mode, threads)
     model.values = observer
     noise = np.random.default_rng(0)
@@ -78,7 +83,8 @@ def train(net: str, mode: str, threads: int, observer: ValueObserver, sunk: bool
     images = noise.standard_normal((8 * BATCH, *shape), np.float32)
     data = NumpySlicesDataset((images, noise.integers(0, 10, 8 * BATCH, np.int32))).batch(BATCH)
     with thread_limit(threads):
-        model.train(1, data, None, sunk, steps if sunk else -1, max_steps=1)  # compiled, and files in the page cache
+        if warm:
+            model.train(1, data, None, sunk, steps if sunk else -1, max_steps=1)
         start = time.perf_counter()
         model.train(1 if sunk else -(-steps // 8), data, None, sunk, steps if sunk else -1, max_steps=steps)
         return time.perf_counter() - start
@@ -100,13 +106,13 @@ def write(net: str, mode: str, threads: int, folder: Path) -> dict[str, Any]:
     }
 
 
-def one_in_a_hundred(net: str, mode: str, threads: int, sunk: bool, folder: Path) -> dict[str, Any]:
-    """How fast the other steps are."""
-    plain = train(net, mode, threads, ValueObserver(), sunk, STEPS)
-    settings = DumpSettings("async", folder, net, Iterations(tuple((k, k) for k in range(0, STEPS, EVERY))))
+def one_in_a_hundred(threads: int, sunk: bool, steps: int, folder: Path) -> dict[str, Any]:
+    """How fast the other steps of LeNet-5 are, in graph mode."""
+    plain = train("lenet5", "graph", threads, ValueObserver(), sunk, steps, warm=True)
+    settings = DumpSettings("async", folder, "lenet5", Iterations(tuple((k, k) for k in range(0, steps, EVERY))))
     with closing(Timed(settings)) as dumper, dumper.watching():
-        seconds = train(net, mode, threads, dumper, sunk, STEPS) - dumper.seconds
-    return {"plain_ms": plain / STEPS * 1e3, "dumping_ms": seconds / STEPS * 1e3, "ratio": plain / seconds}
+        seconds = train("lenet5", "graph", threads, dumper, sunk, steps, warm=True) - dumper.seconds
+    return {"plain_ms": plain / steps * 1e3, "dumping_ms": seconds / steps * 1e3, "ratio": plain / seconds}
 
 
 class Timed(Dumper):
@@ -160,9 +166,8 @@ def measured(o: argparse.Namespace) -> list[dict[str, Any]]:
             rows.append({"what": "queue", "mode": mode, **queue(o.net, mode, o.threads, o.queue_mb, Path(folder))})
     for sunk in (False, True) if "graph" in o.mode else ():
         with tempfile.TemporaryDirectory(dir=o.folder) as folder:
-            rows.append(
-                {"what": "train", "sunk": sunk, **one_in_a_hundred("lenet5", "graph", o.threads, sunk, Path(folder))}
-            )
+            figures = one_in_a_hundred(o.threads, sunk, o.steps, Path(folder))
+            rows.append({"what": "train", "sunk": sunk, **figures})
     return rows
 
 
@@ -173,6 +178,7 @@ def main() -> None:
     parser.add_argument("--mode", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=300, help="of the training that dumps every hundredth one")
     parser.add_argument("--queue-mb", type=int, default=256)
     parser.add_argument("--folder", help="where to write (default: the folder for temporary files)")
     o = parser.parse_args()

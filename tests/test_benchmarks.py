@@ -204,3 +204,21 @@ def test_a_peer_that_is_not_installed_is_named():
     done = ran("step.py", "lenet5", "--peer", peer)
     assert (done.returncode, done.stdout) == (1, "")
     assert f"has no package {peer}: give --peer-python {peer}=PATH" in done.stderr
+
+
+def test_dumps_are_measured(tmp_path):
+    words = ["--net", "lenet5", "--steps", "2", "--repeats", "1", "--threads", "1", "--folder", str(tmp_path)]
+    found = rows(ran("dump.py", *words))
+    measured = {(row["what"], row.get("mode"), row.get("sunk")): row for row in found if "median" not in row}
+    assert len(found) == 2 * len(measured) == 12
+    for mode in ("graph", "pynative"):
+        written = measured["write", mode, None]
+        assert written["files"] == 158 + 19
+        assert written["ratio"] == pytest.approx(
+            written["dump_MiB_per_second"] / written["tofile_MiB_per_second"], 1e-2
+        )
+        assert 0 < measured["queue", mode, None]["ratio"] <= 1.1
+    for sunk in (False, True):
+        trained = measured["train", None, sunk]
+        assert trained["ratio"] == pytest.approx(trained["plain_ms"] / trained["dumping_ms"], 1e-2)
+    assert list(tmp_path.iterdir()) == []
