@@ -6,7 +6,7 @@ Messages here know every field, and refuse those that the schema does not have.
 import struct
 
 import numpy as np
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from protobuf_schemas import message_classes
 
 # Spec section 3.8: number, name and type of each field; `*` is repeated.
 SCHEMA = {
@@ -50,28 +50,7 @@ FORMATS = {
 }
 
 
-def _classes():
-    file = descriptor_pb2.FileDescriptorProto(name="dump_data.proto", package="toolkit.dumpdata", syntax="proto3")
-    kinds = descriptor_pb2.FieldDescriptorProto
-    for name, fields in SCHEMA.items():
-        message = file.message_type.add(name=name)
-        for field in fields.split(", "):
-            number, called, kind = field.split()
-            label = kinds.LABEL_REPEATED if kind.endswith("*") else kinds.LABEL_OPTIONAL
-            made = message.field.add(name=called, number=int(number), label=label)
-            kind = kind.rstrip("*")
-            if kind in SCHEMA:
-                made.type, made.type_name = kinds.TYPE_MESSAGE, f".toolkit.dumpdata.{kind}"
-            else:
-                made.type = getattr(kinds, f"TYPE_{kind.upper()}")
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"toolkit.dumpdata.{name}")) for name in SCHEMA
-    }
-
-
-CLASSES = _classes()
+CLASSES = message_classes("toolkit.dumpdata", SCHEMA)
 
 
 def parsed(content):

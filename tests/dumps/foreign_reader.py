@@ -4,7 +4,7 @@ import struct
 from typing import NamedTuple
 
 import numpy as np
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from protobuf_schemas import message_classes
 
 SCHEMA = {
     "DumpData": "1 version string, 2 dump_time uint64, 3 output OpOutput*, 4 input OpInput*, 6 op_name string",
@@ -29,26 +29,7 @@ class Operator(NamedTuple):
     outputs: list
 
 
-def _message():
-    file = descriptor_pb2.FileDescriptorProto(name="foreign_dump.proto", package="foreign", syntax="proto3")
-    kinds = descriptor_pb2.FieldDescriptorProto
-    for name, fields in SCHEMA.items():
-        message = file.message_type.add(name=name)
-        for field in fields.split(", "):
-            number, called, kind = field.split()
-            label = kinds.LABEL_REPEATED if kind.endswith("*") else kinds.LABEL_OPTIONAL
-            made = message.field.add(name=called, number=int(number), label=label)
-            kind = kind.rstrip("*")
-            if kind in SCHEMA:
-                made.type, made.type_name = kinds.TYPE_MESSAGE, f".foreign.{kind}"
-            else:
-                made.type = getattr(kinds, f"TYPE_{kind.upper()}")
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("foreign.DumpData"))
-
-
-DUMP_DATA = _message()
+DUMP_DATA = message_classes("foreign", SCHEMA)["DumpData"]
 
 
 def read(path):

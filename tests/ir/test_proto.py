@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from protobuf_schemas import message_classes
 from stepped import step_graph
 
 from runner import dtype as dt
@@ -41,22 +41,7 @@ ONE, FALSE = {"dtype": INT64, "int_val": 1}, {"dtype": BOOL, "bool_val": False}
 @pytest.fixture(scope="module")
 def messages():
     """The classes of the schema, which refuse fields that they do not know."""
-    file = descriptor_pb2.FileDescriptorProto(name="irpb.proto", package="irpb", syntax="proto2")
-    kinds = descriptor_pb2.FieldDescriptorProto
-    for name, fields in SCHEMA.items():
-        message = file.message_type.add(name=name)
-        for field in fields.split(", "):
-            number, called, kind = field.split()
-            label = kinds.LABEL_REPEATED if kind.endswith("*") else kinds.LABEL_OPTIONAL
-            made = message.field.add(name=called, number=int(number), label=label)
-            kind = kind.rstrip("*")
-            if kind in SCHEMA:
-                made.type, made.type_name = kinds.TYPE_MESSAGE, f".irpb.{kind}"
-            else:
-                made.type = getattr(kinds, f"TYPE_{kind.upper()}")
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"irpb.{name}")) for name in SCHEMA}
+    return message_classes("irpb", SCHEMA, "proto2")
 
 
 def parsed(messages, graph):
