@@ -58,14 +58,11 @@ def run(request: RunRequest) -> dict[str, Any]:
             print_file_path=config.print_file_path or "",
         )
         graphs = graph_observer(config.save_graphs, config.save_graphs_path, folder)
-        with closing(_value_observer(config, folder)) as shown, Journal(folder / "metrics.jsonl") as journal:
+        with closing(_value_observer(config, folder)) as shown:
             built = build(config, graphs, shown, _failure_observer(config, folder))
             watch = Watch(built, folder)
             facts = Facts(request, built, clock, {})
-            facts.before = _restore(facts, journal) if request.resume else {}
-            metrics = MetricsJournal(journal)
-            seen = _train(facts, watch, metrics)
-            values = {} if config.eval.every == "never" else _evaluate(built, metrics, seen)
+            seen, values = _trained_and_evaluated(facts, watch)
         _write_network(built, folder)
     summary = facts.summary(seen, values)
     try:
@@ -76,6 +73,16 @@ def run(request: RunRequest) -> dict[str, Any]:
     finally:
         write_json(folder / "summary.json", summary)
     return summary
+
+
+def _trained_and_evaluated(facts: Facts, watch: "Watch") -> tuple[CallbackParameters, dict[str, float]]:
+    """Where the training ended, and the metrics of the test split."""
+    with Journal(facts.request.folder / "metrics.jsonl") as journal:
+        facts.before = _restore(facts, journal) if facts.request.resume else {}
+        metrics = MetricsJournal(journal)
+        seen = _train(facts, watch, metrics)
+        every = facts.request.config.eval.every
+        return seen, {} if every == "never" else _evaluate(facts.built, metrics, seen)
 
 
 def check_expectations(expected: tuple[Expectation, ...], values: dict[str, float]) -> None:
