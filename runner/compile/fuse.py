@@ -80,7 +80,7 @@ class _Fuser:
         for value, factor in _either(node.input) if node else ():
             number = self.builder.value(factor)
             beta = np.float32(number.reshape(())) if number is not None and number.size == 1 else 0.0
-            if beta == number and beta:  # of beta 0 a product does not read the addend, which may be infinite
+            if beta and beta == number:  # of beta 0 a product does not read the addend, which may be infinite
                 return value, float(beta), (name,)
         return name, 1.0, ()
 

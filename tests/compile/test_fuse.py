@@ -14,7 +14,7 @@ from runner import nn, ops
 from runner.compile.lower import lower
 from runner.compile.passes import ON_HOST, optimize
 from runner.core.graph import Graph
-from runner.core.value import Value
+from runner.core.value import Tensor, Value
 from runner.engine.tracer import trace
 from runner.types import TensorType
 
@@ -80,6 +80,10 @@ LEFT = {
     "an addend that is scaled element by element": (
         lambda a, b, c: ops.Exp()(c) * c + product(a, b),
         {"Gemm": 1, "Mul": 1, "Exp": 1},
+    ),
+    "an addend that is scaled by several constants": (
+        lambda a, b, c: c * Tensor(np.arange(1, 7, dtype=np.float32)) + product(a, b),
+        {"Gemm": 1, "Mul": 1},
     ),
     "an addend times zero, which may be infinite": (lambda a, b, c: c * 0.0 + product(a, b), {"Gemm": 1, "Mul": 1}),
 }
