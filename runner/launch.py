@@ -7,7 +7,6 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
@@ -18,6 +17,7 @@ from runner.config.compose import Call, Composition, compose
 from runner.config.schema import RunRequest
 from runner.config.sweep import sweep as run_sweep
 from runner.errors import BusyError, ConfigError, InternalError, RunnerError, StorageError
+from runner.frozen import Frozen
 from runner.interrupt import Terminated
 from runner.startup import uncollected
 
@@ -31,8 +31,7 @@ class SweepError(RunnerError):
     exit_code = 8
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Frozen):
     """How one job of a sweep ended; `error` is its block."""
 
     number: int

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 # A module belongs to the longest prefix that fits, and imports from its own floor and from lower ones.
 FLOORS = {
     **dict.fromkeys(("errors", "dtype", "types", "files", "seed", "machine", "device", "interrupt", "wire"), 0),
-    **dict.fromkeys(("startup", "resources", "registry", "rules", "judging", "jsonfile"), 0),
+    **dict.fromkeys(("startup", "frozen", "resources", "registry", "rules", "judging", "jsonfile"), 0),
     "dataset": 0,
     **dict.fromkeys(("core", "prints"), 1),
     "ops": 2,
