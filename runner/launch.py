@@ -15,11 +15,12 @@ from typing import Any
 from runner import experiment, files
 from runner.config.compose import Call, Composition, compose
 from runner.config.schema import RunRequest
-from runner.config.sweep import sweep as run_sweep
 from runner.errors import BusyError, ConfigError, InternalError, RunnerError, StorageError
 from runner.frozen import Frozen
 from runner.interrupt import Terminated
-from runner.startup import uncollected
+from runner.startup import lazy_import, uncollected
+
+sweeps = lazy_import("runner.config.sweep")  # most calls are one run
 
 STATUS_FILE = "status.json"
 LOCK_FILE = ".lock"
@@ -61,7 +62,7 @@ def run_call(call: Call) -> dict[str, Any]:
 def sweep(call: Call) -> list[Outcome]:
     """Run every job of a sweep, whatever happens to the others. Raises SweepError at the end when some failed."""
     with stopped_by_signals():
-        outcomes: list[Outcome] = run_sweep(call, claim, _job)
+        outcomes: list[Outcome] = sweeps.sweep(call, claim, _job)
     failed = [outcome for outcome in outcomes if outcome.exit_code]
     if failed:
         error = SweepError(f"{len(failed)} of {len(outcomes)} jobs failed")

@@ -22,6 +22,9 @@ def lazy_import(name: str) -> ModuleType:
     spec.loader = importlib.util.LazyLoader(spec.loader)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    parent, _, child = name.rpartition(".")
+    if parent:  # as an import does
+        setattr(sys.modules[parent], child, module)
     spec.loader.exec_module(module)
     return module
 

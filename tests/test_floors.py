@@ -157,7 +157,7 @@ def late_name_complaints(module: Module) -> Iterator[str]:
             public |= {getattr(name, "value", "") for name in getattr(node.value, "elts", ())}
     if late:
         yield from (f"{name} is not both late and told to type checkers" for name in sorted(late ^ told))
-        yield from (f"{name} is not both late and public" for name in sorted({n.split(".")[-1] for n in late} ^ public))
+        yield from (f"{name} is not both late and public" for name in sorted({n.split(".")[-1] for n in late} - public))
 
 
 def name_complaints(module: Module) -> Iterator[str]:
@@ -244,7 +244,7 @@ def test_no_imports_of_our_own_inside_functions():
 
 
 def test_late_names_are_told_to_type_checkers():
-    assert sum("late_names(" in module.text for module in RUNNER.values()) == 3  # where it is, and two packages
+    assert sum("late_names(" in module.text for module in RUNNER.values()) == 6  # where it is, and five packages
     assert everything(late_name_complaints) == []
 
 
@@ -302,8 +302,8 @@ def test_exceptions_are_still_needed():
             late_name_complaints,
             "runner.x",
             "if TYPE_CHECKING:\n    from runner.x.a import A\nelse:\n    g, d = late_names(__name__, {'a': 'A'})\n"
-            "__all__ = ['A', 'C']",
-            "C is not both late and public",
+            "__all__ = ['C']",
+            "A is not both late and public",
         ),
         (name_complaints, "runner.ops.utils", "", "runner.ops.utils says nothing of what is in it"),
         (third_party_complaints, "runner.ops.conv", "import onnx.helper", "runner.ops.conv imports onnx.helper"),
