@@ -8,13 +8,12 @@ import importlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from runner.startup import lazy_import, uncollected
+from runner.startup import late_names, lazy_import, uncollected
 
 with uncollected():
     from runner import common, context, dataset, dtype, nn, ops
-    from runner.checkpoint import load_checkpoint, load_param_into_net, save_checkpoint
     from runner.core.value import Parameter, Tensor
     from runner.errors import RunnerError
     from runner.prints.file import parse_print
@@ -22,6 +21,11 @@ with uncollected():
     from runner.train import Model
 
     gc.freeze()  # modules stay: no collection has to look at them again
+
+if TYPE_CHECKING:
+    from runner.checkpoint import load_checkpoint, load_param_into_net, save_checkpoint
+else:
+    __getattr__, __dir__ = late_names(__name__, {"checkpoint": "load_checkpoint load_param_into_net save_checkpoint"})
 
 _dumps = lazy_import("runner.train.dump")  # few scripts need it
 __version__ = "0.1.0"

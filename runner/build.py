@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from runner import context, nn, registry
-from runner.compile.session import unusable
 from runner.config.optimizers import Optimizer
 from runner.config.schema import RunConfig
 from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
@@ -14,10 +13,13 @@ from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import DeviceError
 from runner.nn.metrics import Loss, get_metrics
+from runner.startup import lazy_import
 from runner.train.model import Model
 
 if TYPE_CHECKING:
     from runner.dumps.failure import FirstFailure
+
+session = lazy_import("runner.compile.session")  # PyNative mode asks it about cards only
 
 _LOG = logging.getLogger("runner")
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
@@ -122,5 +124,5 @@ def _check_pynative_device(device: Device) -> None:
     if device.allow_fallback:
         _LOG.warning("%s", error.what)
         return
-    trouble = unusable(device.target, device.id)
+    trouble = session.unusable(device.target, device.id)
     raise trouble.add(also=error.what) if isinstance(trouble, DeviceError) else error

@@ -3,16 +3,15 @@
 import ctypes
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from runner.errors import ConfigError, DeviceError, nearest
+from runner.frozen import Frozen
 from runner.machine import runtimes
 
 MAX_ID = 4095
 
 
-@dataclass(frozen=True)
-class Backend:
+class Backend(Frozen):
     """What stands behind a device target.
 
     `provider` and `memory` are onnxruntime's names, `distribution` is the wheel that contains the provider, `install`
@@ -59,8 +58,7 @@ _SOURCES = (  # what brings a missing library: the first pattern that fits
 )
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(Frozen):
     """The device that a run asks for.
 
     `target` is CPU, GPU or Ascend; `id` (0 to 4095) says which card; `threads` work inside one operator, 0 for all

@@ -12,7 +12,6 @@ import numpy as np
 from runner import context, seed
 from runner.build import MODES, Experiment, build
 from runner.checkpoint import state
-from runner.compile.program import saved_step
 from runner.config.dumps import is_asked
 from runner.config.schema import Expectation, RunConfig, RunRequest
 from runner.core.observer import UNSEEING, ValueObserver
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 dumping = lazy_import("runner.dumping")
 dumper = lazy_import("runner.dumps.dumper")
 failure = lazy_import("runner.dumps.failure")
+compiled = lazy_import("runner.compile.program")  # graph mode
 
 _LOG = logging.getLogger("runner")
 CONFIG_FILE = "config.json"
@@ -129,7 +129,7 @@ class Watch(Callback):
     def step_end(self, run_context: RunContext) -> None:
         check_losses(self.seen)
         if self.start and self.built.model.programs and not self.path.exists():
-            content = saved_step(self.built.model.programs[0].graph, ("image", "label"), ("loss",), self.start)
+            content = compiled.saved_step(self.built.model.programs[0].graph, ("image", "label"), ("loss",), self.start)
             make_directory(self.path.parent)
             write_atomically(self.path, content)
         self.start = {}

@@ -7,7 +7,6 @@ import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
@@ -16,10 +15,12 @@ from typing import Any
 from runner import experiment, files
 from runner.config.compose import Call, Composition, compose
 from runner.config.schema import RunRequest
-from runner.config.sweep import sweep as run_sweep
 from runner.errors import BusyError, ConfigError, InternalError, RunnerError, StorageError
+from runner.frozen import Frozen
 from runner.interrupt import Terminated
-from runner.startup import uncollected
+from runner.startup import lazy_import, uncollected
+
+sweeps = lazy_import("runner.config.sweep")  # most calls are one run
 
 STATUS_FILE = "status.json"
 LOCK_FILE = ".lock"
@@ -31,8 +32,7 @@ class SweepError(RunnerError):
     exit_code = 8
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(Frozen):
     """How one job of a sweep ended; `error` is its block."""
 
     number: int
@@ -62,7 +62,7 @@ def run_call(call: Call) -> dict[str, Any]:
 def sweep(call: Call) -> list[Outcome]:
     """Run every job of a sweep, whatever happens to the others. Raises SweepError at the end when some failed."""
     with stopped_by_signals():
-        outcomes: list[Outcome] = run_sweep(call, claim, _job)
+        outcomes: list[Outcome] = sweeps.sweep(call, claim, _job)
     failed = [outcome for outcome in outcomes if outcome.exit_code]
     if failed:
         error = SweepError(f"{len(failed)} of {len(outcomes)} jobs failed")

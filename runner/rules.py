@@ -1,14 +1,15 @@
 """What a key of the config must be besides its type; the schema states it beside each field."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
+
+from runner.frozen import Frozen
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Frozen):
     """What a value must be besides its type; bounds are inclusive, `above` and `below` exclusive."""
 
     low: float | None = None

@@ -3,9 +3,10 @@
 import gc
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
+from typing import Any
 
 
 def lazy_import(name: str) -> ModuleType:
@@ -21,8 +22,34 @@ def lazy_import(name: str) -> ModuleType:
     spec.loader = importlib.util.LazyLoader(spec.loader)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    parent, _, child = name.rpartition(".")
+    if parent:  # as an import does
+        setattr(sys.modules[parent], child, module)
     spec.loader.exec_module(module)
     return module
+
+
+def late_names(package: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package (PEP 562): a module is loaded when one of its names is first asked for.
+
+    `places` has the names of each module, with spaces between them. The modules themselves are attributes too. Raises
+    AttributeError, as a package does, for other names.
+    """
+    homes = {name: module for module, names in places.items() for name in names.split()}
+
+    def load(name: str) -> Any:
+        if name in homes:
+            made = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
+            setattr(sys.modules[package], name, made)  # nobody asks here twice
+            return made
+        if name in places:
+            return importlib.import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes, *places})
+
+    return load, names
 
 
 @contextmanager

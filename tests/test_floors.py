@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 # A module belongs to the longest prefix that fits, and imports from its own floor and from lower ones.
 FLOORS = {
     **dict.fromkeys(("errors", "dtype", "types", "files", "seed", "machine", "device", "interrupt", "wire"), 0),
-    **dict.fromkeys(("startup", "resources", "registry", "rules", "judging", "jsonfile"), 0),
+    **dict.fromkeys(("startup", "frozen", "resources", "registry", "rules", "judging", "jsonfile"), 0),
     "dataset": 0,
     **dict.fromkeys(("core", "prints"), 1),
     "ops": 2,
@@ -142,6 +142,24 @@ def late_import_complaints(module: Module) -> Iterator[str]:
                     yield f"{module.name}.{node.name} imports {name} when it is called"
 
 
+def late_name_complaints(module: Module) -> Iterator[str]:
+    """What a package loads late is what type checkers are told (and what `imports` sees), and is public."""
+    late: set[str] = set()
+    told: set[str] = set()
+    public: set[str] = set()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "late_names":
+            table = ast.literal_eval(node.args[1])
+            late |= {f"{module.name}.{place}.{name}" for place, names in table.items() for name in names.split()}
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            told |= {name for branch in node.body for name in module.imports(branch)}
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            public |= {getattr(name, "value", "") for name in getattr(node.value, "elts", ())}
+    if late:
+        yield from (f"{name} is not both late and told to type checkers" for name in sorted(late ^ told))
+        yield from (f"{name} is not both late and public" for name in sorted({n.split(".")[-1] for n in late} - public))
+
+
 def name_complaints(module: Module) -> Iterator[str]:
     if module.name.rpartition(".")[2] in NAMELESS and module.name not in PUBLIC_ADDRESSES:
         yield f"{module.name} says nothing of what is in it"
@@ -225,6 +243,11 @@ def test_no_imports_of_our_own_inside_functions():
     assert everything(late_import_complaints) == []
 
 
+def test_late_names_are_told_to_type_checkers():
+    assert sum("late_names(" in module.text for module in RUNNER.values()) == 6  # where it is, and five packages
+    assert everything(late_name_complaints) == []
+
+
 def test_modules_say_what_is_in_them():
     assert everything(name_complaints) == []
 
@@ -267,6 +290,20 @@ def test_exceptions_are_still_needed():
             "runner.x",
             "def f():\n    from runner import ops",
             "runner.x.f imports runner.ops when it is called",
+        ),
+        (
+            late_name_complaints,
+            "runner.x",
+            "if TYPE_CHECKING:\n    from runner.x.a import A, B\nelse:\n    g, d = late_names(__name__, {'a': 'A'})\n"
+            "__all__ = ['A']",
+            "runner.x.a.B is not both late and told to type checkers",
+        ),
+        (
+            late_name_complaints,
+            "runner.x",
+            "if TYPE_CHECKING:\n    from runner.x.a import A\nelse:\n    g, d = late_names(__name__, {'a': 'A'})\n"
+            "__all__ = ['C']",
+            "A is not both late and public",
         ),
         (name_complaints, "runner.ops.utils", "", "runner.ops.utils says nothing of what is in it"),
         (third_party_complaints, "runner.ops.conv", "import onnx.helper", "runner.ops.conv imports onnx.helper"),

@@ -6,12 +6,12 @@ The hash is over the values, so that layout does not count, and so that a flippe
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from runner import files
 from runner.errors import ConfigError, DataError
+from runner.frozen import Frozen
 
 MANIFEST = "MANIFEST.json"
 FORMAT, VERSION = "runner checkpoint", 1
@@ -20,8 +20,7 @@ REPAIR = "restore it from a copy, or delete this checkpoint"
 NEWER = "read it with the version of runner that wrote it"
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Frozen):
     """What a file of a checkpoint must be."""
 
     size: int  # in bytes
@@ -33,8 +32,7 @@ class Part:
         return cls(len(content), hashlib.sha256(content).hexdigest())
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(Frozen):
     """The parts of a checkpoint by file name, and what its writer said of it."""
 
     files: dict[str, Part]

@@ -6,7 +6,6 @@ when all of it is on the disk. Measured before: ordinary checkpoints lost 50 of 
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +17,14 @@ from runner.checkpoint.arrays import decode, encode
 from runner.checkpoint.folder import place_of, remove_folder, sweep_temporaries, write_folder
 from runner.checkpoint.manifest import MANIFEST, REPAIR, Manifest, Part
 from runner.errors import ConfigError, DataError, StorageError
+from runner.frozen import Frozen
 
 __all__ = ["Checkpoint", "load", "newest", "prune", "save", "sweep_temporaries"]
 
 STATE = "state.safetensors"
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Frozen):
     """What was saved: arrays by name, how far the run was, and what a run that goes on must have in common with it."""
 
     folder: Path
@@ -103,8 +102,7 @@ def prune(folder: Path, prefix: str, keep_max: int) -> list[Path]:
     return gone
 
 
-@dataclass(frozen=True)
-class _Candidate:
+class _Candidate(Frozen):
     """A directory that has the name of a checkpoint; without a manifest that can be read, a line tells why."""
 
     path: Path

@@ -5,13 +5,13 @@ Every call draws from a generator of its own, derived from the run's seed and th
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from runner import dtype as dt
 from runner.core.value import Tensor
 from runner.errors import ConfigError, ShapeError, nearest
+from runner.frozen import Frozen
 from runner.seed import generator, next_number
 from runner.types import Shape
 
@@ -24,8 +24,7 @@ class Initializer:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class Constant(Initializer):
+class Constant(Frozen, Initializer):
     """The same value everywhere."""
 
     value: float
@@ -34,24 +33,21 @@ class Constant(Initializer):
         return np.full(shape, self.value)
 
 
-@dataclass(frozen=True)
-class Zero(Initializer):
+class Zero(Frozen, Initializer):
     """Zeros."""
 
     def fill(self, rng: np.random.Generator, shape: Shape) -> np.ndarray:
         return np.zeros(shape)
 
 
-@dataclass(frozen=True)
-class One(Initializer):
+class One(Frozen, Initializer):
     """Ones."""
 
     def fill(self, rng: np.random.Generator, shape: Shape) -> np.ndarray:
         return np.ones(shape)
 
 
-@dataclass(frozen=True)
-class Normal(Initializer):
+class Normal(Frozen, Initializer):
     """Normal distribution around 0."""
 
     sigma: float = 0.01
@@ -60,8 +56,7 @@ class Normal(Initializer):
         return rng.normal(0.0, self.sigma, shape)
 
 
-@dataclass(frozen=True)
-class TruncatedNormal(Initializer):
+class TruncatedNormal(Frozen, Initializer):
     """Normal distribution around 0, cut at two sigma: what falls outside is drawn again."""
 
     sigma: float = 0.01
@@ -73,8 +68,7 @@ class TruncatedNormal(Initializer):
         return values * self.sigma
 
 
-@dataclass(frozen=True)
-class Uniform(Initializer):
+class Uniform(Frozen, Initializer):
     """Uniform between -scale and scale."""
 
     scale: float = 0.07
@@ -83,8 +77,7 @@ class Uniform(Initializer):
         return rng.uniform(-self.scale, self.scale, shape)
 
 
-@dataclass(frozen=True)
-class XavierUniform(Initializer):
+class XavierUniform(Frozen, Initializer):
     """Uniform within gain * sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010)."""
 
     gain: float = 1.0
@@ -94,8 +87,7 @@ class XavierUniform(Initializer):
         return rng.uniform(-bound, bound, shape)
 
 
-@dataclass(frozen=True)
-class HeUniform(Initializer):
+class HeUniform(Frozen, Initializer):
     """Uniform within gain * sqrt(3 / fan) (He et al., 2015)."""
 
     negative_slope: float = 0.0
@@ -107,8 +99,7 @@ class HeUniform(Initializer):
         return rng.uniform(-bound, bound, shape)
 
 
-@dataclass(frozen=True)
-class HeNormal(Initializer):
+class HeNormal(Frozen, Initializer):
     """Normal with deviation gain / sqrt(fan) (He et al., 2015)."""
 
     negative_slope: float = 0.0

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -21,10 +20,10 @@ from runner.config.loader import RUN_DIR, Loader, as_config_error, as_typed, set
 from runner.config.schema import RunConfig, RunRequest, plain
 from runner.config.source import FolderSource
 from runner.errors import ConfigError, ConfigErrors, raise_all
+from runner.frozen import Frozen
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(Frozen):
     """What to compose: overrides, and where the configs are."""
 
     overrides: tuple[str, ...] = ()
@@ -33,8 +32,7 @@ class Call:
     config_path: Path | None = None
 
 
-@dataclass(frozen=True)
-class Composition:
+class Composition(Frozen):
     """A run that may start: every key is known and in range."""
 
     config: RunConfig

@@ -5,12 +5,13 @@ What the keys may be is said in `runner/dumps`, which is not imported before a d
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from runner.dumps import VARIABLE
 from runner.errors import ConfigError, ConfigErrors
+from runner.frozen import Frozen
 from runner.judging import Wrong, complaint
 from runner.rules import key
 from runner.startup import lazy_import
@@ -23,16 +24,14 @@ def _key(default: Any, name: str) -> Any:
     return key(default, judge=lambda value: keys.judged(name, value))
 
 
-@dataclass(frozen=True)
-class NoDump:
+class NoDump(Frozen):
     """No dump, unless `config`, a JSON file, asks for one; or, without it, MINDSPORE_DUMP_CONFIG."""
 
     name: str = key("none", choices=("none",))
     config: str | None = None  # relative to where the command was started
 
 
-@dataclass(frozen=True)
-class SyncDump:
+class SyncDump(Frozen):
     """What operators take and make, written before the next step begins."""
 
     name: str = key("sync", choices=("sync",))
@@ -49,8 +48,7 @@ class SyncDump:
     trans_flag: bool = _key(True, "trans_flag")
 
 
-@dataclass(frozen=True)
-class AsyncDump:
+class AsyncDump(Frozen):
     """The same, as it lies on the device, written while the training goes on."""
 
     name: str = key("async", choices=("async",))
@@ -68,8 +66,7 @@ class AsyncDump:
     queue_mb: int = key(256, low=1)
 
 
-@dataclass(frozen=True)
-class GeDump:
+class GeDump(Frozen):
     """An asynchronous dump with the keys of GE (seed 004), in a folder of its own for each run."""
 
     name: str = key("ge", choices=("ge",))

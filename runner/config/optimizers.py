@@ -1,20 +1,17 @@
 """Keys of the optimizers and of their learning-rate schedules; the `name` of a group decides which keys it has."""
 
-from dataclasses import dataclass
-
+from runner.frozen import Frozen
 from runner.rules import key
 
 
-@dataclass(frozen=True)
-class Constant:
+class Constant(Frozen):
     """The optimizer's `learning_rate` in every step, after `warmup_steps` steps that rise to it from 0."""
 
     name: str = key("constant", choices=("constant",))
     warmup_steps: int = key(0, low=0)
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Frozen):
     """The rate, multiplied by `decay_rate` after every `decay_steps` steps. All steps count from the warm-up's end."""
 
     name: str = key("step", choices=("step",))
@@ -23,8 +20,7 @@ class Step:
     decay_rate: float = key(0.1, above=0)
 
 
-@dataclass(frozen=True)
-class Exponential:
+class Exponential(Frozen):
     """The rate times `decay_rate` ^ (step / decay_steps), the exponent rounded down with `is_stair`."""
 
     name: str = key("exponential", choices=("exponential",))
@@ -34,8 +30,7 @@ class Exponential:
     is_stair: bool = False
 
 
-@dataclass(frozen=True)
-class Cosine:
+class Cosine(Frozen):
     """Half a cosine from the rate to `min_lr`; `decay_steps` null: until the last step of the run."""
 
     name: str = key("cosine", choices=("cosine",))
@@ -44,8 +39,7 @@ class Cosine:
     min_lr: float = key(0.0, low=0)
 
 
-@dataclass(frozen=True)
-class Polynomial:
+class Polynomial(Frozen):
     """From the rate to `end_learning_rate` as (1 - step / decay_steps) ^ power; `decay_steps` as for the cosine."""
 
     name: str = key("polynomial", choices=("polynomial",))
@@ -66,8 +60,7 @@ SCHEDULES: dict[str, type[Schedule]] = {
 }
 
 
-@dataclass(frozen=True)
-class Momentum:
+class Momentum(Frozen):
     """Defaults as the reference's LeNet example uses them."""
 
     name: str = key("momentum", choices=("momentum",))
@@ -79,8 +72,7 @@ class Momentum:
     schedule: Schedule = Constant()
 
 
-@dataclass(frozen=True)
-class Sgd:
+class Sgd(Frozen):
     """Defaults of the reference's SGD."""
 
     name: str = key("sgd", choices=("sgd",))
@@ -93,8 +85,7 @@ class Sgd:
     schedule: Schedule = Constant()
 
 
-@dataclass(frozen=True)
-class Adam:
+class Adam(Frozen):
     """Defaults of the reference's Adam."""
 
     name: str = key("adam", choices=("adam",))

@@ -5,12 +5,13 @@ composed values into these frozen objects, so everything behind it can trust the
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from runner.config.dumps import Dump, NoDump
 from runner.config.optimizers import Momentum, Optimizer
+from runner.frozen import Frozen
 from runner.judging import switch
 from runner.rules import key
 
@@ -18,8 +19,7 @@ METRICS = ("loss", "accuracy")
 MIRRORED = ("cifar10", "synthetic")  # datasets whose images may be augmented: a digit in a mirror is no digit
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(Frozen):
     """Where graph mode executes; PyNative mode uses `threads` only."""
 
     target: str = key("CPU", choices=("CPU", "GPU", "Ascend"), fold=True)
@@ -28,8 +28,7 @@ class Device:
     allow_fallback: bool = False
 
 
-@dataclass(frozen=True)
-class Network:
+class Network(Frozen):
     """A name of `models.NETWORKS` and the keyword arguments of its constructor."""
 
     name: str = "lenet5"
@@ -42,8 +41,7 @@ class Network:
         return {"num_classes": self.num_classes, "num_channels": self.num_channels or channels, **self.arguments}
 
 
-@dataclass(frozen=True)
-class Dataset:
+class Dataset(Frozen):
     """The data and how it is cut into batches.
 
     `augment` crops and mirrors the training images at random, by the seed. `normalize` brings values to mean 0 and
@@ -65,8 +63,7 @@ class Dataset:
     num_samples: int | None = key(None, low=1)
 
 
-@dataclass(frozen=True)
-class Loss:
+class Loss(Frozen):
     """The loss function; training needs a single number, so its reduction cannot be `none`."""
 
     name: str = key("softmax_cross_entropy", choices=("softmax_cross_entropy",))
@@ -74,8 +71,7 @@ class Loss:
     reduction: str = key("mean", choices=("mean", "sum"), hint="training needs one number per batch")
 
 
-@dataclass(frozen=True)
-class Expectation:
+class Expectation(Frozen):
     """What a metric must reach for the run to succeed."""
 
     metric: str
@@ -90,8 +86,7 @@ _MODE: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Eval:
+class Eval(Frozen):
     """When and how the test split is evaluated; `mode` null means the mode of the run."""
 
     every: str = key("end", choices=("end", "epoch", "never"))
@@ -99,8 +94,7 @@ class Eval:
     mode: str | None = key(None, **_MODE)
 
 
-@dataclass(frozen=True)
-class Callbacks:
+class Callbacks(Frozen):
     """What is shown while training; `loss_monitor` is the number of steps between two lines, 0 for none."""
 
     loss_monitor: int = key(1, low=0)
@@ -108,8 +102,7 @@ class Callbacks:
     progress: bool = True
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(Frozen):
     """When the state of a run is saved: after so many steps or seconds (of whole sinks), and always at its end."""
 
     every_steps: int | None = key(None, low=1)
@@ -118,8 +111,7 @@ class Checkpoint:
     prefix: str = key("CKP", pattern="[A-Za-z0-9_]+")
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(Frozen):
     """How a session behaves (seed 004).
 
     `enable_exception_dump` leaves what the operator took and made that failed, or that made the first NaN or Inf.
@@ -128,15 +120,13 @@ class Session:
     enable_exception_dump: bool = key(False, judge=switch)
 
 
-@dataclass(frozen=True)
-class RunnerOptions:
+class RunnerOptions(Frozen):
     """How runner itself behaves; `debug` shows tracebacks."""
 
     debug: bool = False
 
 
-@dataclass(frozen=True)
-class RunConfig:
+class RunConfig(Frozen):
     """One whole run."""
 
     mode: str = key("pynative", **_MODE)
@@ -163,8 +153,7 @@ class RunConfig:
     runner: RunnerOptions = RunnerOptions()
 
 
-@dataclass(frozen=True)
-class RunRequest:
+class RunRequest(Frozen):
     """All that the experiment is told: a checked config, a folder that it owns, and where both came from.
 
     With `resume` it goes on from the newest checkpoint in the folder, with `force` even when what its numbers depend on
@@ -181,7 +170,7 @@ class RunRequest:
 
 
 def defaults(owner: type) -> dict[str, Any]:
-    """The defaults of a dataclass as plain nested values.
+    """The defaults of a part of the schema as plain nested values.
 
     >>> defaults(Callbacks)
     {'loss_monitor': 1, 'time_monitor': True, 'progress': True}

@@ -1,7 +1,6 @@
 """From the settings of a run to its pipeline, by name: the same steps as the reference's LeNet example (seed 003)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import runner.dataset.idx as idx
@@ -14,14 +13,14 @@ from runner.dataset.transforms.c_transforms import OneHot, TypeCast
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, RandomCrop, RandomHorizontalFlip, Rescale, Resize
 from runner.errors import ConfigError
+from runner.frozen import Frozen
 
 LARGEST_IMAGE = 4096
 PADDED_PART = 8  # of a side: 4 pixels around CIFAR-10's 32, as usual
 SYNTHETIC_SAMPLES = {"train": 1024, "test": 256}
 
 
-@dataclass(frozen=True)
-class DatasetSettings:
+class DatasetSettings(Frozen):
     """What a run's configuration says about its data; the defaults are those of the reference's example."""
 
     name: str = "digits"
@@ -43,8 +42,7 @@ class DatasetSettings:
     shard_id: int | None = None
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Frozen):
     """How one dataset is opened (from the settings and "train" or "test") and brought to mean 0, deviation 1.
 
     `mirrored`: whether an image seen in a mirror is still one of its class.

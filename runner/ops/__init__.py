@@ -3,43 +3,80 @@
 Names and attributes are those of `mindspore.ops` r1.2.
 """
 
-from runner.ops.activation import LogSoftmax, ReLU, ReluGrad, Sigmoid, Softmax, Tanh
-from runner.ops.array import Cast, Concat, ExpandDims, Flatten, Pad, Reshape, Slice, Transpose
-from runner.ops.batchmatmul import BatchMatMul
-from runner.ops.batchnorm import BatchNorm, BatchNormGrad
-from runner.ops.compare import (
-    Equal,
-    Greater,
-    GreaterEqual,
-    Less,
-    LessEqual,
-    Maximum,
-    Minimum,
-    NotEqual,
-    ReduceMax,
-    ReduceMin,
-    Select,
-)
-from runner.ops.composite import clip_by_value
-from runner.ops.conv import Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput
-from runner.ops.dropout import Dropout
-from runner.ops.elementwise import Abs, Add, Exp, Log, Mul, Neg, Pow, RealDiv, Sign, Sqrt, Square, Sub
-from runner.ops.functions import Cos, Floor, OnesLike, Reciprocal, Rsqrt, Sin, ZerosLike
-from runner.ops.gradient import InsertGradientOf
-from runner.ops.index import Gather, OneHot, UnsortedSegmentSum
-from runner.ops.layernorm import LayerNorm, LayerNormGrad
-from runner.ops.logical import LogicalAnd, LogicalNot, LogicalOr
-from runner.ops.loss import SoftmaxCrossEntropyWithLogits, SparseSoftmaxCrossEntropyWithLogits
-from runner.ops.matmul import BiasAdd, BiasAddGrad, MatMul
-from runner.ops.optimizer import SGD, Adam, ApplyMomentum
-from runner.ops.pieces import Split, Squeeze, Stack, Tile, Unstack
-from runner.ops.piecewise import HSigmoid, HSwish, PReLU, ReLU6, ReLU6Grad
-from runner.ops.pool import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGrad
-from runner.ops.print import Print
-from runner.ops.product import ReduceProd
-from runner.ops.reduce import Argmax, Argmin, BroadcastTo, ReduceMean, ReduceSum
-from runner.ops.smooth import Elu, GeLU, GeLUGrad, Softplus
-from runner.ops.strided import StridedSlice, StridedSliceGrad
+from typing import TYPE_CHECKING
+
+from runner.ops import elementwise, matmul  # noqa: F401  the arithmetic of handles (`x + y`) is theirs
+from runner.startup import late_names
+
+if TYPE_CHECKING:  # for those who read; what runs loads a module when one of its names is asked for
+    from runner.ops.activation import LogSoftmax, ReLU, ReluGrad, Sigmoid, Softmax, Tanh
+    from runner.ops.array import Cast, Concat, ExpandDims, Flatten, Pad, Reshape, Slice, Transpose
+    from runner.ops.batchmatmul import BatchMatMul
+    from runner.ops.batchnorm import BatchNorm, BatchNormGrad
+    from runner.ops.compare import (
+        Equal,
+        Greater,
+        GreaterEqual,
+        Less,
+        LessEqual,
+        Maximum,
+        Minimum,
+        NotEqual,
+        ReduceMax,
+        ReduceMin,
+        Select,
+    )
+    from runner.ops.composite import clip_by_value
+    from runner.ops.conv import Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput
+    from runner.ops.dropout import Dropout
+    from runner.ops.elementwise import Abs, Add, Exp, Log, Mul, Neg, Pow, RealDiv, Sign, Sqrt, Square, Sub
+    from runner.ops.functions import Cos, Floor, OnesLike, Reciprocal, Rsqrt, Sin, ZerosLike
+    from runner.ops.gradient import InsertGradientOf
+    from runner.ops.index import Gather, OneHot, UnsortedSegmentSum
+    from runner.ops.layernorm import LayerNorm, LayerNormGrad
+    from runner.ops.logical import LogicalAnd, LogicalNot, LogicalOr
+    from runner.ops.loss import SoftmaxCrossEntropyWithLogits, SparseSoftmaxCrossEntropyWithLogits
+    from runner.ops.matmul import BiasAdd, BiasAddGrad, MatMul
+    from runner.ops.optimizer import SGD, Adam, ApplyMomentum
+    from runner.ops.pieces import Split, Squeeze, Stack, Tile, Unstack
+    from runner.ops.piecewise import HSigmoid, HSwish, PReLU, ReLU6, ReLU6Grad
+    from runner.ops.pool import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGrad
+    from runner.ops.print import Print
+    from runner.ops.product import ReduceProd
+    from runner.ops.reduce import Argmax, Argmin, BroadcastTo, ReduceMean, ReduceSum
+    from runner.ops.smooth import Elu, GeLU, GeLUGrad, Softplus
+    from runner.ops.strided import StridedSlice, StridedSliceGrad
+else:
+    __getattr__, __dir__ = late_names(
+        __name__,
+        {
+            "activation": "LogSoftmax ReLU ReluGrad Sigmoid Softmax Tanh",
+            "array": "Cast Concat ExpandDims Flatten Pad Reshape Slice Transpose",
+            "batchmatmul": "BatchMatMul",
+            "batchnorm": "BatchNorm BatchNormGrad",
+            "compare": "Equal Greater GreaterEqual Less LessEqual Maximum Minimum NotEqual ReduceMax ReduceMin Select",
+            "composite": "clip_by_value",
+            "conv": "Conv2D Conv2DBackpropFilter Conv2DBackpropInput",
+            "dropout": "Dropout",
+            "elementwise": "Abs Add Exp Log Mul Neg Pow RealDiv Sign Sqrt Square Sub",
+            "functions": "Cos Floor OnesLike Reciprocal Rsqrt Sin ZerosLike",
+            "gradient": "InsertGradientOf",
+            "index": "Gather OneHot UnsortedSegmentSum",
+            "layernorm": "LayerNorm LayerNormGrad",
+            "logical": "LogicalAnd LogicalNot LogicalOr",
+            "loss": "SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits",
+            "matmul": "BiasAdd BiasAddGrad MatMul",
+            "optimizer": "SGD Adam ApplyMomentum",
+            "pieces": "Split Squeeze Stack Tile Unstack",
+            "piecewise": "HSigmoid HSwish PReLU ReLU6 ReLU6Grad",
+            "pool": "AvgPool AvgPoolGrad MaxPool MaxPoolGrad",
+            "print": "Print",
+            "product": "ReduceProd",
+            "reduce": "Argmax Argmin BroadcastTo ReduceMean ReduceSum",
+            "smooth": "Elu GeLU GeLUGrad Softplus",
+            "strided": "StridedSlice StridedSliceGrad",
+        },
+    )
 
 __all__ = [
     "SGD",

@@ -1,4 +1,7 @@
-"""The operators under the reference's second address: `import runner.ops.operations as P`."""
+"""The operators under the reference's second address: `import runner.ops.operations as P`.
+
+It loads all of them, so that `runner.core.primitive.REGISTRY` is complete.
+"""
 
 from runner.ops import *  # noqa: F403
 from runner.ops import __all__ as __all__

@@ -1,5 +1,7 @@
 """`Model`: a network with its loss, optimizer and metrics, and the loops over a dataset (spec section 6.1)."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -8,28 +10,30 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from runner import context, nn
-from runner.compile.lower import lower, parameters_in, with_constants
-from runner.compile.passes import optimize
-from runner.compile.program import Executable
 from runner.core.observer import GraphObserver, ValueObserver
 from runner.core.value import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
-from runner.engine.tracer import trace
 from runner.errors import ConfigError
 from runner.nn.metrics import get_metrics
 from runner.startup import lazy_import
 from runner.train.arguments import check_dump, check_sink_mode, check_train_arguments
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
-from runner.train.sink import Sink
 from runner.train.step import EagerStep, GraphStep, Step, StepByStep
 from runner.types import TensorType
 
 if TYPE_CHECKING:
+    from runner.compile.program import Executable
     from runner.dumps.failure import FirstFailure
     from runner.train.examine import MakeSteps
+    from runner.train.sink import Sink
 
 examine = lazy_import("runner.train.examine")  # only for runs that want to know
+# PyNative mode compiles nothing before a network is exported.
+lowering = lazy_import("runner.compile.lower")
+passes = lazy_import("runner.compile.passes")
+tracer = lazy_import("runner.engine.tracer")
+sinks = lazy_import("runner.train.sink")
 _LOG = logging.getLogger("runner")
 
 
@@ -53,7 +57,7 @@ class Model:
         device: Device | None = None,
         observer: GraphObserver | None = None,
         values: ValueObserver | None = None,
-        failure: "FirstFailure | None" = None,
+        failure: FirstFailure | None = None,
     ) -> None:
         self.network, self.loss_fn, self.optimizer = network, loss_fn, optimizer
         self.metrics = get_metrics(metrics)
@@ -134,7 +138,7 @@ class Model:
 
     def _epochs(
         self,
-        make: "MakeSteps",
+        make: MakeSteps,
         hooks: CallbackList,
         run_context: RunContext,
         total: int,
@@ -161,7 +165,7 @@ class Model:
                     hooks.step_end(run_context)
             hooks.epoch_end(run_context)
 
-    def _examined(self, make: "MakeSteps", dataset: Dataset, first_step: int) -> "MakeSteps":
+    def _examined(self, make: MakeSteps, dataset: Dataset, first_step: int) -> MakeSteps:
         if self.failure is None:
             return make
         examined: MakeSteps = examine.Examined(make, self.train_step, dataset, first_step, self.failure)
@@ -173,10 +177,11 @@ class Model:
             batches = dataset.prepared(dataset.visits_from(first_step))
             return StepByStep(self.train_step, batches, first_step, self._observer())
         values = self._observer()
-        if isinstance(self.steps, Sink) and self.steps.dataset is dataset and self.steps.values is values:
+        sink: Sink
+        if isinstance(self.steps, sinks.Sink) and self.steps.dataset is dataset and self.steps.values is values:
             sink = self.steps
         else:
-            sink = Sink(self.train_network, self.device, dataset, self.observer, values)
+            sink = sinks.Sink(self.train_network, self.device, dataset, self.observer, values)
         sink.rewind(first_step)
         return sink
 
@@ -276,9 +281,9 @@ class Model:
     def export(self, types: Sequence[TensorType]) -> bytes:
         """The network in inference mode as an ONNX file for inputs of these types, with its parameters as constants."""
         self.network.set_train(False)
-        graph = optimize(trace(self.network.construct, types, "network").silent())
+        graph = passes.optimize(tracer.trace(self.network.construct, types, "network").silent())
         self.network.set_train(True)
         inputs = [f"input{k}" for k in range(len(types))]
-        return with_constants(
-            lower(graph, inputs, [f"output{k}" for k in range(len(graph.outputs))]), parameters_in(graph)
-        )
+        lowered = lowering.lower(graph, inputs, [f"output{k}" for k in range(len(graph.outputs))])
+        content: bytes = lowering.with_constants(lowered, lowering.parameters_in(graph))
+        return content

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from runner import context
-from runner.compile.program import Program
 from runner.core.graph import Graph
 from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
 from runner.core.value import Tensor
@@ -22,9 +21,11 @@ from runner.train.looks import Looks
 from runner.types import TensorType
 
 if TYPE_CHECKING:
+    from runner.compile.program import Program
     from runner.engine.recorder import Recorder
 
 # Only for runs that save graphs or dump values.
+compiled = lazy_import("runner.compile.program")  # graph mode
 recorder = lazy_import("runner.engine.recorder")
 showing = lazy_import("runner.engine.showing")
 
@@ -118,7 +119,7 @@ class GraphStep:
         """The program for inputs of these types."""
         if types not in self.programs:
             names = self.name, self.inputs, self.outputs
-            self.programs[types] = Program(self.cell.construct, types, self.device, *names, self.observer)
+            self.programs[types] = compiled.Program(self.cell.construct, types, self.device, *names, self.observer)
         return self.programs[types]
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

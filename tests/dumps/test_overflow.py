@@ -10,7 +10,7 @@ from runner.core.primitive import Primitive
 from runner.dumps import overflow
 from runner.errors import DataError
 
-TYPES = {t.__name__ for t in vars(ops).values() if isinstance(t, type) and issubclass(t, Primitive)}
+TYPES = {t.__name__ for t in map(ops.__getattr__, ops.__all__) if isinstance(t, type) and issubclass(t, Primitive)}
 SECTIONS = {"DHA Atomic Add": (0, 512), "L2 Atomic Add": (128, 768), "AI Core": (256, 1024)}
 NAMES = ["model_id", "stream_id", "task_id", "task_type", "pc_start", "para_base"]
 

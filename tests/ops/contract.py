@@ -16,6 +16,7 @@ from runner.device import Device
 from runner.engine.eager import Eager
 from runner.engine.tracer import trace
 from runner.errors import NotDifferentiable
+from runner.ops import operations  # noqa: F401  completes REGISTRY
 from runner.types import TensorType
 
 Arrays = tuple[np.ndarray, ...]
