@@ -20,7 +20,7 @@ FLOORS = {
     "dataset": 0,
     **dict.fromkeys(("core", "prints"), 1),
     "ops": 2,
-    **dict.fromkeys(("ir", "dumps"), 2),
+    **dict.fromkeys(("ir", "dumps", "profiling"), 2),
     "engine": 3,
     **dict.fromkeys(("nn", "common", "context"), 4),
     **dict.fromkeys(("compile", "checkpoint"), 5),
