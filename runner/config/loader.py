@@ -32,12 +32,14 @@ from runner.config import gate, overrides, schema
 from runner.config.dumps import DUMPS
 from runner.config.optimizers import OPTIMIZERS
 from runner.config.overrides import COMMAND_LINE
+from runner.config.profiling import PROFILES
 from runner.config.source import FolderSource, PluginSource
 from runner.errors import ConfigError, nearest
 from runner.judging import show
 
 RUN_DIR = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}"
-NAMED: dict[str, Mapping[str, type[Any]]] = {"optimizer": OPTIMIZERS, "dump": DUMPS}  # the option decides on the keys
+# Groups whose option decides on the keys.
+NAMED: dict[str, Mapping[str, type[Any]]] = {"optimizer": OPTIMIZERS, "dump": DUMPS, "profiling": PROFILES}
 SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from runner.config.dumps import Dump, NoDump
 from runner.config.optimizers import Momentum, Optimizer
-from runner.judging import switch
+from runner.config.profiling import NoProfiling, Profiling
+from runner.config.session import Session
 from runner.rules import key
 
 METRICS = ("loss", "accuracy")
@@ -119,16 +120,6 @@ class Checkpoint:
 
 
 @dataclass(frozen=True)
-class Session:
-    """How a session behaves (seed 004).
-
-    `enable_exception_dump` leaves what the operator took and made that failed, or that made the first NaN or Inf.
-    """
-
-    enable_exception_dump: bool = key(False, judge=switch)
-
-
-@dataclass(frozen=True)
 class RunnerOptions:
     """How runner itself behaves; `debug` shows tracebacks."""
 
@@ -155,7 +146,8 @@ class RunConfig:
     save_graphs: bool = False
     save_graphs_path: str = "graphs"  # relative to the run directory
     dump: Dump = field(default=NoDump())
-    session: Session = Session()
+    profiling: Profiling = field(default=NoProfiling())
+    session: Session = field(default=Session())
     expect: tuple[Expectation, ...] = ()
     eval: Eval = Eval()
     callbacks: Callbacks = Callbacks()
