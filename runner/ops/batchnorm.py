@@ -5,9 +5,11 @@ costs no digits.
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
+from runner import dtype as dt
 from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
@@ -39,6 +41,8 @@ class BatchNorm(Normalization):
     and PyTorch do. The variance of a single element is 0: a last batch of one sample must not end a training.
     Only y passes gradients on, to x, scale and bias.
     """
+
+    masters: ClassVar = (1, 2, 3, 4)
 
     momentum: float = 0.1
 
@@ -104,6 +108,8 @@ class BatchNormGrad(Normalization):
     The reserve spaces are the last two outputs of BatchNorm: a mean and 1 / sqrt(variance + epsilon).
     """
 
+    masters: ClassVar = (2, 3, 4)
+
     def infer(
         self,
         dout: TensorType,
@@ -157,11 +163,21 @@ class BatchNormGrad(Normalization):
 
 
 def check(x: TensorType, **channels: TensorType) -> None:
-    """x is (N, C) or (N, C, H, W) of floats, the others (C,) of the same. Raises ShapeError."""
+    """x is (N, C) or (N, C, H, W) of floats, the others (C,) of the same, or of Float32 beside Float16.
+
+    Raises ShapeError.
+    """
     require(x.ndim in (2, 4) and x.dtype.is_float, "needs floats (N, C) or (N, C, H, W)", x=x)
     for name, given in channels.items():
         expected = x.with_shape(x.shape[1])
-        require(given == expected, f"{name} needs one element per channel of x", x=x, given=given, expected=expected)
+        is_master = x.dtype is dt.float16 and given == expected.with_dtype(dt.float32)
+        require(
+            given == expected or is_master,
+            f"{name} needs one element per channel of x",
+            x=x,
+            given=given,
+            expected=expected,
+        )
 
 
 def by_channel(x: np.ndarray) -> np.ndarray:
