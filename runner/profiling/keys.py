@@ -173,7 +173,10 @@ def _operator(value: object) -> str:
 
 
 def _folder(value: object) -> str:
-    return existing(judge(str, FREE, value))
+    text: str = judge(str, FREE, value)
+    if not text:
+        raise Wrong("not the name of a folder", "a folder that exists", hint="left out: a folder of its own is made")
+    return existing(text)
 
 
 _RULES: dict[str, Rule] = {
