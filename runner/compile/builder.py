@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,12 +16,12 @@ from runner.startup import lazy_import
 from runner.types import Shape, TensorType
 
 if TYPE_CHECKING:
-    from onnx import NodeProto, TensorProto
+    from onnx import GraphProto, NodeProto, TensorProto
 
 onnx = lazy_import("onnx")  # takes 45 ms, and PyNative mode needs it only when the run is over
 
 
-FULL_NAME = re.compile(r".*-op\d+(?=/)")
+FULL_NAME = re.compile(r"[\w/-]+-op\d+(?=/)")
 OPERATORS = "operators"  # metadata of nodes that stand for several operators: full names, one a line
 
 
@@ -46,6 +46,15 @@ def stand_for(node: NodeProto, operators: Iterable[str]) -> None:
     for entry in [entry for entry in node.metadata_props if entry.key == OPERATORS]:
         node.metadata_props.remove(entry)
     node.metadata_props.add(key=OPERATORS, value="\n".join(dict.fromkeys(operators)))
+
+
+def operators_in(graph: GraphProto) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The names of the nodes, those of inner graphs too, with the operators that they stand for."""
+    for node in graph.node:
+        yield node.name, stands_for(node)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from operators_in(attribute.g)
 
 
 class OnnxBuilder:

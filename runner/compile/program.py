@@ -120,7 +120,7 @@ class SunkProgram(Executable):
     `fetch` makes the operands of a step from one entry of each of the inputs `scanned` and from the whole `columns`
     (both: name to type; the types of `scanned` are those of one entry). The parameters `stepped` have a value of their
     own in every step. Call it with stacked entries, then columns, then stacked values of `stepped`; it gives the losses
-    of all steps. `graph` is that of one step; `root` is where its scopes begin.
+    of all steps. `graph` is that of one step, `fetching` that of `fetch`; `root` is where its scopes begin.
     """
 
     def __init__(
@@ -137,6 +137,7 @@ class SunkProgram(Executable):
         start = time.perf_counter()
         passes = _passes(device)
         fetching = optimize(trace(fetch, [*scanned.values(), *columns.values()], "fetch", root="Dataset"), passes)
+        self.fetching = fetching
         types = [output.type for output in fetching.outputs]
         step = optimize(trace(function, types, "train_step", root, observer), passes, observer)
         with at_home(step, observer):

@@ -28,6 +28,7 @@ from runner.types import TensorType
 if TYPE_CHECKING:
     from runner.dumps.failure import FirstFailure
     from runner.train.examine import MakeSteps
+    from runner.train.profiler import Profiler
 
 examine = lazy_import("runner.train.examine")  # only for runs that want to know
 _LOG = logging.getLogger("runner")
@@ -38,7 +39,8 @@ class Model:
 
     `mode` (context.GRAPH_MODE or PYNATIVE_MODE) and `device` override the context for this model, `eval_mode` the mode
     of its evaluation, `observer` who hears of its graphs (`save_graphs`), `values` who is shown what the operators of
-    training steps take and make (dumps), `failure` who is to say which operator made a training fail.
+    training steps take and make (dumps), `failure` who is to say which operator made a training fail, `profiler` who
+    is to say where its time goes.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Model:
         observer: GraphObserver | None = None,
         values: ValueObserver | None = None,
         failure: "FirstFailure | None" = None,
+        profiler: "Profiler | None" = None,
     ) -> None:
         self.network, self.loss_fn, self.optimizer = network, loss_fn, optimizer
         self.metrics = get_metrics(metrics)
@@ -61,7 +64,7 @@ class Model:
         self.eval_mode = self.mode if eval_mode is None else eval_mode
         self.device = context.device() if device is None else device
         self.observer = context.graph_observer() if observer is None else observer
-        self.failure = failure
+        self.failure, self.profiler = failure, profiler
         self.values = values  # None: as the context says when training begins
         self.train_network = self._build_train_network()
         self.eval_network = nn.WithEvalCell(network, loss_fn) if loss_fn is not None else None
@@ -108,7 +111,7 @@ class Model:
         size = train_dataset.get_dataset_size()
         steps = size if sink_size == -1 or not dataset_sink_mode else sink_size
         sunk = self._sinks(dataset_sink_mode)
-        hooks = CallbackList(callbacks)
+        hooks = CallbackList(callbacks) if self.profiler is None else self.profiler.callbacks(callbacks)
         seen = self._parameters(hooks, train_dataset, epoch_num=epoch, batch_num=steps, dataset_sink_mode=sunk)
         seen.cur_step_num = first_step
         run_context = RunContext(seen)
@@ -118,7 +121,11 @@ class Model:
             for callback in hooks.list:
                 stack.enter_context(callback)
             hooks.begin(run_context)
-            self.steps = self._steps(train_dataset, sunk, first_step)
+            if self.profiler is None:
+                self.steps = self._steps(train_dataset, sunk, first_step)
+            else:
+                watched = self.profiler.training(self, train_dataset, sunk, first_step, total)
+                self.steps = stack.enter_context(watched)
             if isinstance(self.steps, StepByStep):
                 stack.enter_context(closing(self.steps))
             make = self._examined(self.steps, train_dataset, first_step)
@@ -127,7 +134,7 @@ class Model:
 
     def _sinks(self, dataset_sink_mode: bool) -> bool:
         sunk = dataset_sink_mode and self.mode == context.GRAPH_MODE
-        check_dump(self._observer(), sunk)
+        check_dump(self.observed(), sunk)
         if dataset_sink_mode and not sunk:
             _LOG.warning("PyNative mode does not sink data: the same steps run one by one")
         return sunk
@@ -171,8 +178,8 @@ class Model:
         """What makes steps with the batches of a dataset, from the batch of step `first_step` on."""
         if not sunk:
             batches = dataset.prepared(dataset.visits_from(first_step))
-            return StepByStep(self.train_step, batches, first_step, self._observer())
-        values = self._observer()
+            return StepByStep(self.train_step, batches, first_step, self.observed())
+        values = self.observed()
         if isinstance(self.steps, Sink) and self.steps.dataset is dataset and self.steps.values is values:
             sink = self.steps
         else:
@@ -180,7 +187,8 @@ class Model:
         sink.rewind(first_step)
         return sink
 
-    def _observer(self) -> ValueObserver:
+    def observed(self) -> ValueObserver:
+        """Who is shown the values of training steps."""
         return context.value_observer() if self.values is None else self.values
 
     @property

@@ -57,8 +57,8 @@ class Sink:
         self._scheduled = scheduled(cell)
         self._seconds: dict[int, float] = {}  # of one step, by batch size, as measured in the last call
         # The reference wraps a sunk step in one more cell (spec section 2.6).
-        self._root = "Default/network-TrainOneStepCell" if context.reserves_class_names() else "Default/network"
-        self._looks = Looks(cell, device, "train_step", self._root, values)
+        self.root = "Default/network-TrainOneStepCell" if context.reserves_class_names() else "Default/network"
+        self._looks = Looks(cell, device, "train_step", self.root, values)
         self.rewind()
 
     def rewind(self, first_step: int = 0) -> None:
@@ -162,7 +162,7 @@ class Sink:
                 columns, fetch = {}, _as_given
             stepped = [optimizer.learning_rate for optimizer in self._scheduled]
             given = fetch, scanned, columns, stepped
-            self.programs[size] = SunkProgram(self.cell.construct, *given, self.device, self._root, self.observer)
+            self.programs[size] = SunkProgram(self.cell.construct, *given, self.device, self.root, self.observer)
         return self.programs[size]
 
 

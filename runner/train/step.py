@@ -50,12 +50,16 @@ class EagerStep:
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run the kernels in the order in which `construct` applies the operators."""
-        inputs = tuple(map(Tensor, arrays))
         if self.records:
+            inputs = tuple(map(Tensor, arrays))
             return self._record(recorder.Recorder(inputs), inputs, lambda graph: None)
+        return self.under(Eager(), arrays)
+
+    def under(self, interpreter: Eager, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """As a call, under an interpreter of the caller's."""
         # Numbers may overflow here as in graph mode: the loss tells, and numpy need not say it on the screen too.
-        with np.errstate(all="ignore"), Eager() as interpreter:
-            made = _values(self.cell.construct(*inputs))
+        with np.errstate(all="ignore"), interpreter:
+            made = _values(self.cell.construct(*map(Tensor, arrays)))
             interpreter.commit()
         return [value.data for value in made]
 
@@ -176,7 +180,8 @@ class StepByStep:
     @property
     def programs(self) -> dict[Any, Program]:
         """What was compiled for it."""
-        return self.step.programs if isinstance(self.step, GraphStep) else {}
+        made: dict[Any, Program] = getattr(self.step, "programs", {})
+        return made
 
 
 def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:
