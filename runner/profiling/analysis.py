@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from runner.profiling.points import Borders, Points, borders, found, named
+from runner.profiling.points import Borders, Points, borders, executed, found
 from runner.profiling.record import HOST, Look, Moment, Operator, Record
 from runner.profiling.settings import ProfilingSettings
 
@@ -119,13 +119,20 @@ class Analysis:
 
     @cached_property
     def points(self) -> Points:
-        """The operators that are the borders. Raises ConfigError for names that no operator has."""
+        """The operators that are the borders: those that the settings name, if they are executed."""
         automatic = found(self.record.operators, self.record.looks) if self.record.operators else Points("", None)
-        fp, bp = self.settings.fp_point, self.settings.bp_point
         return Points(
-            named(fp, "fp_point", self.record.operators) if fp else automatic.fp,
-            named(bp, "bp_point", self.record.operators) if bp else automatic.bp,
+            self._asked("fp_point", self.settings.fp_point) or automatic.fp,
+            self._asked("bp_point", self.settings.bp_point) or automatic.bp,
         )
+
+    def _asked(self, key: str, point: str | None) -> str | None:
+        name = executed(point, self.record.operators) if point else None
+        if point and name is None:
+            self.record.remarks.append(
+                f"{key} {point} is not executed: the compiler has merged it; another one is taken"
+            )
+        return name
 
     @cached_property
     def parts(self) -> dict[str, float]:

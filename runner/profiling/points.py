@@ -1,6 +1,6 @@
 """The borders in a step: the operator with which forward begins, and the one with which backward ends."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from runner.errors import ConfigError, nearest
@@ -23,21 +23,17 @@ class Borders(NamedTuple):
     bp: int | None
 
 
-def named(point: str, key: str, operators: Mapping[str, Operator], merged: Iterable[str] = ()) -> str:
-    """The operator that a point names, with or without the root of sunk steps.
-
-    `merged` are operators that the compiler has removed. Raises ConfigError with the nearest name when there is none.
+def executed(point: str, operators: Iterable[str]) -> str | None:
+    """The operator that a point names, with or without the root of sunk steps; None when the compiler has merged it
+    into others or computed it beforehand.
     """
-    plain = {_plain(name): name for name in operators}
-    if (found := plain.get(_plain(point))) is not None:
-        return found
-    if _plain(point) in map(_plain, merged):
-        raise ConfigError(
-            "this operator is not executed: the compiler has merged it into others or computed it beforehand",
-            key=key,
-            value=point,
-            nearest=nearest(point, operators),
-        )
+    return {_plain(name): name for name in operators}.get(_plain(point))
+
+
+def check(point: str, key: str, operators: Sequence[str]) -> None:
+    """Raise ConfigError with the nearest name when no operator of the traced step has this one."""
+    if executed(point, operators) is not None:
+        return
     raise ConfigError(
         "no operator of the training step has this name",
         key=key,

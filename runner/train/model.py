@@ -1,8 +1,8 @@
 """`Model`: a network with its loss, optimizer and metrics, and the loops over a dataset (spec section 6.1)."""
 
 import logging
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -121,16 +121,22 @@ class Model:
             for callback in hooks.list:
                 stack.enter_context(callback)
             hooks.begin(run_context)
-            if self.profiler is None:
-                self.steps = self._steps(train_dataset, sunk, first_step)
-            else:
-                watched = self.profiler.training(self, train_dataset, sunk, first_step, total)
-                self.steps = stack.enter_context(watched)
-            if isinstance(self.steps, StepByStep):
-                stack.enter_context(closing(self.steps))
+            self.steps = stack.enter_context(self._making(train_dataset, sunk, first_step, total))
             make = self._examined(self.steps, train_dataset, first_step)
             self._epochs(make, hooks, run_context, total, steps if sunk else 1)
             hooks.end(run_context)
+
+    @contextmanager
+    def _making(self, dataset: Dataset, sunk: bool, first: int, total: int) -> Iterator[Sink | StepByStep]:
+        """What makes the steps from number `first` to `total`."""
+        if self.profiler is not None:
+            how = self.train_step, dataset, self.device, self.observer, self.observed()
+            with self.profiler.training(*how, sunk=sunk, first=first, total=total) as timed:
+                yield timed
+            return
+        steps = self._steps(dataset, sunk, first)
+        with closing(steps) if isinstance(steps, StepByStep) else nullcontext():
+            yield steps
 
     def _sinks(self, dataset_sink_mode: bool) -> bool:
         sunk = dataset_sink_mode and self.mode == context.GRAPH_MODE

@@ -1,22 +1,21 @@
 """What `Model.train` asks when a training is profiled: steps and callbacks with a clock, and at the end the files."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 
+from runner.core.observer import GraphObserver, ValueObserver
 from runner.dataset.pipeline import Dataset
+from runner.device import Device
 from runner.engine.tracer import trace
+from runner.nn.cell import Cell
 from runner.profiling.clock import Clock
-from runner.profiling.points import named
-from runner.profiling.record import Record, operators_of
+from runner.profiling.points import check
+from runner.profiling.record import Record
 from runner.profiling.settings import ProfilingSettings
 from runner.train.callback import Callback, CallbackList
 from runner.train.sink import Sink
-from runner.train.step import StepByStep
+from runner.train.step import Step, StepByStep
 from runner.train.timed import TimedCallbacks, TimedDataset, TimedSink, timed_step
-
-if TYPE_CHECKING:
-    from runner.train.model import Model
 
 Written = Callable[[Record, Dataset], object]
 
@@ -34,35 +33,44 @@ class Profiler:
 
     @contextmanager
     def training(
-        self, model: "Model", data: Dataset, sunk: bool, first: int, total: int
+        self,
+        step: Step,
+        data: Dataset,
+        device: Device,
+        graphs: GraphObserver,
+        values: ValueObserver,
+        *,
+        sunk: bool,
+        first: int,
+        total: int,
     ) -> Iterator[StepByStep | Sink]:
         """What makes the steps from number `first` to `total`; afterwards the files are written.
 
-        Raises ConfigError when no operator has the name of a point.
+        `graphs` hears of what is compiled, `values` is shown values. Raises ConfigError when no operator has the name
+        of a point.
         """
         self.clock.begin(first, total)
         timed = TimedDataset(data, self.clock)
-        if sunk:
-            sink = TimedSink(self.clock, model.train_network, model.device, timed, model.observer, model.observed())
-            sink.rewind(first)
-            self._check_points(model, data, sink.root)
-            yield sink
-            sink.close()
-        else:
-            self._check_points(model, data, "Default")
-            step = timed_step(model.train_step, self.clock, first)
-            batches = timed.prepared(timed.visits_from(first))
-            with closing(StepByStep(step, batches, first, model.observed())) as steps:
-                yield steps
-            step.close()
+        self._check_points(step.cell, data)
+        with ExitStack() as stack:
+            stack.callback(self._write, data)  # also when the training fails: what is known may tell why
+            if sunk:
+                sink = stack.enter_context(closing(TimedSink(self.clock, step.cell, device, timed, graphs, values)))
+                sink.rewind(first)
+                yield sink
+            else:
+                watched = stack.enter_context(closing(timed_step(step, self.clock, first)))
+                batches = timed.prepared(timed.visits_from(first))
+                yield stack.enter_context(closing(StepByStep(watched, batches, first, values)))
+
+    def _write(self, data: Dataset) -> None:
         if self.clock.record.calls:
             self.written(self.clock.end(), data)
 
-    def _check_points(self, model: "Model", data: Dataset, root: str) -> None:
+    def _check_points(self, cell: Cell, data: Dataset) -> None:
         points = {"fp_point": self.settings.fp_point, "bp_point": self.settings.bp_point}
         if any(points.values()):
-            graph = trace(model.train_network.construct, data.column_types(), "train_step", root)
-            known = {operator.name: operator for operator in operators_of(graph.nodes)}
+            graph = trace(cell.construct, data.column_types(), "train_step")
             for key, point in points.items():
                 if point:
-                    named(point, key, known)
+                    check(point, key, [node.name for node in graph.nodes])
