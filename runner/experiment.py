@@ -57,7 +57,8 @@ def run(request: RunRequest) -> dict[str, Any]:
             reserve_class_name_in_scope=config.reserve_class_name_in_scope,
             print_file_path=config.print_file_path or "",
         )
-        graphs = graph_observer(config.save_graphs, config.save_graphs_path, folder)
+        debug_level = config.session.op_debug_level
+        graphs = graph_observer(config.save_graphs, config.save_graphs_path, folder, debug_level)
         with closing(_value_observer(config, folder)) as shown, Journal(folder / "metrics.jsonl") as journal:
             built = build(config, graphs, shown, _failure_observer(config, folder))
             watch = Watch(built, folder)

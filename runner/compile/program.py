@@ -49,8 +49,10 @@ class Executable:
     ) -> None:
         self.graph, self.model, self.observer = graph, model, observer
         observer.lowered(graph, lambda number: described.described(model, graph, number))
+        observer.compiled(graph, model)
         # What is placed is optimised, and in the order in which values die early: onnxruntime need not touch it.
-        self.session = Session(model.SerializeToString(), device, optimize=not graph.is_placed)
+        optimize = not (graph.is_placed or observer.as_traced)
+        self.session = Session(model.SerializeToString(), device, optimize=optimize)
         observer.executed(graph)
         self.compile_seconds = time.perf_counter() - start
         self._parameters = tuple(p for p in graph.parameters if p not in given)
@@ -103,7 +105,7 @@ class Program(Executable):
         observer: GraphObserver = SILENT,
     ) -> None:
         start = time.perf_counter()
-        graph = optimize(trace(function, types, name, observer=observer), _passes(device), observer)
+        graph = optimize(trace(function, types, name, observer=observer), _passes(device, observer), observer)
         inputs = input_names or [f"input{k}" for k in range(len(types))]
         outputs = output_names or [f"output{k}" for k in range(len(graph.outputs))]
         with at_home(graph, observer):
@@ -135,7 +137,7 @@ class SunkProgram(Executable):
         observer: GraphObserver = SILENT,
     ) -> None:
         start = time.perf_counter()
-        passes = _passes(device)
+        passes = _passes(device, observer)
         fetching = optimize(trace(fetch, [*scanned.values(), *columns.values()], "fetch", root="Dataset"), passes)
         self.fetching = fetching
         types = [output.type for output in fetching.outputs]
@@ -150,7 +152,9 @@ class SunkProgram(Executable):
             super()._tell(outputs, [rows[step] for rows in told])
 
 
-def _passes(device: Device) -> Sequence[Pass]:
+def _passes(device: Device, observer: GraphObserver) -> Sequence[Pass]:
+    if observer.as_traced:
+        return ()
     return ON_HOST if device.target == "CPU" else PASSES
 
 
