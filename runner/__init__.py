@@ -20,6 +20,7 @@ with uncollected():
     from runner.prints.file import parse_print
     from runner.seed import get_seed, set_seed
     from runner.train import Model
+    from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 
     gc.freeze()  # modules stay: no collection has to look at them again
 
@@ -27,6 +28,9 @@ _dumps = lazy_import("runner.train.dump")  # few scripts need it
 __version__ = "0.1.0"
 
 __all__ = [
+    "DynamicLossScaleManager",
+    "FixedLossScaleManager",
+    "LossScaleManager",
     "Model",
     "Parameter",
     "RunnerError",

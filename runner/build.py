@@ -14,6 +14,7 @@ from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import DeviceError
 from runner.nn.metrics import Loss, get_metrics
+from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 from runner.train.model import Model
 
 if TYPE_CHECKING:
@@ -79,8 +80,20 @@ def build(
         observer=observer,
         values=values,
         failure=failure,
+        precision_mode=config.session.precision_mode,
+        loss_scale_manager=_loss_scale(config),
     )
     return Experiment(model, train_data, test_data, total)
+
+
+def _loss_scale(config: RunConfig) -> LossScaleManager | None:
+    """How the loss is scaled; a scale that the optimizer was given is scale enough."""
+    asked = config.session.loss_scale
+    if asked is None and config.session.precision_mode == "allow_mix_precision":
+        asked = "dynamic" if config.optimizer.loss_scale == 1.0 else None
+    if asked == "dynamic":
+        return DynamicLossScaleManager()
+    return FixedLossScaleManager(asked) if isinstance(asked, float) else None
 
 
 def _total_steps(config: RunConfig, train_data: Dataset) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
+from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import Device
 from runner.dumps import VARIABLE
 from runner.errors import ConfigError, nearest, raise_all
@@ -36,6 +37,7 @@ _DEFAULTS: dict[str, Any] = {
     "print_file_path": "",
     "save_graphs": False,
     "save_graphs_path": ".",
+    "precision_mode": DEFAULT,
     "enable_profiling": False,
     "profiling_options": "training_trace",
 }
@@ -52,9 +54,10 @@ def set_context(**settings: Any) -> None:
     without effect on the CPU · `reserve_class_name_in_scope` bool · `print_file_path` the file that the Print operator
     writes ("": the screen); a name that is taken gets the time as a suffix · `save_graphs` bool, whether the
     graphs of models and cells are written, and `save_graphs_path` the folder for them (default: where the process
-    runs) · `enable_profiling` bool, whether models are profiled that are trained now, and `profiling_options` what is
-    measured: words such as "training_trace:task_trace", or JSON such as '{"result_path": "/home/data/output",
-    "training_trace": "on"}'. Raises ConfigError (a ValueError; ConfigErrors when JSON has several faults), and
+    runs) · `precision_mode` in which element types networks compute: allow_fp32_to_fp16 (default), force_fp16,
+    force_fp32, must_keep_origin_dtype or allow_mix_precision · `enable_profiling` bool, whether models are profiled
+    that are trained now, and `profiling_options` what is measured: words such as "training_trace:task_trace", or JSON
+    such as '{"result_path": "/home/data/output", "training_trace": "on"}'. Raises ConfigError (a ValueError; ConfigErrors when JSON has several faults), and
     StorageError for a folder that cannot be written.
     """
     _change({name: _checked(name, value) for name, value in settings.items()})
@@ -90,6 +93,11 @@ def _change(settings: dict[str, Any]) -> None:
 def reserves_class_names() -> bool:
     """Whether scopes carry class names."""
     return bool(_settings["reserve_class_name_in_scope"])
+
+
+def precision() -> Policy | None:
+    """In which element types networks compute; None: in those that they have."""
+    return policy(_settings["precision_mode"])
 
 
 def device() -> Device:
@@ -167,6 +175,8 @@ def _checked(name: str, value: Any) -> Any:
         return str(graphs.usable(Path(os.path.abspath(value))))
     if name == "print_file_path":
         return _print_file(value)
+    if name == "precision_mode":
+        policy(value)
     if name == "profiling_options":
         return _profiling_options(value)
     if name not in _DEFAULTS:

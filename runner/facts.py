@@ -4,6 +4,7 @@ import resource
 from functools import cached_property
 from typing import Any
 
+from runner import nn
 from runner.build import Experiment
 from runner.config.schema import RunRequest
 from runner.errors import ConfigError
@@ -52,6 +53,14 @@ class Facts:
         steps = self.built.model.steps
         return int(self.before.get("host_interactions", 0)) + (steps.interactions if steps else 0)
 
+    @property
+    def loss_scaling(self) -> dict[str, Any]:
+        """The loss scale after the last step, and how many steps overflew and were skipped; {} without scaling."""
+        cell = self.built.model.train_network
+        if not isinstance(cell, nn.TrainOneStepWithLossScaleCell):
+            return {}
+        return {"loss_scale": float(cell.scale_sense.data), "overflow_steps": int(cell.overflow_steps.data)}
+
     @cached_property
     def identity(self) -> dict[str, Any]:
         """What a run that goes on must have in common with this one, by dotted name."""
@@ -95,6 +104,7 @@ class Facts:
             "steps": seen.cur_step_num,
             "host_interactions": self.interactions,
             "loss": number(seen.net_outputs),
+            **self.loss_scaling,
             "metrics": values,
             "init_seconds": clock.init_seconds,
             "compile_seconds": compiling,

@@ -1,6 +1,7 @@
 """Keys of the group `session`: how graphs are compiled and watched (the session options of seed 004)."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from runner.startup import lazy_import
 keys = lazy_import("runner.profiling.keys")
 
 PRECISION_MODES = ("allow_fp32_to_fp16", "force_fp16", "force_fp32", "must_keep_origin_dtype", "allow_mix_precision")
+LOSS_SCALES = ("dynamic", "off")
 # Options of seed 004 that are keys of other groups here.
 ELSEWHERE: Mapping[str, str] = {
     "enable_dump": "dump=ge, with dump.dump_path",
@@ -29,6 +31,15 @@ def options_text(value: object) -> str:
 
 def _precision(value: object) -> Any:
     return judge(str, Rule(choices=PRECISION_MODES), PRECISION_MODES[0] if value is None else value)
+
+
+def _loss_scale(value: object) -> Any:
+    """null, `dynamic`, `off`, or a number of at least 1."""
+    if value is None or isinstance(value, str):
+        return judge(str, Rule(choices=LOSS_SCALES, fold=True), value) if value is not None else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < math.inf:
+        raise Wrong("not a loss scale", "null (as precision_mode needs it), dynamic, off, or a number of at least 1")
+    return float(value)
 
 
 def _tuning(value: object) -> str:
@@ -70,6 +81,7 @@ class Session:
     """
 
     precision_mode: str = key(PRECISION_MODES[0], judge=_precision)
+    loss_scale: float | str | None = key(None, judge=_loss_scale)  # null: dynamic with allow_mix_precision
     auto_tune_mode: str | None = key(None, judge=_tuning)
     graph_run_mode: int = key(1, low=0, high=1, hint="0: online inference, 1: training")
     op_debug_level: int = key(0, low=0, high=4, hint=_DEBUG)

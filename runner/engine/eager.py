@@ -44,7 +44,7 @@ class Eager(Interpreter):
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
         """Run the kernel."""
         try:
-            if types.__class__ is Rounded:  # a class, since a function would cost every operator as much as this
+            if type(types) is Rounded:
                 made: Arrays = rounded(op.kernel, map(_data, inputs), types)
             else:
                 made = op.kernel(*map(_data, inputs))

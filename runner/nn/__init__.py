@@ -29,6 +29,7 @@ from runner.nn.dynamic_lr import (
 )
 from runner.nn.layernorm import LayerNorm
 from runner.nn.loss import MSELoss, SoftmaxCrossEntropyWithLogits
+from runner.nn.loss_scale import DynamicLossScaleUpdateCell, FixedLossScaleUpdateCell, TrainOneStepWithLossScaleCell
 from runner.nn.metrics import Accuracy, Loss, Metric
 from runner.nn.normalization import BatchNorm1d, BatchNorm2d
 from runner.nn.optim import SGD, Adam, Momentum, Optimizer
@@ -66,8 +67,10 @@ __all__ = [
     "CosineDecayLR",
     "Dense",
     "Dropout",
+    "DynamicLossScaleUpdateCell",
     "Embedding",
     "ExponentialDecayLR",
+    "FixedLossScaleUpdateCell",
     "Flatten",
     "HSigmoid",
     "HSwish",
@@ -96,6 +99,7 @@ __all__ = [
     "StepLR",
     "Tanh",
     "TrainOneStepCell",
+    "TrainOneStepWithLossScaleCell",
     "WarmUpLR",
     "WarmUpThen",
     "WithEvalCell",

@@ -39,6 +39,7 @@ from runner.ops.print import Print
 from runner.ops.product import ReduceProd
 from runner.ops.reduce import Argmax, Argmin, BroadcastTo, ReduceMean, ReduceSum
 from runner.ops.smooth import Elu, GeLU, GeLUGrad, Softplus
+from runner.ops.status import FloatStatus
 from runner.ops.strided import StridedSlice, StridedSliceGrad
 
 __all__ = [
@@ -69,6 +70,7 @@ __all__ = [
     "Exp",
     "ExpandDims",
     "Flatten",
+    "FloatStatus",
     "Floor",
     "Gather",
     "GeLU",

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from runner import context, nn
-from runner.compile.lower import lower, parameters_in, with_constants
-from runner.compile.passes import optimize
 from runner.compile.program import Executable
 from runner.core.observer import GraphObserver, ValueObserver
+from runner.core.precision import working_under
 from runner.core.value import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
-from runner.engine.tracer import trace
 from runner.errors import ConfigError
 from runner.nn.metrics import get_metrics
 from runner.startup import lazy_import
+from runner.train import amp
 from runner.train.arguments import check_dump, check_sink_mode, check_train_arguments
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
+from runner.train.export import exported
+from runner.train.loss_scale_manager import LossScaleManager
 from runner.train.sink import Sink
 from runner.train.step import EagerStep, GraphStep, Step, StepByStep
 from runner.types import TensorType
@@ -40,7 +41,8 @@ class Model:
     `mode` (context.GRAPH_MODE or PYNATIVE_MODE) and `device` override the context for this model, `eval_mode` the mode
     of its evaluation, `observer` who hears of its graphs (`save_graphs`), `values` who is shown what the operators of
     training steps take and make (dumps), `failure` who is to say which operator made a training fail, `profiler` who
-    is to say where its time goes.
+    is to say where its time goes. `precision_mode` (of `core.precision.MODES`) overrides the context too; `amp_level`
+    O2 (mixed precision with a dynamic loss scale) and O3 (Float16) go before it. `loss_scale_manager` scales the loss.
     """
 
     def __init__(
@@ -57,6 +59,9 @@ class Model:
         values: ValueObserver | None = None,
         failure: "FirstFailure | None" = None,
         profiler: "Profiler | None" = None,
+        amp_level: str = "O0",
+        precision_mode: str | None = None,
+        loss_scale_manager: LossScaleManager | None = None,
     ) -> None:
         self.network, self.loss_fn, self.optimizer = network, loss_fn, optimizer
         self.metrics = get_metrics(metrics)
@@ -66,20 +71,14 @@ class Model:
         self.observer = context.graph_observer() if observer is None else observer
         self.failure, self.profiler = failure, profiler
         self.values = values  # None: as the context says when training begins
-        self.train_network = self._build_train_network()
+        level = amp.resolved(amp_level, self.device)
+        self.precision = amp.policy_of(level, precision_mode)
+        self.train_network = amp.training_cell(network, loss_fn, optimizer, level, loss_scale_manager)
         self.eval_network = nn.WithEvalCell(network, loss_fn) if loss_fn is not None else None
         self.train_step = self._step(self.mode, self.train_network, "train_step", ("image", "label"), ("loss",))
         self.steps: Sink | StepByStep | None = None
         self.eval_step: Step | None = None
         self.predict_step: Step | None = None
-
-    def _build_train_network(self) -> nn.Cell:
-        network = self.network if self.loss_fn is None else nn.WithLossCell(self.network, self.loss_fn)
-        return (
-            network
-            if self.optimizer is None
-            else nn.TrainOneStepCell(network, self.optimizer, self.optimizer.loss_scale)
-        )
 
     def _step(
         self, mode: int, cell: nn.Cell, name: str, inputs: Sequence[str] | None, outputs: Sequence[str] | None
@@ -118,11 +117,12 @@ class Model:
         self.network.set_train(True)
         total = epoch * steps if max_steps is None else min(max_steps, epoch * steps)
         with ExitStack() as stack:
+            stack.enter_context(working_under(self.precision))
             for callback in hooks.list:
                 stack.enter_context(callback)
             hooks.begin(run_context)
             self.steps = stack.enter_context(self._making(train_dataset, sunk, first_step, total))
-            make = self._examined(self.steps, train_dataset, first_step)
+            make = amp.checked(self._examined(self.steps, train_dataset, first_step), self.train_network)
             self._epochs(make, hooks, run_context, total, steps if sunk else 1)
             hooks.end(run_context)
 
@@ -242,6 +242,7 @@ class Model:
         run_context = RunContext(seen)
         self.network.set_train(False)
         with ExitStack() as stack:
+            stack.enter_context(working_under(self.precision))
             for callback in hooks.list:
                 stack.enter_context(callback)
             hooks.begin(run_context)
@@ -282,17 +283,13 @@ class Model:
         if self.predict_step is None:
             self.predict_step = self._step(self.eval_mode, self.network, "network", None, None)
         self.network.set_train(False)
-        made = self.predict_step([Tensor(x).data for x in data])
+        with working_under(self.precision):
+            made = self.predict_step([Tensor(x).data for x in data])
         self.network.set_train(True)
         tensors = [Tensor(array) for array in made]
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
     def export(self, types: Sequence[TensorType]) -> bytes:
         """The network in inference mode as an ONNX file for inputs of these types, with its parameters as constants."""
-        self.network.set_train(False)
-        graph = optimize(trace(self.network.construct, types, "network").silent())
-        self.network.set_train(True)
-        inputs = [f"input{k}" for k in range(len(types))]
-        return with_constants(
-            lower(graph, inputs, [f"output{k}" for k in range(len(graph.outputs))]), parameters_in(graph)
-        )
+        with working_under(self.precision):
+            return exported(self.network, types)

@@ -18,6 +18,7 @@ import numpy as np
 from runner import context, dtype, ops
 from runner.compile.program import SunkProgram
 from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
+from runner.core.primitive import current
 from runner.core.value import Value
 from runner.dataset.pipeline import Dataset
 from runner.dataset.transforms.c_transforms import OneHot, TypeCast
@@ -177,7 +178,9 @@ def on_device(dataset: Dataset) -> bool:
 def _fetch_rows(dataset: Dataset) -> Callable[..., list[Value]]:
     def fetch(rows: Value, *columns: Value) -> list[Value]:
         chains = dataset.remaining.values()
-        return [_transformed(ops.Gather(0)(column, rows), chain) for column, chain in zip(columns, chains, strict=True)]
+        with current().under(None):  # data are made as the pipeline makes them, whatever the network computes in
+            pairs = zip(columns, chains, strict=True)
+            return [_transformed(ops.Gather(0)(column, rows), chain) for column, chain in pairs]
 
     return fetch
 
