@@ -40,6 +40,11 @@ class Measure(NamedTuple):
         return self.total / len(self.times) if self.times else 0.0
 
     @property
+    def typical(self) -> float:
+        """In the median one: other processes disturb some steps."""
+        return statistics.median(self.times) if self.times else 0.0
+
+    @property
     def kind(self) -> str:
         """Type of the operator."""
         return self.operator.kind if self.operator else COPY
@@ -91,7 +96,7 @@ class Analysis:
         """The time of all operators by that of a step that nobody looks at."""
         if not self.measures:
             return None
-        return sum(m.mean for m in self.measures) / (self.plain_step or self.looked_step)
+        return sum(m.typical for m in self.measures) / (self.plain_step or self.looked_step)
 
     @cached_property
     def measures(self) -> list[Measure]:
@@ -143,7 +148,7 @@ class Analysis:
             return {}
         by_part: dict[str, float] = defaultdict(float)
         for measure in self.measures:
-            by_part[measure.operator.part if measure.operator else "update"] += measure.mean
+            by_part[measure.operator.part if measure.operator else "update"] += measure.typical
         device = self.plain_step or self.looked_step
         waited = sum(call.waited for call in calls) / steps
         named_parts = {part: by_part[part] for part in ("forward", "backward", "aggregation", "update")}

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 
+from runner.profiling.counters import COUNTERS, Counters
 from runner.profiling.plan import Plan, planned
 from runner.profiling.record import DATA, Call, Look, Operator, Record, Span
 from runner.profiling.settings import ProfilingSettings
@@ -23,6 +24,7 @@ class Clock:
         self._waited = 0
         self._lock = Lock()  # the dataset's threads tell too
         self._dropped: dict[str, int] = {}
+        self.counters = Counters(COUNTERS.get(settings.ai_core_metrics or "", ()))
 
     def begin(self, first_step: int, total: int) -> None:
         """A training of the steps from `first_step` to `total` begins."""
@@ -57,9 +59,12 @@ class Clock:
     @contextmanager
     def calling(self, first: int, steps: int) -> Iterator[None]:
         """Inside, the device makes steps."""
+        before = self.counters.read()
         start = time.perf_counter_ns()
         yield
         stop = time.perf_counter_ns()
+        for name, count in self.counters.read().items():
+            self.record.counted[name] = self.record.counted.get(name, 0) + count - before[name]
         self.record.calls.append(Call(first, steps, start, stop, self._waited, self.looks_at(first)))
         self._waited = 0
 
@@ -89,5 +94,6 @@ class Clock:
         """No step follows: everything that is known."""
         for track, count in self._dropped.items():
             self.record.remarks.append(f"the timeline leaves out {count} later entries of the track {track!r}")
+        self.record.missing = self.counters.missing
         self.record.looks.sort()
         return self.record

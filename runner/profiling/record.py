@@ -104,6 +104,8 @@ class Record:
     tracks: dict[str, list[Span]] = field(default_factory=dict)
     waiting: list[int] = field(default_factory=list)  # batches that were ready when one was asked for
     remarks: list[str] = field(default_factory=list)
+    counted: dict[str, int] = field(default_factory=dict)  # by counters of the processor, in all calls to the device
+    missing: dict[str, str] = field(default_factory=dict)  # counters that there are not, and why
 
     def know(self, operators: Iterable[Operator]) -> None:
         """Learn operators."""

@@ -30,7 +30,7 @@ class TimedDataset(Dataset):
 
     def __init__(self, dataset: Dataset, clock: Clock) -> None:
         super().__init__(dataset._columns, dataset._order, dataset._workers)
-        self.clock = clock
+        self.clock, self.ready = clock, clock.ready
 
     def fetch(self, visits: np.ndarray) -> Batch:
         with self.clock.doing(WORKERS, "fetch"):
@@ -164,6 +164,8 @@ class TimedSink(Sink):
             return super()._take(min(limit, self.clock.alike(self._taken)))
 
     def _entries(self, visits: np.ndarray) -> list[np.ndarray]:
+        if self._ahead is not None:
+            self.clock.ready(int(self._ahead[1].done()))
         with self.clock.waiting():
             return super()._entries(visits)
 
