@@ -14,6 +14,7 @@ from runner.build import MODES, Experiment, build
 from runner.checkpoint import state
 from runner.compile.program import saved_step
 from runner.config.dumps import is_asked
+from runner.config.profiling import is_asked as is_profiled
 from runner.config.schema import Expectation, RunConfig, RunRequest
 from runner.core.observer import UNSEEING, ValueObserver
 from runner.errors import MismatchError, TrainingError
@@ -33,10 +34,11 @@ from runner.train.callback import Callback, CallbackParameters, LossMonitor, Run
 if TYPE_CHECKING:
     from runner.dumps.failure import FirstFailure
 
-# Few runs dump anything.
+# Few runs dump anything, or are profiled.
 dumping = lazy_import("runner.dumping")
 dumper = lazy_import("runner.dumps.dumper")
 failure = lazy_import("runner.dumps.failure")
+profiled = lazy_import("runner.profiled")
 
 _LOG = logging.getLogger("runner")
 CONFIG_FILE = "config.json"
@@ -61,6 +63,9 @@ def run(request: RunRequest) -> dict[str, Any]:
         graphs = graph_observer(config.save_graphs, config.save_graphs_path, folder, debug_level)
         with closing(_value_observer(config, folder)) as shown, Journal(folder / "metrics.jsonl") as journal:
             built = build(config, graphs, shown, _failure_observer(config, folder))
+            if is_profiled(config.profiling, config.session):
+                built.model.profiler = profiled.profiler(config, folder)
+                profiled.trace_one(config, built, folder)
             watch = Watch(built, folder)
             facts = Facts(request, built, clock, {})
             facts.before = _restore(facts, journal) if request.resume else {}

@@ -92,13 +92,6 @@ class Analysis:
         return min(1.0, max(0.0, (self.plain_step - inside) / pauses)) if pauses > 0 else 1.0
 
     @cached_property
-    def accounted(self) -> float | None:
-        """The time of all operators by that of a step that nobody looks at."""
-        if not self.measures:
-            return None
-        return sum(m.typical for m in self.measures) / (self.plain_step or self.looked_step)
-
-    @cached_property
     def measures(self) -> list[Measure]:
         """Every operator in the order of the graph, also those that take no time of their own; then copies."""
         looks = self.record.looks

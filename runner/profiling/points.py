@@ -30,7 +30,7 @@ def executed(point: str, operators: Iterable[str]) -> str | None:
     return {_plain(name): name for name in operators}.get(_plain(point))
 
 
-def check(point: str, key: str, operators: Sequence[str]) -> None:
+def check(point: str, key: str, operators: Sequence[str], hint: str | None = None) -> None:
     """Raise ConfigError with the nearest name when no operator of the traced step has this one."""
     if executed(point, operators) is not None:
         return
@@ -40,7 +40,7 @@ def check(point: str, key: str, operators: Sequence[str]) -> None:
         value=point,
         allowed=f"the full name of one of its {len(operators)} operators",
         nearest=nearest(point, operators),
-        hint="leave it out, and it is found",
+        hint=hint,
     )
 
 

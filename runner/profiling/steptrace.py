@@ -42,6 +42,10 @@ def point_info(analysis: Analysis) -> dict[str, Any]:
         "measured_steps": measured,
         "how": _how(len(measured), len(analysis.steps), any(call.steps > 1 for call in analysis.record.calls)),
         "parts_us_per_step": {name: round(ns / 1e3, 3) for name, ns in analysis.parts.items()},
+        "operators_us_per_step": round(sum(m.typical for m in analysis.measures) / 1e3, 3),
+        "device_us_per_step": None if analysis.plain_step is None else round(analysis.plain_step / 1e3, 3),
+        "device_us_per_measured_step": round(analysis.looked_step / 1e3, 3),
+        "pauses_between_nodes_counted": round(analysis.factor, 4),
     }
     return made | ({"remarks": analysis.record.remarks} if analysis.record.remarks else {})
 

@@ -29,7 +29,7 @@ def lines(analysis: Analysis, place: Place) -> Iterator[str]:
         if ns:
             yield f"  {NAMES[name]:22} {ns / 1e6:10.3f} ms  {ns / whole:6.1%}"
     if analysis.measures:
-        yield f"largest of {len(analysis.record.operators)} operators, which are {_share(analysis)} of a step:"
+        yield f"largest of {len(analysis.record.operators)} operators:"
     for measure in _largest(analysis)[:TOP]:
         yield f"  {measure.typical / 1e6:10.3f} ms  {measure.typical / whole:6.1%}  {_name(measure)}"
     yield sentence(analysis)
@@ -53,7 +53,8 @@ def advice(analysis: Analysis, place: Place) -> str:
     largest = _largest(analysis)
     if largest:
         share = largest[0].typical / whole
-        return f"session.auto_tune_mode='RL,GA': most of a step is computing, {share:.0%} of it in {_shown(largest[0].name)}"
+        where = f"{share:.0%} of it in {_shown(largest[0].name)}"
+        return f"session.auto_tune_mode='RL,GA': most of a step is computing, {where}"
     return "profiling.task_trace=on, to see the operators"
 
 
@@ -69,10 +70,6 @@ def _pauses(analysis: Analysis) -> float:
 
 def _largest(analysis: Analysis) -> list[Measure]:
     return sorted((m for m in analysis.measures if m.typical), key=lambda measure: -measure.typical)
-
-
-def _share(analysis: Analysis) -> str:
-    return f"{analysis.accounted or 0.0:.1%}"
 
 
 def _name(measure: Measure) -> str:

@@ -73,4 +73,4 @@ class Profiler:
             graph = trace(cell.construct, data.column_types(), "train_step")
             for key, point in points.items():
                 if point:
-                    check(point, key, [node.name for node in graph.nodes])
+                    check(point, key, [node.name for node in graph.nodes], "leave it out, and it is found")
