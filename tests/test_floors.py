@@ -25,7 +25,9 @@ FLOORS = {
     **dict.fromkeys(("nn", "common", "context"), 4),
     **dict.fromkeys(("compile", "checkpoint"), 5),
     **dict.fromkeys(("train", "observe"), 6),
-    **dict.fromkeys(("config", "build", "dumping", "profiled", "facts", "experiment", "launch", "resume"), 7),
+    **dict.fromkeys(
+        ("config", "build", "dumping", "profiled", "facts", "experiment", "inference", "weights", "launch", "resume"), 7
+    ),
     **dict.fromkeys(("cli", "history", "doctor", "__init__", "__main__"), 7),
 }
 # Beyond the floors: who must not see whom, and why.

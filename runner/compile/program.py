@@ -92,7 +92,9 @@ class Executable:
 
 
 class Program(Executable):
-    """Compile `function` for operands of the given types. Raises what tracing, lowering and the device raise."""
+    """Compile `function` for operands of the given types, with other `passes` than are usual on the device if they are
+    given. Raises what tracing, lowering and the device raise.
+    """
 
     def __init__(
         self,
@@ -103,9 +105,11 @@ class Program(Executable):
         input_names: Sequence[str] | None = None,
         output_names: Sequence[str] | None = None,
         observer: GraphObserver = SILENT,
+        passes: Sequence[Pass] | None = None,
     ) -> None:
         start = time.perf_counter()
-        graph = optimize(trace(function, types, name, observer=observer), _passes(device, observer), observer)
+        chosen = _passes(device, observer, passes)
+        graph = optimize(trace(function, types, name, observer=observer), chosen, observer)
         inputs = input_names or [f"input{k}" for k in range(len(types))]
         outputs = output_names or [f"output{k}" for k in range(len(graph.outputs))]
         with at_home(graph, observer):
@@ -152,9 +156,11 @@ class SunkProgram(Executable):
             super()._tell(outputs, [rows[step] for rows in told])
 
 
-def _passes(device: Device, observer: GraphObserver) -> Sequence[Pass]:
+def _passes(device: Device, observer: GraphObserver, passes: Sequence[Pass] | None = None) -> Sequence[Pass]:
     if observer.as_traced:
         return ()
+    if passes is not None:
+        return passes
     return ON_HOST if device.target == "CPU" else PASSES
 
 

@@ -6,13 +6,15 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from runner import registry
-from runner.config.dumps import DUMPS, Dump
+from runner.config.dumps import DUMPS, Dump, is_asked
 from runner.config.dumps import disagreements as dump_disagreements
 from runner.config.optimizers import OPTIMIZERS, SCHEDULES, Cosine, Optimizer, Schedule
 from runner.config.profiling import PROFILES, Profiling
 from runner.config.profiling import disagreements as profiling_disagreements
+from runner.config.profiling import is_asked as is_profiled
 from runner.config.schema import METRICS, MIRRORED, Expectation, Network, RunConfig
 from runner.config.session import ELSEWHERE, Session
+from runner.config.session import disagreements as session_disagreements
 from runner.errors import ConfigError, nearest, raise_all
 from runner.judging import Wrong, complaint, judge, show
 from runner.rules import FREE, Rule, rule_of
@@ -173,6 +175,9 @@ class _Checker:
             found += dump_disagreements(config.dump, sunk=config.mode == "graph" and config.dataset_sink_mode)
         if not wrong & {"profiling", "session"}:
             found += profiling_disagreements(config.profiling, config.session)
+        if not self.errors and not found:
+            asked = is_asked(config.dump), is_profiled(config.profiling, config.session)
+            found += session_disagreements(config.session, config.eval.every != "never", *asked)
         for error in found:
             key = error.rows["key"]
             origin = self.origin(key) if key.split(".")[0] in _names(RunConfig) else None  # or in a JSON file

@@ -4,6 +4,7 @@ A field's annotation is the type of its key, `key(...)` adds what else must hold
 composed values into these frozen objects, so everything behind it can trust them.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -13,7 +14,8 @@ from runner.config.dumps import Dump, NoDump
 from runner.config.optimizers import Momentum, Optimizer
 from runner.config.profiling import NoProfiling, Profiling
 from runner.config.session import Session
-from runner.rules import key
+from runner.judging import Wrong, judge
+from runner.rules import FREE, key
 
 METRICS = ("loss", "accuracy")
 MIRRORED = ("cifar10", "synthetic")  # datasets whose images may be augmented: a digit in a mirror is no digit
@@ -109,14 +111,26 @@ class Callbacks:
     progress: bool = True
 
 
+def _weights(value: object) -> str:
+    place: str = judge(str, FREE, value)
+    if not os.path.exists(place):
+        raise Wrong("no such file or folder", "a .ckpt file, the folder of a checkpoint, or a run directory")
+    return os.path.abspath(place)
+
+
 @dataclass(frozen=True)
 class Checkpoint:
-    """When the state of a run is saved: after so many steps or seconds (of whole sinks), and always at its end."""
+    """When the state of a run is saved: after so many steps or seconds (of whole sinks), and always at its end.
+
+    `load` names the weights that the network begins with: a .ckpt file, the folder of a checkpoint, or a run directory,
+    whose newest checkpoint it is; relative to where the command was started.
+    """
 
     every_steps: int | None = key(None, low=1)
     every_seconds: float | None = key(None, above=0)
     keep_max: int = key(5, low=1)
     prefix: str = key("CKP", pattern="[A-Za-z0-9_]+")
+    load: str | None = key(None, judge=_weights)
 
 
 @dataclass(frozen=True)

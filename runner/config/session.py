@@ -2,10 +2,11 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runner.errors import ConfigError
 from runner.judging import Wrong, judge, switch
 from runner.rules import FREE, Rule, key
 from runner.startup import lazy_import
@@ -94,3 +95,16 @@ class Session:
     bp_point: str | None = _point("bp_point")
     op_trace: str | None = _point("op_trace")  # the operator of profiling_options=op_trace
     initialize_system: bool = False
+
+
+def disagreements(session: Session, evaluated: bool, dumped: bool, profiled: bool) -> Iterator[ConfigError]:
+    """What does not fit a run that trains nothing: no evaluation, and files about training steps."""
+    if session.graph_run_mode == 1:
+        return
+    only = "session.graph_run_mode=0 only evaluates"
+    if not evaluated:
+        hint = f"{only}: eval.every=end, or session.graph_run_mode=1"
+        yield ConfigError("nothing is left to do", key="eval.every", value="never", allowed="end or epoch", hint=hint)
+    for name, asked in (("dump", dumped), ("profiling", profiled)):
+        if asked:
+            yield ConfigError(f"{name} is about steps of a training", key="session.graph_run_mode", value=0, hint=only)

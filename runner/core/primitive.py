@@ -72,6 +72,14 @@ class Primitive:
         """Number of the operand that equals the output whatever the data are, if there is one."""
         return None
 
+    def merged(
+        self, before: "Primitive", weight: np.ndarray, known: Sequence[np.ndarray | None]
+    ) -> tuple[np.ndarray, "Primitive", np.ndarray] | None:
+        """How the operator `before`, of (x, weight), can do the work of this one, whose other operands are `known`:
+        with another weight, and followed by an operator with a second operand. None when it cannot.
+        """
+        return None
+
     def attributes(self) -> dict[str, Any]:
         """The fields by name."""
         return {name: getattr(self, name) for name in self.fields}

@@ -14,7 +14,9 @@ from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
 from runner.ops.array import require
+from runner.ops.conv import Conv2D
 from runner.ops.forms import batchnorm as by_rows
+from runner.ops.matmul import BiasAdd
 from runner.types import TensorType
 
 BLOCK = 1 << 19  # bytes
@@ -80,6 +82,18 @@ class BatchNorm(Normalization):
         x, scale = inputs[:2]
         dx, dscale, dbias = BatchNormGrad(self.is_training, self.epsilon)(douts[0], x, scale, *outputs[3:])
         return dx, dscale, dbias, None, None
+
+    def merged(
+        self, before: Primitive, weight: np.ndarray, known: Sequence[np.ndarray | None]
+    ) -> tuple[np.ndarray, Primitive, np.ndarray] | None:
+        """Into a convolution, whose filters it scales; computed with doubles and rounded once."""
+        values = [np.float64(array) for array in known if array is not None]
+        if self.is_training or not isinstance(before, Conv2D) or len(values) < len(known):
+            return None
+        scale, bias, mean, variance = values
+        factor = scale / np.sqrt(variance + self.epsilon)
+        scaled, shift = weight * factor[:, None, None, None], bias - mean * factor
+        return scaled.astype(weight.dtype), BiasAdd(), shift.astype(weight.dtype)
 
     def lower(self, b: Builder, x: str, scale: str, bias: str, mean: str, variance: str) -> tuple[str, ...]:
         """Training in single steps: CUDA has no BatchNormalization with `training_mode`."""
