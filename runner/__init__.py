@@ -24,7 +24,8 @@ with uncollected():
 
     gc.freeze()  # modules stay: no collection has to look at them again
 
-_dumps = lazy_import("runner.train.dump")  # few scripts need it
+_dumps = lazy_import("runner.train.dump")  # few scripts need it, or the next one
+_system = lazy_import("runner.system")
 __version__ = "0.1.0"
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "dtype",
     "dump",
     "get_seed",
+    "initialize_system",
     "load_checkpoint",
     "load_param_into_net",
     "nn",
@@ -49,6 +51,7 @@ __all__ = [
     "run",
     "save_checkpoint",
     "set_seed",
+    "shutdown_system",
 ]
 
 
@@ -71,3 +74,17 @@ def dump(path: str | Path, kernels: Sequence[str] | None = None, **options: Any)
     """
     made: AbstractContextManager[Any] = _dumps.dump(path, kernels, **options)
     return made
+
+
+def initialize_system(name: str | None = None) -> dict[str, float]:
+    """Prepare the mode and the device of the context, so that no training waits for that; seconds of each phase.
+
+    See `runner.system.initialize_system` for the phases and for what it raises.
+    """
+    took: dict[str, float] = _system.initialize_system(name)
+    return took
+
+
+def shutdown_system(name: str | None = None) -> None:
+    """Forget what `initialize_system` has prepared."""
+    _system.shutdown_system(name)

@@ -52,11 +52,7 @@ def build(
 
     Raises ConfigError, DataError and DeviceError.
     """
-    device = Device(**asdict(config.device))
-    for note in device.notes:
-        _LOG.warning("%s", note)
-    if config.mode == "pynative":
-        _check_pynative_device(device)
+    device = _checked_device(config)
     train_data, test_data = (open_dataset(_dataset_settings(config, train), train) for train in (True, False))
     image, *_ = train_data.column_types()
     network = registry.network(config.network.name)(**config.network.keywords(channels=image.shape[1]))
@@ -96,6 +92,11 @@ def _loss_scale(config: RunConfig) -> LossScaleManager | None:
     return FixedLossScaleManager(asked) if isinstance(asked, float) else None
 
 
+def device_of(config: RunConfig) -> Device:
+    """The device that a run asks for."""
+    return Device(**asdict(config.device))
+
+
 def _total_steps(config: RunConfig, train_data: Dataset) -> int:
     sunk = config.dataset_sink_mode and config.sink_size > 0
     total = config.epochs * (config.sink_size if sunk else train_data.get_dataset_size())
@@ -123,6 +124,15 @@ def _dataset_settings(config: RunConfig, train: bool) -> DatasetSettings:
     one_hot = None if config.loss.sparse else config.network.num_classes
     settings = DatasetSettings(**asdict(config.dataset), one_hot=one_hot)
     return settings if train else replace(settings, drop_remainder=False)  # every test sample counts
+
+
+def _checked_device(config: RunConfig) -> Device:
+    device = device_of(config)
+    for note in device.notes:
+        _LOG.warning("%s", note)
+    if config.mode == "pynative":
+        _check_pynative_device(device)
+    return device
 
 
 def _check_pynative_device(device: Device) -> None:

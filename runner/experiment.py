@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from runner import context, seed
-from runner.build import MODES, Experiment, build
+from runner.build import MODES, Experiment, build, device_of
 from runner.checkpoint import state
 from runner.compile.program import saved_step
 from runner.config.dumps import is_asked
@@ -40,6 +40,7 @@ dumping = lazy_import("runner.dumping")
 dumper = lazy_import("runner.dumps.dumper")
 failure = lazy_import("runner.dumps.failure")
 weights = lazy_import("runner.weights")
+system = lazy_import("runner.system")
 profiled = lazy_import("runner.profiled")
 
 _LOG = logging.getLogger("runner")
@@ -83,6 +84,8 @@ def settled(config: RunConfig) -> Iterator[None]:
             reserve_class_name_in_scope=config.reserve_class_name_in_scope,
             print_file_path=config.print_file_path or "",
         )
+        if config.session.initialize_system:
+            system.prepared(device_of(config), config.mode == "graph")
         yield
 
 
@@ -93,8 +96,12 @@ def graphs_of(config: RunConfig, folder: Path) -> GraphObserver:
 
 def concluded(request: RunRequest, summary: dict[str, Any], values: dict[str, float]) -> dict[str, Any]:
     """The summary, which is written whatever comes. Raises MismatchError when `expect` is not met."""
+    config = request.config
+    if config.session.initialize_system:
+        phases = system.prepared(device_of(config), config.mode == "graph")
+        summary["system"] = system.with_compilation(phases, summary["compile_seconds"], summary["train_seconds"])
     try:
-        check_expectations(request.config.expect, {**values, "loss": summary["loss"]})
+        check_expectations(config.expect, {**values, "loss": summary["loss"]})
     except MismatchError:
         summary["status"] = "failed"  # as in status.json
         raise

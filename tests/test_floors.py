@@ -24,7 +24,7 @@ FLOORS = {
     "engine": 3,
     **dict.fromkeys(("nn", "common", "context"), 4),
     **dict.fromkeys(("compile", "checkpoint"), 5),
-    **dict.fromkeys(("train", "observe"), 6),
+    **dict.fromkeys(("train", "observe", "system"), 6),
     **dict.fromkeys(
         ("config", "build", "dumping", "profiled", "facts", "experiment", "inference", "weights", "launch", "resume"), 7
     ),
