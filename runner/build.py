@@ -14,6 +14,7 @@ from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import DeviceError
 from runner.nn.metrics import Loss, get_metrics
+from runner.nn.pooling import choose_impl_mode
 from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 from runner.train.model import Model
 
@@ -56,6 +57,8 @@ def build(
     train_data, test_data = (open_dataset(_dataset_settings(config, train), train) for train in (True, False))
     image, *_ = train_data.column_types()
     network = registry.network(config.network.name)(**config.network.keywords(channels=image.shape[1]))
+    if config.session.optypelist_for_implmode == "Pooling":
+        choose_impl_mode(network, config.session.op_select_implmode)
     loss = nn.SoftmaxCrossEntropyWithLogits(config.loss.sparse, config.loss.reduction)
     total = _total_steps(config, train_data)
     settings = _settings(config.optimizer, "name", "schedule", "learning_rate")

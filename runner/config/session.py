@@ -78,6 +78,7 @@ class Session:
     """How a graph is compiled, and what is kept of it.
 
     `enable_exception_dump` leaves what the operator took and made that failed, or that made the first NaN or Inf.
+    `op_select_implmode` says how the operators of `optypelist_for_implmode` sum Float16 (null: in Float32).
     `profiling_mode` asks for a profile with the words of `profiling_options`; the group `profiling` has more keys.
     """
 
@@ -88,7 +89,7 @@ class Session:
     op_debug_level: int = key(0, low=0, high=4, hint=_DEBUG)
     enable_exception_dump: bool = key(False, judge=switch)
     op_select_implmode: str = key("high_performance", choices=("high_precision", "high_performance"))
-    optypelist_for_implmode: str | None = key(None, judge=_optypes)  # null: every operator with two implementations
+    optypelist_for_implmode: str | None = key(None, judge=_optypes)
     profiling_mode: bool = False
     profiling_options: str = key("training_trace", judge=options_text)
     fp_point: str | None = _point("fp_point")
