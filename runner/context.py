@@ -57,8 +57,8 @@ def set_context(**settings: Any) -> None:
     runs) · `precision_mode` in which element types networks compute: allow_fp32_to_fp16 (default), force_fp16,
     force_fp32, must_keep_origin_dtype or allow_mix_precision · `enable_profiling` bool, whether models are profiled
     that are trained now, and `profiling_options` what is measured: words such as "training_trace:task_trace", or JSON
-    such as '{"result_path": "/home/data/output", "training_trace": "on"}'. Raises ConfigError (a ValueError; ConfigErrors when JSON has several faults), and
-    StorageError for a folder that cannot be written.
+    such as '{"result_path": "/home/data/output", "training_trace": "on"}'. Raises ConfigError (a ValueError;
+    ConfigErrors when JSON has several faults), and StorageError for a folder that cannot be written.
     """
     _change({name: _checked(name, value) for name, value in settings.items()})
 
