@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from runner.train.examine import MakeSteps
     from runner.train.profiler import Profiler
 
-examine = lazy_import("runner.train.examine")  # only for runs that want to know
+examine = lazy_import("runner.train.examine")  # only for runs that want to know, as the next one
+asked = lazy_import("runner.train.asked")
 _LOG = logging.getLogger("runner")
 
 
@@ -69,7 +70,8 @@ class Model:
         self.eval_mode = self.mode if eval_mode is None else eval_mode
         self.device = context.device() if device is None else device
         self.observer = context.graph_observer() if observer is None else observer
-        self.failure, self.profiler = failure, profiler
+        asks = profiler is None and context.get_context("enable_profiling")
+        self.failure, self.profiler = failure, asked.of_context(self.mode, self.device) if asks else profiler
         self.values = values  # None: as the context says when training begins
         level = amp.resolved(amp_level, self.device)
         self.precision = amp.policy_of(level, precision_mode)
