@@ -12,7 +12,7 @@ from typing import Any
 
 from runner.profiling.analysis import Analysis, Measure
 from runner.profiling.counters import COUNTERS
-from runner.profiling.peak import Peak
+from runner.profiling.peak import REPEATS, SIZE, Peak
 from runner.profiling.record import Operator
 
 PRODUCTS = {"MatMul", "BatchMatMul", "Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"}
@@ -29,7 +29,7 @@ def table(analysis: Analysis, metric: str, peak: Peak | None) -> dict[str, Any]:
         "ai_core_metrics": metric,
         "peak_gflops_per_second": round(peak.flops / 1e9, 3),
         "peak_gbytes_per_second": round(peak.bytes / 1e9, 3),
-        "peak_measured_by": "the best of 5 float32 products of 1024 x 1024 matrices, and of 5 copies of large arrays",
+        "peak_measured_by": f"the best of {REPEATS} float32 products of {SIZE} x {SIZE}, and of as many copies",
         "operators": [
             {"full_op_name": m.name, "op_type": m.kind, "time_us": round(m.typical / 1e3, 3), **row(m, o, peak)}
             for m, o in _timed(analysis)

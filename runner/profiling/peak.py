@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured in a fifth of a second: float32 operations and bytes in a second."""
+"""What this machine can do at most, measured in a tenth of a second: float32 operations and bytes in a second."""
 
 import time
 from collections.abc import Callable
@@ -9,9 +9,9 @@ import numpy as np
 
 from runner.machine import thread_limit
 
-SIZE = 1024  # of the matrices: 4 MiB each
+SIZE = 768  # of the matrices
 COPIED = 16 << 20  # bytes for each thread, so that caches do not hold them
-REPEATS = 5
+REPEATS = 4
 
 
 class Peak(NamedTuple):
