@@ -29,7 +29,8 @@ def half(op: Primitive, arrays: Arrays) -> tuple[Primitive, Arrays]:
     """The sample in float16, with masters in float32; attributes that say Float32 say Float16."""
     changes = {n: dt.float16 for n, v in op.attributes().items() if v is dt.float32 and not isinstance(op, ops.Cast)}
     narrow = [a.dtype.kind == "f" and k not in op.masters for k, a in enumerate(arrays)]
-    made = tuple(a.astype(np.float16) if is_narrow else a for a, is_narrow in zip(arrays, narrow, strict=True))
+    with np.errstate(over="ignore"):
+        made = tuple(a.astype(np.float16) if is_narrow else a for a, is_narrow in zip(arrays, narrow, strict=True))
     if isinstance(op, ops.BatchNormGrad) and op.is_training:  # the mean and deviation of x as it is now
         dout, x, scale, *_ = made
         made = dout, x, scale, *in_eager(ops.BatchNorm(True, op.epsilon), (x, *(scale,) * 4))[3:]
