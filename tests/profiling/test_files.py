@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 from collections import Counter
 
 import numpy as np
@@ -210,6 +211,19 @@ def test_summary(training):
     if training.place.mode == "pynative":
         assert lines[-1].startswith("next: mode=graph") or "num_parallel_workers" in lines[-1]
     assert any(line.startswith("The run ") and "data" in line for line in lines)
+
+
+def test_perfetto_reads_the_timeline(training):
+    """Its trace processor is a program that the package `perfetto` would load from the net: here it has to be named."""
+    perfetto = pytest.importorskip("perfetto.trace_processor", reason="perfetto is not installed")
+    shell = os.environ.get("TRACE_PROCESSOR_SHELL")
+    if not shell:
+        pytest.skip("TRACE_PROCESSOR_SHELL does not name a trace processor")
+    path = str(training.folder / "cpu_timeline_display_0.json")
+    with perfetto.TraceProcessor(trace=path, config=perfetto.TraceProcessorConfig(bin_path=shell)) as processor:
+        query = "select distinct slice.name as name from slice join thread_track on slice.track_id = thread_track.id"
+        rows = processor.query(f"{query} join thread using (utid) where thread.name = 'operators'")
+        assert {row.name for row in rows if "-op" in row.name.rpartition("/")[2]} == executed(training)
 
 
 @pytest.mark.parametrize(("mode", "sunk"), WAYS)
