@@ -53,8 +53,9 @@ def data_of(net: str) -> Dataset:
     return NumpySlicesDataset((images, noise.integers(0, 10, BATCHES * BATCH, np.int32))).batch(BATCH)
 
 
-def seconds(model: Model, data: Dataset, sunk: bool, steps: int) -> np.ndarray:
-    """Of a training: by the clock, and of the processor."""
+def seconds(model: Model, net: str, sunk: bool, steps: int) -> np.ndarray:
+    """Of a training: by the clock, and of the processor. With data of its own, so that a sink is compiled each time."""
+    data = data_of(net)
     start = time.perf_counter(), time.process_time()
     model.train(1 if sunk else -(-steps // BATCHES), data, None, sunk, steps if sunk else -1, max_steps=steps)
     return np.array([time.perf_counter(), time.process_time()]) - start
@@ -79,18 +80,17 @@ class Watched:
 
 def one_turn(o: argparse.Namespace, sunk: bool) -> Iterator[dict[str, Any]]:
     """A training without a profile before and after each one with."""
-    data = data_of(o.net)
     for name, wanted in WANTED.items():
         plain = model_of(o.net, "graph", o.threads)
-        seconds(plain, data, sunk, 1)  # compiled, and memory is warm
-        before = seconds(plain, data, sunk, o.steps)
+        seconds(plain, o.net, sunk, 1)  # compiled, and memory is warm
+        before = seconds(plain, o.net, sunk, o.steps)
         with tempfile.TemporaryDirectory() as folder:
             watched = Watched(o, sunk, Path(folder), wanted)
             usual, watched.model.profiler = watched.model.profiler, None
-            seconds(watched.model, data, sunk, 1)
+            seconds(watched.model, o.net, sunk, 1)
             watched.model.profiler = usual
-            taken = seconds(watched.model, data, sunk, o.steps)
-        between = (before + seconds(plain, data, sunk, o.steps)) / 2
+            taken = seconds(watched.model, o.net, sunk, o.steps)
+        between = (before + seconds(plain, o.net, sunk, o.steps)) / 2
         calls = watched.records[-1].calls
         inside = (calls[-1].stop - calls[0].start) / 1e9
         yield {

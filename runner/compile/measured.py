@@ -42,9 +42,9 @@ class Measured:
 
     def close(self) -> tuple[list[Look], list[str]]:
         """End the profile: the steps that were made in the twin, and what is to be said about them."""
-        text = Path(self.session.end_profile()).read_text()
+        with open(self.session.end_profile()) as lines:
+            profile = read(lines, self.sunk)
         self._folder.cleanup()
-        profile = read(text, self.sunk)
         remarks = list(_remarks(profile, len(self._calls)))
         origin = self._origin(profile.runs)
         operators = dict(operators_in(self.program.model.graph))

@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from threading import Lock
 
 from runner.profiling.counters import COUNTERS, Counters
-from runner.profiling.plan import Plan, planned
+from runner.profiling.plan import ENDLESS, Plan, planned
 from runner.profiling.record import DATA, Call, Look, Operator, Record, Span
 from runner.profiling.settings import ProfilingSettings
 
 SHORTEST = 20_000  # ns; what is shorter is not worth a line of the timeline
 SPANS = 20_000  # of one track; those that follow are only counted
+CALLS = 200_000  # to the device, the same
 
 
 class Clock:
@@ -20,17 +21,19 @@ class Clock:
     def __init__(self, settings: ProfilingSettings) -> None:
         self.settings = settings
         self.record = Record(time.perf_counter_ns())
-        self.plan = Plan(0, 1, 1, 0)
+        self.plan = Plan(0, 1, 1, 0, 0)
         self._waited = 0
         self._lock = Lock()  # the dataset's threads tell too
         self._dropped: dict[str, int] = {}
+        self._later = 0  # steps after those that are recorded
         self.counters = Counters(COUNTERS.get(settings.ai_core_metrics or "", ()))
 
     def begin(self, first_step: int, total: int) -> None:
         """A training of the steps from `first_step` to `total` begins."""
         self.record = Record(time.perf_counter_ns())
         self.plan = planned(first_step, total, self.settings.operators)
-        self._waited = 0
+        self._waited = self._later = 0
+        self._dropped = {}
 
     def looks_at(self, step: int) -> bool:
         """Whether the operators of a step are to be timed."""
@@ -38,7 +41,7 @@ class Clock:
 
     def alike(self, step: int) -> int:
         """How many steps from this one on may go into one call."""
-        return self.plan.alike(step) if self.settings.steps else 1 << 62
+        return self.plan.alike(step) if self.settings.steps else ENDLESS
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -65,8 +68,14 @@ class Clock:
         stop = time.perf_counter_ns()
         for name, count in self.counters.read().items():
             self.record.counted[name] = self.record.counted.get(name, 0) + count - before[name]
-        self.record.calls.append(Call(first, steps, start, stop, self._waited, self.looks_at(first)))
+        self._called(Call(first, steps, start, stop, self._waited, self.looks_at(first)))
         self._waited = 0
+
+    def _called(self, call: Call) -> None:
+        if len(self.record.calls) < CALLS:
+            self.record.calls.append(call)
+        else:
+            self._later += call.steps
 
     def span(self, track: str, name: str, start: int, stop: int) -> None:
         """Note what somebody did. Safe to call from several threads."""
@@ -81,7 +90,8 @@ class Clock:
 
     def ready(self, batches: int) -> None:
         """So many batches were ready when one was asked for."""
-        self.record.waiting.append(batches)
+        if len(self.record.waiting) < CALLS:
+            self.record.waiting.append(batches)
 
     def looked(self, operators: Iterable[Operator], looks: Iterable[Look]) -> None:
         """Steps whose operators were timed; those that warm up are left out."""
@@ -94,6 +104,10 @@ class Clock:
         """No step follows: everything that is known."""
         for track, count in self._dropped.items():
             self.record.remarks.append(f"the timeline leaves out {count} later entries of the track {track!r}")
+        if self._later:
+            self.record.remarks.append(
+                f"the last {self._later} steps are not in the profile: it has {CALLS} calls at most"
+            )
         self.record.missing = self.counters.missing
         self.record.looks.sort()
         return self.record

@@ -8,7 +8,7 @@ it has `EVENT_CAP` events.
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -56,12 +56,13 @@ class Profile:
     full: bool
 
 
-def read(text: str, sunk: bool, cap: int = EVENT_CAP) -> Profile:
-    """The profile in a file of onnxruntime. `sunk`: whether a call holds many steps, in the body of a Scan.
+def read(lines: Iterable[str], sunk: bool, cap: int = EVENT_CAP) -> Profile:
+    """The profile in the lines of a file of onnxruntime.
 
-    Only whole calls are there: one that was cut off by the cap is not.
+    `sunk`: whether a call holds many steps, in the body of a Scan. Only whole calls are there: one that was cut off by
+    the cap is not.
     """
-    events = list(_events(text))
+    events = list(_events(lines))
     runs = [Run(e.start, e.stop, []) for e in events if e.name == RUN]
     walks = [e for e in events if e.name == EXECUTE]
     nodes = sorted((e for e in events if e.name.endswith(KERNEL) and e.name != SCAN), key=lambda e: (e.start, e.stop))
@@ -72,8 +73,8 @@ def read(text: str, sunk: bool, cap: int = EVENT_CAP) -> Profile:
     return Profile(runs, len(events) >= cap)
 
 
-def _events(text: str) -> Iterator[Event]:
-    for line in text.splitlines():
+def _events(lines: Iterable[str]) -> Iterator[Event]:
+    for line in lines:
         head, found, _ = line.partition(',"args"')  # what follows is long, and not needed
         if found:
             event = json.loads(head + "}")

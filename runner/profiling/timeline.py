@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from runner.profiling.analysis import Analysis
+from runner.profiling.clock import SPANS
 from runner.profiling.record import DATA, HOST, WORKERS, WRITERS, Look, Moment
 
 STEPS, OPERATORS = "steps", "operators"
@@ -31,15 +32,17 @@ def events(analysis: Analysis) -> list[Event]:
         times = {"ts": (start - origin) / 1e3, "dur": max(0, stop - start) / 1e3}
         made.append({"name": name, "ph": "X", "pid": os.getpid(), "tid": tid, **times, "args": args})
 
-    for step in analysis.steps:
+    for step in analysis.steps[:SPANS]:
         add(STEPS, f"step {step.number + 1}", step.start + origin, step.stop + origin, borders_measured=step.measured)
-    for call in analysis.record.calls:
+    for call in analysis.record.calls[:SPANS]:
         last = call.first + call.steps
         args = {"first_step": call.first + 1, "last_step": last, "operators_timed": call.looked}
         add(HOST, "call of the device", call.start, call.stop, **args)
     for track, spans in analysis.record.tracks.items():
         for span in spans:
             add(track, span.name, span.start, span.stop)
+    if len(analysis.steps) > SPANS:
+        analysis.record.remarks.append(f"the timeline shows the first {SPANS} steps")
     for look in _shown(analysis):
         for name, start, stop, moments in _slices(look, analysis):
             operator = analysis.record.operators.get(name)

@@ -100,4 +100,8 @@ def test_data_that_lie_ready(tmp_path, mode, sunk):
     training = Training(tmp_path, mode, sunk, 12)
     rows = training.table("minddata_pipeline_raw_0.csv")
     assert [row["op_type"] for row in rows] == ["Batch", "Generator"]
-    assert "waits for data" not in training.json("pipeline_profiling_0.json")["sentence"]
+    calls = training.records[0].calls
+    share = sum(call.waited for call in calls) / (calls[-1].stop - calls[0].start + calls[0].waited)
+    whole = training.json("pipeline_profiling_0.json")
+    assert whole["waited_share"] == pytest.approx(share, abs=1e-5)
+    assert f"{share:.1%}" in whole["sentence"]

@@ -5,11 +5,12 @@ import pytest
 from runner.profiling.plan import Plan, planned
 
 
-@pytest.mark.parametrize("plan", [Plan(3, 4, 10, 2), Plan(0, 1, 1, 0), Plan(5, 3, 3, 1), Plan(1, 1, 7, 0)])
+@pytest.mark.parametrize("plan", [Plan(3, 4, 10, 2, 3), Plan(0, 1, 1, 0, 99), Plan(5, 3, 3, 1, 2), Plan(1, 1, 7, 0, 1)])
 def test_bursts(plan):
     looked = [False] * plan.first
-    while len(looked) < 60:
+    for _ in range(plan.bursts):
         looked += [True] * plan.length + [False] * (plan.every - plan.length)
+    looked += [False] * 60
     assert [plan.looks(step) for step in range(60)] == looked[:60]
     for step in range(40):
         alike = plan.alike(step)

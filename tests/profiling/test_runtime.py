@@ -46,7 +46,7 @@ SUNK = text(
 
 
 def test_calls_and_their_nodes():
-    profile = read(UNSUNK, sunk=False)
+    profile = read(UNSUNK.splitlines(), sunk=False)
     assert not profile.full
     assert [(run.start, run.stop) for run in profile.runs] == [(10, 20), (30, 42)]
     nodes = [[(e.name, e.start, e.stop) for step in run.steps for e in step.nodes] for run in profile.runs]
@@ -55,7 +55,7 @@ def test_calls_and_their_nodes():
 
 
 def test_the_steps_of_a_sink_fill_the_call_and_have_no_scan():
-    (run,) = read(SUNK, sunk=True).runs
+    (run,) = read(SUNK.splitlines(), sunk=True).runs
     assert [(step.start, step.stop) for step in run.steps] == [(9, 20), (20, 31)]
     assert [[(e.name, e.start) for e in step.nodes] for step in run.steps] == [[("a", 13)], [("a", 21)]]
 
@@ -63,9 +63,9 @@ def test_the_steps_of_a_sink_fill_the_call_and_have_no_scan():
 def test_the_cap_is_noticed():
     lines = UNSUNK.splitlines()[1:-1]
     cut = text(*lines[:6])  # the second call is not whole
-    assert len(read(cut, sunk=False, cap=6).runs) == 1
-    assert read(cut, sunk=False, cap=6).full
-    assert not read(cut, sunk=False, cap=7).full
+    assert len(read(cut.splitlines(), sunk=False, cap=6).runs) == 1
+    assert read(cut.splitlines(), sunk=False, cap=6).full
+    assert not read(cut.splitlines(), sunk=False, cap=7).full
     assert EVENT_CAP == 1_000_000
 
 
@@ -81,7 +81,7 @@ def test_a_session_of_onnxruntime(tmp_path):
         session.run({"v0": np.ones(64, np.float32)})
     path = Path(session.end_profile())
     assert path.parent == tmp_path
-    profile = read(path.read_text(), sunk=False)
+    profile = read(path.read_text().splitlines(), sunk=False)
     assert len(profile.runs) == 3
     for run in profile.runs:
         (step,) = run.steps
@@ -91,4 +91,4 @@ def test_a_session_of_onnxruntime(tmp_path):
 
 @pytest.mark.parametrize("content", ["", "[\n]\n", "[\n"])
 def test_an_empty_profile(content):
-    assert read(content, sunk=True).runs == []
+    assert read(content.splitlines(), sunk=True).runs == []
