@@ -49,7 +49,7 @@ def test_forced_float16_is_in_the_dumps_of_both_modes_under_equal_names(tmp_path
 @pytest.mark.parametrize("mode", ["graph", "pynative"])
 def test_mixed_precision_scales_the_loss_and_counts_what_it_skipped(tmp_path, mode):
     summary = run(tmp_path, f"mode={mode}", "session.precision_mode=allow_mix_precision")
-    assert (summary["loss_scale"], summary["overflow_steps"]) == (2.0**15, 0)
+    assert (summary["loss_scale"], summary["overflow_steps"]) == (2.0**10, 0)
     assert json.loads((tmp_path / "summary.json").read_text())["overflow_steps"] == 0
 
 
@@ -61,7 +61,7 @@ def test_mixed_precision_scales_the_loss_and_counts_what_it_skipped(tmp_path, mo
         (("session.precision_mode=allow_mix_precision", "session.loss_scale=off"), {}),
         (("session.precision_mode=allow_mix_precision", "optimizer.loss_scale=64"), {}),
         (("session.precision_mode=force_fp16", "session.loss_scale=128"), {"loss_scale": 128.0, "overflow_steps": 0}),
-        (("session.loss_scale=dynamic",), {"loss_scale": 2.0**15, "overflow_steps": 0}),
+        (("session.loss_scale=dynamic",), {"loss_scale": 2.0**10, "overflow_steps": 0}),
         (("session.precision_mode=force_fp16", "session.loss_scale=1e6"), {"loss_scale": 1e6, "overflow_steps": 3}),
     ],
 )
