@@ -1,4 +1,4 @@
-"""Float16 in lowered graphs: Casts around operators on the CPU, none on cards, and the same constants as PyNative mode."""
+"""Float16 in lowered graphs: Casts around operators on the CPU, none on cards, and constants as PyNative has them."""
 
 import numpy as np
 import pytest
