@@ -47,6 +47,7 @@ benchmarks:  ## all figures of BENCHMARKS.md but for the profiles, as JSON lines
 	python benchmarks/data.py >> $(RESULTS)
 	python benchmarks/interpreter.py >> $(RESULTS)
 	python benchmarks/dump.py >> $(RESULTS)
+	python benchmarks/profile.py >> $(RESULTS)
 	python benchmarks/startup.py >> $(RESULTS)
 
 startup:  ## from the start of the process to the first loss

@@ -19,6 +19,7 @@ with uncollected():
     from runner.prints.file import parse_print
     from runner.seed import get_seed, set_seed
     from runner.train import Model
+    from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 
     gc.freeze()  # modules stay: no collection has to look at them again
 
@@ -27,10 +28,14 @@ if TYPE_CHECKING:
 else:
     __getattr__, __dir__ = late_names(__name__, {"checkpoint": "load_checkpoint load_param_into_net save_checkpoint"})
 
-_dumps = lazy_import("runner.train.dump")  # few scripts need it
+_dumps = lazy_import("runner.train.dump")  # few scripts need it, or the next one
+_system = lazy_import("runner.system")
 __version__ = "0.1.0"
 
 __all__ = [
+    "DynamicLossScaleManager",
+    "FixedLossScaleManager",
+    "LossScaleManager",
     "Model",
     "Parameter",
     "RunnerError",
@@ -41,6 +46,7 @@ __all__ = [
     "dtype",
     "dump",
     "get_seed",
+    "initialize_system",
     "load_checkpoint",
     "load_param_into_net",
     "nn",
@@ -49,6 +55,7 @@ __all__ = [
     "run",
     "save_checkpoint",
     "set_seed",
+    "shutdown_system",
 ]
 
 
@@ -71,3 +78,17 @@ def dump(path: str | Path, kernels: Sequence[str] | None = None, **options: Any)
     """
     made: AbstractContextManager[Any] = _dumps.dump(path, kernels, **options)
     return made
+
+
+def initialize_system(name: str | None = None) -> dict[str, float]:
+    """Prepare the mode and the device of the context, so that no training waits for that; seconds of each phase.
+
+    See `runner.system.initialize_system` for the phases and for what it raises.
+    """
+    took: dict[str, float] = _system.initialize_system(name)
+    return took
+
+
+def shutdown_system(name: str | None = None) -> None:
+    """Forget what `initialize_system` has prepared."""
+    _system.shutdown_system(name)

@@ -13,7 +13,9 @@ from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import DeviceError
 from runner.nn.metrics import Loss, get_metrics
+from runner.nn.pooling import choose_impl_mode
 from runner.startup import lazy_import
+from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 from runner.train.model import Model
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ session = lazy_import("runner.compile.session")  # PyNative mode asks it about c
 
 _LOG = logging.getLogger("runner")
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
+# Gradients from 6e-11 to 64 fit Float16 then, and it grows by itself; the reference's 2**24 costs LeNet nine steps.
+FIRST_LOSS_SCALE = 2.0**10
 OPTIMIZERS: dict[str, type[nn.Optimizer]] = {"momentum": nn.Momentum, "sgd": nn.SGD, "adam": nn.Adam}
 SCHEDULES: dict[str, type[nn.LearningRateSchedule]] = {
     "constant": nn.ConstantLR,
@@ -53,14 +57,12 @@ def build(
 
     Raises ConfigError, DataError and DeviceError.
     """
-    device = Device(**asdict(config.device))
-    for note in device.notes:
-        _LOG.warning("%s", note)
-    if config.mode == "pynative":
-        _check_pynative_device(device)
+    device = _checked_device(config)
     train_data, test_data = (open_dataset(_dataset_settings(config, train), train) for train in (True, False))
     image, *_ = train_data.column_types()
     network = registry.network(config.network.name)(**config.network.keywords(channels=image.shape[1]))
+    if config.session.optypelist_for_implmode == "Pooling":
+        choose_impl_mode(network, config.session.op_select_implmode)
     loss = nn.SoftmaxCrossEntropyWithLogits(config.loss.sparse, config.loss.reduction)
     total = _total_steps(config, train_data)
     settings = _settings(config.optimizer, "name", "schedule", "learning_rate")
@@ -81,8 +83,25 @@ def build(
         observer=observer,
         values=values,
         failure=failure,
+        precision_mode=config.session.precision_mode,
+        loss_scale_manager=_loss_scale(config),
     )
     return Experiment(model, train_data, test_data, total)
+
+
+def _loss_scale(config: RunConfig) -> LossScaleManager | None:
+    """How the loss is scaled; a scale that the optimizer was given is scale enough."""
+    asked = config.session.loss_scale
+    if asked is None and config.session.precision_mode == "allow_mix_precision":
+        asked = "dynamic" if config.optimizer.loss_scale == 1.0 else None
+    if asked == "dynamic":
+        return DynamicLossScaleManager(FIRST_LOSS_SCALE)
+    return FixedLossScaleManager(asked) if isinstance(asked, float) else None
+
+
+def device_of(config: RunConfig) -> Device:
+    """The device that a run asks for."""
+    return Device(**asdict(config.device))
 
 
 def _total_steps(config: RunConfig, train_data: Dataset) -> int:
@@ -112,6 +131,15 @@ def _dataset_settings(config: RunConfig, train: bool) -> DatasetSettings:
     one_hot = None if config.loss.sparse else config.network.num_classes
     settings = DatasetSettings(**asdict(config.dataset), one_hot=one_hot)
     return settings if train else replace(settings, drop_remainder=False)  # every test sample counts
+
+
+def _checked_device(config: RunConfig) -> Device:
+    device = device_of(config)
+    for note in device.notes:
+        _LOG.warning("%s", note)
+    if config.mode == "pynative":
+        _check_pynative_device(device)
+    return device
 
 
 def _check_pynative_device(device: Device) -> None:

@@ -162,7 +162,8 @@ def _show(display: Any, arguments: argparse.Namespace, call: Any) -> None:
 def _next_steps(summary: dict[str, Any]) -> None:
     if summary.get("metrics"):
         values = ", ".join(f"{name} {value:.4f}" for name, value in summary["metrics"].items())
-        print(f"{values} on the test split; {summary['steps']} steps at {summary['steps_per_second']:.0f} steps/s")
+        speed = summary["steps_per_second"]
+        print(f"{values} on the test split" + (f"; {summary['steps']} steps at {speed:.0f} steps/s" if speed else ""))
     if summary.get("run_dir"):
         print(f"run directory: {summary['run_dir']}")
         print("next: runner ls")

@@ -6,19 +6,24 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
+from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import Device
 from runner.dumps import VARIABLE
-from runner.errors import ConfigError, nearest
+from runner.errors import ConfigError, nearest, raise_all
 from runner.prints import file, outlet
 from runner.startup import lazy_import
 
-# Only for scripts that save graphs or dump values.
+if TYPE_CHECKING:
+    from runner.profiling.settings import ProfilingSettings
+
+# Only for scripts that save graphs, dump values or measure times.
 graphs = lazy_import("runner.ir.folder")
 json_file = lazy_import("runner.dumps.json_file")
 dumper = lazy_import("runner.dumps.dumper")
+profiling = lazy_import("runner.profiling.keys")
 
 _LOG = logging.getLogger("runner")
 GRAPH_MODE = 0
@@ -32,6 +37,9 @@ _DEFAULTS: dict[str, Any] = {
     "print_file_path": "",
     "save_graphs": False,
     "save_graphs_path": ".",
+    "precision_mode": DEFAULT,
+    "enable_profiling": False,
+    "profiling_options": "training_trace",
 }
 _settings = dict(_DEFAULTS)
 _observers: dict[str, GraphObserver] = {}  # by folder: each counts its files as long as the process lives
@@ -46,7 +54,11 @@ def set_context(**settings: Any) -> None:
     without effect on the CPU · `reserve_class_name_in_scope` bool · `print_file_path` the file that the Print operator
     writes ("": the screen); a name that is taken gets the time as a suffix · `save_graphs` bool, whether the
     graphs of models and cells are written, and `save_graphs_path` the folder for them (default: where the process
-    runs). Raises ConfigError (a ValueError), and StorageError for a folder that cannot be written.
+    runs) · `precision_mode` in which element types networks compute: allow_fp32_to_fp16 (default), force_fp16,
+    force_fp32, must_keep_origin_dtype or allow_mix_precision · `enable_profiling` bool, whether models are profiled
+    that are trained now, and `profiling_options` what is measured: words such as "training_trace:task_trace", or JSON
+    such as '{"result_path": "/home/data/output", "training_trace": "on"}'. Raises ConfigError (a ValueError;
+    ConfigErrors when JSON has several faults), and StorageError for a folder that cannot be written.
     """
     _change({name: _checked(name, value) for name, value in settings.items()})
 
@@ -83,6 +95,11 @@ def reserves_class_names() -> bool:
     return bool(_settings["reserve_class_name_in_scope"])
 
 
+def precision() -> Policy | None:
+    """In which element types networks compute; None: in those that they have."""
+    return policy(_settings["precision_mode"])
+
+
 def device() -> Device:
     """The device that graph mode uses."""
     return Device(target=_settings["device_target"], id=_settings["device_id"])
@@ -116,6 +133,19 @@ def value_observer() -> ValueObserver:
     return _dumpers[asked]
 
 
+def profile() -> "ProfilingSettings | None":
+    """What is measured of models that are trained now; None when nothing is.
+
+    Files go to `result_path` of the options or else to the folder `profiling` where the process runs, which is there
+    afterwards. Raises ConfigError for a folder that is gone, StorageError for one that cannot be made.
+    """
+    if not _settings["enable_profiling"]:
+        return None
+    wanted = profiling.read(_settings["profiling_options"], "profiling_options")
+    made: ProfilingSettings = profiling.settings(wanted, False, Path.cwd(), _settings["device_id"])
+    return made
+
+
 @contextmanager
 def shown_to(observer: ValueObserver) -> Iterator[None]:
     """Inside, this observer is shown what runs."""
@@ -137,7 +167,7 @@ def _checked(name: str, value: Any) -> Any:
         return targets[str(value).lower()]
     if name == "device_id" and (type(value) is not int or not 0 <= value <= 4095):
         raise ConfigError("device_id out of range", given=value, allowed="0 to 4095")
-    if name in ("reserve_class_name_in_scope", "save_graphs") and type(value) is not bool:
+    if name in ("reserve_class_name_in_scope", "save_graphs", "enable_profiling") and type(value) is not bool:
         raise ConfigError(f"{name} must be a bool", given=value)
     if name == "save_graphs_path":
         if not isinstance(value, str | os.PathLike):
@@ -145,6 +175,10 @@ def _checked(name: str, value: Any) -> Any:
         return str(graphs.usable(Path(os.path.abspath(value))))
     if name == "print_file_path":
         return _print_file(value)
+    if name == "precision_mode":
+        policy(value)
+    if name == "profiling_options":
+        return _profiling_options(value)
     if name not in _DEFAULTS:
         raise _unknown(name)
     return value
@@ -160,6 +194,13 @@ def _print_file(value: Any) -> str:
     if name != asked:
         _LOG.warning("%s exists: prints go to %s", asked, name.name)
     return str(name)
+
+
+def _profiling_options(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ConfigError("profiling_options must be a string", given=type(value).__name__, allowed="words or JSON")
+    raise_all(list(profiling.contradictions(profiling.read(value, "profiling_options"), "profiling_options.")))
+    return value
 
 
 def _unknown(name: str) -> ConfigError:

@@ -3,18 +3,20 @@
 import logging
 import math
 import sys
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from runner import context, seed
-from runner.build import MODES, Experiment, build
+from runner.build import MODES, Experiment, build, device_of
 from runner.checkpoint import state
 from runner.config.dumps import is_asked
+from runner.config.profiling import is_asked as is_profiled
 from runner.config.schema import Expectation, RunConfig, RunRequest
-from runner.core.observer import UNSEEING, ValueObserver
+from runner.core.observer import UNSEEING, GraphObserver, ValueObserver
 from runner.errors import MismatchError, TrainingError
 from runner.facts import Facts, check_identity
 from runner.files import Journal, make_directory, write_atomically, write_json
@@ -32,11 +34,14 @@ from runner.train.callback import Callback, CallbackParameters, LossMonitor, Run
 if TYPE_CHECKING:
     from runner.dumps.failure import FirstFailure
 
-# Few runs dump anything.
+# Few runs dump anything, or are profiled.
 dumping = lazy_import("runner.dumping")
 dumper = lazy_import("runner.dumps.dumper")
 failure = lazy_import("runner.dumps.failure")
 compiled = lazy_import("runner.compile.program")  # graph mode
+weights = lazy_import("runner.weights")
+system = lazy_import("runner.system")
+profiled = lazy_import("runner.profiled")
 
 _LOG = logging.getLogger("runner")
 CONFIG_FILE = "config.json"
@@ -50,6 +55,25 @@ def run(request: RunRequest) -> dict[str, Any]:
     config, folder, clock = request.config, request.folder, Clock()
     if not request.resume:
         write_json(folder / CONFIG_FILE, request.resolved)
+    with settled(config):
+        graphs = graphs_of(config, folder)
+        with closing(_value_observer(config, folder)) as shown:
+            built = build(config, graphs, shown, _failure_observer(config, folder))
+            if is_profiled(config.profiling, config.session):
+                built.model.profiler = profiled.profiler(config, folder)
+                profiled.trace_one(config, built, folder)
+            if config.checkpoint.load is not None and not request.resume:
+                weights.load(built.model.network, config.checkpoint.load, config.checkpoint.prefix)
+            watch = Watch(built, folder)
+            facts = Facts(request, built, clock, {})
+            seen, values = _trained_and_evaluated(facts, watch)
+        write_network(built, folder)
+    return concluded(request, facts.summary(seen, values), values)
+
+
+@contextmanager
+def settled(config: RunConfig) -> Iterator[None]:
+    """Inside, seed, context and threads are those of a run."""
     with context.preserved(), seed.preserved(), thread_limit(config.device.threads):
         seed.set_seed(config.seed)
         context.set_context(
@@ -57,21 +81,29 @@ def run(request: RunRequest) -> dict[str, Any]:
             reserve_class_name_in_scope=config.reserve_class_name_in_scope,
             print_file_path=config.print_file_path or "",
         )
-        graphs = graph_observer(config.save_graphs, config.save_graphs_path, folder)
-        with closing(_value_observer(config, folder)) as shown:
-            built = build(config, graphs, shown, _failure_observer(config, folder))
-            watch = Watch(built, folder)
-            facts = Facts(request, built, clock, {})
-            seen, values = _trained_and_evaluated(facts, watch)
-        _write_network(built, folder)
-    summary = facts.summary(seen, values)
+        if config.session.initialize_system:
+            system.prepared(device_of(config), config.mode == "graph")
+        yield
+
+
+def graphs_of(config: RunConfig, folder: Path) -> GraphObserver:
+    """Who hears of the graphs of a run. Raises ConfigError and StorageError for a folder that cannot be used."""
+    return graph_observer(config.save_graphs, config.save_graphs_path, folder, config.session.op_debug_level)
+
+
+def concluded(request: RunRequest, summary: dict[str, Any], values: dict[str, float]) -> dict[str, Any]:
+    """The summary, which is written whatever comes. Raises MismatchError when `expect` is not met."""
+    config = request.config
+    if config.session.initialize_system:
+        phases = system.prepared(device_of(config), config.mode == "graph")
+        summary["system"] = system.with_compilation(phases, summary["compile_seconds"], summary["train_seconds"])
     try:
         check_expectations(config.expect, {**values, "loss": summary["loss"]})
     except MismatchError:
         summary["status"] = "failed"  # as in status.json
         raise
     finally:
-        write_json(folder / "summary.json", summary)
+        write_json(request.folder / "summary.json", summary)
     return summary
 
 
@@ -82,7 +114,7 @@ def _trained_and_evaluated(facts: Facts, watch: "Watch") -> tuple[CallbackParame
         metrics = MetricsJournal(journal)
         seen = _train(facts, watch, metrics)
         every = facts.request.config.eval.every
-        return seen, {} if every == "never" else _evaluate(facts.built, metrics, seen)
+        return seen, {} if every == "never" else evaluate(facts.built, metrics, seen)
 
 
 def check_expectations(expected: tuple[Expectation, ...], values: dict[str, float]) -> None:
@@ -108,7 +140,7 @@ class Evaluation(Callback):
     def epoch_end(self, run_context: RunContext) -> None:
         seen = run_context.original_args()
         if seen.cur_step_num < self.built.total_steps:  # the last epoch is followed by the evaluation at the end
-            _evaluate(self.built, self.metrics, seen)
+            evaluate(self.built, self.metrics, seen)
 
 
 class Watch(Callback):
@@ -225,10 +257,13 @@ def _checkpointer(facts: Facts, metrics: MetricsJournal, interruption: Interrupt
     )
 
 
-def _evaluate(built: Experiment, metrics: MetricsJournal, seen: CallbackParameters) -> dict[str, float]:
+def evaluate(
+    built: Experiment, metrics: MetricsJournal, seen: CallbackParameters, callbacks: Sequence[Callback] = ()
+) -> dict[str, float]:
+    """The metrics of the test split, which the journal gets too. Raises TrainingError when one is not finite."""
     if not built.model.metrics:
         return {}
-    values = built.model.eval(built.test_data)
+    values = built.model.eval(built.test_data, callbacks)
     if not all(map(math.isfinite, values.values())):
         raise TrainingError(
             "the evaluation has results that are not finite numbers",
@@ -241,6 +276,7 @@ def _evaluate(built: Experiment, metrics: MetricsJournal, seen: CallbackParamete
     return values
 
 
-def _write_network(built: Experiment, folder: Path) -> None:
+def write_network(built: Experiment, folder: Path) -> None:
+    """`model/network.onnx`: the network in inference mode, with its weights."""
     sample = built.train_data.column_types()[:1]
     write_atomically(make_directory(folder / "model") / "network.onnx", built.model.export(sample))

@@ -4,6 +4,7 @@ import resource
 from functools import cached_property
 from typing import Any
 
+from runner import nn
 from runner.build import Experiment
 from runner.config.schema import RunRequest
 from runner.errors import ConfigError
@@ -17,7 +18,9 @@ from runner.train.callback import CallbackParameters
 # what its steps compute.
 WITHOUT_EFFECT = (
     *("epochs", "max_steps", "callbacks", "checkpoint", "expect", "eval", "runner", "device.allow_fallback"),
-    *("print_file_path", "save_graphs", "save_graphs_path", "dump", "session.enable_exception_dump"),
+    *("print_file_path", "save_graphs", "save_graphs_path", "dump", "profiling"),
+    *(f"session.{name}" for name in ("enable_exception_dump", "initialize_system")),
+    *(f"session.{name}" for name in ("profiling_mode", "profiling_options", "fp_point", "bp_point", "op_trace")),
     *("dataset.data_dir", "dataset.download", "dataset.url", "dataset.num_parallel_workers"),
 )
 
@@ -49,6 +52,14 @@ class Facts:
         """How often host and device met while training."""
         steps = self.built.model.steps
         return int(self.before.get("host_interactions", 0)) + (steps.interactions if steps else 0)
+
+    @property
+    def loss_scaling(self) -> dict[str, Any]:
+        """The loss scale after the last step, and how many steps overflew and were skipped; {} without scaling."""
+        cell = self.built.model.train_network
+        if not isinstance(cell, nn.TrainOneStepWithLossScaleCell):
+            return {}
+        return {"loss_scale": float(cell.scale_sense.data), "overflow_steps": int(cell.overflow_steps.data)}
 
     @cached_property
     def identity(self) -> dict[str, Any]:
@@ -93,6 +104,7 @@ class Facts:
             "steps": seen.cur_step_num,
             "host_interactions": self.interactions,
             "loss": number(seen.net_outputs),
+            **self.loss_scaling,
             "metrics": values,
             "init_seconds": clock.init_seconds,
             "compile_seconds": compiling,

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 import types
 from collections.abc import Sequence
@@ -52,6 +53,17 @@ def judge(kind: Any, rule: Rule, value: object) -> Any:
 def switch(value: object) -> bool:
     """A judge of true and false, also as 1 and 0. Raises Wrong."""
     return bool(value) if value in (0, 1) and isinstance(value, int) else _judge_bool(value, "0, 1, true or false")
+
+
+def existing(value: str) -> str:
+    """A folder that is there and can be used, as an absolute path. Raises Wrong."""
+    place = os.path.abspath(value)
+    if not os.path.isdir(place):
+        what = "a folder is missing" if not os.path.lexists(place) else "not a folder"
+        raise Wrong(what, "a folder that exists", hint=f"mkdir -p {place}" if "missing" in what else None)
+    if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+        raise Wrong("a folder without permission", "a folder that can be read and written")
+    return place
 
 
 def complaint(key: str, value: object, wrong: Wrong, **rows: object) -> ConfigError:

@@ -22,6 +22,7 @@ from runner.startup import lazy_import, uncollected
 
 sweeps = lazy_import("runner.config.sweep")  # most calls are one run
 
+inference = lazy_import("runner.inference")  # few runs train nothing
 STATUS_FILE = "status.json"
 LOCK_FILE = ".lock"
 
@@ -136,7 +137,9 @@ def _recorded(request: RunRequest, composition: Composition) -> dict[str, Any]:
 def execute(request: RunRequest) -> dict[str, Any]:
     """Run the experiment; what runner did not foresee becomes an InternalError."""
     try:
-        return experiment.run(request)
+        kind = experiment if request.config.session.graph_run_mode else inference
+        summary: dict[str, Any] = kind.run(request)
+        return summary
     except (RunnerError, KeyboardInterrupt):
         raise
     except Exception as error:

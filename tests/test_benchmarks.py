@@ -78,6 +78,7 @@ def test_the_peers(peer):
         ("data.py", ("--steps", "1"), 6),
         ("growth.py", ("--curves", "batch", "--budget", "1e-6"), 7),
         ("interpreter.py", ("--repeats", "1"), 1),
+        ("profile.py", ("--steps", "16", "--repeats", "1"), 8),
         ("startup.py", ("--repeats", "1"), 1),
     ],
 )

@@ -15,7 +15,7 @@ from runner.device import Device
 from runner.errors import ConfigError
 
 SETTINGS = "mode, device_target, device_id, reserve_class_name_in_scope, print_file_path, save_graphs"
-SETTINGS += ", save_graphs_path"
+SETTINGS += ", save_graphs_path, precision_mode, enable_profiling, profiling_options"
 DEFAULTS = {
     "mode": 1,
     "device_target": "CPU",
@@ -24,6 +24,9 @@ DEFAULTS = {
     "print_file_path": "",
     "save_graphs": False,
     "save_graphs_path": ".",
+    "precision_mode": "allow_fp32_to_fp16",
+    "enable_profiling": False,
+    "profiling_options": "training_trace",
 }
 SEEDS = Path(__file__).parents[2].parent / "shared" / "seeds"
 

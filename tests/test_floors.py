@@ -20,12 +20,14 @@ FLOORS = {
     "dataset": 0,
     **dict.fromkeys(("core", "prints"), 1),
     "ops": 2,
-    **dict.fromkeys(("ir", "dumps"), 2),
+    **dict.fromkeys(("ir", "dumps", "profiling"), 2),
     "engine": 3,
     **dict.fromkeys(("nn", "common", "context"), 4),
     **dict.fromkeys(("compile", "checkpoint"), 5),
-    **dict.fromkeys(("train", "observe"), 6),
-    **dict.fromkeys(("config", "build", "dumping", "facts", "experiment", "launch", "resume"), 7),
+    **dict.fromkeys(("train", "observe", "system"), 6),
+    **dict.fromkeys(
+        ("config", "build", "dumping", "profiled", "facts", "experiment", "inference", "weights", "launch", "resume"), 7
+    ),
     **dict.fromkeys(("cli", "history", "doctor", "__init__", "__main__"), 7),
 }
 # Beyond the floors: who must not see whom, and why.

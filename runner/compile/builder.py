@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,14 +16,45 @@ from runner.startup import lazy_import
 from runner.types import Shape, TensorType
 
 if TYPE_CHECKING:
-    from onnx import NodeProto, TensorProto
+    from onnx import GraphProto, NodeProto, TensorProto
 
 onnx = lazy_import("onnx")  # takes 45 ms, and PyNative mode needs it only when the run is over
+
+
+FULL_NAME = re.compile(r"[\w/-]+-op\d+(?=/)")
+OPERATORS = "operators"  # metadata of nodes that stand for several operators: full names, one a line
 
 
 def element_type(dtype: DType) -> int:
     """ONNX's number for an element type."""
     return int(onnx.helper.np_dtype_to_tensor_dtype(dtype.numpy))
+
+
+def stands_for(node: NodeProto) -> tuple[str, ...]:
+    """The full names of the operators that asked for a node, or that were fused into it: first the one whose work it
+    mainly is. None for nodes that only copy a result.
+    """
+    noted = [entry.value for entry in node.metadata_props if entry.key == OPERATORS]
+    if noted:
+        return tuple(noted[0].split("\n"))
+    found = FULL_NAME.match(node.name)
+    return (found[0],) if found else ()
+
+
+def stand_for(node: NodeProto, operators: Iterable[str]) -> None:
+    """Note the operators that a node stands for."""
+    for entry in [entry for entry in node.metadata_props if entry.key == OPERATORS]:
+        node.metadata_props.remove(entry)
+    node.metadata_props.add(key=OPERATORS, value="\n".join(dict.fromkeys(operators)))
+
+
+def operators_in(graph: GraphProto) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The names of the nodes, those of inner graphs too, with the operators that they stand for."""
+    for node in graph.node:
+        yield node.name, stands_for(node)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from operators_in(attribute.g)
 
 
 class OnnxBuilder:
@@ -41,6 +73,7 @@ class OnnxBuilder:
         self._shapes: dict[str, Shape] = {}  # as the value lies on the device
         self._reshaped: dict[str, str] = {}
         self._made: dict[tuple[object, ...], tuple[str, ...]] = {}
+        self._asked: dict[tuple[str, ...], NodeProto] = {}  # the nodes, by their outputs
         self._named: Counter[str] = Counter()
 
     def node(self, kind: str, inputs: Sequence[str], domain: str = "", **attributes: Any) -> str:
@@ -60,7 +93,11 @@ class OnnxBuilder:
             made = tuple(f"{name}:{k}" for k in range(outputs))
             self.list.append(onnx.helper.make_node(kind, list(inputs), list(made), name=name, domain=domain, **written))
             self._made[key] = made
+            self._asked[made] = self.list[-1]
             self._note_shape(kind, inputs, made[0], attributes)
+        elif not self._asked[self._made[key]].name.startswith(f"{self.operator}/"):
+            node = self._asked[self._made[key]]
+            stand_for(node, (*stands_for(node), self.operator))
         return self._made[key]
 
     def _note_shape(self, kind: str, inputs: Sequence[str], made: str, attributes: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from runner.compile.builder import OnnxBuilder, onnx
+from runner.compile.builder import OnnxBuilder, onnx, stand_for, stands_for
 from runner.core.lowering import FUSED
 from runner.types import Shape
 
@@ -48,8 +48,8 @@ class _Fuser:
             value, beta, scaling = self.scaled(addend)
             product = self.source(name, "Gemm")
             if product and len(product.input) == 2 and self.shape(value) == self.shape(name):
-                self.drop(name, product.output[0], *scaling)
-                self.put(add, product, "Gemm", self.shape(name), value, beta=beta)
+                gone = self.drop(name, product.output[0], *scaling)
+                self.put(add, product, "Gemm", self.shape(name), value, gone, beta=beta)
                 return
 
     def into_convolution(self, relu: NodeProto) -> None:
@@ -58,8 +58,8 @@ class _Fuser:
         for name, addend in _either(added.input) if added else [(relu.input[0], "")]:
             convolution = self.source(name, "Conv")
             if convolution and (not addend or self.shape(addend) == self.shape(name)):
-                self.drop(relu.input[0], name, convolution.output[0])
-                self.put(relu, convolution, "FusedConv", self.shape(name), addend, activation="Relu")
+                gone = self.drop(relu.input[0], name, convolution.output[0])
+                self.put(relu, convolution, "FusedConv", self.shape(name), addend, gone, activation="Relu")
                 return
 
     def source(self, name: str, kind: str) -> NodeProto | None:
@@ -84,12 +84,20 @@ class _Fuser:
                 return value, float(beta), (name,)
         return name, 1.0, ()
 
-    def drop(self, *names: str) -> None:
-        """Forget values that are fused into another."""
-        for name in names:
-            self.places.pop(name, None)
+    def drop(self, *names: str) -> list[NodeProto]:
+        """Forget values that are fused into another; gives the nodes that made them."""
+        return [node for name in names for node in self.places.pop(name, ())]
 
-    def put(self, at: NodeProto, node: NodeProto, kind: str, shape: Shape | None, addend: str, **more: Any) -> None:
+    def put(
+        self,
+        at: NodeProto,
+        node: NodeProto,
+        kind: str,
+        shape: Shape | None,
+        addend: str,
+        gone: Sequence[NodeProto],
+        **more: Any,
+    ) -> None:
         """Let a node that has swallowed others stand in the place of the last of them, and make its value."""
         inner, inputs, before = self.shape(node.output[0]), list(node.input), []
         if addend and inner != shape:
@@ -101,6 +109,7 @@ class _Fuser:
         given = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute} | more
         domain = FUSED if kind == "FusedConv" else ""
         made = onnx.helper.make_node(kind, inputs, [name], name=f"{at.name}/{kind}", domain=domain, **given)
+        stand_for(made, [operator for one in (node, *gone, at) for operator in stands_for(one)])
         after = [] if inner == shape else [self.reshape(name, shape, at.name, at.output[0])]
         self.places[at.output[0]] = [*before, made, *after]
 

@@ -11,6 +11,7 @@ import numpy as np
 from runner.compile.builder import OnnxBuilder, element_type, onnx
 from runner.compile.fuse import fuse
 from runner.compile.naming import Names
+from runner.compile.rounding import is_rounded, narrowed, widened
 from runner.core.graph import Graph
 from runner.core.lowering import FUSED, PLAIN, Form, Layout, lying
 from runner.core.primitive import Node
@@ -180,11 +181,14 @@ def _lower_node(builder: OnnxBuilder, node: Node, names: Names) -> None:
     builder.operator = node.name
     form = node.form or Form("plain", node.op.lower)
     ways = zip(node.inputs, chain(form.operands, repeat(PLAIN)), strict=False)
+    operands = [names.of(x, wanted) for x, wanted in ways]
+    rounds = is_rounded(node, builder.on_host)
     try:
-        made = form.lower(builder, *(names.of(x, wanted) for x, wanted in ways))
+        made = form.lower(builder, *(widened(builder, node, form, operands) if rounds else operands))
     except RunnerError as error:
         raise error.add(operator=node.name, line=user_line(node.source)) from None
-    results = (made,) if isinstance(made, str) else made
+    results = [made] if isinstance(made, str) else list(made)
+    results = narrowed(builder, node, results) if rounds else results
     for symbol, name, lies in zip(node.outputs, results, chain(form.results, repeat(PLAIN)), strict=False):
         names.give(symbol, name, lies)
 

@@ -49,8 +49,10 @@ class Executable:
     ) -> None:
         self.graph, self.model, self.observer = graph, model, observer
         observer.lowered(graph, lambda number: described.described(model, graph, number))
+        observer.compiled(graph, model)
         # What is placed is optimised, and in the order in which values die early: onnxruntime need not touch it.
-        self.session = Session(model.SerializeToString(), device, optimize=not graph.is_placed)
+        optimize = not (graph.is_placed or observer.as_traced)
+        self.session = Session(model.SerializeToString(), device, optimize=optimize)
         observer.executed(graph)
         self.compile_seconds = time.perf_counter() - start
         self._parameters = tuple(p for p in graph.parameters if p not in given)
@@ -90,7 +92,9 @@ class Executable:
 
 
 class Program(Executable):
-    """Compile `function` for operands of the given types. Raises what tracing, lowering and the device raise."""
+    """Compile `function` for operands of the given types, with other `passes` than are usual on the device if they are
+    given. Raises what tracing, lowering and the device raise.
+    """
 
     def __init__(
         self,
@@ -101,9 +105,11 @@ class Program(Executable):
         input_names: Sequence[str] | None = None,
         output_names: Sequence[str] | None = None,
         observer: GraphObserver = SILENT,
+        passes: Sequence[Pass] | None = None,
     ) -> None:
         start = time.perf_counter()
-        graph = optimize(trace(function, types, name, observer=observer), _passes(device), observer)
+        chosen = _passes(device, observer, passes)
+        graph = optimize(trace(function, types, name, observer=observer), chosen, observer)
         inputs = input_names or [f"input{k}" for k in range(len(types))]
         outputs = output_names or [f"output{k}" for k in range(len(graph.outputs))]
         with at_home(graph, observer):
@@ -120,7 +126,7 @@ class SunkProgram(Executable):
     `fetch` makes the operands of a step from one entry of each of the inputs `scanned` and from the whole `columns`
     (both: name to type; the types of `scanned` are those of one entry). The parameters `stepped` have a value of their
     own in every step. Call it with stacked entries, then columns, then stacked values of `stepped`; it gives the losses
-    of all steps. `graph` is that of one step; `root` is where its scopes begin.
+    of all steps. `graph` is that of one step, `fetching` that of `fetch`; `root` is where its scopes begin.
     """
 
     def __init__(
@@ -135,8 +141,9 @@ class SunkProgram(Executable):
         observer: GraphObserver = SILENT,
     ) -> None:
         start = time.perf_counter()
-        passes = _passes(device)
+        passes = _passes(device, observer)
         fetching = optimize(trace(fetch, [*scanned.values(), *columns.values()], "fetch", root="Dataset"), passes)
+        self.fetching = fetching
         types = [output.type for output in fetching.outputs]
         step = optimize(trace(function, types, "train_step", root, observer), passes, observer)
         with at_home(step, observer):
@@ -149,7 +156,11 @@ class SunkProgram(Executable):
             super()._tell(outputs, [rows[step] for rows in told])
 
 
-def _passes(device: Device) -> Sequence[Pass]:
+def _passes(device: Device, observer: GraphObserver, passes: Sequence[Pass] | None = None) -> Sequence[Pass]:
+    if observer.as_traced:
+        return ()
+    if passes is not None:
+        return passes
     return ON_HOST if device.target == "CPU" else PASSES
 
 

@@ -7,8 +7,9 @@ why, so what the session *says it has* is checked, and what the library printed 
 import contextlib
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -41,14 +42,15 @@ class Session:
     `providers` are what is really used, `assignment` how many operators each provider took (empty on the CPU and where
     onnxruntime cannot tell), `optimization_level` onnxruntime's name of it, `notes` one-line remarks for the user,
     `open_seconds` how long opening took. Raises DeviceError when the device is not usable and fallback is not allowed,
-    and InternalError when onnxruntime refuses the model.
+    and InternalError when onnxruntime refuses the model. With `profile`, onnxruntime writes down what the nodes take,
+    in a file whose name begins so.
     """
 
-    def __init__(self, model: bytes, device: Device, *, optimize: bool = True) -> None:
+    def __init__(self, model: bytes, device: Device, *, optimize: bool = True, profile: Path | None = None) -> None:
         start = time.perf_counter()
         self.notes = list(device.notes)
         try:
-            session, assignment = _open(model, device, optimize)
+            session, assignment = _open(model, device, optimize, profile)
         except DeviceError as trouble:
             if not device.allow_fallback or _runtime()[1] is not None:
                 raise
@@ -57,7 +59,7 @@ class Session:
                 _LOG.warning("%s\n%s", self.notes[-1], trouble)
                 _TOLD.add(device)
             device = Device("CPU", threads=device.threads)
-            session, assignment = _open(model, device, optimize)
+            session, assignment = _open(model, device, optimize, profile)
         self.device = device
         self.assignment = assignment
         self.providers: tuple[str, ...] = tuple(session.get_providers())
@@ -66,6 +68,7 @@ class Session:
         self.optimization_level = _level(optimize)
         on_host = device.target == "CPU"
         self._memory: _HostMemory | _CardMemory = _HostMemory(session) if on_host else _CardMemory(session, device)
+        self.end_profile: Callable[[], str] = session.end_profiling  # gives the name of the file
         self.open_seconds = time.perf_counter() - start
 
     def put(self, array: np.ndarray) -> Value:
@@ -171,13 +174,13 @@ class _CardMemory:
         return list(binding.get_outputs())
 
 
-def _open(model: bytes, device: Device, optimize: bool) -> tuple[Any, dict[str, int]]:
+def _open(model: bytes, device: Device, optimize: bool, profile: Path | None = None) -> tuple[Any, dict[str, int]]:
     """An InferenceSession that really has the provider of the device, and how many operators each provider took."""
     _require_provider(device)
     session, problem = None, None
     with listening() if device.target != "CPU" else contextlib.nullcontext(Heard()) as heard:
         try:
-            session = _inference_session(model, device, optimize)
+            session = _inference_session(model, device, optimize, profile)
         except Exception as error:
             problem = error
     if heard.text:
@@ -222,13 +225,15 @@ def _require_provider(device: Device) -> None:
         raise device_error(device, f"this onnxruntime has only {', '.join(available)}")
 
 
-def _inference_session(model: bytes, device: Device, optimize: bool) -> Any:
+def _inference_session(model: bytes, device: Device, optimize: bool, profile: Path | None) -> Any:
     ort = _runtime()[0]
     options = ort.SessionOptions()
     options.intra_op_num_threads = device.threads or usable_cores()
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # fatal: all else also arrives as an exception
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _level(optimize))
+    if profile is not None:
+        options.enable_profiling, options.profile_file_prefix = True, str(profile)
     if not optimize:
         # The nodes run in their order as far as possible; by default onnxruntime would compute all that leads to the
         # first result first. Planning the memory of a whole run takes half as much again of it (BENCHMARKS.md).

@@ -6,15 +6,26 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from runner import registry
-from runner.config.dumps import DUMPS, Dump, disagreements
+from runner.config.dumps import DUMPS, Dump, is_asked
+from runner.config.dumps import disagreements as dump_disagreements
 from runner.config.optimizers import OPTIMIZERS, SCHEDULES, Cosine, Optimizer, Schedule
+from runner.config.profiling import PROFILES, Profiling
+from runner.config.profiling import disagreements as profiling_disagreements
+from runner.config.profiling import is_asked as is_profiled
 from runner.config.schema import METRICS, MIRRORED, Expectation, Network, RunConfig
+from runner.config.session import ELSEWHERE, Session
+from runner.config.session import disagreements as session_disagreements
 from runner.errors import ConfigError, nearest, raise_all
 from runner.judging import Wrong, complaint, judge, show
 from runner.rules import FREE, Rule, rule_of
 
 # Groups whose `name` decides which keys they have; the first one is the default.
-NAMED: dict[Any, Mapping[str, type[Any]]] = {Optimizer: OPTIMIZERS, Schedule: SCHEDULES, Dump: DUMPS}
+NAMED: dict[Any, Mapping[str, type[Any]]] = {
+    Optimizer: OPTIMIZERS,
+    Schedule: SCHEDULES,
+    Dump: DUMPS,
+    Profiling: PROFILES,
+}
 NOWHERE: Mapping[str, str] = {}
 Origin = Callable[[str], str | None]
 
@@ -35,7 +46,7 @@ def examine(values: Mapping[str, Any], origin: Origin) -> tuple[RunConfig, list[
     config: RunConfig = checker.section(RunConfig, values, "")
     if not checker.errors:
         checker.agree(config)
-    checker.agree_on_dump(config)
+    checker.agree_on_files(config)
     return config, checker.errors
 
 
@@ -68,7 +79,7 @@ class _Checker:
         if name == "expect":
             return self.expectations(value, place)
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-            return self.section(kind, value, place)
+            return self.section(kind, value, place, ELSEWHERE if kind is Session else NOWHERE)
         return self.value(kind, rule_of(owner, name), value, place, owner.__dataclass_fields__[name].default)
 
     def value(self, kind: Any, rule: Rule, value: object, path: str, default: object) -> Any:
@@ -156,14 +167,21 @@ class _Checker:
             rows = {"value": "true", "allowed": f"false, or a dataset of {', '.join(MIRRORED)}", "hint": hint}
             self.report("images that cannot be augmented", "dataset.augment", **rows)
 
-    def agree_on_dump(self, config: RunConfig) -> None:
-        """Report what is wrong with a dump as a whole, unless keys that it depends on are wrong themselves."""
+    def agree_on_files(self, config: RunConfig) -> None:
+        """Report what is wrong with a dump or a profile as a whole, unless keys that it depends on are wrong."""
         wrong = {error.rows["key"].split(".")[0] for error in self.errors}
+        found: list[ConfigError] = []
         if not wrong & {"dump", "mode", "dataset_sink_mode"}:
-            for error in disagreements(config.dump, sunk=config.mode == "graph" and config.dataset_sink_mode):
-                key = error.rows["key"]
-                origin = self.origin(key) if key.split(".")[0] in _names(RunConfig) else None  # or in a JSON file
-                self.errors.append(error.add(**{"from": origin}))
+            found += dump_disagreements(config.dump, sunk=config.mode == "graph" and config.dataset_sink_mode)
+        if not wrong & {"profiling", "session"}:
+            found += profiling_disagreements(config.profiling, config.session)
+        if not self.errors and not found:
+            asked = is_asked(config.dump), is_profiled(config.profiling, config.session)
+            found += session_disagreements(config.session, config.eval.every != "never", *asked)
+        for error in found:
+            key = error.rows["key"]
+            origin = self.origin(key) if key.split(".")[0] in _names(RunConfig) else None  # or in a JSON file
+            self.errors.append(error.add(**{"from": origin}))
 
     def agree_on_rates(self, rate: float, schedule: Schedule) -> None:
         if rate == 0 and schedule.name != "constant":

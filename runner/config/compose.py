@@ -11,7 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import configure_log
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runner.config import overrides as lines_of
 from runner.config import read
@@ -84,16 +84,25 @@ def compose(call: Call) -> Composition:
 
 
 def _checked(made: DictConfig, origins: "Origins", problems: list[ConfigError], failed: set[str]) -> Composition:
-    task = OmegaConf.masked_copy(made, [str(name) for name in made if name != "hydra"])
-    record = OmegaConf.masked_copy(made, "hydra")
+    with _as_current(made), as_config_error():
+        given = OmegaConf.to_container(made.hydra.run, resolve=False) != {"dir": RUN_DIR}
+        folder = Path(str(OmegaConf.select(made, "hydra.run.dir"))) if given else _usual_folder()
+    task, record = _split(made)
     with _as_current(record), as_config_error():
         OmegaConf.set_readonly(record.hydra, True)
-        given = OmegaConf.to_container(record.hydra.run, resolve=False) != {"dir": RUN_DIR}
-        folder = Path(str(OmegaConf.select(made, "hydra.run.dir"))) if given else _usual_folder()
         set_output(record, folder)
         config, errors = examine(container(task), origins)
     raise_all([*problems, *(error for error in errors if error.rows["key"].split(".")[0] not in failed)])
     return Composition(config, task, record, folder, given)
+
+
+def _split(made: DictConfig) -> tuple[DictConfig, DictConfig]:
+    """The config without Hydra's part, and that part: moved, since copies of both cost as much as two groups."""
+    record = OmegaConf.create(flags={"no_deepcopy_set_nodes": True})
+    record.hydra = made.hydra
+    with open_dict(made):
+        del made["hydra"]
+    return made, record
 
 
 def _usual_folder() -> Path:

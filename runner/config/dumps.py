@@ -12,7 +12,7 @@ from typing import Any
 from runner.dumps import VARIABLE
 from runner.errors import ConfigError, ConfigErrors
 from runner.frozen import Frozen
-from runner.judging import Wrong, complaint
+from runner.judging import Wrong, complaint, existing
 from runner.rules import key
 from runner.startup import lazy_import
 
@@ -136,7 +136,7 @@ def _no_folder(path: str | None) -> Iterator[ConfigError]:
     try:
         if path is None:
             raise Wrong("dump=ge needs a folder", "a folder that exists", hint="dump.dump_path=...")
-        keys.existing(path)
+        existing(path)
     except Wrong as wrong:
         yield complaint("dump.dump_path", path, wrong)
 

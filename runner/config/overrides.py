@@ -17,6 +17,8 @@ MAX_LENGTH = 4096
 MAX_OVERRIDES = 1000
 MAX_JOBS = 10_000
 COMMAND_LINE = "command line"
+# Keys whose text Hydra's grammar cannot read: JSON and shapes. After the shell they come without quotes.
+TEXTS = ("profiling.options", "profiling.op_trace", "session.profiling_options", "session.op_trace")
 
 
 def parse(lines: Sequence[str]) -> list[Override]:
@@ -55,7 +57,7 @@ def _range_values(override: Override, value: RangeSweep) -> list[str]:
 def _parse(line: str) -> Override:
     _survey(line)
     try:
-        (override,) = _parser().parse_overrides([line])
+        override = _read(line)
         _scan(override)
     except ConfigError as error:
         raise error.add(**{"from": COMMAND_LINE}) from None
@@ -64,6 +66,18 @@ def _parse(line: str) -> Override:
         told = next((text for text in lines if not text.startswith("Error ")), lines[0])  # the parser's own words
         hint = "write key=value or group=option"
         raise ConfigError("not an override", value=show(line), reason=told, hint=hint) from None
+    return override
+
+
+def _read(line: str) -> Override:
+    try:
+        (override,) = _parser().parse_overrides([line])
+    except HydraException:
+        name, _, text = line.partition("=")
+        if name.lstrip("+") not in TEXTS or text[:1] in "'\"":
+            raise
+        quoted = text.replace("'", r"\'")
+        (override,) = _parser().parse_overrides([f"{name}='{quoted}'"])
     return override
 
 

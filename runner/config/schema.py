@@ -4,6 +4,7 @@ A field's annotation is the type of its key, `key(...)` adds what else must hold
 composed values into these frozen objects, so everything behind it can trust them.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import field, fields, is_dataclass
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 
 from runner.config.dumps import Dump, NoDump
 from runner.config.optimizers import Momentum, Optimizer
+from runner.config.profiling import NoProfiling, Profiling
+from runner.config.session import Session
 from runner.frozen import Frozen
-from runner.judging import switch
-from runner.rules import key
+from runner.judging import Wrong, judge
+from runner.rules import FREE, key
 
 METRICS = ("loss", "accuracy")
 MIRRORED = ("cifar10", "synthetic")  # datasets whose images may be augmented: a digit in a mirror is no digit
@@ -102,22 +105,25 @@ class Callbacks(Frozen):
     progress: bool = True
 
 
+def _weights(value: object) -> str:
+    place: str = judge(str, FREE, value)
+    if not os.path.exists(place):
+        raise Wrong("no such file or folder", "a .ckpt file, the folder of a checkpoint, or a run directory")
+    return os.path.abspath(place)
+
+
 class Checkpoint(Frozen):
-    """When the state of a run is saved: after so many steps or seconds (of whole sinks), and always at its end."""
+    """When the state of a run is saved: after so many steps or seconds (of whole sinks), and always at its end.
+
+    `load` names the weights that the network begins with: a .ckpt file, the folder of a checkpoint, or a run directory,
+    whose newest checkpoint it is; relative to where the command was started.
+    """
 
     every_steps: int | None = key(None, low=1)
     every_seconds: float | None = key(None, above=0)
     keep_max: int = key(5, low=1)
     prefix: str = key("CKP", pattern="[A-Za-z0-9_]+")
-
-
-class Session(Frozen):
-    """How a session behaves (seed 004).
-
-    `enable_exception_dump` leaves what the operator took and made that failed, or that made the first NaN or Inf.
-    """
-
-    enable_exception_dump: bool = key(False, judge=switch)
+    load: str | None = key(None, judge=_weights)
 
 
 class RunnerOptions(Frozen):
@@ -145,7 +151,8 @@ class RunConfig(Frozen):
     save_graphs: bool = False
     save_graphs_path: str = "graphs"  # relative to the run directory
     dump: Dump = field(default=NoDump())
-    session: Session = Session()
+    profiling: Profiling = field(default=NoProfiling())
+    session: Session = field(default=Session())
     expect: tuple[Expectation, ...] = ()
     eval: Eval = Eval()
     callbacks: Callbacks = Callbacks()

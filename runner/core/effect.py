@@ -5,13 +5,19 @@ nodes: their operands are results of the graph, and who runs it lets the effects
 which they were applied (`runner/compile/program.py`).
 """
 
+from typing import ClassVar
+
 import numpy as np
 
+from runner.core.precision import Needs
 from runner.core.primitive import Arrays, Primitive
 
 
 class Effect(Primitive):
     """Base of operators without outputs. Subclasses are declared with `@primitive` and say what `tell` does."""
+
+    needs: ClassVar = Needs.NOTHING
+    computes: ClassVar = False
 
     def tell(self, *arrays: np.ndarray) -> None:
         """Told the operands of one step; they must stay unchanged."""

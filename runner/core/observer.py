@@ -15,12 +15,14 @@ from runner.types import TensorType
 
 
 class GraphObserver:
-    """Hears of one program after the other: `traced`, a `stage` for each pass, `lowered`, then `executed` or `failed`.
+    """Hears of one program after the other: `traced`, a `stage` for each pass, `lowered`, `compiled`, and at the end
+    `executed` or `failed`.
 
     This one, the default, looks away.
     """
 
     records_steps = False  # whether the first step of PyNative mode is to be recorded for it
+    as_traced = False  # whether graphs are to stay as they were traced: neither passes nor the device optimise them
 
     def traced(self, graph: Graph) -> None:
         """The whole program as it was traced."""
@@ -31,6 +33,9 @@ class GraphObserver:
     def lowered(self, graph: Graph, describe: Callable[[int], object]) -> None:
         """It is an ONNX model now; `describe` gives the listing of that under a number."""
 
+    def compiled(self, graph: Graph, model: object) -> None:
+        """The ONNX model (a ModelProto) that the device is given."""
+
     def executed(self, graph: Graph) -> None:
         """It is ready to run, and will."""
 
@@ -39,6 +44,39 @@ class GraphObserver:
 
 
 SILENT = GraphObserver()
+
+
+class Several(GraphObserver):
+    """Passes on what it hears; what one of its observers wants, they all get."""
+
+    def __init__(self, *observers: GraphObserver) -> None:
+        self.observers = observers
+        self.records_steps = any(one.records_steps for one in observers)
+        self.as_traced = any(one.as_traced for one in observers)
+
+    def traced(self, graph: Graph) -> None:
+        for one in self.observers:
+            one.traced(graph)
+
+    def stage(self, name: str, graph: Graph) -> None:
+        for one in self.observers:
+            one.stage(name, graph)
+
+    def lowered(self, graph: Graph, describe: Callable[[int], object]) -> None:
+        for one in self.observers:
+            one.lowered(graph, describe)
+
+    def compiled(self, graph: Graph, model: object) -> None:
+        for one in self.observers:
+            one.compiled(graph, model)
+
+    def executed(self, graph: Graph) -> None:
+        for one in self.observers:
+            one.executed(graph)
+
+    def failed(self, graph: Graph) -> None:
+        for one in self.observers:
+            one.failed(graph)
 
 
 class Shown(NamedTuple):

@@ -13,7 +13,9 @@ from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import numpy as np
 
+from runner import dtype as dt
 from runner.core.lowering import Builder, Form, Names
+from runner.core.precision import Casting, Needs, Rounded
 from runner.core.source import Source, here, user_line
 from runner.core.value import Operand, Parameter, Value, as_values
 from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
@@ -36,6 +38,9 @@ class Primitive:
     statics: ClassVar[tuple[str, ...]] = ()
     fields: ClassVar[tuple[str, ...]] = ()
     arity: ClassVar[int | None] = None  # number of operands, None for any
+    needs: ClassVar[Needs] = Needs.WIDEST
+    masters: ClassVar[tuple[int, ...]] = ()  # operands that are Float32 beside Float16: statistics
+    computes: ClassVar[bool] = True  # and does not only move elements, which is the same in any type
 
     @property
     def name(self) -> str:
@@ -65,6 +70,14 @@ class Primitive:
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         """Number of the operand that equals the output whatever the data are, if there is one."""
+        return None
+
+    def merged(
+        self, before: "Primitive", weight: np.ndarray, known: Sequence[np.ndarray | None]
+    ) -> tuple[np.ndarray, "Primitive", np.ndarray] | None:
+        """How the operator `before`, of (x, weight), can do the work of this one, whose other operands are `known`:
+        with another weight, and followed by an operator with a second operand. None when it cannot.
+        """
         return None
 
     def attributes(self) -> dict[str, Any]:
@@ -156,16 +169,18 @@ class Node:
 def infer(op: Primitive, types: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
     """The type rule of an operator, remembered: PyNative mode asks the same question every step."""
     made = op.infer(*types)
-    return made if isinstance(made, tuple) else (made,)
+    results = made if isinstance(made, tuple) else (made,)
+    return Rounded(results) if op.computes and dt.float16 in [t.dtype for t in types] else results
 
 
-class Interpreter:
+class Interpreter(Casting):
     """What every operator passes through. Keeps the record: nodes in order, and the updates of parameters.
 
     `scope` is the stack of cell names that is being executed; `origin` is the node whose gradient is being formed.
     """
 
     def __init__(self, root: str = "Default") -> None:
+        super().__init__()
         self.nodes: list[Node] = []
         self.updates: dict[Parameter, Value] = {}
         self.scope: list[str] = [root]
@@ -176,6 +191,8 @@ class Interpreter:
     def bind(self, op: Primitive, operands: tuple[Operand, ...]) -> tuple[Value, ...]:
         """Apply an operator: check types, let the subclass make the outputs, and record."""
         inputs = self.handles(as_values(operands))
+        if self.precision is not None:
+            inputs = self.cast(self.precision, op, inputs)
         try:
             types = infer(op, tuple(map(_type, inputs)))
         except RunnerError as error:
@@ -212,6 +229,8 @@ class Interpreter:
 
     def assign(self, parameter: Parameter, value: Value) -> None:
         """Give a parameter a new value; it holds from the end of the step, in both modes."""
+        if self.precision is not None and value.dtype.is_float and parameter.dtype.is_float:
+            value = self.with_dtype(value, parameter.dtype)
         if value.type != parameter.type:
             raise ShapeError(
                 "a parameter keeps its type", parameter=parameter.name, has=parameter.type, given=value.type

@@ -30,6 +30,8 @@ class Dataset:
     Made by the classes of `runner.dataset`, such as `MnistDataset`. Source: `mindspore.dataset` r1.2.
     """
 
+    ready: Callable[[int], object] | None = None  # hears how many batches are ready when one is asked for
+
     def __init__(self, columns: Sequence[Column], order: Order, num_parallel_workers: int | None = None) -> None:
         self._columns = tuple(columns)
         self._order = order
@@ -234,8 +236,13 @@ class Dataset:
         self, fetch: Callable[[np.ndarray], Batch], visits: Iterable[np.ndarray]
     ) -> Generator[Batch, None, None]:
         self.compact()  # once and here, rather than in every worker at the same time
+        return prefetched(fetch, visits, self.threads, self.ready)
+
+    @property
+    def threads(self) -> int:
+        """How many threads prepare batches; with 0 the one that asks for them does."""
         values = sum(column.sample.size * (1 + len(column.remaining)) for column in self._columns)
-        return prefetched(fetch, visits, threads_for(self._workers, self.get_batch_size() * values))
+        return threads_for(self._workers, self.get_batch_size() * values)
 
     def _fetch_one(self, visit: np.ndarray) -> Batch:
         return tuple(column.reshape(column.shape[1:]) for column in self.fetch(visit))

@@ -29,12 +29,16 @@ def threads_for(workers: int | None, values: int) -> int:
 
 
 def prefetched(
-    fetch: Callable[[np.ndarray], T], batches: Iterable[np.ndarray], threads: int
+    fetch: Callable[[np.ndarray], T],
+    batches: Iterable[np.ndarray],
+    threads: int,
+    ready: Callable[[int], object] | None = None,
 ) -> Generator[T, None, None]:
     """`fetch` of every batch, in order; with threads the next `2 * threads` are under way or ready while one is used.
 
     What `fetch` raises is raised here, at the batch it belongs to. The threads end when the generator is exhausted,
     fails or is closed; closing waits for the batches that are being prepared at that moment, and drops the others.
+    `ready` hears how many batches wait, whenever one is asked for.
     """
     if threads == 0:
         yield from map(fetch, batches)
@@ -44,6 +48,8 @@ def prefetched(
         left = iter(batches)
         ahead: deque[Future[T]] = deque(pool.submit(fetch, rows) for rows in islice(left, AHEAD_PER_WORKER * threads))
         while ahead:
+            if ready is not None:
+                ready(sum(future.done() for future in ahead))
             batch = ahead.popleft().result()
             ahead.extend(pool.submit(fetch, rows) for rows in islice(left, 1))
             yield batch

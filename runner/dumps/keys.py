@@ -58,17 +58,6 @@ def contradictions(values: Mapping[str, Any], group: str, **rows: object) -> Ite
         yield ConfigError("dump_mode 1 dumps the kernels, and there are none", key=f"{group}.kernels", **rows, **about)
 
 
-def existing(value: str) -> str:
-    """A folder that is there and can be used, as an absolute path. Raises Wrong."""
-    place = os.path.abspath(value)
-    if not os.path.isdir(place):
-        what = "a folder is missing" if not os.path.lexists(place) else "not a folder"
-        raise Wrong(what, "a folder that exists", hint=f"mkdir -p {place}" if "missing" in what else None)
-    if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        raise Wrong("a folder without permission", "a folder that can be read and written")
-    return place
-
-
 def _path(value: object) -> str:
     text: str = judge(str, FREE, value)
     if not text.startswith("/"):

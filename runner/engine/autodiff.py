@@ -13,9 +13,12 @@ from runner.core.value import OPERATORS, Parameter, Tensor, Value
 from runner.errors import NotDifferentiable
 
 
-def gradients(loss: Value, parameters: Sequence[Parameter], sens: float = 1.0, last: bool = False) -> list[Value]:
-    """The derivative of `loss` (summed over its elements, times `sens`) with respect to each parameter.
+def gradients(
+    loss: Value, parameters: Sequence[Parameter], sens: float | Value = 1.0, last: bool = False
+) -> list[Value]:
+    """The derivative of `loss` (summed over its elements, times `sens`) with respect to each parameter, in its type.
 
+    `sens` is a number, or a scalar that is only known when the step runs.
     Only what leads from a parameter to the loss is differentiated. A parameter that the loss does not depend on gets
     zeros. `last` promises that these are the last gradients of the step: PyNative mode then lets go of every
     activation as soon as its gradient rule has run. Raises NotDifferentiable, with the place, when an operator on the
@@ -23,7 +26,7 @@ def gradients(loss: Value, parameters: Sequence[Parameter], sens: float = 1.0, l
     """
     interpreter = current()
     outer = interpreter.origin
-    adjoint: dict[Value, Value] = {interpreter.lift(loss): interpreter.lift(_filled(loss, sens))}
+    adjoint: dict[Value, Value] = {interpreter.lift(loss): interpreter.lift(_spread(interpreter, loss, sens))}
     record = _depending_on({interpreter.lift(p) for p in parameters}, interpreter.record(last))
     try:
         while record:  # popped, so that what nobody else holds dies on the way
@@ -33,7 +36,9 @@ def gradients(loss: Value, parameters: Sequence[Parameter], sens: float = 1.0, l
                 _pull_back(interpreter, node, wanted, adjoint)
     finally:
         interpreter.origin = outer
-    return [_adjoint_or_zeros(interpreter, adjoint, interpreter.lift(p)) for p in parameters]
+    found = [_adjoint_or_zeros(interpreter, adjoint, interpreter.lift(p)) for p in parameters]
+    # Where Float16 is forced, so are the sums of what comes back from several places.
+    return [interpreter.with_dtype(value, p.dtype) for value, p in zip(found, parameters, strict=True)]
 
 
 def _depending_on(wanted: set[Value], nodes: Sequence[Node]) -> list[tuple[Node, list[bool]]]:
@@ -64,6 +69,14 @@ def _pull_back(interpreter: Interpreter, node: Node, wanted: Sequence[bool], adj
 def _adjoint_or_zeros(interpreter: Interpreter, adjoint: dict[Value, Value], value: Value) -> Value:
     found = adjoint.get(value)
     return interpreter.lift(_filled(value, 0.0)) if found is None else found
+
+
+def _spread(interpreter: Interpreter, loss: Value, sens: float | Value) -> Value:
+    """What the derivative begins with: `sens` for every element of the loss, in its type."""
+    if not isinstance(sens, Value):
+        return _filled(loss, sens)
+    seed = interpreter.with_dtype(interpreter.lift(sens), loss.dtype)
+    return OPERATORS["Mul"](_filled(loss, 1.0), seed) if loss.shape else seed
 
 
 def _filled(like: Value, value: float) -> Tensor:

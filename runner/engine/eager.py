@@ -4,6 +4,7 @@ from operator import attrgetter
 
 import numpy as np
 
+from runner.core.precision import Rounded, rounded
 from runner.core.primitive import Arrays, Interpreter, Node, Primitive, install
 from runner.core.value import Operand, Tensor, Value
 from runner.errors import RunnerError, TrainingError
@@ -43,7 +44,10 @@ class Eager(Interpreter):
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
         """Run the kernel."""
         try:
-            made = op.kernel(*map(_data, inputs))
+            if type(types) is Rounded:
+                made: Arrays = rounded(op.kernel, map(_data, inputs), types)
+            else:
+                made = op.kernel(*map(_data, inputs))
         except RunnerError as error:
             raise self.located(error, op, inputs) from None
         except (ArithmeticError, IndexError, ValueError) as error:

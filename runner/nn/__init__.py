@@ -34,6 +34,11 @@ if TYPE_CHECKING:  # for those who read; what runs loads a module when one of it
     )
     from runner.nn.layernorm import LayerNorm
     from runner.nn.loss import MSELoss, SoftmaxCrossEntropyWithLogits
+    from runner.nn.loss_scale import (
+        DynamicLossScaleUpdateCell,
+        FixedLossScaleUpdateCell,
+        TrainOneStepWithLossScaleCell,
+    )
     from runner.nn.metrics import Accuracy, Loss, Metric
     from runner.nn.normalization import BatchNorm1d, BatchNorm2d
     from runner.nn.optim import SGD, Adam, Momentum, Optimizer
@@ -68,6 +73,7 @@ else:
             ),
             "layernorm": "LayerNorm",
             "loss": "MSELoss SoftmaxCrossEntropyWithLogits",
+            "loss_scale": "DynamicLossScaleUpdateCell FixedLossScaleUpdateCell TrainOneStepWithLossScaleCell",
             "metrics": "Accuracy Loss Metric",
             "normalization": "BatchNorm1d BatchNorm2d",
             "optim": "SGD Adam Momentum Optimizer",
@@ -97,8 +103,10 @@ __all__ = [
     "CosineDecayLR",
     "Dense",
     "Dropout",
+    "DynamicLossScaleUpdateCell",
     "Embedding",
     "ExponentialDecayLR",
+    "FixedLossScaleUpdateCell",
     "Flatten",
     "HSigmoid",
     "HSwish",
@@ -127,6 +135,7 @@ __all__ = [
     "StepLR",
     "Tanh",
     "TrainOneStepCell",
+    "TrainOneStepWithLossScaleCell",
     "WarmUpLR",
     "WarmUpThen",
     "WithEvalCell",

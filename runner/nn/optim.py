@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from runner import dtype as dt
 from runner import ops
+from runner.core.primitive import current
 from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError
 from runner.nn.arguments import above, at_least
@@ -45,6 +46,11 @@ class Optimizer(Cell):
         if self.schedule is not None:
             self.global_step = Parameter(np.zeros(1, np.int32), "global_step", requires_grad=False)
         self.weight_decay, self.loss_scale = weight_decay, loss_scale
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Assign new values. Parameters and state keep their types whatever `precision_mode` says: the master copy."""
+        with current().under(None):
+            return super().__call__(*inputs)
 
     @property
     def where(self) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """Pooling layers, with the signatures and defaults of r1.2 (spec section 8.2)."""
 
+from dataclasses import replace
+
 from runner import ops
 from runner.core.value import Value
 from runner.nn.cell import Cell
@@ -28,3 +30,11 @@ class AvgPool2d(Cell):
     def construct(self, x: Value) -> Value:
         output: Value = self.avg_pool(x)
         return output
+
+
+def choose_impl_mode(network: Cell, impl_mode: str) -> None:
+    """Let the pooling operators that are attributes of cells sum Float16 in this way (`ops.AvgPool`)."""
+    for _, cell in network.cells_and_names():
+        for name, op in list(vars(cell).items()):
+            if isinstance(op, ops.AvgPool):
+                setattr(cell, name, replace(op, impl_mode=impl_mode))

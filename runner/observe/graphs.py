@@ -1,12 +1,16 @@
-"""What a run leaves of its graphs: all stages when `save_graphs` is on, and in any case the one that failed."""
+"""What a run leaves of its graphs: all stages when `save_graphs` is on, what was compiled when `op_debug_level` is, and
+in any case the one that failed.
+"""
 
 from pathlib import Path
 
 from runner.core.graph import Graph
-from runner.core.observer import GraphObserver
+from runner.core.observer import GraphObserver, Several
 from runner.startup import lazy_import
 
-graphs = lazy_import("runner.ir.folder")  # few runs need it
+# Few runs need them.
+graphs = lazy_import("runner.ir.folder")
+kernel_meta = lazy_import("runner.observe.kernel_meta")
 
 
 class FailedGraph(GraphObserver):
@@ -19,10 +23,10 @@ class FailedGraph(GraphObserver):
         graphs.write_failed(self.folder, graph)
 
 
-def graph_observer(save: bool, path: str, folder: Path) -> GraphObserver:
-    """Who hears of the graphs of a run in `folder`; a relative `path` is inside of it.
+def graph_observer(save: bool, path: str, folder: Path, debug_level: int = 0) -> GraphObserver:
+    """Who hears of the graphs of a run in `folder`; a relative `path` is inside of it, `kernel_meta/` too.
 
     Raises ConfigError when the path is a file, StorageError when it cannot be written.
     """
     made: GraphObserver = graphs.GraphFolder(folder / path, folder) if save else FailedGraph(folder)
-    return made
+    return Several(made, kernel_meta.KernelMeta(folder / "kernel_meta", debug_level)) if debug_level else made

@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # for those who read; what runs loads a module when one of it
     from runner.ops.product import ReduceProd
     from runner.ops.reduce import Argmax, Argmin, BroadcastTo, ReduceMean, ReduceSum
     from runner.ops.smooth import Elu, GeLU, GeLUGrad, Softplus
+    from runner.ops.status import FloatStatus
     from runner.ops.strided import StridedSlice, StridedSliceGrad
 else:
     __getattr__, __dir__ = late_names(
@@ -74,6 +75,7 @@ else:
             "product": "ReduceProd",
             "reduce": "Argmax Argmin BroadcastTo ReduceMean ReduceSum",
             "smooth": "Elu GeLU GeLUGrad Softplus",
+            "status": "FloatStatus",
             "strided": "StridedSlice StridedSliceGrad",
         },
     )
@@ -106,6 +108,7 @@ __all__ = [
     "Exp",
     "ExpandDims",
     "Flatten",
+    "FloatStatus",
     "Floor",
     "Gather",
     "GeLU",

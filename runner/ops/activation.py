@@ -7,6 +7,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import LAST, Builder, Form, axis_last, either_way
+from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.ops.array import require
@@ -94,6 +95,8 @@ def log_softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
 class Softmax(Primitive):
     """exp(x) / sum(exp(x)) along `axis`."""
 
+    needs: ClassVar = Needs.SINGLE
+
     axis: int = -1
 
     def infer(self, x: TensorType) -> TensorType:
@@ -119,6 +122,8 @@ class Softmax(Primitive):
 @primitive
 class LogSoftmax(Primitive):
     """Logarithm of Softmax along `axis`."""
+
+    needs: ClassVar = Needs.SINGLE
 
     axis: int = -1
 

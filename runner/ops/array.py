@@ -8,6 +8,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import LAST, Builder, Form, axis_last, either_way, lying
+from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.errors import ShapeError
@@ -23,6 +24,8 @@ def require(holds: bool, what: str, **rows: object) -> None:
 @primitive
 class Reshape(Primitive):
     """The same elements, in row-major order, in another shape; one -1 in `shape` stands for what is left."""
+
+    computes: ClassVar = False
 
     shape: Shape = ()
     statics: ClassVar = ("shape",)
@@ -59,6 +62,8 @@ class Reshape(Primitive):
 class Flatten(Primitive):
     """(N, ...) to (N, everything else), in row-major order."""
 
+    computes: ClassVar = False
+
     def infer(self, x: TensorType) -> TensorType:
         require(x.ndim >= 1, "needs at least one axis", x=x)
         return x.with_shape(x.shape[0], math.prod(x.shape[1:]))
@@ -88,6 +93,8 @@ def reshaping(x: TensorType, shape: Shape) -> tuple[Form, ...]:
 class ExpandDims(Primitive):
     """A new axis of length 1 at `axis`."""
 
+    computes: ClassVar = False
+
     axis: int = 0
     statics: ClassVar = ("axis",)
 
@@ -112,6 +119,8 @@ class ExpandDims(Primitive):
 @primitive
 class Transpose(Primitive):
     """Axes in the order `perm`."""
+
+    computes: ClassVar = False
 
     perm: tuple[int, ...] = ()
     statics: ClassVar = ("perm",)
@@ -138,6 +147,9 @@ class Transpose(Primitive):
 class Cast(Primitive):
     """The same values with another element type; floats become ints by dropping the fraction."""
 
+    needs: ClassVar = Needs.NOTHING
+    computes: ClassVar = False
+
     dtype: dt.DType = dt.float32
     statics: ClassVar = ("dtype",)
 
@@ -163,6 +175,8 @@ class Cast(Primitive):
 @primitive
 class Concat(Primitive):
     """Tensors one after the other along `axis`."""
+
+    computes: ClassVar = False
 
     axis: int = 0
 
@@ -203,6 +217,8 @@ def _piece(dout: Value, axis: int, start: int, like: Value) -> Gradient:
 class Slice(Primitive):
     """The block of `size` elements per axis that starts at `begin`."""
 
+    computes: ClassVar = False
+
     begin: Shape = ()
     size: Shape = ()
     statics: ClassVar = ("begin", "size")
@@ -229,6 +245,8 @@ class Slice(Primitive):
 @primitive
 class Pad(Primitive):
     """Zeros around a tensor: `paddings` gives (before, after) for each axis."""
+
+    computes: ClassVar = False
 
     paddings: tuple[tuple[int, int], ...] = ()
 

@@ -1,10 +1,12 @@
 """Products of stacks of matrices."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from runner.core.lowering import Builder
+from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.ops.array import require
@@ -14,6 +16,8 @@ from runner.types import TensorType
 @primitive
 class BatchMatMul(Primitive):
     """(..., M, K) times (..., K, N) with equal leading axes, at least one; each operand may be given transposed."""
+
+    needs: ClassVar = Needs.HALF
 
     transpose_a: bool = False
     transpose_b: bool = False

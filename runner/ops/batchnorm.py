@@ -5,14 +5,18 @@ costs no digits.
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
+from runner import dtype as dt
 from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
 from runner.ops.array import require
+from runner.ops.conv import Conv2D
 from runner.ops.forms import batchnorm as by_rows
+from runner.ops.matmul import BiasAdd
 from runner.types import TensorType
 
 BLOCK = 1 << 19  # bytes
@@ -39,6 +43,8 @@ class BatchNorm(Normalization):
     and PyTorch do. The variance of a single element is 0: a last batch of one sample must not end a training.
     Only y passes gradients on, to x, scale and bias.
     """
+
+    masters: ClassVar = (1, 2, 3, 4)
 
     momentum: float = 0.1
 
@@ -77,6 +83,18 @@ class BatchNorm(Normalization):
         dx, dscale, dbias = BatchNormGrad(self.is_training, self.epsilon)(douts[0], x, scale, *outputs[3:])
         return dx, dscale, dbias, None, None
 
+    def merged(
+        self, before: Primitive, weight: np.ndarray, known: Sequence[np.ndarray | None]
+    ) -> tuple[np.ndarray, Primitive, np.ndarray] | None:
+        """Into a convolution, whose filters it scales; computed with doubles and rounded once."""
+        values = [np.float64(array) for array in known if array is not None]
+        if self.is_training or not isinstance(before, Conv2D) or len(values) < len(known):
+            return None
+        scale, bias, mean, variance = values
+        factor = scale / np.sqrt(variance + self.epsilon)
+        scaled, shift = weight * factor[:, None, None, None], bias - mean * factor
+        return scaled.astype(weight.dtype), BiasAdd(), shift.astype(weight.dtype)
+
     def lower(self, b: Builder, x: str, scale: str, bias: str, mean: str, variance: str) -> tuple[str, ...]:
         """Training in single steps: CUDA has no BatchNormalization with `training_mode`."""
         if not self.is_training:
@@ -103,6 +121,8 @@ class BatchNormGrad(Normalization):
 
     The reserve spaces are the last two outputs of BatchNorm: a mean and 1 / sqrt(variance + epsilon).
     """
+
+    masters: ClassVar = (2, 3, 4)
 
     def infer(
         self,
@@ -157,11 +177,21 @@ class BatchNormGrad(Normalization):
 
 
 def check(x: TensorType, **channels: TensorType) -> None:
-    """x is (N, C) or (N, C, H, W) of floats, the others (C,) of the same. Raises ShapeError."""
+    """x is (N, C) or (N, C, H, W) of floats, the others (C,) of the same, or of Float32 beside Float16.
+
+    Raises ShapeError.
+    """
     require(x.ndim in (2, 4) and x.dtype.is_float, "needs floats (N, C) or (N, C, H, W)", x=x)
     for name, given in channels.items():
         expected = x.with_shape(x.shape[1])
-        require(given == expected, f"{name} needs one element per channel of x", x=x, given=given, expected=expected)
+        is_master = x.dtype is dt.float16 and given == expected.with_dtype(dt.float32)
+        require(
+            given == expected or is_master,
+            f"{name} needs one element per channel of x",
+            x=x,
+            given=given,
+            expected=expected,
+        )
 
 
 def by_channel(x: np.ndarray) -> np.ndarray:

@@ -110,6 +110,8 @@ class Minimum(Extremum):
 class Select(Primitive):
     """x where the condition (Bool) holds, else y; all of one shape after broadcasting."""
 
+    computes: ClassVar = False
+
     def infer(self, condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
         require(condition.dtype is dt.bool_, "the condition must be Bool", condition=condition)
         require(x.dtype is y.dtype, "both choices must have the same element type", x=x, y=y)

@@ -1,11 +1,12 @@
 """What convolution and its two gradients share: the attributes of the reference, and where the windows lie."""
 
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from runner import dtype as dt
+from runner.core.precision import Needs
 from runner.core.primitive import Primitive, family
 from runner.ops.array import require
 from runner.ops.forms.columns import pays
@@ -18,6 +19,8 @@ Other = TypeVar("Other", bound="Convolution")
 @family
 class Convolution(Primitive):
     """Base of the three: the attributes, and where the windows lie in an image."""
+
+    needs: ClassVar = Needs.HALF
 
     out_channel: int
     kernel_size: Pair

@@ -7,6 +7,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, either_way, has_tiles
+from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import OPERATORS, Value
 from runner.ops.array import Cast, require
@@ -187,6 +188,7 @@ class RealDiv(Binary):
 class Pow(Binary):
     """x to the power y, of floats; the gradient for y needs x > 0."""
 
+    needs: ClassVar = Needs.SINGLE
     ufunc: ClassVar = np.power
     onnx: ClassVar = "Pow"
     floats_only: ClassVar = True
@@ -215,6 +217,7 @@ class Neg(Unary):
 class Exp(Unary):
     """e to the power x."""
 
+    needs: ClassVar = Needs.SINGLE
     ufunc: ClassVar = np.exp
     onnx: ClassVar = "Exp"
 
@@ -226,6 +229,7 @@ class Exp(Unary):
 class Log(Unary):
     """Natural logarithm."""
 
+    needs: ClassVar = Needs.SINGLE
     ufunc: ClassVar = np.log
     onnx: ClassVar = "Log"
 
@@ -248,6 +252,7 @@ class Sqrt(Unary):
 class Square(Unary):
     """x * x."""
 
+    needs: ClassVar = Needs.SINGLE
     ufunc: ClassVar = np.square
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:

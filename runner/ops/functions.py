@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from runner.core.lowering import Builder
+from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.ops.elementwise import Unary
@@ -15,6 +16,8 @@ from runner.types import TensorType
 @primitive
 class Rsqrt(Unary):
     """1 / sqrt(x)."""
+
+    needs: ClassVar = Needs.SINGLE
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(np.reciprocal(np.sqrt(x)))
@@ -31,6 +34,7 @@ class Rsqrt(Unary):
 class Reciprocal(Unary):
     """1 / x."""
 
+    needs: ClassVar = Needs.SINGLE
     ufunc: ClassVar = np.reciprocal
     onnx: ClassVar = "Reciprocal"
 
@@ -74,6 +78,7 @@ class Floor(Unary):
 class Filled(Primitive):
     """Base: the type of x, and the same number everywhere."""
 
+    computes: ClassVar = False
     number: ClassVar[int]
 
     def infer(self, x: TensorType) -> TensorType:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,6 +21,8 @@ class InsertGradientOf(Primitive):
     when the gradients are formed it has done its work, and all that stays is the identity. Raises ConfigError when `f`
     cannot be called, and ShapeError, while gradients are formed, when it gives something else.
     """
+
+    computes: ClassVar = False
 
     f: Callable[[Value], Value] = field(compare=False)
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder
+from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.ops.array import Transpose, require
@@ -19,6 +20,8 @@ class OneHot(Primitive):
 
     A number below 0 or from `depth` on has no place: its vector is `off_value` throughout.
     """
+
+    computes: ClassVar = False
 
     depth: int = 1
     on_value: float = 1.0
@@ -52,6 +55,8 @@ class OneHot(Primitive):
 class Gather(Primitive):
     """Rows of `params` (K, ...) along `axis`, chosen by `indices` of any shape (Int32 or Int64, 0 to K - 1)."""
 
+    computes: ClassVar = False
+
     axis: int = 0
     statics: ClassVar = ("axis",)
 
@@ -81,6 +86,8 @@ class Gather(Primitive):
 @primitive
 class UnsortedSegmentSum(Primitive):
     """Sum the rows of `x` that have the same segment number: (*S, ...), S to (num_segments, ...). Adjoint of Gather."""
+
+    needs: ClassVar = Needs.SINGLE
 
     num_segments: int = 1
     statics: ClassVar = ("num_segments",)

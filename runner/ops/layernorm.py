@@ -1,10 +1,12 @@
 """Normalisation of each sample by its own mean and variance, and its gradient."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from runner.core.lowering import Builder
+from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
 from runner.ops.array import require
@@ -14,6 +16,8 @@ from runner.types import Shape, TensorType, resolve_axes
 @family
 class Normalization(Primitive):
     """Base: axes from `begin_norm_axis` on are normalised; gamma and beta have those from `begin_params_axis` on."""
+
+    needs: ClassVar = Needs.SINGLE
 
     begin_norm_axis: int = 1
     begin_params_axis: int = 1

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import LAST, PLAIN, Builder, Form
+from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.ops.activation import log_softmax
@@ -20,6 +22,8 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
 
     logits (N, C) of floats, labels (N,) Int32 or Int64 from 0 to C - 1. Gives a scalar, or (N, C) with `is_grad`.
     """
+
+    needs: ClassVar = Needs.SINGLE
 
     is_grad: bool = False
 
@@ -73,6 +77,8 @@ class SoftmaxCrossEntropyWithLogits(Primitive):
     logits and labels (N, C) of floats; gives (N,) and (N, C). As in the reference, labels
     get no gradient, and the second output passes none on.
     """
+
+    needs: ClassVar = Needs.SINGLE
 
     def infer(self, logits: TensorType, labels: TensorType) -> tuple[TensorType, TensorType]:
         require(logits.ndim == 2 and logits.dtype.is_float, "logits must be floats (N, C)", logits=logits)

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from functools import partial
 from itertools import product
+from typing import ClassVar
 
 import numpy as np
 
 from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, has_tiles
+from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import OPERATORS, Value
 from runner.ops.array import require
@@ -16,6 +18,8 @@ from runner.types import Shape, TensorType
 @primitive
 class MatMul(Primitive):
     """(M, K) times (K, N); each operand may be given transposed."""
+
+    needs: ClassVar = Needs.HALF
 
     transpose_a: bool = False
     transpose_b: bool = False
@@ -65,6 +69,8 @@ def _turned(shape: Shape, turn: bool) -> Shape:
 class BiasAdd(Primitive):
     """x (N, C) or (N, C, H, W) plus a bias (C,)."""
 
+    needs: ClassVar = Needs.FIRST
+
     def infer(self, x: TensorType, bias: TensorType) -> TensorType:
         require(
             x.ndim in (2, 4) and x.dtype is bias.dtype, "needs two or four axes and one element type", x=x, bias=bias
@@ -93,6 +99,8 @@ class BiasAdd(Primitive):
 @primitive
 class BiasAddGrad(Primitive):
     """Sum of a gradient over everything but the channels: (N, C, ...) to (C,)."""
+
+    needs: ClassVar = Needs.SINGLE
 
     def infer(self, dout: TensorType) -> TensorType:
         require(dout.ndim in (2, 4), "needs two or four axes", dout=dout)

@@ -4,10 +4,12 @@ Rules of r1.2 (spec section 8.3); the operand order is the reference's.
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from runner.core.lowering import Builder
+from runner.core.precision import Needs
 from runner.core.primitive import Primitive, primitive
 from runner.ops.array import require
 from runner.ops.elementwise import ranked
@@ -31,6 +33,8 @@ class ApplyMomentum(Primitive):
     With `use_nesterov`: variable -= learning_rate * (gradient + momentum * accumulation). Learning rate and momentum
     are scalars. Gives the new variable and accumulation.
     """
+
+    needs: ClassVar = Needs.MASTER
 
     use_nesterov: bool = False
 
@@ -74,6 +78,8 @@ class SGD(Primitive):
     step, where `stat` (a scalar that counts) is 0; parameters -= learning_rate * accum, or with `nesterov`
     learning_rate * (g + momentum * accum). Gives the new parameters, accum and stat.
     """
+
+    needs: ClassVar = Needs.MASTER
 
     dampening: float = 0.0
     weight_decay: float = 0.0
@@ -129,6 +135,8 @@ class Adam(Primitive):
     m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
     var -= lr * sqrt(1 - beta2_power) / (1 - beta1_power) * m / (sqrt(v) + epsilon). Gives the new var, m and v.
     """
+
+    needs: ClassVar = Needs.MASTER
 
     def infer(
         self,

@@ -17,6 +17,8 @@ from runner.types import Shape, TensorType, resolve_axes
 class Apart(Primitive):
     """Base of operators that give a tuple, also when it holds a single tensor."""
 
+    computes: ClassVar = False
+
     def __call__(self, *operands: Any) -> tuple[Any, ...]:
         made = super().__call__(*operands)
         return made if isinstance(made, tuple) else (made,)
@@ -81,6 +83,8 @@ class Unstack(Apart):
 class Stack(Primitive):
     """Tensors of one type side by side along a new axis."""
 
+    computes: ClassVar = False
+
     axis: int = 0
 
     def infer(self, *xs: TensorType) -> TensorType:
@@ -108,6 +112,8 @@ class Stack(Primitive):
 class Squeeze(Primitive):
     """Without the axes in `axis`, which must have length 1; without all axes of length 1 when it is ()."""
 
+    computes: ClassVar = False
+
     axis: int | tuple[int, ...] = ()
 
     def infer(self, x: TensorType) -> TensorType:
@@ -129,6 +135,8 @@ class Squeeze(Primitive):
 @primitive
 class Tile(Primitive):
     """A tensor repeated `multiples` times along each axis; `multiples` may name more axes than x has, in front."""
+
+    computes: ClassVar = False
 
     multiples: Shape = ()
     statics: ClassVar = ("multiples",)

@@ -1,10 +1,12 @@
 """Nonlinearities made of straight pieces: ReLU6, HSigmoid, HSwish, PReLU."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from runner.core.lowering import Builder, Form, either_way
+from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Tensor, Value
 from runner.ops.array import Reshape, require
@@ -92,6 +94,8 @@ def _lower_between(b: Builder, x: str, like: str) -> str:
 @primitive
 class PReLU(Primitive):
     """x where it is positive, else weight * x; x (N, C, ...), weight (C,), or (1,) for all channels."""
+
+    needs: ClassVar = Needs.FIRST
 
     def infer(self, x: TensorType, weight: TensorType) -> TensorType:
         require(x.ndim >= 2 and x.dtype.is_float, "needs floats (N, C, ...)", x=x)

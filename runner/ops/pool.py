@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from runner import dtype as dt
 from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
 from runner.ops.array import require
 from runner.ops.forms import pool
-from runner.ops.window import Pair, Windows, batch_first, batch_last, pair
+from runner.ops.window import Pair, Windows, batch_first, batch_last, counts, pair
 from runner.types import Shape, TensorType
+
+IMPL_MODES = ("high_precision", "high_performance")
 
 
 @family
@@ -120,20 +123,38 @@ class MaxPoolGrad(Pooling):
 
 @primitive
 class AvgPool(Pooling):
-    """Mean of each window, over the elements that are not padding."""
+    """Mean of each window, over the elements that are not padding.
+
+    `impl_mode` tells how Float16 is summed: `high_precision` in Float32, rounded once; `high_performance` in Float16,
+    each sum rounded, one element after the other in row-major order.
+    """
+
+    impl_mode: str = "high_precision"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.impl_mode in IMPL_MODES, "unknown impl_mode", given=self.impl_mode, allowed=", ".join(IMPL_MODES))
+        if self.impl_mode == "high_performance":
+            object.__setattr__(self, "computes", False)  # in Float32, with one rounding at the end
 
     def infer(self, x: TensorType) -> TensorType:
         return self.pooled(x)
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         windows = self.windows(x.shape)
-        view = windows.view(windows.pad(batch_last(x)))
-        return batch_first(view.sum((1, 2), dtype=x.dtype) / counts(windows, x.dtype)[..., None])
+        padded = windows.pad(batch_last(x))
+        if x.dtype == np.float16:
+            total = reduce(np.add, [padded[:, i, j] for i in windows.taps(0) for j in windows.taps(1)])
+        else:
+            total = windows.view(padded).sum((1, 2), dtype=x.dtype)
+        return batch_first(total / counts(windows, x.dtype)[..., None])
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (AvgPoolGrad(self.kernel_size, self.strides, self.pad_mode, inputs[0].shape)(douts[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
+        if self.impl_mode == "high_performance" and b.type(x).dtype is dt.float16:
+            return pool.mean_in_half(self.windows(b.type(x).shape), b, x)
         geometry = self.onnx(b.type(x).shape)
         del geometry["dilations"]  # ONNX has them for AveragePool only since opset 19
         return b.node("AveragePool", (x,), count_include_pad=0, **geometry)
@@ -177,9 +198,3 @@ class AvgPoolGrad(Pooling):
     def forms(self, dout: TensorType) -> Sequence[Form]:
         x = dout.with_shape(*self.x_shape)
         return *pool.forms(pool.mean_gradient, self.windows(x.shape), x, 1), Form("plain", self.lower)
-
-
-def counts(windows: Windows, dtype: np.dtype) -> np.ndarray:
-    """Number of elements in each window that are not padding: (OH, OW)."""
-    ones = windows.view(windows.pad(np.ones((1, *windows.size, 1), dtype)))
-    return np.asarray(ones.sum((0, 1, 2, 5), dtype=dtype))

@@ -1,10 +1,12 @@
 """Products over axes."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
 from runner.core.lowering import Builder
+from runner.core.precision import Needs
 from runner.core.primitive import Gradient, primitive
 from runner.core.value import Tensor, Value
 from runner.ops.array import Reshape, Transpose
@@ -20,6 +22,8 @@ class ReduceProd(Reduction):
     The gradient multiplies, for each element, all the others: right where elements are 0, and it takes n * n
     multiplications and elements of memory for a product of n.
     """
+
+    needs: ClassVar = Needs.SINGLE
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(x.prod(self.axes(TensorType.of(x)), dtype=x.dtype, keepdims=self.keep_dims))

@@ -8,6 +8,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import LAST, Builder, Form, axis_last
+from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
 from runner.ops.array import Reshape, require
@@ -62,6 +63,8 @@ class Reduction(Primitive):
 class ReduceSum(Reduction):
     """Sum over `axis` (all axes by default)."""
 
+    needs: ClassVar = Needs.SINGLE
+
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(x.sum(self.axes(TensorType.of(x)), dtype=x.dtype, keepdims=self.keep_dims))
 
@@ -78,6 +81,8 @@ class ReduceSum(Reduction):
 @primitive
 class ReduceMean(Reduction):
     """Mean over `axis` (all axes by default) of floats."""
+
+    needs: ClassVar = Needs.SINGLE
 
     def infer(self, x: TensorType) -> TensorType:
         require(x.dtype.is_float, "needs floats", x=x)
@@ -96,6 +101,8 @@ class ReduceMean(Reduction):
 @primitive
 class BroadcastTo(Primitive):
     """Repeat axes of length 1, and add leading axes, up to `shape`."""
+
+    computes: ClassVar = False
 
     shape: Shape = ()
     statics: ClassVar = ("shape",)

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from runner.core.lowering import Builder, Form, either_way
+from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.ops.activation import Sigmoid
@@ -89,6 +90,7 @@ class Elu(Unary):
 class Softplus(Unary):
     """log(1 + exp(x)), computed so that nothing overflows."""
 
+    needs: ClassVar = Needs.SINGLE
     onnx: ClassVar = "Softplus"
 
     def kernel(self, x: np.ndarray) -> np.ndarray:

@@ -21,6 +21,8 @@ class Strided(Primitive):
     is gone. The reference's other two masks must be 0.
     """
 
+    computes: ClassVar = False
+
     begin_mask: int = 0
     end_mask: int = 0
     ellipsis_mask: int = 0

@@ -212,3 +212,9 @@ class Windows:
 def _same(size: int, kernel: int, stride: int, dilation: int) -> Pair:
     total = max((-(-size // stride) - 1) * stride + dilation * (kernel - 1) + 1 - size, 0)
     return total // 2, total - total // 2
+
+
+def counts(windows: Windows, dtype: np.dtype) -> np.ndarray:
+    """Number of elements in each window that are not padding: (OH, OW)."""
+    ones = windows.view(windows.pad(np.ones((1, *windows.size, 1), dtype)))
+    return np.asarray(ones.sum((0, 1, 2, 5), dtype=dtype))

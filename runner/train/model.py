@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from runner import context, nn
 from runner.core.observer import GraphObserver, ValueObserver
+from runner.core.precision import working_under
 from runner.core.value import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import ConfigError
 from runner.nn.metrics import get_metrics
 from runner.startup import lazy_import
+from runner.train import amp
 from runner.train.arguments import check_dump, check_sink_mode, check_train_arguments
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
+from runner.train.loss_scale_manager import LossScaleManager
 from runner.train.step import EagerStep, GraphStep, Step, StepByStep
 from runner.types import TensorType
 
@@ -26,13 +29,13 @@ if TYPE_CHECKING:
     from runner.compile.program import Executable
     from runner.dumps.failure import FirstFailure
     from runner.train.examine import MakeSteps
+    from runner.train.profiler import Profiler
     from runner.train.sink import Sink
 
-examine = lazy_import("runner.train.examine")  # only for runs that want to know
+examine = lazy_import("runner.train.examine")  # only for runs that want to know, as the next one
+asked = lazy_import("runner.train.asked")
 # PyNative mode compiles nothing before a network is exported.
-lowering = lazy_import("runner.compile.lower")
-passes = lazy_import("runner.compile.passes")
-tracer = lazy_import("runner.engine.tracer")
+export = lazy_import("runner.train.export")
 sinks = lazy_import("runner.train.sink")
 _LOG = logging.getLogger("runner")
 
@@ -42,7 +45,9 @@ class Model:
 
     `mode` (context.GRAPH_MODE or PYNATIVE_MODE) and `device` override the context for this model, `eval_mode` the mode
     of its evaluation, `observer` who hears of its graphs (`save_graphs`), `values` who is shown what the operators of
-    training steps take and make (dumps), `failure` who is to say which operator made a training fail.
+    training steps take and make (dumps), `failure` who is to say which operator made a training fail, `profiler` who
+    is to say where its time goes. `precision_mode` (of `core.precision.MODES`) overrides the context too; `amp_level`
+    O2 (mixed precision with a dynamic loss scale) and O3 (Float16) go before it. `loss_scale_manager` scales the loss.
     """
 
     def __init__(
@@ -58,6 +63,10 @@ class Model:
         observer: GraphObserver | None = None,
         values: ValueObserver | None = None,
         failure: FirstFailure | None = None,
+        profiler: Profiler | None = None,
+        amp_level: str = "O0",
+        precision_mode: str | None = None,
+        loss_scale_manager: LossScaleManager | None = None,
     ) -> None:
         self.network, self.loss_fn, self.optimizer = network, loss_fn, optimizer
         self.metrics = get_metrics(metrics)
@@ -65,22 +74,17 @@ class Model:
         self.eval_mode = self.mode if eval_mode is None else eval_mode
         self.device = context.device() if device is None else device
         self.observer = context.graph_observer() if observer is None else observer
-        self.failure = failure
+        asks = profiler is None and context.get_context("enable_profiling")
+        self.failure, self.profiler = failure, asked.of_context(self.mode, self.device) if asks else profiler
         self.values = values  # None: as the context says when training begins
-        self.train_network = self._build_train_network()
+        level = amp.resolved(amp_level, self.device)
+        self.precision = amp.policy_of(level, precision_mode)
+        self.train_network = amp.training_cell(network, loss_fn, optimizer, level, loss_scale_manager)
         self.eval_network = nn.WithEvalCell(network, loss_fn) if loss_fn is not None else None
         self.train_step = self._step(self.mode, self.train_network, "train_step", ("image", "label"), ("loss",))
         self.steps: Sink | StepByStep | None = None
         self.eval_step: Step | None = None
         self.predict_step: Step | None = None
-
-    def _build_train_network(self) -> nn.Cell:
-        network = self.network if self.loss_fn is None else nn.WithLossCell(self.network, self.loss_fn)
-        return (
-            network
-            if self.optimizer is None
-            else nn.TrainOneStepCell(network, self.optimizer, self.optimizer.loss_scale)
-        )
 
     def _step(
         self, mode: int, cell: nn.Cell, name: str, inputs: Sequence[str] | None, outputs: Sequence[str] | None
@@ -112,26 +116,37 @@ class Model:
         size = train_dataset.get_dataset_size()
         steps = size if sink_size == -1 or not dataset_sink_mode else sink_size
         sunk = self._sinks(dataset_sink_mode)
-        hooks = CallbackList(callbacks)
+        hooks = CallbackList(callbacks) if self.profiler is None else self.profiler.callbacks(callbacks)
         seen = self._parameters(hooks, train_dataset, epoch_num=epoch, batch_num=steps, dataset_sink_mode=sunk)
         seen.cur_step_num = first_step
         run_context = RunContext(seen)
         self.network.set_train(True)
         total = epoch * steps if max_steps is None else min(max_steps, epoch * steps)
         with ExitStack() as stack:
+            stack.enter_context(working_under(self.precision))
             for callback in hooks.list:
                 stack.enter_context(callback)
             hooks.begin(run_context)
-            self.steps = self._steps(train_dataset, sunk, first_step)
-            if isinstance(self.steps, StepByStep):
-                stack.enter_context(closing(self.steps))
-            make = self._examined(self.steps, train_dataset, first_step)
+            self.steps = stack.enter_context(self._making(train_dataset, sunk, first_step, total))
+            make = amp.checked(self._examined(self.steps, train_dataset, first_step), self.train_network)
             self._epochs(make, hooks, run_context, total, steps if sunk else 1)
             hooks.end(run_context)
 
+    @contextmanager
+    def _making(self, dataset: Dataset, sunk: bool, first: int, total: int) -> Iterator[Sink | StepByStep]:
+        """What makes the steps from number `first` to `total`."""
+        if self.profiler is not None:
+            how = self.train_step, dataset, self.device, self.observer, self.observed()
+            with self.profiler.training(*how, sunk=sunk, first=first, total=total) as timed:
+                yield timed
+            return
+        steps = self._steps(dataset, sunk, first)
+        with closing(steps) if isinstance(steps, StepByStep) else nullcontext():
+            yield steps
+
     def _sinks(self, dataset_sink_mode: bool) -> bool:
         sunk = dataset_sink_mode and self.mode == context.GRAPH_MODE
-        check_dump(self._observer(), sunk)
+        check_dump(self.observed(), sunk)
         if dataset_sink_mode and not sunk:
             _LOG.warning("PyNative mode does not sink data: the same steps run one by one")
         return sunk
@@ -175,8 +190,8 @@ class Model:
         """What makes steps with the batches of a dataset, from the batch of step `first_step` on."""
         if not sunk:
             batches = dataset.prepared(dataset.visits_from(first_step))
-            return StepByStep(self.train_step, batches, first_step, self._observer())
-        values = self._observer()
+            return StepByStep(self.train_step, batches, first_step, self.observed())
+        values = self.observed()
         sink: Sink
         if isinstance(self.steps, sinks.Sink) and self.steps.dataset is dataset and self.steps.values is values:
             sink = self.steps
@@ -185,7 +200,8 @@ class Model:
         sink.rewind(first_step)
         return sink
 
-    def _observer(self) -> ValueObserver:
+    def observed(self) -> ValueObserver:
+        """Who is shown the values of training steps."""
         return context.value_observer() if self.values is None else self.values
 
     @property
@@ -233,6 +249,7 @@ class Model:
         run_context = RunContext(seen)
         self.network.set_train(False)
         with ExitStack() as stack:
+            stack.enter_context(working_under(self.precision))
             for callback in hooks.list:
                 stack.enter_context(callback)
             hooks.begin(run_context)
@@ -273,17 +290,14 @@ class Model:
         if self.predict_step is None:
             self.predict_step = self._step(self.eval_mode, self.network, "network", None, None)
         self.network.set_train(False)
-        made = self.predict_step([Tensor(x).data for x in data])
+        with working_under(self.precision):
+            made = self.predict_step([Tensor(x).data for x in data])
         self.network.set_train(True)
         tensors = [Tensor(array) for array in made]
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
     def export(self, types: Sequence[TensorType]) -> bytes:
         """The network in inference mode as an ONNX file for inputs of these types, with its parameters as constants."""
-        self.network.set_train(False)
-        graph = passes.optimize(tracer.trace(self.network.construct, types, "network").silent())
-        self.network.set_train(True)
-        inputs = [f"input{k}" for k in range(len(types))]
-        lowered = lowering.lower(graph, inputs, [f"output{k}" for k in range(len(graph.outputs))])
-        content: bytes = lowering.with_constants(lowered, lowering.parameters_in(graph))
-        return content
+        with working_under(self.precision):
+            content: bytes = export.exported(self.network, types)
+            return content

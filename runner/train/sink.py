@@ -18,6 +18,7 @@ import numpy as np
 from runner import context, dtype, ops
 from runner.compile.program import SunkProgram
 from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
+from runner.core.primitive import current
 from runner.core.value import Value
 from runner.dataset.pipeline import Dataset
 from runner.dataset.transforms.c_transforms import OneHot, TypeCast
@@ -57,8 +58,8 @@ class Sink:
         self._scheduled = scheduled(cell)
         self._seconds: dict[int, float] = {}  # of one step, by batch size, as measured in the last call
         # The reference wraps a sunk step in one more cell (spec section 2.6).
-        self._root = "Default/network-TrainOneStepCell" if context.reserves_class_names() else "Default/network"
-        self._looks = Looks(cell, device, "train_step", self._root, values)
+        self.root = "Default/network-TrainOneStepCell" if context.reserves_class_names() else "Default/network"
+        self._looks = Looks(cell, device, "train_step", self.root, values)
         self.rewind()
 
     def rewind(self, first_step: int = 0) -> None:
@@ -162,7 +163,7 @@ class Sink:
                 columns, fetch = {}, _as_given
             stepped = [optimizer.learning_rate for optimizer in self._scheduled]
             given = fetch, scanned, columns, stepped
-            self.programs[size] = SunkProgram(self.cell.construct, *given, self.device, self._root, self.observer)
+            self.programs[size] = SunkProgram(self.cell.construct, *given, self.device, self.root, self.observer)
         return self.programs[size]
 
 
@@ -177,7 +178,9 @@ def on_device(dataset: Dataset) -> bool:
 def _fetch_rows(dataset: Dataset) -> Callable[..., list[Value]]:
     def fetch(rows: Value, *columns: Value) -> list[Value]:
         chains = dataset.remaining.values()
-        return [_transformed(ops.Gather(0)(column, rows), chain) for column, chain in zip(columns, chains, strict=True)]
+        with current().under(None):  # data are made as the pipeline makes them, whatever the network computes in
+            pairs = zip(columns, chains, strict=True)
+            return [_transformed(ops.Gather(0)(column, rows), chain) for column, chain in pairs]
 
     return fetch
 

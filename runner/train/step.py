@@ -10,6 +10,7 @@ import numpy as np
 from runner import context
 from runner.core.graph import Graph
 from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
+from runner.core.precision import working_under
 from runner.core.value import Tensor
 from runner.device import Device
 from runner.engine.eager import Eager
@@ -51,12 +52,16 @@ class EagerStep:
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run the kernels in the order in which `construct` applies the operators."""
-        inputs = tuple(map(Tensor, arrays))
         if self.records:
+            inputs = tuple(map(Tensor, arrays))
             return self._record(recorder.Recorder(inputs), inputs, lambda graph: None)
+        return self.under(Eager(), arrays)
+
+    def under(self, interpreter: Eager, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """As a call, under an interpreter of the caller's."""
         # Numbers may overflow here as in graph mode: the loss tells, and numpy need not say it on the screen too.
-        with np.errstate(all="ignore"), Eager() as interpreter:
-            made = _values(self.cell.construct(*inputs))
+        with np.errstate(all="ignore"), interpreter:
+            made = _values(self.cell.construct(*map(Tensor, arrays)))
             interpreter.commit()
         return [value.data for value in made]
 
@@ -177,17 +182,23 @@ class StepByStep:
     @property
     def programs(self) -> dict[Any, Program]:
         """What was compiled for it."""
-        return self.step.programs if isinstance(self.step, GraphStep) else {}
+        made: dict[Any, Program] = getattr(self.step, "programs", {})
+        return made
 
 
 def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     tensors = [x if isinstance(x, Tensor) else Tensor(x) for x in inputs]
     observer, number = _shown_call()
     if number is not None:
-        with one_step(scheduled(cell)):
+        with one_step(scheduled(cell)), working_under(context.precision()):
             shown = EagerStep(cell, type(cell).__name__).show([x.data for x in tensors], number, observer)
         return _returned([Tensor(array) for array in shown])
-    with one_step(scheduled(cell)), np.errstate(all="ignore"), Eager() as interpreter:
+    with (
+        one_step(scheduled(cell)),
+        np.errstate(all="ignore"),
+        working_under(context.precision()),
+        Eager() as interpreter,
+    ):
         made = cell.construct(*tensors)
         interpreter.commit()
     return made
@@ -195,13 +206,14 @@ def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:
 
 def _call_graph(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     arrays = [x.data if isinstance(x, Tensor) else Tensor(x).data for x in inputs]
-    key = (context.device(), context.reserves_class_names(), *(c.training for _, c in cell.cells_and_names()))
+    modes = [c.training for _, c in cell.cells_and_names()]
+    key = (context.device(), context.reserves_class_names(), context.precision(), *modes)
     # The cell keeps its own programs, so that they go when it goes.
     steps: dict[tuple[Any, ...], GraphStep] = cell.__dict__.setdefault("_graphs", {})
     if key not in steps:
         steps[key] = GraphStep(cell, context.device(), type(cell).__name__, observer=context.graph_observer())
     observer, number = _shown_call()
-    with one_step(scheduled(cell)):
+    with one_step(scheduled(cell)), working_under(context.precision()):
         if number is not None:
             made = [Tensor(array) for array in steps[key].show(arrays, number, observer)]
         else:

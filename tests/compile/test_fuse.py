@@ -11,6 +11,7 @@ from placed import lenet, resnet, results, training_step
 from random_networks import computed
 
 from runner import nn, ops
+from runner.compile.builder import OnnxBuilder, stands_for
 from runner.compile.lower import lower
 from runner.compile.passes import ON_HOST, optimize
 from runner.core.graph import Graph
@@ -176,3 +177,29 @@ def test_updates_move_into_the_gradients_of_lenet():
     grown = {n.name.split("/Add")[0] for n in nodes if n.op_type == "Gemm" and len(n.input) == 3}
     assert len(grown) >= 3
     assert all("ApplyMomentum" in name for name in grown)
+
+
+# What the nodes of the model stand for
+
+
+def test_every_operator_is_named_by_a_node_of_the_model():
+    for network, batch in (lenet(), resnet()):
+        graph = placed(training_step(network).construct, *batch)
+        named = [stands_for(node) for node in nodes_of(graph)]
+        assert {name for names in named for name in names} == {node.name for node in graph.nodes}
+
+
+def test_a_fused_node_names_all_operators_and_the_product_first():
+    graph = placed(lambda a, b, c: c * 0.5 + product(a, b), A, B, C)
+    (gemm,) = (node for node in nodes_of(graph) if node.op_type == "Gemm")
+    numbers = {node.op.name: node.name for node in graph.nodes}
+    assert stands_for(gemm) == (numbers["MatMul"], numbers["Mul"], numbers["Add"])
+
+
+def test_a_node_that_two_operators_ask_for_names_both():
+    builder = OnnxBuilder()
+    for operator in ("Default/Neg-op0", "Default/Neg-op1", "Default/Neg-op1"):
+        builder.operator = operator
+        builder.node("Neg", ("x",))
+    (node,) = builder.list
+    assert stands_for(node) == ("Default/Neg-op0", "Default/Neg-op1")

@@ -206,5 +206,5 @@ def test_hydra_itself_is_left_as_it_was():
 
 def test_the_loader_lists_what_the_folders_have():
     assert Loader().options("dataset") == ["cifar10", "digits", "mnist", "synthetic"]
-    groups = {"callbacks", "checkpoint", "dataset", "device", "dump", "experiment", "network", "optimizer", "session"}
-    assert groups <= set(Loader().list_groups(""))
+    groups = {"callbacks", "checkpoint", "dataset", "device", "dump", "experiment", "network", "optimizer"}
+    assert {*groups, "profiling", "session"} <= set(Loader().list_groups(""))

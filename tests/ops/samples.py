@@ -18,7 +18,7 @@ from runner.core.primitive import Primitive
 NO_GRADIENT: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual"), (0, 1)),
     **dict.fromkeys(("Argmax", "Argmin"), (0,)),  # whole numbers
-    **dict.fromkeys(("Sign", "Floor", "OnesLike", "ZerosLike"), (0,)),  # flat wherever they are smooth
+    **dict.fromkeys(("Sign", "Floor", "OnesLike", "ZerosLike", "FloatStatus"), (0,)),  # flat wherever they are smooth
     "ReluGrad": (1,),  # only the sign of `out` is read
     "ReLU6Grad": (1,),  # only where x lies is read
     "SoftmaxCrossEntropyWithLogits": (1,),  # as in the reference, labels are not learnt
@@ -102,6 +102,10 @@ def reductions() -> Iterator[Sample]:
         yield row(kind(False, 1), coarse(3, 6), note="ties", smooth=False)
     for kind in (ops.ReduceSum, ops.ReduceMean, ops.ReduceMax, ops.ReduceMin):
         yield row(kind(), normal(), note="scalar")
+    for shape in ((2, 3, 4, 6), (3, 5), (4,), ()):
+        yield row(ops.FloatStatus(), np.asarray(normal(*shape) * np.float32(1e38)))
+    for wrong in (np.inf, -np.inf):  # NaN, which equals nothing, has its test in tests/train/test_loss_scale.py
+        yield row(ops.FloatStatus(), np.append(normal(3, 3), np.float32(wrong)), note=str(wrong), smooth=False)
     for axis, output in ((-1, dt.int32), (0, dt.int64), (1, dt.int32)):
         yield row(ops.Argmax(axis, output), distinct(3, 4, 2), note=f"axis{axis}")
     yield row(ops.Argmax(), coarse(4, 6), note="ties")

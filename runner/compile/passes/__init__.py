@@ -6,13 +6,16 @@ from runner.compile.blame import at_home
 from runner.compile.passes.cse import cse
 from runner.compile.passes.dce import dce
 from runner.compile.passes.fold import fold
+from runner.compile.passes.freeze import freeze
 from runner.compile.passes.layout import layout
+from runner.compile.passes.merge import merge
 from runner.compile.passes.soon import soon
 from runner.core.graph import Graph, Pass, verify
 from runner.core.observer import SILENT, GraphObserver
 
 PASSES: tuple[Pass, ...] = (fold, cse, dce, soon)
 ON_HOST: tuple[Pass, ...] = (*PASSES, layout)  # the layout that pays on a CPU; cards choose their own
+INFERENCE: tuple[Pass, ...] = (freeze, merge, *PASSES)  # weights stay as they are; the rest is onnxruntime's work
 
 
 def optimize(graph: Graph, passes: Sequence[Pass] = PASSES, observer: GraphObserver = SILENT) -> Graph:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from runner.core.graph import Graph
-from runner.core.primitive import Node
+from runner.core.precision import Rounded, rounded
+from runner.core.primitive import Node, infer
 from runner.core.value import Symbol, Value
 from runner.errors import TrainingError
 
@@ -37,8 +38,9 @@ def _same_operand(node: Node, inputs: Sequence[Value], values: Sequence[np.ndarr
 
 
 def _computed(node: Node, values: Sequence[np.ndarray | None]) -> dict[Symbol, np.ndarray]:
+    types = infer(node.op, tuple([x.type for x in node.inputs]))
     try:
-        made = node.op.kernel(*values)
+        made = rounded(node.op.kernel, values, types) if isinstance(types, Rounded) else node.op.kernel(*values)  # type: ignore[arg-type]
     except (ArithmeticError, IndexError, ValueError) as error:
         raise TrainingError(f"{node.op.name}: {error}", operator=node.name) from error
     arrays = made if isinstance(made, tuple) else (made,)

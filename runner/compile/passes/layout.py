@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, repeat
 
+from runner.compile.rounding import operand_types
 from runner.core.graph import Graph
 from runner.core.lowering import PLAIN, TILED, Form, Layout
 from runner.core.primitive import Node
@@ -18,7 +19,7 @@ from runner.core.value import Value
 
 def layout(graph: Graph) -> Graph:
     """Give every node its form. Values that lie otherwise than a form wants them are turned around before it."""
-    forms = [(node, tuple(node.op.forms(*[x.type for x in node.inputs]))) for node in graph.nodes]
+    forms = [(node, tuple(node.op.forms(*operand_types(node)))) for node in graph.nodes]
     walk = _Walk(_wishes(forms))
     return replace(graph, nodes=tuple(walk.place(node, offered) for node, offered in forms))
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from runner import dtype as dt
 from runner.core.lowering import LAST, TILED, Builder, Form, lying
-from runner.ops.window import Windows
+from runner.ops.window import Windows, counts
 from runner.types import TensorType
 
 TAPS = 16  # side of a window up to which its taps are looked at one by one
@@ -68,6 +68,25 @@ def mean(windows: Windows, x: TensorType, b: Builder, name: str) -> str:
     split = b.reshape(name, (x.shape[1] * rows, height, columns, width, batch))
     made = b.node("ReduceMean", (split, b.const([1, 3])), keepdims=0)
     return b.reshape(made, _pooled(windows, x))
+
+
+def mean_in_half(windows: Windows, b: Builder, x: str) -> str:
+    """AvgPool of Float16 (N, C, H, W), every sum rounded to Float16: Casts, since the CPU adds in Float32 only."""
+    top, bottom, left, right = windows.pads
+    single = b.node("Cast", (x,), to=dt.float32)
+    padded = b.node("Pad", (single, b.const([0, 0, top, left, 0, 0, bottom, right]))) if any(windows.pads) else single
+    total = ""
+    for down in windows.taps(0):
+        for across in windows.taps(1):
+            starts, ends, steps = ([getattr(s, part) for s in (down, across)] for part in ("start", "stop", "step"))
+            element = b.node("Slice", (padded, *map(b.const, (starts, ends, [2, 3], steps))))
+            total = _rounded(b, b.node("Add", (total, element))) if total else element
+    mean = b.node("Div", (total, b.const(counts(windows, dt.float32.numpy))))
+    return b.node("Cast", (mean,), to=dt.float16)
+
+
+def _rounded(b: Builder, name: str) -> str:
+    return b.node("Cast", (b.node("Cast", (name,), to=dt.float16),), to=dt.float32)
 
 
 def mean_gradient(windows: Windows, x: TensorType, b: Builder, dout: str) -> str:

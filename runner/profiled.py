@@ -1,0 +1,67 @@
+"""The profile of a run: from its config to who profiles it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runner.build import Experiment
+from runner.config.profiling import NoProfiling, wanted
+from runner.config.schema import RunConfig
+from runner.dataset.pipeline import Dataset
+from runner.files import write_json
+from runner.machine import usable_cores
+from runner.startup import lazy_import
+
+if TYPE_CHECKING:
+    from runner.profiling.record import Record
+    from runner.profiling.settings import ProfilingSettings
+    from runner.train.profiler import Profiler
+
+# Few runs are profiled, and most of them do not measure one operator alone.
+alone = lazy_import("runner.profiling.alone")
+keys = lazy_import("runner.profiling.keys")
+report = lazy_import("runner.profiling.report")
+stages = lazy_import("runner.dataset.stages")
+train_alone = lazy_import("runner.train.alone")
+train_profiler = lazy_import("runner.train.profiler")
+
+
+def settings(config: RunConfig, folder: Path) -> "ProfilingSettings":
+    """The profile of a checked run in `folder` that asks for one; the folder of its files is there afterwards.
+
+    Without words or JSON that choose, the group `profiling=trace` traces everything. Raises StorageError.
+    """
+    profiling, session = config.profiling, config.session
+    everything = not isinstance(profiling, NoProfiling) and profiling.options is None
+    made: ProfilingSettings = keys.settings(wanted(profiling, session), everything, folder, config.device.id)
+    return made
+
+
+def profiler(config: RunConfig, folder: Path) -> "Profiler | None":
+    """Who profiles the training of a run, writes the files and tells the summary; None for a run that measures one
+    operator alone. Raises StorageError.
+    """
+    chosen = settings(config, folder)
+    if chosen.op_trace:
+        return None
+    sunk = config.mode == "graph" and config.dataset_sink_mode
+    threads = config.device.threads or usable_cores()
+    place = report.Place(config.mode, config.device.target.lower(), threads, sunk)
+
+    def written(record: "Record", data: Dataset) -> None:
+        for line in report.write(record, chosen, place, stages.stages(data)):
+            print(line)  # noqa: T201  the summary
+
+    made: Profiler = train_profiler.Profiler(chosen, written)
+    return made
+
+
+def trace_one(config: RunConfig, built: Experiment, folder: Path) -> None:
+    """Measure the operator that `op_trace` asks for, if it does, in both modes. Raises ConfigError and StorageError."""
+    chosen = settings(config, folder)
+    if chosen.op_trace:
+        model = built.model
+        found = train_alone.find(chosen.op_trace, model.train_network, built.train_data.column_types())
+        timings = train_alone.both_modes(found, model.device)
+        write_json(chosen.result_path / f"op_trace_{chosen.device_id}.json", alone.report(found, timings))
+        for line in alone.lines(found, timings):
+            print(line)  # noqa: T201  the summary

@@ -1,0 +1,109 @@
+"""Counters of the processor, where the kernel gives them to this process: `perf_event_open(2)`.
+
+In virtual machines there are often none, and `kernel.perf_event_paranoid` may forbid them: then every missing counter
+is named with the reason. They count for the whole process, so for whole steps and not for single operators.
+"""
+
+import ctypes
+import os
+import platform
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+SYSCALLS = {"x86_64": 298, "aarch64": 241}
+HARDWARE, SOFTWARE, CACHE = 0, 1, 3  # perf_type_id
+INHERIT = 1 << 1  # flag: threads that are started later count too
+NO_KERNEL = 1 << 5 | 1 << 6  # flags: neither the kernel nor a hypervisor
+ATTRIBUTE_BYTES = 112
+L1D, LL = 0, 2  # perf_hw_cache_id
+READ, WRITE = 0, 1
+ACCESS, MISS = 0, 1
+
+
+class Counter(NamedTuple):
+    """A counter by the numbers of linux/perf_event.h, and what one count means in bytes (0: it is only a number)."""
+
+    name: str
+    kind: int
+    config: int
+    bytes: int = 0
+
+
+def _cache(cache: int, operation: int, result: int) -> int:
+    return cache | operation << 8 | result << 16
+
+
+LINE = 64
+COUNTERS: dict[str, tuple[Counter, ...]] = {
+    "Memory": (
+        Counter("main_mem_read", CACHE, _cache(LL, READ, MISS), LINE),
+        Counter("main_mem_write", CACHE, _cache(LL, WRITE, MISS), LINE),
+        Counter("l2_read", CACHE, _cache(LL, READ, ACCESS), LINE),
+        Counter("l2_write", CACHE, _cache(LL, WRITE, ACCESS), LINE),
+    ),
+    "MemoryL0": (
+        Counter("l0_read", CACHE, _cache(L1D, READ, ACCESS)),
+        Counter("l0_read_miss", CACHE, _cache(L1D, READ, MISS)),
+        Counter("l0_write", CACHE, _cache(L1D, WRITE, ACCESS)),
+    ),
+    "ResourceConflictRatio": (
+        Counter("cycles", HARDWARE, 0),
+        Counter("stalled_cycles_frontend", HARDWARE, 7),
+        Counter("stalled_cycles_backend", HARDWARE, 8),
+    ),
+}
+
+
+class Counters:
+    """Counters that run. `missing` says by name why others do not."""
+
+    def __init__(self, wanted: tuple[Counter, ...]) -> None:
+        self._open: dict[str, int] = {}
+        self.missing: dict[str, str] = {}
+        for counter in wanted:
+            found = _opened(counter)
+            if isinstance(found, int):
+                self._open[counter.name] = found
+            else:
+                self.missing[counter.name] = found
+
+    def read(self) -> dict[str, int]:
+        """What they have counted so far."""
+        return {name: int.from_bytes(os.read(handle, 8), "little") for name, handle in self._open.items()}
+
+    def close(self) -> None:
+        """Stop counting."""
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _opened(counter: Counter) -> int | str:
+    """A file descriptor, or the reason why there is none."""
+    number = SYSCALLS.get(platform.machine()) if platform.system() == "Linux" else None
+    if number is None:
+        return f"perf_event_open is not known on {platform.system()} {platform.machine()}"
+    attribute = bytearray(ATTRIBUTE_BYTES)
+    attribute[0:16] = b"".join(
+        value.to_bytes(size, "little") for value, size in ((counter.kind, 4), (ATTRIBUTE_BYTES, 4), (counter.config, 8))
+    )
+    attribute[40:48] = (INHERIT | NO_KERNEL).to_bytes(8, "little")
+    libc = ctypes.CDLL(None, use_errno=True)
+    handle: int = libc.syscall(number, (ctypes.c_char * ATTRIBUTE_BYTES).from_buffer(attribute), 0, -1, -1, 0)
+    return handle if handle >= 0 else _reason(ctypes.get_errno())
+
+
+def _reason(code: int) -> str:
+    try:
+        level = Path("/proc/sys/kernel/perf_event_paranoid").read_text().strip()
+    except OSError:
+        level = "unknown"
+    return f"perf_event_open: {os.strerror(code)} (kernel.perf_event_paranoid is {level})"

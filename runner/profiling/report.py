@@ -1,0 +1,54 @@
+"""The files of a profiled training, and its summary.
+
+facts (`Record`)  ->  figures (`Analysis`)  ->  tables, JSON, timeline, summary
+
+the clock of the host               every wait for data, call to the device and callback
+the interpreter with a clock        the operators of some steps in PyNative mode
+onnxruntime's profile of a twin     the nodes of some steps in graph mode, also inside of a sink; a node names all
+                                    operators that it stands for
+counters, the machine's peak        what `ai_core_metrics` needs
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from runner.dataset.stages import Stage
+from runner.files import make_directory, write_atomically
+from runner.profiling import metrics, peak, pipeline, steptrace, summary, tables, timeline
+from runner.profiling.analysis import Analysis
+from runner.profiling.place import Place
+from runner.profiling.record import Record
+from runner.profiling.settings import ProfilingSettings
+
+
+def write(record: Record, settings: ProfilingSettings, place: Place, stages: Sequence[Stage]) -> list[str]:
+    """Write the files that the settings ask for; gives the lines of the summary. Raises StorageError."""
+    analysis = Analysis(record, settings)
+    folder, d, device = make_directory(settings.result_path), settings.device_id, place.device
+    if settings.operators:
+        _text(folder / f"{device}_op_detail_info_{d}.csv", tables.detail(analysis, place))
+        _text(folder / f"{device}_op_type_info_{d}.csv", tables.types(analysis))
+        _text(folder / f"framework_raw_{d}.csv", tables.framework(analysis, place))
+    if settings.ai_core_metrics:
+        needed = settings.ai_core_metrics in metrics.MEASURED
+        found = peak.measured(place.threads) if needed else None
+        _json(folder / f"ai_core_metrics_{d}.json", metrics.table(analysis, settings.ai_core_metrics, found))
+    if settings.aicpu_trace:
+        _text(folder / f"minddata_pipeline_raw_{d}.csv", pipeline.raw(analysis, stages))
+        _json(folder / f"pipeline_profiling_{d}.json", pipeline.profile(analysis, stages))
+    # The timeline is compact: it may have 100000 events.
+    shown = json.dumps(timeline.events(analysis), separators=(",", ":"), allow_nan=False)
+    _text(folder / f"{device}_timeline_display_{d}.json", shown)
+    if settings.steps:
+        _text(folder / f"step_trace_raw_{d}_detail_time.csv", steptrace.detail(analysis))
+        _json(folder / "step_trace_point_info.json", steptrace.point_info(analysis))
+    return list(summary.lines(analysis, place))
+
+
+def _text(path: Path, content: str) -> None:
+    write_atomically(path, content)
+
+
+def _json(path: Path, value: object) -> None:
+    write_atomically(path, json.dumps(value, indent=2, allow_nan=False) + "\n")

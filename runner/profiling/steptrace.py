@@ -1,0 +1,69 @@
+"""`step_trace_raw_{d}_detail_time.csv` and `step_trace_point_info.json` (spec section 5.2).
+
+The table has a line for each step and one with the averages, in ticks of 10 ns since the training began. A step lasts
+from the end of the one before to its own end: `iteration_interval` until the first point (data, callbacks, the way to
+the device), `fp_and_bp` until the second, then `tail`. Without a second point (nothing is differentiated) the last
+columns are `fp`, and there is no `bp_point` and no `tail`, as in the reference.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from runner.profiling.analysis import Analysis, StepRow
+from runner.profiling.table import csv_text
+
+TICK = 10  # ns
+BOTH = (
+    *("step_num", "start_point", "end_point", "total", "fp_point", "bp_point"),
+    *("iteration_interval", "fp_and_bp", "tail"),
+)
+FORWARD_ONLY = ("step_num", "start_point", "end_point", "total", "fp_point", "iteration_interval", "fp")
+
+
+def detail(analysis: Analysis) -> str:
+    """The table."""
+    forward_only = analysis.points.bp is None
+    rows = [list(_ticks(step, forward_only)) for step in analysis.steps if step.fp is not None]
+    if not rows:
+        return csv_text(FORWARD_ONLY if forward_only else BOTH, [])
+    numbered = [[step.number + 1, *row] for step, row in zip(analysis.steps, rows, strict=True)]
+    average = ["-", *(round(sum(column) / len(rows)) for column in zip(*rows, strict=True))]
+    return csv_text(FORWARD_ONLY if forward_only else BOTH, [*numbered, average])
+
+
+def point_info(analysis: Analysis) -> dict[str, Any]:
+    """The points, how the borders were found, and the parts of one step in microseconds."""
+    measured = [step.number + 1 for step in analysis.steps if step.measured]
+    made = {
+        "fp_start": analysis.points.fp,
+        "bp_end": analysis.points.bp,
+        "tick_ns": TICK,
+        "steps": len(analysis.steps),
+        "measured_steps": measured,
+        "how": _how(len(measured), len(analysis.steps), any(call.steps > 1 for call in analysis.record.calls)),
+        "parts_us_per_step": {name: round(ns / 1e3, 3) for name, ns in analysis.parts.items()},
+        "operators_us_per_step": round(sum(m.typical for m in analysis.measures) / 1e3, 3),
+        "device_us_per_step": None if analysis.plain_step is None else round(analysis.plain_step / 1e3, 3),
+        "device_us_per_measured_step": round(analysis.looked_step / 1e3, 3),
+        "pauses_between_nodes_counted": round(analysis.factor, 4),
+    }
+    return made | ({"remarks": analysis.record.remarks} if analysis.record.remarks else {})
+
+
+def _ticks(step: StepRow, forward_only: bool) -> Iterator[int]:
+    start, stop = step.start // TICK, step.stop // TICK
+    fp = (step.fp or 0) // TICK
+    if forward_only:
+        yield from (start, stop, stop - start, fp, fp - start, stop - fp)
+    else:
+        bp = (step.bp or 0) // TICK
+        yield from (start, stop, stop - start, fp, bp, fp - start, bp - fp, stop - bp)
+
+
+def _how(measured: int, steps: int, sunk: bool) -> str:
+    said = "The beginning and the end of every call to the device are measured with the clock of the host. "
+    if sunk:
+        said += "A call holds many steps: those that are not in measured_steps have equal shares of its time. "
+    said += f"The points fp and bp were seen in the {measured} steps of measured_steps, whose operators were timed"
+    rest = "; in the other steps they are placed where they lie in those, as a share of the time on the device (median)"
+    return said + (rest if measured < steps else "") + "."

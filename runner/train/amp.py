@@ -1,0 +1,80 @@
+"""Mixed precision of a `Model`: its levels, and the cell of a training step (spec section 6.4)."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from runner import context, nn
+from runner.core.precision import Policy, policy
+from runner.device import Device
+from runner.errors import ConfigError, nearest
+from runner.train.loss_scale_manager import DynamicLossScaleManager, LossScaleManager
+
+if TYPE_CHECKING:
+    from runner.train.examine import MakeSteps
+
+# `precision_mode` and loss scale of each level; O0 leaves both as they are.
+LEVELS: dict[str, tuple[str | None, type[DynamicLossScaleManager] | None]] = {
+    "O0": (None, None),
+    "O2": ("allow_mix_precision", DynamicLossScaleManager),
+    "O3": ("force_fp16", None),
+}
+AUTOMATIC = {"GPU": "O2", "Ascend": "O3"}
+
+
+def resolved(amp_level: str, device: Device) -> str:
+    """One of the `LEVELS`; `auto` is O2 on a GPU and O3 on Ascend. Raises ConfigError for all else."""
+    if amp_level == "auto" and device.target not in AUTOMATIC:
+        raise ConfigError(
+            "amp_level auto needs a GPU or Ascend", device=device, repair="amp_level='O2', which the CPU can do too"
+        )
+    level = AUTOMATIC[device.target] if amp_level == "auto" else amp_level
+    if level not in LEVELS:
+        names = (*LEVELS, "auto")
+        rows = {"given": repr(amp_level), "allowed": ", ".join(names), "nearest": nearest(str(amp_level), names)}
+        raise ConfigError("unknown amp_level", **rows)
+    return level
+
+
+def policy_of(level: str, precision_mode: str | None) -> Policy | None:
+    """The policy of a model: what its level says, or else its own `precision_mode`, or else the context's."""
+    mode = LEVELS[level][0] or precision_mode or context.get_context("precision_mode")
+    return policy(mode)
+
+
+def training_cell(
+    network: nn.Cell,
+    loss_fn: nn.Cell | None,
+    optimizer: nn.Optimizer | None,
+    level: str,
+    manager: LossScaleManager | None,
+) -> nn.Cell:
+    """The cell of a training step. Raises ConfigError for a loss scale that nobody can use."""
+    cell = network if loss_fn is None else nn.WithLossCell(network, loss_fn)
+    if optimizer is None:
+        if manager is not None:
+            raise ConfigError("a loss scale needs an optimizer", loss_scale_manager=type(manager).__name__)
+        return cell
+    default = LEVELS[level][1]
+    manager = default() if manager is None and default is not None else manager
+    if manager is None:
+        return nn.TrainOneStepCell(cell, optimizer, optimizer.loss_scale)
+    manager.check(optimizer)
+    update = manager.get_update_cell()
+    if update is None:
+        return nn.TrainOneStepCell(cell, optimizer, manager.get_loss_scale())
+    return nn.TrainOneStepWithLossScaleCell(cell, optimizer, update)
+
+
+def checked(make: "MakeSteps", cell: nn.Cell) -> "MakeSteps":
+    """`make`, which gives up when gradients overflow on and on."""
+    if not isinstance(cell, nn.TrainOneStepWithLossScaleCell):
+        return make
+
+    def made(count: int, leave: Callable[[], bool]) -> np.ndarray:
+        losses = make(count, leave)
+        cell.check()
+        return losses
+
+    return made

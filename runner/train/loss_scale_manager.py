@@ -1,0 +1,82 @@
+"""How a `Model` scales its loss (spec section 6.4)."""
+
+from runner.errors import ConfigError
+from runner.nn.arguments import above, at_least, whole
+from runner.nn.loss_scale import DynamicLossScaleUpdateCell, FixedLossScaleUpdateCell
+from runner.nn.optim import Optimizer
+
+
+class LossScaleManager:
+    """Base: says with which scale to begin, and which cell makes the next one."""
+
+    def get_loss_scale(self) -> float:
+        """The scale of the first step."""
+        raise NotImplementedError
+
+    def get_update_cell(self) -> FixedLossScaleUpdateCell | None:
+        """A cell that makes the next scale; None when overflows are not looked for."""
+        raise NotImplementedError
+
+    @property
+    def where(self) -> dict[str, str]:
+        """The row that names the manager in an error."""
+        return {"loss_scale_manager": type(self).__name__}
+
+    def check(self, optimizer: Optimizer) -> None:
+        """Raise ConfigError when the optimizer divides by another scale than gradients have when they come to it."""
+        expected = self.get_loss_scale() if self.get_update_cell() is None else 1.0
+        if optimizer.loss_scale != expected:
+            raise ConfigError(
+                "the optimizer divides by another loss scale",
+                **self.where,
+                given=f"{type(optimizer).__name__}(loss_scale={optimizer.loss_scale})",
+                allowed=expected,
+            )
+
+
+class FixedLossScaleManager(LossScaleManager):
+    """A scale that stays as it is. `drop_overflow_update`: steps that overflow change nothing.
+
+    Without it the optimizer must have the same `loss_scale`, and divides. Raises ConfigError for a scale below 1.
+    """
+
+    def __init__(self, loss_scale: float = 128.0, drop_overflow_update: bool = True) -> None:
+        at_least(self.where, 1.0, loss_scale=loss_scale)
+        self._scale, self._drops = float(loss_scale), bool(drop_overflow_update)
+
+    def get_loss_scale(self) -> float:
+        return self._scale
+
+    def get_drop_overflow_update(self) -> bool:
+        """Whether steps that overflow change nothing."""
+        return self._drops
+
+    def update_loss_scale(self, overflow: bool) -> None:
+        """The scale stays."""
+
+    def get_update_cell(self) -> FixedLossScaleUpdateCell | None:
+        return FixedLossScaleUpdateCell(self._scale) if self._drops else None
+
+
+class DynamicLossScaleManager(LossScaleManager):
+    """A scale that is as large as gradients allow: divided by `scale_factor` at an overflow, 1 at least, and multiplied
+    after `scale_window` steps without one. Steps that overflow change nothing.
+
+    Raises ConfigError for a scale below 1, a factor that is not above 1, and a window that is no positive int.
+    """
+
+    def __init__(self, init_loss_scale: float = 2.0**24, scale_factor: float = 2.0, scale_window: int = 2000) -> None:
+        at_least(self.where, 1.0, init_loss_scale=init_loss_scale)
+        above(self.where, 1.0, scale_factor=scale_factor)
+        whole(self.where, 1, scale_window=scale_window)
+        self._scale, self._factor, self._window = float(init_loss_scale), float(scale_factor), scale_window
+
+    def get_loss_scale(self) -> float:
+        return self._scale
+
+    def get_drop_overflow_update(self) -> bool:
+        """Steps that overflow change nothing."""
+        return True
+
+    def get_update_cell(self) -> FixedLossScaleUpdateCell:
+        return DynamicLossScaleUpdateCell(self._scale, self._factor, self._window)

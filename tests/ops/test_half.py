@@ -1,0 +1,99 @@
+"""Float16: every operator computes as if with more digits and rounds once, in both modes and in every form."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from contract import Arrays, computed, has_floats, in_float64
+from operands import Sample
+from samples import SAMPLES, WIDE
+
+from runner import dtype as dt
+from runner import ops
+from runner.compile.lower import lower
+from runner.compile.passes.layout import layout
+from runner.compile.session import Session
+from runner.core.primitive import Primitive
+from runner.core.value import Tensor
+from runner.device import Device
+from runner.engine.eager import Eager
+from runner.engine.tracer import trace
+from runner.types import TensorType
+
+# Half the distance between two float16 numbers, relative and for the smallest; float32 sums inside lose 3e-6 of the
+# largest term (see contract.py). A kernel that accumulated in float16 would miss by ten times as much and more.
+RELATIVE, SMALLEST, SUMS = 2.0**-11, 2.0**-25, 3e-6
+
+
+def half(op: Primitive, arrays: Arrays) -> tuple[Primitive, Arrays]:
+    """The sample in float16, with masters in float32; attributes that say Float32 say Float16."""
+    changes = {n: dt.float16 for n, v in op.attributes().items() if v is dt.float32 and not isinstance(op, ops.Cast)}
+    narrow = [a.dtype.kind == "f" and k not in op.masters for k, a in enumerate(arrays)]
+    with np.errstate(over="ignore"):
+        made = tuple(a.astype(np.float16) if is_narrow else a for a, is_narrow in zip(arrays, narrow, strict=True))
+    if isinstance(op, ops.BatchNormGrad) and op.is_training:  # the mean and deviation of x as it is now
+        dout, x, scale, *_ = made
+        made = dout, x, scale, *in_eager(ops.BatchNorm(True, op.epsilon), (x, *(scale,) * 4))[3:]
+    return dataclasses.replace(op, **changes), made
+
+
+def fits(arrays: Arrays) -> bool:
+    """Whether all numbers are in the range of float16."""
+    floats = [a for a in arrays if a.dtype.kind == "f" and a.size]
+    return all(np.isfinite(a).all() and np.abs(a).max() < 6e4 for a in floats)
+
+
+def in_eager(op: Primitive, arrays: Arrays) -> Arrays:
+    with Eager():
+        made = op(*map(Tensor, arrays))
+    return tuple(y.data for y in (made if isinstance(made, tuple) else (made,)))
+
+
+def in_graphs(op: Primitive, arrays: Arrays) -> list[Arrays]:
+    """The outputs of onnxruntime for each form of the operator, and as the layout pass chooses."""
+    graph = trace(op, [TensorType.of(a) for a in arrays], "one")
+    wide = [a.astype(np.float32) if a.dtype == np.float16 else a for a in arrays]
+    graphs = [layout(graph)]
+    for form in op.forms(*map(TensorType.of, wide)):
+        graphs.append(dataclasses.replace(graph, nodes=(dataclasses.replace(graph.nodes[0], form=form),)))
+    inputs, outputs = [f"input{k}" for k in range(len(arrays))], [f"output{k}" for k in range(len(graph.outputs))]
+    made = []
+    for one in graphs:
+        session = Session(lower(one, inputs, outputs).SerializeToString(), Device(threads=1), optimize=False)
+        results = session.run(dict(zip(inputs, arrays, strict=True)))
+        made.append(tuple(results[name] for name in outputs))
+    return made
+
+
+def assert_close(made: Arrays, expected: Arrays, roundings: float) -> None:
+    for a, b in zip(made, expected, strict=True):
+        assert a.shape == b.shape
+        if a.dtype.kind != "f":
+            assert np.array_equal(a, b)
+        elif a.size:
+            wide = b.astype(np.float64)
+            eps = RELATIVE if a.dtype == np.float16 else SUMS
+            room = roundings * (eps * np.abs(wide) + SMALLEST) + SUMS * np.abs(wide).max()
+            assert (np.abs(a.astype(np.float64) - wide) <= room).all()
+
+
+def halves(samples: list[Sample]) -> pytest.MarkDecorator:
+    chosen = [s for s in samples if has_floats(s.arrays) and fits(computed(*in_float64(*half(s.op, s.arrays))))]
+    return pytest.mark.parametrize("sample", chosen, ids=lambda s: s.name)
+
+
+@halves(SAMPLES)
+def test_results_are_rounded_once(sample: Sample):
+    op, arrays = half(sample.op, sample.arrays)
+    made = in_eager(op, arrays)
+    expected = computed(*in_float64(op, arrays))
+    assert_close(made, expected, roundings=1.0)
+
+
+@halves([*SAMPLES, *WIDE])
+def test_onnxruntime_agrees(sample: Sample):
+    op, arrays = half(sample.op, sample.arrays)
+    expected = in_eager(op, arrays)
+    for made in in_graphs(op, arrays):
+        assert [a.dtype for a in made] == [a.dtype for a in expected]
+        assert_close(made, expected, roundings=2.0)

@@ -1,0 +1,133 @@
+"""`session.graph_run_mode=0`: runs that evaluate given weights and train nothing; weights that a run begins with."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import runner
+from models.lenet import LeNet5
+from runner import cli
+from runner.config.compose import Call, compose
+from runner.errors import ConfigError, ConfigErrors, DataError, MismatchError
+
+LENET = ("+experiment=lenet", "callbacks=quiet", "device.threads=1")
+ONLINE = (*LENET, "session.graph_run_mode=0")
+RESNET = ("network=resnet18", "dataset=synthetic", "dataset.num_samples=8", "dataset.batch_size=4", "callbacks=quiet")
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> dict:
+    """The summary of a short training."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("trained"))
+        summary = runner.run([*LENET, "mode=graph", "max_steps=30", "optimizer.learning_rate=0.1"])
+        return summary | {"run_dir": str(Path(summary["run_dir"]).absolute())}
+
+
+def rows(summary: dict) -> list[dict]:
+    return [json.loads(line) for line in (Path(summary["run_dir"]) / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_a_run_evaluates_the_weights_of_another(mode, trained):
+    summary = runner.run([*ONLINE, f"mode={mode}", f"checkpoint.load={trained['run_dir']}"])
+    assert summary["metrics"] == pytest.approx(trained["metrics"], rel=1e-5)
+    assert summary["loss"] == summary["metrics"]["loss"]
+    assert (summary["steps"], summary["epochs"], summary["train_seconds"]) == (0, 0, 0.0)
+    assert summary["eval_seconds"] > 0
+    assert summary["providers"] == (["CPUExecutionProvider"] if mode == "graph" else ["numpy"])
+    assert rows(summary) == [{"event": "eval", "epoch": 0, "global_step": 0, **summary["metrics"]}]
+    folder = Path(summary["run_dir"])
+    assert {file.name for file in (folder / "model").iterdir()} == {"network.onnx"}
+    assert not (folder / "checkpoints").exists()
+    assert json.loads((folder / "summary.json").read_text()) == summary
+    assert json.loads((folder / "manifest.json").read_text())["mode"] == mode
+
+
+@pytest.mark.parametrize("kind", ["run", "checkpoint", "file"])
+def test_where_weights_come_from(kind, trained, place):
+    run = Path(trained["run_dir"])
+    where = {"run": run, "checkpoint": next((run / "checkpoints").iterdir()), "file": place / "mine.ckpt"}[kind]
+    if kind == "file":
+        network = LeNet5(num_classes=10, num_channels=1)
+        runner.load_param_into_net(network, runner.load_checkpoint(next((run / "checkpoints").iterdir())))
+        runner.save_checkpoint(network, str(where))
+    summary = runner.run([*ONLINE, "mode=graph", f"checkpoint.load={where}"])
+    assert summary["metrics"] == pytest.approx(trained["metrics"], rel=1e-5)
+
+
+def test_a_training_begins_with_weights_too(trained):
+    lines = (*LENET, "max_steps=1", "eval.every=never", "optimizer.learning_rate=0.0", "dataset.shuffle=false")
+    fresh, tuned = (runner.run([*lines, *more])["loss"] for more in ((), (f"checkpoint.load={trained['run_dir']}",)))
+    assert tuned < fresh
+
+
+def test_no_gradients_and_no_normalisation_are_left():
+    summary = runner.run([*RESNET, "session.graph_run_mode=0", "mode=graph", "session.op_debug_level=3"])
+    folder = Path(summary["run_dir"]) / "kernel_meta"
+    assert {file.name.split(".")[0] for file in folder.iterdir()} == {"eval_step"}
+    operators = json.loads((folder / "eval_step.json").read_text())["operators"]
+    kinds = {one["op_type"] for one in operators}
+    assert "Conv2D" in kinds
+    assert "BatchNorm" not in kinds
+    assert not [one for one in operators if one["full_name"].startswith("Gradients/")]
+    model = onnx.load(folder / "eval_step.onnx")
+    assert [value.name for value in model.graph.input] == ["image", "label"]  # weights are constants
+    usual = runner.run([*RESNET, "session.graph_run_mode=0", "mode=pynative"])
+    np.testing.assert_allclose(summary["loss"], usual["loss"], rtol=1e-4)
+
+
+def test_weights_that_nobody_gave_are_told(caplog):
+    runner.run([*ONLINE, "mode=graph"])
+    assert "the network is evaluated as it was initialised" in caplog.text
+
+
+def test_expectations_are_kept(trained):
+    with pytest.raises(MismatchError):
+        runner.run([*ONLINE, f"checkpoint.load={trained['run_dir']}", "expect.accuracy.min=1.0"])
+
+
+def test_weights_of_another_network(trained):
+    with pytest.raises(ConfigError) as caught:
+        runner.run([*RESNET, "session.graph_run_mode=0", f"checkpoint.load={trained['run_dir']}"])
+    assert caught.value.what == "the checkpoint is of another network"
+    assert caught.value.rows["key"] == "checkpoint.load"
+
+
+def test_a_run_without_a_good_checkpoint(place):
+    (place / "empty" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(DataError) as caught:
+        runner.run([*ONLINE, "checkpoint.load=empty"])
+    assert (caught.value.what, caught.value.rows["key"]) == ("the run has no good checkpoint", "checkpoint.load")
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "what"),
+    [
+        ("eval.every=never", "eval.every", "nothing is left to do"),
+        ("dump=async", "session.graph_run_mode", "dump is about steps of a training"),
+        ("profiling=trace", "session.graph_run_mode", "profiling is about steps of a training"),
+        ("checkpoint.load=nowhere", "checkpoint.load", "no such file or folder"),
+        ("checkpoint.load=7", "checkpoint.load", "not text"),
+    ],
+)
+def test_what_does_not_fit(line, key, what):
+    with pytest.raises(ConfigError) as caught:
+        compose(Call((*ONLINE, line)))
+    assert not isinstance(caught.value, ConfigErrors)
+    assert (caught.value.rows["key"], caught.value.what) == (key, what)
+
+
+def test_the_command_says_what_came_out(trained, capsys):
+    words = [*ONLINE, f"checkpoint.load={trained['run_dir']}"]
+    assert cli.main(words) == 0
+    assert "on the test split\n" in capsys.readouterr().out
