@@ -8,9 +8,8 @@ import numpy as np
 from runner.dataset.pipeline import Dataset
 from runner.dumps.failure import FirstFailure
 from runner.errors import TrainingError
+from runner.train.epochs import MakeSteps
 from runner.train.step import EagerStep, Step, StepByStep
-
-MakeSteps = Callable[[int, Callable[[], bool]], np.ndarray]
 
 
 class Examined:

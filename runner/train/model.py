@@ -21,6 +21,7 @@ from runner.startup import lazy_import
 from runner.train import amp
 from runner.train.arguments import check_dump, check_sink_mode, check_train_arguments
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
+from runner.train.epochs import MakeSteps, run_epochs
 from runner.train.loss_scale_manager import LossScaleManager
 from runner.train.step import EagerStep, GraphStep, Step, StepByStep
 from runner.types import TensorType
@@ -28,7 +29,6 @@ from runner.types import TensorType
 if TYPE_CHECKING:
     from runner.compile.program import Executable
     from runner.dumps.failure import FirstFailure
-    from runner.train.examine import MakeSteps
     from runner.train.profiler import Profiler
     from runner.train.sink import Sink
 
@@ -129,7 +129,7 @@ class Model:
             hooks.begin(run_context)
             self.steps = stack.enter_context(self._making(train_dataset, sunk, first_step, total))
             make = amp.checked(self._examined(self.steps, train_dataset, first_step), self.train_network)
-            self._epochs(make, hooks, run_context, total, steps if sunk else 1)
+            run_epochs(make, hooks, run_context, total, steps if sunk else 1)
             hooks.end(run_context)
 
     @contextmanager
@@ -150,35 +150,6 @@ class Model:
         if dataset_sink_mode and not sunk:
             _LOG.warning("PyNative mode does not sink data: the same steps run one by one")
         return sunk
-
-    def _epochs(
-        self,
-        make: MakeSteps,
-        hooks: CallbackList,
-        run_context: RunContext,
-        total: int,
-        chunk: int,
-    ) -> None:
-        seen = run_context.original_args()
-        # A run that goes on after the last step of an epoch still owes the end of that epoch.
-        first, last = max(0, seen.cur_step_num - 1) // seen.batch_num, (total - 1) // seen.batch_num
-        for number in range(first, last + 1):
-            if run_context.get_stop_requested():
-                break
-            seen.cur_epoch_num = number + 1
-            hooks.epoch_begin(run_context)
-            end = min(total, seen.cur_epoch_num * seen.batch_num)
-            while seen.cur_step_num < end and not run_context.get_stop_requested():
-                hooks.step_begin(run_context)
-                count = min(chunk, end - seen.cur_step_num)
-                seen.losses = make(count, hooks.wants_to_leave)
-                seen.cur_step_num += len(seen.losses)
-                seen.net_outputs = seen.losses[-1]
-                if len(seen.losses) < count:
-                    hooks.sink_left(run_context)
-                else:
-                    hooks.step_end(run_context)
-            hooks.epoch_end(run_context)
 
     def _examined(self, make: MakeSteps, dataset: Dataset, first_step: int) -> MakeSteps:
         if self.failure is None:
