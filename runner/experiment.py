@@ -56,22 +56,29 @@ def run(request: RunRequest) -> dict[str, Any]:
     if not request.resume:
         write_json(folder / CONFIG_FILE, request.resolved)
     with settled(config):
-        graphs = graphs_of(config, folder)
-        with closing(_value_observer(config, folder)) as shown, Journal(folder / "metrics.jsonl") as journal:
-            built = build(config, graphs, shown, _failure_observer(config, folder))
-            if is_profiled(config.profiling, config.session):
-                built.model.profiler = profiled.profiler(config, folder)
-                profiled.trace_one(config, built, folder)
-            if config.checkpoint.load is not None and not request.resume:
-                weights.load(built.model.network, config.checkpoint.load, config.checkpoint.prefix)
+        with closing(_value_observer(config, folder)) as shown:
+            built = _built(request, shown)
             watch = Watch(built, folder)
             facts = Facts(request, built, clock, {})
-            facts.before = _restore(facts, journal) if request.resume else {}
-            metrics = MetricsJournal(journal)
-            seen = _train(facts, watch, metrics)
-            values = {} if config.eval.every == "never" else evaluate(built, metrics, seen)
+            with Journal(folder / "metrics.jsonl") as journal:
+                facts.before = _restore(facts, journal) if request.resume else {}
+                metrics = MetricsJournal(journal)
+                seen = _train(facts, watch, metrics)
+                values = {} if config.eval.every == "never" else evaluate(built, metrics, seen)
         write_network(built, folder)
     return concluded(request, facts.summary(seen, values), values)
+
+
+def _built(request: RunRequest, shown: ValueObserver) -> Experiment:
+    """What the config names, with all who watch it, and with the weights that it begins with."""
+    config, folder = request.config, request.folder
+    built = build(config, graphs_of(config, folder), shown, _failure_observer(config, folder))
+    if is_profiled(config.profiling, config.session):
+        built.model.profiler = profiled.profiler(config, folder)
+        profiled.trace_one(config, built, folder)
+    if config.checkpoint.load is not None and not request.resume:
+        weights.load(built.model.network, config.checkpoint.load, config.checkpoint.prefix)
+    return built
 
 
 @contextmanager
