@@ -56,19 +56,29 @@ def run(request: RunRequest) -> dict[str, Any]:
     if not request.resume:
         write_json(folder / CONFIG_FILE, request.resolved)
     with settled(config):
-        graphs = graphs_of(config, folder)
         with closing(_value_observer(config, folder)) as shown:
-            built = build(config, graphs, shown, _failure_observer(config, folder))
-            if is_profiled(config.profiling, config.session):
-                built.model.profiler = profiled.profiler(config, folder)
-                profiled.trace_one(config, built, folder)
-            if config.checkpoint.load is not None and not request.resume:
-                weights.load(built.model.network, config.checkpoint.load, config.checkpoint.prefix)
+            built = _built(request, shown)
             watch = Watch(built, folder)
             facts = Facts(request, built, clock, {})
-            seen, values = _trained_and_evaluated(facts, watch)
+            with Journal(folder / "metrics.jsonl") as journal:
+                facts.before = _restore(facts, journal) if request.resume else {}
+                metrics = MetricsJournal(journal)
+                seen = _train(facts, watch, metrics)
+                values = {} if config.eval.every == "never" else evaluate(built, metrics, seen)
         write_network(built, folder)
     return concluded(request, facts.summary(seen, values), values)
+
+
+def _built(request: RunRequest, shown: ValueObserver) -> Experiment:
+    """What the config names, with all who watch it, and with the weights that it begins with."""
+    config, folder = request.config, request.folder
+    built = build(config, graphs_of(config, folder), shown, _failure_observer(config, folder))
+    if is_profiled(config.profiling, config.session):
+        built.model.profiler = profiled.profiler(config, folder)
+        profiled.trace_one(config, built, folder)
+    if config.checkpoint.load is not None and not request.resume:
+        weights.load(built.model.network, config.checkpoint.load, config.checkpoint.prefix)
+    return built
 
 
 @contextmanager
@@ -105,16 +115,6 @@ def concluded(request: RunRequest, summary: dict[str, Any], values: dict[str, fl
     finally:
         write_json(request.folder / "summary.json", summary)
     return summary
-
-
-def _trained_and_evaluated(facts: Facts, watch: "Watch") -> tuple[CallbackParameters, dict[str, float]]:
-    """Where the training ended, and the metrics of the test split."""
-    with Journal(facts.request.folder / "metrics.jsonl") as journal:
-        facts.before = _restore(facts, journal) if facts.request.resume else {}
-        metrics = MetricsJournal(journal)
-        seen = _train(facts, watch, metrics)
-        every = facts.request.config.eval.every
-        return seen, {} if every == "never" else evaluate(facts.built, metrics, seen)
 
 
 def check_expectations(expected: tuple[Expectation, ...], values: dict[str, float]) -> None:

@@ -47,16 +47,16 @@ def run(request: RunRequest) -> dict[str, Any]:
     config, folder, clock = request.config, request.folder, Clock()
     write_json(folder / experiment.CONFIG_FILE, request.resolved)
     with experiment.settled(config):
+        built = build(config, observer := experiment.graphs_of(config, folder))
+        if config.checkpoint.load is None:
+            _LOG.warning("the network is evaluated as it was initialised: checkpoint.load names its weights")
+        else:
+            weights.load(built.model.network, config.checkpoint.load, config.checkpoint.prefix)
+        step = _freeze(built, observer)
+        facts = Facts(request, built, clock, {})
+        manifest = ManifestWriter(folder / "manifest.json", facts.manifest)
+        seen = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
         with Journal(folder / "metrics.jsonl") as journal:
-            built = build(config, observer := experiment.graphs_of(config, folder))
-            if config.checkpoint.load is None:
-                _LOG.warning("the network is evaluated as it was initialised: checkpoint.load names its weights")
-            else:
-                weights.load(built.model.network, config.checkpoint.load, config.checkpoint.prefix)
-            step = _freeze(built, observer)
-            facts = Facts(request, built, clock, {})
-            manifest = ManifestWriter(folder / "manifest.json", facts.manifest)
-            seen = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
             values = experiment.evaluate(built, MetricsJournal(journal), seen, [clock, manifest])
         experiment.write_network(built, folder)
     return experiment.concluded(request, facts.summary(seen, values) | _differing(step, clock, values), values)
