@@ -74,9 +74,12 @@ def test_modes_agree_and_sinks_change_no_bit(network, name):
     assert 0 < int(graph["overflow_steps"]) < 6
     for key in ("overflow_steps", "bad_steps", "good_steps", "scale_sense"):
         assert eager[key] == graph[key]
-    for key, value in eager.items():  # a rounding may tip a unit of ReLU: one element of a hundred
-        apart = np.abs(value - graph[key]) > 2e-3 * np.abs(value).max()
-        assert apart.mean() <= 0.02, key
+    for (
+        key,
+        value,
+    ) in eager.items():  # a rounding may tip a unit of ReLU, which then reaches the gradients of all layers
+        apart, size = np.linalg.norm(value - graph[key]), np.linalg.norm(value)
+        assert apart <= (4e-2 if key.startswith("moments") else 1e-3) * size, key
 
 
 def gradients_of(cell, weights, image, sens=1.0):
