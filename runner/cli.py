@@ -20,7 +20,9 @@ COMMANDS = {
     "resume": ("runner.resume", "go on with a run that ended too early: runner resume RUN_DIR [overrides] [--force]"),
     "doctor": ("runner.doctor", "versions, devices that really work, and why others do not"),
     "parse-print": ("runner.prints.command", "what the Print operator wrote into a file: runner parse-print FILE"),
-    "compare": ("runner.dumps.compare", "the first operator that differs in two dumps: runner compare RUN_A RUN_B"),
+    "compare": ("runner.runs.compare", "the first operator that differs in two dumps, or metrics: runner compare A B"),
+    "report": ("runner.report.command", "one page about runs or a sweep: runner report RUN_OR_SWEEP... [-o FILE]"),
+    "golden": ("runner.ci.golden", "numbers that must stay: runner golden --update|--check FILE RUN_DIR"),
     "convert": (
         "runner.dumps.convert",
         "files of an asynchronous dump as .npy: runner convert -d PATH -out DIR [-f NCHW]",

@@ -7,6 +7,7 @@ from typing import Any
 from runner.build import Experiment
 from runner.config.schema import RunRequest
 from runner.errors import ConfigError
+from runner.jsonfile import flat
 from runner.machine import packages
 from runner.observe.clock import Clock
 from runner.observe.journal import number
@@ -110,15 +111,3 @@ def check_identity(was: dict[str, Any], now: dict[str, Any]) -> None:
     if names:
         rows = {name: f"was {was.get(name)}, is {now.get(name)}" for name in names}
         raise ConfigError("the run would not go on as it began", **rows, hint="--force goes on all the same")
-
-
-def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested keys as dotted ones.
-
-    >>> flat({"a": {"b": 1}, "c": 2})
-    {'a.b': 1, 'c': 2}
-    """
-    made: dict[str, Any] = {}
-    for name, value in values.items():
-        made |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return made

@@ -25,7 +25,8 @@ FLOORS = {
     **dict.fromkeys(("nn", "common", "context"), 4),
     **dict.fromkeys(("compile", "checkpoint"), 5),
     **dict.fromkeys(("train", "observe"), 6),
-    **dict.fromkeys(("config", "build", "dumping", "facts", "experiment", "launch", "resume"), 7),
+    **dict.fromkeys(("config", "build", "dumping", "facts", "experiment", "launch", "resume", "sweeping"), 7),
+    **dict.fromkeys(("runs", "report", "ci"), 7),
     **dict.fromkeys(("cli", "history", "doctor", "__init__", "__main__"), 7),
 }
 # Beyond the floors: who must not see whom, and why.
