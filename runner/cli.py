@@ -133,11 +133,10 @@ def _hydra(arguments: argparse.Namespace) -> int:
     if arguments.cfg or arguments.info or arguments.hydra_help or arguments.shell_completion:
         _show(_load("runner.config.display"), arguments, call)
         return 0
-    launch = _load("runner.launch")
     if arguments.multirun:
-        outcomes = launch.sweep(call)
-        print(f"{len(outcomes)} jobs finished in {outcomes[0].folder.parent}" if outcomes else "no jobs")
+        _load("runner.sweeping.sweep").start(call)
         return 0
+    launch = _load("runner.launch")
     summary = launch.run_call(call)
     _next_steps(summary)
     return 0

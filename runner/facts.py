@@ -17,7 +17,7 @@ from runner.train.callback import CallbackParameters
 # Keys that decide how long a run is, what it shows and where its data lie (the data are known by their sha256), but not
 # what its steps compute.
 WITHOUT_EFFECT = (
-    *("epochs", "max_steps", "callbacks", "checkpoint", "expect", "eval", "runner", "device.allow_fallback"),
+    *("epochs", "max_steps", "callbacks", "checkpoint", "expect", "eval", "sweep", "runner", "device.allow_fallback"),
     *("print_file_path", "save_graphs", "save_graphs_path", "dump", "session.enable_exception_dump"),
     *("dataset.data_dir", "dataset.download", "dataset.url", "dataset.num_parallel_workers"),
 )

@@ -38,6 +38,7 @@ from runner.judging import show
 
 RUN_DIR = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}"
 NAMED: dict[str, Mapping[str, type[Any]]] = {"optimizer": OPTIMIZERS, "dump": DUMPS}  # the option decides on the keys
+POOL = "runner.config.launchers.PoolLauncher"
 SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
 
 
@@ -202,6 +203,7 @@ def _register() -> None:
     if "schema" in store.repo:
         return
     run = {name: value for name, value in schema.defaults(schema.RunConfig).items() if name not in NAMED}
+    store.store(name="pool", group="hydra/launcher", node={"_target_": POOL, "n_jobs": None}, provider="runner")
     store.store(name="run", group="schema", node=run, package="_global_")
     for group, kinds in NAMED.items():
         for name, kind in kinds.items():
@@ -253,7 +255,7 @@ def _refuse_code(config: DictConfig) -> None:
     settings = config.hydra
     for name in ("launcher", "sweeper"):
         target = str(OmegaConf.select(settings, f"{name}._target_"))
-        if not target.startswith(("hydra._internal.core_plugins.", "hydra_plugins.")):
+        if target != POOL and not target.startswith(("hydra._internal.core_plugins.", "hydra_plugins.")):
             raise ConfigError("a config may not name code to run", key=f"hydra.{name}", value=show(target))
     touched = settings.callbacks or settings.searchpath or settings.job.env_set or settings.job.env_copy
     if touched or settings.job_logging.root is not None or settings.hydra_logging.root is not None:

@@ -129,6 +129,13 @@ class Session:
 
 
 @dataclass(frozen=True)
+class Sweep:
+    """How a sweep goes on when one of its jobs has failed: with `fail_fast` the others are stopped."""
+
+    fail_fast: bool = False
+
+
+@dataclass(frozen=True)
 class RunnerOptions:
     """How runner itself behaves; `debug` shows tracebacks."""
 
@@ -160,6 +167,7 @@ class RunConfig:
     eval: Eval = Eval()
     callbacks: Callbacks = Callbacks()
     checkpoint: Checkpoint = Checkpoint()
+    sweep: Sweep = Sweep()
     runner: RunnerOptions = RunnerOptions()
 
 
