@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -54,6 +55,7 @@ flags
   -i, --info [TOPIC]        where the config comes from
   -cn, --config-name NAME   another main config          -cd, --config-dir DIR   a folder with more configs
   -cp, --config-path DIR    a folder instead of conf/    -sc, --shell-completion install=bash|zsh|fish
+  --junit FILE              the run, or each job of a sweep, as a test case for CI
   -h, --help                --hydra-help                 --version
 
 exit codes
@@ -92,6 +94,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _fail(block: str, exit_code: int) -> int:
     sys.stdout.flush()
     print(block, file=sys.stderr)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for line in _load("runner.ci.annotations").annotations(block):
+            print(line, file=sys.stderr)
     return exit_code
 
 
@@ -133,13 +138,18 @@ def _hydra(arguments: argparse.Namespace) -> int:
     if arguments.cfg or arguments.info or arguments.hydra_help or arguments.shell_completion:
         _show(_load("runner.config.display"), arguments, call)
         return 0
-    if arguments.multirun:
-        _load("runner.sweeping.sweep").start(call)
-        return 0
-    launch = _load("runner.launch")
-    summary = launch.run_call(call)
-    _next_steps(summary)
+    start = partial(_start, call, arguments.multirun)
+    if arguments.junit:
+        start = partial(_load("runner.ci.junit").reported, Path(arguments.junit), call.overrides, start)
+    ended = start()
+    if not arguments.multirun:
+        _next_steps(ended)
     return 0
+
+
+def _start(call: Any, is_sweep: bool) -> Any:
+    """The summary of a run, or the outcomes of a sweep, which prints its table itself."""
+    return _load("runner.sweeping.sweep").start(call) if is_sweep else _load("runner.launch").run_call(call)
 
 
 def _load(name: str) -> Any:
@@ -181,6 +191,7 @@ def _parser() -> _Parser:
     for flags in (("-h", "--help"), ("--hydra-help",), ("--version",), ("--resolve",), ("-r", "--run")):
         add(*flags, action="store_true")
     add("-m", "--multirun", action="store_true")
+    add("--junit")
     add("-sc", "--shell-completion", action="store_true")
     add("-c", "--cfg", choices=("job", "hydra", "all"))
     add("-p", "--package")

@@ -111,7 +111,8 @@ def _axis(values: Sequence[float]) -> Scale:
 
 
 def _legend(lines: Sequence[Line]) -> Markup | None:
-    return tag("ul", *_entries(lines), class_="legend") if len(lines) > 1 else None
+    entries = list(_entries(lines))
+    return tag("ul", *entries, class_="legend") if len(entries) > 1 else None
 
 
 def _entries(lines: Sequence[Line]) -> Iterator[Markup]:

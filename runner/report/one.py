@@ -156,17 +156,22 @@ def _graphs(run: Record, home: Path) -> Markup | None:
         more(name, tag("div", image, class_="graph"), is_open=k == 0)
         for k, (name, image) in enumerate(pictures(folder))
     ]
-    files = [path for path in sorted(folder.glob("*.*")) if path.suffix in (".svg", ".ir", ".pb")]
-    if not files:
+    texts = sorted(folder.glob("*.ir"))
+    if not texts:
         return None
-    listed = tag("p", *(together(link(path, home), " ") for path in files[:MOST_FILES]), class_="sub")
+    rows: list[tuple[Inside, ...]] = [(link(path, home), _beside(path, ".svg", home)) for path in texts[:MOST_FILES]]
     said = None if drawn else tag("p", "There is no picture that is small enough for this page.")
-    return together(*drawn, said, tag("h3", "All stages"), listed)
+    return together(*drawn, said, more(f"{len(texts)} stages and graphs", table(("text", "picture"), rows)))
+
+
+def _beside(path: Path, suffix: str, home: Path) -> Markup | str:
+    picture = path.with_suffix(suffix)
+    return link(picture, home) if picture.is_file() else ""
 
 
 def _config(run: Record) -> Markup:
     defaults = flat(plain(RunConfig()))
-    changed = {key: value for key, value in run.config.items() if key not in defaults or defaults[key] != value}
+    changed = {key: value for key, value in run.config.items() if defaults.get(key) != value}
     typed = tag("pre", " ".join(["runner", *run.overrides])) if run.overrides else None
     rows: list[tuple[Inside, ...]] = [(key, shown(value), shown(defaults.get(key))) for key, value in changed.items()]
     everything: list[tuple[Inside, ...]] = [(key, shown(value)) for key, value in run.config.items()]

@@ -25,6 +25,7 @@ class SweepError(RunnerError):
     """Some jobs of a sweep failed; the others ran."""
 
     exit_code = 8
+    outcomes: Sequence[Outcome] = ()  # of all jobs
 
 
 def start(call: Call) -> list[Outcome]:
@@ -90,6 +91,7 @@ def _raise_failed(outcomes: Sequence[Outcome], folder: Path) -> None:
     if failed or rest:
         text = f"{len(failed)} of {len(outcomes)} jobs failed"
         error = SweepError(f"{text}, {rest} did not end" if rest else text)
+        error.outcomes = tuple(outcomes)
         raise error.add(**{f"#{one.number}": _block(one) for one in failed}, hint=f"runner resume {folder}")
 
 
