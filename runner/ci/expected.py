@@ -6,7 +6,7 @@
 | `key` | what the numbers depend on, by dotted name: config, data, seed, and machine (threads, processor, versions) |
 | `may_differ` | patterns of names in `key` that may differ; then `tolerance` holds, and not the hashes |
 | `exact` | whether a run with an equal key must have equal bits; false: `tolerance` holds always |
-| `tolerance` | `rtol` and `atol` of metrics (`*`: of all others), of `losses` up to `steps`, of the norms of `tensors` |
+| `tolerance` | `rtol` and `atol` of metrics (`*`: of all others), of `losses` up to `steps`, of norms of `tensors` |
 | `steps`, `metrics` | how far the run went, the loss of the last step and the metrics of the last evaluation |
 | `losses` | `sha256` of all of them, and some as they are, by step |
 | `tensors` | parameters and state after the last step: shape, type, `sha256` of their bytes, Euclidean `norm` |
