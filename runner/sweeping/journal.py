@@ -83,6 +83,9 @@ def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
     for key, kind in keys.items():
         if type(row.get(key)) is not kind:
             raise _damaged(path, number, f"{key} is not {kind.__name__}")
+    for lines in row.get("overrides", ()):
+        if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+            raise _damaged(path, number, "overrides are not lists of text")
     return dict(row)
 
 

@@ -43,6 +43,8 @@ def run_all(works: Iterable[tuple[int, Work]], at_once: int, ended: Callable[[in
             pool.run()
         except BaseException:
             pool.kill(signal.SIGKILL)
+            for process in pool.running:
+                os.waitpid(process, 0)
             raise
     if signals.seen:
         raise KINDS[signals.seen[0]]

@@ -44,12 +44,14 @@ class Record:
         self._offset = 0
 
     def update(self) -> list[dict[str, Any]]:
-        """Read on, and return the new rows. Raises as `journal.read`, and DataError for a journal without its head."""
+        """Read on, and return the new rows. Raises as `journal.read`, and DataError for one of another version."""
         rows, self._offset = journal.read(self.folder, self._offset)
         for row in rows:
             self._take(row)
-        if self.header.get("version") != journal.VERSION:
-            path, found = self.folder / journal.NAME, self.header.get("version")
+        path, found = self.folder / journal.NAME, self.header.get("version")
+        if not self.jobs and not self.header:
+            raise ConfigError("not a sweep directory", path=self.folder, reason="the sweep ended before it began")
+        if found != journal.VERSION:
             raise DataError("not a journal of this version", file=path, expected=journal.VERSION, found=found)
         return rows
 
@@ -94,7 +96,7 @@ def settle(record: Record, numbers: Iterable[int], what: str) -> None:
     A run is over when its `status.json` says so: a job may have been killed between that and its row.
     """
     for number in numbers:
-        started = record.started[number]
+        started = record.started.get(number, {"folder": str(number)})  # it may have died before that
         place = record.folder / started["folder"]
         if _read(place / STATUS_FILE).get("status") == "ok":
             end(record.folder, number, place, summary=_read(place / SUMMARY_FILE))
