@@ -4,6 +4,7 @@
 |---|---|
 | `sweep` | `version`, `call` (what was typed), `config` (of all jobs), `config_sha256`, `threads` of a job |
 | `jobs` | `first` (a number), `overrides` of this job and of those that follow |
+| `resume` | `overrides` with which it goes on |
 | `start` | `job`, `folder` (below the sweep's), `pid` |
 | `end` | `job`, `folder`, `status` (ok, failed, interrupted, killed), `exit_code`, `error`, `loss`, `metrics` |
 
@@ -28,6 +29,7 @@ MAX_BYTES = 1 << 28
 KEYS: Mapping[str, Mapping[str, type]] = {
     "sweep": {"version": int, "call": dict, "config": dict, "config_sha256": str, "threads": int},
     "jobs": {"first": int, "overrides": list},
+    "resume": {"overrides": list},
     "start": {"job": int, "folder": str},
     "end": {"job": int, "folder": str, "status": str, "exit_code": int},
 }
@@ -83,7 +85,7 @@ def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
     for key, kind in keys.items():
         if type(row.get(key)) is not kind:
             raise _damaged(path, number, f"{key} is not {kind.__name__}")
-    for lines in row.get("overrides", ()):
+    for lines in row["overrides"] if row["event"] == "jobs" else ():
         if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
             raise _damaged(path, number, "overrides are not lists of text")
     return dict(row)

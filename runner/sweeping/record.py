@@ -41,6 +41,7 @@ class Record:
         self.jobs: dict[int, tuple[str, ...]] = {}
         self.started: dict[int, dict[str, Any]] = {}
         self.ended: dict[int, dict[str, Any]] = {}
+        self._failed: set[int] = set()  # since it was last resumed
         self._offset = 0
 
     def update(self) -> list[dict[str, Any]]:
@@ -70,8 +71,8 @@ class Record:
         return [self.outcome(number) for number in sorted(self.jobs)]
 
     def failed(self) -> bool:
-        """Whether some job has failed; one that was interrupted has not."""
-        return any(row["status"] in ("failed", "killed") for row in self.ended.values())
+        """Whether some job has failed since the sweep began or went on; one that was interrupted has not."""
+        return bool(self._failed)
 
     def done(self) -> frozenset[int]:
         """The jobs that need not run again."""
@@ -83,11 +84,15 @@ class Record:
                 self.header = row
             case "jobs":
                 self.jobs |= {row["first"] + place: tuple(lines) for place, lines in enumerate(row["overrides"])}
+            case "resume":
+                self._failed = set()
             case "start":
                 self.started[row["job"]] = row
                 self.ended.pop(row["job"], None)
             case "end":
                 self.ended[row["job"]] = row
+                if row["status"] in ("failed", "killed"):
+                    self._failed.add(row["job"])
 
 
 def settle(record: Record, numbers: Iterable[int], what: str) -> None:

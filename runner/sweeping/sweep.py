@@ -66,6 +66,7 @@ def resume(folder: Path, lines: Sequence[str] = (), force: bool = False) -> list
         if not force:
             refuse_changes("the sweep would not go on as it began", record.header["config"], _base(made))
         settle(record, [number for number in record.started if number not in record.ended], DIED)
+        journal.append(folder, "resume", overrides=list(lines))
         return _conduct(made, folder, force)
 
 
@@ -109,10 +110,14 @@ class _Director:
     def wanted(self, batch: Jobs) -> Jobs:
         """What is to run of a batch. Raises ConfigError when it is another one than before."""
         known = self.record.jobs
-        if new := {number: lines for number, lines in batch.items() if number not in known}:
+        jobs = {
+            number: tuple(line for line in lines if not _key(line).startswith("sweep."))
+            for number, lines in batch.items()
+        }
+        if new := {number: lines for number, lines in jobs.items() if number not in known}:
             journal.append(self.record.folder, "jobs", first=min(new), overrides=list(new.values()))
             self.record.update()
-        changed = {f"#{number}": " ".join(known[number]) for number, lines in batch.items() if known[number] != lines}
+        changed = {f"#{number}": " ".join(known[number]) for number, lines in jobs.items() if known[number] != lines}
         if changed:
             raise ConfigError("the sweep has other jobs than when it began", **changed)
         return {number: lines for number, lines in batch.items() if number not in self.job.done}
