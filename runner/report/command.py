@@ -79,5 +79,5 @@ def written(runs: Sequence[Record], folders: Sequence[Path], home: Path) -> str:
     several = Several(runs)
     sections = list(many.sections(several, home))
     if len(runs) == 2:
-        sections += pair.sections(*runs)
+        sections[1:1] = pair.sections(*runs)
     return page(f"{len(runs)} runs \N{MIDDLE DOT} runner", many.head(several, ", ".join(map(str, folders))), sections)

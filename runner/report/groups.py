@@ -61,7 +61,7 @@ class Several:
         keys = [key for key in self.keys if key != SEED]
         found: dict[str, list[Record]] = defaultdict(list)
         for run in self.runs:
-            found[", ".join(f"{short(key)}={shown(run.config.get(key))}" for key in keys)].append(run)
+            found[", ".join(f"{self.label(key)}={shown(run.config.get(key))}" for key in keys)].append(run)
         return [Group(name or "all runs", runs) for name, runs in found.items()]
 
     @cached_property
@@ -81,6 +81,10 @@ class Several:
             return []
         found = [run for run in self.runs if target in run.results]
         return sorted(found, key=lambda run: run.results[target], reverse=target == "accuracy")
+
+    def label(self, key: str) -> str:
+        """The last part of a key where that tells it from the others."""
+        return short(key) if [short(other) for other in self.keys].count(short(key)) == 1 else key
 
     def name(self, run: Record) -> str:
         """Its folder, as far as folders differ."""

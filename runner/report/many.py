@@ -6,7 +6,7 @@ from pathlib import Path
 
 from runner.report.chart import Line, chart
 from runner.report.groups import Group, Several
-from runner.report.markup import Inside, Markup, table, tag, together
+from runner.report.markup import Inside, Markup, table, tag, together, told
 from runner.report.one import link
 from runner.report.page import Section, badge, notes, tiles
 from runner.report.series import running_mean, spread, thinned
@@ -16,6 +16,7 @@ from runner.runs.record import Record
 
 COLOURS, GREY = 8, 9
 MOST_CURVES, MOST_POINTS, BAND_COLUMNS = 60, 12_000, 250  # of a page; with more runs each curve gets fewer points
+_SPEED = ("steps", "steps/s", "seconds")
 _SCALARS = int | float | str
 
 
@@ -53,7 +54,7 @@ def sections(several: Several, home: Path) -> Iterator[Section]:
 
 
 def _runs(several: Several, home: Path) -> Markup:
-    columns = ("run", "status", *several.keys, *several.results, "steps", "steps/s", "seconds")
+    columns = ("run", "status", *map(several.label, several.keys), *map(told, several.results), *_SPEED)
     return table(columns, [_row(several, run, home) for run in several.runs], sortable=True)
 
 
@@ -74,7 +75,7 @@ def _failure(several: Several, run: Record) -> Markup:
 
 def _seeds(several: Several) -> Markup:
     """A row for each group: how many, mean and deviation of every result."""
-    head = tuple(f"{name} {what}" for name in several.results for what in ("mean", "\N{PLUS-MINUS SIGN}"))
+    head = tuple(f"{told(name)} {what}" for name in several.results for what in ("mean", "\N{PLUS-MINUS SIGN}"))
     rows: list[tuple[Inside, ...]] = []
     for group in several.groups:
         cells: list[Inside] = []
@@ -93,7 +94,7 @@ def _curves(several: Several) -> Markup | None:
     drawn = [run for run in several.ranked() if run in able][:MOST_CURVES] if len(able) > MOST_CURVES else able
     if not drawn:
         return None
-    window = max(1, min(len(run.metrics.steps) for run in drawn) // 50)
+    window = max(1, min(len(run.metrics.steps) for run in drawn) // 25)
     colours = _colours(several)
     lines = [line for group in several.groups for line in _lines(several, group, drawn, window, colours[group.name])]
     title = f"Loss of each run, mean of {window} steps" if window > 1 else "Loss of each run"

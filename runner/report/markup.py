@@ -54,6 +54,15 @@ def number(value: Inside) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
+def told(metric: str) -> str:
+    """What a metric is called on the page.
+
+    >>> told("eval.loss")
+    'test loss'
+    """
+    return metric.replace("eval.", "test ")
+
+
 def _cell(value: Inside) -> Markup:
     if isinstance(value, int | float) or value is None:
         return tag("td", number(value), class_="n", data_value=None if value is None else repr(value))

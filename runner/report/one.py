@@ -10,7 +10,7 @@ from runner.config.schema import RunConfig, plain
 from runner.jsonfile import flat
 from runner.report import profile
 from runner.report.chart import Line, chart
-from runner.report.markup import Inside, Markup, number, table, tag, together
+from runner.report.markup import Inside, Markup, number, table, tag, together, told
 from runner.report.page import Section, badge, bar, more, notes, tiles
 from runner.report.picture import pictures
 from runner.report.series import running_mean, thinned
@@ -103,7 +103,7 @@ def _time(text: object) -> datetime | None:
 
 
 def _tiles(run: Record) -> dict[str, str]:
-    found = {name.replace("eval.", "test "): number(value) for name, value in run.results.items()}
+    found = {told(name): number(value) for name, value in run.results.items()}
     found["steps"] = str(run.step)
     for name, key in (("steps/s", "steps_per_second"), ("train seconds", "train_seconds"), ("peak MB", "peak_rss_mb")):
         if is_number(value := run.summary.get(key)):
@@ -119,8 +119,8 @@ def _times(run: Record) -> Markup | None:
     parts = {"start": float(seconds["init"] or 0), "compile": compiling}
     parts["steps"] = max(0.0, float(seconds["train"] or 0) - compiling)
     first = run.summary.get("first_loss_seconds")
-    told = tag("p", f"The first loss was there after {first:.3g} s.") if is_number(first) else None
-    return together(bar(parts, "s"), told)
+    said = tag("p", f"The first loss was there after {first:.3g} s.") if is_number(first) else None
+    return together(bar(parts, "s"), said)
 
 
 def _profile(run: Record, home: Path) -> Markup | None:

@@ -2,18 +2,24 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+FEW = 5  # values of a key that all get their tick
 
 
 @dataclass(frozen=True)
 class Scale:
-    """An axis from `low` to `high`, which differ; `is_log` needs both above 0. Categories are whole numbers."""
+    """An axis from `low` to `high`, which differ; `is_log` needs both above 0. Categories are whole numbers.
+
+    `marks` are the values that get a tick, where they are few.
+    """
 
     low: float
     high: float
     is_log: bool = False
     categories: tuple[str, ...] = ()
+    marks: tuple[float, ...] = ()
 
     def place(self, value: float) -> float:
         """0 at `low`, 1 at `high`."""
@@ -26,6 +32,8 @@ class Scale:
         if self.categories:
             every = max(1, math.ceil(len(self.categories) / 12))
             return [(float(k), name) for k, name in enumerate(self.categories)][::every]
+        if self.marks:
+            return [(value, label(value)) for value in self.marks]
         values = _powers(self.low, self.high, most) if self.is_log else _steps(self.low, self.high, most)
         return [(value, label(value)) for value in values]
 
@@ -46,8 +54,9 @@ def fitting(values: Sequence[Any]) -> Scale:
     """An axis for the values of a key: logarithmic where they span more than a factor of 20, by name where they are no
     numbers."""
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-        numbers = [float(value) for value in values]
-        return around(numbers, is_log=min(numbers) > 0 and max(numbers) > 20 * min(numbers))
+        numbers = sorted({float(value) for value in values})
+        made = around(numbers, is_log=numbers[0] > 0 and numbers[-1] > 20 * numbers[0])
+        return replace(made, marks=tuple(numbers)) if len(numbers) <= FEW else made
     names = tuple(dict.fromkeys(map(str, values)))
     return Scale(-0.5, len(names) - 0.5, categories=names)
 

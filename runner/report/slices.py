@@ -3,17 +3,20 @@
 from collections import defaultdict
 
 from runner.report.chart import UNITS, dots, frame, path
-from runner.report.groups import MOST_KEYS, Several, short
+from runner.report.groups import MOST_KEYS, Several
 from runner.report.markup import Markup, number, tag, together
 from runner.report.scale import Scale, around, fitting, position
 from runner.runs.forms import shown
 from runner.runs.record import Record
 
+FEWEST = 3  # two runs are compared, and tell nothing of a key
 SHADES = 5  # by rank: from the best fifth to the worst
 
 
 def slices(several: Several) -> Markup | None:
-    """For each key and result: a dot for each run, and a line through the means."""
+    """For each key and result of three runs or more: a dot for each run, and a line through the means."""
+    if len(several.runs) < FEWEST:
+        return None
     figures = [
         figure
         for key in several.keys[:MOST_KEYS]
@@ -27,9 +30,9 @@ def parallel(several: Several) -> Markup | None:
     """An axis for each key and result, a line for each run, the darker the better (on a dark page: the lighter)."""
     ranked = several.ranked()
     keys = several.keys[:MOST_KEYS]
-    if len(keys) < 2 or len(ranked) < 3:
+    if len(keys) < 2 or len(ranked) < FEWEST:
         return None
-    columns = {short(key): [run.config.get(key) for run in ranked] for key in keys}
+    columns = {several.label(key): [run.config.get(key) for run in ranked] for key in keys}
     results = [name for name in several.results if name != "eval.loss" and all(name in run.results for run in ranked)]
     columns |= {name: [run.results[name] for run in ranked] for name in results}
     scales = {name: fitting([_known(value) for value in values]) for name, values in columns.items()}
@@ -61,7 +64,7 @@ def _slice(several: Several, key: str, name: str) -> Markup | None:
     )
     return tag(
         "figure",
-        tag("figcaption", f"{short(key)} \N{RIGHTWARDS ARROW} {name}"),
+        tag("figcaption", f"{several.label(key)} \N{RIGHTWARDS ARROW} {name}"),
         frame(drawn, x, y, key),
         class_="chart",
     )
@@ -87,7 +90,7 @@ def _axes(lines: list[Markup], scales: dict[str, Scale], gap: float, target: str
 
 
 def _told(several: Several, run: Record) -> str:
-    values = [f"{short(key)} {shown(run.config.get(key))}" for key in several.keys]
+    values = [f"{several.label(key)} {shown(run.config.get(key))}" for key in several.keys]
     return f"{several.name(run)}: {', '.join(values)}; " + ", ".join(f"{n} {number(v)}" for n, v in run.results.items())
 
 

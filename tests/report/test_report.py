@@ -236,7 +236,7 @@ def sweep(tmp_path) -> Path:
 def test_the_table_of_a_sweep(sweep):
     _, root = made(sweep)
     (table,) = section(root, "Runs").all("table")
-    assert [head.text for head in table.all("th")][:4] == ["run", "status", "optimizer.learning_rate", "seed"]
+    assert [head.text for head in table.all("th")][:4] == ["run", "status", "learning_rate", "seed"]
     rows = cells(table)
     assert [row[0] for row in rows] == ["0", "1", "2", "3", "4", "5", "10"]
     assert [row[1] for row in rows] == ["ok"] * 6 + ["failed"]
