@@ -51,7 +51,15 @@ def test_an_empty_folder_is_read_as_nothing(tmp_path):
 def test_damaged_lines_are_left_out_and_told(tmp_path):
     place = leave(tmp_path / "a", [3.0, 2.0])
     good = (place / "metrics.jsonl").read_text()
-    bad = ["{", "[]", '{"event":"step"}', '{"event":"step","global_step":5,"loss":NaN}', '{"event":"other"}', "\xff", ""]
+    bad = [
+        "{",
+        "[]",
+        '{"event":"step"}',
+        '{"event":"step","global_step":5,"loss":NaN}',
+        '{"event":"other"}',
+        "\xff",
+        "",
+    ]
     bad.append('{"event":"step","global_step":true,"loss":1.0}')
     torn = '{"event":"step","global_st'
     (place / "metrics.jsonl").write_text("\n".join(bad) + "\n" + good + torn, encoding="latin-1")
