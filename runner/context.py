@@ -8,6 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from runner.auto_parallel import (
+    ParallelMode,
+    get_auto_parallel_context,
+    reset_auto_parallel_context,
+    set_auto_parallel_context,
+)
 from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
 from runner.device import Device
 from runner.dumps import VARIABLE
@@ -19,6 +25,18 @@ from runner.startup import lazy_import
 graphs = lazy_import("runner.ir.folder")
 json_file = lazy_import("runner.dumps.json_file")
 dumper = lazy_import("runner.dumps.dumper")
+
+__all__ = [
+    "GRAPH_MODE",
+    "PYNATIVE_MODE",
+    "ParallelMode",
+    "get_auto_parallel_context",
+    "get_context",
+    "reset_auto_parallel_context",
+    "reset_context",
+    "set_auto_parallel_context",
+    "set_context",
+]
 
 _LOG = logging.getLogger("runner")
 GRAPH_MODE = 0

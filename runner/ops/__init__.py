@@ -7,6 +7,7 @@ from runner.ops.activation import LogSoftmax, ReLU, ReluGrad, Sigmoid, Softmax, 
 from runner.ops.array import Cast, Concat, ExpandDims, Flatten, Pad, Reshape, Slice, Transpose
 from runner.ops.batchmatmul import BatchMatMul
 from runner.ops.batchnorm import BatchNorm, BatchNormGrad
+from runner.ops.collective import AllReduce
 from runner.ops.compare import (
     Equal,
     Greater,
@@ -46,6 +47,7 @@ __all__ = [
     "Abs",
     "Adam",
     "Add",
+    "AllReduce",
     "ApplyMomentum",
     "Argmax",
     "Argmin",

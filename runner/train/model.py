@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from runner import context, nn
+from runner import auto_parallel, context, nn
 from runner.compile.lower import lower, parameters_in, with_constants
 from runner.compile.passes import optimize
 from runner.compile.program import Executable
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from runner.dumps.failure import FirstFailure
     from runner.train.examine import MakeSteps
 
+reducer = lazy_import("runner.nn.reducer")  # only for data-parallel training
 examine = lazy_import("runner.train.examine")  # only for runs that want to know
 _LOG = logging.getLogger("runner")
 
@@ -63,6 +64,7 @@ class Model:
         self.observer = context.graph_observer() if observer is None else observer
         self.failure = failure
         self.values = values  # None: as the context says when training begins
+        self.parallel = auto_parallel.settings() if auto_parallel.is_data_parallel() else None
         self.train_network = self._build_train_network()
         self.eval_network = nn.WithEvalCell(network, loss_fn) if loss_fn is not None else None
         self.train_step = self._step(self.mode, self.train_network, "train_step", ("image", "label"), ("loss",))
@@ -126,10 +128,11 @@ class Model:
             hooks.end(run_context)
 
     def _sinks(self, dataset_sink_mode: bool) -> bool:
-        sunk = dataset_sink_mode and self.mode == context.GRAPH_MODE
+        sunk = dataset_sink_mode and self.mode == context.GRAPH_MODE and not self.parallel
         check_dump(self._observer(), sunk)
         if dataset_sink_mode and not sunk:
-            _LOG.warning("PyNative mode does not sink data: the same steps run one by one")
+            who = "data-parallel training" if self.parallel else "PyNative mode"
+            _LOG.warning("%s does not sink data: the same steps run one by one", who)
         return sunk
 
     def _epochs(
@@ -169,6 +172,8 @@ class Model:
 
     def _steps(self, dataset: Dataset, sunk: bool, first_step: int) -> Sink | StepByStep:
         """What makes steps with the batches of a dataset, from the batch of step `first_step` on."""
+        if self.parallel and self.parallel["parameter_broadcast"]:
+            reducer.broadcast(self.train_network.get_parameters())
         if not sunk:
             batches = dataset.prepared(dataset.visits_from(first_step))
             return StepByStep(self.train_step, batches, first_step, self._observer())
