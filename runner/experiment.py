@@ -3,7 +3,8 @@
 import logging
 import math
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from runner import context, seed
 from runner.build import MODES, Experiment, build
 from runner.checkpoint import state
+from runner.communication.world import world
 from runner.compile.program import saved_step
 from runner.config.dumps import is_asked
 from runner.config.schema import Expectation, RunConfig, RunRequest
@@ -33,6 +35,7 @@ from runner.train.callback import Callback, CallbackParameters, LossMonitor, Run
 if TYPE_CHECKING:
     from runner.dumps.failure import FirstFailure
 
+agreement = lazy_import("runner.agreement")  # only for data-parallel runs
 # Few runs dump anything.
 dumping = lazy_import("runner.dumping")
 dumper = lazy_import("runner.dumps.dumper")
@@ -50,19 +53,14 @@ def run(request: RunRequest) -> dict[str, Any]:
     config, folder, clock = request.config, request.folder, Clock()
     if not request.resume:
         write_json(folder / CONFIG_FILE, request.resolved)
-    with context.preserved(), seed.preserved(), thread_limit(config.device.threads):
-        seed.set_seed(config.seed)
-        context.set_context(
-            mode=MODES[config.mode],
-            reserve_class_name_in_scope=config.reserve_class_name_in_scope,
-            print_file_path=config.print_file_path or "",
-        )
+    with prepared(config):
         graphs = graph_observer(config.save_graphs, config.save_graphs_path, folder)
-        with closing(_value_observer(config, folder)) as shown, Journal(folder / "metrics.jsonl") as journal:
+        with closing(value_observer(config, folder)) as shown, Journal(folder / "metrics.jsonl") as journal:
             built = build(config, graphs, shown, _failure_observer(config, folder))
             watch = Watch(built, folder)
             facts = Facts(request, built, clock, {})
-            facts.before = _restore(facts, journal) if request.resume else {}
+            if request.resume:
+                facts.before = _restore(facts, journal)
             metrics = MetricsJournal(journal)
             seen = _train(facts, watch, metrics)
             values = {} if config.eval.every == "never" else _evaluate(built, metrics, seen)
@@ -76,6 +74,19 @@ def run(request: RunRequest) -> dict[str, Any]:
     finally:
         write_json(folder / "summary.json", summary)
     return summary
+
+
+@contextmanager
+def prepared(config: RunConfig) -> Iterator[None]:
+    """Seed, context and threads of a run hold inside."""
+    with context.preserved(), seed.preserved(), thread_limit(config.device.threads):
+        seed.set_seed(config.seed)
+        context.set_context(
+            mode=MODES[config.mode],
+            reserve_class_name_in_scope=config.reserve_class_name_in_scope,
+            print_file_path=config.print_file_path or "",
+        )
+        yield
 
 
 def check_expectations(expected: tuple[Expectation, ...], values: dict[str, float]) -> None:
@@ -128,11 +139,16 @@ class Watch(Callback):
         self.start = {}
 
 
-def _value_observer(config: RunConfig, folder: Path) -> ValueObserver:
-    """Who dumps what the operators of this run take and make; nobody when nothing asks for it."""
+def value_observer(config: RunConfig, folder: Path) -> ValueObserver:
+    """Who dumps what the operators of this run take and make; nobody when nothing asks for it.
+
+    Raises StorageError, and ConfigError when not all ranks dump.
+    """
     if not is_asked(config.dump):
         return UNSEEING
     settings = dumping.settings(config, folder)
+    if world().size > 1:
+        agreement.check_all_or_none(settings is not None)
     made: ValueObserver = UNSEEING if settings is None else dumper.Dumper(settings, config.device.id)
     return made
 
@@ -151,6 +167,13 @@ def _restore(facts: Facts, journal: Journal) -> dict[str, Any]:
 
     Raises ConfigError when what the numbers depend on has changed, unless the request says that this does not matter.
     """
+    found = _checkpoint(facts, journal)
+    if world().size > 1:
+        found = agreement.shared(facts.built.model.train_network, found)
+    return found
+
+
+def _checkpoint(facts: Facts, journal: Journal) -> dict[str, Any]:
     folder = facts.request.folder / "checkpoints"
     for place in (facts.request.folder, folder, facts.request.folder / "model"):
         state.sweep_temporaries(place)
@@ -172,7 +195,8 @@ def _restore(facts: Facts, journal: Journal) -> dict[str, Any]:
 def _train(facts: Facts, watch: Watch, metrics: MetricsJournal) -> CallbackParameters:
     config, built = facts.request.config, facts.built
     with Interruption() as interruption:
-        callbacks = [*_observers(facts, watch, metrics), _checkpointer(facts, metrics, interruption)]
+        agreeing = [agreement.Agreement(interruption)] if world().size > 1 else []
+        callbacks = [*_observers(facts, watch, metrics), *agreeing, _checkpointer(facts, metrics, interruption)]
         built.model.train(
             config.epochs,
             built.train_data,

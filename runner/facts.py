@@ -5,6 +5,8 @@ from functools import cached_property
 from typing import Any
 
 from runner.build import Experiment
+from runner.communication.world import world
+from runner.config.parallel import DataParallel
 from runner.config.schema import RunRequest
 from runner.errors import ConfigError
 from runner.jsonfile import flat
@@ -59,7 +61,13 @@ class Facts:
         }
         config = flat(self.request.resolved)
         kept = {key: value for key, value in config.items() if not key.startswith(WITHOUT_EFFECT)}
-        return {**kept, **flat({"data": self.data, "version": versions})}
+        ranks = {"parallel.ranks": self.ranks} if self.ranks > 1 else {}
+        return {**kept, **ranks, **flat({"data": self.data, "version": versions})}
+
+    @property
+    def ranks(self) -> int:
+        """How many processes make the steps."""
+        return world().size if isinstance(self.request.config.parallel, DataParallel) else 1
 
     def manifest(self) -> dict[str, Any]:
         """Everything that the numbers depend on, besides the machine."""
@@ -74,6 +82,7 @@ class Facts:
             "providers": self.providers,
             "optimization_level": programs[0].session.optimization_level if programs else None,
             "threads": threads_used(config.device.threads),
+            "ranks": self.ranks,
             "packages": self.packages,
         }
 

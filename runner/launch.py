@@ -16,6 +16,7 @@ from runner.config.compose import Call, Composition, compose
 from runner.config.schema import RunRequest
 from runner.errors import BusyError, ConfigError, InternalError, RunnerError, StorageError
 from runner.interrupt import Terminated
+from runner.ranks import first_speaks, ranks_of
 from runner.startup import uncollected
 
 STATUS_FILE = "status.json"
@@ -32,10 +33,12 @@ def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> 
 
 def run_call(call: Call) -> dict[str, Any]:
     """Run one experiment; nothing is created before its whole config is valid. Raises RunnerError."""
-    with uncollected():
+    with uncollected(), first_speaks(call.overrides):
         composition = compose(call)
-    with stopped_by_signals(), composition.entered(claim(composition.folder, composition.folder_given)) as request:
-        return _recorded(request, composition)
+    with stopped_by_signals(), ranks_of(composition.config) as ranks:
+        folder = ranks.folder(lambda: claim(composition.folder, composition.folder_given))
+        with composition.entered(folder) as request:
+            return ranks.run(request, lambda own: _recorded(own, composition))
 
 
 def claim(folder: Path, given: bool) -> Path:

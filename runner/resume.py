@@ -10,6 +10,7 @@ from runner.config import overrides
 from runner.config.check import check
 from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError
+from runner.ranks import ranks_of
 from runner.startup import lazy_import
 
 SWEEP_FILE = "sweep.jsonl"
@@ -47,7 +48,12 @@ def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -
     request = RunRequest(config, place, name, plain(config), tuple(lines), resume=True, force=force)
     if status.get("status") == "ok" and not lines:
         raise ConfigError("the run is finished", path=place, hint="more epochs: runner resume RUN_DIR epochs=...")
-    with launch.stopped_by_signals(), launch.recorded(request):
+    with launch.stopped_by_signals(), ranks_of(config) as ranks:
+        return ranks.run(request, _recorded)
+
+
+def _recorded(request: RunRequest) -> dict[str, Any]:
+    with launch.recorded(request):
         return launch.execute(request)
 
 

@@ -8,13 +8,19 @@ from typing import Any
 from runner import registry
 from runner.config.dumps import DUMPS, Dump, disagreements
 from runner.config.optimizers import OPTIMIZERS, SCHEDULES, Cosine, Optimizer, Schedule
+from runner.config.parallel import PARALLELS, DataParallel, Parallel
 from runner.config.schema import METRICS, MIRRORED, Expectation, Network, RunConfig
 from runner.errors import ConfigError, nearest, raise_all
 from runner.judging import Wrong, complaint, judge, show
 from runner.rules import FREE, Rule, rule_of
 
 # Groups whose `name` decides which keys they have; the first one is the default.
-NAMED: dict[Any, Mapping[str, type[Any]]] = {Optimizer: OPTIMIZERS, Schedule: SCHEDULES, Dump: DUMPS}
+NAMED: dict[Any, Mapping[str, type[Any]]] = {
+    Optimizer: OPTIMIZERS,
+    Schedule: SCHEDULES,
+    Dump: DUMPS,
+    Parallel: PARALLELS,
+}
 NOWHERE: Mapping[str, str] = {}
 Origin = Callable[[str], str | None]
 
@@ -150,11 +156,24 @@ class _Checker:
         sgd = config.optimizer
         if getattr(sgd, "nesterov", False) and (sgd.momentum <= 0 or sgd.dampening != 0):  # type: ignore[union-attr]
             self.report("nesterov needs momentum above 0 and no dampening", "optimizer.nesterov", value="true")
+        self.agree_on_ranks(config)
         self.agree_on_rates(config.optimizer.learning_rate, config.optimizer.schedule)
         if config.dataset.augment and config.dataset.name not in MIRRORED:
             hint = f"augment mirrors images, and those of {config.dataset.name} mean something else in a mirror"
             rows = {"value": "true", "allowed": f"false, or a dataset of {', '.join(MIRRORED)}", "hint": hint}
             self.report("images that cannot be augmented", "dataset.augment", **rows)
+
+    def agree_on_ranks(self, config: RunConfig) -> None:
+        """Report what ranks of a data-parallel run cannot do."""
+        if not isinstance(config.parallel, DataParallel):
+            return
+        if config.device.id:
+            hint = "each rank has the device of its own number"
+            self.report("a device for all ranks", "device.id", value=config.device.id, allowed="0", hint=hint)
+        if config.session.enable_exception_dump:
+            hint = "parallel=stand_alone makes the same steps, where the first operator that fails can be found"
+            rows = {"value": "true", "allowed": "false", "hint": hint}
+            self.report("a rank cannot make a step again by itself", "session.enable_exception_dump", **rows)
 
     def agree_on_dump(self, config: RunConfig) -> None:
         """Report what is wrong with a dump as a whole, unless keys that it depends on are wrong themselves."""

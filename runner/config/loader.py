@@ -32,12 +32,17 @@ from runner.config import gate, overrides, schema
 from runner.config.dumps import DUMPS
 from runner.config.optimizers import OPTIMIZERS
 from runner.config.overrides import COMMAND_LINE
+from runner.config.parallel import HINT, PARALLELS, UNSUPPORTED
 from runner.config.source import FolderSource, PluginSource
 from runner.errors import ConfigError, nearest
 from runner.judging import show
 
 RUN_DIR = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}"
-NAMED: dict[str, Mapping[str, type[Any]]] = {"optimizer": OPTIMIZERS, "dump": DUMPS}  # the option decides on the keys
+NAMED: dict[str, Mapping[str, type[Any]]] = {
+    "optimizer": OPTIMIZERS,
+    "dump": DUMPS,
+    "parallel": PARALLELS,
+}  # the option decides on the keys
 POOL = "runner.config.launchers.PoolLauncher"
 SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
 
@@ -220,7 +225,8 @@ def _options(override: Override) -> list[Any]:
 def _not_an_option(group: str, option: object, options: list[str], place: str = COMMAND_LINE) -> ConfigError:
     close = nearest(str(option), options)
     rows = {"key": group, "value": show(option), "allowed": ", ".join(options), "nearest": close}
-    return ConfigError("unknown option", **rows).add(**{"from": place})
+    hint = HINT if group == "parallel" and option in UNSUPPORTED else None
+    return ConfigError("unknown option", **rows).add(**{"from": place, "hint": hint})
 
 
 def _missing(reason: MissingConfigException) -> ConfigError:

@@ -11,6 +11,7 @@ from typing import Any
 
 from runner.config.dumps import Dump, NoDump
 from runner.config.optimizers import Momentum, Optimizer
+from runner.config.parallel import Parallel, StandAlone
 from runner.judging import switch
 from runner.rules import key
 
@@ -163,6 +164,7 @@ class RunConfig:
     save_graphs_path: str = "graphs"  # relative to the run directory
     dump: Dump = field(default=NoDump())
     session: Session = Session()
+    parallel: Parallel = field(default=StandAlone())
     expect: tuple[Expectation, ...] = ()
     eval: Eval = Eval()
     callbacks: Callbacks = Callbacks()
