@@ -4,14 +4,16 @@ import logging
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from runner import context, nn, registry
+from runner import auto_parallel, context, nn, registry
+from runner.communication.world import world
 from runner.config.optimizers import Optimizer
+from runner.config.parallel import DataParallel
 from runner.config.schema import RunConfig
 from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
 from runner.dataset.catalog import DatasetSettings, open_dataset
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
-from runner.errors import DeviceError
+from runner.errors import ConfigError, DeviceError
 from runner.nn.metrics import Loss, get_metrics
 from runner.nn.pooling import choose_impl_mode
 from runner.startup import lazy_import
@@ -58,7 +60,7 @@ def build(
     Raises ConfigError, DataError and DeviceError.
     """
     device = _checked_device(config)
-    train_data, test_data = (open_dataset(_dataset_settings(config, train), train) for train in (True, False))
+    train_data, test_data = _of_this_rank(config, _opened(config, True)), _opened(config, False)
     image, *_ = train_data.column_types()
     network = registry.network(config.network.name)(**config.network.keywords(channels=image.shape[1]))
     if config.session.optypelist_for_implmode == "Pooling":
@@ -102,6 +104,23 @@ def _loss_scale(config: RunConfig) -> LossScaleManager | None:
 def device_of(config: RunConfig) -> Device:
     """The device that a run asks for."""
     return Device(**asdict(config.device))
+
+
+def _opened(config: RunConfig, train: bool) -> Dataset:
+    return open_dataset(_dataset_settings(config, train), train)
+
+
+def _of_this_rank(config: RunConfig, train_data: Dataset) -> Dataset:
+    """This rank's part of every batch, when several ranks share them."""
+    if not isinstance(config.parallel, DataParallel):
+        return train_data
+    if not auto_parallel.is_data_parallel():
+        hint = "mpirun -n N runner ... for each of them"
+        raise ConfigError("jobs of a sweep are single processes", key="parallel", value="data_parallel", hint=hint)
+    try:
+        return train_data.divided(world().size, world().rank)
+    except ConfigError as error:
+        raise error.add(key="dataset.batch_size") from None
 
 
 def _total_steps(config: RunConfig, train_data: Dataset) -> int:

@@ -7,6 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,7 +21,9 @@ COMMANDS = {
     "resume": ("runner.resume", "go on with a run that ended too early: runner resume RUN_DIR [overrides] [--force]"),
     "doctor": ("runner.doctor", "versions, devices that really work, and why others do not"),
     "parse-print": ("runner.prints.command", "what the Print operator wrote into a file: runner parse-print FILE"),
-    "compare": ("runner.dumps.compare", "the first operator that differs in two dumps: runner compare RUN_A RUN_B"),
+    "compare": ("runner.runs.compare", "the first operator that differs in two dumps, or metrics: runner compare A B"),
+    "report": ("runner.report.command", "one page about runs or a sweep: runner report RUN_OR_SWEEP... [-o FILE]"),
+    "golden": ("runner.ci.golden", "numbers that must stay: runner golden --update|--check FILE RUN_DIR"),
     "convert": (
         "runner.dumps.convert",
         "files of an asynchronous dump as .npy: runner convert -d PATH -out DIR [-f NCHW]",
@@ -52,6 +55,7 @@ flags
   -i, --info [TOPIC]        where the config comes from
   -cn, --config-name NAME   another main config          -cd, --config-dir DIR   a folder with more configs
   -cp, --config-path DIR    a folder instead of conf/    -sc, --shell-completion install=bash|zsh|fish
+  --junit FILE              the run, or each job of a sweep, as a test case for CI
   -h, --help                --hydra-help                 --version
 
 exit codes
@@ -90,6 +94,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _fail(block: str, exit_code: int) -> int:
     sys.stdout.flush()
     print(block, file=sys.stderr)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for line in _load("runner.ci.annotations").annotations(block):
+            print(line, file=sys.stderr)
     return exit_code
 
 
@@ -131,14 +138,18 @@ def _hydra(arguments: argparse.Namespace) -> int:
     if arguments.cfg or arguments.info or arguments.hydra_help or arguments.shell_completion:
         _show(_load("runner.config.display"), arguments, call)
         return 0
-    launch = _load("runner.launch")
-    if arguments.multirun:
-        outcomes = launch.sweep(call)
-        print(f"{len(outcomes)} jobs finished in {outcomes[0].folder.parent}" if outcomes else "no jobs")
-        return 0
-    summary = launch.run_call(call)
-    _next_steps(summary)
+    start = partial(_start, call, arguments.multirun)
+    if arguments.junit:
+        start = partial(_load("runner.ci.junit").reported, Path(arguments.junit), call.overrides, start)
+    ended = start()
+    if not arguments.multirun:
+        _next_steps(ended)
     return 0
+
+
+def _start(call: Any, is_sweep: bool) -> Any:
+    """The summary of a run, or the outcomes of a sweep, which prints its table itself."""
+    return _load("runner.sweeping.sweep").start(call) if is_sweep else _load("runner.launch").run_call(call)
 
 
 def _load(name: str) -> Any:
@@ -181,6 +192,7 @@ def _parser() -> _Parser:
     for flags in (("-h", "--help"), ("--hydra-help",), ("--version",), ("--resolve",), ("-r", "--run")):
         add(*flags, action="store_true")
     add("-m", "--multirun", action="store_true")
+    add("--junit")
     add("-sc", "--shell-completion", action="store_true")
     add("-c", "--cfg", choices=("job", "hydra", "all"))
     add("-p", "--package")

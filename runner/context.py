@@ -8,6 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runner.auto_parallel import (
+    ParallelMode,
+    get_auto_parallel_context,
+    reset_auto_parallel_context,
+    set_auto_parallel_context,
+)
 from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
 from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import Device
@@ -24,6 +30,18 @@ graphs = lazy_import("runner.ir.folder")
 json_file = lazy_import("runner.dumps.json_file")
 dumper = lazy_import("runner.dumps.dumper")
 profiling = lazy_import("runner.profiling.keys")
+
+__all__ = [
+    "GRAPH_MODE",
+    "PYNATIVE_MODE",
+    "ParallelMode",
+    "get_auto_parallel_context",
+    "get_context",
+    "reset_auto_parallel_context",
+    "reset_context",
+    "set_auto_parallel_context",
+    "set_context",
+]
 
 _LOG = logging.getLogger("runner")
 GRAPH_MODE = 0

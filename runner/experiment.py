@@ -13,6 +13,7 @@ import numpy as np
 from runner import context, seed
 from runner.build import MODES, Experiment, build, device_of
 from runner.checkpoint import state
+from runner.communication.world import world
 from runner.config.dumps import is_asked
 from runner.config.profiling import is_asked as is_profiled
 from runner.config.schema import Expectation, RunConfig, RunRequest
@@ -34,6 +35,7 @@ from runner.train.callback import Callback, CallbackParameters, LossMonitor, Run
 if TYPE_CHECKING:
     from runner.dumps.failure import FirstFailure
 
+agreement = lazy_import("runner.agreement")  # only for data-parallel runs
 # Few runs dump anything, or are profiled.
 dumping = lazy_import("runner.dumping")
 dumper = lazy_import("runner.dumps.dumper")
@@ -56,7 +58,7 @@ def run(request: RunRequest) -> dict[str, Any]:
     if not request.resume:
         write_json(folder / CONFIG_FILE, request.resolved)
     with settled(config):
-        with closing(_value_observer(config, folder)) as shown:
+        with closing(value_observer(config, folder)) as shown:
             built = _built(request, shown)
             watch = Watch(built, folder)
             facts = Facts(request, built, clock, {})
@@ -167,11 +169,16 @@ class Watch(Callback):
         self.start = {}
 
 
-def _value_observer(config: RunConfig, folder: Path) -> ValueObserver:
-    """Who dumps what the operators of this run take and make; nobody when nothing asks for it."""
+def value_observer(config: RunConfig, folder: Path) -> ValueObserver:
+    """Who dumps what the operators of this run take and make; nobody when nothing asks for it.
+
+    Raises StorageError, and ConfigError when not all ranks dump.
+    """
     if not is_asked(config.dump):
         return UNSEEING
     settings = dumping.settings(config, folder)
+    if world().size > 1:
+        agreement.check_all_or_none(settings is not None)
     made: ValueObserver = UNSEEING if settings is None else dumper.Dumper(settings, config.device.id)
     return made
 
@@ -190,6 +197,13 @@ def _restore(facts: Facts, journal: Journal) -> dict[str, Any]:
 
     Raises ConfigError when what the numbers depend on has changed, unless the request says that this does not matter.
     """
+    found = _checkpoint(facts, journal)
+    if world().size > 1:
+        found = agreement.shared(facts.built.model.train_network, found)
+    return found
+
+
+def _checkpoint(facts: Facts, journal: Journal) -> dict[str, Any]:
     folder = facts.request.folder / "checkpoints"
     for place in (facts.request.folder, folder, facts.request.folder / "model"):
         state.sweep_temporaries(place)
@@ -211,7 +225,8 @@ def _restore(facts: Facts, journal: Journal) -> dict[str, Any]:
 def _train(facts: Facts, watch: Watch, metrics: MetricsJournal) -> CallbackParameters:
     config, built = facts.request.config, facts.built
     with Interruption() as interruption:
-        callbacks = [*_observers(facts, watch, metrics), _checkpointer(facts, metrics, interruption)]
+        agreeing = [agreement.Agreement(interruption)] if world().size > 1 else []
+        callbacks = [*_observers(facts, watch, metrics), *agreeing, _checkpointer(facts, metrics, interruption)]
         built.model.train(
             config.epochs,
             built.train_data,

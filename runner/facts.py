@@ -6,8 +6,11 @@ from typing import Any
 
 from runner import nn
 from runner.build import Experiment
+from runner.communication.world import world
+from runner.config.parallel import DataParallel
 from runner.config.schema import RunRequest
 from runner.errors import ConfigError
+from runner.jsonfile import flat
 from runner.machine import packages
 from runner.observe.clock import Clock
 from runner.observe.journal import number
@@ -17,7 +20,7 @@ from runner.train.callback import CallbackParameters
 # Keys that decide how long a run is, what it shows and where its data lie (the data are known by their sha256), but not
 # what its steps compute.
 WITHOUT_EFFECT = (
-    *("epochs", "max_steps", "callbacks", "checkpoint", "expect", "eval", "runner", "device.allow_fallback"),
+    *("epochs", "max_steps", "callbacks", "checkpoint", "expect", "eval", "sweep", "runner", "device.allow_fallback"),
     *("print_file_path", "save_graphs", "save_graphs_path", "dump", "profiling"),
     *(f"session.{name}" for name in ("enable_exception_dump", "initialize_system")),
     *(f"session.{name}" for name in ("profiling_mode", "profiling_options", "fp_point", "bp_point", "op_trace")),
@@ -69,7 +72,13 @@ class Facts:
         }
         config = flat(self.request.resolved)
         kept = {key: value for key, value in config.items() if not key.startswith(WITHOUT_EFFECT)}
-        return {**kept, **flat({"data": self.data, "version": versions})}
+        ranks = {"parallel.ranks": self.ranks} if self.ranks > 1 else {}
+        return {**kept, **ranks, **flat({"data": self.data, "version": versions})}
+
+    @property
+    def ranks(self) -> int:
+        """How many processes make the steps."""
+        return world().size if isinstance(self.request.config.parallel, DataParallel) else 1
 
     def manifest(self) -> dict[str, Any]:
         """Everything that the numbers depend on, besides the machine."""
@@ -84,6 +93,7 @@ class Facts:
             "providers": self.providers,
             "optimization_level": programs[0].session.optimization_level if programs else None,
             "threads": threads_used(config.device.threads),
+            "ranks": self.ranks,
             "packages": self.packages,
         }
 
@@ -122,15 +132,3 @@ def check_identity(was: dict[str, Any], now: dict[str, Any]) -> None:
     if names:
         rows = {name: f"was {was.get(name)}, is {now.get(name)}" for name in names}
         raise ConfigError("the run would not go on as it began", **rows, hint="--force goes on all the same")
-
-
-def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested keys as dotted ones.
-
-    >>> flat({"a": {"b": 1}, "c": 2})
-    {'a.b': 1, 'c': 2}
-    """
-    made: dict[str, Any] = {}
-    for name, value in values.items():
-        made |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return made

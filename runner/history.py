@@ -1,13 +1,12 @@
 """`runner ls`: the runs below a folder, newest first, from the files that they left, damaged ones included."""
 
-import json
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runner.errors import ConfigError
+from runner.runs.record import Record, places
 
 DEFAULT_FOLDERS = ("outputs", "multirun")
 COLUMNS = ("started", "status", "experiment", "mode", "device", "loss", "accuracy", "folder")
@@ -44,49 +43,19 @@ def main(words: Sequence[str]) -> int:
 
 def find(folders: Sequence[Path]) -> list[Run]:
     """The runs below some folders, newest first."""
-    runs = [_read(place) for folder in folders for place in _places(folder)]
+    runs = [_read(place) for folder in folders for place in places(folder)]
     return sorted(runs, key=lambda run: (run.started, str(run.folder)), reverse=True)
 
 
-def _places(folder: Path) -> Iterator[Path]:
-    """Folders with a `status.json`, or with Hydra's records only: such a run was killed at its start."""
-    for place, folders, names in os.walk(folder, onerror=None):
-        if "status.json" in names or (".hydra" in folders and "multirun.yaml" not in names):
-            folders.clear()
-            yield Path(place)
-
-
 def _read(place: Path) -> Run:
-    status, summary = _json(place / "status.json"), _json(place / "summary.json")
-    if status is None:
+    record = Record(place)
+    if not record.status:
         return Run(place, "broken", "", {})
-    state = str(status.get("status", "broken"))
-    if state == "running" and not _alive(status.get("pid")):
-        state = "killed"
-    known = {name: (summary or {}).get(name, status.get(name)) for name in ("experiment", "mode", "device", "loss")}
-    metrics = (summary or {}).get("metrics")
+    summary, status = record.summary, record.status
+    known = {name: summary.get(name, status.get(name)) for name in ("experiment", "mode", "device", "loss")}
+    metrics = summary.get("metrics")
     known["accuracy"] = metrics.get("accuracy") if isinstance(metrics, dict) else None
-    return Run(place, state if state in _COLOURS else "broken", str(status.get("started", "")), known)
-
-
-def _json(path: Path) -> dict[str, Any] | None:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def _alive(pid: object) -> bool:
-    if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return Run(place, record.state, str(record.status.get("started", "")), known)
 
 
 def _print(runs: Sequence[Run]) -> None:

@@ -72,6 +72,18 @@ def measure(values: object) -> None:
             todo += [(one, depth + 1) for one in value]
 
 
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested keys as dotted ones.
+
+    >>> flat({"a": {"b": 1}, "c": 2})
+    {'a.b': 1, 'c': 2}
+    """
+    made: dict[str, Any] = {}
+    for name, value in values.items():
+        made |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return made
+
+
 def syntax_error(language: str, place: str, reason: str) -> ConfigError:
     """A text that is not of its language; `place` is file, line and column."""
     return ConfigError(f"not {language}", reason=reason).add(**{"from": place})

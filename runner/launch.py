@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
@@ -16,8 +15,8 @@ from runner import experiment, files
 from runner.config.compose import Call, Composition, compose
 from runner.config.schema import RunRequest
 from runner.errors import BusyError, ConfigError, InternalError, RunnerError, StorageError
-from runner.frozen import Frozen
 from runner.interrupt import Terminated
+from runner.ranks import first_speaks, ranks_of
 from runner.startup import lazy_import, uncollected
 
 sweeps = lazy_import("runner.config.sweep")  # most calls are one run
@@ -25,23 +24,6 @@ sweeps = lazy_import("runner.config.sweep")  # most calls are one run
 inference = lazy_import("runner.inference")  # few runs train nothing
 STATUS_FILE = "status.json"
 LOCK_FILE = ".lock"
-
-
-class SweepError(RunnerError):
-    """Some jobs of a sweep failed; the others ran."""
-
-    exit_code = 8
-
-
-class Outcome(Frozen):
-    """How one job of a sweep ended; `error` is its block."""
-
-    number: int
-    overrides: tuple[str, ...]
-    folder: Path
-    summary: dict[str, Any] | None = None
-    exit_code: int = 0
-    error: str | None = None
 
 
 def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> dict[str, Any]:
@@ -54,21 +36,12 @@ def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> 
 
 def run_call(call: Call) -> dict[str, Any]:
     """Run one experiment; nothing is created before its whole config is valid. Raises RunnerError."""
-    with uncollected():
+    with uncollected(), first_speaks(call.overrides):
         composition = compose(call)
-    with stopped_by_signals(), composition.entered(claim(composition.folder, composition.folder_given)) as request:
-        return _recorded(request, composition)
-
-
-def sweep(call: Call) -> list[Outcome]:
-    """Run every job of a sweep, whatever happens to the others. Raises SweepError at the end when some failed."""
-    with stopped_by_signals():
-        outcomes: list[Outcome] = sweeps.sweep(call, claim, _job)
-    failed = [outcome for outcome in outcomes if outcome.exit_code]
-    if failed:
-        error = SweepError(f"{len(failed)} of {len(outcomes)} jobs failed")
-        raise error.add(**{f"#{outcome.number}": _line(outcome) for outcome in failed})
-    return outcomes
+    with stopped_by_signals(), ranks_of(composition.config) as ranks:
+        folder = ranks.folder(lambda: claim(composition.folder, composition.folder_given))
+        with composition.entered(folder) as request:
+            return ranks.run(request, lambda own: _recorded(own, composition))
 
 
 def claim(folder: Path, given: bool) -> Path:
@@ -146,25 +119,6 @@ def execute(request: RunRequest) -> dict[str, Any]:
         if request.config.runner.debug:
             traceback.print_exc()
         raise unexpected(error) from error
-
-
-def _job(request: RunRequest, wrong: ConfigError | None) -> Outcome:
-    """One job of a sweep; its error is printed at once and returned, so that the next job runs."""
-    number = int(request.folder.name) if request.folder.name.isdigit() else 0
-    try:
-        with recorded(request):
-            if wrong is not None:
-                raise wrong
-            summary = execute(request)
-    except RunnerError as error:
-        print(error, file=sys.stderr, flush=True)  # noqa: T201  a launcher may run this in another process
-        return Outcome(number, request.overrides, request.folder, None, error.exit_code, str(error))
-    return Outcome(number, request.overrides, request.folder, summary)
-
-
-def _line(outcome: Outcome) -> str:
-    first = (outcome.error or "").splitlines()[0]
-    return f"exit {outcome.exit_code}  {' '.join(outcome.overrides)}  {first}  {outcome.folder}"
 
 
 @contextmanager

@@ -10,16 +10,26 @@ from runner.config import overrides
 from runner.config.check import check
 from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError
+from runner.ranks import ranks_of
+from runner.startup import lazy_import
 
+SWEEP_FILE = "sweep.jsonl"
 FORCE = "--force"
+sweeping = lazy_import("runner.sweeping.sweep")  # few runs are sweeps
 
 
 def main(words: Sequence[str]) -> dict[str, Any]:
-    """What the command does: `RUN_DIR [overrides] [--force]`. Returns the summary. Raises RunnerError."""
+    """What the command does: `RUN_DIR [overrides] [--force]`, or the folder of a sweep.
+
+    Returns the summary; a sweep has none. Raises RunnerError.
+    """
     flags = [word for word in words if word.startswith("-")]
     folders = [word for word in words if not word.startswith("-") and "=" not in word]
-    if len(folders) != 1 or set(flags) > {FORCE}:
+    if len(folders) != 1 or set(flags) - {FORCE}:
         raise ConfigError("wrong usage", value=" ".join(words), hint="runner resume RUN_DIR [key=value ...] [--force]")
+    if (Path(folders[0]) / SWEEP_FILE).exists():
+        sweeping.resume(Path(folders[0]), [word for word in words if "=" in word], force=FORCE in flags)
+        return {}
     return resume(folders[0], [word for word in words if "=" in word], force=FORCE in flags)
 
 
@@ -38,7 +48,12 @@ def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -
     request = RunRequest(config, place, name, plain(config), tuple(lines), resume=True, force=force)
     if status.get("status") == "ok" and not lines:
         raise ConfigError("the run is finished", path=place, hint="more epochs: runner resume RUN_DIR epochs=...")
-    with launch.stopped_by_signals(), launch.recorded(request):
+    with launch.stopped_by_signals(), ranks_of(config) as ranks:
+        return ranks.run(request, _recorded)
+
+
+def _recorded(request: RunRequest) -> dict[str, Any]:
+    with launch.recorded(request):
         return launch.execute(request)
 
 

@@ -185,9 +185,12 @@ def test_a_sweep_goes_on_after_a_failure(ran, place, capsys):
     sweep = ran[0].folder.parent
     assert table == [
         "SweepError: 2 of 3 jobs failed",
-        "  #0  exit 1  +experiment=lenet optimizer.learning_rate=2.0  TrainingError: the loss is not finite  "
-        f"{sweep}/0",
-        f"  #2  exit 6  +experiment=lenet optimizer.learning_rate=3.0  MismatchError: not met  {sweep}/2",
+        f"  #0    failed, exit 1  +experiment=lenet optimizer.learning_rate=2.0  {sweep}/0",
+        "        TrainingError: the loss is not finite",
+        "          step  3",
+        f"  #2    failed, exit 6  +experiment=lenet optimizer.learning_rate=3.0  {sweep}/2",
+        "        MismatchError: not met",
+        f"  hint  runner resume {sweep}",
     ]
     assert [status(request.folder)["exit_code"] for request in ran] == [1, 0, 6]
     assert (

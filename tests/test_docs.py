@@ -145,6 +145,19 @@ def test_the_dumps_that_are_shown(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_the_reports_that_are_shown(tmp_path):
+    lines = blocks(section("Reports and CI"))[0].splitlines()
+    codes = {"compare": 6}  # another seed
+    for line in lines:
+        words = spoken(line)[1:]
+        short = ["max_steps=2", "callbacks=quiet"] if words[0] == "-m" else []
+        done = command("-m", "runner", *words, *short, cwd=tmp_path)
+        assert done.returncode == codes.get(words[0], 0), done.stderr
+    assert "as it was, bit for bit" in done.stdout
+    assert (tmp_path / "junit.xml").read_text().count("<testcase") == 3
+    assert "Over seeds" in (tmp_path / "multirun" / "seeds" / "report.html").read_text()
+
+
 def test_the_files_of_a_run(tmp_path):
     table = re.findall(r"^\| (`.*?) \|", section("The run directory"), re.MULTILINE)
     names = [name for cell in table for name in re.findall(r"`(.*?)`", cell)]

@@ -17,17 +17,19 @@ ROOT = Path(__file__).parents[1]
 FLOORS = {
     **dict.fromkeys(("errors", "dtype", "types", "files", "seed", "machine", "device", "interrupt", "wire"), 0),
     **dict.fromkeys(("startup", "frozen", "resources", "registry", "rules", "judging", "jsonfile"), 0),
-    "dataset": 0,
+    **dict.fromkeys(("communication", "dataset"), 0),
     **dict.fromkeys(("core", "prints"), 1),
     "ops": 2,
     **dict.fromkeys(("ir", "dumps", "profiling"), 2),
     "engine": 3,
-    **dict.fromkeys(("nn", "common", "context"), 4),
+    **dict.fromkeys(("nn", "common", "context", "auto_parallel"), 4),
     **dict.fromkeys(("compile", "checkpoint"), 5),
     **dict.fromkeys(("train", "observe", "system"), 6),
     **dict.fromkeys(
         ("config", "build", "dumping", "profiled", "facts", "experiment", "inference", "weights", "launch", "resume"), 7
     ),
+    **dict.fromkeys(("runs", "report", "ci", "sweeping"), 7),
+    **dict.fromkeys(("ranks", "together", "following", "agreement"), 7),
     **dict.fromkeys(("cli", "history", "doctor", "__init__", "__main__"), 7),
 }
 # Beyond the floors: who must not see whom, and why.
@@ -52,6 +54,7 @@ THIRD_PARTIES = {
     "hydra": {"runner.config"},
     "omegaconf": {"runner.config"},
     "safetensors": {"runner.checkpoint.arrays"},
+    "mpi4py": {"runner.communication.mpi"},
     "torch": set(),
     "sklearn": set(),  # its import takes a second
 }

@@ -52,7 +52,7 @@ class Look:
             seen = dce(replace(self.graph, outputs=self.wanted, updates={}, effects=()))
             inputs, outputs = [f"input{k}" for k in range(len(types))], [f"value:{x.name}" for x in self.wanted]
             with at_home(seen, SILENT):
-                self._program = Executable(seen, lower(seen, inputs, outputs, self.ways), device, start)
+                self._program = Executable(seen, lower(seen, inputs, outputs, self.ways), device, start, ways=self.ways)
 
     def __call__(self, step: int, arrays: Sequence[np.ndarray]) -> None:
         """Show the observer one step. Each value is let go of when it was shown for the last time."""

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from runner.compile.blame import at_home, located
+from runner.compile.cut import CutSession, has_collectives
 from runner.compile.lower import lower, lower_sunk, with_defaults
 from runner.compile.passes import ON_HOST, PASSES, optimize
 from runner.compile.passes.dce import dce
 from runner.compile.session import Session
 from runner.core.effect import Effect
 from runner.core.graph import Graph, Pass
+from runner.core.lowering import Layout
 from runner.core.observer import SILENT, GraphObserver
-from runner.core.value import Parameter, Tensor
+from runner.core.value import Parameter, Tensor, Value
 from runner.device import Device
 from runner.engine.tracer import trace
 from runner.errors import RunnerError
@@ -35,7 +37,8 @@ class Executable:
 
     `graph` is what runs after optimisation, `model` the ONNX model, `compile_seconds` the time since `start`, when
     tracing began. The parameters `given` come with the arrays of a call. Raises what the device raises.
-    The observer hears that the graph is lowered and executed, or that it failed.
+    The observer hears that the graph is lowered and executed, or that it failed. A graph with collectives is cut, and
+    runs in parts; `ways` are then the layouts of results that are not to be plain.
     """
 
     def __init__(
@@ -46,13 +49,18 @@ class Executable:
         start: float,
         given: Sequence[Parameter] = (),
         observer: GraphObserver = SILENT,
+        ways: Mapping[Value, Layout] | None = None,
     ) -> None:
         self.graph, self.model, self.observer = graph, model, observer
         observer.lowered(graph, lambda number: described.described(model, graph, number))
         observer.compiled(graph, model)
         # What is placed is optimised, and in the order in which values die early: onnxruntime need not touch it.
         optimize = not (graph.is_placed or observer.as_traced)
-        self.session = Session(model.SerializeToString(), device, optimize=optimize)
+        self.session: Session | CutSession = (
+            CutSession(graph, device, ways)
+            if has_collectives(graph)
+            else Session(model.SerializeToString(), device, optimize=optimize)
+        )
         observer.executed(graph)
         self.compile_seconds = time.perf_counter() - start
         self._parameters = tuple(p for p in graph.parameters if p not in given)

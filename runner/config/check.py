@@ -9,6 +9,7 @@ from runner import registry
 from runner.config.dumps import DUMPS, Dump, is_asked
 from runner.config.dumps import disagreements as dump_disagreements
 from runner.config.optimizers import OPTIMIZERS, SCHEDULES, Cosine, Optimizer, Schedule
+from runner.config.parallel import PARALLELS, DataParallel, Parallel
 from runner.config.profiling import PROFILES, Profiling
 from runner.config.profiling import disagreements as profiling_disagreements
 from runner.config.profiling import is_asked as is_profiled
@@ -25,6 +26,7 @@ NAMED: dict[Any, Mapping[str, type[Any]]] = {
     Schedule: SCHEDULES,
     Dump: DUMPS,
     Profiling: PROFILES,
+    Parallel: PARALLELS,
 }
 NOWHERE: Mapping[str, str] = {}
 Origin = Callable[[str], str | None]
@@ -161,11 +163,31 @@ class _Checker:
         sgd = config.optimizer
         if getattr(sgd, "nesterov", False) and (sgd.momentum <= 0 or sgd.dampening != 0):  # type: ignore[union-attr]
             self.report("nesterov needs momentum above 0 and no dampening", "optimizer.nesterov", value="true")
+        self.agree_on_ranks(config)
         self.agree_on_rates(config.optimizer.learning_rate, config.optimizer.schedule)
         if config.dataset.augment and config.dataset.name not in MIRRORED:
             hint = f"augment mirrors images, and those of {config.dataset.name} mean something else in a mirror"
             rows = {"value": "true", "allowed": f"false, or a dataset of {', '.join(MIRRORED)}", "hint": hint}
             self.report("images that cannot be augmented", "dataset.augment", **rows)
+
+    def agree_on_ranks(self, config: RunConfig) -> None:
+        """Report what ranks of a data-parallel run cannot do."""
+        if not isinstance(config.parallel, DataParallel):
+            return
+        if config.device.id:
+            hint = "each rank has the device of its own number"
+            self.report("a device for all ranks", "device.id", value=config.device.id, allowed="0", hint=hint)
+        scaled = config.session.loss_scale, config.session.precision_mode == "allow_mix_precision"
+        alone = {
+            "session.enable_exception_dump": config.session.enable_exception_dump,
+            "session.loss_scale": scaled[0] not in (None, "off") or (scaled[1] and scaled[0] is None),
+            "session.graph_run_mode": not config.session.graph_run_mode,
+            "checkpoint.load": config.checkpoint.load is not None,
+            "profiling": is_profiled(config.profiling, config.session),
+        }
+        for key in [key for key, asked in alone.items() if asked]:
+            hint = "parallel=stand_alone knows it; session.loss_scale=off where mixed precision brings a loss scale"
+            self.report("several ranks cannot do this yet", key, hint=hint)
 
     def agree_on_files(self, config: RunConfig) -> None:
         """Report what is wrong with a dump or a profile as a whole, unless keys that it depends on are wrong."""

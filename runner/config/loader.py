@@ -1,7 +1,7 @@
 """Hydra's config loader behind the gate: our sources, our overrides, our error blocks in place of its exceptions."""
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from functools import lru_cache
@@ -31,17 +31,15 @@ from omegaconf.errors import OmegaConfBaseException
 
 from runner import resources
 from runner.config import gate, overrides, schema
-from runner.config.dumps import DUMPS
-from runner.config.optimizers import OPTIMIZERS
+from runner.config.groups import GROUPS
 from runner.config.overrides import COMMAND_LINE
-from runner.config.profiling import PROFILES
+from runner.config.parallel import HINT, UNSUPPORTED
 from runner.config.source import FolderSource, PluginSource
 from runner.errors import ConfigError, nearest
 from runner.judging import show
 
 RUN_DIR = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}"
-# Groups whose option decides on the keys.
-NAMED: dict[str, Mapping[str, type[Any]]] = {"optimizer": OPTIMIZERS, "dump": DUMPS, "profiling": PROFILES}
+POOL = "runner.config.launchers.PoolLauncher"
 SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
 
 
@@ -213,8 +211,9 @@ def _register() -> None:
     if "schema" in store.repo:
         return
     run = {name: value for name, value in schema.defaults(schema.RunConfig).items() if not _replaced(name)}
+    store.store(name="pool", group="hydra/launcher", node={"_target_": POOL, "n_jobs": None}, provider="runner")
     store.store(name="run", group="schema", node=run, package="_global_")
-    for group, kinds in NAMED.items():
+    for group, kinds in GROUPS.items():
         for name, kind in kinds.items():
             store.store(name=name, group=f"schema/{group}", node=schema.defaults(kind), package=group)
 
@@ -225,7 +224,7 @@ def _replaced(group: str) -> bool:
     The first option of the other groups needs no schema in its file: each file costs 2 ms of every start.
     """
     first, *others = (
-        {field.name for field in fields(kind)} for kind in NAMED.get(group, {"": schema.RunConfig}).values()
+        {field.name for field in fields(kind)} for kind in GROUPS.get(group, {"": schema.RunConfig}).values()
     )
     return any(first - other for other in others)
 
@@ -240,7 +239,8 @@ def _options(override: Override) -> list[Any]:
 def _not_an_option(group: str, option: object, options: list[str], place: str = COMMAND_LINE) -> ConfigError:
     close = nearest(str(option), options)
     rows = {"key": group, "value": show(option), "allowed": ", ".join(options), "nearest": close}
-    return ConfigError("unknown option", **rows).add(**{"from": place})
+    hint = HINT if group == "parallel" and option in UNSUPPORTED else None
+    return ConfigError("unknown option", **rows).add(**{"from": place, "hint": hint})
 
 
 def _missing(reason: MissingConfigException) -> ConfigError:
@@ -275,7 +275,7 @@ def _refuse_code(config: DictConfig) -> None:
     settings = config.hydra
     for name in ("launcher", "sweeper"):
         target = str(OmegaConf.select(settings, f"{name}._target_"))
-        if not target.startswith(("hydra._internal.core_plugins.", "hydra_plugins.")):
+        if target != POOL and not target.startswith(("hydra._internal.core_plugins.", "hydra_plugins.")):
             raise ConfigError("a config may not name code to run", key=f"hydra.{name}", value=show(target))
     touched = settings.callbacks or settings.searchpath or settings.job.env_set or settings.job.env_copy
     if touched or settings.job_logging.root is not None or settings.hydra_logging.root is not None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from runner.config.dumps import Dump, NoDump
 from runner.config.optimizers import Momentum, Optimizer
+from runner.config.parallel import Parallel, StandAlone
 from runner.config.profiling import NoProfiling, Profiling
 from runner.config.session import Session
 from runner.frozen import Frozen
@@ -126,6 +127,12 @@ class Checkpoint(Frozen):
     load: str | None = key(None, judge=_weights)
 
 
+class Sweep(Frozen):
+    """How a sweep goes on when one of its jobs has failed: with `fail_fast` the others are stopped."""
+
+    fail_fast: bool = False
+
+
 class RunnerOptions(Frozen):
     """How runner itself behaves; `debug` shows tracebacks."""
 
@@ -153,10 +160,12 @@ class RunConfig(Frozen):
     dump: Dump = field(default=NoDump())
     profiling: Profiling = field(default=NoProfiling())
     session: Session = field(default=Session())
+    parallel: Parallel = field(default=StandAlone())
     expect: tuple[Expectation, ...] = ()
     eval: Eval = Eval()
     callbacks: Callbacks = Callbacks()
     checkpoint: Checkpoint = Checkpoint()
+    sweep: Sweep = Sweep()
     runner: RunnerOptions = RunnerOptions()
 
 

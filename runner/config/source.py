@@ -97,7 +97,7 @@ class PluginSource(ConfigSource):
 
     def is_config(self, config_path: str) -> bool:
         """Never; Hydra's next source knows the configs of the plugins that were found."""
-        if config_path.startswith(gate.HYDRA_GROUPS) and not config_path.endswith("/basic"):
+        if config_path.startswith(gate.HYDRA_GROUPS) and not config_path.endswith(("/basic", "/pool")):
             Plugins.instance()
         return False
 

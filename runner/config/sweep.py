@@ -2,13 +2,16 @@
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from hydra._internal.callbacks import Callbacks
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, RunMode
@@ -16,55 +19,120 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runner.config import overrides
 from runner.config.check import examine
-from runner.config.compose import Call, compose, container, request_for
+from runner.config.compose import Call, Composition, compose, container, request_for
+from runner.config.launchers import Jobs, PoolLauncher, Shares, Wanted, is_pool, shares, usual_launcher
 from runner.config.loader import SWEEP_DIR, Loader, as_config_error, as_typed
 from runner.config.read import shown
-from runner.config.schema import RunRequest, plain
-from runner.errors import ConfigError, raise_all
+from runner.config.schema import RunConfig, RunRequest, plain
+from runner.errors import ConfigError, RunnerError, raise_all
+from runner.sweeping.pool import show_in
 
-Job = Callable[[RunRequest, ConfigError | None], Any]
+CONSOLE = "console.log"
+BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 
 
-def sweep(call: Call, claim: Callable[[Path, bool], Path], job: Job) -> list[Any]:
-    """Run every job of a sweep and return what `job` returned, in order.
+class Director(Protocol):
+    """Who decides what is run of a sweep, and hears of it."""
 
-    `claim` is given the sweep's folder and whether the user named it, and returns the folder that is ours. A job whose
-    own config is wrong is handed its error. Raises ConfigError, before anything is written, when a value is wrong.
-    """
+    def job(self, number: int, request: RunRequest, wrong: ConfigError | None) -> int:
+        """Run one job, maybe in another process, and return its exit code; `wrong` is what is wrong with its config."""
+
+    def refused(self, number: int, error: RunnerError) -> int:
+        """Hear that a job could not be composed, and return its exit code."""
+
+    def wanted(self, batch: Jobs) -> Jobs:
+        """What is to run of a batch that the sweeper has made."""
+
+    def stopped(self) -> bool:
+        """Whether no further job may begin."""
+
+    def ended(self, number: int, code: int) -> bool:
+        """Hear that the process of a job has ended; whether the others shall be stopped."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A sweep whose every value is in range; nothing of it is written."""
+
+    loader: Loader
+    master: DictConfig
+    base: dict[str, Any]  # the config without what is swept over, and without resolving interpolations
+    config: RunConfig  # the same, checked, with the first of the options that are swept over
+    folder: Path
+    folder_given: bool
+    shares: Shares
+
+    def run(self, folder: Path, threads: int, director: Director) -> None:
+        """Run in a folder; jobs that do not say how many threads they want get `threads`. Raises RunnerError."""
+        with _current(self.master):
+            _settle(self.master, folder)
+            pool = is_pool(self.master)
+            task = partial(_run_one, job=director.job, threads=threads, console=pool)
+            context = _context(self.loader)
+            if pool:
+                inner: Any = PoolLauncher(
+                    context, self.master, task, self.shares.at_once, director.refused, director.ended
+                )
+            else:
+                inner = usual_launcher(context, self.master, task)
+            with as_config_error(), _given(Wanted(inner, director.wanted, director.stopped)) as plugins:
+                sweeper = plugins.instantiate_sweeper(config=self.master, hydra_context=context, task_function=task)
+                if pool:  # a job that cannot be composed says so itself, and the others do not wait for its composing
+                    vars(sweeper)["validate_batch_is_legal"] = lambda batch: None
+                sweeper.sweep(arguments=as_typed(self.master.hydra.overrides.task))
+
+
+def plan(call: Call) -> Plan:
+    """What a sweep will be. Raises ConfigError, before anything is written, when a value is wrong."""
     loader = Loader(call.config_dir, call.config_path)
-    _check_values(loader, call)
+    made = _check_values(loader, call)
     master = loader.load_configuration(call.config_name, list(call.overrides), RunMode.MULTIRUN)
     given = OmegaConf.to_container(master.hydra.sweep, resolve=False)["dir"] != SWEEP_DIR  # type: ignore[index,call-overload]
+    with _current(master), as_config_error():
+        folder = Path(str(OmegaConf.select(master, "hydra.sweep.dir")))
+        base = cast(dict[str, Any], OmegaConf.to_container(made.task, resolve=False))
+        share = shares(master, made.config.device.threads, _count(loader, master))
+    return Plan(loader, master, base, made.config, folder, given, share)
+
+
+def _count(loader: Loader, master: DictConfig) -> int | None:
+    """How many jobs there will be, if it is known before."""
+    if str(master.hydra.sweeper._target_) != BASIC_SWEEPER:
+        return None
+    parsed = OverridesParser.create(config_loader=loader).parse_overrides(as_typed(master.hydra.overrides.task))
+    return sum(map(len, BasicSweeper.split_arguments(parsed, None)))
+
+
+@contextmanager
+def _current(master: DictConfig) -> Iterator[None]:
     holder = HydraConfig.instance()
     before = holder.cfg
     holder.set_config(master)
     try:
-        with as_config_error():
-            folder = claim(Path(str(OmegaConf.select(master, "hydra.sweep.dir"))), given)
-        return _launch(loader, _settled(master, folder), job)
+        yield
     finally:
         holder.cfg = before
 
 
-def _settled(master: DictConfig, folder: Path) -> DictConfig:
-    """The sweep's config with its claimed folder, also for the jobs, which compose anew."""
+@contextmanager
+def _given(launcher: Wanted) -> Iterator[Plugins]:
+    """Sweepers ask Hydra for their launcher, each in its own way: meanwhile the answer is ours."""
+    plugins = Plugins.instance()
+    vars(plugins)["instantiate_launcher"] = lambda **_: launcher
+    try:
+        yield plugins
+    finally:
+        del vars(plugins)["instantiate_launcher"]
+
+
+def _settle(master: DictConfig, folder: Path) -> None:
+    """Put the claimed folder into the sweep's config, also for the jobs, which compose anew."""
     OmegaConf.set_readonly(master.hydra, False)
     with open_dict(master.hydra):
         master.hydra.mode = RunMode.MULTIRUN
         master.hydra.sweep.dir = str(folder)
         quoted = str(folder).replace("\\", "\\\\").replace("'", "\\'")
         master.hydra.overrides.hydra.append(f"hydra.sweep.dir='{quoted}'")
-    return master
-
-
-def _launch(loader: Loader, master: DictConfig, job: Job) -> list[Any]:
-    task = partial(_run_one, job=job)
-    with as_config_error():
-        plugin = Plugins.instance().instantiate_sweeper(
-            config=master, hydra_context=_context(loader), task_function=task
-        )
-        batches = plugin.sweep(arguments=as_typed(master.hydra.overrides.task))
-    return [result.return_value for batch in batches or () for result in batch]
 
 
 def _context(loader: Loader) -> HydraContext:
@@ -74,21 +142,27 @@ def _context(loader: Loader) -> HydraContext:
     return HydraContext(config_loader=loader, callbacks=Callbacks(), **known)
 
 
-def _run_one(task: DictConfig, job: Job) -> Any:
+def _run_one(
+    task: DictConfig, job: Callable[[int, RunRequest, ConfigError | None], int], threads: int, console: bool
+) -> int:
     """One job, called by a launcher in the folder that it made; maybe in another process."""
     record = cast(DictConfig, HydraConfig.instance().cfg)
     folder = Path(shown(Path(record.hydra.runtime.output_dir)))
+    if console:
+        show_in(folder / CONSOLE)
+    wrong = None
     try:
         config, errors = examine(container(task), lambda key: None)
         raise_all(errors)
     except ConfigError as error:
-        config, _ = examine({}, lambda key: None)
-        return job(request_for(record, config, folder), error)
-    return job(request_for(record, config, folder), None)
+        config, wrong = examine({}, lambda key: None)[0], error
+    if not config.device.threads:
+        config = replace(config, device=replace(config.device, threads=threads))
+    return job(int(record.hydra.job.num), request_for(record, config, folder), wrong)
 
 
-def _check_values(loader: Loader, call: Call) -> None:
-    """Judge every value of the sweep once, in the config without the other values, before anything is written."""
+def _check_values(loader: Loader, call: Call) -> Composition:
+    """Judge every value of the sweep once, in the config without the other values, which is returned."""
     parsed = overrides.parse(call.overrides)
     problems = [problem for problem in map(loader.unknown_option, parsed) if problem]
     raise_all(problems)
@@ -101,6 +175,7 @@ def _check_values(loader: Loader, call: Call) -> None:
         _, found = examine(values, lambda key: overrides.COMMAND_LINE)
         errors |= {str(error): error for error in found}
     raise_all(list(errors.values()))
+    return made
 
 
 def _single(loader: Loader, override: Override) -> str | None:

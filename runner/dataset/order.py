@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from runner import seed
+from runner.errors import ConfigError
 
 NO_VISIT = -1  # fills the places that a short last batch leaves empty
 
@@ -113,6 +114,33 @@ class Batched(Step):
         visits = self.inner.visits(epoch)[: grouped.size]
         grouped[: visits.size] = visits
         return grouped.reshape(self.count, size)
+
+
+class Divided(Step):
+    """One of several equal parts of every batch: `parts` ranks that take one each have the samples of the whole order.
+
+    Raises ConfigError when a batch, or a short one at the end, cannot be divided.
+    """
+
+    def __init__(self, inner: Order, parts: int, part: int) -> None:
+        super().__init__(inner)
+        self.parts, self.part = parts, part
+        for rows in sorted({int(n) for n in (inner.visits(0) != NO_VISIT).sum(axis=1)}, reverse=True):
+            if rows % parts:
+                short = None if rows == inner.batch_size else "this is a short batch at the end: drop_remainder=True"
+                raise ConfigError("a batch does not divide", batch_size=rows, ranks=parts, hint=short)
+        self.batch_size = (inner.batch_size or 1) // parts
+
+    def visits(self, epoch: int) -> np.ndarray:
+        """[count, size of the part]."""
+        whole = self.inner.visits(epoch)
+        size = self.batch_size or 1
+        mine: np.ndarray = whole[:, self.part * size : (self.part + 1) * size].copy()
+        for k in np.flatnonzero(whole[:, -1] == NO_VISIT):
+            share = int((whole[k] != NO_VISIT).sum()) // self.parts
+            mine[k] = NO_VISIT
+            mine[k, :share] = whole[k, self.part * share : (self.part + 1) * share]
+        return mine
 
 
 def shuffled(count: int, buffer_size: int, generator: np.random.Generator) -> np.ndarray:

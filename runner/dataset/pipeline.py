@@ -14,7 +14,7 @@ import numpy as np
 from runner.dataset.arguments import flag, whole, workers
 from runner.dataset.column import Column
 from runner.dataset.iterator import EpochIterator, epochs_asked
-from runner.dataset.order import NO_VISIT, Batched, Order, Repeated, Shuffled
+from runner.dataset.order import NO_VISIT, Batched, Divided, Order, Repeated, Shuffled
 from runner.dataset.prefetch import prefetched, threads_for
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.visits import Visits
@@ -90,6 +90,17 @@ class Dataset:
                 allowed=f"1 to {self._order.count}, the dataset's size, or drop_remainder=False",
             )
         return Dataset(self._columns, order, self._more_workers(num_parallel_workers))
+
+    def divided(self, parts: int, part: int) -> "Dataset":
+        """One of several equal parts of every batch, for ranks that train together: after `batch`.
+
+        Together the parts have the samples of this dataset, batch by batch. Raises ConfigError when a batch does not
+        divide.
+        """
+        if self._order.batch_size is None:
+            raise ConfigError("only batches can be divided", argument="parts", value=parts, repair="batch first")
+        whole("part", part, 0, whole("parts", parts, 1) - 1)
+        return self._ordered(Divided(self._order, parts, part))
 
     def visits(self, epoch: int) -> np.ndarray | list[np.ndarray]:
         """Visits of each batch of an epoch: int64 [steps, batch], or a list of [<= batch] with a short one."""

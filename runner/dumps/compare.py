@@ -89,14 +89,15 @@ def compare(a: Dump, b: Dump, tolerance: Tolerance, everything: bool = False) ->
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="runner compare", add_help=False, allow_abbrev=False)
     parser.add_argument("runs", nargs="*")
-    parser.add_argument("--rtol", type=_bound)
-    parser.add_argument("--atol", type=_bound, default=0.0)
+    parser.add_argument("--rtol", type=from_zero)
+    parser.add_argument("--atol", type=from_zero, default=0.0)
     for flags in (("--all",), ("--json",), ("-h", "--help")):
         parser.add_argument(*flags, action="store_true")
     return parser
 
 
-def _bound(text: str) -> float:
+def from_zero(text: str) -> float:
+    """A number of the command line that is finite and not below zero. Raises what argparse expects."""
     value = float(text)
     if not math.isfinite(value) or value < 0:
         raise argparse.ArgumentTypeError(f"{text} is not a number from 0 on")

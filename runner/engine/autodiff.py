@@ -3,7 +3,7 @@
 Under `Tracer` the gradient rules append nodes to the graph, under `Eager` they compute.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,29 +14,39 @@ from runner.errors import NotDifferentiable
 
 
 def gradients(
-    loss: Value, parameters: Sequence[Parameter], sens: float | Value = 1.0, last: bool = False
+    loss: Value,
+    parameters: Sequence[Parameter],
+    sens: float | Value = 1.0,
+    last: bool = False,
+    ready: Callable[[int, Value], None] | None = None,
 ) -> list[Value]:
     """The derivative of `loss` (summed over its elements, times `sens`) with respect to each parameter, in its type.
 
     `sens` is a number, or a scalar that is only known when the step runs.
     Only what leads from a parameter to the loss is differentiated. A parameter that the loss does not depend on gets
     zeros. `last` promises that these are the last gradients of the step: PyNative mode then lets go of every
-    activation as soon as its gradient rule has run. Raises NotDifferentiable, with the place, when an operator on the
-    way has no gradient, and ConfigError when gradients are asked for after the last ones.
+    activation as soon as its gradient rule has run. `ready` is called with the number of a parameter and its gradient
+    when that is complete, while others are still to come. Raises NotDifferentiable, with the place, when an operator on
+    the way has no gradient, and ConfigError when gradients are asked for after the last ones.
     """
     interpreter = current()
     outer = interpreter.origin
     adjoint: dict[Value, Value] = {interpreter.lift(loss): interpreter.lift(_spread(interpreter, loss, sens))}
-    record = _depending_on({interpreter.lift(p) for p in parameters}, interpreter.record(last))
+    handles = [interpreter.lift(p) for p in parameters]
+    record = _depending_on(set(handles), interpreter.record(last))
+    complete = _complete(handles, record) if ready else {}
     try:
         while record:  # popped, so that what nobody else holds dies on the way
             node, wanted = record.pop()
             if not adjoint.keys().isdisjoint(node.outputs):
                 interpreter.origin = node
                 _pull_back(interpreter, node, wanted, adjoint)
+            for k in complete.get(len(record), ()):
+                if ready and handles[k] in adjoint:
+                    ready(k, adjoint[handles[k]])
     finally:
         interpreter.origin = outer
-    found = [_adjoint_or_zeros(interpreter, adjoint, interpreter.lift(p)) for p in parameters]
+    found = [_adjoint_or_zeros(interpreter, adjoint, handle) for handle in handles]
     # Where Float16 is forced, so are the sums of what comes back from several places.
     return [interpreter.with_dtype(value, p.dtype) for value, p in zip(found, parameters, strict=True)]
 
@@ -49,6 +59,18 @@ def _depending_on(wanted: set[Value], nodes: Sequence[Node]) -> list[tuple[Node,
             record.append((node, [x in wanted for x in node.inputs]))
             wanted.update([y for y in node.outputs if y.dtype.is_float])
     return record
+
+
+def _complete(handles: Sequence[Value], record: Sequence[tuple[Node, list[bool]]]) -> dict[int, list[int]]:
+    """By place in the record: the numbers of the parameters that are read there first, and whose gradients are complete
+    when the walk back has passed it."""
+    numbers = {handle: k for k, handle in enumerate(handles)}
+    first: dict[int, list[int]] = {}
+    for place, (node, _) in enumerate(record):
+        for x in node.inputs:
+            if x in numbers:
+                first.setdefault(place, []).append(numbers.pop(x))
+    return first
 
 
 def _pull_back(interpreter: Interpreter, node: Node, wanted: Sequence[bool], adjoint: dict[Value, Value]) -> None:

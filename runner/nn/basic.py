@@ -3,6 +3,7 @@
 from runner import dtype as dt
 from runner import ops
 from runner.common.initializer import initializer
+from runner.communication.world import world
 from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError
 from runner.nn.activation import get_activation
@@ -64,7 +65,9 @@ class Dropout(Cell):
 
     def __init__(self, keep_prob: float = 0.5) -> None:
         super().__init__()
-        self.dropout = ops.Dropout(float(keep_prob), seed=(get_seed() * 1_000_003 + next_number()) % 2**31)
+        # Each rank has other samples, and drops other elements of them.
+        seed = get_seed() * 1_000_003 + next_number() + world().rank * 65_537
+        self.dropout = ops.Dropout(float(keep_prob), seed=seed % 2**31)
         self.counter = Parameter(Tensor(0, dt.int64), "counter", requires_grad=False)
 
     def construct(self, x: Value) -> Value:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from runner import context
+from runner import auto_parallel, context
 from runner.core.primitive import current, is_nested
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, nearest
@@ -21,6 +21,7 @@ class Cell:
 
     def __init__(self, auto_prefix: bool = True) -> None:
         self.__dict__.update(_params={}, _cells={}, _auto_prefix=auto_prefix, _attribute="", training=False)
+        auto_parallel.note_network(self)
 
     def construct(self, *inputs: Any) -> Any:
         """What the cell computes; written in operators and other cells."""

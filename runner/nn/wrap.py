@@ -2,10 +2,14 @@
 
 from typing import Any
 
+from runner import auto_parallel, ops
 from runner.core.value import Value
 from runner.engine.autodiff import gradients
 from runner.nn.cell import Cell
 from runner.nn.optim import Optimizer
+from runner.startup import lazy_import
+
+reducer = lazy_import("runner.nn.reducer")  # only for data-parallel training
 
 
 class WithLossCell(Cell):
@@ -33,13 +37,25 @@ class WithEvalCell(Cell):
 
 
 class TrainOneStepCell(Cell):
-    """Forward, gradients, update; gives the loss. `sens` scales the gradients."""
+    """Forward, gradients, update; gives the loss. `sens` scales the gradients.
+
+    When `context.set_auto_parallel_context` says so, gradients are those of all ranks, and the loss is their mean.
+    """
 
     def __init__(self, network: Cell, optimizer: Optimizer, sens: float = 1.0) -> None:
         super().__init__(auto_prefix=False)
         self.network, self.optimizer, self.sens = network, optimizer, sens
+        self.grad_reducer = (
+            reducer.reducer_of_context(optimizer.parameters) if auto_parallel.is_data_parallel() else None
+        )
 
     def construct(self, *inputs: Any) -> Value:
         loss: Value = self.network(*inputs)
-        self.optimizer(gradients(loss, self.optimizer.parameters, self.sens, last=True))
-        return loss
+        if self.grad_reducer is None:
+            self.optimizer(gradients(loss, self.optimizer.parameters, self.sens, last=True))
+            return loss
+        ready = self.grad_reducer.ready
+        own = gradients(loss, self.optimizer.parameters, self.sens, last=True, ready=ready)
+        self.optimizer(self.grad_reducer(own))
+        mean: Value = ops.AllReduce("mean")(loss)
+        return mean

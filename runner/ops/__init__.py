@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # for those who read; what runs loads a module when one of it
     from runner.ops.array import Cast, Concat, ExpandDims, Flatten, Pad, Reshape, Slice, Transpose
     from runner.ops.batchmatmul import BatchMatMul
     from runner.ops.batchnorm import BatchNorm, BatchNormGrad
+    from runner.ops.collective import AllReduce
     from runner.ops.compare import (
         Equal,
         Greater,
@@ -55,6 +56,7 @@ else:
             "array": "Cast Concat ExpandDims Flatten Pad Reshape Slice Transpose",
             "batchmatmul": "BatchMatMul",
             "batchnorm": "BatchNorm BatchNormGrad",
+            "collective": "AllReduce",
             "compare": "Equal Greater GreaterEqual Less LessEqual Maximum Minimum NotEqual ReduceMax ReduceMin Select",
             "composite": "clip_by_value",
             "conv": "Conv2D Conv2DBackpropFilter Conv2DBackpropInput",
@@ -85,6 +87,7 @@ __all__ = [
     "Abs",
     "Adam",
     "Add",
+    "AllReduce",
     "ApplyMomentum",
     "Argmax",
     "Argmin",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from runner import context, nn
+from runner import auto_parallel, context, nn
 from runner.core.observer import GraphObserver, ValueObserver
 from runner.core.precision import working_under
 from runner.core.value import Tensor
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from runner.train.profiler import Profiler
     from runner.train.sink import Sink
 
+reducer = lazy_import("runner.nn.reducer")  # only for data-parallel training
 examine = lazy_import("runner.train.examine")  # only for runs that want to know, as the next one
 asked = lazy_import("runner.train.asked")
 # PyNative mode compiles nothing before a network is exported.
@@ -77,6 +78,7 @@ class Model:
         asks = profiler is None and context.get_context("enable_profiling")
         self.failure, self.profiler = failure, asked.of_context(self.mode, self.device) if asks else profiler
         self.values = values  # None: as the context says when training begins
+        self.parallel = auto_parallel.settings() if auto_parallel.is_data_parallel() else None
         level = amp.resolved(amp_level, self.device)
         self.precision = amp.policy_of(level, precision_mode)
         self.train_network = amp.training_cell(network, loss_fn, optimizer, level, loss_scale_manager)
@@ -145,10 +147,11 @@ class Model:
             yield steps
 
     def _sinks(self, dataset_sink_mode: bool) -> bool:
-        sunk = dataset_sink_mode and self.mode == context.GRAPH_MODE
+        sunk = dataset_sink_mode and self.mode == context.GRAPH_MODE and not self.parallel
         check_dump(self.observed(), sunk)
         if dataset_sink_mode and not sunk:
-            _LOG.warning("PyNative mode does not sink data: the same steps run one by one")
+            who = "data-parallel training" if self.parallel else "PyNative mode"
+            _LOG.warning("%s does not sink data: the same steps run one by one", who)
         return sunk
 
     def _examined(self, make: MakeSteps, dataset: Dataset, first_step: int) -> MakeSteps:
@@ -159,6 +162,8 @@ class Model:
 
     def _steps(self, dataset: Dataset, sunk: bool, first_step: int) -> Sink | StepByStep:
         """What makes steps with the batches of a dataset, from the batch of step `first_step` on."""
+        if self.parallel and self.parallel["parameter_broadcast"]:
+            reducer.broadcast(self.train_network.get_parameters())
         if not sunk:
             batches = dataset.prepared(dataset.visits_from(first_step))
             return StepByStep(self.train_step, batches, first_step, self.observed())

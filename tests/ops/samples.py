@@ -67,6 +67,12 @@ def unary() -> Iterator[Sample]:
     yield row(ops.LogSoftmax(), normal(2, 3) + 1000, note="far")
 
 
+def reduced() -> Iterator[Sample]:
+    for op in ("sum", "mean"):
+        yield row(ops.AllReduce(op), normal(2, 3), note=op)
+        yield row(ops.AllReduce(op), normal(2, 3), normal(), normal(4, 1, 2), note=f"{op}-bucket")
+
+
 def binary() -> Iterator[Sample]:
     shapes = ((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1, 3), (4, 1)), ((2, 3), ()), ((), ())
     for kind, (x, y) in itertools.product((ops.Add, ops.Sub, ops.Mul, ops.Maximum, ops.Minimum), shapes):
@@ -278,6 +284,6 @@ def normalizations() -> Iterator[Sample]:
             yield row(ops.BatchNormGrad(is_training, epsilon), normal(*shape), *operands[:2], *reserved, note=note)
 
 
-FAMILIES = unary, binary, reductions, arrays, matrices, losses, updates, pools, convolutions, normalizations
+FAMILIES = unary, reduced, binary, reductions, arrays, matrices, losses, updates, pools, convolutions, normalizations
 SAMPLES = [sample for family in (*FAMILIES, *NETWORK_FAMILIES) for sample in family()]
 WIDE = [*convolutions(batch=9)]  # batches that are large enough for the forms batch last

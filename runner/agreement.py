@@ -1,0 +1,44 @@
+"""What all ranks of a data-parallel run do alike: begin with the same state, show the same steps, stop together."""
+
+import signal
+from typing import Any
+
+from runner.communication.world import world
+from runner.errors import ConfigError
+from runner.interrupt import KINDS, Interruption
+from runner.nn.cell import Cell
+from runner.nn.reducer import broadcast
+from runner.train.callback import Callback, RunContext
+
+NUMBERS = {kind: number for number, kind in KINDS.items()}
+
+
+class Agreement(Callback):
+    """After every step the ranks agree whether one of them was asked to stop: then all of them are, at this step."""
+
+    def __init__(self, interruption: Interruption) -> None:
+        self.interruption = interruption
+
+    def step_end(self, run_context: RunContext) -> None:
+        asked = self.interruption.requested
+        found = max(world().gathered(NUMBERS[asked] if asked else 0))
+        if found:
+            self.interruption.requested = KINDS[signal.Signals(found)]
+            if world().rank:  # on the first rank the checkpoint comes before
+                raise self.interruption.requested
+
+
+def shared(network: Cell, before: dict[str, Any]) -> dict[str, Any]:
+    """Give all ranks the parameters of the first one, and return what it knows of the run before."""
+    broadcast(network.get_parameters())
+    known: dict[str, Any] = world().shared(before)
+    return known
+
+
+def check_all_or_none(shows: bool) -> None:
+    """Raise ConfigError when only some ranks dump: graph mode computes dumped steps twice, and all ranks must."""
+    every = world().gathered(int(shows))
+    if len(set(every)) > 1:
+        without = ", ".join(str(rank) for rank, one in enumerate(every) if not one)
+        hint = "list every rank in support_device, or none"
+        raise ConfigError("some ranks dump and others do not", key="dump.support_device", without=without, hint=hint)

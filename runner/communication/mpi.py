@@ -1,0 +1,157 @@
+"""The only file that speaks MPI, which carries bytes and nothing else: sums are ours, in a fixed order.
+
+MPI libraries may add in any order, and those that were tried do so differently (of four ranks, three libraries give two
+results). Here a bucket of n numbers is cut into one chunk for each rank: chunks go to their ranks, which add them in
+the order of ranks and send the sums back. That moves 2 n numbers, however many ranks there are, and every sum is made
+once, so that all ranks have the same bits even on different processors.
+"""
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from runner.communication.world import World
+from runner.errors import ConfigError, TrainingError
+
+INSTALL = 'pip install "runner[mpi]" (mpi4py and the wheel of MPICH; no system package is needed)'
+PATIENCE = 0.05  # of the time that was waited already: how long the next pause may be
+SPINS = 200  # looks without a pause, some 50 microseconds
+FIRST_PAUSE, LONGEST_PAUSE = 5e-5, 5e-3  # seconds
+
+
+class Ranks(World):
+    """The processes of one mpirun; `expected` is how many mpirun says that there are. Raises ConfigError."""
+
+    def __init__(self, expected: int) -> None:
+        self._mpi = _loaded()
+        self._steps = self._mpi.COMM_WORLD.Dup()
+        self._end = self._mpi.COMM_WORLD.Dup()  # apart, so that who ends can be waited for while others still exchange
+        self.rank, self.size = self._steps.Get_rank(), self._steps.Get_size()
+        if self.size != expected:
+            rows = {"mpirun": f"{expected} processes", "mpi4py": f"{self.size}, {_library(self._mpi)}"}
+            repair = "the mpirun that belongs to mpi4py's MPI: with the wheel of MPICH, the one beside python"
+            raise ConfigError("mpirun and mpi4py are not of one MPI", **rows, repair=repair)
+        here = self._steps.Split_type(self._mpi.COMM_TYPE_SHARED)
+        self.local_rank, self.local_size = here.Get_rank(), here.Get_size()
+        self._begun: dict[tuple[int, ...], _Sum] = {}
+
+    def begin(self, arrays: Sequence[np.ndarray]) -> None:
+        """Send the chunks; `summed` with the same arrays goes on from there."""
+        self._begun[_key(arrays)] = _Sum(self, arrays)
+
+    def summed(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """As described in `World`. Raises TrainingError when ranks are gone."""
+        started = self._begun.pop(_key(arrays), None) or _Sum(self, arrays)
+        return started.result()
+
+    def exchange(self, name: str, *buffers: np.ndarray) -> Any:
+        """Start an exchange of MPI, such as `Ialltoall`, with arrays as bytes. Raises TrainingError."""
+        try:
+            return getattr(self._steps, name)(*[_bytes(buffer) for buffer in buffers])
+        except self._mpi.Exception as reason:
+            raise TrainingError("the ranks have lost each other", rank=self.rank, reason=reason) from None
+
+    def finish(self, request: Any) -> None:
+        """Wait until an exchange is done; others may have the processor meanwhile, and signals are answered.
+
+        Raises TrainingError.
+        """
+        try:
+            _wait(request)
+        except self._mpi.Exception as reason:
+            raise TrainingError("the ranks have lost each other", rank=self.rank, reason=reason) from None
+
+    def shared(self, value: Any) -> Any:
+        """The first rank's value."""
+        text = np.frombuffer(json.dumps(value).encode(), np.uint8)
+        length = self._first(np.array([len(text)], np.int64))[0]
+        made = self._first(text if self.rank == 0 else np.zeros(length, np.uint8))
+        return json.loads(made.tobytes())
+
+    def shared_arrays(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The first rank's arrays."""
+        return [self._first(array) for array in arrays]
+
+    def _first(self, array: np.ndarray) -> np.ndarray:
+        made = np.array(array, order="C")
+        if made.size:
+            self.finish(self.exchange("Ibcast", made))
+        return made
+
+    def gathered(self, number: int) -> list[int]:
+        """The numbers of all ranks."""
+        every = np.zeros(self.size, np.int64)
+        self.finish(self.exchange("Iallgather", np.array([number], np.int64), every))
+        return [int(one) for one in every]
+
+    def met(self, seconds: float | None = None) -> bool:
+        """Wait for all; once for each run."""
+        return _wait(self._end.Ibarrier(), seconds)
+
+    def abort(self, exit_code: int) -> None:
+        """`MPI_Abort`: mpirun ends all ranks, and itself with this code."""
+        self._mpi.COMM_WORLD.Abort(exit_code)
+
+
+class _Sum:
+    """The sum of a bucket, from its first half, which is begun at once."""
+
+    def __init__(self, ranks: Ranks, arrays: Sequence[np.ndarray]) -> None:
+        self.ranks, self.arrays = ranks, list(arrays)  # held, so that nothing else can have their identity meanwhile
+        self.size = sum(array.size for array in arrays)
+        self.chunk = -(-self.size // ranks.size)
+        self.sent = np.zeros(self.chunk * ranks.size, arrays[0].dtype)
+        np.concatenate([array.ravel() for array in arrays], out=self.sent[: self.size])
+        self.parts = np.empty((ranks.size, self.chunk), self.sent.dtype)
+        self.request = ranks.exchange("Ialltoall", self.sent, self.parts)
+
+    def result(self) -> list[np.ndarray]:
+        """Wait, add in the order of ranks, and collect the sums of the others."""
+        self.ranks.finish(self.request)
+        total = self.parts[0].copy()
+        for part in self.parts[1:]:
+            total += part
+        every = np.empty_like(self.sent)
+        self.ranks.finish(self.ranks.exchange("Iallgather", total, every))
+        ends = np.cumsum([array.size for array in self.arrays])
+        pieces = np.split(every[: self.size], ends[:-1])
+        return [piece.reshape(array.shape) for piece, array in zip(pieces, self.arrays, strict=True)]
+
+
+def _key(arrays: Sequence[np.ndarray]) -> tuple[int, ...]:
+    return tuple([id(array) for array in arrays])
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return array.reshape(-1).view(np.uint8)
+
+
+def _wait(request: Any, seconds: float | None = None) -> bool:
+    """Look until a request is done, or the time is over; pauses grow with what was waited, so they cost little."""
+    for _ in range(SPINS):
+        if request.Test():
+            return True
+    start, end = time.monotonic(), math.inf if seconds is None else time.monotonic() + seconds
+    while not request.Test():
+        now = time.monotonic()
+        if now > end:
+            return False
+        time.sleep(min(max(FIRST_PAUSE, PATIENCE * (now - start)), LONGEST_PAUSE))
+    return True
+
+
+def _loaded() -> Any:
+    try:
+        from mpi4py import MPI  # starts MPI, so not before somebody joins
+    except (ImportError, RuntimeError, OSError) as reason:
+        rows = {"reason": str(reason).splitlines()[0], "repair": INSTALL}
+        raise ConfigError("mpirun has started this process, but mpi4py cannot be used", **rows) from None
+    return MPI
+
+
+def _library(mpi: Any) -> str:
+    return str(mpi.Get_library_version()).splitlines()[0]

@@ -1,0 +1,61 @@
+"""The ranks of a data-parallel run: who they are, and what they exchange.
+
+A process that has not joined others is a world of one, and every exchange in it gives back what went in.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+class World:
+    """One process by itself: rank 0 of 1. `local_rank` and `local_size` count the ranks on this machine.
+
+    All ranks must make the same exchanges in the same order.
+    """
+
+    rank, size, local_rank, local_size = 0, 1, 0, 1
+
+    def begin(self, arrays: Sequence[np.ndarray]) -> None:
+        """These arrays will be summed next but something: what is on the way early costs no time later."""
+
+    def summed(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The sums over all ranks, added in the order of ranks: the same bits on every rank and in every run.
+
+        The arrays have one element type, and the same shapes on all ranks.
+        """
+        return list(arrays)
+
+    def shared(self, value: Any) -> Any:
+        """What the first rank gives, on all ranks; a value of JSON."""
+        return value
+
+    def shared_arrays(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The arrays of the first rank, on all ranks; types and shapes are the same everywhere."""
+        return list(arrays)
+
+    def gathered(self, number: int) -> list[int]:
+        """The numbers of all ranks, in the order of ranks."""
+        return [number]
+
+    def met(self, seconds: float | None = None) -> bool:
+        """Whether all ranks have come to their end within so many seconds (None: wait for them)."""
+        return True
+
+    def abort(self, exit_code: int) -> None:
+        """End all ranks at once."""
+
+
+_present = [World()]
+
+
+def world() -> World:
+    """The world that this process is in."""
+    return _present[0]
+
+
+def enter(joined: World) -> World:
+    """This process is in another world from now on."""
+    _present[0] = joined
+    return joined

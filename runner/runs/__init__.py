@@ -1,0 +1,1 @@
+"""Runs by what they left in their folders: read, compared, shown."""

@@ -1,0 +1,59 @@
+"""mpirun for tests, and a world of several ranks inside of one process."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from runner.communication.world import World
+
+MPIRUN = Path(sys.executable).parent / "mpirun"
+ROOT = Path(__file__).parents[2]
+needs_mpi = pytest.mark.skipif(
+    importlib.util.find_spec("mpi4py") is None or not MPIRUN.exists(),
+    reason='needs mpi4py and the wheel of MPICH: pip install ".[mpi]"',
+)
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
+
+
+def start(ranks: int, *words: object, **options: object) -> "subprocess.Popen[str]":
+    """`mpirun -n ranks python ...`."""
+    command = [str(MPIRUN), "-n", str(ranks), sys.executable, *map(str, words)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, **{**pipes, "env": environment(), **options})  # type: ignore[call-overload]
+
+
+def mpirun(ranks: int, *words: object, **options: object) -> tuple[int, str, str]:
+    """Exit code, what was printed, and the errors."""
+    with start(ranks, *words, **options) as process:
+        out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def losses(folder: Path) -> list[float]:
+    rows = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [row["loss"] for row in rows if row["event"] == "step"]
+
+
+class Several(World):
+    """Rank 1 of `size`, in a test: what the other ranks have is `others`, one number more than this rank has, each."""
+
+    def __init__(self, size: int = 3) -> None:
+        self.rank, self.size = 1, size
+        self.told: list[str] = []
+
+    def begin(self, arrays):
+        self.told.append(f"begin {len(arrays)}")
+
+    def summed(self, arrays):
+        """Rank r has this rank's arrays plus r - 1."""
+        self.told.append(f"sum {len(arrays)}")
+        return [sum(array + np.float32(r - 1) for r in range(self.size)) for array in arrays]
