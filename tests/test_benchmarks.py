@@ -79,6 +79,7 @@ def test_the_peers(peer):
         ("growth.py", ("--curves", "batch", "--budget", "1e-6"), 7),
         ("interpreter.py", ("--repeats", "1"), 1),
         ("startup.py", ("--repeats", "1"), 1),
+        ("sweep.py", ("--repeats", "1", "--jobs", "2", "--", "max_steps=1"), 1),
     ],
 )
 def test_the_other_scripts(script, words, count):
