@@ -13,8 +13,8 @@ test:  ## the whole suite
 fast:  ## the suite without real processes and real data sets
 	pytest -x --ignore=tests/test_cli.py --ignore=tests/dataset
 
-soak:  ## what CI thins out: runs that die at every single operation and step
-	RUNNER_SOAK=1 pytest tests/test_resume.py
+soak:  ## what CI thins out: runs and sweeps that die at every single operation and step
+	RUNNER_SOAK=1 pytest tests/test_resume.py tests/sweeping/test_sweep_kills.py
 
 lint:  ## style, without changing anything
 	ruff check . && ruff format --check .
@@ -49,6 +49,7 @@ benchmarks:  ## all figures of BENCHMARKS.md but for the profiles, as JSON lines
 	python benchmarks/dump.py >> $(RESULTS)
 	python benchmarks/profile.py >> $(RESULTS)
 	python benchmarks/startup.py >> $(RESULTS)
+	python benchmarks/sweep.py -- mode=graph epochs=10 >> $(RESULTS)
 
 startup:  ## from the start of the process to the first loss
 	python benchmarks/startup.py

@@ -26,7 +26,7 @@ def main(words: Sequence[str]) -> dict[str, Any]:
     flags = [word for word in words if word.startswith("-")]
     folders = [word for word in words if not word.startswith("-") and "=" not in word]
     if len(folders) != 1 or set(flags) - {FORCE}:
-        raise ConfigError("wrong usage", value=" ".join(words), hint="runner resume RUN_DIR [key=value ...] [--force]")
+        raise ConfigError("wrong usage", value=" ".join(words), hint="runner resume DIR [key=value ...] [--force]")
     if (Path(folders[0]) / SWEEP_FILE).exists():
         sweeping.resume(Path(folders[0]), [word for word in words if "=" in word], force=FORCE in flags)
         return {}

@@ -80,6 +80,7 @@ def test_the_peers(peer):
         ("interpreter.py", ("--repeats", "1"), 1),
         ("profile.py", ("--steps", "16", "--repeats", "1"), 8),
         ("startup.py", ("--repeats", "1"), 1),
+        ("sweep.py", ("--repeats", "1", "--jobs", "2", "--", "max_steps=1"), 1),
     ],
 )
 def test_the_other_scripts(script, words, count):

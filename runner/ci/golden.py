@@ -83,7 +83,9 @@ def checked(file: Path, run: Path) -> int:
     how = "bit for bit" if golden.exact and not differing else "within tolerance"
     how += f" ({', '.join(differing)}: not the same)" if differing else ""
     if wrong:
-        error = MismatchError("the run is not what it was", file=file, run=run, compared=how)
+        is_foreign = any(row.name.startswith("key.") for row in wrong)
+        what = "the run does not belong to this file" if is_foreign else "the run is not what it was"
+        error = MismatchError(what, file=file, run=run, compared=None if is_foreign else how)
         error.add(**{row.name: _told(row) for row in wrong[:_SHOWN]})
         error.add(more=f"{len(wrong) - _SHOWN} other values" if len(wrong) > _SHOWN else None)
         raise error.add(hint=f"when that is right: runner golden --update {file} {run}")

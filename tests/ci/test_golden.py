@@ -91,6 +91,7 @@ def test_whatever_differs_is_told(golden, runs, change, told):
     edit(golden, change)
     text = refused(golden, runs["a"])
     assert told in text
+    assert ("does not belong to this file" in text) == told.startswith("key.")
     assert str(golden) in text
 
 
