@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from runner.report.markup import Markup, tag, together
-from runner.report.scale import Scale, around
+from runner.report.scale import FEW, Scale, around
 from runner.report.series import Points
 
 UNITS = 1000  # of the picture, in both directions
@@ -39,7 +39,7 @@ def chart(
 ) -> Markup:
     """A figure: caption, switch where both forms make sense, the picture, a legend for two lines or more."""
     values = [y for line in lines for _, y in line.points]
-    x = _axis([place for line in lines for place, _ in line.points])
+    x = _steps([place for line in lines for place, _ in line.points])
     if not may_be_log or min(values) <= 0 or max(values) < 4 * min(values):
         drawn = _plot(lines, x, around(values, zero=zero), x_name)
     else:
@@ -105,9 +105,11 @@ def _switched(linear: Markup, logarithmic: Markup) -> Markup:
     return tag("div", *parts, *forms, class_="switched")
 
 
-def _axis(values: Sequence[float]) -> Scale:
+def _steps(values: Sequence[float]) -> Scale:
+    """An axis of whole numbers: a few of them all have their tick."""
     low, high = min(values), max(values)
-    return Scale(low, high) if high > low else Scale(low - 0.5, high + 0.5)
+    marks = tuple(float(k) for k in range(round(low), round(high) + 1)) if high - low <= FEW else ()
+    return Scale(low, high, marks=marks) if high > low else Scale(low - 0.5, high + 0.5, marks=marks)
 
 
 def _legend(lines: Sequence[Line]) -> Markup | None:

@@ -17,6 +17,7 @@ from runner.runs.record import Record
 _COLUMNS = ("tensor", "shape", "outside", "elements", "max abs", "max rel", "max ulp")
 _REASONS = {
     "operator": "The first operator whose results differ though its operands agree",
+    "value": "A parameter or constant differs before any operator is run",
     "inputs": "Only operands differ: the cause is not in the dumps",
     "rounding": "No operator is the cause: rounding grows until it passes the tolerance here",
 }
@@ -53,7 +54,7 @@ def _dumps(a: Record, b: Record) -> Markup:
     }
     rows: list[tuple[Inside, ...]] = [(name, shown(value)) for name, value in facts.items() if value is not None]
     return together(
-        _verdict(False, _REASONS[found["cause"]]),
+        _verdict(False, _REASONS["value" if first["kind"] == "value" else found["cause"]]),
         table(("", ""), rows),
         table(_COLUMNS, [_tensor(tensor) for tensor in first["tensors"]]),
         *(tag("p", note, class_="sub") for note in found["notes"]),

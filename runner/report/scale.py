@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-FEW = 5  # values of a key that all get their tick
+FEW = 5  # values that all get their tick
 
 
 @dataclass(frozen=True)

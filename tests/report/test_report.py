@@ -61,6 +61,12 @@ def test_both_forms_of_the_curve_and_the_mean(tmp_path):
     assert len(section(root, "Training").all("input", type="radio")) == 2
 
 
+def test_few_steps_have_whole_numbers(tmp_path):
+    _, root = made(leave(tmp_path / "a", [3.0, 2.0, 1.5]))
+    labels = {e.text for e in section(root, "Training").all("span") if "x" in e.classes}
+    assert labels == {"1", "2", "3"}
+
+
 def test_metrics_of_the_test_split(tmp_path):
     evaluations = [(10, {"accuracy": 0.5, "loss": 1.5}), (20, {"accuracy": 0.75, "loss": 0.9})]
     _, root = made(leave(tmp_path / "a", noisy(20), evaluations))
@@ -312,7 +318,7 @@ def test_two_runs_and_their_dumps(dumped, tmp_path):
     assert ["mode", "graph", "pynative"] in cells(section(root, "A and B").all("table")[1])
     _, root = made(b, c, output=tmp_path / "page.html")
     found = section(root, "Dumps")
-    assert "different" in found.text
+    assert "A parameter or constant differs" in found.text
     assert cells(found.all("table")[0])[0] == ["operator", "conv1.weight"]
     with_code = [row for row in cells(section(root, "A and B").all("table")[0]) if row[0] == "loss"]
     assert with_code[0][-1] == "DIFFERS"
