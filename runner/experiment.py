@@ -93,6 +93,8 @@ def settled(config: RunConfig) -> Iterator[None]:
             reserve_class_name_in_scope=config.reserve_class_name_in_scope,
             print_file_path=config.print_file_path or "",
         )
+        if config.session.auto_tune_mode:
+            _LOG.warning("session.auto_tune_mode is not built yet: the usual lowerings and threads are used")
         if config.session.initialize_system:
             system.prepared(device_of(config), config.mode == "graph")
         yield
