@@ -26,7 +26,7 @@ def head(several: Several, title: str) -> Markup:
     values = {state: str(count) for state, count in states.most_common()}
     best = several.ranked()[:1]
     if best and several.target:
-        values[f"best {several.target}"] = f"{best[0].results[several.target]:.5g}"
+        values[f"best {several.target}"] = f"{best[0].results[several.target]:.4g}"
         values["of run"] = several.name(best[0])
     badges = [badge(state) for state in states]
     return together(
