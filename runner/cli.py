@@ -18,7 +18,10 @@ from runner.startup import uncollected
 # The module of a command is loaded when the command is called: `doctor` opens every device, and `ls` needs none of it.
 COMMANDS = {
     "ls": ("runner.history", "runs, newest first: runner ls [DIR]"),
-    "resume": ("runner.resume", "go on with a run or sweep that ended too early: runner resume DIR [overrides] [--force]"),
+    "resume": (
+        "runner.resume",
+        "go on with what ended too early, run or sweep: runner resume DIR [overrides] [--force]",
+    ),
     "doctor": ("runner.doctor", "versions, devices that really work, and why others do not"),
     "parse-print": ("runner.prints.command", "what the Print operator wrote into a file: runner parse-print FILE"),
     "compare": ("runner.runs.compare", "the first operator that differs in two dumps, or metrics: runner compare A B"),

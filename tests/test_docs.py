@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runner import cli, errors, launch
+from runner import cli, errors
+from runner.sweeping.sweep import SweepError
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -171,7 +172,7 @@ def test_every_exit_code_is_told():
     told = set(map(int, re.findall(r"(?:^|· |/)(\d+)\b", section("Exit codes"), re.MULTILINE)))
     helped = set(map(int, re.findall(r"(?:^| {2,})(\d+) [a-z]", cli.HELP.partition("exit codes")[2], re.MULTILINE)))
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RunnerError)]
-    assert told == helped == {0, 130, 143, *(kind.exit_code for kind in [*kinds, launch.SweepError])}
+    assert told == helped == {0, 130, 143, *(kind.exit_code for kind in [*kinds, SweepError])}
 
 
 def links() -> list[tuple[str, str]]:

@@ -1,18 +1,21 @@
 """`runner report RUN_OR_SWEEP...`: what was found, written as one page."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from runner import files
-from runner.errors import ConfigError, nearest
+from runner.errors import ConfigError, RunnerError, nearest
 from runner.report import many, one, pair
 from runner.report.groups import Several, natural
 from runner.report.page import page
 from runner.runs.record import Record, places
+from runner.sweeping import journal
+from runner.sweeping.record import Record as Sweep
 
 NAME = "report.html"
+MOST_NAMES = 20
 USAGE = "runner report RUN_OR_SWEEP... [-o FILE]"
 HELP = f"""\
 usage
@@ -80,4 +83,20 @@ def written(runs: Sequence[Record], folders: Sequence[Path], home: Path) -> str:
     sections = list(many.sections(several, home))
     if len(runs) == 2:
         sections[1:1] = pair.sections(*runs)
-    return page(f"{len(runs)} runs \N{MIDDLE DOT} runner", many.head(several, ", ".join(map(str, folders))), sections)
+    top = many.head(several, ", ".join(map(str, folders)), [note for folder in folders for note in unbegun(folder)])
+    return page(f"{len(runs)} runs \N{MIDDLE DOT} runner", top, sections)
+
+
+def unbegun(folder: Path) -> Iterator[str]:
+    """What the journal of a sweep knows of jobs that left no folder."""
+    if not (folder / journal.NAME).is_file():
+        return
+    sweep = Sweep(folder)
+    try:
+        sweep.update()
+    except RunnerError as error:
+        yield f"{folder / journal.NAME}: {error.what}"
+        return
+    missing = [str(outcome.number) for outcome in sweep.outcomes() if outcome.status == "missing"]
+    if missing:
+        yield f"{len(missing)} of {len(sweep.jobs)} jobs never began: {', '.join(missing[:MOST_NAMES])}"

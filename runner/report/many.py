@@ -1,7 +1,7 @@
 """The parts of the page about several runs or a sweep."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from runner.report.chart import Line, chart
@@ -14,25 +14,25 @@ from runner.report.slices import parallel, slices
 from runner.runs.forms import shown
 from runner.runs.record import Record
 
-COLOURS, GREY = 8, 9
+COLOURS, GREY, MOST_NOTES = 8, 9, 20
 MOST_CURVES, MOST_POINTS, BAND_COLUMNS = 60, 12_000, 250  # of a page; with more runs each curve gets fewer points
 _SPEED = ("steps", "steps/s", "seconds")
 _SCALARS = int | float | str
 
 
-def head(several: Several, title: str) -> Markup:
-    """How many there are and how they ended; which was the best."""
+def head(several: Several, title: str, said: Sequence[str] = ()) -> Markup:
+    """How many there are and how they ended; which was the best; what else there is to be said."""
     states = Counter(run.state for run in several.runs)
     values = {state: str(count) for state, count in states.most_common()}
     best = several.ranked()[:1]
     if best and several.target:
-        values[f"best {several.target}"] = f"{best[0].results[several.target]:.5g}"
+        values[f"best {several.target}"] = f"{best[0].results[several.target]:.4g}"
         values["of run"] = several.name(best[0])
     badges = [badge(state) for state in states]
     return together(
         tag("h1", f"{len(several.runs)} runs", *badges),
         tag("p", title, class_="sub mono"),
-        notes([f"{several.name(run)}: {note}" for run in several.runs for note in run.notes][:20]),
+        notes([*said, *(f"{several.name(run)}: {note}" for run in several.runs for note in run.notes)][:MOST_NOTES]),
         tiles(values),
     )
 

@@ -10,7 +10,7 @@ from runner.config.schema import RunConfig, plain
 from runner.jsonfile import flat
 from runner.report import profile
 from runner.report.chart import Line, chart
-from runner.report.markup import Inside, Markup, number, table, tag, together, told
+from runner.report.markup import Inside, Markup, table, tag, together, told
 from runner.report.page import Section, badge, bar, more, notes, tiles
 from runner.report.picture import pictures
 from runner.report.series import running_mean, thinned
@@ -62,7 +62,7 @@ def training(run: Record) -> Markup | None:
     if len(steps) > 1:
         lines = [Line("loss", thinned(steps, losses, COLUMNS), 1, "thin" if len(steps) >= 100 else "line")]
         if len(steps) >= 100:
-            window = max(10, len(steps) // 50)
+            window = max(10, len(steps) // 100)
             mean = thinned(steps, running_mean(losses, window), COLUMNS // 4)
             lines.append(Line(f"mean of {window} steps", mean, 1))
         tested = evaluations(run, "loss")
@@ -103,7 +103,7 @@ def _time(text: object) -> datetime | None:
 
 
 def _tiles(run: Record) -> dict[str, str]:
-    found = {told(name): number(value) for name, value in run.results.items()}
+    found = {told(name): f"{value:.4g}" for name, value in run.results.items()}
     found["steps"] = str(run.step)
     for name, key in (("steps/s", "steps_per_second"), ("train seconds", "train_seconds"), ("peak MB", "peak_rss_mb")):
         if is_number(value := run.summary.get(key)):

@@ -180,9 +180,9 @@ def test_other_numbers_of_ranks_do_not_go_on(place, uninterrupted):
     folder = shutil.copytree(uninterrupted, place / "other")
     code, _, err = mpirun(3, "-m", "runner", "resume", folder, "epochs=12", "dataset.batch_size=33", "--force")
     assert code == 0, err
-    code, _, err = mpirun(4, "-m", "runner", "resume", folder, "epochs=14")
+    code, _, err = mpirun(1, "-m", "runner", "resume", folder, "epochs=14")
     assert code == 2
-    assert re.search(r"parallel.ranks +was 3, is 4", err)
+    assert re.search(r"parallel.ranks +was 3, is None", err)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from pages import cells, page, points, section, unit
 from runner import launch
 from runner.errors import ConfigError
 from runner.report.command import NAME, main
+from runner.sweeping import journal
 
 TINY = ("dataset=synthetic", "dataset.num_samples=64", "dataset_sink_mode=false", "max_steps=2", "callbacks=quiet")
 
@@ -250,6 +251,18 @@ def test_the_table_of_a_sweep(sweep):
     assert [float(row[5]) for row in rows[:6]] == [0.905, 0.906, 0.909, 0.95, 0.951, 0.954]
     assert rows[-1][4:6] == ["-", "-"]
     assert "TrainingError: not finite" in section(root, "Failures").text
+
+
+def test_jobs_that_never_began(sweep):
+    values = {"version": 1, "call": {}, "config": {}, "config_sha256": "", "threads": 1}
+    journal.append(sweep, "sweep", **values)
+    journal.append(sweep, "jobs", first=0, overrides=[["seed=1"]] * 3)
+    journal.append(sweep, "start", job=0, folder="0", pid=1)
+    _, root = made(sweep)
+    assert "2 of 3 jobs never began: 1, 2" in root.text
+    (sweep / "sweep.jsonl").write_text("{\n{}\n")
+    _, root = made(sweep)
+    assert f"{sweep / 'sweep.jsonl'}: " in root.text
 
 
 def test_means_over_seeds(sweep):

@@ -127,7 +127,11 @@ def test_how_jobs_stand(begun):
     record.update()
     assert (record.outcome(1).loss, record.outcome(1).metrics) == (0.5, {"accuracy": 1.0})
     assert record.done() == {1}
+    assert record.failed()
+    journal.append(begun, "resume", overrides=[])
+    record.update()
     assert not record.failed()
+    assert record.done() == {1}
 
 
 def test_jobs_that_could_not_write_their_end(begun):
