@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -26,6 +27,7 @@ from runner.interrupt import Terminated
 from runner.machine import usable_cores
 
 STOP_SECONDS = 8.0  # how long the ranks wait for the checkpoint that one of them writes when a signal has come
+HEARD_SECONDS = 0.3  # mpirun passes on what a rank says, unless it has ended all of them before
 STATUS_FILE = "status.json"
 
 
@@ -60,12 +62,14 @@ class Company:
     def failed_alone(self, block: str, exit_code: int) -> None:
         """Tell why, on the screen and in the folder, and end all ranks."""
         sys.stdout.flush()
-        print(block, file=sys.stderr, flush=True)  # noqa: T201  nothing of this process runs afterwards
+        sys.stderr.write(f"{block}\n")
+        sys.stderr.flush()
         with suppress(StorageError, OSError, ValueError):
             if self.world.rank and self.place is not None:  # the first rank has done so already
                 known = json.loads((self.place / STATUS_FILE).read_text())
                 ended = {"status": "failed", "exit_code": exit_code, "error": block}
                 files.write_json(self.place / STATUS_FILE, {**known, **ended})
+        time.sleep(HEARD_SECONDS)
         self.world.abort(exit_code)
         os._exit(exit_code)  # mpirun ends this process too, but perhaps not before it could say more
 

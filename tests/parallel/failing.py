@@ -9,7 +9,8 @@ from runner.communication.joining import announced
 from runner.errors import StorageError
 
 
-def fail_at(step, kind):
+def fail_at(step: int, kind: str) -> None:
+    """From now on this rank fails when it has made so many steps."""
     usual = agreement.Agreement.step_end
 
     def step_end(self, run_context):
@@ -25,6 +26,7 @@ def fail_at(step, kind):
 
 
 if __name__ == "__main__":
-    if announced()[0] == int(sys.argv[1]):
-        fail_at(int(sys.argv[2]), sys.argv[3])
-    sys.exit(cli.main(sys.argv[4:]))
+    rank, step, kind, *words = sys.argv[1:]
+    if announced()[0] == int(rank):
+        fail_at(int(step), kind)
+    sys.exit(cli.main(words))
