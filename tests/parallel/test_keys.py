@@ -49,7 +49,15 @@ def test_every_key():
         (("parallel=data_parallel", "parallel.all_reduce_fusion_config=[4,4]"), "indices must differ"),
         (("parallel=data_parallel", "parallel.all_reduce_fusion_config=[4,2]"), "indices must ascend"),
         (("parallel=data_parallel", "device.id=1"), "each rank has the device of its own number"),
-        (("parallel=data_parallel", "session.enable_exception_dump=true"), "parallel=stand_alone makes the same steps"),
+        (("parallel=data_parallel", "session.enable_exception_dump=true"), "key   session.enable_exception_dump"),
+        (("parallel=data_parallel", "session.loss_scale=dynamic"), "key   session.loss_scale"),
+        (
+            ("parallel=data_parallel", "session.precision_mode=allow_mix_precision"),
+            "session.loss_scale=off where mixed",
+        ),
+        (("parallel=data_parallel", "session.graph_run_mode=0"), "key   session.graph_run_mode"),
+        (("parallel=data_parallel", "checkpoint.load=."), "key   checkpoint.load"),
+        (("parallel=data_parallel", "profiling=trace"), "several ranks cannot do this yet\n  key   profiling"),
     ],
 )
 def test_every_wrong_key(lines, said):
