@@ -14,10 +14,7 @@ from runner.dumps.failure import is_overflown
 from runner.dumps.selection import Selection
 from runner.dumps.settings import DumpSettings
 from runner.dumps.synchronous import SyncFolder
-from runner.dumps.writer import Writer
-from runner.ir.describe import describe
-from runner.ir.proto import proto
-from runner.ir.text import text
+from runner.dumps.writer import Writer, described
 from runner.types import TensorType
 
 _LOG = logging.getLogger("runner")
@@ -82,9 +79,8 @@ class Dumper(ValueObserver):
         self.writer.close()
 
     def _write_graph(self, graph: Graph) -> None:
-        nodes = sorted((*graph.nodes, *graph.effects), key=lambda node: node.number)
-        order = [node.name for node in nodes]
-        self.writer.graph(self._graph, text(describe(graph, self._graph)), proto(graph), order)
+        listing, message, order = described(graph, self._graph)
+        self.writer.graph(self._graph, listing, message, order)
         names = [*order, *(p.name for p in graph.parameters), *(x.name for x in graph.constants)]
         for kernel, nearest in self.selection.unmatched(names):
             _LOG.warning("dump: no operator matches %r; the nearest are %s", kernel, ", ".join(nearest) or "none")

@@ -12,13 +12,11 @@ from runner.core.primitive import Node
 from runner.core.source import user_line
 from runner.dumps.settings import DumpSettings
 from runner.dumps.synchronous import SyncFolder
-from runner.ir.describe import describe
-from runner.ir.proto import proto
-from runner.ir.text import text
+from runner.dumps.writer import described
 
 
 class FirstFailure(ValueObserver):
-    """Waits for a failure in the steps from `first` to `last`, and dumps that operator below `path`, as a synchronous
+    """Waits for a failure in the `steps` that it is told of, and dumps that operator below `path`, as a synchronous
     dump would. Nothing is made before there is one. Raises StorageError when it cannot be written."""
 
     def __init__(self, path: Path, net_name: str, device_id: int) -> None:
@@ -49,8 +47,7 @@ class FirstFailure(ValueObserver):
     def end(self, step: int, graph: Graph) -> None:
         """Beside the operator stands the graph."""
         if self._folder is not None:
-            order = [node.name for node in graph.nodes]
-            self._folder.graph(0, text(describe(graph)), proto(graph), order)
+            self._folder.graph(0, *described(graph, 0))
 
     @property
     def rows(self) -> dict[str, object]:

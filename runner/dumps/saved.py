@@ -4,7 +4,6 @@ Elements are mapped from the files and read when somebody looks at them. Operato
 names that the caller knows; the others keep their sanitised ones.
 """
 
-import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from runner import dtype as dt
-from runner.dumps import cann, formats
+from runner.dumps import cann, formats, mapping
 from runner.dumps.names import DEFAULT_FORMAT, INPUT, OUTPUT, PARAMETER, AsyncName, NpyName, SyncName
 from runner.errors import ConfigError, DataError
 from runner.files import names, read_bytes, storage_error
@@ -94,7 +93,7 @@ def entries_of(folder: Path, full: dict[str, str]) -> Iterator[Entry]:
     """What the files of an iteration hold; `full` gives full names for sanitised ones."""
     grouped: dict[str, list[tuple[SyncName, Path]]] = {}
     executions: dict[tuple[str, str], dict[AsyncName, list[tuple[NpyName | None, Path]]]] = {}
-    shortened = _shortened(folder)
+    shortened = mapping.read(folder)
     for file in names(folder):
         path, name = folder / file, shortened.get(file, file)
         if file.startswith("."):  # not finished, and perhaps gone in a moment
@@ -162,14 +161,6 @@ def _cann(path: Path) -> Iterator[Saved]:
 
 def _same(array: np.ndarray) -> np.ndarray:
     return array
-
-
-def _shortened(folder: Path) -> dict[str, str]:
-    """Names that were too long for the system, by the numbers that stand for them."""
-    path = folder / "mapping.csv"
-    if not path.is_file():
-        return {}
-    return {row[0]: row[1] for row in csv.reader(read_text(path).splitlines()) if len(row) == 2}
 
 
 def read_text(path: Path) -> str:

@@ -6,12 +6,16 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from runner.core.graph import Graph
 from runner.core.observer import Shown
 from runner.core.primitive import Node
 from runner.dumps.ordered import in_order
 from runner.dumps.settings import DumpSettings
 from runner.files import make_directory, write_atomically, write_whole
+from runner.ir.describe import describe
 from runner.ir.folder import ORDER_HEADER
+from runner.ir.proto import proto
+from runner.ir.text import text
 
 Piece: TypeAlias = bytes | np.ndarray
 COPIED = 16 << 20  # bytes; arrays that lie otherwise are copied up to this size, since that is faster
@@ -85,6 +89,12 @@ def write_graph(folder: Path, graph: int, listing: str, proto: bytes, order: Seq
     write_atomically(graphs / f"{stem}.ir", listing)
     write_atomically(graphs / f"{stem}.pb", proto)
     write_atomically(orders / f"ms_execution_order_graph_{graph}.csv", "\n".join([ORDER_HEADER, *order]) + "\n")
+
+
+def described(graph: Graph, number: int) -> tuple[str, bytes, list[str]]:
+    """What `Writer.graph` takes: the graph as text and as protobuf, and its operators in the order of execution."""
+    nodes = sorted((*graph.nodes, *graph.effects), key=lambda node: node.number)
+    return text(describe(graph, number)), proto(graph), [node.name for node in nodes]
 
 
 def write_metadata(root: Path, settings: DumpSettings) -> None:
