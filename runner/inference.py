@@ -25,21 +25,9 @@ from runner.observe.journal import MetricsJournal
 from runner.observe.manifest import ManifestWriter
 from runner.train.callback import CallbackParameters
 from runner.train.step import GraphStep
-from runner.types import TensorType
 
 _LOG = logging.getLogger("runner")
 OUTPUTS = ("loss", "output", "label_out")
-
-
-class InferenceStep(GraphStep):
-    """Evaluates a cell whose weights do not change any more."""
-
-    def program(self, types: tuple[TensorType, ...]) -> Program:
-        """The program for inputs of these types."""
-        if types not in self.programs:
-            names = self.name, self.inputs, self.outputs
-            self.programs[types] = Program(self.cell.construct, types, self.device, *names, self.observer, INFERENCE)
-        return self.programs[types]
 
 
 def run(request: RunRequest) -> dict[str, Any]:
@@ -62,17 +50,17 @@ def run(request: RunRequest) -> dict[str, Any]:
     return experiment.concluded(request, facts.summary(seen, values) | _differing(step, clock, values), values)
 
 
-def _freeze(built: Experiment, observer: GraphObserver) -> InferenceStep | None:
+def _freeze(built: Experiment, observer: GraphObserver) -> GraphStep | None:
     model = built.model
     if model.eval_mode != context.GRAPH_MODE or model.eval_network is None:
         return None
     cell: Cell = model.eval_network
-    step = InferenceStep(cell, model.device, "eval_step", ("image", "label"), OUTPUTS, observer)
+    step = GraphStep(cell, model.device, "eval_step", ("image", "label"), OUTPUTS, observer, INFERENCE)
     model.eval_step = step
     return step
 
 
-def _differing(step: InferenceStep | None, clock: Clock, values: dict[str, float]) -> dict[str, Any]:
+def _differing(step: GraphStep | None, clock: Clock, values: dict[str, float]) -> dict[str, Any]:
     """What the summary of a training says of training, said of the evaluation."""
     programs: Sequence[Program] = [] if step is None else list(step.programs.values())
     compiling = sum(program.compile_seconds for program in programs)

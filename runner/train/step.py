@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from runner import context
-from runner.core.graph import Graph
+from runner.core.graph import Graph, Pass
 from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
 from runner.core.precision import working_under
 from runner.core.value import Tensor
@@ -103,7 +103,8 @@ def _values(made: Any) -> tuple[Tensor, ...]:
 class GraphStep:
     """Graph mode: one program for each combination of input types, compiled when it is first met.
 
-    `programs` holds them in the order in which they were compiled; the observer hears of each.
+    `programs` holds them in the order in which they were compiled; the observer hears of each. `passes` are those of
+    the compiler, where they are others than usual.
     """
 
     def __init__(
@@ -114,17 +115,18 @@ class GraphStep:
         inputs: Sequence[str] | None = None,
         outputs: Sequence[str] | None = None,
         observer: GraphObserver = SILENT,
+        passes: Sequence[Pass] | None = None,
     ) -> None:
         self.cell, self.device, self.name, self.observer = cell, device, name, observer
-        self.inputs, self.outputs = inputs, outputs
+        self.inputs, self.outputs, self.passes = inputs, outputs, passes
         self.programs: dict[tuple[TensorType, ...], Program] = {}
         self._looks: Looks | None = None
 
     def program(self, types: tuple[TensorType, ...]) -> Program:
         """The program for inputs of these types."""
         if types not in self.programs:
-            names = self.name, self.inputs, self.outputs
-            self.programs[types] = compiled.Program(self.cell.construct, types, self.device, *names, self.observer)
+            how = self.name, self.inputs, self.outputs, self.observer, self.passes
+            self.programs[types] = compiled.Program(self.cell.construct, types, self.device, *how)
         return self.programs[types]
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
