@@ -76,8 +76,7 @@ def _built(request: RunRequest, shown: ValueObserver) -> Experiment:
     config, folder = request.config, request.folder
     built = build(config, graphs_of(config, folder), shown, _failure_observer(config, folder))
     if is_profiled(config.profiling, config.session):
-        built.model.profiler = profiled.profiler(config, folder)
-        profiled.trace_one(config, built, folder)
+        profiled.watch(config, built, folder)
     if config.checkpoint.load is not None and not request.resume:
         weights.load(built.model.network, config.checkpoint.load, config.checkpoint.prefix)
     return built

@@ -36,13 +36,20 @@ def settings(config: RunConfig, folder: Path) -> "ProfilingSettings":
     return made
 
 
-def profiler(config: RunConfig, folder: Path) -> "Profiler | None":
-    """Who profiles the training of a run, writes the files and tells the summary; None for a run that measures one
-    operator alone. Raises StorageError.
+def watch(config: RunConfig, built: Experiment, folder: Path) -> None:
+    """Measure the operator that `op_trace` asks for, or else let the training be profiled.
+
+    Raises ConfigError and StorageError.
     """
     chosen = settings(config, folder)
     if chosen.op_trace:
-        return None
+        _trace_one(chosen, built)
+    else:
+        built.model.profiler = _profiler(config, chosen)
+
+
+def _profiler(config: RunConfig, chosen: "ProfilingSettings") -> "Profiler":
+    """Who profiles the training of a run, writes the files and tells the summary."""
     sunk = config.mode == "graph" and config.dataset_sink_mode
     threads = config.device.threads or usable_cores()
     place = report.Place(config.mode, config.device.target.lower(), threads, sunk)
@@ -55,13 +62,11 @@ def profiler(config: RunConfig, folder: Path) -> "Profiler | None":
     return made
 
 
-def trace_one(config: RunConfig, built: Experiment, folder: Path) -> None:
-    """Measure the operator that `op_trace` asks for, if it does, in both modes. Raises ConfigError and StorageError."""
-    chosen = settings(config, folder)
-    if chosen.op_trace:
-        model = built.model
-        found = train_alone.find(chosen.op_trace, model.train_network, built.train_data.column_types())
-        timings = train_alone.both_modes(found, model.device)
-        write_json(chosen.result_path / f"op_trace_{chosen.device_id}.json", alone.report(found, timings))
-        for line in alone.lines(found, timings):
-            print(line)  # noqa: T201  the summary
+def _trace_one(chosen: "ProfilingSettings", built: Experiment) -> None:
+    """Measure one operator alone, in both modes."""
+    model = built.model
+    found = train_alone.find(chosen.op_trace, model.train_network, built.train_data.column_types())
+    timings = train_alone.both_modes(found, model.device)
+    write_json(chosen.result_path / f"op_trace_{chosen.device_id}.json", alone.report(found, timings))
+    for line in alone.lines(found, timings):
+        print(line)  # noqa: T201  the summary

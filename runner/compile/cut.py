@@ -76,9 +76,11 @@ class CutSession:
     are the results that are to lie batch last. Raises as `Session`, and what collectives raise.
     """
 
-    def __init__(self, graph: Graph, device: Device, ways: Mapping[Value, Layout] | None = None) -> None:
+    def __init__(
+        self, graph: Graph, device: Device, optimize: bool, ways: Mapping[Value, Layout] | None = None
+    ) -> None:
         self.graph, self.parts, self.ways = graph, parts(graph), ways or {}
-        self._sessions = [_opened(part.graph, device) for part in self.parts]
+        self._sessions = [_opened(part.graph, device, optimize) for part in self.parts]
         first = next(session for session in self._sessions if session is not None)
         self.device, self.providers, self.notes = first.device, first.providers, first.notes
         self.optimization_level, self.put, self.fetch = first.optimization_level, first.put, first.fetch
@@ -108,8 +110,8 @@ class CutSession:
         return self.put(np.ascontiguousarray(np.moveaxis(self.fetch(value), 0, -1)))
 
 
-def _opened(graph: Graph, device: Device) -> Session | None:
+def _opened(graph: Graph, device: Device, optimize: bool) -> Session | None:
     if not graph.nodes:
         return None
     model = lower(graph, [f"value:{x.name}" for x in graph.inputs], [f"made:{x.name}" for x in graph.outputs])
-    return Session(model.SerializeToString(), device, optimize=not graph.is_placed)
+    return Session(model.SerializeToString(), device, optimize=optimize)

@@ -26,7 +26,7 @@ class Measured:
         self.program, self.sunk = program, sunk
         self._folder = tempfile.TemporaryDirectory(prefix="runner-profile-")
         model, device, prefix = program.model.SerializeToString(), program.session.device, Path(self._folder.name, "p")
-        self.session = Session(model, device, optimize=not program.graph.is_placed, profile=prefix)
+        self.session = Session(model, device, optimize=program.optimize, profile=prefix)
         self._calls: list[tuple[int, int, int]] = []  # first step, start and stop on the clock of the host
 
     @contextmanager

@@ -38,7 +38,8 @@ class Executable:
     `graph` is what runs after optimisation, `model` the ONNX model, `compile_seconds` the time since `start`, when
     tracing began. The parameters `given` come with the arrays of a call. Raises what the device raises.
     The observer hears that the graph is lowered and executed, or that it failed. A graph with collectives is cut, and
-    runs in parts; `ways` are then the layouts of results that are not to be plain.
+    runs in parts; `ways` are then the layouts of results that are not to be plain. `optimize` says whether the device
+    may optimise it.
     """
 
     def __init__(
@@ -55,11 +56,11 @@ class Executable:
         observer.lowered(graph, lambda number: described.described(model, graph, number))
         observer.compiled(graph, model)
         # What is placed is optimised, and in the order in which values die early: onnxruntime need not touch it.
-        optimize = not (graph.is_placed or observer.as_traced)
+        self.optimize = not (graph.is_placed or observer.as_traced)
         self.session: Session | CutSession = (
-            CutSession(graph, device, ways)
+            CutSession(graph, device, self.optimize, ways)
             if has_collectives(graph)
-            else Session(model.SerializeToString(), device, optimize=optimize)
+            else Session(model.SerializeToString(), device, optimize=self.optimize)
         )
         observer.executed(graph)
         self.compile_seconds = time.perf_counter() - start
