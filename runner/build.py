@@ -47,6 +47,7 @@ class Experiment:
     train_data: Dataset
     test_data: Dataset
     total_steps: int
+    tuning: dict[str, Any] | None = None  # what `session.auto_tune_mode` found
 
 
 def build(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from runner.errors import ConfigError, DeviceError, nearest
 from runner.frozen import Frozen
-from runner.machine import runtimes
+from runner.machine import runtimes, usable_cores
 
 MAX_ID = 4095
 
@@ -58,18 +58,38 @@ _SOURCES = (  # what brings a missing library: the first pattern that fits
 )
 
 
+class Tuning(Frozen):
+    """What was measured to be fastest for a graph on the CPU (`session.auto_tune_mode`); nothing by default.
+
+    `forms` pairs operators with the form in which they are lowered, both as the layout pass writes them; without
+    `placed` onnxruntime optimises the plain graph instead. `threads` work inside one operator (0: as usual); idle ones
+    wait busily always, as long as a step is running, or never (`spins`). `block_base` divides an operator's work into
+    smaller and smaller blocks (0: into equal ones).
+    """
+
+    forms: tuple[tuple[str, str], ...] = ()
+    placed: bool = True
+    threads: int = 0
+    spins: str = "always"
+    block_base: int = 0
+
+
+UNTUNED = Tuning()
+
+
 class Device(Frozen):
     """The device that a run asks for.
 
     `target` is CPU, GPU or Ascend; `id` (0 to 4095) says which card; `threads` work inside one operator, 0 for all
-    cores that this process may use; `allow_fallback` permits the CPU, with a warning, when the target is not usable.
-    Raises ConfigError for any other value.
+    cores that this process may use; `allow_fallback` permits the CPU, with a warning, when the target is not usable;
+    `tuning` is what was measured on it. Raises ConfigError for any other value.
     """
 
     target: str = "CPU"
     id: int = 0
     threads: int = 0
     allow_fallback: bool = False
+    tuning: Tuning = UNTUNED
 
     def __post_init__(self) -> None:
         if self.target not in BACKENDS:
@@ -84,6 +104,15 @@ class Device(Frozen):
     def backend(self) -> Backend:
         """What stands behind the target."""
         return BACKENDS[self.target]
+
+    def tuned(self, tuning: Tuning) -> "Device":
+        """The device with what was measured on it."""
+        return Device(self.target, self.id, self.threads, self.allow_fallback, tuning)
+
+    @property
+    def workers(self) -> int:
+        """How many threads really work inside one operator."""
+        return self.threads or self.tuning.threads or usable_cores()
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ failure = lazy_import("runner.dumps.failure")
 compiled = lazy_import("runner.compile.program")  # graph mode
 weights = lazy_import("runner.weights")
 system = lazy_import("runner.system")
+tuned = lazy_import("runner.tuned")
 profiled = lazy_import("runner.profiled")
 
 _LOG = logging.getLogger("runner")
@@ -75,6 +76,8 @@ def _built(request: RunRequest, shown: ValueObserver) -> Experiment:
     """What the config names, with all who watch it, and with the weights that it begins with."""
     config, folder = request.config, request.folder
     built = build(config, graphs_of(config, folder), shown, _failure_observer(config, folder))
+    if config.session.auto_tune_mode:
+        tuned.tune(config, built, folder, request.resume)
     if is_profiled(config.profiling, config.session):
         profiled.watch(config, built, folder)
     if config.checkpoint.load is not None and not request.resume:
@@ -92,8 +95,6 @@ def settled(config: RunConfig) -> Iterator[None]:
             reserve_class_name_in_scope=config.reserve_class_name_in_scope,
             print_file_path=config.print_file_path or "",
         )
-        if config.session.auto_tune_mode:
-            _LOG.warning("session.auto_tune_mode is not built yet: the usual lowerings and threads are used")
         if config.session.initialize_system:
             system.prepared(device_of(config), config.mode == "graph")
         yield

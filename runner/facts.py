@@ -14,7 +14,7 @@ from runner.jsonfile import flat
 from runner.machine import packages
 from runner.observe.clock import Clock
 from runner.observe.journal import number
-from runner.observe.manifest import config_hash, threads_used
+from runner.observe.manifest import config_hash
 from runner.train.callback import CallbackParameters
 
 # Keys that decide how long a run is, what it shows and where its data lie (the data are known by their sha256), but not
@@ -22,7 +22,7 @@ from runner.train.callback import CallbackParameters
 WITHOUT_EFFECT = (
     *("epochs", "max_steps", "callbacks", "checkpoint", "expect", "eval", "sweep", "runner", "device.allow_fallback"),
     *("print_file_path", "save_graphs", "save_graphs_path", "dump", "profiling"),
-    *(f"session.{name}" for name in ("enable_exception_dump", "initialize_system")),
+    *(f"session.{name}" for name in ("enable_exception_dump", "initialize_system", "auto_tune_seconds")),
     *(f"session.{name}" for name in ("profiling_mode", "profiling_options", "fp_point", "bp_point", "op_trace")),
     *("dataset.data_dir", "dataset.download", "dataset.url", "dataset.num_parallel_workers"),
 )
@@ -92,7 +92,8 @@ class Facts:
             "device": str(self.built.model.device),
             "providers": self.providers,
             "optimization_level": programs[0].session.optimization_level if programs else None,
-            "threads": threads_used(config.device.threads),
+            "threads": self.built.model.device.workers,
+            "tuning": self.built.tuning,
             "ranks": self.ranks,
             "packages": self.packages,
         }

@@ -111,10 +111,10 @@ def make_directory(path: Path) -> Path:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, wait: bool = False) -> Iterator[None]:
     """Hold a lock file while the context is open; the system frees it when the process ends, however it ends.
 
-    Raises BusyError when another process holds it.
+    Raises BusyError when another process holds it, unless the caller waits.
     """
     try:
         before_operation("open", path)
@@ -122,7 +122,7 @@ def locked(path: Path) -> Iterator[None]:
     except OSError as reason:
         raise storage_error("cannot open a lock file", path, reason) from reason
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
     except BlockingIOError:
         raise BusyError("another process works in this directory", path=path.parent) from None

@@ -7,8 +7,8 @@ from runner.build import Experiment
 from runner.config.profiling import NoProfiling, wanted
 from runner.config.schema import RunConfig
 from runner.dataset.pipeline import Dataset
+from runner.device import Device
 from runner.files import write_json
-from runner.machine import usable_cores
 from runner.startup import lazy_import
 
 if TYPE_CHECKING:
@@ -45,14 +45,13 @@ def watch(config: RunConfig, built: Experiment, folder: Path) -> None:
     if chosen.op_trace:
         _trace_one(chosen, built)
     else:
-        built.model.profiler = _profiler(config, chosen)
+        built.model.profiler = _profiler(config, built.model.device, chosen)
 
 
-def _profiler(config: RunConfig, chosen: "ProfilingSettings") -> "Profiler":
+def _profiler(config: RunConfig, device: Device, chosen: "ProfilingSettings") -> "Profiler":
     """Who profiles the training of a run, writes the files and tells the summary."""
     sunk = config.mode == "graph" and config.dataset_sink_mode
-    threads = config.device.threads or usable_cores()
-    place = report.Place(config.mode, config.device.target.lower(), threads, sunk)
+    place = report.Place(config.mode, device.target.lower(), device.workers, sunk)
 
     def written(record: "Record", data: Dataset) -> None:
         for line in report.write(record, chosen, place, stages.stages(data)):

@@ -24,10 +24,9 @@ FLOORS = {
     "engine": 3,
     **dict.fromkeys(("nn", "common", "context", "auto_parallel"), 4),
     **dict.fromkeys(("compile", "checkpoint"), 5),
-    **dict.fromkeys(("train", "observe", "system"), 6),
-    **dict.fromkeys(
-        ("config", "build", "dumping", "profiled", "facts", "experiment", "inference", "weights", "launch", "resume"), 7
-    ),
+    **dict.fromkeys(("train", "observe", "system", "tuning"), 6),
+    **dict.fromkeys(("config", "build", "dumping", "profiled", "tuned", "facts"), 7),
+    **dict.fromkeys(("experiment", "inference", "weights", "launch", "resume"), 7),
     **dict.fromkeys(("runs", "report", "ci", "sweeping"), 7),
     **dict.fromkeys(("ranks", "together", "following", "agreement"), 7),
     **dict.fromkeys(("cli", "history", "doctor", "__init__", "__main__"), 7),

@@ -9,8 +9,8 @@ import numpy as np
 
 from runner.compile.blame import at_home
 from runner.compile.lower import lower
+from runner.compile.passes import optimize, placing
 from runner.compile.passes.dce import dce
-from runner.compile.passes.layout import layout
 from runner.compile.program import Executable
 from runner.core.lowering import LAST, PLAIN, Layout
 from runner.core.observer import SILENT, Shown, ValueObserver
@@ -40,7 +40,7 @@ class Look:
         start = time.perf_counter()
         self.types, self.observer = types, observer
         graph = trace(function, types, name, root)
-        self.graph = layout(graph) if device.target == "CPU" else graph
+        self.graph = optimize(graph, placing(device))
         in_order = sorted((*self.graph.nodes, *self.graph.effects), key=lambda node: node.number)
         self.chosen = [node for node in in_order if observer.chooses(node)]
         made = {y for node in self.graph.nodes for y in node.outputs}

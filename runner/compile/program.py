@@ -12,7 +12,7 @@ import numpy as np
 from runner.compile.blame import at_home, located
 from runner.compile.cut import CutSession, has_collectives
 from runner.compile.lower import lower, lower_sunk, with_defaults
-from runner.compile.passes import ON_HOST, PASSES, optimize
+from runner.compile.passes import optimize, usual
 from runner.compile.passes.dce import dce
 from runner.compile.session import Session
 from runner.core.effect import Effect
@@ -168,9 +168,7 @@ class SunkProgram(Executable):
 def _passes(device: Device, observer: GraphObserver, passes: Sequence[Pass] | None = None) -> Sequence[Pass]:
     if observer.as_traced:
         return ()
-    if passes is not None:
-        return passes
-    return ON_HOST if device.target == "CPU" else PASSES
+    return usual(device) if passes is None else passes
 
 
 def saved_step(graph: Graph, inputs: Sequence[str], outputs: Sequence[str], values: Mapping[str, np.ndarray]) -> bytes:

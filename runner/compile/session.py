@@ -18,13 +18,18 @@ from runner import dtype as dt
 from runner.compile.spoken import Heard, device_reason, first_line, import_reason, listening, operator_name
 from runner.device import Device, device_error, reinstall
 from runner.errors import DeviceError, InternalError, RunnerError, TrainingError
-from runner.machine import runtimes, usable_cores
+from runner.machine import runtimes
 from runner.types import TensorType
 
 Value: TypeAlias = Any  # resident data: an array on the CPU, onnxruntime's OrtValue elsewhere
 
 _LOG = logging.getLogger("runner")
 _TOLD: set[Device] = set()  # devices of which the user knows that they are replaced by the CPU
+SPINNING = {  # what onnxruntime calls the ways in which `Tuning.spins`
+    "always": (),
+    "running": (("force_spinning_stop", "1"),),
+    "never": (("intra_op.allow_spinning", "0"),),
+}
 _ONNX_TYPES = {"float": dt.float32, "double": dt.float64, "bool": dt.bool_} | {t.numpy.name: t for t in dt.ALL}
 # y[1,1,1,1] = Conv(x[1,1,2,2], w[1,1,2,2]), as onnx.helper writes it: a GPU without cuDNN fails at its first Conv
 _PROBE = (
@@ -228,7 +233,7 @@ def _require_provider(device: Device) -> None:
 def _inference_session(model: bytes, device: Device, optimize: bool, profile: Path | None) -> Any:
     ort = _runtime()[0]
     options = ort.SessionOptions()
-    options.intra_op_num_threads = device.threads or usable_cores()
+    options.intra_op_num_threads = device.workers
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # fatal: all else also arrives as an exception
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _level(optimize))
@@ -243,6 +248,10 @@ def _inference_session(model: bytes, device: Device, optimize: bool, profile: Pa
     if device.target != "CPU":
         providers.insert(0, (device.backend.provider, {"device_id": str(device.id)}))
         options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")  # 1.20 does not know it yet
+    for name, value in SPINNING[device.tuning.spins]:
+        options.add_session_config_entry(f"session.{name}", value)
+    if device.tuning.block_base:
+        options.add_session_config_entry("session.dynamic_block_base", str(device.tuning.block_base))
     if device.target == "GPU" and hasattr(ort, "preload_dlls"):
         ort.preload_dlls()  # finds CUDA and cuDNN where pip puts them
     # enable_fallback=0: no second try on the CPU, neither now nor when a run fails

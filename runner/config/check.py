@@ -180,6 +180,7 @@ class _Checker:
         scaled = config.session.loss_scale, config.session.precision_mode == "allow_mix_precision"
         alone = {
             "session.enable_exception_dump": config.session.enable_exception_dump,
+            "session.auto_tune_mode": config.session.auto_tune_mode is not None,
             "session.loss_scale": scaled[0] not in (None, "off") or (scaled[1] and scaled[0] is None),
             "session.graph_run_mode": not config.session.graph_run_mode,
             "checkpoint.load": config.checkpoint.load is not None,

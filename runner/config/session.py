@@ -77,6 +77,7 @@ _DEBUG = "0 off, 1 maps to the source, 2 also turns optimisation off, 3 the comp
 class Session:
     """How a graph is compiled, and what is kept of it.
 
+    `auto_tune_mode` searches for at most `auto_tune_seconds`, in the first start of a training.
     `enable_exception_dump` leaves what the operator took and made that failed, or that made the first NaN or Inf.
     `op_select_implmode` says how the operators of `optypelist_for_implmode` sum Float16 (null: in Float32).
     `profiling_mode` asks for a profile with the words of `profiling_options`; the group `profiling` has more keys.
@@ -85,6 +86,7 @@ class Session:
     precision_mode: str = key(PRECISION_MODES[0], judge=_precision)
     loss_scale: float | str | None = key(None, judge=_loss_scale)  # null: dynamic with allow_mix_precision
     auto_tune_mode: str | None = key(None, judge=_tuning)
+    auto_tune_seconds: float = key(600.0, above=0)
     graph_run_mode: int = key(1, low=0, high=1, hint="0: online inference, 1: training")
     op_debug_level: int = key(0, low=0, high=4, hint=_DEBUG)
     enable_exception_dump: bool = key(False, judge=switch)

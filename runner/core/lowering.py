@@ -66,6 +66,11 @@ class Form:
     results: tuple[Layout, ...] = ()
     penalty: int = 0
 
+    def __str__(self) -> str:
+        """Its name and how its operands and results lie, as in `tiled(22CHWN,CHWN)` and `last(CHWN)->CHWN`."""
+        operands, results = (",".join(way.value for way in ways) for ways in (self.operands, self.results))
+        return f"{self.name}({operands})" + (f"->{results}" if results else "")
+
 
 def lying(shape: Shape, layout: Layout) -> Shape:
     """The shape that a value of that shape has in memory. Only (N, C, H, W) with even H and W lie in tiles.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.files import write_json
-from runner.machine import cpu_model, usable_cores
+from runner.machine import cpu_model
 from runner.train.callback import Callback, RunContext
 
 
@@ -28,11 +28,6 @@ class ManifestWriter(Callback):
 def config_hash(config: dict[str, Any]) -> str:
     """sha256 (hex) of a resolved config, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
-
-
-def threads_used(asked: int) -> int:
-    """The number of threads that a setting of `device.threads` means."""
-    return asked or usable_cores()
 
 
 def git_state() -> dict[str, Any] | None:

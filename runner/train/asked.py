@@ -5,7 +5,6 @@ from runner.dataset.pipeline import Dataset
 from runner.dataset.stages import stages
 from runner.device import Device
 from runner.errors import ConfigError
-from runner.machine import usable_cores
 from runner.profiling import report
 from runner.profiling.place import Place
 from runner.profiling.record import Record
@@ -29,7 +28,7 @@ def of_context(mode: int, device: Device) -> Profiler | None:
 
     def written(record: Record, data: Dataset) -> None:
         sunk = any(call.steps > 1 for call in record.calls)
-        place = Place(MODES[mode], device.target.lower(), device.threads or usable_cores(), sunk)
+        place = Place(MODES[mode], device.target.lower(), device.workers, sunk)
         for line in report.write(record, chosen, place, stages(data)):
             print(line)  # noqa: T201  the summary
 

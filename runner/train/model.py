@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -83,10 +83,20 @@ class Model:
         self.precision = amp.policy_of(level, precision_mode)
         self.train_network = amp.training_cell(network, loss_fn, optimizer, level, loss_scale_manager)
         self.eval_network = nn.WithEvalCell(network, loss_fn) if loss_fn is not None else None
-        self.train_step = self._step(self.mode, self.train_network, "train_step", ("image", "label"), ("loss",))
+        self.train_step = self._train_step()
         self.steps: Sink | StepByStep | None = None
         self.eval_step: Step | None = None
         self.predict_step: Step | None = None
+
+    def tune(self, tuner: Callable[[nn.Cell, Device], Device]) -> None:
+        """Make training steps as a tuner says, which is asked with the training cell and the device."""
+        self.network.set_train(True)
+        with working_under(self.precision):
+            self.device = tuner(self.train_network, self.device)
+        self.train_step = self._train_step()
+
+    def _train_step(self) -> Step:
+        return self._step(self.mode, self.train_network, "train_step", ("image", "label"), ("loss",))
 
     def _step(
         self, mode: int, cell: nn.Cell, name: str, inputs: Sequence[str] | None, outputs: Sequence[str] | None

@@ -8,8 +8,9 @@ from both_modes import lenet_step
 from runner import dtype as dt
 from runner.compile.builder import OPERATORS
 from runner.compile.lower import lower
-from runner.compile.passes import ON_HOST, optimize
+from runner.compile.passes import optimize, usual
 from runner.compile.program import saved_step
+from runner.device import Device
 from runner.engine.tracer import trace
 from runner.types import TensorType
 
@@ -18,7 +19,7 @@ NAMES = ("image", "label"), ("loss",)
 
 
 def saved():
-    graph = optimize(trace(lenet_step().construct, KINDS, "train_step"), ON_HOST)
+    graph = optimize(trace(lenet_step().construct, KINDS, "train_step"), usual(Device()))
     return graph, saved_step(graph, *NAMES, {p.name: p.data for p in graph.parameters})
 
 

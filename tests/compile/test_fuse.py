@@ -13,9 +13,10 @@ from random_networks import computed
 from runner import nn, ops
 from runner.compile.builder import OnnxBuilder, stands_for
 from runner.compile.lower import lower
-from runner.compile.passes import ON_HOST, optimize
+from runner.compile.passes import optimize, usual
 from runner.core.graph import Graph
 from runner.core.value import Tensor, Value
+from runner.device import Device
 from runner.engine.tracer import trace
 from runner.types import TensorType
 
@@ -29,7 +30,7 @@ product = ops.MatMul()
 
 def placed(function: Function, *arrays: np.ndarray) -> Graph:
     """The graph of a function, placed for the CPU."""
-    return optimize(trace(function, [TensorType.of(a) for a in arrays], "net"), ON_HOST)
+    return optimize(trace(function, [TensorType.of(a) for a in arrays], "net"), usual(Device()))
 
 
 def nodes_of(graph: Graph) -> Sequence[onnx.NodeProto]:

@@ -9,7 +9,7 @@ from both_modes import digits, lenet_step
 from runner import dtype as dt
 from runner import ops
 from runner.compile.lower import lower, parameters_in
-from runner.compile.passes import ON_HOST, PASSES, optimize
+from runner.compile.passes import PASSES, optimize, usual
 from runner.compile.passes.cse import cse
 from runner.compile.passes.dce import dce
 from runner.compile.passes.fold import LIMIT, fold
@@ -214,8 +214,8 @@ def test_dce_keeps_updates_inputs_and_half_used_operators():
 
 def test_the_passes_that_run():
     assert [p.__name__ for p in PASSES] == ["fold", "cse", "dce", "soon"]
-    assert ON_HOST[:-1] == PASSES
-    assert ON_HOST[-1].__name__ == "layout"
+    assert usual(Device())[:-1] == PASSES
+    assert usual(Device())[-1].__name__ == "layout"
 
 
 def test_a_pass_that_breaks_a_graph_is_found_out():

@@ -14,11 +14,12 @@ from placed import lenet, resnet, results, training_step
 from runner import dtype as dt
 from runner import nn, ops
 from runner.compile.lower import lower
-from runner.compile.passes import ON_HOST, PASSES, optimize
+from runner.compile.passes import PASSES, optimize, usual
 from runner.compile.passes.soon import soon
 from runner.core.graph import Graph, verify
 from runner.core.primitive import current
 from runner.core.value import Parameter, Tensor, Value
+from runner.device import Device
 from runner.engine.autodiff import gradients
 from runner.engine.tracer import trace
 from runner.types import TensorType
@@ -118,7 +119,7 @@ def test_less_memory_is_alive_at_once(optimizer):
     traced = trace(step.construct, [images, labels], "step")
     early, late = (
         lower(optimize(traced, passes), ["image", "label"], ["loss"])
-        for passes in (ON_HOST, [apply for apply in ON_HOST if apply is not soon])
+        for passes in (usual(Device()), [apply for apply in usual(Device()) if apply is not soon])
     )
     assert live_peak(early) < 0.4 * live_peak(late)  # measured: 9.4 and 33 MB
 

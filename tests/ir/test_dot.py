@@ -10,7 +10,8 @@ from stepped import step_graph, tiny_graph
 
 from runner.compile.described import described
 from runner.compile.lower import lower
-from runner.compile.passes import ON_HOST, optimize
+from runner.compile.passes import optimize, usual
+from runner.device import Device
 from runner.ir.describe import describe
 from runner.ir.dot import MOST_BOXES, MOST_OPERATIONS, dot
 
@@ -25,14 +26,14 @@ def drawn(text: str) -> dict:
 
 
 def lowered(name):
-    graph = optimize(step_graph(name), ON_HOST)
+    graph = optimize(step_graph(name), usual(Device()))
     return described(lower(graph, ("image", "label"), ("loss",)), graph, 0)
 
 
 LISTINGS = {
     "tiny": lambda: describe(tiny_graph()),
     "lenet": lambda: describe(step_graph("lenet")),
-    "lenet placed": lambda: describe(optimize(step_graph("lenet"), ON_HOST)),
+    "lenet placed": lambda: describe(optimize(step_graph("lenet"), usual(Device()))),
     "lenet lowered": lambda: lowered("lenet"),
     "resnet18": lambda: describe(step_graph("resnet18")),
 }

@@ -12,8 +12,9 @@ from runner import dtype as dt
 from runner import nn, ops
 from runner.compile.described import described
 from runner.compile.lower import lower, lower_sunk
-from runner.compile.passes import ON_HOST, PASSES, optimize
+from runner.compile.passes import PASSES, optimize, usual
 from runner.core.value import Value
+from runner.device import Device
 from runner.engine.tracer import trace
 from runner.errors import DataError
 from runner.ir.describe import describe
@@ -34,16 +35,16 @@ def test_the_text_of_a_tiny_network():
 
 def test_a_layout_is_a_second_line_of_types():
     """The formats that the forms of the nodes name, with the shapes in memory."""
-    first = describe(optimize(step_graph("lenet"), ON_HOST)).subgraphs[0].operations[0]
+    first = describe(optimize(step_graph("lenet"), usual(Device()))).subgraphs[0].operations[0]
     held = first.held
     assert (first.op, held[0][0].format, held[0][0].shape) == ("Conv2D", "CHWN", (1, 32, 32, 32))
     assert (held[1][0].format, held[1][0].shape) == ("22CHWN", (2, 2, 6, 14, 14, 32))
     assert ">) -> (<Float32x22CHWN[const vector][2, 2, 6, 14, 14, 32]>)" in text(
-        describe(optimize(step_graph("lenet"), ON_HOST))
+        describe(optimize(step_graph("lenet"), usual(Device())))
     )
 
 
-@pytest.mark.parametrize("passes", [(), PASSES, ON_HOST], ids=["traced", "plain", "placed"])
+@pytest.mark.parametrize("passes", [(), PASSES, usual(Device())], ids=["traced", "plain", "placed"])
 @pytest.mark.parametrize("name", ["lenet", "resnet18"])
 def test_what_is_printed_is_read_back(name, passes, tmp_path):
     listing = describe(optimize(step_graph(name), passes), 3, {"mode": "graph", "note": "a : b"})
@@ -85,7 +86,7 @@ def test_new_values_of_parameters_are_named():
 
 
 def test_a_lowered_step_is_read_back():
-    graph = optimize(step_graph("lenet"), ON_HOST)
+    graph = optimize(step_graph("lenet"), usual(Device()))
     model = lower(graph, ("image", "label"), ("loss",))
     listing = described(model, graph, 0)
     operations = listing.subgraphs[0].operations
@@ -96,7 +97,7 @@ def test_a_lowered_step_is_read_back():
 
 
 def test_a_sunk_step_is_a_subgraph():
-    graph = optimize(step_graph("lenet"), ON_HOST)
+    graph = optimize(step_graph("lenet"), usual(Device()))
     kinds = [TensorType(dt.int64, (32,)), graph.inputs[0].type.with_shape(9, 1, 32, 32), TensorType(dt.int32, (9,))]
     fetch = optimize(trace(lambda n, x, y: [ops.Gather(0)(x, n), ops.Gather(0)(y, n)], kinds, "fetch", "Dataset"))
     listing = described(lower_sunk(fetch, graph, ["rows"], ["image", "label"]), graph, 5)

@@ -7,15 +7,25 @@ from runner.compile.passes.cse import cse
 from runner.compile.passes.dce import dce
 from runner.compile.passes.fold import fold
 from runner.compile.passes.freeze import freeze
-from runner.compile.passes.layout import layout
+from runner.compile.passes.layout import layout_with
 from runner.compile.passes.merge import merge
 from runner.compile.passes.soon import soon
 from runner.core.graph import Graph, Pass, verify
 from runner.core.observer import SILENT, GraphObserver
+from runner.device import Device
 
 PASSES: tuple[Pass, ...] = (fold, cse, dce, soon)
-ON_HOST: tuple[Pass, ...] = (*PASSES, layout)  # the layout that pays on a CPU; cards choose their own
 INFERENCE: tuple[Pass, ...] = (freeze, merge, *PASSES)  # weights stay as they are; the rest is onnxruntime's work
+
+
+def usual(device: Device) -> tuple[Pass, ...]:
+    """The passes for a device: on a CPU they end with the layout that pays there; cards choose their own."""
+    return (*PASSES, *placing(device))
+
+
+def placing(device: Device) -> tuple[Pass, ...]:
+    """The pass that chooses the layout for a device, if there is one."""
+    return (layout_with(device.tuning),) if device.target == "CPU" and device.tuning.placed else ()
 
 
 def optimize(graph: Graph, passes: Sequence[Pass] = PASSES, observer: GraphObserver = SILENT) -> Graph:

@@ -6,22 +6,50 @@ elements around, and those that gain nothing follow the ones that do. Tiles pay 
 walk back tells first who would like them: pools, and elementwise operators in front of pools.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, repeat
 
 from runner.compile.rounding import operand_types
-from runner.core.graph import Graph
+from runner.core.graph import Graph, Pass
 from runner.core.lowering import PLAIN, TILED, Form, Layout
 from runner.core.primitive import Node
 from runner.core.value import Value
+from runner.device import UNTUNED, Tuning
 
 
-def layout(graph: Graph) -> Graph:
-    """Give every node its form. Values that lie otherwise than a form wants them are turned around before it."""
-    forms = [(node, tuple(node.op.forms(*operand_types(node)))) for node in graph.nodes]
-    walk = _Walk(_wishes(forms))
-    return replace(graph, nodes=tuple(walk.place(node, offered) for node, offered in forms))
+def layout_with(tuning: Tuning) -> Pass:
+    """The pass that gives every node its form: the one that was measured, where there is one, or the best by rule.
+
+    Values that lie otherwise than a form wants them are turned around before it.
+    """
+    measured = dict(tuning.forms)
+
+    def layout(graph: Graph) -> Graph:
+        forms = [(node, _allowed(node, measured)) for node in graph.nodes]
+        walk = _Walk(_wishes(forms))
+        return replace(graph, nodes=tuple(walk.place(node, offered) for node, offered in forms))
+
+    return layout
+
+
+layout = layout_with(UNTUNED)
+
+
+def site(node: Node) -> str:
+    """The operator with its attributes and the types of its operands: what has one form in all places of a graph."""
+    return f"{node.op!r} of {', '.join(map(str, operand_types(node)))}"
+
+
+def offered(node: Node) -> tuple[Form, ...]:
+    """The forms of a node, the best one first."""
+    return tuple(node.op.forms(*operand_types(node)))
+
+
+def _allowed(node: Node, measured: Mapping[str, str]) -> tuple[Form, ...]:
+    forms = offered(node)
+    wanted = measured.get(site(node)) if measured else None
+    return tuple(form for form in forms if str(form) == wanted) or forms
 
 
 def _wishes(forms: Sequence[tuple[Node, tuple[Form, ...]]]) -> set[Value]:

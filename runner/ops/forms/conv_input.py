@@ -16,7 +16,7 @@ from runner.ops.forms.columns import as_image, as_rows, cropped, dilated
 from runner.ops.window import Windows
 from runner.types import Shape
 
-TURNED_CHANNELS = range(32, 257)  # for which the turned filter is faster than ConvTranspose (BENCHMARKS.md)
+TURNED_CHANNELS = range(8, 257)  # for which the turned filter is faster than ConvTranspose (BENCHMARKS.md)
 
 
 @dataclass(frozen=True)
