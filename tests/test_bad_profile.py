@@ -127,6 +127,13 @@ CONFIG = [
     (("session.auto_tune_mode=[]",), "session.auto_tune_mode", ("not a way of tuning\n", TUNING)),
     (("session.auto_tune_mode=3",), "session.auto_tune_mode", ("not a way of tuning\n", TUNING)),
     (("session.auto_tune_mode=RL,GA",), "session.auto_tune_mode", ("several values for one run\n", "quotes make it")),
+    (("session.auto_tune_seconds=0",), "session.auto_tune_seconds", ("above 0\n",)),
+    (("session.auto_tune_seconds=ten",), "session.auto_tune_seconds", ("not a number\n",)),
+    (
+        ("session.graph_run_mode=0", "session.auto_tune_mode=RL"),
+        "session.graph_run_mode",
+        ("session.auto_tune_mode is about steps of a training\n", "only evaluates"),
+    ),
     (("session.graph_run_mode=2",), "session.graph_run_mode", ("whole number, 0 to 1\n", "0: online inference")),
     (("session.graph_run_mode=train",), "session.graph_run_mode", ("not a whole number\n", "1: training\n")),
     (("session.op_debug_level=5",), "session.op_debug_level", ("out of range\n", "whole number, 0 to 4\n")),

@@ -129,6 +129,11 @@ def unusable(target: str, device_id: int = 0) -> RunnerError | None:
     return None if result == 4 else device_error(device, f"1+1+1+1 came out as {result}")
 
 
+def version() -> str:
+    """onnxruntime's version; empty without one."""
+    return str(getattr(_runtime()[0], "__version__", ""))
+
+
 class _HostMemory:
     """The CPU: `run` reads arrays in place and returns arrays that own onnxruntime's buffers, so nothing is copied.
 

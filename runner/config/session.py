@@ -108,6 +108,7 @@ def disagreements(session: Session, evaluated: bool, dumped: bool, profiled: boo
     if not evaluated:
         hint = f"{only}: eval.every=end, or session.graph_run_mode=1"
         yield ConfigError("nothing is left to do", key="eval.every", value="never", allowed="end or epoch", hint=hint)
-    for name, asked in (("dump", dumped), ("profiling", profiled)):
+    tuned = session.auto_tune_mode is not None
+    for name, asked in (("dump", dumped), ("profiling", profiled), ("session.auto_tune_mode", tuned)):
         if asked:
             yield ConfigError(f"{name} is about steps of a training", key="session.graph_run_mode", value=0, hint=only)

@@ -54,7 +54,7 @@ def advice(analysis: Analysis, place: Place) -> str:
     if largest:
         share = largest[0].typical / whole
         where = f"{share:.0%} of it in {_shown(largest[0].name)}"
-        return f"session.precision_mode, device.threads or a narrower network: most of a step is computing, {where}"
+        return f"session.auto_tune_mode='RL,GA' or a narrower network: most of a step is computing, {where}"
     return "profiling.task_trace=on, to see the operators"
 
 

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from runner import jsonfile
-from runner.compile.passes.layout import site
-from runner.compile.session import SPINNING
+from runner.compile.passes.layout import offered, site
+from runner.compile.session import SPINNING, version
 from runner.core.graph import Graph
 from runner.device import Device, Tuning
 from runner.errors import ConfigError
-from runner.machine import cpu_model, packages, usable_cores
+from runner.machine import cpu_model, usable_cores
 
+FIGURES = "usual_ms", "tuned_ms", "tried", "candidates", "seconds"
 _LOG = logging.getLogger("runner")
 
 
@@ -30,15 +31,15 @@ def folder() -> Path:
 
 
 def facts(graph: Graph, device: Device, ways: Sequence[str]) -> dict[str, Any]:
-    """Everything that the times of a graph's forms depend on: operators with shapes, versions, processor, threads."""
-    operators = "\n".join(map(site, graph.nodes))
+    """Everything that the times of a graph's forms depend on: operators with shapes and forms, processor, threads."""
+    operators = "\n".join(f"{site(node)}: {' '.join(map(str, offered(node)))}" for node in graph.nodes)
     return {
         "operators_sha256": hashlib.sha256(operators.encode()).hexdigest(),
         "ways": ",".join(ways),
         "threads": device.threads,
         "cores": usable_cores(),
         "cpu": cpu_model(),
-        "packages": packages(),
+        "onnxruntime": version(),
     }
 
 
@@ -56,6 +57,9 @@ def read(path: Path, known: Mapping[str, Any]) -> dict[str, Any] | None:
         if not isinstance(found, dict) or found.get("facts") != known:
             raise ConfigError("it is about something else")
         tuning_of(found.get("tuning"))
+        missing = [name for name in FIGURES if not isinstance(found.get(name), int | float)]
+        if missing:
+            raise ConfigError("figures are missing", figures=", ".join(missing))
     except ConfigError as error:
         _LOG.warning("%s: this file of an earlier search cannot be used (%s): searching again", path, error.what)
         return None

@@ -15,10 +15,11 @@ from runner.engine.tracer import trace
 from runner.errors import StorageError
 from runner.files import locked, make_directory, write_json
 from runner.nn.cell import Cell
+from runner.startup import lazy_import
 from runner.tuning import cache
-from runner.tuning.search import Search
 from runner.types import TensorType
 
+search = lazy_import("runner.tuning.search")  # most starts find what an earlier one has found
 Report = dict[str, Any]
 _LOG = logging.getLogger("runner")
 
@@ -38,7 +39,7 @@ def tuned(cell: Cell, arrays: Sequence[np.ndarray], device: Device, ways: Sequen
     with _alone(path) as keeps:
         if (found := cache.read(path, facts)) is not None:  # by the process that was waited for
             return _report(found, "cache", path)
-        result = Search(graph, arrays, device, ways, limit, _LOG.info).result()
+        result = search.Search(graph, arrays, device, ways, limit, _LOG.info).result()
         made = {"facts": facts, **asdict(result), "tuning": cache.written(result.tuning)}
         if keeps:
             write_json(path, made)
