@@ -74,13 +74,15 @@ def _tracker(request: RunRequest) -> "Tracker":
     if isinstance(request.config.tracking, MlflowTracking):
         made = mlflow_run.MlflowRun(_about(request, request.config.tracking))
     else:
-        made = _event_file(request.folder.absolute() / "tensorboard")
+        made = _event_file(request)
     return made
 
 
-def _event_file(folder: Path) -> "Tracker":
+def _event_file(request: RunRequest) -> "Tracker":
+    folder = request.folder.absolute() / "tensorboard"
     try:
-        made: Tracker = event_file.EventFile(folder)
+        texts = {"config": request.resolved, "run": _tags(request, request.folder.absolute())}
+        made: Tracker = event_file.EventFile(folder, texts)
     except ImportError as reason:
         hint = 'pip install "runner[tensorboard]"'
         raise ConfigError("tensorboardX cannot be loaded", key="tracking", reason=reason, hint=hint) from reason

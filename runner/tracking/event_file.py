@@ -23,15 +23,20 @@ HEADER, FOOTER = 12, 4  # bytes: length and its checksum, checksum of the conten
 
 
 class EventFile:
-    """A new event file in `folder`, beside those of earlier processes. Raises OSError and StorageError."""
+    """A new event file in `folder`, beside those of earlier processes; it begins with texts, by name.
+
+    Raises OSError and StorageError.
+    """
 
     name = "tensorboard"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, texts: Mapping[str, Mapping[str, Any]]) -> None:
         before = [name for name in names(make_directory(folder)) if MARK in name]
         self._folder, self._before = folder, [folder / name for name in before]
         # The suffix keeps files apart that begin in the same second, and in their order.
         self._writer = EventsWriter(str(folder / "events"), f".{len(before)}")
+        for name, values in texts.items():
+            self.describe(name, values)
 
     @property
     def place(self) -> dict[str, Any]:

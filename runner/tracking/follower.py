@@ -35,7 +35,7 @@ class Tracker(Protocol):
         """Add points to the curves."""
 
     def describe(self, name: str, values: Mapping[str, Any]) -> None:
-        """Add what a file of the run says: `manifest`, `summary`."""
+        """Add what a file of the run says, such as its `manifest`."""
 
     def close(self, status: str) -> None:
         """The run has ended: ok, failed or interrupted. Called once, whatever was raised before."""
@@ -76,7 +76,6 @@ class Follower:
             self._rows()
             if self._summary:
                 self.tracker.tell(of_summary(self._summary))
-                self.tracker.describe("summary", self._summary)
         except Exception as reason:
             self._stop(_line(reason))
         self._ending.wait()
