@@ -11,12 +11,14 @@ import sqlite3
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from runner.errors import ConfigError
+from runner.errors import BusyError, ConfigError
+from runner.files import locked
 from runner.frozen import Frozen
 from runner.jsonfile import flat
 from runner.tracking.points import Point
@@ -25,6 +27,7 @@ METRICS, TAGS = 500, 100  # at once; MLflow takes 1000 and 100
 LENGTHS = {"params": 6000, "tags": 8000}  # characters of a value
 ATTEMPTS, PAUSE = 3, 2.0  # seconds: another process may be writing into the same database
 REACH_SECONDS = 5.0
+LOCK_SECONDS, LOCK_PAUSE = 120.0, 0.05  # tables are made in some seconds
 PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 STATUS = {"ok": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 
@@ -52,7 +55,8 @@ class MlflowRun:
         try:
             _reach(about.uri)
             self._mlflow = _loaded()
-            self._client = self._mlflow.MlflowClient(about.uri)
+            with _alone(about.uri):
+                self._client = self._mlflow.MlflowClient(about.uri)
             self._run_id, self._goes_on = self._begun(about)
             self._note("tags", about.tags)
             self._configured(about.config)
@@ -126,13 +130,38 @@ class MlflowRun:
 
 def _reach(uri: str) -> None:
     """Raise OSError or sqlite3.Error when there is no database at an address."""
-    parts = urlsplit(uri)
+    parts, path = urlsplit(uri), _file(uri)
     kind = parts.scheme.split("+")[0]
-    if kind == "sqlite" and os.path.exists(path := parts.path.removeprefix("/")):
+    if path is not None and path.exists():
         with closing(sqlite3.connect(path)) as database:
             database.execute("PRAGMA schema_version")
     elif kind in PORTS and parts.hostname:
         socket.create_connection((parts.hostname, parts.port or PORTS[kind]), REACH_SECONDS).close()
+
+
+@contextmanager
+def _alone(uri: str) -> Iterator[None]:
+    """Inside, no other job opens the same file: two that make its tables at once fail both (MLflow 3.17).
+
+    Raises BusyError when another one does not come to an end.
+    """
+    with ExitStack() as stack:
+        path = _file(uri)
+        deadline = time.monotonic() + LOCK_SECONDS
+        while path is not None:
+            try:
+                stack.enter_context(locked(path.with_name(f".{path.name}.lock")))
+                break
+            except BusyError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(LOCK_PAUSE)
+        yield
+
+
+def _file(uri: str) -> Path | None:
+    """The file of a database, when it is one."""
+    return Path(urlsplit(uri).path.removeprefix("/")) if uri.startswith("sqlite") else None
 
 
 def _loaded() -> Any:

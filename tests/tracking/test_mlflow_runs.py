@@ -1,16 +1,16 @@
 """`tracking=mlflow`: a run of MLflow that says what the files of the run say, as MLflow's own client reads it."""
 
 import logging
-import os
-import socket
 import sqlite3
+import subprocess
+import sys
 from collections import Counter
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tracked_runs import killed, points, said, words
+from tracked_runs import ROOT, killed, points, said, words
 
 import runner
 from runner.config.compose import Call
@@ -163,7 +163,8 @@ def test_a_locked_database_does_not_end_the_run(uri, database, tmp_path, monkeyp
     assert said(tmp_path / "run", "status")["status"] == "ok"
 
 
-def test_jobs_of_a_sweep_share_a_database(uri, tmp_path):
+def test_jobs_of_a_sweep_share_a_database_that_they_make_at_the_same_time(tmp_path):
+    uri = f"sqlite:///{tmp_path / 'shared.db'}"
     lines = words(tmp_path, "mlflow", f"tracking.uri={uri}", "tracking.experiment=swept", "seed=1,2", "mode=pynative")
     pool = "hydra/launcher=pool", "hydra.launcher.n_jobs=2", f"hydra.sweep.dir={tmp_path / 'sweep'}"
     outcomes = sweep.start(Call((*lines[:-1], *pool)))
@@ -199,14 +200,19 @@ def test_what_cannot_be_reached_ends_the_run_before_it_trains(tmp_path, monkeypa
     assert said(tmp_path / "run", "status")["exit_code"] == 2
 
 
-def test_nobody_else_is_called(uri, tmp_path, monkeypatch):
-    """A database in a file needs no network, and MLflow's telemetry stays off."""
-    called = []
-    monkeypatch.setattr(socket.socket, "connect", lambda self, address: called.append(address))
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *address, **more: called.append(address) or [])
-    runner.run(words(tmp_path / "run", "mlflow", f"tracking.uri={uri}"))
-    assert called == []
-    assert os.environ["MLFLOW_DISABLE_TELEMETRY"] == "true"
+def test_nobody_else_is_called(uri, tmp_path):
+    """A database in a file needs no network, and MLflow's telemetry stays off: not even names are looked up."""
+    code = f"""
+import os, socket, runner
+called = []
+socket.socket.connect = lambda self, address: called.append(address)
+socket.getaddrinfo = lambda *address, **more: called.append(address) or []
+runner.run({words(tmp_path / "run", "mlflow", f"tracking.uri={uri}")!r})
+print(called, os.environ["MLFLOW_DISABLE_TELEMETRY"])
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)})
+    assert told.stdout.splitlines()[-1] == "[] true"
+    assert told.stderr.splitlines() == []
 
 
 def test_the_tables_are_mlflows(database):
