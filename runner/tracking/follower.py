@@ -15,6 +15,7 @@ from runner.tracking.points import Point, Tail, of_summary
 
 MANIFEST_FILE, METRICS_FILE = "manifest.json", "metrics.jsonl"
 LAST_SECONDS = 30.0  # how long the end of a run waits for a tracker
+STOPPED_SECONDS = 5.0  # the same when a signal has come: who sent it may send another one that cannot be answered
 
 _LOG = logging.getLogger("runner")
 
@@ -58,12 +59,13 @@ class Follower:
         self._thread.start()
 
     def end(self, status: str, summary: Mapping[str, Any]) -> None:
-        """Tell the rest and the summary, if there is one, and close; it waits for LAST_SECONDS at most."""
+        """Tell the rest and the summary, if there is one, and close; it waits for so many seconds at most."""
         self._status, self._summary = status, dict(summary)
         self._ending.set()
-        self._thread.join(LAST_SECONDS)
+        patience = STOPPED_SECONDS if status == "interrupted" else LAST_SECONDS
+        self._thread.join(patience)
         if self._thread.is_alive():
-            self._stop(f"no answer for {LAST_SECONDS:g} seconds")
+            self._stop(f"no answer for {patience:g} seconds")
 
     def _follow(self) -> None:
         try:

@@ -91,7 +91,11 @@ def test_the_usual_database_is_where_the_command_was_started(database, tmp_path,
     monkeypatch.setattr("runner.config.tracking.FILE", database.name)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     runner.run(words(tmp_path / "run", "mlflow"))
-    assert said(tmp_path / "run", "tracking")["uri"] == f"sqlite:///{database}"
+    place = said(tmp_path / "run", "tracking")
+    assert place["uri"] == f"sqlite:///{database}"
+    monkeypatch.chdir(tmp_path)  # resumed from elsewhere it stays there
+    resume(tmp_path / "run", ["epochs=5"])
+    assert said(tmp_path / "run", "tracking") == place
 
 
 def test_the_environment_names_a_database(uri, tmp_path, monkeypatch):

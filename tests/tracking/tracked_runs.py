@@ -36,16 +36,27 @@ def said(folder: Path, name: str = "summary") -> dict:
 
 
 def killed(folder: Path, name: str, row: int, *overrides: str) -> None:
-    """Run in another process, which is gone without any cleanup when it writes a row of `metrics.jsonl`, from 1."""
+    """Run in another process, which is gone without any cleanup when it writes a row of `metrics.jsonl`, from 1.
+
+    Its tracker has been told of all rows before.
+    """
     code = f"""
 import os, time, runner
 from runner import files
-count = 0
+from runner.tracking.follower import Follower
+count, told, usual = 0, 0, Follower._rows
+def rows(self):
+    global told
+    usual(self)
+    told = self._tail._offset
+Follower._rows = rows
 def before(operation, path):
     global count
     count += operation == "write" and path.name == "metrics.jsonl"
     if count == {row}:
-        time.sleep(0.3)  # so that the tracker has been told of the rows before
+        deadline = time.monotonic() + 60
+        while told < path.stat().st_size and time.monotonic() < deadline:
+            time.sleep(0.01)
         os._exit(9)
 files.before_operation = before
 runner.run({words(folder, name, *overrides)!r})
