@@ -21,7 +21,7 @@ from runner.train.callback import CallbackParameters
 # what its steps compute.
 WITHOUT_EFFECT = (
     *("epochs", "max_steps", "callbacks", "checkpoint", "expect", "eval", "sweep", "runner", "device.allow_fallback"),
-    *("print_file_path", "save_graphs", "save_graphs_path", "dump", "profiling"),
+    *("print_file_path", "save_graphs", "save_graphs_path", "dump", "profiling", "tracking"),
     *(f"session.{name}" for name in ("enable_exception_dump", "initialize_system", "auto_tune_seconds")),
     *(f"session.{name}" for name in ("profiling_mode", "profiling_options", "fp_point", "bp_point", "op_trace")),
     *("dataset.data_dir", "dataset.download", "dataset.url", "dataset.num_parallel_workers"),

@@ -14,6 +14,7 @@ from typing import Any
 from runner import experiment, files
 from runner.config.compose import Call, Composition, compose
 from runner.config.schema import RunRequest
+from runner.config.tracking import is_asked as is_tracked
 from runner.errors import BusyError, ConfigError, InternalError, RunnerError, StorageError
 from runner.interrupt import Terminated
 from runner.ranks import first_speaks, ranks_of
@@ -22,6 +23,7 @@ from runner.startup import lazy_import, uncollected
 sweeps = lazy_import("runner.config.sweep")  # most calls are one run
 
 inference = lazy_import("runner.inference")  # few runs train nothing
+tracked = lazy_import("runner.tracked")  # few runs are told to others
 STATUS_FILE = "status.json"
 LOCK_FILE = ".lock"
 
@@ -110,8 +112,10 @@ def _recorded(request: RunRequest, composition: Composition) -> dict[str, Any]:
 def execute(request: RunRequest) -> dict[str, Any]:
     """Run the experiment; what runner did not foresee becomes an InternalError."""
     try:
-        kind = experiment if request.config.session.graph_run_mode else inference
-        summary: dict[str, Any] = kind.run(request)
+        run = (experiment if request.config.session.graph_run_mode else inference).run
+        if is_tracked(request.config.tracking):
+            run = tracked.followed(run)
+        summary: dict[str, Any] = run(request)
         return summary
     except (RunnerError, KeyboardInterrupt):
         raise

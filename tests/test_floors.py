@@ -18,7 +18,7 @@ FLOORS = {
     **dict.fromkeys(("errors", "dtype", "types", "files", "seed", "machine", "device", "interrupt", "wire"), 0),
     **dict.fromkeys(("startup", "frozen", "resources", "registry", "rules", "judging", "jsonfile"), 0),
     **dict.fromkeys(("communication", "dataset"), 0),
-    **dict.fromkeys(("core", "prints"), 1),
+    **dict.fromkeys(("core", "prints", "tracking"), 1),
     "ops": 2,
     **dict.fromkeys(("ir", "dumps", "profiling"), 2),
     "engine": 3,
@@ -28,7 +28,7 @@ FLOORS = {
     **dict.fromkeys(("config", "build", "dumping", "profiled", "tuned", "facts"), 7),
     **dict.fromkeys(("experiment", "inference", "weights", "launch", "resume"), 7),
     **dict.fromkeys(("runs", "report", "ci", "sweeping"), 7),
-    **dict.fromkeys(("ranks", "together", "following", "agreement"), 7),
+    **dict.fromkeys(("ranks", "together", "following", "agreement", "tracked"), 7),
     **dict.fromkeys(("cli", "history", "doctor", "__init__", "__main__"), 7),
 }
 # Beyond the floors: who must not see whom, and why.
@@ -54,6 +54,8 @@ THIRD_PARTIES = {
     "omegaconf": {"runner.config"},
     "safetensors": {"runner.checkpoint.arrays"},
     "mpi4py": {"runner.communication.mpi"},
+    "tensorboardX": {"runner.tracking.event_file"},
+    "mlflow": {"runner.tracking.mlflow_run"},
     "torch": set(),
     "sklearn": set(),  # its import takes a second
 }

@@ -16,6 +16,8 @@ from runner.config.profiling import is_asked as is_profiled
 from runner.config.schema import METRICS, MIRRORED, Expectation, Network, RunConfig
 from runner.config.session import ELSEWHERE, Session
 from runner.config.session import disagreements as session_disagreements
+from runner.config.tracking import TRACKINGS, Tracking
+from runner.config.tracking import disagreements as tracking_disagreements
 from runner.errors import ConfigError, nearest, raise_all
 from runner.judging import Wrong, complaint, judge, show
 from runner.rules import FREE, Rule, rule_of
@@ -27,6 +29,7 @@ NAMED: dict[Any, Mapping[str, type[Any]]] = {
     Dump: DUMPS,
     Profiling: PROFILES,
     Parallel: PARALLELS,
+    Tracking: TRACKINGS,
 }
 NOWHERE: Mapping[str, str] = {}
 Origin = Callable[[str], str | None]
@@ -191,13 +194,15 @@ class _Checker:
             self.report("several ranks cannot do this yet", key, hint=hint)
 
     def agree_on_files(self, config: RunConfig) -> None:
-        """Report what is wrong with a dump or a profile as a whole, unless keys that it depends on are wrong."""
+        """Report what is wrong with a dump, a profile or a tracking as a whole, unless keys of it are wrong."""
         wrong = {error.rows["key"].split(".")[0] for error in self.errors}
         found: list[ConfigError] = []
         if not wrong & {"dump", "mode", "dataset_sink_mode"}:
             found += dump_disagreements(config.dump, sunk=config.mode == "graph" and config.dataset_sink_mode)
         if not wrong & {"profiling", "session"}:
             found += profiling_disagreements(config.profiling, config.session)
+        if "tracking" not in wrong:
+            found += tracking_disagreements(config.tracking)
         if not self.errors and not found:
             asked = is_asked(config.dump), is_profiled(config.profiling, config.session)
             found += session_disagreements(config.session, config.eval.every != "never", *asked)

@@ -15,6 +15,7 @@ from runner.config.optimizers import Momentum, Optimizer
 from runner.config.parallel import Parallel, StandAlone
 from runner.config.profiling import NoProfiling, Profiling
 from runner.config.session import Session
+from runner.config.tracking import NoTracking, Tracking
 from runner.frozen import Frozen
 from runner.judging import Wrong, judge
 from runner.rules import FREE, key
@@ -161,6 +162,7 @@ class RunConfig(Frozen):
     profiling: Profiling = field(default=NoProfiling())
     session: Session = field(default=Session())
     parallel: Parallel = field(default=StandAlone())
+    tracking: Tracking = field(default=NoTracking())
     expect: tuple[Expectation, ...] = ()
     eval: Eval = Eval()
     callbacks: Callbacks = Callbacks()

@@ -20,10 +20,11 @@ NEEDED = {"ge": (f"dump.dump_path={CONF}",)}  # without a default
 
 
 @pytest.mark.parametrize(("group", "option"), OPTIONS)
-def test_every_option_composes(group, option):
+def test_every_option_composes(group, option, monkeypatch):
+    monkeypatch.setattr("runner.config.tracking._is_installed", lambda name: True)
     sign = "+" if group == "experiment" else ""
     made = compose(Call((f"{sign}{group}={option}", *NEEDED.get(option, ()))))
-    if group in ("network", "dataset", "optimizer", "dump"):
+    if group in ("network", "dataset", "optimizer", "dump", "tracking"):
         assert getattr(made.config, group).name == option
 
 
