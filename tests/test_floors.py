@@ -55,6 +55,7 @@ THIRD_PARTIES = {
     "omegaconf": {"runner.config"},
     "safetensors": {"runner.checkpoint.arrays"},
     "mpi4py": {"runner.communication.mpi"},
+    "optuna": {"runner.sweeping.study"},
     "torch": set(),
     "sklearn": set(),  # its import takes a second
 }
