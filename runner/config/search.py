@@ -15,7 +15,7 @@ from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Overrid
 
 from runner.config import check, overrides
 from runner.config.schema import METRICS, RunConfig, defaults
-from runner.errors import ConfigError, nearest, raise_all
+from runner.errors import ConfigError, attempted, nearest, raise_all
 from runner.frozen import Frozen
 from runner.judging import Wrong, judge, show
 from runner.rules import FREE, key
@@ -25,6 +25,7 @@ from runner.sweeping.study import Choice, Dimension, Number
 DIRECTIONS: Mapping[str, str] = {"loss": "minimize", "accuracy": "maximize"}
 PARAMS = "hydra.sweeper.params"
 TAGS = ("log",)
+NOTHING = "nothing to search"
 _WRITTEN = "interval(0.001,1), tag(log,interval(0.001,1)), int(interval(1,9)), range(1,9), choice(a,b) or a,b"
 
 
@@ -84,7 +85,8 @@ def never_evaluated(search: Search, config: RunConfig) -> ConfigError | None:
 
 def lines(params: object) -> list[str]:
     """The overrides that `hydra.sweeper.params` stands for. Raises ConfigError, or ConfigErrors."""
-    found, errors = [], []
+    found: list[str] = []
+    errors: list[ConfigError] = []
     for name, value in _leaves(params):
         if name.lstrip("+~").startswith("hydra"):
             errors.append(ConfigError("a search may not change Hydra", key=f"{PARAMS}.{name}", value=show(value)))
@@ -92,9 +94,16 @@ def lines(params: object) -> list[str]:
             rows = {"value": show(value), "allowed": _WRITTEN}
             errors.append(ConfigError("not a part of a space", key=f"{PARAMS}.{name}", **rows))
         else:
-            found.append(f"{name}={Transformer.str(value)}" if not isinstance(value, str) else f"{name}={value}")
+            line = f"{name}={value if isinstance(value, str) else Transformer.str(value)}"
+            found.append(line)
+            errors += [_from_params(error) for error in attempted(overrides.parse, [line])[1]]
     raise_all(errors)
     return found
+
+
+def _from_params(error: ConfigError) -> ConfigError:
+    error.rows["from"] = PARAMS
+    return error
 
 
 def space(parsed: Iterable[Override], search: Search) -> list[Dimension]:
@@ -108,7 +117,7 @@ def space(parsed: Iterable[Override], search: Search) -> list[Dimension]:
             errors.append(error.add(key=override.key_or_group, value=override.get_value_string()))
     raise_all(errors)
     if not made:
-        raise ConfigError("nothing to search", key="hydra/sweeper", value="optuna", hint=f"a key with {_WRITTEN}")
+        raise ConfigError(NOTHING, key="hydra/sweeper", value="optuna", hint=f"a key with {_WRITTEN}")
     if search.sampler == "grid" and limit(made) > overrides.MAX_JOBS:
         raise ConfigError("the grid has too many points", value=limit(made), allowed=f"at most {overrides.MAX_JOBS}")
     return made

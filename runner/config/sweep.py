@@ -110,7 +110,7 @@ def plan(call: Call) -> Plan:
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(as_typed(master.hydra.overrides.task))
     origin = Origins(loader, call.config_name, list(call.overrides))
     searcher, unfit = attempted(_searcher, master, parsed, made.config if made else None, origin)
-    raise_all([*errors, *wrong, *unfit])
+    raise_all([*errors, *wrong, *(one for one in unfit if not wrong or one.what != search.NOTHING)])
     assert made is not None
     given = OmegaConf.to_container(master.hydra.sweep, resolve=False)["dir"] != SWEEP_DIR  # type: ignore[index,call-overload]
     with _current(master), as_config_error():

@@ -33,9 +33,19 @@ def judged(loader: Loader, call: Call, params: Sequence[str] = ()) -> Compositio
         values = plain(made.config)
         _put(values, key.split("."), value)
         _, found = examine(values, lambda key: search.PARAMS if key in elsewhere else overrides.COMMAND_LINE)
-        errors |= {str(error): error for error in found}
+        errors |= {str(error): error for error in (_hinted(error, parsed) for error in found)}
     raise_all(list(errors.values()))
     return made
+
+
+def _hinted(error: ConfigError, parsed: Sequence[Override]) -> ConfigError:
+    intervals = {one.key_or_group: one for one in parsed if one.is_interval_sweep()}
+    override = intervals.get(error.rows["key"])
+    if override is None or error.what != "not a whole number":
+        return error
+    del error.rows["value"]
+    error.rows.pop("nearest", None)
+    return error.add(value=override.get_value_string(), hint=f"int({override.get_value_string()})")
 
 
 def _single(loader: Loader, override: Override) -> str | None:

@@ -99,8 +99,8 @@ def noted(folder: Path) -> Iterator[str]:
         yield f"{folder / journal.NAME}: {error.what}"
         return
     outcomes = sweep.outcomes()
-    if sweep.search and (found := best(outcomes, sweep.search)):
-        yield f"a search to {sweep.search['direction']} {sweep.search['metric']}; {sentence(found, outcomes, sweep.search)}"
+    if (search := sweep.search) and (found := best(outcomes, search)):
+        yield f"a search to {search['direction']} {search['metric']}; {sentence(found, outcomes, search)}"
     missing = [str(outcome.number) for outcome in outcomes if outcome.status == "missing"]
     if missing:
         yield f"{len(missing)} of {len(sweep.jobs)} jobs never began: {', '.join(missing[:MOST_NAMES])}"
