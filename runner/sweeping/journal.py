@@ -14,6 +14,7 @@ Each has a `time`, and counts when it is on the disk. Jobs write their own rows,
 
 import fcntl
 import json
+import math
 import os
 from collections.abc import Mapping
 from datetime import datetime
@@ -35,9 +36,6 @@ KEYS: Mapping[str, Mapping[str, type]] = {
     "end": {"job": int, "folder": str, "status": str, "exit_code": int},
     "trial": {"job": int, "params": dict, "state": str},
 }
-
-# Types of the value of a trial.
-VALUES: Mapping[str, tuple[type, ...]] = {"complete": (float, int), "failed": (type(None),)}
 
 
 def append(folder: Path, event: str, /, **values: Any) -> None:
@@ -90,12 +88,18 @@ def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
     for key, kind in keys.items():
         if type(row.get(key)) is not kind:
             raise _damaged(path, number, f"{key} is not {kind.__name__}")
-    if row["event"] == "trial" and type(row.get("value")) not in VALUES.get(row["state"], ()):
+    if row["event"] == "trial" and not _is_told(row["state"], row.get("value")):
         raise _damaged(path, number, "state and value of a trial do not fit")
     for lines in row["overrides"] if row["event"] == "jobs" else ():
         if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
             raise _damaged(path, number, "overrides are not lists of text")
     return dict(row)
+
+
+def _is_told(state: str, value: object) -> bool:
+    if state == "complete":
+        return isinstance(value, float | int) and math.isfinite(value)
+    return state == "failed" and value is None
 
 
 def _damaged(path: Path, number: int, reason: str) -> DataError:

@@ -101,7 +101,7 @@ def test_the_same_search_gives_the_same_table(place, whole, words):
     assert table(place / "other") != table(whole)
 
 
-@pytest.mark.parametrize("number", [2, 4, 9, 12, 17, 30, 43])  # of 48 rows, from the first jobs to the last trials
+@pytest.mark.parametrize("number", [2, 9, 12, 30, 43])  # of 48 rows, from the first jobs to the last trials
 def test_killed_at_a_row_and_resumed_it_is_the_same_search(place, whole, monkeypatch, number):
     folder = place / "killed"
     assert killed(monkeypatch, folder, (*SEARCH, *(POOL if number % 2 else ())), number, only="sweep.jsonl")
@@ -160,17 +160,17 @@ def test_the_smallest_loss(place):
 
 def test_a_grid_has_the_jobs_of_a_sweep_over_all_values(place):
     """Ranges end as they do without a search."""
-    words = ("seed=range(1,4)", "optimizer.learning_rate=range(0.1,0.4,0.1)", "dataset.batch_size=choice(16,32)")
+    words = ("seed=range(1,3)", "optimizer.learning_rate=range(0.1,0.4,0.1)", "dataset.batch_size=choice(16,32)")
     swept(place / "all", *words)
     swept(place / "grid", *words, "hydra/sweeper=optuna", "hydra.sweeper.sampler=grid", "hydra.sweeper.n_trials=99")
     expected, found = (list(record(place / name).jobs.values()) for name in ("all", "grid"))
-    assert len(expected) > 17
+    assert len(expected) == 12
     assert sorted(found) == sorted(expected)
     assert found != expected  # at random, by the seed
 
 
 def test_a_range_never_reaches_its_end(place):
-    words = ("hydra/sweeper=optuna", "hydra.sweeper.sampler=random", "hydra.sweeper.n_trials=40", "seed=range(0,3)")
+    words = ("hydra/sweeper=optuna", "hydra.sweeper.sampler=random", "hydra.sweeper.n_trials=12", "seed=range(0,3)")
     swept(place / "mine", *words)
     assert set(record(place / "mine").jobs.values()) == {("seed=0",), ("seed=1",), ("seed=2",)}
 

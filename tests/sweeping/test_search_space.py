@@ -1,5 +1,6 @@
 """What may be searched and how it is said; nothing here needs Optuna."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -147,6 +148,15 @@ def test_a_sweep_over_all_values_has_no_intervals(place):
     with pytest.raises(ConfigError, match="the sweep has too many jobs"):
         plan(Call(("seed=range(200)", "epochs=range(1,200)")))
     assert plan(Call((OPTUNA, "seed=range(200)", "epochs=range(1,200)"))).shares.at_once == 1
+
+
+def test_a_run_loads_nothing_of_it():
+    code = (
+        "import sys; from runner.config.compose import Call, compose; compose(Call(('seed=2',)))\n"
+        "print([n for n in ('study', 'pool') if f'runner.sweeping.{n}' in sys.modules], 'optuna' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] False"
 
 
 def test_without_the_extra(tmp_path, monkeypatch, capsys):
