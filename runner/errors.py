@@ -5,8 +5,10 @@ what is allowed and how to repair it. Inner floors raise with what they know; ou
 """
 
 import difflib
-from collections.abc import Collection, Iterable, Sequence
-from typing import Self
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Self, TypeVar
+
+T = TypeVar("T")
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
@@ -115,6 +117,16 @@ def raise_all(errors: Collection[ConfigError]) -> None:
         raise next(iter(errors))
     if errors:
         raise ConfigErrors(tuple(errors))
+
+
+def attempted(make: Callable[..., T], *given: object) -> tuple[T | None, list[ConfigError]]:
+    """What a function returns; or None and what is wrong with the configuration, to be raised with other errors."""
+    try:
+        return make(*given), []
+    except ConfigErrors as all_of_them:
+        return None, list(all_of_them.errors)
+    except ConfigError as error:
+        return None, [error]
 
 
 class InternalError(RunnerError):

@@ -136,6 +136,16 @@ CONFIG = {
     "device id": Row(
         ("device.id=4096",), 2, ("out of range\n", "device.id\n", "4096\n", "0 to 4095\n", "command line")
     ),
+    "interval without a search": Row(
+        ("-m", "optimizer.learning_rate=interval(0.1,1)"),
+        2,
+        (
+            "an interval has no list of values\n",
+            "optimizer.learning_rate\n",
+            "interval(0.1,1)\n",
+            "hydra/sweeper=optuna",
+        ),
+    ),
     "sink size": Row(("sink_size=0",), 2, ("out of range\n", "sink_size\n", "-1 or a whole number of at least 1\n")),
     "epochs": Row(("epochs=0",), 2, ("out of range\n", "epochs\n", "value    0\n", "at least 1\n")),
     "learning rate": Row(("optimizer.learning_rate=nan",), 2, ("not a finite number\n", "optimizer.learning_rate\n")),

@@ -56,6 +56,7 @@ THIRD_PARTIES = {
     "mpi4py": {"runner.communication.mpi"},
     "tensorboardX": {"runner.tracking.event_file"},
     "mlflow": {"runner.tracking.mlflow_run"},
+    "optuna": {"runner.sweeping.study"},
     "torch": set(),
     "sklearn": set(),  # its import takes a second
 }

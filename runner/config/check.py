@@ -55,6 +55,12 @@ def examine(values: Mapping[str, Any], origin: Origin) -> tuple[RunConfig, list[
     return config, checker.errors
 
 
+def part(owner: type[Any], values: Mapping[str, Any], path: str, origin: Origin) -> tuple[Any, list[ConfigError]]:
+    """Keys that stand apart from those of a run, below `path`, in the same way."""
+    checker = _Checker(origin)
+    return checker.section(owner, values, path), checker.errors
+
+
 class _Checker:
     def __init__(self, origin: Origin) -> None:
         self.origin = origin

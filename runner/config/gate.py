@@ -30,8 +30,8 @@ HYDRA_KEYS = (
         for name in ("tasks_per_node", "mem_gb", "nodes", "name", "partition", "qos", "account")
     ),
     *(f"hydra.launcher.{name}" for name in ("array_parallelism", "max_num_timeout", "ray.init.num_cpus")),
-    *(f"hydra.sweeper.{name}" for name in ("max_batch_size", "n_trials", "n_jobs", "direction", "study_name")),
-    "hydra.sweeper.sampler.seed",
+    *(f"hydra.sweeper.{name}" for name in ("max_batch_size", "metric", "direction", "n_trials", "n_jobs", "sampler")),
+    *(f"hydra.sweeper.{name}" for name in ("seed", "study_name", "storage", "params")),
 )
 HYDRA_GROUPS = ("hydra/launcher", "hydra/sweeper")
 
@@ -99,6 +99,9 @@ def scan_name(name: str, group: str) -> None:
 
 def scan_hydra_key(key: str, value: object, *, in_file: bool) -> None:
     """Allow the keys of Hydra that are data. Files may only name folders below the current one."""
+    if key.startswith("hydra.sweeper.params."):  # overrides, which pass the gate as such
+        scan_values(value, key)
+        return
     if key not in HYDRA_KEYS:
         allowed = ", ".join(name for name in HYDRA_KEYS if not name.startswith(("hydra.launcher", "hydra.sweeper")))
         raise ConfigError(

@@ -34,7 +34,7 @@ from runner.config import gate, overrides, schema
 from runner.config.groups import GROUPS
 from runner.config.overrides import COMMAND_LINE
 from runner.config.parallel import HINT, UNSUPPORTED
-from runner.config.source import FolderSource, PluginSource
+from runner.config.source import SEARCH, FolderSource, PluginSource
 from runner.errors import ConfigError, nearest
 from runner.judging import show
 
@@ -273,9 +273,9 @@ def _record(config: DictConfig, parsed: Sequence[Override]) -> None:
 def _refuse_code(config: DictConfig) -> None:
     """A second look, at what was composed: no callbacks, no logging, and no launcher but a plugin's own."""
     settings = config.hydra
-    for name in ("launcher", "sweeper"):
+    for name, own in (("launcher", POOL), ("sweeper", SEARCH)):
         target = str(OmegaConf.select(settings, f"{name}._target_"))
-        if target != POOL and not target.startswith(("hydra._internal.core_plugins.", "hydra_plugins.")):
+        if target != own and not target.startswith(("hydra._internal.core_plugins.", "hydra_plugins.")):
             raise ConfigError("a config may not name code to run", key=f"hydra.{name}", value=show(target))
     touched = settings.callbacks or settings.searchpath or settings.job.env_set or settings.job.env_copy
     if touched or settings.job_logging.root is not None or settings.hydra_logging.root is not None:

@@ -26,10 +26,24 @@ def parse(lines: Sequence[str]) -> list[Override]:
     if len(lines) > MAX_OVERRIDES:
         raise ConfigError("too many overrides", value=len(lines), allowed=f"at most {MAX_OVERRIDES}")
     parsed = [_parse(line) for line in lines]
+    values = sum(len(sweep_values(one)) for one in parsed if one.is_discrete_sweep())
+    if values > MAX_JOBS:
+        raise ConfigError("the sweep has too many values", value=values, allowed=f"at most {MAX_JOBS}")
+    return parsed
+
+
+def uncountable(parsed: Sequence[Override]) -> Iterator[ConfigError]:
+    """What is wrong with a sweep over all combinations of the values."""
+    for one in parsed:
+        if one.is_interval_sweep():
+            hint = "hydra/sweeper=optuna searches in it; range(start,end,step) has values"
+            yield ConfigError(
+                "an interval has no list of values", key=one.key_or_group, value=one.get_value_string()
+            ).add(hint=hint)
     jobs = math.prod(len(sweep_values(one)) for one in parsed if one.is_discrete_sweep())
     if jobs > MAX_JOBS:
-        raise ConfigError("the sweep has too many jobs", value=jobs, allowed=f"at most {MAX_JOBS}")
-    return parsed
+        hint = "hydra/sweeper=optuna tries some of them"
+        yield ConfigError("the sweep has too many jobs", value=jobs, allowed=f"at most {MAX_JOBS}", hint=hint)
 
 
 def forced(override: Override) -> str:

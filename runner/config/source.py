@@ -13,6 +13,11 @@ from omegaconf import OmegaConf
 
 from runner.config import gate, read
 from runner.errors import ConfigError
+from runner.startup import lazy_import
+
+search = lazy_import("runner.config.search")  # few sweeps are searches
+SWEEPER = "hydra/sweeper/optuna"
+SEARCH = "runner.config.adaptive.Searcher"  # tells it from others in a config; nothing is made from the name
 
 
 class FolderSource(ConfigSource):
@@ -84,7 +89,7 @@ class FolderSource(ConfigSource):
 
 
 class PluginSource(ConfigSource):
-    """No configs at all: makes Hydra look for plugins, which imports all of them, only when a config asks for one."""
+    """Our sweeper, before a plugin of its name; for others Hydra looks, which imports all plugins, only when asked."""
 
     @staticmethod
     def scheme() -> str:
@@ -92,26 +97,30 @@ class PluginSource(ConfigSource):
         return "runner-plugins"
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """Nothing to load."""
-        raise ConfigLoadError(f"Config not found: {config_path}")
+        """What our sweeper can be told."""
+        if config_path != SWEEPER:
+            raise ConfigLoadError(f"Config not found: {config_path}")
+        return _result(self, {"_target_": SEARCH, **search.node()}, None)
 
     def is_config(self, config_path: str) -> bool:
-        """Never; Hydra's next source knows the configs of the plugins that were found."""
+        """Whether it is ours; Hydra's next source knows the configs of the plugins that were found."""
+        if config_path == SWEEPER:
+            return True
         if config_path.startswith(gate.HYDRA_GROUPS) and not config_path.endswith(("/basic", "/pool")):
             Plugins.instance()
         return False
 
     def is_group(self, config_path: str) -> bool:
-        """Never."""
-        return False
+        """Whether options are known here."""
+        return config_path == SWEEPER.rpartition("/")[0]
 
     def available(self) -> bool:
         """Always."""
         return True
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> Any:
-        """Nothing."""
-        return []
+        """Our sweeper."""
+        return [SWEEPER.rpartition("/")[2]] if results_filter is not ObjectType.GROUP else []
 
 
 def _result(source: ConfigSource, values: Any, package: str | None) -> ConfigResult:

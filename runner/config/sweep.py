@@ -1,7 +1,6 @@
 """`-m`: many runs through Hydra's sweepers and launchers, behind the same gate and checker as one run."""
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,16 +14,19 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, RunMode
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from runner.config import overrides
+from runner.config import overrides, search
+from runner.config.adaptive import Searcher, prepared
 from runner.config.check import examine
-from runner.config.compose import Call, Composition, compose, container, request_for
+from runner.config.compose import Call, Origins, container, request_for
 from runner.config.launchers import Jobs, PoolLauncher, Shares, Wanted, is_pool, shares, usual_launcher
 from runner.config.loader import SWEEP_DIR, Loader, as_config_error, as_typed
 from runner.config.read import shown
-from runner.config.schema import RunConfig, RunRequest, plain
-from runner.errors import ConfigError, RunnerError, raise_all
+from runner.config.schema import RunConfig, RunRequest
+from runner.config.source import SEARCH
+from runner.config.swept import judged
+from runner.errors import ConfigError, RunnerError, attempted, raise_all
 from runner.sweeping.pool import show_in
 
 CONSOLE = "console.log"
@@ -49,6 +51,13 @@ class Director(Protocol):
     def ended(self, number: int, code: int) -> bool:
         """Hear that the process of a job has ended; whether the others shall be stopped."""
 
+    @property
+    def trials(self) -> int:
+        """How many jobs have been told to a search before."""
+
+    def told(self, number: int, params: Mapping[str, str], metric: str) -> float | None:
+        """What a job is worth to a search that proposed `params`; None when it failed."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -61,6 +70,7 @@ class Plan:
     folder: Path
     folder_given: bool
     shares: Shares
+    searcher: Searcher | None = None  # of a sweep that decides by results what it tries next
 
     def run(self, folder: Path, threads: int, director: Director) -> None:
         """Run in a folder; jobs that do not say how many threads they want get `threads`. Raises RunnerError."""
@@ -75,7 +85,11 @@ class Plan:
                 )
             else:
                 inner = usual_launcher(context, self.master, task)
-            with as_config_error(), _given(Wanted(inner, director.wanted, director.stopped)) as plugins:
+            launcher = Wanted(inner, director.wanted, director.stopped)
+            if self.searcher is not None:
+                self.searcher.run(folder, launcher, director)
+                return
+            with as_config_error(), _given(launcher) as plugins:
                 sweeper = plugins.instantiate_sweeper(config=self.master, hydra_context=context, task_function=task)
                 if pool:  # a job that cannot be composed says so itself, and the others do not wait for its composing
                     vars(sweeper)["validate_batch_is_legal"] = lambda batch: None
@@ -85,22 +99,58 @@ class Plan:
 def plan(call: Call) -> Plan:
     """What a sweep will be. Raises ConfigError, before anything is written, when a value is wrong."""
     loader = Loader(call.config_dir, call.config_path)
-    made = _check_values(loader, call)
-    master = loader.load_configuration(call.config_name, list(call.overrides), RunMode.MULTIRUN)
+    made, errors = attempted(judged, loader, call)
+    master, broken = attempted(loader.load_configuration, call.config_name, list(call.overrides), RunMode.MULTIRUN)
+    if master is None:
+        raise_all(errors or broken)
+        raise AssertionError("a config is there or it is wrong")
+    params, wrong = attempted(_take_params, master)
+    if params:
+        made, errors = attempted(judged, loader, call, params)
+    parsed = OverridesParser.create(config_loader=loader).parse_overrides(as_typed(master.hydra.overrides.task))
+    origin = Origins(loader, call.config_name, list(call.overrides))
+    searcher, unfit = attempted(_searcher, master, parsed, made.config if made else None, origin)
+    raise_all([*errors, *wrong, *(one for one in unfit if not wrong or one.what != search.NOTHING)])
+    assert made is not None
     given = OmegaConf.to_container(master.hydra.sweep, resolve=False)["dir"] != SWEEP_DIR  # type: ignore[index,call-overload]
     with _current(master), as_config_error():
         folder = Path(str(OmegaConf.select(master, "hydra.sweep.dir")))
         base = cast(dict[str, Any], OmegaConf.to_container(made.task, resolve=False))
-        share = shares(master, made.config.device.threads, _count(loader, master))
-    return Plan(loader, master, base, made.config, folder, given, share)
+        share = shares(master, made.config.device.threads, searcher.at_once if searcher else _count(master, parsed))
+    if searcher:
+        base["hydra"] = {"sweeper": searcher.told}
+    return Plan(loader, master, base, made.config, folder, given, share, searcher)
 
 
-def _count(loader: Loader, master: DictConfig) -> int | None:
+def _take_params(master: DictConfig) -> list[str]:
+    """Move `hydra.sweeper.params` in front of the overrides that were typed, and return them. Raises ConfigError."""
+    settings = master.hydra.sweeper
+    found = search.lines(OmegaConf.to_container(settings, resolve=True).get("params"))  # type: ignore[union-attr]
+    with read_write(master.hydra), open_dict(master.hydra):
+        if found:
+            settings.params = None
+            master.hydra.overrides.task = [*found, *as_typed(master.hydra.overrides.task)]
+    return found
+
+
+def _searcher(
+    master: DictConfig, parsed: Sequence[Override], config: RunConfig | None, origin: Origins
+) -> Searcher | None:
+    """Who searches, if the config asks for it. Raises ConfigError, or ConfigErrors."""
+    target = str(master.hydra.sweeper._target_)
+    if target == SEARCH:
+        values = OmegaConf.to_container(master.hydra.sweeper, resolve=True)
+        return prepared(cast(dict[str, Any], values), parsed, config, origin)
+    if target == BASIC_SWEEPER:
+        raise_all(list(overrides.uncountable(parsed)))
+    return None
+
+
+def _count(master: DictConfig, parsed: Sequence[Override]) -> int | None:
     """How many jobs there will be, if it is known before."""
     if str(master.hydra.sweeper._target_) != BASIC_SWEEPER:
         return None
-    parsed = OverridesParser.create(config_loader=loader).parse_overrides(as_typed(master.hydra.overrides.task))
-    return sum(map(len, BasicSweeper.split_arguments(parsed, None)))
+    return sum(map(len, BasicSweeper.split_arguments(list(parsed), None)))
 
 
 @contextmanager
@@ -159,45 +209,3 @@ def _run_one(
     if not config.device.threads:
         config = replace(config, device=replace(config.device, threads=threads))
     return job(int(record.hydra.job.num), request_for(record, config, folder), wrong)
-
-
-def _check_values(loader: Loader, call: Call) -> Composition:
-    """Judge every value of the sweep once, in the config without the other values, which is returned."""
-    parsed = overrides.parse(call.overrides)
-    problems = [problem for problem in map(loader.unknown_option, parsed) if problem]
-    raise_all(problems)
-    lines = [_single(loader, override) for override in parsed]
-    made = compose(replace(call, overrides=tuple(line for line in lines if line)))
-    errors: dict[str, ConfigError] = {}
-    for key, value in _swept(loader, parsed):
-        values = plain(made.config)
-        _put(values, key.split("."), value)
-        _, found = examine(values, lambda key: overrides.COMMAND_LINE)
-        errors |= {str(error): error for error in found}
-    raise_all(list(errors.values()))
-    return made
-
-
-def _single(loader: Loader, override: Override) -> str | None:
-    """The override with the first of its options; None for values that are swept over."""
-    if not override.is_sweep_override():
-        return str(override.input_line)
-    if not override.is_discrete_sweep() or not loader.is_option(override):
-        return None
-    options = overrides.sweep_values(override)
-    first = loader.options(override.key_or_group)[0] if options == ["*"] else options[0]
-    return f"{override.get_key_element()}={first}"
-
-
-def _swept(loader: Loader, parsed: list[Override]) -> Iterator[tuple[str, Any]]:
-    for override in parsed:
-        if override.is_discrete_sweep() and not loader.is_option(override):
-            lines = [f"x={value}" for value in overrides.sweep_values(override)]
-            values = itertools.chain.from_iterable(overrides.parse([line]) for line in lines)
-            yield from ((override.key_or_group, value.value()) for value in values)
-
-
-def _put(values: dict[str, Any], path: list[str], value: Any) -> None:
-    for part in path[:-1]:
-        values = values.setdefault(part, {})
-    values[path[-1]] = value

@@ -12,6 +12,7 @@ from runner.report.groups import Several, natural
 from runner.report.page import page
 from runner.runs.record import Record, places
 from runner.sweeping import journal
+from runner.sweeping.best import best, sentence
 from runner.sweeping.record import Record as Sweep
 
 NAME = "report.html"
@@ -83,12 +84,12 @@ def written(runs: Sequence[Record], folders: Sequence[Path], home: Path) -> str:
     sections = list(many.sections(several, home))
     if len(runs) == 2:
         sections[1:1] = pair.sections(*runs)
-    top = many.head(several, ", ".join(map(str, folders)), [note for folder in folders for note in unbegun(folder)])
+    top = many.head(several, ", ".join(map(str, folders)), [note for folder in folders for note in noted(folder)])
     return page(f"{len(runs)} runs \N{MIDDLE DOT} runner", top, sections)
 
 
-def unbegun(folder: Path) -> Iterator[str]:
-    """What the journal of a sweep knows of jobs that left no folder."""
+def noted(folder: Path) -> Iterator[str]:
+    """What the journal of a sweep knows besides: what was searched for and found, and jobs that left no folder."""
     if not (folder / journal.NAME).is_file():
         return
     sweep = Sweep(folder)
@@ -97,6 +98,9 @@ def unbegun(folder: Path) -> Iterator[str]:
     except RunnerError as error:
         yield f"{folder / journal.NAME}: {error.what}"
         return
-    missing = [str(outcome.number) for outcome in sweep.outcomes() if outcome.status == "missing"]
+    outcomes = sweep.outcomes()
+    if (search := sweep.search) and (found := best(outcomes, search)):
+        yield f"a search to {search['direction']} {search['metric']}; {sentence(found, outcomes, search)}"
+    missing = [str(outcome.number) for outcome in outcomes if outcome.status == "missing"]
     if missing:
         yield f"{len(missing)} of {len(sweep.jobs)} jobs never began: {', '.join(missing[:MOST_NAMES])}"

@@ -7,12 +7,14 @@
 | `resume` | `overrides` with which it goes on |
 | `start` | `job`, `folder` (below the sweep's), `pid` |
 | `end` | `job`, `folder`, `status` (ok, failed, interrupted, killed), `exit_code`, `error`, `loss`, `metrics` |
+| `trial` | `job`, `params` that a search had proposed, `state` (complete, failed) and `value` that it was told |
 
 Each has a `time`, and counts when it is on the disk. Jobs write their own rows, from whatever process they run in.
 """
 
 import fcntl
 import json
+import math
 import os
 from collections.abc import Mapping
 from datetime import datetime
@@ -32,6 +34,7 @@ KEYS: Mapping[str, Mapping[str, type]] = {
     "resume": {"overrides": list},
     "start": {"job": int, "folder": str},
     "end": {"job": int, "folder": str, "status": str, "exit_code": int},
+    "trial": {"job": int, "params": dict, "state": str},
 }
 
 
@@ -85,10 +88,18 @@ def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
     for key, kind in keys.items():
         if type(row.get(key)) is not kind:
             raise _damaged(path, number, f"{key} is not {kind.__name__}")
+    if row["event"] == "trial" and not _is_told(row["state"], row.get("value")):
+        raise _damaged(path, number, "state and value of a trial do not fit")
     for lines in row["overrides"] if row["event"] == "jobs" else ():
         if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
             raise _damaged(path, number, "overrides are not lists of text")
     return dict(row)
+
+
+def _is_told(state: str, value: object) -> bool:
+    if state == "complete":
+        return isinstance(value, float | int) and math.isfinite(value)
+    return state == "failed" and value is None
 
 
 def _damaged(path: Path, number: int, reason: str) -> DataError:

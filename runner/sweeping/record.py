@@ -1,6 +1,7 @@
 """What a journal says about a sweep: its jobs, and how each of them stands."""
 
 import json
+import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from runner.errors import ConfigError, DataError
 from runner.jsonfile import flat
 from runner.sweeping import journal
 
+SEARCH = "hydra.sweeper."
 STATUS_FILE, SUMMARY_FILE = "status.json", "summary.json"
 
 
@@ -31,6 +33,11 @@ class Outcome:
     loss: float | None = None
     metrics: dict[str, float] = field(default_factory=dict)
 
+    def value(self, metric: str) -> float | None:
+        """A metric as `expect` means it: the loss of the training, others of the evaluation; None without a result."""
+        found = self.loss if metric == "loss" else self.metrics.get(metric)
+        return found if self.status == "ok" and found is not None and math.isfinite(found) else None
+
 
 class Record:
     """The rows of a journal in order, as they come."""
@@ -41,6 +48,7 @@ class Record:
         self.jobs: dict[int, tuple[str, ...]] = {}
         self.started: dict[int, dict[str, Any]] = {}
         self.ended: dict[int, dict[str, Any]] = {}
+        self.trials: dict[int, dict[str, Any]] = {}
         self._failed: set[int] = set()  # since it was last resumed
         self._offset = 0
 
@@ -66,6 +74,13 @@ class Record:
         said: dict[str, Any] = {"error": row.get("error"), "loss": row.get("loss"), "metrics": row.get("metrics") or {}}
         return Outcome(number, overrides, row["status"], row["exit_code"], folder, **said)
 
+    @property
+    def search(self) -> dict[str, Any] | None:
+        """What a sweep searches for (`metric`, `direction`) and how; None for a sweep that only tries all values."""
+        found = flat(self.header.get("config") or {})
+        told = {key.removeprefix(SEARCH): value for key, value in found.items() if key.startswith(SEARCH)}
+        return told if {"metric", "direction"} <= told.keys() else None
+
     def outcomes(self) -> list[Outcome]:
         """How all jobs stand, in their order."""
         return [self.outcome(number) for number in sorted(self.jobs)]
@@ -89,6 +104,8 @@ class Record:
             case "start":
                 self.started[row["job"]] = row
                 self.ended.pop(row["job"], None)
+            case "trial":
+                self.trials[row["job"]] = row
             case "end":
                 self.ended[row["job"]] = row
                 if row["status"] in ("failed", "killed"):

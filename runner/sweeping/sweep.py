@@ -1,7 +1,7 @@
 """A sweep from its first job to its table, and again from where it ended too early."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,12 @@ from runner.config.sweep import Plan, plan
 from runner.errors import ConfigError, RunnerError
 from runner.machine import packages
 from runner.observe.manifest import config_hash
-from runner.sweeping import journal
+from runner.sweeping import best, journal, study
 from runner.sweeping.job import Job
 from runner.sweeping.record import Outcome, Record, refuse_changes, settle
 from runner.sweeping.table import ended_line, show
 
-MAY_CHANGE = ("sweep.", "hydra.launcher.", "hydra/launcher")
+MAY_CHANGE = ("sweep.", "hydra.launcher.", "hydra/launcher", "hydra.sweeper.n_trials")
 DIED = "SweepError: the process of the job ended without a word"
 
 
@@ -54,8 +54,9 @@ def start(call: Call) -> list[Outcome]:
 def resume(folder: Path, lines: Sequence[str] = (), force: bool = False) -> list[Outcome]:
     """Run what is missing of the sweep in `folder`: jobs that never began, that failed or that were interrupted.
 
-    `lines` may choose another launcher or `sweep.fail_fast`. Raises ConfigError when this is no sweep or when its
-    config has changed (unless `force`), BusyError while it is running, and otherwise as `start`.
+    `lines` may choose another launcher, `sweep.fail_fast`, or how many trials a search has. Raises ConfigError when
+    this is no sweep or when its config has changed (unless `force`), BusyError while it is running, and otherwise as
+    `start`.
     """
     record = Record(folder)
     record.update()
@@ -82,8 +83,18 @@ def _conduct(made: Plan, folder: Path, force: bool) -> list[Outcome]:
     record.update()
     outcomes = record.outcomes()
     show(outcomes, folder)
+    if record.search:
+        _tell_best(outcomes, record)
     _raise_failed(outcomes, folder)
     return outcomes
+
+
+def _tell_best(outcomes: Sequence[Outcome], record: Record) -> None:
+    search = record.search or {}
+    found = best.best(outcomes, search)
+    if found is not None:
+        best.write(record.folder, found, search)
+        print(best.sentence(found, outcomes, search))  # noqa: T201
 
 
 def _raise_failed(outcomes: Sequence[Outcome], folder: Path) -> None:
@@ -126,6 +137,25 @@ class _Director:
         """Whether no further job may begin."""
         return self.job.stopped()
 
+    @property
+    def trials(self) -> int:
+        """How many jobs a search was told of."""
+        return len(self.record.trials)
+
+    def told(self, number: int, params: Mapping[str, str], metric: str) -> float | None:
+        """What a job is worth to a search: what it was told before, or else how the job has ended.
+
+        A job that failed then and is well now stays as it was told, since later proposals came of that.
+        """
+        self.record.update()
+        if number not in self.record.trials:
+            value = self.record.outcome(number).value(metric)
+            state = "failed" if value is None else "complete"
+            journal.append(self.record.folder, "trial", job=number, params=dict(params), state=state, value=value)
+            self.record.update()
+        found: float | None = self.record.trials[number]["value"]
+        return found
+
     def ended(self, number: int, code: int) -> bool:
         """The process of a job has ended; it has written its row, if it could."""
         self.record.update()
@@ -147,7 +177,8 @@ def _block(outcome: Outcome) -> str:
 def _base(made: Plan) -> dict[str, Any]:
     """What all jobs depend on: the config, and versions by the same rule as for one run."""
     versions = {name: text for name, text in packages().items() if name.startswith(("runner", "numpy", "onnx"))}
-    return {**made.base, "version": versions}
+    proposing = {"optuna": study.version()} if made.searcher else {}
+    return {**made.base, "version": {**versions, **proposing}}
 
 
 def _words(call: Call) -> dict[str, Any]:
@@ -160,7 +191,7 @@ def _again(words: dict[str, Any], lines: Sequence[str]) -> Call:
     """The call of a sweep that goes on, from the words in its journal, which pass the gate once more."""
     for line in lines:
         if not _key(line).startswith(MAY_CHANGE):
-            allowed = "hydra/launcher, hydra.launcher.*, sweep.*"
+            allowed = "hydra/launcher, hydra.launcher.*, hydra.sweeper.n_trials, sweep.*"
             raise ConfigError("a sweep goes on as it began", value=line, allowed=allowed)
     found = words.get("overrides")
     if not isinstance(found, list) or not all(isinstance(line, str) for line in found):

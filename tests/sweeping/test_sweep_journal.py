@@ -73,6 +73,19 @@ def test_a_torn_last_line_is_no_row_and_goes_away(begun, torn):
         ('{"event": "start", "job": true, "folder": "0"}', "job is not int"),
         ('{"event": "end", "job": 0, "folder": "0", "status": "ok"}', "exit_code is not int"),
         ('{"event": "jobs", "first": 0}', "overrides is not list"),
+        ('{"event": "trial", "job": 0, "params": [], "state": "failed"}', "params is not dict"),
+        (
+            '{"event": "trial", "job": 0, "params": {}, "state": "complete"}',
+            "state and value of a trial do not fit",
+        ),
+        (
+            '{"event": "trial", "job": 0, "params": {}, "state": "complete", "value": NaN}',
+            "state and value of a trial do not fit",
+        ),
+        (
+            '{"event": "trial", "job": 0, "params": {}, "state": "failed", "value": 0.5}',
+            "state and value of a trial do not fit",
+        ),
         ('{"event": "jobs", "first": 0, "overrides": [["seed=1", 2]]}', "overrides are not lists of text"),
     ],
 )
