@@ -30,7 +30,7 @@ FLOORS = {
     ),
     **dict.fromkeys(("runs", "report", "ci", "sweeping"), 7),
     **dict.fromkeys(("ranks", "together", "following", "agreement"), 7),
-    **dict.fromkeys(("cli", "history", "doctor", "__init__", "__main__"), 7),
+    **dict.fromkeys(("cli", "completion", "history", "doctor", "__init__", "__main__"), 7),
 }
 # Beyond the floors: who must not see whom, and why.
 STRANGERS = {
