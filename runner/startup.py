@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
+# What serves operators outside of any network. It is loaded at the first of them, by floors that may not know it.
+PYNATIVE = "runner.engine.eager"
+
 
 def lazy_import(name: str) -> ModuleType:
     """A module whose code runs when one of its attributes is first asked for.
