@@ -44,8 +44,7 @@ def keys() -> str:
     """A table for each group of keys."""
     parts = ["# Keys of a run", "Every key with its default. `runner ... --cfg job` shows those of one run.", ""]
     for path, owner in sections(schema.RunConfig, ""):
-        option = f" `{path.split('.')[0]}={_option(path, owner)}`" if path in GROUPS else ""
-        title = f"`{path}`{option or _schedule(path, owner)}" if path else "The run"
+        title = f"`{_title(path, owner)}`" if path else "The run"
         parts += [f"## {title}", "", inspect.cleandoc(owner.__doc__ or ""), "", *_table(owner, path), ""]
     return "\n".join([*parts, _expect()])
 
@@ -105,7 +104,9 @@ def operators() -> str:
     for name in ops.__all__:
         getattr(ops, name)  # operators register when their file is loaded
     head = ["# Operators", "", "All of them run in both modes, under the same names.", ""]
-    rows = [f"| `{name}` | {_attributes(kind)} | {_has_gradient(kind)} | {_first_line(kind)} |" for name, kind in _known()]
+    rows = [
+        f"| `{name}` | {_attributes(kind)} | {_has_gradient(kind)} | {_first_line(kind)} |" for name, kind in _known()
+    ]
     return "\n".join([*head, "| operator | attributes | gradient | what it does |", "|---|---|---|---|", *rows, ""])
 
 
@@ -130,18 +131,24 @@ def _table(owner: type[Any], path: str) -> list[str]:
     rows = []
     for field in dataclasses.fields(owner):
         place = f"{path}.{field.name}" if path else field.name
-        if place not in NAMED and not dataclasses.is_dataclass(field.type) and field.name not in ("expect", "arguments"):
+        if (
+            place not in NAMED
+            and not dataclasses.is_dataclass(field.type)
+            and field.name not in ("expect", "arguments")
+        ):
             default = _escaped(show(field.default))
-            rows.append(f"| `{place}` | `{default}` | {_escaped(allowed(owner, field))} | {_escaped(told[field.name])} |")
+            rows.append(
+                f"| `{place}` | `{default}` | {_escaped(allowed(owner, field))} | {_escaped(told[field.name])} |"
+            )
     return ["| key | default | allowed | meaning |", "|---|---|---|---|", *rows] if rows else []
 
 
-def _option(path: str, owner: type[Any]) -> str:
-    return next(name for name, kind in NAMED[path].items() if kind is owner)
-
-
-def _schedule(path: str, owner: type[Any]) -> str:
-    return f" `{path}.name={_option(path, owner)}`" if path in NAMED else ""
+def _title(path: str, owner: type[Any]) -> str:
+    """The key, and for one of several options how it is chosen."""
+    if path not in NAMED:
+        return path
+    option = next(name for name, kind in NAMED[path].items() if kind is owner)
+    return f"{path}={option}" if path in GROUPS else f"{path}.name={option}"
 
 
 def _expect() -> str:
