@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install test fast soak lint format types size bench benchmarks startup oracle
+.PHONY: help install test fast soak lint format types size bench benchmarks startup oracle docs
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -56,3 +56,6 @@ startup:  ## from the start of the process to the first loss
 
 oracle:  ## the comparison with PyTorch, which the suite skips where torch is missing
 	pip install torch==2.13.0 && pytest tests/test_torch.py
+
+docs:  ## the documentation site, into build/site; needs pip install -e ".[docs]"
+	PYTHONPATH=. mkdocs build --strict

@@ -3,33 +3,45 @@
 Names follow the reference, so that its scripts run after replacing the package name `mindspore` by `runner`.
 """
 
-import gc
 import importlib
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner.startup import late_names, lazy_import, uncollected
+from runner.startup import late_names
 
-with uncollected():
+if TYPE_CHECKING:
     from runner import common, context, dataset, dtype, nn, ops
-    from runner.core.value import Parameter, Tensor
+    from runner.checkpoint import load_checkpoint, load_param_into_net, save_checkpoint
+    from runner.common import Parameter, Tensor
     from runner.errors import RunnerError
     from runner.prints.file import parse_print
     from runner.seed import get_seed, set_seed
+    from runner.system import initialize_system, shutdown_system
     from runner.train import Model
+    from runner.train.dump import dump
     from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
+else:  # a shell that asks what can stand next on a line waits for none of them
+    __getattr__, __dir__ = late_names(
+        __name__,
+        {
+            "checkpoint": "load_checkpoint load_param_into_net save_checkpoint",
+            "common": "Parameter Tensor",
+            "context": "",
+            "dataset": "",
+            "dtype": "",
+            "errors": "RunnerError",
+            "nn": "",
+            "ops": "",
+            "prints.file": "parse_print",
+            "seed": "get_seed set_seed",
+            "system": "initialize_system shutdown_system",
+            "train": "Model",
+            "train.dump": "dump",
+            "train.loss_scale_manager": "DynamicLossScaleManager FixedLossScaleManager LossScaleManager",
+        },
+    )
 
-    gc.freeze()  # modules stay: no collection has to look at them again
-
-if TYPE_CHECKING:
-    from runner.checkpoint import load_checkpoint, load_param_into_net, save_checkpoint
-else:
-    __getattr__, __dir__ = late_names(__name__, {"checkpoint": "load_checkpoint load_param_into_net save_checkpoint"})
-
-_dumps = lazy_import("runner.train.dump")  # few scripts need it, or the next one
-_system = lazy_import("runner.system")
 __version__ = "0.1.0"
 
 __all__ = [
@@ -68,27 +80,3 @@ def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> 
     # Hydra comes along with this, and scripts that use only the language should not wait for it.
     summary: dict[str, Any] = importlib.import_module("runner.launch").run(overrides, config_dir)
     return summary
-
-
-def dump(path: str | Path, kernels: Sequence[str] | None = None, **options: Any) -> AbstractContextManager[Any]:
-    """Dump what the cells take and make that are called in a `with` block, and the models that are trained in it.
-
-    `with runner.dump("/tmp/before", kernels=["Conv2D"]): network(x)`; see `runner.train.dump.dump` for the options
-    (net_name, iteration, input_output, trans_flag) and what it raises.
-    """
-    made: AbstractContextManager[Any] = _dumps.dump(path, kernels, **options)
-    return made
-
-
-def initialize_system(name: str | None = None) -> dict[str, float]:
-    """Prepare the mode and the device of the context, so that no training waits for that; seconds of each phase.
-
-    See `runner.system.initialize_system` for the phases and for what it raises.
-    """
-    took: dict[str, float] = _system.initialize_system(name)
-    return took
-
-
-def shutdown_system(name: str | None = None) -> None:
-    """Forget what `initialize_system` has prepared."""
-    _system.shutdown_system(name)

@@ -117,6 +117,8 @@ def _dispatch(words: list[str]) -> int:
         print(_help(), end="")
     elif arguments.version:
         print(_version())
+    elif arguments.shell_completion and "".join(arguments.overrides).startswith("query="):
+        _complete(arguments.overrides[0].partition("=")[2])
     else:
         return _hydra(arguments)
     return 0
@@ -134,10 +136,7 @@ def _unknown_command(word: str) -> NoReturn:
 
 def _hydra(arguments: argparse.Namespace) -> int:
     """The commands that need Hydra."""
-    compose = _load("runner.config.compose")
-    folders = {name: getattr(arguments, name) for name in ("config_dir", "config_path")}
-    paths = {name: Path(value) if value else None for name, value in folders.items()}
-    call = compose.Call(tuple(arguments.overrides), arguments.config_name, **paths)
+    call = _call(arguments)
     if arguments.cfg or arguments.info or arguments.hydra_help or arguments.shell_completion:
         _show(_load("runner.config.display"), arguments, call)
         return 0
@@ -148,6 +147,27 @@ def _hydra(arguments: argparse.Namespace) -> int:
     if not arguments.multirun:
         _next_steps(ended)
     return 0
+
+
+def _call(arguments: argparse.Namespace) -> Any:
+    folders = {name: getattr(arguments, name) for name in ("config_dir", "config_path")}
+    paths = {name: Path(value) if value else None for name, value in folders.items()}
+    return _load("runner.config.compose").Call(tuple(arguments.overrides), arguments.config_name, **paths)
+
+
+def _complete(shell: str) -> None:
+    """Answer a shell that asks what can stand next on its line, which it gives as COMP_LINE."""
+    found = _load("runner.completion").answer(os.environ.get("COMP_LINE", ""), _parser(), _keys)
+    print(("\n" if shell == "fish" else " ").join(found))
+
+
+def _keys(before: argparse.Namespace, word: str) -> list[str]:
+    """What can stand in place of an override: values that the schema knows, otherwise what Hydra knows."""
+    key, equals, _ = word.partition("=")
+    if equals and (listed := _load("runner.config.values").choices(key)):
+        return [f"{key}={value}" for value in listed]
+    found: list[str] = _load("runner.config.display").candidates(_call(before), word, before.multirun)
+    return found
 
 
 def _start(call: Any, is_sweep: bool) -> Any:

@@ -6,7 +6,28 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
+
+# What serves operators outside of any network. It is loaded at the first of them, by floors that may not know it.
+PYNATIVE = "runner.engine.eager"
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Filled(dict[K, V]):
+    """A table that a module of a higher floor fills; that module is loaded when something is first missing."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__()
+        self._module = module
+
+    def __missing__(self, key: K) -> V:
+        importlib.import_module(self._module)
+        if key not in self:
+            raise KeyError(key)
+        return self[key]
 
 
 def lazy_import(name: str) -> ModuleType:

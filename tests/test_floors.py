@@ -29,7 +29,7 @@ FLOORS = {
     **dict.fromkeys(("experiment", "inference", "weights", "launch", "resume"), 7),
     **dict.fromkeys(("runs", "report", "ci", "sweeping"), 7),
     **dict.fromkeys(("ranks", "together", "following", "agreement", "tracked"), 7),
-    **dict.fromkeys(("cli", "history", "doctor", "__init__", "__main__"), 7),
+    **dict.fromkeys(("cli", "completion", "history", "doctor", "__init__", "__main__"), 7),
 }
 # Beyond the floors: who must not see whom, and why.
 STRANGERS = {
@@ -152,18 +152,20 @@ def late_import_complaints(module: Module) -> Iterator[str]:
 def late_name_complaints(module: Module) -> Iterator[str]:
     """What a package loads late is what type checkers are told (and what `imports` sees), and is public."""
     late: set[str] = set()
+    places: set[str] = set()  # modules are late names themselves
     told: set[str] = set()
     public: set[str] = set()
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "late_names":
             table = ast.literal_eval(node.args[1])
             late |= {f"{module.name}.{place}.{name}" for place, names in table.items() for name in names.split()}
+            places |= {f"{module.name}.{place}" for place in table}
         elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             told |= {name for branch in node.body for name in module.imports(branch)}
         elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             public |= {getattr(name, "value", "") for name in getattr(node.value, "elts", ())}
     if late:
-        yield from (f"{name} is not both late and told to type checkers" for name in sorted(late ^ told))
+        yield from (f"{name} is not both late and told to type checkers" for name in sorted(late ^ (told - places)))
         yield from (f"{name} is not both late and public" for name in sorted({n.split(".")[-1] for n in late} - public))
 
 
@@ -251,7 +253,7 @@ def test_no_imports_of_our_own_inside_functions():
 
 
 def test_late_names_are_told_to_type_checkers():
-    assert sum("late_names(" in module.text for module in RUNNER.values()) == 6  # where it is, and five packages
+    assert sum("late_names(" in module.text for module in RUNNER.values()) == 7  # where it is, and six packages
     assert everything(late_name_complaints) == []
 
 

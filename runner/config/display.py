@@ -1,17 +1,19 @@
 """What Hydra can show without running: `--cfg`, `--info`, `--hydra-help` and shell completion, behind the gate."""
 
 import argparse
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
+from hydra._internal.core_plugins.bash_completion import BashCompletion
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
 from hydra.types import RunMode
 
-from runner.config import overrides
+from runner.config import overrides, schema
 from runner.config.compose import Call, compose
 from runner.config.loader import Loader, as_config_error
 from runner.errors import ConfigError
@@ -50,10 +52,35 @@ def show_hydra_help(call: Call) -> None:
 
 
 def complete(call: Call) -> None:
-    """Install, remove or answer shell completion: `install=bash`, `uninstall=bash`, `query=bash`."""
+    """Install or remove shell completion: `install=bash`, `uninstall=bash`."""
     Plugins.instance()
     with as_config_error(), _hydra(call) as hydra:
         hydra.shell_completion(call.config_name, list(call.overrides))
+
+
+def candidates(call: Call, word: str, multirun: bool) -> list[str]:
+    """What Hydra knows that can stand in place of a word after the overrides of a call: groups, options, keys.
+
+    Raises ConfigError when these overrides are wrong.
+    """
+    if word.startswith("hydra/"):
+        Plugins.instance()  # launchers and sweepers of other packages
+    shell = BashCompletion(Loader(call.config_dir, call.config_path))
+    line = " ".join(["-m"] * multirun + [*call.overrides, word])
+    with as_config_error():
+        found = shell._query(call.config_name, line)
+    return [named for one in found if (named := _written(one)) is not None]
+
+
+def _written(candidate: str) -> str | None:
+    """A candidate of Hydra's as it has to be written: `+` in front of groups that no run has by itself, only there."""
+    match = re.fullmatch(r"([+~]?)(\w+)=?", candidate)
+    if match is None:
+        return candidate
+    sign, name = match.groups()
+    if name in schema.RunConfig.__dataclass_fields__:
+        return None if sign == "+" else candidate
+    return None if name in ("hydra", "schema") else candidate if sign else f"+{name}="
 
 
 @contextmanager

@@ -27,56 +27,56 @@ def _key(default: Any, name: str) -> Any:
 class NoDump(Frozen):
     """No dump, unless `config`, a JSON file, asks for one; or, without it, MINDSPORE_DUMP_CONFIG."""
 
-    name: str = key("none", choices=("none",))
+    name: str = key("none", choices=("none",))  # which one
     config: str | None = None  # relative to where the command was started
 
 
 class SyncDump(Frozen):
     """What operators take and make, written before the next step begins."""
 
-    name: str = key("sync", choices=("sync",))
-    config: str | None = None
-    enable: bool = _key(True, "enable")
+    name: str = key("sync", choices=("sync",))  # which one
+    config: str | None = None  # a JSON file of MindSpore
+    enable: bool = _key(True, "enable")  # false: no dump
     path: str | None = _key(None, "path")  # null: dump/ in the run directory
     net_name: str | None = _key(None, "net_name")  # null: the name of the network
-    iteration: str = _key("0", "iteration")
-    dump_mode: int = _key(0, "dump_mode")
-    input_output: int = _key(0, "input_output")
-    kernels: tuple[str, ...] = _key((), "kernels")
-    support_device: tuple[int, ...] = _key(tuple(range(8)), "support_device")
-    op_debug_mode: int = _key(0, "op_debug_mode")
-    trans_flag: bool = _key(True, "trans_flag")
+    iteration: str = _key("0", "iteration")  # steps from 0: `0|5-8` or `all`
+    dump_mode: int = _key(0, "dump_mode")  # 0: all operators, 1: those of `kernels`
+    input_output: int = _key(0, "input_output")  # 0: both, 1: inputs, 2: outputs
+    kernels: tuple[str, ...] = _key((), "kernels")  # full names, types or patterns
+    support_device: tuple[int, ...] = _key(tuple(range(8)), "support_device")  # device ids that dump
+    op_debug_mode: int = _key(0, "op_debug_mode")  # 3: only operators with results that are not finite
+    trans_flag: bool = _key(True, "trans_flag")  # (N, C, H, W) on every device
 
 
 class AsyncDump(Frozen):
     """The same, as it lies on the device, written while the training goes on."""
 
-    name: str = key("async", choices=("async",))
-    config: str | None = None
-    enable: bool = _key(True, "enable")
-    path: str | None = _key(None, "path")
-    net_name: str | None = _key(None, "net_name")
-    iteration: str = _key("0", "iteration")
-    dump_mode: int = _key(0, "dump_mode")
-    input_output: int = _key(0, "input_output")
-    kernels: tuple[str, ...] = _key((), "kernels")
-    support_device: tuple[int, ...] = _key(tuple(range(8)), "support_device")
-    op_debug_mode: int = _key(0, "op_debug_mode")
-    file_format: str = _key("bin", "file_format")
-    queue_mb: int = key(256, low=1)
+    name: str = key("async", choices=("async",))  # which one
+    config: str | None = None  # a JSON file of MindSpore
+    enable: bool = _key(True, "enable")  # false: no dump
+    path: str | None = _key(None, "path")  # where; null: dump/ in the run directory
+    net_name: str | None = _key(None, "net_name")  # a folder name; null: that of the network
+    iteration: str = _key("0", "iteration")  # steps from 0: `0|5-8` or `all`
+    dump_mode: int = _key(0, "dump_mode")  # 0: all operators, 1: those of `kernels`
+    input_output: int = _key(0, "input_output")  # 0: both, 1: inputs, 2: outputs
+    kernels: tuple[str, ...] = _key((), "kernels")  # full names, types or patterns
+    support_device: tuple[int, ...] = _key(tuple(range(8)), "support_device")  # device ids that dump
+    op_debug_mode: int = _key(0, "op_debug_mode")  # 3: only operators with results that are not finite
+    file_format: str = _key("bin", "file_format")  # bin, or npy with statistic.csv
+    queue_mb: int = key(256, low=1)  # memory of the queue of files, in MiB
 
 
 class GeDump(Frozen):
     """An asynchronous dump with the keys of GE (seed 004), in a folder of its own for each run."""
 
-    name: str = key("ge", choices=("ge",))
-    config: str | None = None
-    enable_dump: bool = _key(True, "enable")
+    name: str = key("ge", choices=("ge",))  # which one
+    config: str | None = None  # a JSON file of MindSpore
+    enable_dump: bool = _key(True, "enable")  # false: no dump
     dump_path: str | None = None  # a folder that exists, relative to where the command was started
     dump_step: str | None = _key(None, "dump_step")  # null: every step
-    dump_mode: str = key("output", choices=("input", "output", "all"))
-    file_format: str = _key("bin", "file_format")
-    queue_mb: int = key(256, low=1)
+    dump_mode: str = key("output", choices=("input", "output", "all"))  # which side of operators
+    file_format: str = _key("bin", "file_format")  # bin, or npy with statistic.csv
+    queue_mb: int = key(256, low=1)  # memory of the queue of files, in MiB
 
     @property
     def enable(self) -> bool:

@@ -14,7 +14,7 @@ HINT = "this mode of the reference is not supported; stand_alone and data_parall
 class StandAlone:
     """One process by itself."""
 
-    name: str = key("stand_alone", choices=("stand_alone",))
+    name: str = key("stand_alone", choices=("stand_alone",))  # which one
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class DataParallel:
     `global_rank` null are those of mpirun; given, they must agree with it.
     """
 
-    name: str = key("data_parallel", choices=("data_parallel",))
-    device_num: int | None = key(None, low=1, high=4096)
-    global_rank: int | None = key(None, low=0, high=4095)
-    gradients_mean: bool = False
-    parameter_broadcast: bool = False
+    name: str = key("data_parallel", choices=("data_parallel",))  # which one
+    device_num: int | None = key(None, low=1, high=4096)  # number of processes; null: that of mpirun
+    global_rank: int | None = key(None, low=0, high=4095)  # of this process; null: that of mpirun
+    gradients_mean: bool = False  # the mean of all gradients, not their sum
+    parameter_broadcast: bool = False  # all begin with the parameters of the first
     all_reduce_fusion_config: tuple[int, ...] | None = key(None, judge=fusion.judged)  # null: one bucket
 
 

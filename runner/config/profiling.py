@@ -23,8 +23,8 @@ def _key(name: str) -> Any:
 class NoProfiling:
     """No profile, unless `options` asks for one: words, or the JSON text of the context's `profiling_options`."""
 
-    name: str = key("none", choices=("none",))
-    options: str | None = key(None, judge=options_text)
+    name: str = key("none", choices=("none",))  # which one
+    options: str | None = key(None, judge=options_text)  # JSON text with these keys, or words
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,18 @@ class TraceProfiling:
     `output`, `aicpu` and `aic_metrics` are other spellings of `result_path`, `aicpu_trace` and `ai_core_metrics`.
     """
 
-    name: str = key("trace", choices=("trace",))
-    options: str | None = key(None, judge=options_text)
+    name: str = key("trace", choices=("trace",))  # which one
+    options: str | None = key(None, judge=options_text)  # JSON text with these keys, or words
     result_path: str | None = _key("result_path")  # a folder that exists; null: profiling/ in the run directory
-    output: str | None = _key("output")
-    training_trace: bool | None = _key("training_trace")
-    task_trace: bool | None = _key("task_trace")
-    aicpu_trace: bool | None = _key("aicpu_trace")
-    aicpu: bool | None = _key("aicpu")
-    fp_point: str | None = _key("fp_point")
-    bp_point: str | None = _key("bp_point")
+    output: str | None = _key("output")  # as result_path
+    training_trace: bool | None = _key("training_trace")  # where the time of a step goes
+    task_trace: bool | None = _key("task_trace")  # time of each operator
+    aicpu_trace: bool | None = _key("aicpu_trace")  # waiting for data
+    aicpu: bool | None = _key("aicpu")  # as aicpu_trace
+    fp_point: str | None = _key("fp_point")  # operator with which the forward part begins; null: found
+    bp_point: str | None = _key("bp_point")  # operator with which the backward part ends; null: found
     ai_core_metrics: str | None = _key("ai_core_metrics")  # null: PipeUtilization, if operators are traced
-    aic_metrics: str | None = _key("aic_metrics")
+    aic_metrics: str | None = _key("aic_metrics")  # as ai_core_metrics
     op_trace: str | None = _key("op_trace")  # one operator alone, and no other trace
 
 

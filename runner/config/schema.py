@@ -27,17 +27,17 @@ MIRRORED = ("cifar10", "synthetic")  # datasets whose images may be augmented: a
 class Device(Frozen):
     """Where graph mode executes; PyNative mode uses `threads` only."""
 
-    target: str = key("CPU", choices=("CPU", "GPU", "Ascend"), fold=True)
-    id: int = key(0, low=0, high=4095)
-    threads: int = key(0, low=0)
-    allow_fallback: bool = False
+    target: str = key("CPU", choices=("CPU", "GPU", "Ascend"), fold=True)  # what graph mode runs on
+    id: int = key(0, low=0, high=4095)  # which card
+    threads: int = key(0, low=0)  # of the CPU; 0: all cores
+    allow_fallback: bool = False  # the CPU, with a warning, where the device does not work
 
 
 class Network(Frozen):
     """A name of `models.NETWORKS` and the keyword arguments of its constructor."""
 
-    name: str = "lenet5"
-    num_classes: int = key(10, low=1)
+    name: str = "lenet5"  # a class of models/
+    num_classes: int = key(10, low=1)  # outputs
     num_channels: int | None = key(None, low=1)  # null: as the images of the dataset
     arguments: Mapping[str, object] = field(default_factory=dict)  # keys that the constructor knows besides these
 
@@ -53,27 +53,27 @@ class Dataset(Frozen):
     deviation 1 by the numbers of the dataset, otherwise to 0..1.
     """
 
-    name: str = key("digits", choices=("digits", "mnist", "cifar10", "synthetic"))
-    data_dir: str | None = None
-    batch_size: int = key(32, low=1)
-    drop_remainder: bool = True
-    shuffle: bool = True
-    buffer_size: int = key(10000, low=2)
-    image_size: int = key(32, low=1)
-    num_parallel_workers: int = key(1, low=1, high=64)
-    augment: bool = False
-    normalize: bool = True
-    download: bool = False
-    url: str | None = None
-    num_samples: int | None = key(None, low=1)
+    name: str = key("digits", choices=("digits", "mnist", "cifar10", "synthetic"))  # which data
+    data_dir: str | None = None  # where the files are; null: none are needed, or ./datasets
+    batch_size: int = key(32, low=1)  # samples of a step
+    drop_remainder: bool = True  # leave out the last batch when it is smaller
+    shuffle: bool = True  # another order in each epoch, by the seed
+    buffer_size: int = key(10000, low=2)  # samples that are shuffled together
+    image_size: int = key(32, low=1)  # pixels of a side
+    num_parallel_workers: int = key(1, low=1, high=64)  # threads that prepare batches
+    augment: bool = False  # random crops and mirror images
+    normalize: bool = True  # mean 0 and deviation 1 by the numbers of the dataset
+    download: bool = False  # fetch missing files; each is checked
+    url: str | None = None  # another place to fetch them from
+    num_samples: int | None = key(None, low=1)  # only so many of the training split
 
 
 class Loss(Frozen):
     """The loss function; training needs a single number, so its reduction cannot be `none`."""
 
-    name: str = key("softmax_cross_entropy", choices=("softmax_cross_entropy",))
-    sparse: bool = True
-    reduction: str = key("mean", choices=("mean", "sum"), hint="training needs one number per batch")
+    name: str = key("softmax_cross_entropy", choices=("softmax_cross_entropy",))  # the loss function
+    sparse: bool = True  # labels are class numbers
+    reduction: str = key("mean", choices=("mean", "sum"), hint="training needs one number per batch")  # over a batch
 
 
 class Expectation(Frozen):
@@ -94,17 +94,17 @@ _MODE: dict[str, Any] = {
 class Eval(Frozen):
     """When and how the test split is evaluated; `mode` null means the mode of the run."""
 
-    every: str = key("end", choices=("end", "epoch", "never"))
-    metrics: tuple[str, ...] = key(("accuracy", "loss"), choices=METRICS)
-    mode: str | None = key(None, **_MODE)
+    every: str = key("end", choices=("end", "epoch", "never"))  # when the test split is evaluated
+    metrics: tuple[str, ...] = key(("accuracy", "loss"), choices=METRICS)  # what is measured on it
+    mode: str | None = key(None, **_MODE)  # null: the mode of the run
 
 
 class Callbacks(Frozen):
     """What is shown while training; `loss_monitor` is the number of steps between two lines, 0 for none."""
 
-    loss_monitor: int = key(1, low=0)
-    time_monitor: bool = True
-    progress: bool = True
+    loss_monitor: int = key(1, low=0)  # steps between two lines about the loss; 0: none
+    time_monitor: bool = True  # a line about time after each epoch
+    progress: bool = True  # a bar, on a terminal
 
 
 def _weights(value: object) -> str:
@@ -121,42 +121,42 @@ class Checkpoint(Frozen):
     whose newest checkpoint it is; relative to where the command was started.
     """
 
-    every_steps: int | None = key(None, low=1)
-    every_seconds: float | None = key(None, above=0)
-    keep_max: int = key(5, low=1)
-    prefix: str = key("CKP", pattern="[A-Za-z0-9_]+")
-    load: str | None = key(None, judge=_weights)
+    every_steps: int | None = key(None, low=1)  # steps between two checkpoints
+    every_seconds: float | None = key(None, above=0)  # seconds between two checkpoints
+    keep_max: int = key(5, low=1)  # how many are kept
+    prefix: str = key("CKP", pattern="[A-Za-z0-9_]+")  # the names begin with it
+    load: str | None = key(None, judge=_weights)  # weights to begin with: a .ckpt file, a checkpoint or a run directory
 
 
 class Sweep(Frozen):
     """How a sweep goes on when one of its jobs has failed: with `fail_fast` the others are stopped."""
 
-    fail_fast: bool = False
+    fail_fast: bool = False  # a failed job stops the others
 
 
 class RunnerOptions(Frozen):
     """How runner itself behaves; `debug` shows tracebacks."""
 
-    debug: bool = False
+    debug: bool = False  # show tracebacks
 
 
 class RunConfig(Frozen):
     """One whole run."""
 
-    mode: str = key("pynative", **_MODE)
+    mode: str = key("pynative", **_MODE)  # one compiled graph, or operator by operator
     device: Device = Device()
     network: Network = Network()
     dataset: Dataset = Dataset()
     optimizer: Optimizer = field(default=Momentum())
     loss: Loss = Loss()
-    epochs: int = key(1, low=1)
-    max_steps: int | None = key(None, low=1)
-    dataset_sink_mode: bool = True
-    sink_size: int = key(-1, low=1, also=(-1,))
-    seed: int = key(1, low=0)
-    reserve_class_name_in_scope: bool = True
+    epochs: int = key(1, low=1)  # how often the data is gone through
+    max_steps: int | None = key(None, low=1)  # stop after so many steps in all
+    dataset_sink_mode: bool = True  # graph mode: many steps in one call to the device
+    sink_size: int = key(-1, low=1, also=(-1,))  # steps of a sink and of an epoch; -1: the whole dataset
+    seed: int = key(1, low=0)  # of all random numbers
+    reserve_class_name_in_scope: bool = True  # class names in the full names of operators
     print_file_path: str | None = None  # relative to where the command was started; null: the screen
-    save_graphs: bool = False
+    save_graphs: bool = False  # keep every stage of the compilation
     save_graphs_path: str = "graphs"  # relative to the run directory
     dump: Dump = field(default=NoDump())
     profiling: Profiling = field(default=NoProfiling())

@@ -83,21 +83,21 @@ class Session:
     `profiling_mode` asks for a profile with the words of `profiling_options`; the group `profiling` has more keys.
     """
 
-    precision_mode: str = key(PRECISION_MODES[0], judge=_precision)
+    precision_mode: str = key(PRECISION_MODES[0], judge=_precision)  # casts the operands of operators
     loss_scale: float | str | None = key(None, judge=_loss_scale)  # null: dynamic with allow_mix_precision
-    auto_tune_mode: str | None = key(None, judge=_tuning)
-    auto_tune_seconds: float = key(600.0, above=0)
-    graph_run_mode: int = key(1, low=0, high=1, hint="0: online inference, 1: training")
-    op_debug_level: int = key(0, low=0, high=4, hint=_DEBUG)
-    enable_exception_dump: bool = key(False, judge=switch)
-    op_select_implmode: str = key("high_performance", choices=("high_precision", "high_performance"))
-    optypelist_for_implmode: str | None = key(None, judge=_optypes)
-    profiling_mode: bool = False
-    profiling_options: str = key("training_trace", judge=options_text)
-    fp_point: str | None = _point("fp_point")
-    bp_point: str | None = _point("bp_point")
+    auto_tune_mode: str | None = key(None, judge=_tuning)  # what is searched for
+    auto_tune_seconds: float = key(600.0, above=0)  # after that the search ends
+    graph_run_mode: int = key(1, low=0, high=1, hint="0: online inference, 1: training")  # 1 trains, 0 only evaluates
+    op_debug_level: int = key(0, low=0, high=4, hint=_DEBUG)  # 0 to 4: what is left in kernel_meta/
+    enable_exception_dump: bool = key(False, judge=switch)  # keep what a failing operator took
+    op_select_implmode: str = key("high_performance", choices=("high_precision", "high_performance"))  # of pools
+    optypelist_for_implmode: str | None = key(None, judge=_optypes)  # null or Pooling
+    profiling_mode: bool = False  # make a profile
+    profiling_options: str = key("training_trace", judge=options_text)  # its words or JSON text
+    fp_point: str | None = _point("fp_point")  # operator with which the forward part begins
+    bp_point: str | None = _point("bp_point")  # operator with which the backward part ends
     op_trace: str | None = _point("op_trace")  # the operator of profiling_options=op_trace
-    initialize_system: bool = False
+    initialize_system: bool = False  # time the initialisation apart
 
 
 def disagreements(session: Session, evaluated: bool, dumped: bool, profiled: bool) -> Iterator[ConfigError]:

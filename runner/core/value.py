@@ -10,11 +10,12 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.errors import ConfigError, ShapeError
+from runner.startup import Filled
 from runner.types import Shape, TensorType
 
 Scalar = bool | int | float
 Operand: TypeAlias = "Value | np.ndarray | Scalar"
-OPERATORS: dict[str, Callable[..., Any]] = {}
+OPERATORS: Filled[str, Callable[..., Any]] = Filled("runner.ops")
 
 
 class Value:

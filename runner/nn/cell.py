@@ -7,9 +7,10 @@ from runner import auto_parallel, context
 from runner.core.primitive import current, is_nested
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, nearest
+from runner.startup import Filled
 
 # How a cell is executed when a user calls it outside of any network, by context mode.
-EXECUTORS: dict[int, Callable[["Cell", tuple[Any, ...]], Any]] = {}
+EXECUTORS: Filled[int, Callable[["Cell", tuple[Any, ...]], Any]] = Filled("runner.train.step")
 
 
 class Cell:

@@ -1,0 +1,161 @@
+"""The reference pages, made from the code whenever the site is built, so that nothing generated is kept.
+
+A hook of MkDocs. Keys and their meanings come from the fields of the schema and the comments beside them, commands and
+exit codes from `runner --help`, the files of a run from the README, operators from their registry.
+"""
+
+import dataclasses
+import importlib
+import inspect
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from runner import cli, ops
+from runner.config import schema
+from runner.config.groups import GROUPS
+from runner.config.optimizers import SCHEDULES
+from runner.core.primitive import REGISTRY, Primitive
+from runner.judging import Wrong, judge, show
+from runner.rules import rule_of
+
+ROOT = Path(__file__).parents[1]
+# Groups whose option decides which keys they have; all other parts of the schema are one class.
+NAMED = {**GROUPS, "optimizer.schedule": SCHEDULES}
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """What MkDocs calls before it reads pages: add those that are made here."""
+    files_of_mkdocs = importlib.import_module("mkdocs.structure.files")
+    for name, text in pages().items():
+        files.append(files_of_mkdocs.File.generated(config, f"reference/{name}.md", content=text))
+    return files
+
+
+def pages() -> dict[str, str]:
+    """The Markdown of each page, by its name."""
+    return {"keys": keys(), "commands": commands(), "files": run_files(), "operators": operators()}
+
+
+def keys() -> str:
+    """A table for each group of keys."""
+    parts = ["# Keys of a run", "Every key with its default. `runner ... --cfg job` shows those of one run.", ""]
+    for path, owner in sections(schema.RunConfig, ""):
+        title = f"`{_title(path, owner)}`" if path else "The run"
+        parts += [f"## {title}", "", inspect.cleandoc(owner.__doc__ or ""), "", *_table(owner, path), ""]
+    return "\n".join([*parts, _expect()])
+
+
+def sections(owner: type[Any], path: str) -> Iterator[tuple[str, type[Any]]]:
+    """The classes of the schema with the dotted key at which each stands, the outermost first."""
+    yield path, owner
+    for field in dataclasses.fields(owner):
+        place = f"{path}.{field.name}" if path else field.name
+        if place in NAMED:
+            for number, kind in enumerate(NAMED[place].values()):
+                below = sections(kind, place)
+                yield next(below)
+                if number == 0:  # what stands below is the same for all options
+                    yield from below
+        elif dataclasses.is_dataclass(field.type):
+            yield from sections(field.type, place)  # type: ignore[arg-type]
+
+
+def meanings(owner: type[Any]) -> dict[str, str]:
+    """The comments beside the fields of a class, by field."""
+    source = inspect.getsource(owner)
+    lines = source.splitlines()
+    found = {}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and (field := re.match(r"    (\w+):", lines[token.start[0] - 1])):
+            found[field[1]] = token.string.lstrip("# ")
+    return found
+
+
+def allowed(owner: type[Any], field: dataclasses.Field[Any]) -> str:
+    """What the error says that is told to a value that no key takes."""
+    try:
+        judge(field.type, rule_of(owner, field.name), object())
+    except Wrong as wrong:
+        return wrong.allowed
+    return "any value"
+
+
+def commands() -> str:
+    """The help of the command, with the commands as a table."""
+    rows = [f"| `runner {name}` | {_escaped(text)} |" for name, (_, text) in cli.COMMANDS.items()]
+    table = ["| command | does |", "|---|---|", *rows]
+    return "\n".join(["# Commands", "", *table, "", "## `runner --help`", "", "```text", cli._help(), "```"])
+
+
+def run_files() -> str:
+    """The README's section about the run directory; its links lead to the repository."""
+    text = (ROOT / "README.md").read_text()
+    section = re.search(r"^## The run directory\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    return "# Files of a run\n" + re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]+\)", r"`\1`", section[1])
+
+
+def operators() -> str:
+    """A row for each operator."""
+    for name in ops.__all__:
+        getattr(ops, name)  # operators register when their file is loaded
+    head = ["# Operators", "", "All of them run in both modes, under the same names.", ""]
+    rows = [
+        f"| `{name}` | {_attributes(kind)} | {_has_gradient(kind)} | {_first_line(kind)} |" for name, kind in _known()
+    ]
+    return "\n".join([*head, "| operator | attributes | gradient | what it does |", "|---|---|---|---|", *rows, ""])
+
+
+def _known() -> list[tuple[str, type[Primitive]]]:
+    return sorted((name, kind) for name, kind in REGISTRY.items() if name in ops.__all__)
+
+
+def _attributes(kind: type[Primitive]) -> str:
+    return ", ".join(f"`{field.name}`" for field in dataclasses.fields(kind)) or "-"  # type: ignore[arg-type]
+
+
+def _has_gradient(kind: type[Primitive]) -> str:
+    return "-" if kind.grad is Primitive.grad else "yes"
+
+
+def _first_line(kind: type[Any]) -> str:
+    return _escaped(inspect.cleandoc(kind.__doc__ or "").split("\n\n")[0].replace("\n", " "))
+
+
+def _table(owner: type[Any], path: str) -> list[str]:
+    told = meanings(owner)
+    rows = []
+    for field in dataclasses.fields(owner):
+        place = f"{path}.{field.name}" if path else field.name
+        if (
+            place not in NAMED
+            and not dataclasses.is_dataclass(field.type)
+            and field.name not in ("expect", "arguments")
+        ):
+            default = _escaped(show(field.default))
+            rows.append(
+                f"| `{place}` | `{default}` | {_escaped(allowed(owner, field))} | {_escaped(told[field.name])} |"
+            )
+    return ["| key | default | allowed | meaning |", "|---|---|---|---|", *rows] if rows else []
+
+
+def _title(path: str, owner: type[Any]) -> str:
+    """The key, and for one of several options how it is chosen."""
+    if path not in NAMED:
+        return path
+    option = next(name for name, kind in NAMED[path].items() if kind is owner)
+    return f"{path}={option}" if path in GROUPS else f"{path}.name={option}"
+
+
+def _expect() -> str:
+    metrics = ", ".join(f"`expect.{name}.min`, `expect.{name}.max`" for name in schema.METRICS)
+    doc = inspect.cleandoc(schema.Expectation.__doc__ or "")
+    return f"## `expect`\n\n{doc} {metrics}: numbers. A run that misses one ends with exit code 6.\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")

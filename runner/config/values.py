@@ -1,0 +1,37 @@
+"""What a key of the schema may be, where that is a short list: the choices, true and false."""
+
+import inspect
+from types import NoneType
+from typing import Any, get_args
+
+from runner.config.schema import RunConfig
+from runner.rules import rule_of
+
+
+def choices(key: str) -> list[str]:
+    """The values of a dotted key; of all options where a group decides. Empty when there are too many, or no such key.
+
+    >>> choices("mode"), choices("eval.mode"), choices("epochs")
+    (['graph', 'pynative'], ['graph', 'pynative', 'null'], [])
+    >>> choices("optimizer.schedule.name")
+    ['constant', 'step', 'exponential', 'cosine', 'polynomial']
+    """
+    *groups, name = key.split(".")
+    owners: list[type[Any]] = [RunConfig]
+    for group in groups:
+        owners = [kind for owner in owners for kind in kinds(owner, group) if hasattr(kind, "__dataclass_fields__")]
+    found = [value for owner in owners for value in _values(owner, name)]
+    return list(dict.fromkeys(found))
+
+
+def kinds(owner: type[Any], name: str) -> tuple[Any, ...]:
+    """The types that a field may have; none when there is no such field."""
+    annotation = inspect.get_annotations(owner).get(name)
+    return () if annotation is None else get_args(annotation) or (annotation,)
+
+
+def _values(owner: type[Any], name: str) -> list[str]:
+    possible = kinds(owner, name)
+    listed = rule_of(owner, name).choices if possible else ()
+    truths = ("true", "false") if bool in possible else ()
+    return [*listed, *truths, *(["null"] if (listed or truths) and NoneType in possible else [])]

@@ -1,0 +1,179 @@
+"""The documentation site: every block on its pages runs, and its reference says what the code says."""
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from runner import cli, ops
+from runner.config.check import check
+from runner.config.schema import RunConfig, defaults
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+BLOCK = re.compile(r"^( *)```(\w+)([^\n]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+UNTRIED = ' title="Not tested here: '
+# Threads would only stand in each other's way.
+CALM = {"OPENBLAS_NUM_THREADS": "1", "NO_COLOR": "1"}
+
+
+def blocks(text: str) -> list[tuple[str, str, str]]:
+    """Language, words behind it, and code of each block."""
+    found = [match.groups() for match in BLOCK.finditer(text)]
+    return [(language, words, re.sub(f"^{indent}", "", code, flags=re.M)) for indent, language, words, code in found]
+
+
+def script(page: Path) -> str:
+    """All that can be run on a page, as one script: its blocks share a folder, as those of a reader do."""
+    lines = ["set -eu"]
+    for number, (language, words, code) in enumerate(blocks(page.read_text())):
+        if words:
+            continue
+        if language == "python":
+            lines += [f"cat > block{number}.py <<'BLOCK'", code + "BLOCK", f"python -W error block{number}.py"]
+        else:
+            lines.append(code)
+    return "\n".join(lines)
+
+
+def has_blocks(page: Path) -> bool:
+    return any(not words for _, words, _ in blocks(page.read_text()))
+
+
+TRIED = [page for page in PAGES if has_blocks(page)]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> dict[Path, Future]:
+    """A shell for each page, two at a time."""
+    commands = tmp_path_factory.mktemp("bin")
+    for name, words in (("runner", "-m runner"), ("python", "")):
+        (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
+        (commands / name).chmod(0o755)
+    environment = {**os.environ, **CALM, "PYTHONPATH": str(ROOT), "PATH": f"{commands}:{os.environ['PATH']}"}
+
+    def run(page: Path) -> subprocess.CompletedProcess:
+        words = ["bash", "-c", script(page)]
+        place = tmp_path_factory.mktemp(page.stem)
+        return subprocess.run(words, cwd=place, env=environment, capture_output=True, text=True, check=False)
+
+    pool = ThreadPoolExecutor(2)
+    return {page: pool.submit(run, page) for page in TRIED}
+
+
+@pytest.mark.parametrize("page", TRIED, ids=[page.stem for page in TRIED])
+def test_a_page(runs, page):
+    done = runs[page].result()
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+    for said, awaited in AWAITED.get(page.stem, {}).items():
+        assert len(re.findall(said, done.stdout, re.MULTILINE)) == awaited, said
+
+
+# What the blocks of a page must have said, and how often.
+AWAITED = {
+    "tutorial": {
+        "^exit code 2$": 1,
+        r"^2 jobs finished in multirun/": 1,
+        "as it was, bit for bit": 1,
+        "^epoch: 1 step: 3": 2,
+    },
+    "compare": {"^exit code 6$": 1, "^first difference: learning_rate$": 1, "^same: 45 operators": 1},
+    "dump": {r"Conv2D-op\d+_output_0_shape_32_6_28_28_Float32": 1},
+    "port": {r"^scores": 2, r"^epoch: 1 step: \d, loss is": 2},
+    "ci": {"^exit code 6$": 1, "as it was, bit for bit": 1},
+    "completion": {"^mode=graph mode=pynative$": 1},
+}
+
+
+def test_a_block_that_is_not_run_says_why():
+    told = [(page, words) for page in PAGES for _, words, _ in blocks(page.read_text()) if words]
+    assert len(told) >= 3
+    assert [(page.stem, words) for page, words in told if not words.startswith(UNTRIED)] == []
+
+
+def test_only_shell_and_python_are_shown():
+    languages = {language for page in PAGES for language, _, _ in blocks(page.read_text())}
+    assert languages == {"sh", "python"}
+    assert all(page.read_text().count("```") == 2 * len(blocks(page.read_text())) for page in PAGES)
+
+
+# The reference
+
+
+@pytest.fixture(scope="module")
+def reference() -> dict[str, str]:
+    spec = importlib.util.spec_from_file_location("reference_of_the_site", ROOT / "docs" / "reference.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.pages()
+
+
+def rows(page: str) -> dict[str, list[str]]:
+    """The rows of all tables by the first cell."""
+    cells = [[c.strip() for c in re.split(r"(?<!\\)\|", line)[1:-1]] for line in page.splitlines() if line[:3] == "| `"]
+    return {row[0].strip("`"): row[1:] for row in cells}
+
+
+def flat(values: dict, path: str = "") -> dict[str, object]:
+    found = {}
+    for name, value in values.items():
+        place = f"{path}{name}"
+        found |= flat(value, f"{place}.") if isinstance(value, dict) and value else {place: value}
+    return found
+
+
+def test_every_key_has_a_row_with_its_default_and_a_meaning(reference):
+    told = rows(reference["keys"])
+    known = {key for key in flat(defaults(RunConfig)) if not key.startswith(("expect", "network.arguments"))}
+    assert known <= set(told)
+    assert {"optimizer.beta1", "dump.trans_flag", "dump.dump_step", "parallel.gradients_mean"} <= set(told)
+    assert told["epochs"] == ["`1`", "whole number, at least 1", "how often the data is gone through"]
+    assert [key for key, (_, allowed, meaning) in told.items() if not allowed or len(meaning) < 5] == []
+
+
+def test_a_default_is_one_that_the_checker_accepts(reference):
+    """The page is read back: its defaults make the config that no override makes."""
+    values: dict = {}
+    for key in flat(defaults(RunConfig)):
+        if key in rows(reference["keys"]) and not key.startswith(("dump", "profiling", "optimizer", "parallel")):
+            *groups, name = key.split(".")
+            place = values
+            for group in groups:
+                place = place.setdefault(group, {})
+            place[name] = json.loads(rows(reference["keys"])[key][0].strip("`"))
+    assert check(values) == RunConfig()
+
+
+def test_every_command_flag_and_exit_code_is_told(reference):
+    assert set(rows(reference["commands"])) == {f"runner {name}" for name in cli.COMMANDS}
+    assert cli._help() in reference["commands"]
+
+
+def test_every_operator_has_a_row(reference):
+    told = rows(reference["operators"])
+    assert set(told) == {name for name in ops.__all__ if name[0].isupper() and isinstance(getattr(ops, name), type)}
+    assert told["Square"] == ["-", "yes", "x * x."]
+    assert told["ApplyMomentum"][1] == "-"
+
+
+def test_the_files_of_a_run_are_told(reference):
+    assert "`summary.json`" in reference["files"]
+    assert "](" not in reference["files"].replace("](http", "")
+
+
+def test_the_site_builds(tmp_path):
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("material")
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "site" / "reference" / "keys" / "index.html").read_text()
+    assert "optimizer.learning_rate" in page
