@@ -60,14 +60,14 @@ def _name(value: object) -> str:
 class NoTracking(Frozen):
     """The run is written down in its folder only."""
 
-    name: str = key("none", choices=("none",))
+    name: str = key("none", choices=("none",))  # which one
 
 
 class TensorBoardTracking(Frozen):
     """Event files in `tensorboard/` of the run directory, which get what is new every so many seconds."""
 
-    name: str = key("tensorboard", choices=("tensorboard",))
-    every_seconds: float = key(2.0, above=0)
+    name: str = key("tensorboard", choices=("tensorboard",))  # which one
+    every_seconds: float = key(2.0, above=0)  # how often it is told what is new
 
 
 class MlflowTracking(Frozen):
@@ -77,11 +77,11 @@ class MlflowTracking(Frozen):
     `experiment` null: the name of the experiment, or of the network. `run_name` null: the last two folders of the run.
     """
 
-    name: str = key("mlflow", choices=("mlflow",))
-    uri: str | None = key(None, judge=address)
-    experiment: str | None = key(None, judge=_name)
-    run_name: str | None = key(None, judge=_name)
-    every_seconds: float = key(2.0, above=0)
+    name: str = key("mlflow", choices=("mlflow",))  # which one
+    uri: str | None = key(None, judge=address)  # a file, a server or a database
+    experiment: str | None = key(None, judge=_name)  # under which MLflow lists it
+    run_name: str | None = key(None, judge=_name)  # how MLflow shows it
+    every_seconds: float = key(2.0, above=0)  # how often it is told what is new
 
 
 Tracking = NoTracking | TensorBoardTracking | MlflowTracking
