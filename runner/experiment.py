@@ -17,6 +17,7 @@ from runner.communication.world import world
 from runner.config.dumps import is_asked
 from runner.config.profiling import is_asked as is_profiled
 from runner.config.schema import Expectation, RunConfig, RunRequest
+from runner.config.session import Session
 from runner.core.observer import UNSEEING, GraphObserver, ValueObserver
 from runner.errors import MismatchError, TrainingError
 from runner.facts import Facts, check_identity
@@ -80,6 +81,8 @@ def _built(request: RunRequest, shown: ValueObserver) -> Experiment:
         tuned.tune(config, built, folder, request.resume)
     if is_profiled(config.profiling, config.session):
         profiled.watch(config, built, folder)
+    elif config.session.profiling_options != Session.profiling_options:
+        _LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
     if config.checkpoint.load is not None and not request.resume:
         weights.load(built.model.network, config.checkpoint.load, config.checkpoint.prefix)
     return built

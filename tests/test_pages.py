@@ -57,6 +57,7 @@ def runs(tmp_path_factory) -> dict[Path, Future]:
         (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
         (commands / name).chmod(0o755)
     environment = {**os.environ, **CALM, "PYTHONPATH": str(ROOT), "PATH": f"{commands}:{os.environ['PATH']}"}
+    environment["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
 
     def run(page: Path) -> subprocess.CompletedProcess:
         words = ["bash", "-c", script(page)]

@@ -37,6 +37,13 @@ def test_a_run(tmp_path, monkeypatch, capsys, mode):
     assert "next: " in said
 
 
+def test_words_without_the_switch_are_told(tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    summary = runner.run([*SMALL, "max_steps=1", "session.profiling_options=task_trace"])
+    assert "session.profiling_options has no effect without session.profiling_mode=true" in caplog.text
+    assert not (Path(summary["run_dir"]) / "profiling").exists()
+
+
 def test_the_numbers_of_a_run_are_the_same(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     plain = runner.run([*SMALL, "mode=graph"])
