@@ -8,7 +8,7 @@ install:  ## everything that contributors need, in the tested versions
 	pip install -c constraints.txt -e ".[dev]"
 
 test:  ## the whole suite
-	pytest
+	pytest -n 2 --dist worksteal
 
 fast:  ## the suite without real processes and real data sets
 	pytest -x --ignore=tests/test_cli.py --ignore=tests/dataset
