@@ -75,7 +75,7 @@ def late_names(package: str, places: Mapping[str, str]) -> tuple[Callable[[str],
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No garbage collection while modules are loaded or a config is composed.
+    """No garbage collection while modules are loaded, a config is composed, or files of many small parts are made.
 
     They leave little to collect, and looking for it takes 40 ms of a start.
     """

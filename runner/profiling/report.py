@@ -20,8 +20,10 @@ from runner.profiling.analysis import Analysis
 from runner.profiling.place import Place
 from runner.profiling.record import Record
 from runner.profiling.settings import ProfilingSettings
+from runner.startup import uncollected
 
 
+@uncollected()
 def write(record: Record, settings: ProfilingSettings, place: Place, stages: Sequence[Stage]) -> list[str]:
     """Write the files that the settings ask for; gives the lines of the summary. Raises StorageError."""
     analysis = Analysis(record, settings)

@@ -25,12 +25,13 @@ Event = dict[str, Any]
 def events(analysis: Analysis) -> list[Event]:
     """The whole trace."""
     made = list(_named_tracks())
-    origin = analysis.record.origin
+    origin, process = analysis.record.origin, os.getpid()
+    threads = {track: tid for tid, track in enumerate(TRACKS, 1)}
 
     def add(track: str, name: str, start: int, stop: int, **args: object) -> None:
-        tid = TRACKS.index(track) + 1
-        times = {"ts": (start - origin) / 1e3, "dur": max(0, stop - start) / 1e3}
-        made.append({"name": name, "ph": "X", "pid": os.getpid(), "tid": tid, **times, "args": args})
+        begin, length = (start - origin) / 1e3, max(0, stop - start) / 1e3
+        event = {"name": name, "ph": "X", "pid": process, "tid": threads[track], "ts": begin, "dur": length}
+        made.append(event | {"args": args})
 
     for step in analysis.steps[:SPANS]:
         add(STEPS, f"step {step.number + 1}", step.start + origin, step.stop + origin, borders_measured=step.measured)
