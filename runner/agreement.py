@@ -30,8 +30,8 @@ class Agreement(Callback):
 
 
 def first_reads(network: Cell, read: Callable[[], Any] = lambda: None) -> Any:
-    """The first rank reads parameters from files that others need not have; all get them, and the value of JSON that
-    its `read` returns.
+    """The first rank reads parameters from files, and all get them and the value of JSON that its `read` returns: so
+    they begin alike, whatever each of them would have found.
 
     Raises on all ranks what it raises there, so that they end alike.
     """

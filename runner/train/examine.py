@@ -62,7 +62,8 @@ class Examined:
         found = self.failure.found
         numbers = world().gathered(NEVER if found is None else found.number)
         rank = numbers.index(min(numbers))
-        rows: dict[str, object] = world().shared(self.failure.rows, rank)
+        own = {name: str(value) for name, value in self.failure.rows.items() if value is not None}
+        rows: dict[str, object] = world().shared(own, rank)
         return {**rows, "rank": f"{rank} of {len(numbers)}"} if len(numbers) > 1 and rows else rows
 
     def _repeat(self, put_back: list[Callable[[], None]], step: Step, shown: range) -> None:

@@ -1,8 +1,13 @@
-"""Run by mpirun: gradients that overflow on one rank only, under a loss scale, against the rule in plain Python."""
+"""Run by mpirun: gradients that overflow on one rank only, under a loss scale, against the rule in plain Python.
+
+With words it is `runner` with the first scale of the reference, which is too large for Float16 for some steps.
+"""
+
+import sys
 
 import numpy as np
 
-from runner import DynamicLossScaleManager, Model, Parameter, Tensor, context, nn, ops
+from runner import DynamicLossScaleManager, Model, Parameter, Tensor, build, cli, context, nn, ops
 from runner.communication import get_rank, init
 from runner.communication.world import world
 from runner.dataset import NumpySlicesDataset
@@ -39,7 +44,9 @@ class History(Callback):
         cell = run_context.original_args().train_network
         moment = cell.optimizer.moments[0]
         counts = cell.overflow_steps, cell.bad_steps, cell.scale_update.good_steps
-        self.rows.append([float(p.data.reshape(-1)[0]) for p in (cell.network.weight, moment, cell.scale_sense, *counts)])
+        self.rows.append(
+            [float(p.data.reshape(-1)[0]) for p in (cell.network.weight, moment, cell.scale_sense, *counts)]
+        )
 
 
 def made(mean: bool) -> list[list[float]]:
@@ -72,6 +79,9 @@ def simulated(mean: bool) -> list[list[float]]:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:]:
+        build.FIRST_LOSS_SCALE = 2.0**24
+        sys.exit(cli.main(sys.argv[1:]))
     init()
     for mode in (context.GRAPH_MODE, context.PYNATIVE_MODE):
         context.set_context(mode=mode)
