@@ -48,9 +48,10 @@ def test_an_overflow_on_one_rank_is_skipped_by_all():
 
 @pytest.mark.parametrize(
     ("mode", "precision", "tolerance"),
-    [("graph", "allow_fp32_to_fp16", 1e-5), ("pynative", "allow_mix_precision", 2e-3)],
+    [("graph", "allow_fp32_to_fp16", 1e-5), ("pynative", "allow_mix_precision", 3e-4)],
 )
 def test_a_scaled_training_is_that_of_one_process(place, mode, precision, tolerance):
+    """Weights move by 0.2 in these steps."""
     words = [
         *LENET,
         f"mode={mode}",
