@@ -1,10 +1,11 @@
 """What all ranks of a data-parallel run do alike: begin with the same state, show the same steps, stop together."""
 
 import signal
+from collections.abc import Callable
 from typing import Any
 
 from runner.communication.world import world
-from runner.errors import ConfigError
+from runner.errors import ConfigError, RunnerError
 from runner.interrupt import KINDS, Interruption
 from runner.nn.cell import Cell
 from runner.nn.reducer import broadcast
@@ -28,11 +29,27 @@ class Agreement(Callback):
                 raise self.interruption.requested
 
 
-def shared(network: Cell, before: dict[str, Any]) -> dict[str, Any]:
-    """Give all ranks the parameters of the first one, and return what it knows of the run before."""
+def first_reads(network: Cell, read: Callable[[], Any] = lambda: None) -> Any:
+    """The first rank reads parameters from files, and all get them and the value of JSON that its `read` returns: so
+    they begin alike, whatever each of them would have found.
+
+    Raises on all ranks what it raises there, so that they end alike.
+    """
+    failed: RunnerError | None = None
+    known = None
+    if world().rank == 0:
+        try:
+            known = read()
+        except RunnerError as error:
+            failed = error
+    exit_code = world().shared(failed.exit_code if failed else None)
+    if failed is None and exit_code is not None:
+        failed = RunnerError("the first rank could not read what the run begins with")
+        failed.exit_code = exit_code
+    if failed is not None:
+        raise failed
     broadcast(network.get_parameters())
-    known: dict[str, Any] = world().shared(before)
-    return known
+    return world().shared(known)
 
 
 def check_all_or_none(shows: bool) -> None:

@@ -118,6 +118,8 @@ def _of_this_rank(config: RunConfig, train_data: Dataset) -> Dataset:
     if not auto_parallel.is_data_parallel():
         hint = "mpirun -n N runner ... for each of them"
         raise ConfigError("jobs of a sweep are single processes", key="parallel", value="data_parallel", hint=hint)
+    if not config.session.graph_run_mode:  # only the first rank does something
+        return train_data
     try:
         return train_data.divided(world().size, world().rank)
     except ConfigError as error:

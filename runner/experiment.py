@@ -3,14 +3,14 @@
 import logging
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from runner import context, seed
+from runner import context, nn, seed
 from runner.build import MODES, Experiment, build, device_of
 from runner.checkpoint import state
 from runner.communication.world import world
@@ -65,7 +65,8 @@ def run(request: RunRequest) -> dict[str, Any]:
             watch = Watch(built, folder)
             facts = Facts(request, built, clock, {})
             with Journal(folder / "metrics.jsonl") as journal:
-                facts.before = _restore(facts, journal) if request.resume else {}
+                if request.resume:
+                    facts.before = _read(built.model.train_network, lambda: _restore(facts, journal))
                 metrics = MetricsJournal(journal)
                 seen = _train(facts, watch, metrics)
                 values = {} if config.eval.every == "never" else evaluate(built, metrics, seen)
@@ -76,7 +77,7 @@ def run(request: RunRequest) -> dict[str, Any]:
 def _built(request: RunRequest, shown: ValueObserver) -> Experiment:
     """What the config names, with all who watch it, and with the weights that it begins with."""
     config, folder = request.config, request.folder
-    built = build(config, graphs_of(config, folder), shown, _failure_observer(config, folder))
+    built = build(config, graphs_of(config, folder), shown, failure_observer(config, folder))
     if config.session.auto_tune_mode:
         tuned.tune(config, built, folder, request.resume)
     if is_profiled(config.profiling, config.session):
@@ -84,8 +85,14 @@ def _built(request: RunRequest, shown: ValueObserver) -> Experiment:
     elif config.session.profiling_options != Session.profiling_options:
         _LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
     if config.checkpoint.load is not None and not request.resume:
-        weights.load(built.model.network, config.checkpoint.load, config.checkpoint.prefix)
+        network, given = built.model.network, (config.checkpoint.load, config.checkpoint.prefix)
+        _read(network, lambda: weights.load(network, *given))
     return built
+
+
+def _read(network: nn.Cell, read: Callable[[], Any]) -> Any:
+    """What a function returns that reads parameters; among ranks the first one reads for all."""
+    return agreement.first_reads(network, read) if world().size > 1 else read()
 
 
 @contextmanager
@@ -188,7 +195,7 @@ def value_observer(config: RunConfig, folder: Path) -> ValueObserver:
     return made
 
 
-def _failure_observer(config: RunConfig, folder: Path) -> "FirstFailure | None":
+def failure_observer(config: RunConfig, folder: Path) -> "FirstFailure | None":
     """Who finds the operator that makes the run fail, when `session.enable_exception_dump` asks for it."""
     if not config.session.enable_exception_dump:
         return None
@@ -202,13 +209,6 @@ def _restore(facts: Facts, journal: Journal) -> dict[str, Any]:
 
     Raises ConfigError when what the numbers depend on has changed, unless the request says that this does not matter.
     """
-    found = _checkpoint(facts, journal)
-    if world().size > 1:
-        found = agreement.shared(facts.built.model.train_network, found)
-    return found
-
-
-def _checkpoint(facts: Facts, journal: Journal) -> dict[str, Any]:
     folder = facts.request.folder / "checkpoints"
     for place in (facts.request.folder, folder, facts.request.folder / "model"):
         state.sweep_temporaries(place)

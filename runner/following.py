@@ -11,11 +11,15 @@ from runner.train.callback import LossMonitor
 
 
 def follow(request: RunRequest) -> None:
-    """Make the steps of a run together with the first rank. Raises what they raise, as there."""
-    config = request.config
-    with experiment.settled(config), closing(experiment.value_observer(config, request.folder)) as shown:
-        built = build(config, SILENT, shown)
-        before = agreement.shared(built.model.train_network, {}) if request.resume else {}
+    """Make the steps of a run together with the first rank, which evaluates alone. Raises what they raise, as there."""
+    config, folder = request.config, request.folder
+    if not config.session.graph_run_mode:
+        return
+    with experiment.settled(config), closing(experiment.value_observer(config, folder)) as shown:
+        built = build(config, SILENT, shown, experiment.failure_observer(config, folder))
+        if config.checkpoint.load is not None and not request.resume:
+            agreement.first_reads(built.model.network)
+        before = agreement.first_reads(built.model.train_network) if request.resume else {}
         with Interruption() as interruption:
             built.model.train(
                 config.epochs,

@@ -48,10 +48,10 @@ class Ranks(World):
         started = self._begun.pop(_key(arrays), None) or _Sum(self, arrays)
         return started.result()
 
-    def exchange(self, name: str, *buffers: np.ndarray) -> Any:
+    def exchange(self, name: str, *buffers: np.ndarray, **how: int) -> Any:
         """Start an exchange of MPI, such as `Ialltoall`, with arrays as bytes. Raises TrainingError."""
         try:
-            return getattr(self._steps, name)(*[_bytes(buffer) for buffer in buffers])
+            return getattr(self._steps, name)(*[_bytes(buffer) for buffer in buffers], **how)
         except self._mpi.Exception as reason:
             raise TrainingError("the ranks have lost each other", rank=self.rank, reason=reason) from None
 
@@ -65,21 +65,21 @@ class Ranks(World):
         except self._mpi.Exception as reason:
             raise TrainingError("the ranks have lost each other", rank=self.rank, reason=reason) from None
 
-    def shared(self, value: Any) -> Any:
-        """The first rank's value."""
+    def shared(self, value: Any, by: int = 0) -> Any:
+        """One rank's value."""
         text = np.frombuffer(json.dumps(value).encode(), np.uint8)
-        length = self._first(np.array([len(text)], np.int64))[0]
-        made = self._first(text if self.rank == 0 else np.zeros(length, np.uint8))
+        length = self._of(by, np.array([len(text)], np.int64))[0]
+        made = self._of(by, text if self.rank == by else np.zeros(length, np.uint8))
         return json.loads(made.tobytes())
 
     def shared_arrays(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The first rank's arrays."""
-        return [self._first(array) for array in arrays]
+        return [self._of(0, array) for array in arrays]
 
-    def _first(self, array: np.ndarray) -> np.ndarray:
+    def _of(self, rank: int, array: np.ndarray) -> np.ndarray:
         made = np.array(array, order="C")
         if made.size:
-            self.finish(self.exchange("Ibcast", made))
+            self.finish(self.exchange("Ibcast", made, root=rank))
         return made
 
     def gathered(self, number: int) -> list[int]:
@@ -113,8 +113,9 @@ class _Sum:
         """Wait, add in the order of ranks, and collect the sums of the others."""
         self.ranks.finish(self.request)
         total = self.parts[0].copy()
-        for part in self.parts[1:]:
-            total += part
+        with np.errstate(all="ignore"):  # numbers may overflow, as everywhere in a step
+            for part in self.parts[1:]:
+                total += part
         every = np.empty_like(self.sent)
         self.ranks.finish(self.ranks.exchange("Iallgather", total, every))
         ends = np.cumsum([array.size for array in self.arrays])

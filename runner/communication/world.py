@@ -3,7 +3,8 @@
 A process that has not joined others is a world of one, and every exchange in it gives back what went in.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,8 @@ class World:
         """
         return list(arrays)
 
-    def shared(self, value: Any) -> Any:
-        """What the first rank gives, on all ranks; a value of JSON."""
+    def shared(self, value: Any, by: int = 0) -> Any:
+        """What one rank gives, on all ranks; a value of JSON."""
         return value
 
     def shared_arrays(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -59,3 +60,33 @@ def enter(joined: World) -> World:
     """This process is in another world from now on."""
     _present[0] = joined
     return joined
+
+
+class OutOfReach(Exception):
+    """What one rank makes by itself comes to an exchange with the others, who do not make it."""
+
+
+class _Apart(World):
+    """A rank among others that does not meet them."""
+
+    def __init__(self, among: World) -> None:
+        self.rank, self.size = among.rank, among.size
+        self.local_rank, self.local_size = among.local_rank, among.local_size
+
+    def summed(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        raise OutOfReach
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Inside, this process exchanges nothing with others: what needs their sums raises OutOfReach.
+
+    A process by itself needs nobody.
+    """
+    among = world()
+    if among.size > 1:
+        enter(_Apart(among))
+    try:
+        yield
+    finally:
+        enter(among)

@@ -17,7 +17,8 @@ from runner.compile.session import Session
 from runner.core.collective import Collective
 from runner.core.graph import Graph
 from runner.core.lowering import LAST, Layout
-from runner.core.primitive import Node
+from runner.core.precision import Rounded, rounded
+from runner.core.primitive import Node, infer
 from runner.core.value import Symbol, Value
 from runner.device import Device
 
@@ -100,7 +101,8 @@ class CutSession:
 
     def _exchange(self, node: Node, known: dict[Value, Any]) -> None:
         arrays = [known[x] if isinstance(known[x], np.ndarray) else self.fetch(known[x]) for x in node.inputs]
-        made = node.op.kernel(*arrays)
+        types = infer(node.op, tuple([x.type for x in node.inputs]))
+        made = rounded(node.op.kernel, arrays, types) if isinstance(types, Rounded) else node.op.kernel(*arrays)
         every = made if isinstance(made, tuple) else (made,)
         known.update((y, self.put(np.asarray(array))) for y, array in zip(node.outputs, every, strict=True))
 

@@ -186,18 +186,12 @@ class _Checker:
         if config.device.id:
             hint = "each rank has the device of its own number"
             self.report("a device for all ranks", "device.id", value=config.device.id, allowed="0", hint=hint)
-        scaled = config.session.loss_scale, config.session.precision_mode == "allow_mix_precision"
         alone = {
-            "session.enable_exception_dump": config.session.enable_exception_dump,
             "session.auto_tune_mode": config.session.auto_tune_mode is not None,
-            "session.loss_scale": scaled[0] not in (None, "off") or (scaled[1] and scaled[0] is None),
-            "session.graph_run_mode": not config.session.graph_run_mode,
-            "checkpoint.load": config.checkpoint.load is not None,
             "profiling": is_profiled(config.profiling, config.session),
         }
         for key in [key for key, asked in alone.items() if asked]:
-            hint = "parallel=stand_alone knows it; session.loss_scale=off where mixed precision brings a loss scale"
-            self.report("several ranks cannot do this yet", key, hint=hint)
+            self.report("several ranks cannot do this yet", key, hint="parallel=stand_alone knows it")
 
     def agree_on_files(self, config: RunConfig) -> None:
         """Report what is wrong with a dump, a profile or a tracking as a whole, unless keys of it are wrong."""

@@ -2,6 +2,9 @@
 
 A step whose gradients overflow is skipped inside the step itself, so in sinks too: everything that it would have
 assigned keeps its value. Scale and counters are parameters: checkpoints and resumed runs carry them.
+
+Ranks sum the scaled gradients and look at the sums, which have the same bits everywhere. What is not finite on one rank
+makes the sum not finite, so all of them skip the step, and have the same scale and counters.
 """
 
 from typing import Any
@@ -11,11 +14,11 @@ import numpy as np
 from runner import ops
 from runner.core.primitive import current
 from runner.core.value import Parameter, Value
-from runner.engine.autodiff import gradients
 from runner.errors import TrainingError
 from runner.nn.arguments import above, at_least, whole
 from runner.nn.cell import Cell
 from runner.nn.optim import Optimizer
+from runner.nn.wrap import StepCell
 
 LARGEST = 2.0**100  # a scale that grew on for ever would become infinite
 MOST_BAD_STEPS = 1000  # in a row, as in the reference
@@ -60,7 +63,7 @@ class DynamicLossScaleUpdateCell(FixedLossScaleUpdateCell):
         return chosen
 
 
-class TrainOneStepWithLossScaleCell(Cell):
+class TrainOneStepWithLossScaleCell(StepCell):
     """Forward, gradients of the scaled loss, update; gives the loss as it is. An overflow changes only the scale.
 
     `scale_sense` is a number, for a scale that stays, or a cell that makes the next scale (a scalar) of the scale and
@@ -69,8 +72,7 @@ class TrainOneStepWithLossScaleCell(Cell):
     """
 
     def __init__(self, network: Cell, optimizer: Optimizer, scale_sense: FixedLossScaleUpdateCell | float) -> None:
-        super().__init__(auto_prefix=False)
-        self.network, self.optimizer = network, optimizer
+        super().__init__(network, optimizer)
         if not isinstance(scale_sense, FixedLossScaleUpdateCell):
             scale_sense = FixedLossScaleUpdateCell(scale_sense)
         self.scale_update = scale_sense
@@ -81,12 +83,12 @@ class TrainOneStepWithLossScaleCell(Cell):
 
     def construct(self, *inputs: Any) -> Value:
         loss: Value = self.network(*inputs)
-        scaled = gradients(loss, self.optimizer.parameters, self.scale_sense, last=True)
+        scaled = self.gradients(loss, self.scale_sense)
         with current().under(None):
             inverse = 1.0 / self.scale_sense
             self.optimizer([gradient * current().with_dtype(inverse, gradient.dtype) for gradient in scaled])
             self.finish(self.all_finite(scaled))
-        return loss
+        return self.shared(loss)
 
     def all_finite(self, values: list[Value]) -> Value:
         """Whether all elements of all of them are finite numbers: a Bool scalar."""

@@ -36,26 +36,43 @@ class WithEvalCell(Cell):
         return self._loss_fn(output, label), output, label
 
 
-class TrainOneStepCell(Cell):
-    """Forward, gradients, update; gives the loss. `sens` scales the gradients.
+class StepCell(Cell):
+    """Base of the cells that make a training step: what they need of all ranks.
 
     When `context.set_auto_parallel_context` says so, gradients are those of all ranks, and the loss is their mean.
     """
 
-    def __init__(self, network: Cell, optimizer: Optimizer, sens: float = 1.0) -> None:
+    def __init__(self, network: Cell, optimizer: Optimizer) -> None:
         super().__init__(auto_prefix=False)
-        self.network, self.optimizer, self.sens = network, optimizer, sens
+        self.network, self.optimizer = network, optimizer
         self.grad_reducer = (
             reducer.reducer_of_context(optimizer.parameters) if auto_parallel.is_data_parallel() else None
         )
 
-    def construct(self, *inputs: Any) -> Value:
-        loss: Value = self.network(*inputs)
+    def gradients(self, loss: Value, sens: float | Value) -> list[Value]:
+        """The last gradients of the step, of `sens` times the loss: on all ranks the same bits."""
         if self.grad_reducer is None:
-            self.optimizer(gradients(loss, self.optimizer.parameters, self.sens, last=True))
+            return gradients(loss, self.optimizer.parameters, sens, last=True)
+        own = gradients(loss, self.optimizer.parameters, sens, last=True, ready=self.grad_reducer.ready)
+        reduced: list[Value] = self.grad_reducer(own)
+        return reduced
+
+    def shared(self, loss: Value) -> Value:
+        """The loss that the step gives."""
+        if self.grad_reducer is None:
             return loss
-        ready = self.grad_reducer.ready
-        own = gradients(loss, self.optimizer.parameters, self.sens, last=True, ready=ready)
-        self.optimizer(self.grad_reducer(own))
         mean: Value = ops.AllReduce("mean")(loss)
         return mean
+
+
+class TrainOneStepCell(StepCell):
+    """Forward, gradients, update; gives the loss. `sens` scales the gradients."""
+
+    def __init__(self, network: Cell, optimizer: Optimizer, sens: float = 1.0) -> None:
+        super().__init__(network, optimizer)
+        self.sens = sens
+
+    def construct(self, *inputs: Any) -> Value:
+        loss: Value = self.network(*inputs)
+        self.optimizer(self.gradients(loss, self.sens))
+        return self.shared(loss)

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
 from runner.communication.world import world
 from runner.core.collective import Collective
 from runner.core.lowering import Builder, Names
+from runner.core.precision import Needs
 from runner.core.primitive import Arrays, Gradient, primitive
 from runner.core.value import Value
 from runner.errors import ConfigError, ShapeError
@@ -25,6 +27,7 @@ class AllReduce(Collective):
     ConfigError for another `op`. Source: `mindspore.ops.AllReduce` r1.2, which knows no "mean".
     """
 
+    needs: ClassVar = Needs.MASTER  # sums over ranks, of what parameters are updated with
     op: str = "sum"
 
     def __post_init__(self) -> None:

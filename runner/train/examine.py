@@ -1,15 +1,23 @@
-"""Steps that are made again when they went wrong, to say which operator it was (`session.enable_exception_dump`)."""
+"""Steps that are made again when they went wrong, to say which operator it was (`session.enable_exception_dump`).
+
+Among ranks: a loss is the mean of all, so when it is not finite they all make the step again, with its exchanges, and
+agree on whose operator was the first one. A step that could not be made may have failed on one rank only, so it is made
+again apart from the others; they wait in the exchange that this rank did not come to, until it ends them.
+"""
 
 from collections.abc import Callable
 from contextlib import closing, suppress
 
 import numpy as np
 
+from runner.communication.world import OutOfReach, apart, world
 from runner.dataset.pipeline import Dataset
 from runner.dumps.failure import FirstFailure
 from runner.errors import TrainingError
 from runner.train.epochs import MakeSteps
 from runner.train.step import EagerStep, Step, StepByStep
+
+NEVER = 2**62  # later than the number of any operator
 
 
 class Examined:
@@ -29,17 +37,34 @@ class Examined:
         try:
             losses = self.make(count, leave)
         except TrainingError as error:
-            self._repeat(put_back, EagerStep(self.step.cell, "step"), range(self.first, self.first + count))
-            rows = self.failure.rows or {"dump": "none: PyNative mode makes the same steps without an error"}
-            raise error.add(**rows) from error.__cause__
+            raise error.add(**self._apart(put_back, range(self.first, self.first + count))) from error.__cause__
         finite = np.isfinite(losses.reshape(len(losses), -1)).all(axis=1)
         if not finite.all():
             wrong = self.first + int(finite.argmin())
             self._repeat(put_back, self.step, range(wrong, wrong + 1))
-            rows = {"loss": losses[finite.argmin()], "global_step": wrong + 1, **self.failure.rows}
+            rows = {"loss": losses[finite.argmin()], "global_step": wrong + 1, **self._of_first_rank()}
             raise TrainingError("the loss is not a finite number", **rows)
         self.first += len(losses)
         return losses
+
+    def _apart(self, put_back: list[Callable[[], None]], shown: range) -> dict[str, object]:
+        """What is to be said of steps that could not be made."""
+        why = "PyNative mode makes the same steps without an error"
+        try:
+            with apart():
+                self._repeat(put_back, EagerStep(self.step.cell, "step"), shown)
+        except OutOfReach:
+            why = "this rank cannot make the step again beyond its first exchange with others"
+        return self.failure.rows or {"dump": f"none: {why}"}
+
+    def _of_first_rank(self) -> dict[str, object]:
+        """What is to be said of a step that all ranks have made again: by that one whose operator comes first."""
+        found = self.failure.found
+        numbers = world().gathered(NEVER if found is None else found.number)
+        rank = numbers.index(min(numbers))
+        own = {name: str(value) for name, value in self.failure.rows.items() if value is not None}
+        rows: dict[str, object] = world().shared(own, rank)
+        return {**rows, "rank": f"{rank} of {len(numbers)}"} if len(numbers) > 1 and rows else rows
 
     def _repeat(self, put_back: list[Callable[[], None]], step: Step, shown: range) -> None:
         for parameter_back in put_back:

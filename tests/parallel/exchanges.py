@@ -6,7 +6,7 @@ import numpy as np
 
 from runner import Model, context, nn, set_seed
 from runner.communication import get_group_size, get_rank, init
-from runner.communication.world import world
+from runner.communication.world import OutOfReach, apart, world
 from runner.dataset import NumpySlicesDataset
 
 
@@ -35,9 +35,24 @@ def exchanges() -> None:
         assert [a.tobytes() for a in made] == [np.asarray(a).tobytes() for a in expected], early
         assert [a.shape for a in made] == [(5, 3), (), (1001,)]
     assert world().gathered(rank * rank) == [k * k for k in range(size)]
-    assert world().shared({"rank": rank, "ä": [1.5, None]}) == {"rank": 0, "ä": [1.5, None]}
+    for by in range(size):
+        assert world().shared({"rank": rank, "ä": [rank * "x", None]}, by) == {"rank": by, "ä": [by * "x", None]}
+    assert world().shared(rank) == 0
+    if rank == 1:
+        with apart():  # the others need not know
+            assert (get_rank(), get_group_size()) == (rank, size)
+            world().begin(arrays)
+            assert raised(world().summed, arrays) is OutOfReach
     for a, b in zip(world().shared_arrays(arrays), of_rank(0), strict=True):
         assert a.tobytes() == b.tobytes()
+
+
+def raised(function, *arguments: object) -> type[Exception] | None:
+    try:
+        function(*arguments)
+    except Exception as error:
+        return type(error)
+    return None
 
 
 def trained(**settings: object) -> np.ndarray:

@@ -1,11 +1,17 @@
-"""Run by mpirun: `runner` in which one rank fails before a step: `failing.py RANK STEP KIND words...`."""
+"""Run by mpirun: `runner` in which one rank fails before a step: `failing.py RANK STEP KIND words...`.
+
+With the kinds `image` and `label` that rank has a batch, number STEP, with values that no network can bear.
+"""
 
 import os
 import signal
 import sys
 
+import numpy as np
+
 from runner import agreement, cli
 from runner.communication.joining import announced
+from runner.dataset.pipeline import Dataset
 from runner.errors import StorageError
 
 
@@ -25,8 +31,25 @@ def fail_at(step: int, kind: str) -> None:
     agreement.Agreement.step_end = step_end
 
 
+def spoil_at(step: int, kind: str) -> None:
+    """From now on this rank has a number that is not finite, or a class that there is not, in the batch of a step."""
+    usual = Dataset.fetch
+
+    def fetch(self, visits):
+        image, label = usual(self, visits)
+        if np.array_equal(visits, next(iter(self.visits_from(step)))):
+            image, label = image.copy(), label.copy()
+            if kind == "image":
+                image[3] = np.inf
+            else:
+                label[3] = 99
+        return image, label
+
+    Dataset.fetch = fetch
+
+
 if __name__ == "__main__":
     rank, step, kind, *words = sys.argv[1:]
     if announced()[0] == int(rank):
-        fail_at(int(step), kind)
+        (spoil_at if kind in ("image", "label") else fail_at)(int(step), kind)
     sys.exit(cli.main(words))

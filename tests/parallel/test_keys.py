@@ -33,6 +33,17 @@ def test_every_key():
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        *("session.enable_exception_dump=true", "session.loss_scale=dynamic", "session.graph_run_mode=0"),
+        *("session.precision_mode=allow_mix_precision", "checkpoint.load=."),
+    ],
+)
+def test_what_one_process_can(line):
+    assert parallel("parallel=data_parallel", line) == DataParallel()
+
+
+@pytest.mark.parametrize(
     ("lines", "said"),
     [
         (("parallel=auto_parallel",), "not supported; stand_alone and data_parallel are"),
@@ -49,14 +60,7 @@ def test_every_key():
         (("parallel=data_parallel", "parallel.all_reduce_fusion_config=[4,4]"), "indices must differ"),
         (("parallel=data_parallel", "parallel.all_reduce_fusion_config=[4,2]"), "indices must ascend"),
         (("parallel=data_parallel", "device.id=1"), "each rank has the device of its own number"),
-        (("parallel=data_parallel", "session.enable_exception_dump=true"), "key   session.enable_exception_dump"),
-        (("parallel=data_parallel", "session.loss_scale=dynamic"), "key   session.loss_scale"),
-        (
-            ("parallel=data_parallel", "session.precision_mode=allow_mix_precision"),
-            "session.loss_scale=off where mixed",
-        ),
-        (("parallel=data_parallel", "session.graph_run_mode=0"), "key   session.graph_run_mode"),
-        (("parallel=data_parallel", "checkpoint.load=."), "key   checkpoint.load"),
+        (("parallel=data_parallel", "session.auto_tune_mode=GA"), "cannot do this yet\n  key   session.auto_tune_mode"),
         (("parallel=data_parallel", "profiling=trace"), "several ranks cannot do this yet\n  key   profiling"),
     ],
 )

@@ -10,13 +10,16 @@ from ranks import Several, environment
 from runner import Model, cli, context, nn, ops
 from runner.communication import fusion, get_group_size, get_rank, init, joining, world
 from runner.compile.cut import parts
+from runner.core.precision import policy, working_under
 from runner.core.value import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
+from runner.dumps.failure import FirstFailure
 from runner.engine.eager import Eager
 from runner.engine.tracer import trace
-from runner.errors import ConfigError
+from runner.errors import ConfigError, TrainingError
 from runner.nn.reducer import DistributedGradReducer
-from runner.train.step import EagerStep, GraphStep
+from runner.train.examine import Examined
+from runner.train.step import EagerStep, GraphStep, StepByStep
 from runner.types import TensorType
 
 
@@ -134,6 +137,70 @@ def test_float16_gradients_travel_as_float32(several):
         made = reducer.construct([Tensor(np.array([1, 2], np.float16))])[0]
     assert made.data.dtype == np.float16
     np.testing.assert_array_equal(made.data, [3, 6])
+
+
+@pytest.mark.parametrize("mode", [context.GRAPH_MODE, context.PYNATIVE_MODE])
+def test_sums_of_float16_are_rounded_once(several, mode):
+    """1024 + 1025 + 1026 is 3075, which is 3076 in Float16; rounded on the way it would be 2048 + 1026 = 3074."""
+
+    class Net(nn.Cell):
+        def construct(self, x):
+            return ops.AllReduce()(ops.ReLU()(x))
+
+    several.summed = lambda arrays: [(a - a.dtype.type(1)) + a + (a + a.dtype.type(1)) for a in arrays]
+    step = EagerStep(Net(), "sum") if mode == context.PYNATIVE_MODE else GraphStep(Net(), context.device(), "sum")
+    made = step([np.array([1025, 0.5], np.float16)])[0]
+    assert made.dtype == np.float16
+    np.testing.assert_array_equal(made, [3076, 1.5])
+
+
+@pytest.mark.parametrize("kind", ["pynative", "graph"])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_gradients_travel_in_float32_whatever_is_forced(several, kind, scaled):
+    context.set_auto_parallel_context(parallel_mode="data_parallel", gradients_mean=True)
+    net = Line()
+    optimizer = nn.SGD(net.trainable_params(), 0.125)
+    cell = nn.TrainOneStepWithLossScaleCell(net, optimizer, 4.0) if scaled else nn.TrainOneStepCell(net, optimizer)
+    step = EagerStep(cell, "step") if kind == "pynative" else GraphStep(cell, context.device(), "step")
+    sent = []
+    several.summed = lambda arrays: sent.append(list(arrays)) or [array + np.float32(2.0**-12) for array in arrays]
+    several.begin = lambda arrays: several.told.append([id(array) for array in arrays])
+    with working_under(policy("force_fp16")):
+        step([X, Y])
+    assert [[array.dtype for array in arrays] for arrays in sent] == [[np.float32, np.float32], [np.float32]]
+    assert several.told == ([[id(array) for array in sent[0]]] if kind == "pynative" else [])
+    # 2^-12 beside numbers from 1 on is lost in Float16. A third of what the sum of three ranks is.
+    of_w, of_b, _ = by_hand()
+    scale = 4.0 if scaled else 1.0
+    mean = [(scale * g + np.float32(2.0**-12)) / 3 / scale for g in (of_w, of_b)]
+    np.testing.assert_allclose(net.w.data, [[1.0], [2.0]] - 0.125 * mean[0], rtol=1e-6)
+    np.testing.assert_allclose(net.b.data, -0.125 * mean[1], rtol=1e-6)
+
+
+class Late(nn.Cell):
+    """Fails behind the exchange, when the row that it is asked for is not there."""
+
+    def construct(self, x, row):
+        return ops.ReduceMean()(ops.Gather(0)(ops.AllReduce()(x), row))
+
+
+def test_a_step_is_not_made_again_beyond_an_exchange(several, tmp_path):
+    """The other ranks do not make it again, and without them nobody knows the operands."""
+    step = EagerStep(Late(), "late")
+    data = NumpySlicesDataset({"x": X, "row": np.array([0, 9], np.int32)}, shuffle=False).batch(1)
+    batches = StepByStep(step, data.prepared(data.visits_from(0)))
+    examined = Examined(batches, step, data, 0, FirstFailure(tmp_path, "net", 1))
+    examined(1)
+    assert several.told == ["sum 1"]
+    with pytest.raises(TrainingError) as caught:
+        examined(1)
+    assert several.told == ["sum 1", "sum 1"]
+    assert (
+        caught.value.rows["dump"] == "none: this rank cannot make the step again beyond its first exchange with others"
+    )
+    assert "Gather-op" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+    assert world.world() is several
 
 
 @pytest.mark.parametrize("mode", [context.GRAPH_MODE, context.PYNATIVE_MODE])
