@@ -193,7 +193,6 @@ class _Checker:
             "session.loss_scale": scaled[0] not in (None, "off") or (scaled[1] and scaled[0] is None),
             "session.graph_run_mode": not config.session.graph_run_mode,
             "checkpoint.load": config.checkpoint.load is not None,
-            "profiling": is_profiled(config.profiling, config.session),
         }
         for key in [key for key, asked in alone.items() if asked]:
             hint = "parallel=stand_alone knows it; session.loss_scale=off where mixed precision brings a loss scale"
@@ -206,7 +205,8 @@ class _Checker:
         if not wrong & {"dump", "mode", "dataset_sink_mode"}:
             found += dump_disagreements(config.dump, sunk=config.mode == "graph" and config.dataset_sink_mode)
         if not wrong & {"profiling", "session"}:
-            found += profiling_disagreements(config.profiling, config.session)
+            alone = not isinstance(config.parallel, DataParallel)
+            found += profiling_disagreements(config.profiling, config.session, alone)
         if "tracking" not in wrong:
             found += tracking_disagreements(config.tracking)
         if not self.errors and not found:
