@@ -9,7 +9,7 @@ factor, `waits`, makes them what they are in the others.
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -182,20 +182,23 @@ class Analysis:
     def steps(self) -> list[StepRow]:
         """Every step that was made."""
         looks = {look.step: look for look in self.record.looks}
-        shares = [_shares(look, borders(look, self.points)) for look in looks.values()]
+        exchanges = {call.first: call.exchanges for call in self.record.calls}
+        shares = [
+            _shares(look, borders(look, self.points), exchanges.get(number, ())) for number, look in looks.items()
+        ]
         fp = statistics.median(share[0] for share in shares) if shares else None
         with_bp = [share[1] for share in shares if share[1] is not None]
         bp = statistics.median(with_bp) if with_bp else None
         rows: list[StepRow] = []
         calls, origin = self.record.calls, self.record.origin
-        exchanges = {call.first: call.exchanges for call in calls}
         end = calls[0].start - calls[0].waited if calls else 0
         for number, start, stop in self._windows():
-            look = looks.get(number)
-            at = borders(look, self.points) if look else Borders(_placed(start, stop, fp), _placed(start, stop, bp))
-            first, last = (None if mark is None else mark - origin for mark in at)
-            others = tuple([(x - origin, y - origin) for x, y in exchanges.get(number, ())])
-            rows.append(StepRow(number, end - origin, stop - origin, first, last, look is not None, others))
+            look, met = looks.get(number), exchanges.get(number, ())
+            first = _first(start, stop, met)
+            at = borders(look, self.points) if look else Borders(_placed(start, first, fp), _placed(start, first, bp))
+            fp_at, bp_at = (None if mark is None else min(mark, stop) - origin for mark in at)
+            others = tuple([(x - origin, y - origin) for x, y in met])
+            rows.append(StepRow(number, end - origin, stop - origin, fp_at, bp_at, look is not None, others))
             end = stop
         return rows
 
@@ -217,9 +220,14 @@ def owner(moment: Moment) -> str:
     return moment.operators[0] if moment.operators else moment.node
 
 
-def _shares(look: Look, at: Borders) -> tuple[float, float | None]:
-    """Where the borders lie in a step, as shares of its time on the device."""
-    length = max(1, look.stop - look.start)
+def _first(start: int, stop: int, exchanges: Sequence[tuple[int, int]]) -> int:
+    """When the first exchange of a step begins, or it ends: how long ranks wait for each other moves no border."""
+    return min((at for at, _ in exchanges if start < at), default=stop)
+
+
+def _shares(look: Look, at: Borders, exchanges: Sequence[tuple[int, int]]) -> tuple[float, float | None]:
+    """Where the borders lie in a step, as shares of its time on the device before the first exchange."""
+    length = max(1, _first(look.start, look.stop, exchanges) - look.start)
     assert at.fp is not None
     return (at.fp - look.start) / length, None if at.bp is None else (at.bp - look.start) / length
 

@@ -57,7 +57,14 @@ def test_every_key():
         ),
         (("parallel=data_parallel", "session.graph_run_mode=0"), "key   session.graph_run_mode"),
         (("parallel=data_parallel", "checkpoint.load=."), "key   checkpoint.load"),
-        (("parallel=data_parallel", "profiling=trace"), "several ranks cannot do this yet\n  key   profiling"),
+        (
+            ("parallel=data_parallel", "profiling=trace", "profiling.op_trace='ReLU(3x4)'"),
+            "several ranks cannot measure one operator alone\n  key     profiling.op_trace\n  value   ReLU(3x4)",
+        ),
+        (
+            ("parallel=data_parallel", "profiling=trace", "profiling.op_trace='ReLU(3x4)'"),
+            "repair  the same command with parallel=stand_alone",
+        ),
     ],
 )
 def test_every_wrong_key(lines, said):
