@@ -16,10 +16,11 @@ from runner.checkpoint import state
 from runner.communication.world import world
 from runner.config.dumps import is_asked
 from runner.config.profiling import is_asked as is_profiled
-from runner.config.schema import Expectation, RunConfig, RunRequest
+from runner.config.schema import RunConfig, RunRequest
 from runner.config.session import Session
 from runner.core.observer import UNSEEING, GraphObserver, ValueObserver
 from runner.errors import MismatchError, TrainingError
+from runner.expectations import check_expectations
 from runner.facts import Facts, check_identity
 from runner.files import Journal, make_directory, write_atomically, write_json
 from runner.interrupt import Interruption
@@ -129,20 +130,6 @@ def concluded(request: RunRequest, summary: dict[str, Any], values: dict[str, fl
     finally:
         write_json(request.folder / "summary.json", summary)
     return summary
-
-
-def check_expectations(expected: tuple[Expectation, ...], values: dict[str, float]) -> None:
-    """Raise MismatchError with a row for every metric when one of them is outside of its bounds."""
-    rows, failed = {}, False
-    for bound in expected:
-        value = values.get(bound.metric)
-        low = bound.min is not None and (value is None or value < bound.min)
-        high = bound.max is not None and (value is None or value > bound.max)
-        failed |= low or high
-        limits = [f"{name} {limit}" for name, limit in (("min", bound.min), ("max", bound.max)) if limit is not None]
-        rows[bound.metric] = f"{'FAILED' if low or high else 'ok'}: {value}, expected {', '.join(limits)}"
-    if failed:
-        raise MismatchError("the run does not meet its expectations", **rows)
 
 
 class Evaluation(Callback):

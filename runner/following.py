@@ -1,13 +1,17 @@
-"""What ranks other than the first do of a run: train, and write nothing but dumps."""
+"""What ranks other than the first do of a run: train, and write nothing but dumps and profiles."""
 
 from contextlib import closing
 
 from runner import agreement, experiment
 from runner.build import build
+from runner.config.profiling import is_asked as is_profiled
 from runner.config.schema import RunRequest
 from runner.core.observer import SILENT
 from runner.interrupt import Interruption
+from runner.startup import lazy_import
 from runner.train.callback import LossMonitor
+
+profiled = lazy_import("runner.profiled")  # few runs are
 
 
 def follow(request: RunRequest) -> None:
@@ -17,6 +21,8 @@ def follow(request: RunRequest) -> None:
         return
     with experiment.settled(config), closing(experiment.value_observer(config, folder)) as shown:
         built = build(config, SILENT, shown, experiment.failure_observer(config, folder))
+        if is_profiled(config.profiling, config.session):
+            profiled.watch(config, built, folder)
         if config.checkpoint.load is not None and not request.resume:
             agreement.first_reads(built.model.network)
         before = agreement.first_reads(built.model.train_network) if request.resume else {}

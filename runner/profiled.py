@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.build import Experiment
+from runner.communication.world import world
 from runner.config.profiling import NoProfiling, wanted
 from runner.config.schema import RunConfig
 from runner.dataset.pipeline import Dataset
@@ -49,9 +50,9 @@ def watch(config: RunConfig, built: Experiment, folder: Path) -> None:
 
 
 def _profiler(config: RunConfig, device: Device, chosen: "ProfilingSettings") -> "Profiler":
-    """Who profiles the training of a run, writes the files and tells the summary."""
-    sunk = config.mode == "graph" and config.dataset_sink_mode
-    place = report.Place(config.mode, device.target.lower(), device.workers, sunk)
+    """Who profiles the training of a run, writes the files and, on the first rank, tells the summary."""
+    sunk, here = config.mode == "graph" and config.dataset_sink_mode and config.parallel.name == "stand_alone", world()
+    place = report.Place(config.mode, device.target.lower(), device.workers, sunk, here.rank, here.size)
 
     def written(record: "Record", data: Dataset) -> None:
         for line in report.write(record, chosen, place, stages.stages(data)):

@@ -26,7 +26,7 @@ FLOORS = {
     **dict.fromkeys(("compile", "checkpoint"), 5),
     **dict.fromkeys(("train", "observe", "system", "tuning"), 6),
     **dict.fromkeys(("config", "build", "dumping", "profiled", "tuned", "facts"), 7),
-    **dict.fromkeys(("experiment", "inference", "weights", "launch", "resume"), 7),
+    **dict.fromkeys(("experiment", "expectations", "inference", "weights", "launch", "resume"), 7),
     **dict.fromkeys(("runs", "report", "ci", "sweeping"), 7),
     **dict.fromkeys(("ranks", "together", "following", "agreement", "tracked"), 7),
     **dict.fromkeys(("cli", "completion", "history", "doctor", "__init__", "__main__"), 7),

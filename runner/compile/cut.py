@@ -5,9 +5,11 @@ then the updates. Gradients of all buckets are there when the first part ends, s
 with nothing; in PyNative mode it does (`runner/nn/reducer.py`).
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +23,9 @@ from runner.core.precision import Rounded, rounded
 from runner.core.primitive import Node, infer
 from runner.core.value import Symbol, Value
 from runner.device import Device
+
+if TYPE_CHECKING:
+    from runner.compile.lower import ModelProto
 
 
 def has_collectives(graph: Graph) -> bool:
@@ -81,10 +86,20 @@ class CutSession:
         self, graph: Graph, device: Device, optimize: bool, ways: Mapping[Value, Layout] | None = None
     ) -> None:
         self.graph, self.parts, self.ways = graph, parts(graph), ways or {}
-        self._sessions = [_opened(part.graph, device, optimize) for part in self.parts]
+        self._sessions = [self._opened(part.graph, device, optimize) for part in self.parts]
         first = next(session for session in self._sessions if session is not None)
         self.device, self.providers, self.notes = first.device, first.providers, first.notes
         self.optimization_level, self.put, self.fetch = first.optimization_level, first.put, first.fetch
+
+    def _opened(self, graph: Graph, device: Device, optimize: bool) -> Session | None:
+        """The session of a part; None for one that computes nothing."""
+        if not graph.nodes:
+            return None
+        model = lower(graph, [f"value:{x.name}" for x in graph.inputs], [f"made:{x.name}" for x in graph.outputs])
+        return self._session(model, device, optimize)
+
+    def _session(self, model: ModelProto, device: Device, optimize: bool) -> Session:
+        return Session(model.SerializeToString(), device, optimize=optimize)
 
     def step(self, values: Sequence[Any]) -> list[Any]:
         """Run once; as `Session.step`."""
@@ -110,10 +125,3 @@ class CutSession:
         if self.ways.get(symbol) is not LAST:
             return value
         return self.put(np.ascontiguousarray(np.moveaxis(self.fetch(value), 0, -1)))
-
-
-def _opened(graph: Graph, device: Device, optimize: bool) -> Session | None:
-    if not graph.nodes:
-        return None
-    model = lower(graph, [f"value:{x.name}" for x in graph.inputs], [f"made:{x.name}" for x in graph.outputs])
-    return Session(model.SerializeToString(), device, optimize=optimize)

@@ -186,12 +186,9 @@ class _Checker:
         if config.device.id:
             hint = "each rank has the device of its own number"
             self.report("a device for all ranks", "device.id", value=config.device.id, allowed="0", hint=hint)
-        alone = {
-            "session.auto_tune_mode": config.session.auto_tune_mode is not None,
-            "profiling": is_profiled(config.profiling, config.session),
-        }
-        for key in [key for key, asked in alone.items() if asked]:
-            self.report("several ranks cannot do this yet", key, hint="parallel=stand_alone knows it")
+        if config.session.auto_tune_mode is not None:
+            hint = "parallel=stand_alone knows it"
+            self.report("several ranks cannot do this yet", "session.auto_tune_mode", hint=hint)
 
     def agree_on_files(self, config: RunConfig) -> None:
         """Report what is wrong with a dump, a profile or a tracking as a whole, unless keys of it are wrong."""
@@ -200,7 +197,8 @@ class _Checker:
         if not wrong & {"dump", "mode", "dataset_sink_mode"}:
             found += dump_disagreements(config.dump, sunk=config.mode == "graph" and config.dataset_sink_mode)
         if not wrong & {"profiling", "session"}:
-            found += profiling_disagreements(config.profiling, config.session)
+            alone = not isinstance(config.parallel, DataParallel)
+            found += profiling_disagreements(config.profiling, config.session, alone)
         if "tracking" not in wrong:
             found += tracking_disagreements(config.tracking)
         if not self.errors and not found:

@@ -68,8 +68,8 @@ def wanted(profiling: Profiling, session: Session) -> dict[str, Any]:
     return made
 
 
-def disagreements(profiling: Profiling, session: Session) -> Iterator[ConfigError]:
-    """What is wrong with a profile as a whole, its JSON text included."""
+def disagreements(profiling: Profiling, session: Session, alone: bool) -> Iterator[ConfigError]:
+    """What is wrong with a profile as a whole, its JSON text included. `alone`: whether one process trains."""
     if session.profiling_mode and is_asked(profiling, Session()):
         hint = "session.profiling_mode=false, or profiling=none without profiling.options"
         yield ConfigError("a profile is asked for twice", key="session.profiling_mode", value="true", hint=hint)
@@ -86,7 +86,12 @@ def disagreements(profiling: Profiling, session: Session) -> Iterator[ConfigErro
     except ConfigError as one:
         yield one
         return
-    yield from keys.contradictions(chosen, "session." if session.profiling_mode else "profiling.")
+    prefix = "session." if session.profiling_mode else "profiling."
+    yield from keys.contradictions(chosen, prefix)
+    if chosen.get("op_trace") and not alone:
+        reason = "they disturb each other, and an operator that exchanges needs all of them"
+        rows = {"value": chosen["op_trace"], "reason": reason, "repair": "the same command with parallel=stand_alone"}
+        yield ConfigError("several ranks cannot measure one operator alone", key=f"{prefix}op_trace", **rows)
     if session.profiling_mode and not session.profiling_options.lstrip().startswith("{"):
         yield from _missing_points(chosen)
 

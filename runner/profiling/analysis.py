@@ -2,12 +2,14 @@
 
 An operator's time is that of its nodes, and of the pause before each of them, in which the runtime or Python chooses
 what comes next. The profile itself makes these pauses longer: they are all shortened by one `factor`, so that operators
-add up to a step that nobody looks at. What kernels take is left as it was measured.
+add up to a step that nobody looks at. What kernels take is left as it was measured, but for exchanges with other ranks:
+these wait for each other, and do so longer where all of them are looked at. They are seen in every step, so another
+factor, `waits`, makes them what they are in the others.
 """
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -52,7 +54,8 @@ class Measure(NamedTuple):
 
 class StepRow(NamedTuple):
     """One step, ns since the training began: from the end of the one before to its own end. `measured`: whether the
-    borders were seen, or else placed where they lie in steps that were looked at.
+    borders were seen, or else placed where they lie in steps that were looked at. `exchanges` with other ranks:
+    start and stop, seen in every step.
     """
 
     number: int
@@ -61,6 +64,7 @@ class StepRow(NamedTuple):
     fp: int | None
     bp: int | None
     measured: bool
+    exchanges: tuple[tuple[int, int], ...] = ()
 
 
 class Analysis:
@@ -87,9 +91,25 @@ class Analysis:
         looks = self.record.looks
         if not looks or self.plain_step is None:
             return 1.0
-        inside = statistics.median(sum(m.stop - m.start for m in look.moments) for look in looks)
-        pauses = self.looked_step - inside
+        pauses = self.looked_step - statistics.median(sum(m.stop - m.start for m in look.moments) for look in looks)
+        inside = statistics.median(sum(map(self.counted, look.moments)) for look in looks)
         return min(1.0, max(0.0, (self.plain_step - inside) / pauses)) if pauses > 0 else 1.0
+
+    @cached_property
+    def waits(self) -> float:
+        """How long exchanges with other ranks take in a step that nobody looks at, as a share of what they take in one
+        that is looked at: 1 where nothing is known.
+        """
+        sums = [(call.looked, sum(stop - start for start, stop in call.exchanges)) for call in self.record.calls]
+        plain, looked = [ns for seen, ns in sums[1:] if not seen], [ns for seen, ns in sums if seen]
+        known = plain and looked and statistics.median(looked)
+        return statistics.median(plain) / statistics.median(looked) if known else 1.0
+
+    def counted(self, moment: Moment) -> float:
+        """Nanoseconds of a node, as they count."""
+        operator = self.record.operators.get(owner(moment))
+        exchanged = operator is not None and operator.part == "aggregation"
+        return (moment.stop - moment.start) * (self.waits if exchanged else 1.0)
 
     @cached_property
     def measures(self) -> list[Measure]:
@@ -112,7 +132,7 @@ class Analysis:
         for moment in look.moments:
             after = look.stop - moment.stop if moment is look.moments[-1] else 0
             pause = max(0, moment.start - before) + max(0, after)
-            yield moment, moment.stop - moment.start + self.factor * pause
+            yield moment, self.counted(moment) + self.factor * pause
             before = moment.stop
 
     @cached_property
@@ -162,28 +182,25 @@ class Analysis:
     def steps(self) -> list[StepRow]:
         """Every step that was made."""
         looks = {look.step: look for look in self.record.looks}
-        shares = [_shares(look, borders(look, self.points)) for look in looks.values()]
+        exchanges = {call.first: call.exchanges for call in self.record.calls}
+        shares = [
+            _shares(look, borders(look, self.points), exchanges.get(number, ())) for number, look in looks.items()
+        ]
         fp = statistics.median(share[0] for share in shares) if shares else None
         with_bp = [share[1] for share in shares if share[1] is not None]
         bp = statistics.median(with_bp) if with_bp else None
         rows: list[StepRow] = []
-        calls = self.record.calls
+        calls, origin = self.record.calls, self.record.origin
         end = calls[0].start - calls[0].waited if calls else 0
         for number, start, stop in self._windows():
-            look = looks.get(number)
-            at = borders(look, self.points) if look else Borders(_placed(start, stop, fp), _placed(start, stop, bp))
-            rows.append(StepRow(number, end, stop, at.fp, at.bp, look is not None))
+            look, met = looks.get(number), exchanges.get(number, ())
+            first = _first(start, stop, met)
+            at = borders(look, self.points) if look else Borders(_placed(start, first, fp), _placed(start, first, bp))
+            fp_at, bp_at = (None if mark is None else min(mark, stop) - origin for mark in at)
+            others = tuple([(x - origin, y - origin) for x, y in met])
+            rows.append(StepRow(number, end - origin, stop - origin, fp_at, bp_at, look is not None, others))
             end = stop
-        origin = self.record.origin
-        return [
-            row._replace(
-                start=row.start - origin,
-                stop=row.stop - origin,
-                fp=None if row.fp is None else row.fp - origin,
-                bp=None if row.bp is None else row.bp - origin,
-            )
-            for row in rows
-        ]
+        return rows
 
     def _windows(self) -> Iterator[tuple[int, int, int]]:
         """Each step with the time in which the device worked on it; those of a sink have equal parts of the call,
@@ -203,9 +220,14 @@ def owner(moment: Moment) -> str:
     return moment.operators[0] if moment.operators else moment.node
 
 
-def _shares(look: Look, at: Borders) -> tuple[float, float | None]:
-    """Where the borders lie in a step, as shares of its time on the device."""
-    length = max(1, look.stop - look.start)
+def _first(start: int, stop: int, exchanges: Sequence[tuple[int, int]]) -> int:
+    """When the first exchange of a step begins, or it ends: how long ranks wait for each other moves no border."""
+    return min((at for at, _ in exchanges if start < at), default=stop)
+
+
+def _shares(look: Look, at: Borders, exchanges: Sequence[tuple[int, int]]) -> tuple[float, float | None]:
+    """Where the borders lie in a step, as shares of its time on the device before the first exchange."""
+    length = max(1, _first(look.start, look.stop, exchanges) - look.start)
     assert at.fp is not None
     return (at.fp - look.start) / length, None if at.bp is None else (at.bp - look.start) / length
 

@@ -7,7 +7,7 @@ from threading import Lock
 
 from runner.profiling.counters import COUNTERS, Counters
 from runner.profiling.plan import ENDLESS, Plan, planned
-from runner.profiling.record import DATA, Call, Look, Operator, Record, Span
+from runner.profiling.record import DATA, EXCHANGES, Call, Look, Operator, Record, Span
 from runner.profiling.settings import ProfilingSettings
 
 SHORTEST = 20_000  # ns; what is shorter is not worth a line of the timeline
@@ -23,6 +23,7 @@ class Clock:
         self.record = Record(time.perf_counter_ns())
         self.plan = Plan(0, 1, 1, 0, 0)
         self._waited = 0
+        self._exchanges: list[tuple[int, int]] = []
         self._lock = Lock()  # the dataset's threads tell too
         self._dropped: dict[str, int] = {}
         self._later = 0  # steps after those that are recorded
@@ -33,6 +34,7 @@ class Clock:
         self.record = Record(time.perf_counter_ns())
         self.plan = planned(first_step, total, self.settings.operators)
         self._waited = self._later = 0
+        self._exchanges = []
         self._dropped = {}
 
     def looks_at(self, step: int) -> bool:
@@ -60,15 +62,26 @@ class Clock:
         self.span(track, name, start, time.perf_counter_ns())
 
     @contextmanager
+    def exchanging(self) -> Iterator[None]:
+        """Inside, ranks exchange, and wait for each other."""
+        start = time.perf_counter_ns()
+        yield
+        stop = time.perf_counter_ns()
+        self._exchanges.append((start, stop))
+        self.span(EXCHANGES, "exchange with other ranks", start, stop)
+
+    @contextmanager
     def calling(self, first: int, steps: int) -> Iterator[None]:
         """Inside, the device makes steps."""
+        self._exchanges = []
         before = self.counters.read()
         start = time.perf_counter_ns()
         yield
         stop = time.perf_counter_ns()
         for name, count in self.counters.read().items():
             self.record.counted[name] = self.record.counted.get(name, 0) + count - before[name]
-        self._called(Call(first, steps, start, stop, self._waited, self.looks_at(first)))
+        exchanges = tuple(self._exchanges)
+        self._called(Call(first, steps, start, stop, self._waited, self.looks_at(first), exchanges))
         self._waited = 0
 
     def _called(self, call: Call) -> None:

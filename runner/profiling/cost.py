@@ -2,7 +2,7 @@
 
     products and convolutions   two for each multiplication and addition that the definition has (exact)
     pools                       one for each element of each window
-    reductions                  one for each operand's element
+    reductions                  one for each operand's element; so too exchanges that add up
     normalisations, losses      a few for each element (`EACH`): what the usual formulas need
     what only moves data        none
     all others                  one for each element of the results
@@ -68,6 +68,10 @@ def _operand(op: Any, inputs: Types, outputs: Types) -> int:
     return inputs[0].size
 
 
+def _operands(op: Any, inputs: Types, outputs: Types) -> int:
+    return sum(x.size for x in inputs)
+
+
 def _nothing(op: Any, inputs: Types, outputs: Types) -> int:
     return 0
 
@@ -92,6 +96,7 @@ RULES: dict[str, Callable[[Any, Types, Types], int]] = {
     "MaxPoolGrad": _windows(1),
     "AvgPoolGrad": _windows(0),
     **dict.fromkeys(REDUCTIONS, _operand),
+    "AllReduce": _operands,
     **dict.fromkeys(MOVERS, _nothing),
 }
 EACH = {

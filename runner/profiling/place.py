@@ -1,4 +1,4 @@
-"""Where a profile comes from: what the files are called after, and what the summary may advise."""
+"""Where a profile comes from: what the files are called after, what the summary may advise, and whose it is."""
 
 from dataclasses import dataclass
 
@@ -6,10 +6,17 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Place:
     """The mode (`graph` or `pynative`), the device's kind as in file names (`cpu`, `gpu`, `ascend`), threads of one
-    operator, and whether many steps go down in one call.
+    operator, whether many steps go down in one call, and which of how many ranks of a data-parallel training this is.
     """
 
     mode: str = "graph"
     device: str = "cpu"
     threads: int = 1
     sunk: bool = False
+    rank: int = 0
+    ranks: int = 1
+
+    @property
+    def whose(self) -> str:
+        """What a profile of several is told apart by; empty for the only one."""
+        return f"rank {self.rank} of {self.ranks}" if self.ranks > 1 else ""

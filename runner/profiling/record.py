@@ -14,7 +14,7 @@ from runner.types import TensorType
 
 Part = Literal["data", "forward", "backward", "aggregation", "update"]
 COLLECTIVES = {"AllReduce", "AllGather", "ReduceScatter", "Broadcast", "AlltoAll"}
-DATA, WRITERS, HOST, WORKERS = "data", "writers", "host", "data workers"  # tracks
+DATA, WRITERS, HOST, WORKERS, EXCHANGES = "data", "writers", "host", "data workers", "exchanges"  # tracks
 GRADIENTS, DATASET = "Gradients/", "Dataset/"
 
 
@@ -73,7 +73,8 @@ class Look(NamedTuple):
 class Call(NamedTuple):
     """One call to the device: `steps` steps from the number `first` on.
 
-    The host waited `waited` ns for its data before. `looked`: whether operators were timed in it.
+    The host waited `waited` ns for its data before. `looked`: whether operators were timed in it. `exchanges` with
+    other ranks: start and stop, waiting for those included.
     """
 
     first: int
@@ -82,6 +83,7 @@ class Call(NamedTuple):
     stop: int
     waited: int
     looked: bool
+    exchanges: tuple[tuple[int, int], ...] = ()
 
 
 class Span(NamedTuple):

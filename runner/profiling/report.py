@@ -25,9 +25,13 @@ from runner.startup import uncollected
 
 @uncollected()
 def write(record: Record, settings: ProfilingSettings, place: Place, stages: Sequence[Stage]) -> list[str]:
-    """Write the files that the settings ask for; gives the lines of the summary. Raises StorageError."""
+    """Write the files that the settings ask for; gives the lines of the summary, which only the first rank tells.
+
+    Each rank writes its own files, with its number as that of its device. Raises StorageError.
+    """
     analysis = Analysis(record, settings)
-    folder, d, device = make_directory(settings.result_path), settings.device_id, place.device
+    folder, device = make_directory(settings.result_path), place.device
+    d = place.rank if place.ranks > 1 else settings.device_id  # on several machines, cards have equal numbers
     if settings.operators:
         _text(folder / f"{device}_op_detail_info_{d}.csv", tables.detail(analysis, place))
         _text(folder / f"{device}_op_type_info_{d}.csv", tables.types(analysis))
@@ -40,12 +44,13 @@ def write(record: Record, settings: ProfilingSettings, place: Place, stages: Seq
         _text(folder / f"minddata_pipeline_raw_{d}.csv", pipeline.raw(analysis, stages))
         _json(folder / f"pipeline_profiling_{d}.json", pipeline.profile(analysis, stages))
     # The timeline is compact: it may have 100000 events.
-    shown = json.dumps(timeline.events(analysis), separators=(",", ":"), allow_nan=False)
+    shown = json.dumps(timeline.events(analysis, place), separators=(",", ":"), allow_nan=False)
     _text(folder / f"{device}_timeline_display_{d}.json", shown)
     if settings.steps:
         _text(folder / f"step_trace_raw_{d}_detail_time.csv", steptrace.detail(analysis))
-        _json(folder / "step_trace_point_info.json", steptrace.point_info(analysis))
-    return list(summary.lines(analysis, place))
+        point_info = f"step_trace_point_info{f'_{d}' if place.rank else ''}.json"  # the reference has no number here
+        _json(folder / point_info, steptrace.point_info(analysis))
+    return [] if place.rank else list(summary.lines(analysis, place))
 
 
 def _text(path: Path, content: str) -> None:

@@ -3,13 +3,16 @@
 The table has a line for each step and one with the averages, in ticks of 10 ns since the training began. A step lasts
 from the end of the one before to its own end: `iteration_interval` until the first point (data, callbacks, the way to
 the device), `fp_and_bp` until the second, then `tail`. Without a second point (nothing is differentiated) the last
-columns are `fp`, and there is no `bp_point` and no `tail`, as in the reference.
+columns are `fp`, and there is no `bp_point` and no `tail`, as in the reference. Where ranks train together, three
+columns follow for each exchange between them: how long it took, waiting for the others included, its beginning and its
+end, `stream_0_{i}_{operator}` with nothing, `_start_point` and `_end_point` behind it.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 from runner.profiling.analysis import Analysis, StepRow
+from runner.profiling.record import Operator
 from runner.profiling.table import csv_text
 
 TICK = 10  # ns
@@ -23,18 +26,20 @@ FORWARD_ONLY = ("step_num", "start_point", "end_point", "total", "fp_point", "it
 def detail(analysis: Analysis) -> str:
     """The table."""
     forward_only = analysis.points.bp is None
-    rows = [list(_ticks(step, forward_only)) for step in analysis.steps if step.fp is not None]
-    if not rows:
-        return csv_text(FORWARD_ONLY if forward_only else BOTH, [])
-    numbered = [[step.number + 1, *row] for step, row in zip(analysis.steps, rows, strict=True)]
-    average = ["-", *(round(sum(column) / len(rows)) for column in zip(*rows, strict=True))]
-    return csv_text(FORWARD_ONLY if forward_only else BOTH, [*numbered, average])
+    columns = [*(FORWARD_ONLY if forward_only else BOTH), *_exchange_columns(analysis)]
+    steps = [step for step in analysis.steps if step.fp is not None]
+    if not steps:
+        return csv_text(columns, [])
+    rows = [[*_ticks(step, forward_only), *_exchanged(step)] for step in steps]
+    numbered = [(step.number + 1, *row) for step, row in zip(steps, rows, strict=True)]
+    averages = [round(sum(column) / len(rows)) for column in zip(*rows, strict=True)]
+    return csv_text(columns, [*numbered, ("-", *averages)])
 
 
 def point_info(analysis: Analysis) -> dict[str, Any]:
     """The points, how the borders were found, and the parts of one step in microseconds."""
     measured = [step.number + 1 for step in analysis.steps if step.measured]
-    made = {
+    made: dict[str, Any] = {
         "fp_start": analysis.points.fp,
         "bp_end": analysis.points.bp,
         "tick_ns": TICK,
@@ -47,6 +52,9 @@ def point_info(analysis: Analysis) -> dict[str, Any]:
         "device_us_per_measured_step": round(analysis.looked_step / 1e3, 3),
         "pauses_between_nodes_counted": round(analysis.factor, 4),
     }
+    if _exchange_columns(analysis):
+        made["exchanges"] = [operator.name for operator in _exchanging(analysis)]
+        made["exchanges_counted"] = round(analysis.waits, 4)
     return made | ({"remarks": analysis.record.remarks} if analysis.record.remarks else {})
 
 
@@ -58,6 +66,25 @@ def _ticks(step: StepRow, forward_only: bool) -> Iterator[int]:
     else:
         bp = (step.bp or 0) // TICK
         yield from (start, stop, stop - start, fp, bp, fp - start, bp - fp, stop - bp)
+
+
+def _exchange_columns(analysis: Analysis) -> list[str]:
+    """Of the exchanges of one step; all steps have equally many. Without their operators they are called as the
+    reference calls those that it does not know."""
+    count = max((len(step.exchanges) for step in analysis.steps), default=0)
+    names = [operator.short for operator in _exchanging(analysis)]
+    names = names if len(names) == count else ["parallel"] * count
+    made = [f"stream_0_{i}_{name}" for i, name in enumerate(names)]
+    return [column + end for column in made for end in ("", "_start_point", "_end_point")]
+
+
+def _exchanging(analysis: Analysis) -> list[Operator]:
+    return [operator for operator in analysis.record.operators.values() if operator.part == "aggregation"]
+
+
+def _exchanged(step: StepRow) -> Iterator[int]:
+    for start, stop in step.exchanges:
+        yield from (stop // TICK - start // TICK, start // TICK, stop // TICK)
 
 
 def _how(measured: int, steps: int, sunk: bool) -> str:

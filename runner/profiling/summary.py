@@ -24,7 +24,8 @@ def lines(analysis: Analysis, place: Place) -> Iterator[str]:
     steps = sum(call.steps for call in analysis.record.calls)
     looks = len(analysis.record.looks)
     whole = sum(analysis.parts.values())
-    yield f"profile: {steps} steps, {whole / 1e6:.3f} ms each; operators were timed in {looks} of them"
+    whose = f" of {place.whose}" if place.whose else ""
+    yield f"profile{whose}: {steps} steps, {whole / 1e6:.3f} ms each; operators were timed in {looks} of them"
     for name, ns in analysis.parts.items():
         if ns:
             yield f"  {NAMES[name]:22} {ns / 1e6:10.3f} ms  {ns / whole:6.1%}"
@@ -44,8 +45,11 @@ def advice(analysis: Analysis, place: Place) -> str:
         return "dataset.num_parallel_workers=2 or more: the run waits for data"
     if place.mode == "pynative":
         return "mode=graph: the same numbers, in one call for each step or for many"
+    if parts.get("aggregation", 0.0) / whole > MUCH:
+        share = parts["aggregation"] / whole
+        return f"a larger dataset.batch_size: {share:.0%} of a step are exchanges, and waiting for other ranks in them"
     outside = (parts.get("callbacks_and_python", 0.0) + parts.get("data_preparation", 0.0)) / whole
-    if outside > OVERHEAD and not place.sunk:
+    if outside > OVERHEAD and not place.sunk and place.ranks == 1:
         return f"dataset_sink_mode=true: {outside:.0%} of a step is spent on the host"
     pauses = _pauses(analysis)
     if pauses > OVERHEAD:
@@ -54,7 +58,8 @@ def advice(analysis: Analysis, place: Place) -> str:
     if largest:
         share = largest[0].typical / whole
         where = f"{share:.0%} of it in {_shown(largest[0].name)}"
-        return f"session.auto_tune_mode='RL,GA' or a narrower network: most of a step is computing, {where}"
+        tuned = "session.auto_tune_mode='RL,GA' or " if place.ranks == 1 else ""
+        return f"{tuned}a narrower network: most of a step is computing, {where}"
     return "profiling.task_trace=on, to see the operators"
 
 
@@ -63,8 +68,9 @@ def _pauses(analysis: Analysis) -> float:
     looks = analysis.record.looks
     if not looks:
         return 0.0
-    inside = sum(m.stop - m.start for look in looks for m in look.moments)
-    pauses = (sum(look.stop - look.start for look in looks) - inside) * analysis.factor
+    moments = [moment for look in looks for moment in look.moments]
+    between = sum(look.stop - look.start for look in looks) - sum(m.stop - m.start for m in moments)
+    inside, pauses = sum(map(analysis.counted, moments)), between * analysis.factor
     return pauses / (pauses + inside)
 
 

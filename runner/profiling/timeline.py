@@ -1,32 +1,34 @@
 """`{device}_timeline_display_{d}.json`: a Chrome trace, an array of events in microseconds, that Perfetto opens.
 
 Tracks (threads of one process): `steps`, `host` (calls to the device, compiling), `data` (waits, and what prepares
-batches on the device), `data workers`,
-`operators` (those of the steps that were looked at, by full name; operators that take no time of their own are there
-with a length of 0) and `writers` (callbacks). The operators of a step are as many as the graph's.
+batches on the device), `data workers`, `operators` (those of the steps that were looked at, by full name; operators
+that take no time of their own are there with a length of 0), `writers` (callbacks) and, where ranks train together,
+`exchanges` (of every step). The operators of a step are as many as the graph's.
 """
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from runner.profiling.analysis import Analysis
 from runner.profiling.clock import SPANS
-from runner.profiling.record import DATA, HOST, WORKERS, WRITERS, Look, Moment
+from runner.profiling.place import Place
+from runner.profiling.record import DATA, EXCHANGES, HOST, WORKERS, WRITERS, Look, Moment
 
 STEPS, OPERATORS = "steps", "operators"
-TRACKS = (STEPS, HOST, DATA, WORKERS, OPERATORS, WRITERS)
+TRACKS = (STEPS, HOST, DATA, WORKERS, OPERATORS, WRITERS, EXCHANGES)
 SLICES = 60_000  # of operators: above this, later steps are left out (the reference limits its files to 20 MB too)
 
 Event = dict[str, Any]
 
 
-def events(analysis: Analysis) -> list[Event]:
+def events(analysis: Analysis, place: Place) -> list[Event]:
     """The whole trace."""
-    made = list(_named_tracks())
+    tracks = TRACKS if EXCHANGES in analysis.record.tracks else TRACKS[:-1]
+    made = list(_named_tracks(place, tracks))
     origin, process = analysis.record.origin, os.getpid()
-    threads = {track: tid for tid, track in enumerate(TRACKS, 1)}
+    threads = {track: tid for tid, track in enumerate(tracks, 1)}
 
     def add(track: str, name: str, start: int, stop: int, **args: object) -> None:
         begin, length = (start - origin) / 1e3, max(0, stop - start) / 1e3
@@ -52,11 +54,11 @@ def events(analysis: Analysis) -> list[Event]:
     return made
 
 
-def _named_tracks() -> Iterator[Event]:
-    names = {"process_name": "runner"}
+def _named_tracks(place: Place, tracks: Sequence[str]) -> Iterator[Event]:
+    names = {"process_name": f"runner, {place.whose}" if place.whose else "runner"}
     for kind, name in names.items():
         yield {"name": kind, "ph": "M", "pid": os.getpid(), "tid": 0, "args": {"name": name}}
-    for tid, track in enumerate(TRACKS, 1):
+    for tid, track in enumerate(tracks, 1):
         for kind, args in (("thread_name", {"name": track}), ("thread_sort_index", {"sort_index": tid})):
             yield {"name": kind, "ph": "M", "pid": os.getpid(), "tid": tid, "args": args}
 

@@ -1,6 +1,7 @@
 """The profiler that the context asks for: `context.set_context(enable_profiling=True, profiling_options=...)`."""
 
 from runner import context
+from runner.communication.world import world
 from runner.dataset.pipeline import Dataset
 from runner.dataset.stages import stages
 from runner.device import Device
@@ -16,7 +17,8 @@ MODES = {context.GRAPH_MODE: "graph", context.PYNATIVE_MODE: "pynative"}
 def of_context(mode: int, device: Device) -> Profiler | None:
     """Who profiles a model of this mode on this device, writes the files and prints the summary; None when nobody asks.
 
-    Raises ConfigError for `op_trace`, which trains nothing, and StorageError when the folder cannot be made.
+    Of several ranks the first one prints. Raises ConfigError for `op_trace`, which trains nothing, and StorageError
+    when the folder cannot be made.
     """
     settings = context.profile()
     if settings is None:
@@ -27,8 +29,8 @@ def of_context(mode: int, device: Device) -> Profiler | None:
     chosen = settings
 
     def written(record: Record, data: Dataset) -> None:
-        sunk = any(call.steps > 1 for call in record.calls)
-        place = Place(MODES[mode], device.target.lower(), device.workers, sunk)
+        sunk, here = any(call.steps > 1 for call in record.calls), world()
+        place = Place(MODES[mode], device.target.lower(), device.workers, sunk, here.rank, here.size)
         for line in report.write(record, chosen, place, stages(data)):
             print(line)  # noqa: T201  the summary
 

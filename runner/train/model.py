@@ -147,6 +147,8 @@ class Model:
     @contextmanager
     def _making(self, dataset: Dataset, sunk: bool, first: int, total: int) -> Iterator[Sink | StepByStep]:
         """What makes the steps from number `first` to `total`."""
+        if self.parallel and self.parallel["parameter_broadcast"]:
+            reducer.broadcast(self.train_network.get_parameters())
         if self.profiler is not None:
             how = self.train_step, dataset, self.device, self.observer, self.observed()
             with self.profiler.training(*how, sunk=sunk, first=first, total=total) as timed:
@@ -172,8 +174,6 @@ class Model:
 
     def _steps(self, dataset: Dataset, sunk: bool, first_step: int) -> Sink | StepByStep:
         """What makes steps with the batches of a dataset, from the batch of step `first_step` on."""
-        if self.parallel and self.parallel["parameter_broadcast"]:
-            reducer.broadcast(self.train_network.get_parameters())
         if not sunk:
             batches = dataset.prepared(dataset.visits_from(first_step))
             return StepByStep(self.train_step, batches, first_step, self.observed())

@@ -13,6 +13,7 @@ from runner.profiling.points import check
 from runner.profiling.record import Record
 from runner.profiling.settings import ProfilingSettings
 from runner.train.callback import Callback, CallbackList
+from runner.train.heard import heard
 from runner.train.sink import Sink
 from runner.train.step import Step, StepByStep
 from runner.train.timed import TimedCallbacks, TimedDataset, TimedSink, timed_step
@@ -53,6 +54,7 @@ class Profiler:
         timed = TimedDataset(data, self.clock)
         self._check_points(step.cell, data)
         with ExitStack() as stack:
+            stack.enter_context(heard(self.clock))
             stack.callback(self._write, data)  # also when the training fails: what is known may tell why
             if sunk:
                 sink = stack.enter_context(closing(TimedSink(self.clock, step.cell, device, timed, graphs, values)))

@@ -61,7 +61,14 @@ def test_what_one_process_can(line):
         (("parallel=data_parallel", "parallel.all_reduce_fusion_config=[4,2]"), "indices must ascend"),
         (("parallel=data_parallel", "device.id=1"), "each rank has the device of its own number"),
         (("parallel=data_parallel", "session.auto_tune_mode=GA"), "cannot do this yet\n  key   session.auto_tune_mode"),
-        (("parallel=data_parallel", "profiling=trace"), "several ranks cannot do this yet\n  key   profiling"),
+        (
+            ("parallel=data_parallel", "profiling=trace", "profiling.op_trace='ReLU(3x4)'"),
+            "several ranks cannot measure one operator alone\n  key     profiling.op_trace\n  value   ReLU(3x4)",
+        ),
+        (
+            ("parallel=data_parallel", "profiling=trace", "profiling.op_trace='ReLU(3x4)'"),
+            "repair  the same command with parallel=stand_alone",
+        ),
     ],
 )
 def test_every_wrong_key(lines, said):

@@ -96,6 +96,29 @@ def test_the_steps_of_a_sink_have_equal_shares():
     assert steptrace.detail(Analysis(made, SETTINGS)).count("\n") == 1  # nothing is known of the borders
 
 
+def test_exchanges_count_as_long_as_in_steps_that_nobody_looks_at():
+    made = record()
+    sums = Operator("Default/AllReduce-op3", ops.AllReduce(), 3, (X,), (X,))
+    made.know(with_parts([sums]))
+    made.calls = [c._replace(exchanges=((c.stop - (300 if c.looked else 60), c.stop),)) for c in made.calls]
+    (look,) = made.looks
+    made.looks = [look._replace(moments=[*look.moments[:2], Moment((sums.name,), "", look.stop - 300, look.stop)])]
+    figures = Analysis(made, SETTINGS)
+    assert figures.waits == 60 / 300
+    # Nodes take 300 and 400 of 1000 ns, the exchange 60; 400 ns of pauses count as the 240 that are left.
+    assert figures.factor == pytest.approx(240 / 400)
+    assert figures.parts["aggregation"] == pytest.approx(60 + 200 * 240 / 400)
+    assert sum(measure.total for measure in figures.measures) == pytest.approx(1000)
+    rows = steptrace.detail(figures).splitlines()
+    assert rows[0].endswith(
+        "tail,stream_0_0_AllReduce-op3,stream_0_0_AllReduce-op3_start_point,stream_0_0_AllReduce-op3_end_point"
+    )
+    assert rows[1].endswith(",6,104,110")
+    # fp and bp lie 100 and 900 ns after the beginning of 1100 until the exchange, so in the others of 940.
+    assert figures.steps[0].fp == 100 + round(940 * 100 / 1100)
+    assert figures.steps[0].bp == 100 + round(940 * 900 / 1100)
+
+
 def test_inference_has_no_backward_columns():
     made = record()
     made.operators = {FORWARD: made.operators[FORWARD]}
