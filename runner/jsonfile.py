@@ -54,6 +54,15 @@ def parsed(source: str, name: str) -> Any:
     return values
 
 
+def written(path: Path) -> dict[str, Any]:
+    """What a file says that a run has written; {} when there is none, or when it is damaged."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def measure(values: object) -> None:
     """Count nodes and depth, and look at every number. Raises ConfigError."""
     count, todo = 0, [(values, 1)]

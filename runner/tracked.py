@@ -1,6 +1,5 @@
 """A run that TensorBoard or MLflow is told of: from its config to the thread that follows its files."""
 
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +9,7 @@ from runner.config.schema import RunRequest
 from runner.config.tracking import MlflowTracking, address_of
 from runner.errors import ConfigError, MismatchError, RunnerError, StorageError
 from runner.files import write_json
+from runner.jsonfile import written
 from runner.startup import lazy_import
 from runner.sweeping.journal import NAME as SWEEP_FILE
 from runner.sweeping.record import Record
@@ -43,7 +43,7 @@ def followed(run: Run) -> Run:
             summary = run(request)
         except BaseException as error:
             # A run that does not meet its expectations has a summary all the same.
-            _end(follower, error, _read(request.folder / SUMMARY_FILE) if isinstance(error, MismatchError) else {})
+            _end(follower, error, written(request.folder / SUMMARY_FILE) if isinstance(error, MismatchError) else {})
             raise
         summary = {**summary, "tracking": _end(follower, None, summary)}
         write_json(request.folder / SUMMARY_FILE, summary)
@@ -93,7 +93,7 @@ def _event_file(request: RunRequest) -> "Tracker":
 
 def _about(request: RunRequest, tracking: MlflowTracking) -> Any:
     folder, uri = request.folder.absolute(), address_of(tracking)
-    before = _read(folder / STATE_FILE) if request.resume else {}
+    before = written(folder / STATE_FILE) if request.resume else {}
     same = (before.get("name"), before.get("uri")) == ("mlflow", uri)
     if before.get("name") == "mlflow" and tracking.uri is None:  # it goes on where it was, wherever it is resumed
         same, uri = True, str(before.get("uri"))
@@ -124,11 +124,3 @@ def _job(sweep: Path, folder: Path) -> str | None:
         record.update()
     rows = record.started.items()
     return next((str(number) for number, row in rows if (sweep / row["folder"]).resolve() == folder.resolve()), None)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -1,6 +1,5 @@
 """The tuning of a run: from its config to a model whose steps are made in the way that is fastest here."""
 
-import json
 import logging
 from contextlib import closing
 from pathlib import Path
@@ -10,6 +9,7 @@ from runner.build import Experiment
 from runner.config.schema import RunConfig
 from runner.device import Device
 from runner.errors import ConfigError
+from runner.jsonfile import written
 from runner.nn.cell import Cell
 from runner.tuning import cache, tuner
 
@@ -51,10 +51,11 @@ def _nothing_to_choose(config: RunConfig) -> str | None:
 
 
 def _of_manifest(folder: Path) -> dict[str, Any] | None:
-    """What the run that goes on was tuned to."""
+    """What the run that goes on was tuned to; None, with a warning, when it does not tell."""
+    report: Any = written(folder / "manifest.json").get("tuning")
     try:
-        report = json.loads((folder / "manifest.json").read_text())["tuning"]
         cache.tuning_of(report["tuning"])
-    except (OSError, ValueError, KeyError, TypeError, ConfigError):
+    except (KeyError, TypeError, ConfigError):
+        _LOG.warning("%s does not tell how the run was tuned: it may go on with other last digits", folder)
         return None
     return dict(report)

@@ -1,6 +1,5 @@
 """What a journal says about a sweep: its jobs, and how each of them stands."""
 
-import json
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import ConfigError, DataError
-from runner.jsonfile import flat
+from runner.jsonfile import flat, written
 from runner.sweeping import journal
 
 SEARCH = "hydra.sweeper."
@@ -120,8 +119,8 @@ def settle(record: Record, numbers: Iterable[int], what: str) -> None:
     for number in numbers:
         started = record.started.get(number, {"folder": str(number)})  # it may have died before that
         place = record.folder / started["folder"]
-        if _read(place / STATUS_FILE).get("status") == "ok":
-            end(record.folder, number, place, summary=_read(place / SUMMARY_FILE))
+        if written(place / STATUS_FILE).get("status") == "ok":
+            end(record.folder, number, place, summary=written(place / SUMMARY_FILE))
         else:
             end(record.folder, number, place, "killed", 1, error=what)
 
@@ -162,11 +161,3 @@ def varying(jobs: Sequence[tuple[str, ...]]) -> set[str]:
     """The overrides that not all jobs have in common."""
     common = set.intersection(*map(set, jobs)) if len(jobs) > 1 else set()
     return {line for job in jobs for line in job} - common
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -19,7 +19,7 @@ from runner.errors import ConfigError, DataError
 CONTENT = bytes([0, 0, 8, 1, 0, 0, 0, 40]) + bytes(range(40))
 FILES = {"train-labels-idx1-ubyte": Published((40,), hashlib.sha256(CONTENT).hexdigest())}
 NAME = "train-labels-idx1-ubyte.gz"
-GOOD = gzip.compress(CONTENT)
+GOOD = gzip.compress(CONTENT, mtime=0)
 
 
 class Server:
@@ -94,9 +94,9 @@ def test_a_file_that_is_there_is_not_fetched(tmp_path: Path, server: Server, the
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        (gzip.compress(CONTENT[:-1] + b"x"), "what came is not the published file"),
-        (gzip.compress(CONTENT + b"x"), "what came is not the file: more data after that"),
-        (gzip.compress(CONTENT + bytes(10_000_000)), "more than"),
+        (gzip.compress(CONTENT[:-1] + b"x", mtime=0), "what came is not the published file"),
+        (gzip.compress(CONTENT + b"x", mtime=0), "what came is not the file: more data after that"),
+        (gzip.compress(CONTENT + bytes(10_000_000), mtime=0), "more than"),
         (GOOD + b"x", "what came is not the file: 1 more bytes after the end of the gzip data"),
         (GOOD[:30], "what came is not the file: one that is cut off"),
         (b"", "what came is not the file: one that is cut off"),
