@@ -66,7 +66,7 @@ class Watched:
 
     def __init__(self, o: argparse.Namespace, sunk: bool, folder: Path, wanted: dict[str, Any]) -> None:
         self.settings = ProfilingSettings(folder, **wanted)
-        self.place, self.records = Place("graph", "cpu", o.threads, sunk), [Record(0)]
+        self.place, self.records = Place("graph", "cpu", o.threads), [Record(0)]
         self.written = 0.0
         self.model = model_of(o.net, "graph", o.threads)
         self.model.profiler = Profiler(self.settings, self._write)

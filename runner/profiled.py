@@ -4,26 +4,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runner.build import Experiment
-from runner.communication.world import world
 from runner.config.profiling import NoProfiling, wanted
 from runner.config.schema import RunConfig
-from runner.dataset.pipeline import Dataset
-from runner.device import Device
 from runner.files import write_json
 from runner.startup import lazy_import
 
 if TYPE_CHECKING:
-    from runner.profiling.record import Record
     from runner.profiling.settings import ProfilingSettings
-    from runner.train.profiler import Profiler
 
 # Few runs are profiled, and most of them do not measure one operator alone.
 alone = lazy_import("runner.profiling.alone")
 keys = lazy_import("runner.profiling.keys")
-report = lazy_import("runner.profiling.report")
-stages = lazy_import("runner.dataset.stages")
 train_alone = lazy_import("runner.train.alone")
-train_profiler = lazy_import("runner.train.profiler")
+asked = lazy_import("runner.train.asked")
 
 
 def settings(config: RunConfig, folder: Path) -> "ProfilingSettings":
@@ -46,20 +39,7 @@ def watch(config: RunConfig, built: Experiment, folder: Path) -> None:
     if chosen.op_trace:
         _trace_one(chosen, built)
     else:
-        built.model.profiler = _profiler(config, built.model.device, chosen)
-
-
-def _profiler(config: RunConfig, device: Device, chosen: "ProfilingSettings") -> "Profiler":
-    """Who profiles the training of a run, writes the files and, on the first rank, tells the summary."""
-    sunk, here = config.mode == "graph" and config.dataset_sink_mode and config.parallel.name == "stand_alone", world()
-    place = report.Place(config.mode, device.target.lower(), device.workers, sunk, here.rank, here.size)
-
-    def written(record: "Record", data: Dataset) -> None:
-        for line in report.write(record, chosen, place, stages.stages(data)):
-            print(line)  # noqa: T201  the summary
-
-    made: Profiler = train_profiler.Profiler(chosen, written)
-    return made
+        built.model.profiler = asked.telling(chosen, built.model.mode, built.model.device)
 
 
 def _trace_one(chosen: "ProfilingSettings", built: Experiment) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.dumps import VARIABLE
-from runner.errors import ConfigError, ConfigErrors
+from runner.errors import ConfigError, attempted
 from runner.frozen import Frozen
 from runner.judging import Wrong, complaint, existing
 from runner.rules import key
@@ -107,13 +107,9 @@ def from_file(dump: Dump) -> Any:
 
 def disagreements(dump: Dump, sunk: bool) -> Iterator[ConfigError]:
     """What is wrong with a dump as a whole, its JSON file included; `sunk`: whether steps are sunk to the device."""
-    try:
-        asked = from_file(dump)
-    except ConfigErrors as several:
-        yield from several.errors
-        return
-    except ConfigError as one:
-        yield one
+    asked, wrong = attempted(from_file, dump)
+    if wrong:
+        yield from wrong
         return
     if isinstance(dump, NoDump):
         if asked is not None and asked.settings is not None and asked.settings.kind == "sync" and sunk:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from runner.config.session import Session, options_text
-from runner.errors import ConfigError, ConfigErrors
+from runner.errors import ConfigError, attempted
 from runner.rules import key
 from runner.startup import lazy_import
 
@@ -74,17 +74,9 @@ def disagreements(profiling: Profiling, session: Session, alone: bool) -> Iterat
         hint = "session.profiling_mode=false, or profiling=none without profiling.options"
         yield ConfigError("a profile is asked for twice", key="session.profiling_mode", value="true", hint=hint)
         return
-    try:
-        if session.profiling_options != Session.profiling_options or session.profiling_mode:
-            keys.read(session.profiling_options, "session.profiling_options")
-        if not is_asked(profiling, session):
-            return
-        chosen = wanted(profiling, session)
-    except ConfigErrors as several:
-        yield from several.errors
-        return
-    except ConfigError as one:
-        yield one
+    chosen, wrong = attempted(_judged, profiling, session)
+    yield from wrong
+    if chosen is None:
         return
     prefix = "session." if session.profiling_mode else "profiling."
     yield from keys.contradictions(chosen, prefix)
@@ -94,6 +86,13 @@ def disagreements(profiling: Profiling, session: Session, alone: bool) -> Iterat
         yield ConfigError("several ranks cannot measure one operator alone", key=f"{prefix}op_trace", **rows)
     if session.profiling_mode and not session.profiling_options.lstrip().startswith("{"):
         yield from _missing_points(chosen)
+
+
+def _judged(profiling: Profiling, session: Session) -> dict[str, Any] | None:
+    """As `wanted`, with a look at the words of a session that asks for nothing; None when nobody asks."""
+    if session.profiling_options != Session.profiling_options or session.profiling_mode:
+        keys.read(session.profiling_options, "session.profiling_options")
+    return wanted(profiling, session) if is_asked(profiling, session) else None
 
 
 def _of_session(session: Session) -> dict[str, Any]:

@@ -29,9 +29,9 @@ class Clock:
         self._later = 0  # steps after those that are recorded
         self.counters = Counters(COUNTERS.get(settings.ai_core_metrics or "", ()))
 
-    def begin(self, first_step: int, total: int) -> None:
+    def begin(self, first_step: int, total: int, sunk: bool = False) -> None:
         """A training of the steps from `first_step` to `total` begins."""
-        self.record = Record(time.perf_counter_ns())
+        self.record = Record(time.perf_counter_ns(), sunk)
         self.plan = planned(first_step, total, self.settings.operators)
         self._waited = self._later = 0
         self._exchanges = []

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Place:
     """The mode (`graph` or `pynative`), the device's kind as in file names (`cpu`, `gpu`, `ascend`), threads of one
-    operator, whether many steps go down in one call, and which of how many ranks of a data-parallel training this is.
+    operator, and which of how many ranks of a data-parallel training this is.
     """
 
     mode: str = "graph"
     device: str = "cpu"
     threads: int = 1
-    sunk: bool = False
     rank: int = 0
     ranks: int = 1
 

@@ -96,9 +96,11 @@ class Span(NamedTuple):
 
 @dataclass
 class Record:
-    """All facts of one training. `origin` is when it began; `tracks` are spans by who made them."""
+    """All facts of one training. `origin` is when it began, `sunk` whether many steps go down in one call; `tracks` are
+    spans by who made them."""
 
     origin: int
+    sunk: bool = False
     operators: dict[str, Operator] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     looks: list[Look] = field(default_factory=list)

@@ -49,7 +49,7 @@ def advice(analysis: Analysis, place: Place) -> str:
         share = parts["aggregation"] / whole
         return f"a larger dataset.batch_size: {share:.0%} of a step are exchanges, and waiting for other ranks in them"
     outside = (parts.get("callbacks_and_python", 0.0) + parts.get("data_preparation", 0.0)) / whole
-    if outside > OVERHEAD and not place.sunk and place.ranks == 1:
+    if outside > OVERHEAD and not analysis.record.sunk and place.ranks == 1:
         return f"dataset_sink_mode=true: {outside:.0%} of a step is spent on the host"
     pauses = _pauses(analysis)
     if pauses > OVERHEAD:

@@ -9,6 +9,7 @@ from runner.errors import ConfigError
 from runner.profiling import report
 from runner.profiling.place import Place
 from runner.profiling.record import Record
+from runner.profiling.settings import ProfilingSettings
 from runner.train.profiler import Profiler
 
 MODES = {context.GRAPH_MODE: "graph", context.PYNATIVE_MODE: "pynative"}
@@ -26,12 +27,15 @@ def of_context(mode: int, device: Device) -> Profiler | None:
     if settings.op_trace:
         hint = f"runner profiling=trace profiling.op_trace='{settings.op_trace}'"
         raise ConfigError("a model that trains has no op_trace", key="profiling_options.op_trace", hint=hint)
-    chosen = settings
+    return telling(settings, mode, device)
+
+
+def telling(settings: ProfilingSettings, mode: int, device: Device) -> Profiler:
+    """Who profiles trainings of this mode and device, writes the files and, on the first rank, prints the summary."""
 
     def written(record: Record, data: Dataset) -> None:
-        sunk, here = any(call.steps > 1 for call in record.calls), world()
-        place = Place(MODES[mode], device.target.lower(), device.workers, sunk, here.rank, here.size)
-        for line in report.write(record, chosen, place, stages(data)):
+        place = Place(MODES[mode], device.target.lower(), device.workers, world().rank, world().size)
+        for line in report.write(record, settings, place, stages(data)):
             print(line)  # noqa: T201  the summary
 
-    return Profiler(chosen, written)
+    return Profiler(settings, written)

@@ -50,7 +50,7 @@ class Profiler:
         `graphs` hears of what is compiled, `values` is shown values. Raises ConfigError when no operator has the name
         of a point.
         """
-        self.clock.begin(first, total)
+        self.clock.begin(first, total, sunk)
         timed = TimedDataset(data, self.clock)
         self._check_points(step.cell, data)
         with ExitStack() as stack:

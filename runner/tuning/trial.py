@@ -13,8 +13,8 @@ from runner.compile.session import Session
 from runner.core.graph import Graph
 from runner.core.value import Parameter
 from runner.device import Device, Tuning
-from runner.dtype import float32
-from runner.dumps.measures import RTOL
+from runner.dumps.measures import DEFAULT
+from runner.types import TensorType
 
 BLOCK_SECONDS = 0.02  # steps are timed in blocks that take about as long
 # Threads that wait busily when their step is over would take a core from the step that it is compared with.
@@ -102,7 +102,7 @@ def agree(graph: Graph, expected: Sequence[np.ndarray], made: Sequence[np.ndarra
 def _near(expected: np.ndarray, made: np.ndarray, before: np.ndarray | None) -> bool:
     if expected.dtype.kind != "f":
         return np.array_equal(expected, made)
-    rtol = next((RTOL[kind] for kind in RTOL if kind.numpy == expected.dtype), RTOL[float32])
+    kind = TensorType.of(expected).dtype
     a, b = expected.astype(np.float64), made.astype(np.float64)
     if not np.array_equal(np.isfinite(a), np.isfinite(b)):
         return False
@@ -113,4 +113,4 @@ def _near(expected: np.ndarray, made: np.ndarray, before: np.ndarray | None) -> 
     change = a if before is None else a - before.astype(np.float64)[finite]
     scale = np.maximum(np.abs(change), np.sqrt(np.mean(np.square(change))))
     rounding = 4 * np.finfo(expected.dtype).eps * np.abs(a)
-    return bool(np.all(np.abs(a - b) <= rtol * scale + rounding))
+    return bool(np.all(np.abs(a - b) <= DEFAULT.relative(kind, kind) * scale + rounding))

@@ -1,8 +1,8 @@
 """From a training cell to the way in which its steps are made on this machine: looked up, or searched for and kept."""
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,13 +36,13 @@ def tuned(cell: Cell, arrays: Sequence[np.ndarray], device: Device, ways: Sequen
     path = cache.path_of(facts)
     if (found := cache.read(path, facts)) is not None:
         return _report(found, "cache", path)
-    with _alone(path) as keeps:
+    with ExitStack() as stack:
+        keeps = _kept(lambda: stack.enter_context(_alone(path)))
         if (found := cache.read(path, facts)) is not None:  # by the process that was waited for
             return _report(found, "cache", path)
         result = search.Search(graph, arrays, device, ways, limit, _LOG.info).result()
         made = {"facts": facts, **asdict(result), "tuning": cache.written(result.tuning)}
-        if keeps:
-            write_json(path, made)
+        keeps = keeps and _kept(lambda: write_json(path, made))
     return _report(made, "measured", path if keeps else None)
 
 
@@ -65,13 +65,17 @@ def _report(found: Report, source: str, path: Path | None) -> Report:
     return {"source": source, "file": None if path is None else str(path), **kept}
 
 
-@contextmanager
-def _alone(path: Path) -> Iterator[bool]:
-    """Inside, no other process searches for the same; gives whether the result can be kept."""
+def _alone(path: Path) -> AbstractContextManager[None]:
+    """Inside, no other process searches for what this file keeps."""
+    make_directory(path.parent)
+    return locked(path.with_suffix(".lock"), wait=True)
+
+
+def _kept(work: Callable[[], object]) -> bool:
+    """Do what keeping needs, and return whether it could be done: a run is tuned without, too."""
     try:
-        make_directory(path.parent)
-        with locked(path.with_suffix(".lock"), wait=True):
-            yield True
+        work()
     except StorageError as error:
         _LOG.warning("what the search finds cannot be kept: %s (XDG_CACHE_HOME names another folder)", error)
-        yield False
+        return False
+    return True

@@ -59,7 +59,7 @@ def trained(mode, folder=None, **settings):
     net, said = Line(), []
 
     def written(record, data):
-        place = Place(mode, "cpu", 1, False, world.world().rank, world.world().size)
+        place = Place(mode, "cpu", 1, world.world().rank, world.world().size)
         said.extend([record, report.write(record, profiled, place, stages(data))])
 
     model = Model(net, mode=MODES[mode], device=Device(threads=1))

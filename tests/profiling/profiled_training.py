@@ -33,7 +33,7 @@ class Training:
         self.settings = ProfilingSettings(
             folder, **({"training_trace": True, "task_trace": True, "aicpu_trace": True} | settings)
         )
-        self.folder, self.place, self.sunk, self.steps = folder, Place(mode, "cpu", 1, sunk), sunk, steps
+        self.folder, self.place, self.sunk, self.steps = folder, Place(mode, "cpu", 1), sunk, steps
         self.lines: list[str] = []
         self.records: list[Record] = []
         self.model = model_of(net, mode)

@@ -45,7 +45,7 @@ def profiled(folder, data, mode="graph", sunk=False):
     settings = ProfilingSettings(folder, True, aicpu_trace=True)
     lines = []
     model = model_of("lenet", mode)
-    place = Place(mode, "cpu", 1, sunk)
+    place = Place(mode, "cpu", 1)
     model.profiler = Profiler(
         settings, lambda record, d: lines.extend(report.write(record, settings, place, stages(d)))
     )

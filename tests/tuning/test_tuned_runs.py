@@ -13,6 +13,7 @@ from placed import Batch, training_step
 import runner
 from runner import nn
 from runner.device import UNTUNED, Device
+from runner.errors import StorageError
 from runner.files import locked
 from runner.resume import resume
 from runner.tuning import cache, trial, tuner
@@ -140,6 +141,16 @@ def test_without_a_cache_it_is_searched_for_each_time(tmp_path, caplog, monkeypa
     assert "cannot be kept" in caplog.text
     assert "XDG_CACHE_HOME" in caplog.text
     assert next(tuner.lines(report)).startswith("tuning: ")
+
+
+def test_a_full_disk_costs_only_what_would_be_kept(place, caplog, monkeypatch):
+    def full(path: Path, value: object) -> None:
+        raise StorageError("cannot write a file", path=path, reason="No space left on device")
+
+    monkeypatch.setattr(tuner, "write_json", full)
+    report = tuner.tuned(*step(), ALONE, ("GA",), 0.1)
+    assert (report["source"], report["file"], kept(place)) == ("measured", None, [])
+    assert caplog.text.count("cannot be kept") == 1
 
 
 def test_one_process_searches_and_the_others_wait(place):
