@@ -14,7 +14,7 @@ fast:  ## the suite without real processes and real data sets
 	pytest -x --ignore=tests/test_cli.py --ignore=tests/dataset
 
 soak:  ## what CI thins out: runs and sweeps that die at every single operation and step
-	RUNNER_SOAK=1 pytest tests/test_resume.py tests/sweeping/test_sweep_kills.py
+	RUNNER_SOAK=1 pytest tests/experiment/test_resume.py tests/experiment/sweep/test_sweep_kills.py
 
 lint:  ## style, without changing anything
 	ruff check . && ruff format --check .

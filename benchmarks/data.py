@@ -20,14 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from runner import context, nn, registry, set_seed
+from runner import context, nn, set_seed
+from runner.config import networks
 from runner.dataset.catalog import DatasetSettings, open_dataset
 from runner.dataset.pipeline import Dataset
 from runner.dataset.prefetch import prefetched, threads_for
 from runner.device import Device
-from runner.machine import thread_limit
+from runner.host.machine import thread_limit
 from runner.train import Model
-from runner.train.step import StepByStep
+from runner.train.steps import StepByStep
 
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
 RECORDS, RECORD = 10000, 1 + 3 * 32 * 32
@@ -74,7 +75,7 @@ def median_us(function: Callable[[], object], count: int) -> float:
 def model_for(channels: int, mode: str, threads: int) -> Model:
     """LeNet-5 with its loss and optimizer."""
     set_seed(1)
-    network = registry.network("lenet5")(num_channels=channels)
+    network = networks.network("lenet5")(num_channels=channels)
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
     optimizer = nn.Momentum(network.trainable_params(), 0.01, 0.9)
     return Model(network, loss, optimizer, mode=MODES[mode], device=Device(threads=threads))

@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 from training import MODES, model_of
 
-from runner.core.observer import Shown, ValueObserver
+from runner.core.observers import Shown, ValueObserver
 from runner.core.primitive import Node
 from runner.dataset import NumpySlicesDataset
-from runner.dumps.asynchronous import AsyncFolder
-from runner.dumps.dumper import Dumper
-from runner.dumps.settings import DumpSettings, Iterations
-from runner.machine import thread_limit
-from runner.train.looks import Looks
+from runner.host.machine import thread_limit
+from runner.nn.steps import Looks
+from runner.observe.dump.async_writer import AsyncFolder
+from runner.observe.dump.dumper import Dumper
+from runner.observe.dump.settings import DumpSettings, Iterations
 
 BATCH, EVERY = 32, 100
 

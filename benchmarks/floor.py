@@ -19,8 +19,8 @@ from runner import dtype, ops
 from runner.compile.passes import optimize
 from runner.core.graph import Graph
 from runner.core.primitive import Node
-from runner.engine.tracer import trace
-from runner.machine import thread_limit
+from runner.core.tracer import trace
+from runner.host.machine import thread_limit
 from runner.types import TensorType
 
 SIZE, REPEATS = 1024, 9  # of the matrices: larger ones are not faster

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from runner import ops
+from runner.core.eager import Eager
 from runner.core.primitive import Primitive
 from runner.core.value import Tensor
-from runner.engine.eager import Eager
 
 CHAIN = 5000
 ONE = Tensor(np.ones(1, np.float32))

@@ -11,7 +11,7 @@ from training import MODES, data_of, model_of
 
 from runner import __version__
 from runner.dataset import NumpySlicesDataset
-from runner.machine import thread_limit
+from runner.host.machine import thread_limit
 from runner.train import Model
 from runner.train.sink import Sink
 

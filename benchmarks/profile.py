@@ -26,11 +26,10 @@ from training import model_of
 from runner.dataset import NumpySlicesDataset
 from runner.dataset.pipeline import Dataset
 from runner.dataset.stages import stages
-from runner.machine import thread_limit
-from runner.profiling import report
-from runner.profiling.place import Place
-from runner.profiling.record import Record
-from runner.profiling.settings import ProfilingSettings
+from runner.host.machine import thread_limit
+from runner.observe.profile import write
+from runner.observe.profile.record import Record
+from runner.observe.profile.settings import Place, ProfilingSettings
 from runner.train import Model
 from runner.train.profiler import Profiler
 
@@ -73,7 +72,7 @@ class Watched:
 
     def _write(self, record: Record, data: Dataset) -> None:
         start = time.perf_counter()
-        report.write(record, self.settings, self.place, stages(data))
+        write.write(record, self.settings, self.place, stages(data))
         self.records.append(record)
         self.written = time.perf_counter() - start
 

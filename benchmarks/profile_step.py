@@ -26,7 +26,7 @@ import onnxruntime
 from peers.timing import arguments, parsed
 from training import data_of, model_of
 
-from runner.train.step import GraphStep
+from runner.nn.steps import GraphStep
 
 WARM_UP, WIDTH = 3, 72
 FULL_NAME = re.compile(r"(?P<full>.*/(?P<kind>[^/]+)-op\d+)(?:/(?P<rest>.*))?")

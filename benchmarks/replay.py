@@ -24,72 +24,56 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-LENET = ["+experiment=lenet", "epochs=2"]
-TINY = ["+experiment=resnet50_tiny", "max_steps=4", "~expect"]
-UNSUNK = ["dataset_sink_mode=false", "max_steps=3"]
+RUN = "hydra.run.dir=run"
+LENET = ["runner", "+experiment=lenet", "epochs=2", RUN]
+GRAPH = [*LENET, "mode=graph"]
+THREE_STEPS = [*LENET, "dataset_sink_mode=false", "max_steps=3"]
+THREE_GRAPH_STEPS = [*THREE_STEPS, "mode=graph"]
+TINY = ["runner", "+experiment=resnet50_tiny", "max_steps=4", "~expect", RUN]
+SWEEP = ["runner", "-m", "+experiment=lenet", "epochs=2", "max_steps=5", "hydra.sweep.dir=sweep"]
 # Each run is a list of commands, made one after the other in a folder with the run's name.
 RUNS: dict[str, list[list[str]]] = {
-    "pynative": [["runner", *LENET, "hydra.run.dir=run"]],
-    "graph_sunk": [["runner", *LENET, "mode=graph", "hydra.run.dir=run"]],
-    "graph_unsunk": [["runner", *LENET, "mode=graph", "dataset_sink_mode=false", "hydra.run.dir=run"]],
-    "graph_sink_size": [["runner", *LENET, "mode=graph", "sink_size=7", "eval.every=epoch", "hydra.run.dir=run"]],
-    "graphs_of_graph": [["runner", *LENET, "mode=graph", "save_graphs=true", "hydra.run.dir=run"]],
-    "graphs_of_pynative": [["runner", *LENET, *UNSUNK, "save_graphs=true", "hydra.run.dir=run"]],
-    "dump_sync_graph": [["runner", *LENET, *UNSUNK, "mode=graph", "dump=sync", "hydra.run.dir=run"]],
-    "dump_sync_pynative": [
-        ["runner", *LENET, *UNSUNK, "dump=sync", "hydra.run.dir=run"],
-        ["runner", "compare", "../dump_sync_graph/run", "run"],
-    ],
-    "dump_async_sunk": [
-        ["runner", *LENET, "mode=graph", "dump=async", "dump.iteration='0|5'", "hydra.run.dir=run"],
-    ],
-    "dump_npy_pynative": [
-        ["runner", *LENET, *UNSUNK, "dump=async", "dump.file_format=npy", "hydra.run.dir=run"],
-    ],
-    "dump_ge": [["runner", *LENET, "mode=graph", "dump=ge", "dump.dump_path=.", "dump.dump_step='0-1'", "hydra.run.dir=run"]],
-    "dump_kernels_json": [["runner", *LENET, *UNSUNK, "mode=graph", "dump.config=../dump.json", "hydra.run.dir=run"]],
-    "mixed_precision": [
-        ["runner", *LENET, *UNSUNK, "mode=graph", "session.precision_mode=allow_mix_precision", "dump=sync"]
-        + ["hydra.run.dir=run"],
-    ],
-    "float16_pynative": [
-        ["runner", *LENET, *UNSUNK, "session.precision_mode=force_fp16", "save_graphs=true", "hydra.run.dir=run"],
-    ],
-    "loss_scale": [
-        ["runner", *LENET, "mode=graph", "session.precision_mode=force_fp16", "session.loss_scale=dynamic"]
-        + ["hydra.run.dir=run"],
-    ],
-    "resnet_graph": [["runner", *TINY, "save_graphs=true", "hydra.run.dir=run"]],
-    "resnet_pynative": [["runner", *TINY, "mode=pynative", "dump=sync", "dataset_sink_mode=false", "hydra.run.dir=run"]],
+    "pynative": [LENET],
+    "graph_sunk": [GRAPH],
+    "graph_unsunk": [[*GRAPH, "dataset_sink_mode=false"]],
+    "graph_sink_size": [[*GRAPH, "sink_size=7", "eval.every=epoch"]],
+    "graphs_of_graph": [[*GRAPH, "save_graphs=true"]],
+    "graphs_of_pynative": [[*THREE_STEPS, "save_graphs=true"]],
+    "dump_sync_graph": [[*THREE_GRAPH_STEPS, "dump=sync"]],
+    "dump_sync_pynative": [[*THREE_STEPS, "dump=sync"], ["runner", "compare", "../dump_sync_graph/run", "run"]],
+    "dump_async_sunk": [[*GRAPH, "dump=async", "dump.iteration='0|5'"]],
+    "dump_npy_pynative": [[*THREE_STEPS, "dump=async", "dump.file_format=npy"]],
+    "dump_ge": [[*GRAPH, "dump=ge", "dump.dump_path=.", "dump.dump_step='0-1'"]],
+    "dump_kernels_json": [[*THREE_GRAPH_STEPS, "dump.config=../dump.json"]],
+    "mixed_precision": [[*THREE_GRAPH_STEPS, "session.precision_mode=allow_mix_precision", "dump=sync"]],
+    "float16_pynative": [[*THREE_STEPS, "session.precision_mode=force_fp16", "save_graphs=true"]],
+    "loss_scale": [[*GRAPH, "session.precision_mode=force_fp16", "session.loss_scale=dynamic"]],
+    "resnet_graph": [[*TINY, "save_graphs=true"]],
+    "resnet_pynative": [[*TINY, "mode=pynative", "dump=sync", "dataset_sink_mode=false"]],
     "adam_cosine": [
-        ["runner", *LENET, "mode=graph", "optimizer=adam", "optimizer.schedule.name=cosine", "callbacks=quiet"]
-        + ["checkpoint.every_steps=20", "hydra.run.dir=run"],
+        [*GRAPH, "optimizer=adam", "optimizer.schedule.name=cosine", "callbacks=quiet", "checkpoint.every_steps=20"]
     ],
     "resumed": [
-        ["runner", *LENET, "mode=graph", "max_steps=50", "checkpoint.every_steps=10", "sink_size=11", "hydra.run.dir=run"],
+        [*GRAPH, "max_steps=50", "checkpoint.every_steps=10", "sink_size=11"],
         ["runner", "resume", "run", "max_steps=80"],
     ],
-    "killed": [["kill", "runner", *LENET, "epochs=40", "hydra.run.dir=run"], ["runner", "resume", "run"]],
+    "killed": [["kill", *LENET, "epochs=40"], ["runner", "resume", "run"]],
     "swept": [
-        ["runner", "-m", *LENET, "max_steps=5", "seed=1,2", "mode=graph,pynative", "hydra.sweep.dir=sweep"]
-        + ["--junit", "junit.xml"],
+        [*SWEEP, "seed=1,2", "mode=graph,pynative", "--junit", "junit.xml"],
         ["runner", "compare", "sweep/0", "sweep/1", "--metrics"],
     ],
-    "pool": [["runner", "-m", *LENET, "max_steps=5", "seed=1,2,3", "hydra/launcher=pool", "hydra.sweep.dir=sweep"]],
-    "profiled_graph": [["runner", *LENET, "mode=graph", "profiling=trace", "hydra.run.dir=run"]],
-    "profiled_pynative": [["runner", *LENET, "profiling=trace", "hydra.run.dir=run"]],
+    "pool": [[*SWEEP, "seed=1,2,3", "hydra/launcher=pool"]],
+    "profiled_graph": [[*GRAPH, "profiling=trace"]],
+    "profiled_pynative": [[*LENET, "profiling=trace"]],
     "evaluated": [
-        ["runner", *LENET, "hydra.run.dir=trained"],
-        ["runner", *LENET, "mode=graph", "session.graph_run_mode=0", "checkpoint.load=trained", "hydra.run.dir=run"],
+        [*LENET, "hydra.run.dir=trained"],
+        [*GRAPH, "session.graph_run_mode=0", "checkpoint.load=trained"],
     ],
-    "ranks": [["mpirun", "-n", "2", "runner", *LENET, "parallel=data_parallel", "parallel.gradients_mean=true"]
-              + ["mode=graph", "hydra.run.dir=run"]],
-    "tracked": [["runner", *LENET, "tracking=tensorboard", "hydra.run.dir=run"]],
-    "exception_dump": [
-        ["runner", *LENET, "optimizer.learning_rate=1e30", "session.enable_exception_dump=1", "hydra.run.dir=run"],
-    ],
+    "ranks": [["mpirun", "-n", "2", *GRAPH, "parallel=data_parallel", "parallel.gradients_mean=true"]],
+    "tracked": [[*LENET, "tracking=tensorboard"]],
+    "exception_dump": [[*LENET, "optimizer.learning_rate=1e30", "session.enable_exception_dump=1"]],
     "golden": [
-        ["runner", *LENET, "max_steps=5", "hydra.run.dir=run"],
+        [*LENET, "max_steps=5"],
         ["runner", "golden", "--update", "golden.json", "run"],
         ["runner", "golden", "--check", "golden.json", "run"],
     ],
@@ -99,7 +83,7 @@ RUNS: dict[str, list[list[str]]] = {
         ["runner", "+experiment=lenet_mnist", "dataset.data_dir=/nowhere"],
         ["runner", "nothing"],
         ["runner", "resume", "nowhere"],
-        ["runner", *LENET, "max_steps=3", "expect.accuracy.min=0.99", "hydra.run.dir=run"],
+        [*LENET, "max_steps=3", "expect.accuracy.min=0.99"],
         ["runner", "+experiment=lenet", "dump=sync", "dump.iteration=5-"],
         ["runner", "+experiment=lenet", "device=gpu", "mode=graph"],
         ["runner", "parse-print", "/dev/null"],

@@ -17,10 +17,10 @@ from typing import Any
 from runner import cli, ops
 from runner.config import schema
 from runner.config.groups import GROUPS
-from runner.config.optimizers import SCHEDULES
+from runner.config.groups.optimizer import SCHEDULES
 from runner.core.primitive import REGISTRY, Primitive
-from runner.judging import Wrong, judge, show
-from runner.rules import rule_of
+from runner.validation.rules import rule_of
+from runner.validation.validate import Wrong, judge, show
 
 ROOT = Path(__file__).parents[1]
 # Groups whose option decides which keys they have; all other parts of the schema are one class.

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner.startup import late_names
+from runner.host.lazy import late_names
 
 if TYPE_CHECKING:
     from runner import common, context, dataset, dtype, nn, ops
-    from runner.checkpoint import load_checkpoint, load_param_into_net, save_checkpoint
     from runner.common import Parameter, Tensor
     from runner.errors import RunnerError
-    from runner.prints.file import parse_print
-    from runner.seed import get_seed, set_seed
-    from runner.system import initialize_system, shutdown_system
+    from runner.host.seed import get_seed, set_seed
+    from runner.ops.print.file import parse_print
     from runner.train import Model
+    from runner.train.checkpoint import load_checkpoint, load_param_into_net, save_checkpoint
+    from runner.train.device_setup import initialize_system, shutdown_system
     from runner.train.dump import dump
     from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 else:  # a shell that asks what can stand next on a line waits for none of them
@@ -78,5 +78,5 @@ def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> 
     RunnerError whose `exit_code` the command would have returned.
     """
     # Hydra comes along with this, and scripts that use only the language should not wait for it.
-    summary: dict[str, Any] = importlib.import_module("runner.launch").run(overrides, config_dir)
+    summary: dict[str, Any] = importlib.import_module("runner.experiment.launch").run(overrides, config_dir)
     return summary

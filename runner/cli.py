@@ -11,24 +11,27 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from runner import resources
 from runner.errors import ConfigError, InternalError, RunnerError, nearest
-from runner.startup import uncollected
+from runner.host import resources
+from runner.host.lazy import uncollected
 
 # The module of a command is loaded when the command is called: `doctor` opens every device, and `ls` needs none of it.
 COMMANDS = {
-    "ls": ("runner.history", "runs, newest first: runner ls [DIR]"),
+    "ls": ("runner.report.list_runs", "runs, newest first: runner ls [DIR]"),
     "resume": (
-        "runner.resume",
+        "runner.experiment.resume",
         "go on with what ended too early, run or sweep: runner resume DIR [overrides] [--force]",
     ),
-    "doctor": ("runner.doctor", "versions, devices that really work, and why others do not"),
-    "parse-print": ("runner.prints.command", "what the Print operator wrote into a file: runner parse-print FILE"),
-    "compare": ("runner.runs.compare", "the first operator that differs in two dumps, or metrics: runner compare A B"),
-    "report": ("runner.report.command", "one page about runs or a sweep: runner report RUN_OR_SWEEP... [-o FILE]"),
-    "golden": ("runner.ci.golden", "numbers that must stay: runner golden --update|--check FILE RUN_DIR"),
+    "doctor": ("runner.report.doctor", "versions, devices that really work, and why others do not"),
+    "parse-print": ("runner.report.parse_print", "what the Print operator wrote into a file: runner parse-print FILE"),
+    "compare": (
+        "runner.report.compare",
+        "the first operator that differs in two dumps, or metrics: runner compare A B",
+    ),
+    "report": ("runner.report.html.command", "one page about runs or a sweep: runner report RUN_OR_SWEEP... [-o FILE]"),
+    "golden": ("runner.report.ci.golden", "numbers that must stay: runner golden --update|--check FILE RUN_DIR"),
     "convert": (
-        "runner.dumps.convert",
+        "runner.report.dump.convert",
         "files of an asynchronous dump as .npy: runner convert -d PATH -out DIR [-f NCHW]",
     ),
 }
@@ -98,7 +101,7 @@ def _fail(block: str, exit_code: int) -> int:
     sys.stdout.flush()
     print(block, file=sys.stderr)
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        for line in _load("runner.ci.annotations").annotations(block):
+        for line in _load("runner.report.ci.annotations").annotations(block):
             print(line, file=sys.stderr)
     return exit_code
 
@@ -142,7 +145,7 @@ def _hydra(arguments: argparse.Namespace) -> int:
         return 0
     start = partial(_start, call, arguments.multirun)
     if arguments.junit:
-        start = partial(_load("runner.ci.junit").reported, Path(arguments.junit), call.overrides, start)
+        start = partial(_load("runner.report.ci.junit").reported, Path(arguments.junit), call.overrides, start)
     ended = start()
     if not arguments.multirun:
         _next_steps(ended)
@@ -157,7 +160,7 @@ def _call(arguments: argparse.Namespace) -> Any:
 
 def _complete(shell: str) -> None:
     """Answer a shell that asks what can stand next on its line, which it gives as COMP_LINE."""
-    found = _load("runner.completion").answer(os.environ.get("COMP_LINE", ""), _parser(), _keys)
+    found = _load("runner.config.completion").answer(os.environ.get("COMP_LINE", ""), _parser(), _keys)
     print(("\n" if shell == "fish" else " ").join(found))
 
 
@@ -172,7 +175,11 @@ def _keys(before: argparse.Namespace, word: str) -> list[str]:
 
 def _start(call: Any, is_sweep: bool) -> Any:
     """The summary of a run, or the outcomes of a sweep, which prints its table itself."""
-    return _load("runner.sweeping.sweep").start(call) if is_sweep else _load("runner.launch").run_call(call)
+    return (
+        _load("runner.experiment.sweep.sweep").start(call)
+        if is_sweep
+        else _load("runner.experiment.launch").run_call(call)
+    )
 
 
 def _load(name: str) -> Any:

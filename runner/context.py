@@ -8,28 +8,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner.auto_parallel import (
+from runner.communication.auto_parallel import (
     ParallelMode,
     get_auto_parallel_context,
     reset_auto_parallel_context,
     set_auto_parallel_context,
 )
-from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
+from runner.core.observers import SILENT, UNSEEING, GraphObserver, ValueObserver
 from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import Device
-from runner.dumps import VARIABLE
 from runner.errors import ConfigError, nearest, raise_all
-from runner.prints import file, outlet
-from runner.startup import lazy_import
+from runner.host.lazy import lazy_import
+from runner.observe.dump import VARIABLE
+from runner.ops.print import file, outlet
 
 if TYPE_CHECKING:
-    from runner.profiling.settings import ProfilingSettings
+    from runner.observe.profile.settings import ProfilingSettings
 
 # Only for scripts that save graphs, dump values or measure times.
-graphs = lazy_import("runner.ir.folder")
-json_file = lazy_import("runner.dumps.json_file")
-dumper = lazy_import("runner.dumps.dumper")
-profiling = lazy_import("runner.profiling.keys")
+graphs = lazy_import("runner.observe.graph.folder")
+json_file = lazy_import("runner.observe.dump.json_config")
+dumper = lazy_import("runner.observe.dump.dumper")
+profiling = lazy_import("runner.observe.profile.keys")
 
 __all__ = [
     "GRAPH_MODE",

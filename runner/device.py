@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from runner.errors import ConfigError, DeviceError, nearest
-from runner.frozen import Frozen
-from runner.machine import runtimes, usable_cores
+from runner.host.machine import runtimes, usable_cores
+from runner.validation.records import Frozen
 
 MAX_ID = 4095
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from runner import context, seed
+from runner import context
+from runner.host import seed
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,8 @@ from types import ModuleType
 import pytest
 
 from runner import dtype, nn, ops
+from runner.core.tracer import trace
 from runner.core.value import Value
-from runner.engine.tracer import trace
 from runner.types import TensorType
 
 ROOT = Path(__file__).parents[1]

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from runner import cli, experiment, history, launch
+from runner import cli
 from runner.config.compose import Call
 from runner.errors import BusyError, DeviceError, MismatchError, StorageError, TrainingError
+from runner.experiment import launch
+from runner.experiment import run as experiment
+from runner.report import list_runs
 
 ROOT = Path(__file__).parents[1]
 
@@ -370,7 +373,7 @@ def test_an_empty_history(capsys):
 
 def test_runs_of_a_sweep_are_listed(ran, place):
     cli.main(["-m", "seed=1,2"])
-    assert [run.status for run in history.find([place / "multirun"])] == ["ok", "ok"]
+    assert [run.status for run in list_runs.find([place / "multirun"])] == ["ok", "ok"]
 
 
 def test_composing_is_quick():

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from runner import cli, errors
-from runner.sweeping.sweep import SweepError
+from runner.experiment.sweep.sweep import SweepError
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

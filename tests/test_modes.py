@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from both_modes import MODES, digits, lenet_step, relative, step_of
 
-from runner import context, nn, seed
+from runner import context, nn
 from runner.core.value import Parameter, Tensor
-from runner.train.step import EagerStep, GraphStep  # noqa: F401  fills in how cells run on their own
+from runner.host import seed
+from runner.nn.steps import EagerStep, GraphStep  # noqa: F401  fills in how cells run on their own
 
 OPTIMIZERS = "momentum", "sgd", "adam"
 

@@ -8,7 +8,7 @@ import pytest
 
 import runner
 from runner.errors import ConfigError
-from runner.resume import resume
+from runner.experiment.resume import resume
 
 QUICK = (
     "+experiment=lenet",

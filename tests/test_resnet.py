@@ -10,11 +10,12 @@ from both_modes import MODES, relative, step_of
 
 import runner
 from models.resnet import BasicBlock, ResidualBlock, ResNet, resnet18, resnet34, resnet50, resnet101, resnet152
-from runner import files, nn, seed
-from runner.checkpoint import state
+from runner import nn
 from runner.core.value import Tensor
 from runner.errors import ConfigError
-from runner.resume import resume
+from runner.experiment.resume import resume
+from runner.host import files, seed
+from runner.train.checkpoint import state
 
 SMALL = {
     "cifar": partial(ResNet, BasicBlock, (1, 1, 1, 1), width=4),

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from both_modes import MODES, digits, lenet_step, relative, step_of
 
-from runner import nn, seed
+from runner import nn
 from runner.common.initializer import initializer
-from runner.engine.autodiff import gradients
+from runner.core.autodiff import gradients
+from runner.host import seed
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle here; it is not a dependency of runner")
 

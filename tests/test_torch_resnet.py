@@ -5,8 +5,9 @@ import pytest
 from both_modes import MODES, relative, step_of
 
 from models.resnet import resnet50
-from runner import nn, seed
+from runner import nn
 from runner.core.value import Parameter, Tensor
+from runner.host import seed
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle here; it is not a dependency of runner")
 layers = torch.nn

@@ -11,9 +11,9 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.value import Tensor
 from runner.errors import ConfigError, ShapeError, nearest
-from runner.frozen import Frozen
-from runner.seed import generator, next_number
+from runner.host.seed import generator, next_number
 from runner.types import Shape
+from runner.validation.records import Frozen
 
 
 class Initializer:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from runner.startup import late_names
+from runner.host.lazy import late_names
 
 if TYPE_CHECKING:
     from runner.communication.management import get_group_size, get_rank, init, release

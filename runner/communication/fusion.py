@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 from runner.errors import ConfigError
-from runner.judging import Wrong
+from runner.validation.validate import Wrong
 
 ALLOWED = "whole numbers from 1, ascending, each once, such as [4, 8]"
 

@@ -3,7 +3,7 @@
 import os
 
 from runner.communication.world import World, enter, world
-from runner.startup import lazy_import
+from runner.host.lazy import lazy_import
 
 mpi = lazy_import("runner.communication.mpi")  # only for processes that mpirun has started
 

@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from runner.compile.blame import at_home, located
-from runner.compile.cut import CutSession, has_collectives
-from runner.compile.lower import lower, lower_sunk, with_defaults
+from runner.compile.onnx.locate_error import at_home, located
+from runner.compile.onnx.lower import lower, lower_sunk, with_defaults
+from runner.compile.ort.session import Session
 from runner.compile.passes import optimize, usual
 from runner.compile.passes.dce import dce
-from runner.compile.session import Session
+from runner.compile.split_at_collectives import CutSession, has_collectives
 from runner.core.effect import Effect
 from runner.core.graph import Graph, Pass
 from runner.core.lowering import Layout
-from runner.core.observer import SILENT, GraphObserver
+from runner.core.observers import SILENT, GraphObserver
+from runner.core.tracer import trace
 from runner.core.value import Parameter, Tensor, Value
 from runner.device import Device
-from runner.engine.tracer import trace
 from runner.errors import RunnerError
-from runner.startup import lazy_import
+from runner.host.lazy import lazy_import
 from runner.types import TensorType
 
 if TYPE_CHECKING:
-    from runner.compile.lower import ModelProto
+    from runner.compile.onnx.lower import ModelProto
 
-described = lazy_import("runner.compile.described")  # only for files
+described = lazy_import("runner.compile.onnx.describe")  # only for files
 
 
 class Executable:

@@ -5,22 +5,22 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from runner import registry
-from runner.config.dumps import DUMPS, Dump, is_asked
-from runner.config.dumps import disagreements as dump_disagreements
-from runner.config.optimizers import OPTIMIZERS, SCHEDULES, Cosine, Optimizer, Schedule
-from runner.config.parallel import PARALLELS, DataParallel, Parallel
-from runner.config.profiling import PROFILES, Profiling
-from runner.config.profiling import disagreements as profiling_disagreements
-from runner.config.profiling import is_asked as is_profiled
+from runner.config import networks
+from runner.config.groups.dump import DUMPS, Dump, is_asked
+from runner.config.groups.dump import disagreements as dump_disagreements
+from runner.config.groups.optimizer import OPTIMIZERS, SCHEDULES, Cosine, Optimizer, Schedule
+from runner.config.groups.parallel import PARALLELS, DataParallel, Parallel
+from runner.config.groups.profiling import PROFILES, Profiling
+from runner.config.groups.profiling import disagreements as profiling_disagreements
+from runner.config.groups.profiling import is_asked as is_profiled
+from runner.config.groups.session import ELSEWHERE, Session
+from runner.config.groups.session import disagreements as session_disagreements
+from runner.config.groups.tracking import TRACKINGS, Tracking
+from runner.config.groups.tracking import disagreements as tracking_disagreements
 from runner.config.schema import METRICS, MIRRORED, Expectation, Network, RunConfig
-from runner.config.session import ELSEWHERE, Session
-from runner.config.session import disagreements as session_disagreements
-from runner.config.tracking import TRACKINGS, Tracking
-from runner.config.tracking import disagreements as tracking_disagreements
 from runner.errors import ConfigError, nearest, raise_all
-from runner.judging import Wrong, complaint, judge, show
-from runner.rules import FREE, Rule, rule_of
+from runner.validation.rules import FREE, Rule, rule_of
+from runner.validation.validate import Wrong, complaint, judge, show
 
 # Groups whose `name` decides which keys they have; the first one is the default.
 NAMED: dict[Any, Mapping[str, type[Any]]] = {
@@ -130,11 +130,11 @@ class _Checker:
         own = {name: value for name, value in values.items() if name in names}
         kind = Network(**self.fields(Network, own, path))
         errors = len(self.errors)
-        name = self.value(str, Rule(choices=registry.names()), kind.name, _join(path, "name"), None)
+        name = self.value(str, Rule(choices=networks.names()), kind.name, _join(path, "name"), None)
         extra = {name: value for name, value in values.items() if name not in own}
         if not extra or len(self.errors) > errors:
             return kind
-        declared = {name: p for name, p in registry.parameters(name).items() if p.kind is not p.VAR_KEYWORD}
+        declared = {name: p for name, p in networks.parameters(name).items() if p.kind is not p.VAR_KEYWORD}
         self.known(extra, [*names, *(p for p in declared if p not in names)], path)
         arguments = {k: self.argument(declared[k], v, _join(path, k)) for k, v in extra.items() if k in declared}
         return dataclasses.replace(kind, arguments=arguments)

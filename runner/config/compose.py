@@ -20,7 +20,7 @@ from runner.config.loader import RUN_DIR, Loader, as_config_error, as_typed, set
 from runner.config.schema import RunConfig, RunRequest, plain
 from runner.config.source import FolderSource
 from runner.errors import ConfigError, ConfigErrors, raise_all
-from runner.frozen import Frozen
+from runner.validation.records import Frozen
 
 
 class Call(Frozen):

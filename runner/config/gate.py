@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runner.errors import ConfigError, nearest
-from runner.judging import show
+from runner.validation.validate import show
 
 ENVIRONMENT = ("HOME", "USER", "PWD")  # and everything that starts with RUNNER_
 RESOLVERS = ("oc.env", "oc.select", "oc.dict.keys", "oc.dict.values", "now", "hydra", "python_version")

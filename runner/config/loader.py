@@ -29,17 +29,17 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
-from runner import resources
 from runner.config import gate, overrides, schema
 from runner.config.groups import GROUPS
+from runner.config.groups.parallel import HINT, UNSUPPORTED
 from runner.config.overrides import COMMAND_LINE
-from runner.config.parallel import HINT, UNSUPPORTED
 from runner.config.source import SEARCH, FolderSource, PluginSource
 from runner.errors import ConfigError, nearest
-from runner.judging import show
+from runner.host import resources
+from runner.validation.validate import show
 
 RUN_DIR = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}"
-POOL = "runner.config.launchers.PoolLauncher"
+POOL = "runner.experiment.sweep.hydra_launchers.PoolLauncher"
 SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
 
 

@@ -11,7 +11,7 @@ from hydra.errors import HydraException
 
 from runner.config import gate
 from runner.errors import ConfigError
-from runner.judging import show
+from runner.validation.validate import show
 
 MAX_LENGTH = 4096
 MAX_OVERRIDES = 1000

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped]
 
-from runner import jsonfile
 from runner.errors import ConfigError
-from runner.jsonfile import MAX_DEPTH, MAX_NODES
+from runner.host import json_file
+from runner.host.json_file import MAX_DEPTH, MAX_NODES
 
 SUFFIXES = (".yaml", ".json")
 
@@ -27,11 +27,11 @@ def read(path: Path) -> tuple[Any, str | None]:
     """
     text = _text(path)
     if path.suffix == ".json":
-        values = jsonfile.parsed(text, shown(path))
+        values = json_file.parsed(text, shown(path))
         package = values.pop("@package", None) if isinstance(values, dict) else None
         return values, package
     values = _yaml_values(path, text)
-    jsonfile.measure(values)
+    json_file.measure(values)
     return values, _header(text)
 
 
@@ -58,7 +58,7 @@ def shown(file: Path) -> str:
 
 
 def _text(path: Path) -> str:
-    return jsonfile.text(jsonfile.content(path))
+    return json_file.text(json_file.content(path))
 
 
 def _yaml_values(path: Path, text: str) -> Any:
@@ -69,9 +69,9 @@ def _yaml_values(path: Path, text: str) -> Any:
     except yaml.MarkedYAMLError as wrong:
         mark = wrong.problem_mark or wrong.context_mark
         place = f"{shown(path)}:{mark.line + 1}:{mark.column + 1}" if mark else f"{shown(path)}:1:1"
-        raise jsonfile.syntax_error("YAML", place, wrong.problem or wrong.context or "not YAML") from None
+        raise json_file.syntax_error("YAML", place, wrong.problem or wrong.context or "not YAML") from None
     except RecursionError:
-        raise jsonfile.too_deep() from None
+        raise json_file.too_deep() from None
     except (yaml.YAMLError, ValueError) as wrong:
         raise ConfigError("the file cannot be read", reason=str(wrong).splitlines()[0]) from None
 
@@ -146,7 +146,7 @@ def _survey(text: str) -> None:
             if anchor:
                 sizes[anchor] = count - before + 1
         if len(opened) > MAX_DEPTH:
-            raise jsonfile.too_deep()
+            raise json_file.too_deep()
         if count > MAX_NODES:
             raise ConfigError("too many values", allowed=f"{MAX_NODES} in one file")
 

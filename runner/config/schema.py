@@ -10,15 +10,15 @@ from dataclasses import field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.config.dumps import Dump, NoDump
-from runner.config.optimizers import Momentum, Optimizer
-from runner.config.parallel import Parallel, StandAlone
-from runner.config.profiling import NoProfiling, Profiling
-from runner.config.session import Session
-from runner.config.tracking import NoTracking, Tracking
-from runner.frozen import Frozen
-from runner.judging import Wrong, judge
-from runner.rules import FREE, key
+from runner.config.groups.dump import Dump, NoDump
+from runner.config.groups.optimizer import Momentum, Optimizer
+from runner.config.groups.parallel import Parallel, StandAlone
+from runner.config.groups.profiling import NoProfiling, Profiling
+from runner.config.groups.session import Session
+from runner.config.groups.tracking import NoTracking, Tracking
+from runner.validation.records import Frozen
+from runner.validation.rules import FREE, key
+from runner.validation.validate import Wrong, judge
 
 METRICS = ("loss", "accuracy")
 MIRRORED = ("cifar10", "synthetic")  # datasets whose images may be augmented: a digit in a mirror is no digit

@@ -13,11 +13,11 @@ from omegaconf import OmegaConf
 
 from runner.config import gate, read
 from runner.errors import ConfigError
-from runner.startup import lazy_import
+from runner.host.lazy import lazy_import
 
-search = lazy_import("runner.config.search")  # few sweeps are searches
+search = lazy_import("runner.config.groups.search")  # few sweeps are searches
 SWEEPER = "hydra/sweeper/optuna"
-SEARCH = "runner.config.adaptive.Searcher"  # tells it from others in a config; nothing is made from the name
+SEARCH = "runner.experiment.sweep.search.Searcher"  # tells it from others in a config; nothing is made from the name
 
 
 class FolderSource(ConfigSource):

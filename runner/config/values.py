@@ -5,7 +5,7 @@ from types import NoneType
 from typing import Any, get_args
 
 from runner.config.schema import RunConfig
-from runner.rules import rule_of
+from runner.validation.rules import rule_of
 
 
 def choices(key: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 PyNative mode computes them like any operator. onnxruntime has none on the CPU, so a graph is cut there: what comes
 before and what comes after are programs of their own, and the host runs the kernels in between
-(`runner/compile/cut.py`).
+(`runner/compile/split_at_collectives.py`).
 """
 
 from runner.core.primitive import Primitive

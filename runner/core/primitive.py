@@ -20,7 +20,7 @@ from runner.core.precision import Casting, Needs, Rounded
 from runner.core.source import Source, here, user_line
 from runner.core.value import Operand, Parameter, Value, as_values
 from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
-from runner.startup import PYNATIVE
+from runner.host.lazy import PYNATIVE
 from runner.types import TensorType
 
 _type = attrgetter("type")  # as a function for `map`: the quickest way through a few operands

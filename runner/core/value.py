@@ -10,7 +10,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.errors import ConfigError, ShapeError
-from runner.startup import Filled
+from runner.host.lazy import Filled
 from runner.types import Shape, TensorType
 
 Scalar = bool | int | float

@@ -9,7 +9,7 @@
 
 from runner.dataset import transforms, vision
 from runner.dataset.catalog import DatasetSettings, open_dataset
-from runner.dataset.download import download_mnist
+from runner.dataset.formats.download import download_mnist
 from runner.dataset.pipeline import Dataset
 from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, NumpySlicesDataset, SyntheticDataset
 

@@ -3,17 +3,17 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import runner.dataset.idx as idx
+import runner.dataset.formats.idx as idx
 from runner import dtype as dt
 from runner.dataset.arguments import flag, one_of, whole
-from runner.dataset.download import MIRROR, download_mnist
+from runner.dataset.formats.download import MIRROR, download_mnist
 from runner.dataset.pipeline import Dataset
 from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, SyntheticDataset
 from runner.dataset.transforms.c_transforms import OneHot, TypeCast
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, RandomCrop, RandomHorizontalFlip, Rescale, Resize
 from runner.errors import ConfigError
-from runner.frozen import Frozen
+from runner.validation.records import Frozen
 
 LARGEST_IMAGE = 4096
 PADDED_PART = 8  # of a side: 4 pixels around CIFAR-10's 32, as usual

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runner import seed
 from runner.errors import ConfigError
+from runner.host import seed
 
 NO_VISIT = -1  # fills the places that a short last batch leaves empty
 

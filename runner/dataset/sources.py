@@ -12,14 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-import runner.dataset.cifar as cifar
-import runner.dataset.digits as digits
-import runner.dataset.idx as idx
+import runner.dataset.formats.cifar as cifar
+import runner.dataset.formats.digits as digits
+import runner.dataset.formats.idx as idx
 from runner.dataset.arguments import flag, one_of, several, whole
-from runner.dataset.content import missing
+from runner.dataset.formats.content import missing
+from runner.dataset.formats.synthetic import make_images
 from runner.dataset.pipeline import Dataset
 from runner.dataset.selection import Selection
-from runner.dataset.synthetic import make_images
 from runner.errors import ConfigError
 
 USAGES = ("train", "test", "all")

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from runner import seed
+from runner.host import seed
 
 PURPOSE = 0x41554731  # keeps these numbers apart from others that derive from the seed
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)

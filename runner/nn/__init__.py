@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from runner.startup import late_names
+from runner.host.lazy import late_names
 
 if TYPE_CHECKING:  # for those who read; what runs loads a module when one of its names is asked for
     from runner.nn.activation import (
@@ -32,15 +32,10 @@ if TYPE_CHECKING:  # for those who read; what runs loads a module when one of it
         polynomial_decay_lr,
         warmup_lr,
     )
-    from runner.nn.layernorm import LayerNorm
     from runner.nn.loss import MSELoss, SoftmaxCrossEntropyWithLogits
-    from runner.nn.loss_scale import (
-        DynamicLossScaleUpdateCell,
-        FixedLossScaleUpdateCell,
-        TrainOneStepWithLossScaleCell,
-    )
+    from runner.nn.loss_scale import DynamicLossScaleUpdateCell, FixedLossScaleUpdateCell, TrainOneStepWithLossScaleCell
     from runner.nn.metrics import Accuracy, Loss, Metric
-    from runner.nn.normalization import BatchNorm1d, BatchNorm2d
+    from runner.nn.normalization import BatchNorm1d, BatchNorm2d, LayerNorm
     from runner.nn.optim import SGD, Adam, Momentum, Optimizer
     from runner.nn.pooling import AvgPool2d, MaxPool2d
     from runner.nn.schedule import (

@@ -6,10 +6,10 @@ from runner.common.initializer import initializer
 from runner.communication.world import world
 from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError
+from runner.host.seed import get_seed, next_number
 from runner.nn.activation import get_activation
 from runner.nn.arguments import Init, flag, positive
 from runner.nn.cell import Cell
-from runner.seed import get_seed, next_number
 
 
 class Dense(Cell):

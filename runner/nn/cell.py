@@ -3,14 +3,15 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from runner import auto_parallel, context
+from runner import context
+from runner.communication import auto_parallel
 from runner.core.primitive import current, is_nested
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, nearest
-from runner.startup import Filled
+from runner.host.lazy import Filled
 
 # How a cell is executed when a user calls it outside of any network, by context mode.
-EXECUTORS: Filled[int, Callable[["Cell", tuple[Any, ...]], Any]] = Filled("runner.train.step")
+EXECUTORS: Filled[int, Callable[["Cell", tuple[Any, ...]], Any]] = Filled("runner.nn.steps")
 
 
 class Cell:

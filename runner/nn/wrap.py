@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from runner import auto_parallel, ops
+from runner import ops
+from runner.communication import auto_parallel
+from runner.core.autodiff import gradients
 from runner.core.value import Value
-from runner.engine.autodiff import gradients
+from runner.host.lazy import lazy_import
 from runner.nn.cell import Cell
 from runner.nn.optim import Optimizer
-from runner.startup import lazy_import
 
-reducer = lazy_import("runner.nn.reducer")  # only for data-parallel training
+reducer = lazy_import("runner.nn.gradient_reducer")  # only for data-parallel training
 
 
 class WithLossCell(Cell):

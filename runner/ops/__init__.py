@@ -5,13 +5,14 @@ Names and attributes are those of `mindspore.ops` r1.2.
 
 from typing import TYPE_CHECKING
 
+from runner.host.lazy import late_names
 from runner.ops import elementwise, matmul  # noqa: F401  the arithmetic of handles (`x + y`) is theirs
-from runner.startup import late_names
 
 if TYPE_CHECKING:  # for those who read; what runs loads a module when one of its names is asked for
     from runner.ops.activation import LogSoftmax, ReLU, ReluGrad, Sigmoid, Softmax, Tanh
+    from runner.ops.activation_piecewise import HSigmoid, HSwish, PReLU, ReLU6, ReLU6Grad
+    from runner.ops.activation_smooth import Elu, GeLU, GeLUGrad, Softplus
     from runner.ops.array import Cast, Concat, ExpandDims, Flatten, Pad, Reshape, Slice, Transpose
-    from runner.ops.batchmatmul import BatchMatMul
     from runner.ops.batchnorm import BatchNorm, BatchNormGrad
     from runner.ops.collective import AllReduce
     from runner.ops.compare import (
@@ -31,23 +32,22 @@ if TYPE_CHECKING:  # for those who read; what runs loads a module when one of it
     from runner.ops.conv import Conv2D, Conv2DBackpropFilter, Conv2DBackpropInput
     from runner.ops.dropout import Dropout
     from runner.ops.elementwise import Abs, Add, Exp, Log, Mul, Neg, Pow, RealDiv, Sign, Sqrt, Square, Sub
-    from runner.ops.functions import Cos, Floor, OnesLike, Reciprocal, Rsqrt, Sin, ZerosLike
-    from runner.ops.gradient import InsertGradientOf
-    from runner.ops.index import Gather, OneHot, UnsortedSegmentSum
+    from runner.ops.float_status import FloatStatus
+    from runner.ops.gather import Gather, OneHot, UnsortedSegmentSum
+    from runner.ops.insert_gradient import InsertGradientOf
     from runner.ops.layernorm import LayerNorm, LayerNormGrad
     from runner.ops.logical import LogicalAnd, LogicalNot, LogicalOr
     from runner.ops.loss import SoftmaxCrossEntropyWithLogits, SparseSoftmaxCrossEntropyWithLogits
+    from runner.ops.math import Cos, Floor, OnesLike, Reciprocal, Rsqrt, Sin, ZerosLike
     from runner.ops.matmul import BiasAdd, BiasAddGrad, MatMul
+    from runner.ops.matmul_batch import BatchMatMul
     from runner.ops.optimizer import SGD, Adam, ApplyMomentum
-    from runner.ops.pieces import Split, Squeeze, Stack, Tile, Unstack
-    from runner.ops.piecewise import HSigmoid, HSwish, PReLU, ReLU6, ReLU6Grad
     from runner.ops.pool import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGrad
-    from runner.ops.print import Print
-    from runner.ops.product import ReduceProd
+    from runner.ops.print.operator import Print
     from runner.ops.reduce import Argmax, Argmin, BroadcastTo, ReduceMean, ReduceSum
-    from runner.ops.smooth import Elu, GeLU, GeLUGrad, Softplus
-    from runner.ops.status import FloatStatus
-    from runner.ops.strided import StridedSlice, StridedSliceGrad
+    from runner.ops.reduce_prod import ReduceProd
+    from runner.ops.split import Split, Squeeze, Stack, Tile, Unstack
+    from runner.ops.strided_slice import StridedSlice, StridedSliceGrad
 else:
     __getattr__, __dir__ = late_names(
         __name__,

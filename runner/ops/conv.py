@@ -13,10 +13,10 @@ import numpy as np
 from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, primitive
 from runner.core.value import Value
+from runner.host.lazy import lazy_import
 from runner.ops.array import require
-from runner.ops.convolution import Convolution
+from runner.ops.conv_geometry import Convolution
 from runner.ops.window import batch_first, batch_last
-from runner.startup import lazy_import
 from runner.types import Shape, TensorType
 
 # Only graph mode lowers.

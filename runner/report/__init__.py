@@ -1,1 +1,1 @@
-"""`runner report`: one page of HTML about a run, several runs or a sweep, that needs nothing but itself."""
+"""Runs by what they left in their folders: read, compared, shown."""

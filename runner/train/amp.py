@@ -12,7 +12,7 @@ from runner.errors import ConfigError, nearest
 from runner.train.loss_scale_manager import DynamicLossScaleManager, LossScaleManager
 
 if TYPE_CHECKING:
-    from runner.train.epochs import MakeSteps
+    from runner.train.loop import MakeSteps
 
 # `precision_mode` and loss scale of each level; O0 leaves both as they are.
 LEVELS: dict[str, tuple[str | None, type[DynamicLossScaleManager] | None]] = {

@@ -1,6 +1,6 @@
 """Checks of what `Model` is asked to do."""
 
-from runner.core.observer import ValueObserver
+from runner.core.observers import ValueObserver
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError
 

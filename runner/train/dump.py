@@ -5,9 +5,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from runner import context
-from runner.dumps.dumper import Dumper
-from runner.dumps.settings import DumpSettings, Iterations
 from runner.errors import ConfigError
+from runner.observe.dump.dumper import Dumper
+from runner.observe.dump.settings import DumpSettings, Iterations
 
 SIDES = {0: (True, True), 1: (True, False), 2: (False, True)}
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from runner import nn
-from runner.compile.lower import lower, parameters_in, with_constants
+from runner.compile.onnx.lower import lower, parameters_in, with_constants
 from runner.compile.passes import optimize
-from runner.engine.tracer import trace
+from runner.core.tracer import trace
 from runner.types import TensorType
 
 

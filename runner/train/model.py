@@ -9,32 +9,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from runner import auto_parallel, context, nn
-from runner.core.observer import GraphObserver, ValueObserver
+from runner import context, nn
+from runner.communication import auto_parallel
+from runner.core.observers import GraphObserver, ValueObserver
 from runner.core.precision import working_under
 from runner.core.value import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import ConfigError
+from runner.host.lazy import lazy_import
 from runner.nn.metrics import get_metrics
-from runner.startup import lazy_import
+from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.train import amp
 from runner.train.arguments import check_dump, check_sink_mode, check_train_arguments
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
-from runner.train.epochs import MakeSteps, run_epochs
+from runner.train.loop import MakeSteps, run_epochs
 from runner.train.loss_scale_manager import LossScaleManager
-from runner.train.step import EagerStep, GraphStep, Step, StepByStep
+from runner.train.steps import StepByStep
 from runner.types import TensorType
 
 if TYPE_CHECKING:
     from runner.compile.program import Executable
-    from runner.dumps.failure import FirstFailure
+    from runner.observe.dump.first_failure import FirstFailure
     from runner.train.profiler import Profiler
     from runner.train.sink import Sink
 
-reducer = lazy_import("runner.nn.reducer")  # only for data-parallel training
-examine = lazy_import("runner.train.examine")  # only for runs that want to know, as the next one
-asked = lazy_import("runner.train.asked")
+reducer = lazy_import("runner.nn.gradient_reducer")  # only for data-parallel training
+examine = lazy_import("runner.train.failure_replay")  # only for runs that want to know, as the next one
+asked = lazy_import("runner.train.profiler")
 # PyNative mode compiles nothing before a network is exported.
 export = lazy_import("runner.train.export")
 sinks = lazy_import("runner.train.sink")

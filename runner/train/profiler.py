@@ -3,20 +3,30 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 
-from runner.core.observer import GraphObserver, ValueObserver
+import numpy as np
+
+from runner import context
+from runner.communication.world import world
+from runner.compile.program import Program
+from runner.core.observers import GraphObserver, ValueObserver
+from runner.core.tracer import trace
 from runner.dataset.pipeline import Dataset
+from runner.dataset.stages import stages
 from runner.device import Device
-from runner.engine.tracer import trace
+from runner.errors import ConfigError
 from runner.nn.cell import Cell
-from runner.profiling.clock import Clock
-from runner.profiling.points import check
-from runner.profiling.record import Record
-from runner.profiling.settings import ProfilingSettings
+from runner.nn.steps import Step
+from runner.observe.profile import write
+from runner.observe.profile.clock import Clock
+from runner.observe.profile.fp_bp_points import check
+from runner.observe.profile.record import Record
+from runner.observe.profile.settings import Place, ProfilingSettings
+from runner.observe.profile.single_op import Alone, Timing, measured, wanted
 from runner.train.callback import Callback, CallbackList
-from runner.train.heard import heard
 from runner.train.sink import Sink
-from runner.train.step import Step, StepByStep
-from runner.train.timed import TimedCallbacks, TimedDataset, TimedSink, timed_step
+from runner.train.steps import StepByStep
+from runner.train.timed import TimedCallbacks, TimedDataset, TimedSink, heard, timed_step
+from runner.types import TensorType
 
 Written = Callable[[Record, Dataset], object]
 
@@ -76,3 +86,54 @@ class Profiler:
             for key, point in points.items():
                 if point:
                     check(point, key, [node.name for node in graph.nodes], "leave it out, and it is found")
+
+
+def find(text: str, cell: Cell, types: Sequence[TensorType]) -> Alone:
+    """The operator that a text asks for: its full name in the graph of `cell` for inputs of these types, or a type with
+    shapes. Raises ConfigError.
+    """
+    return wanted(text, lambda: trace(cell.construct, types, "train_step"))
+
+
+def both_modes(alone: Alone, device: Device) -> dict[str, Timing]:
+    """The times of the operator by itself, by mode: its kernel, and a session that holds nothing else.
+
+    Raises what compiling and the device raise.
+    """
+    arrays = alone.operands()
+    program = Program(lambda *operands: alone.op(*operands), alone.inputs, device, "op_trace")
+    values = [program.session.put(array) for array in arrays]
+    with np.errstate(all="ignore"):
+        return {
+            "graph": measured(lambda: program.session.step(values)),
+            "pynative": measured(lambda: alone.op.kernel(*arrays)),
+        }
+
+
+MODES = {context.GRAPH_MODE: "graph", context.PYNATIVE_MODE: "pynative"}
+
+
+def of_context(mode: int, device: Device) -> Profiler | None:
+    """Who profiles a model of this mode on this device, writes the files and prints the summary; None when nobody asks.
+
+    Of several ranks the first one prints. Raises ConfigError for `op_trace`, which trains nothing, and StorageError
+    when the folder cannot be made.
+    """
+    settings = context.profile()
+    if settings is None:
+        return None
+    if settings.op_trace:
+        hint = f"runner profiling=trace profiling.op_trace='{settings.op_trace}'"
+        raise ConfigError("a model that trains has no op_trace", key="profiling_options.op_trace", hint=hint)
+    return telling(settings, mode, device)
+
+
+def telling(settings: ProfilingSettings, mode: int, device: Device) -> Profiler:
+    """Who profiles trainings of this mode and device, writes the files and, on the first rank, prints the summary."""
+
+    def written(record: Record, data: Dataset) -> None:
+        place = Place(MODES[mode], device.target.lower(), device.workers, world().rank, world().size)
+        for line in write.write(record, settings, place, stages(data)):
+            print(line)  # noqa: T201  the summary
+
+    return Profiler(settings, written)

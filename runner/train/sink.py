@@ -17,7 +17,7 @@ import numpy as np
 
 from runner import context, dtype, ops
 from runner.compile.program import SunkProgram
-from runner.core.observer import SILENT, UNSEEING, GraphObserver, ValueObserver
+from runner.core.observers import SILENT, UNSEEING, GraphObserver, ValueObserver
 from runner.core.primitive import current
 from runner.core.value import Value
 from runner.dataset.pipeline import Dataset
@@ -26,7 +26,7 @@ from runner.dataset.transforms.transform import Affine, Transform
 from runner.device import Device
 from runner.nn.cell import Cell
 from runner.nn.optim import scheduled
-from runner.train.looks import Looks
+from runner.nn.steps import Looks
 from runner.types import TensorType
 
 RESIDENT_BYTES = 2 << 30

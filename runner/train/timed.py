@@ -7,21 +7,22 @@ operators, graph mode                          the twin of the program's session
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 
-from runner.compile.measured import Measured
+from runner.communication.world import World, enter, world
+from runner.compile.ort.profiled_session import Measured
 from runner.compile.program import Executable, SunkProgram
-from runner.core.observer import ValueObserver
+from runner.core.observers import ValueObserver
+from runner.core.recorder import Timing
 from runner.dataset.pipeline import Batch, Dataset
-from runner.engine.timing import Timing
-from runner.profiling.clock import Clock
-from runner.profiling.record import HOST, WORKERS, WRITERS, Look, Moment, Operator, operators_in, with_parts
+from runner.nn.steps import EagerStep, GraphStep, Step
+from runner.observe.profile.clock import Clock
+from runner.observe.profile.record import HOST, WORKERS, WRITERS, Look, Moment, Operator, operators_in, with_parts
 from runner.train.callback import Callback, CallbackList, RunContext
 from runner.train.sink import Sink
-from runner.train.step import EagerStep, GraphStep, Step
 from runner.types import TensorType
 
 
@@ -223,3 +224,46 @@ class TimedCallbacks(CallbackList):
 
     def end(self, run_context: RunContext) -> None:
         list(self._tell(lambda callback: callback.end(run_context)))
+
+
+@contextmanager
+def heard(clock: Clock) -> Iterator[None]:
+    """Inside, a clock hears the sums over all ranks."""
+    usual = world()
+    enter(HeardWorld(usual, clock))
+    try:
+        yield
+    finally:
+        enter(usual)
+
+
+class HeardWorld(World):
+    """A world whose sums a clock hears."""
+
+    def __init__(self, usual: World, clock: Clock) -> None:
+        self.usual, self.clock = usual, clock
+        self.rank, self.size = usual.rank, usual.size
+        self.local_rank, self.local_size = usual.local_rank, usual.local_size
+
+    def begin(self, arrays: Sequence[np.ndarray]) -> None:
+        self.usual.begin(arrays)
+
+    def summed(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """As ever; waiting for the others is part of the time."""
+        with self.clock.exchanging():
+            return self.usual.summed(arrays)
+
+    def shared(self, value: Any, by: int = 0) -> Any:
+        return self.usual.shared(value, by)
+
+    def shared_arrays(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return self.usual.shared_arrays(arrays)
+
+    def gathered(self, number: int) -> list[int]:
+        return self.usual.gathered(number)
+
+    def met(self, seconds: float | None = None) -> bool:
+        return self.usual.met(seconds)
+
+    def abort(self, exit_code: int) -> None:
+        self.usual.abort(exit_code)

@@ -7,11 +7,11 @@ import pytest
 import yaml
 from hydra.core.hydra_config import HydraConfig
 
-from runner import registry, resources
-from runner.config import check, read, schema
+from runner.config import check, networks, read, schema
 from runner.config.compose import Call, compose
 from runner.config.loader import Loader
 from runner.errors import ConfigError
+from runner.host import resources
 
 CONF = resources.folder("conf")
 OPTIONS = sorted((group.name, file.stem) for group in CONF.iterdir() if group.is_dir() for file in group.iterdir())
@@ -21,7 +21,7 @@ NEEDED = {"ge": (f"dump.dump_path={CONF}",)}  # without a default
 
 @pytest.mark.parametrize(("group", "option"), OPTIONS)
 def test_every_option_composes(group, option, monkeypatch):
-    monkeypatch.setattr("runner.config.tracking._is_installed", lambda name: True)
+    monkeypatch.setattr("runner.config.groups.tracking._is_installed", lambda name: True)
     sign = "+" if group == "experiment" else ""
     made = compose(Call((f"{sign}{group}={option}", *NEEDED.get(option, ()))))
     if group in ("network", "dataset", "optimizer", "dump", "tracking"):
@@ -148,14 +148,14 @@ def test_a_network_gets_the_keywords_that_its_constructor_declares():
 
 def test_every_network_takes_channels_and_classes():
     assert [
-        name for name in registry.names() if not {"num_classes", "num_channels"} <= {*registry.parameters(name)}
+        name for name in networks.names() if not {"num_classes", "num_channels"} <= {*networks.parameters(name)}
     ] == []
 
 
 def test_networks_come_from_the_table_only():
-    assert registry.network("lenet5").__module__ == "models.lenet"
+    assert networks.network("lenet5").__module__ == "models.lenet"
     with pytest.raises(ConfigError, match="unknown network"):
-        registry.network("os")
+        networks.network("os")
 
 
 def test_a_package_of_the_user_named_models_is_left_alone(monkeypatch):
@@ -165,7 +165,7 @@ def test_a_package_of_the_user_named_models_is_left_alone(monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] in ("models", "runner_models")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "models", Other)
-    assert registry.network("lenet5").__module__ == "runner_models.lenet"
+    assert networks.network("lenet5").__module__ == "runner_models.lenet"
     assert sys.modules["models"] is Other
     for name in [name for name in sys.modules if name.startswith("runner_models")]:
         del sys.modules[name]

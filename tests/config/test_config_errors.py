@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from runner import registry, resources
-from runner.config import gate
+from runner.config import gate, networks
 from runner.config.compose import Call, compose
 from runner.config.schema import Dataset, RunConfig
 from runner.errors import RunnerError
+from runner.host import resources
 
 CASES = {
     "epocs=3": """
@@ -661,7 +661,7 @@ def expected(text: str) -> str:
         "TOP_KEYS": [field.name for field in fields(RunConfig)],
         "DATASET_KEYS": [field.name for field in fields(Dataset)],
         "HYDRA_KEYS": hydra,
-        "NETWORKS": registry.names(),
+        "NETWORKS": networks.names(),
         "EXPERIMENTS": sorted(file.stem for file in (conf / "experiment").iterdir()),
         "CONF": [str(conf.relative_to(here) if conf.is_relative_to(here) else conf)],
     }

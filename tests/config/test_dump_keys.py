@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runner import dumping
 from runner.config import schema
 from runner.config.check import check
 from runner.config.compose import Call, compose
-from runner.config.dumps import DUMPS, AsyncDump, GeDump, NoDump, SyncDump, is_asked
-from runner.dumps import VARIABLE, json_file
-from runner.dumps.keys import judged
-from runner.dumps.settings import DumpSettings, Iterations
+from runner.config.groups.dump import DUMPS, AsyncDump, GeDump, NoDump, SyncDump, is_asked
+from runner.experiment import dump as dumping
+from runner.observe.dump import VARIABLE, json_config
+from runner.observe.dump.keys import judged
+from runner.observe.dump.settings import DumpSettings, Iterations
 
 COMMON = {
     "dump_mode": 0,
@@ -178,7 +178,7 @@ def test_the_file_that_is_kept_asks_for_the_same(kind, place):
     lines += ("dump.trans_flag=false",) if kind == "sync" else ("dump.file_format=npy",)
     made = settings(f"dump={kind}", f"dump.path={place}/d", "dump.op_debug_mode=1", "dump.support_device=[0]", *lines)
     (place / "kept.json").write_bytes(made.source)
-    assert json_file.read(place / "kept.json", "x") == json_file.Asked(made, (0,))
+    assert json_config.read(place / "kept.json", "x") == json_config.Asked(made, (0,))
 
 
 def test_the_file_that_is_kept_has_the_keys_of_the_seed(place):
@@ -286,7 +286,7 @@ def test_what_no_dump_needs_is_not_imported():
         "from runner import dumping\n"
         "from runner.config.compose import Call, compose\n"
         "dumping.settings(compose(Call()).config, None)\n"
-        "loaded = [n for n, m in sys.modules.items() if n.startswith('runner.dumps.')]\n"
+        "loaded = [n for n, m in sys.modules.items() if n.startswith('runner.observe.dump.')]\n"
         "print([n for n in loaded if type(sys.modules[n]).__name__ != '_LazyModule'])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2])

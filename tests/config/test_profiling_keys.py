@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from runner import context, profiled
+from runner import context
 from runner.config import schema
 from runner.config.check import check
 from runner.config.compose import Call, compose
-from runner.config.profiling import NoProfiling, TraceProfiling, is_asked
-from runner.config.session import Session
-from runner.profiling.settings import ProfilingSettings
+from runner.config.groups.profiling import NoProfiling, TraceProfiling, is_asked
+from runner.config.groups.session import Session
+from runner.experiment import profile
+from runner.observe.profile.settings import ProfilingSettings
 
 FP = "Default/network-WithLossCell/_backbone-LeNet5/conv1-Conv2d/Conv2D-op1"
 BP = "Gradients/Default/network-WithLossCell/_backbone-LeNet5/conv1-Conv2d/gradConv2D/Conv2DBackpropFilter-op40"
@@ -30,7 +31,7 @@ def place(tmp_path, monkeypatch) -> Path:
 
 
 def settings(*lines: str, folder: str = "run") -> ProfilingSettings:
-    return profiled.settings(compose(Call(lines)).config, Path(folder))
+    return profile.settings(compose(Call(lines)).config, Path(folder))
 
 
 def test_nothing_is_profiled_unless_it_is_asked_for():
@@ -41,7 +42,7 @@ def test_nothing_is_profiled_unless_it_is_asked_for():
 
 def test_nothing_is_imported_unless_it_is_asked_for():
     text = "import sys\nfrom runner.config.compose import Call, compose\ncompose(Call())\n"
-    text += "print([name for name in sys.modules if name == 'runner.profiling.settings'])"
+    text += "print([name for name in sys.modules if name == 'runner.observe.profile.settings'])"
     command = [sys.executable, "-c", text]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(schema.__file__).parents[2])
     assert done.stdout == "[]\n"  # the keys of a profile import it when they are looked at

@@ -4,10 +4,9 @@ import pytest
 
 import runner
 from runner import nn
-from runner.build import learning_rate
-from runner.config import optimizers
 from runner.config.compose import Call, compose
-from runner.config.optimizers import (
+from runner.config.groups import optimizer
+from runner.config.groups.optimizer import (
     OPTIMIZERS,
     SCHEDULES,
     Adam,
@@ -18,6 +17,7 @@ from runner.config.optimizers import (
     Polynomial,
     Step,
 )
+from runner.experiment.build import learning_rate
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_every_optimizer_has_a_schedule_and_every_schedule_a_warm_up():
     assert {kind().schedule for kind in OPTIMIZERS.values()} == {Constant()}
     assert {kind().warmup_steps for kind in SCHEDULES.values()} == {0}
     assert [kind().name for kind in SCHEDULES.values()] == list(SCHEDULES)
-    assert isinstance(Adam(), optimizers.Optimizer)
+    assert isinstance(Adam(), optimizer.Optimizer)
 
 
 def test_overrides_choose_a_schedule_and_its_keys():

@@ -9,8 +9,8 @@ from runner import dtype as dt
 from runner import ops
 from runner.core.graph import Graph, verify
 from runner.core.primitive import Node
+from runner.core.tracer import trace
 from runner.core.value import Parameter, Symbol, Tensor
-from runner.engine.tracer import trace
 from runner.errors import InternalError
 from runner.types import TensorType
 

@@ -5,11 +5,11 @@ import pytest
 
 from models.lenet import LeNet5
 from runner import Tensor, context, dtype, nn, ops
+from runner.core.autodiff import gradients
+from runner.core.eager import Eager
 from runner.core.precision import DEFAULT, MODES, policy, working_under
 from runner.core.primitive import REGISTRY
 from runner.core.value import Parameter
-from runner.engine.autodiff import gradients
-from runner.engine.eager import Eager
 from runner.errors import ConfigError
 from runner.types import TensorType
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runner import seed
+from runner.host import seed
 
 REAL_DATA = Path(__file__).parents[2].parent / "shared" / "data"
 Writer = Callable[..., Path]

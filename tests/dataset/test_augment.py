@@ -6,10 +6,10 @@ import pytest
 import runner.dataset as ds
 import runner.dataset.vision.c_transforms as CV
 from runner import dtype as dt
-from runner import seed
 from runner.dataset.transforms import RandomTransform
 from runner.dataset.visits import Visits
 from runner.errors import ConfigError
+from runner.host import seed
 from runner.types import TensorType
 
 HEIGHT, WIDTH, CHANNELS = 5, 7, 3

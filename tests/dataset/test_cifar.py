@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runner.dataset.cifar import read_records, read_split
+from runner.dataset.formats.cifar import read_records, read_split
 from runner.dataset.vision.c_transforms import HWC2CHW
 from runner.errors import DataError
 

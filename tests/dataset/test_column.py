@@ -10,14 +10,7 @@ from runner.dataset import column
 from runner.dataset.column import Column
 from runner.dataset.transforms import Affine, RandomTransform, Transform
 from runner.dataset.transforms.c_transforms import OneHot, TypeCast
-from runner.dataset.vision.c_transforms import (
-    HWC2CHW,
-    Normalize,
-    RandomCrop,
-    RandomHorizontalFlip,
-    Rescale,
-    Resize,
-)
+from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, RandomCrop, RandomHorizontalFlip, Rescale, Resize
 from runner.dataset.visits import Visits
 from runner.errors import ConfigError
 

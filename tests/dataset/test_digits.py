@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from runner.dataset import digits
-from runner.dataset.digits import digits_file, read_digits, split_rows
+from runner.dataset.formats import digits
+from runner.dataset.formats.digits import digits_file, read_digits, split_rows
 from runner.errors import DataError
 
 TEXT = gzip.decompress(digits_file().read_bytes())

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from runner.dataset import MnistDataset
-from runner.dataset.download import GZIP_OVERHEAD, download, download_mnist
-from runner.dataset.idx import Published
+from runner.dataset.formats.download import GZIP_OVERHEAD, download, download_mnist
+from runner.dataset.formats.idx import Published
 from runner.errors import ConfigError, DataError
 
 CONTENT = bytes([0, 0, 8, 1, 0, 0, 0, 40]) + bytes(range(40))

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runner.dataset import idx
-from runner.dataset.idx import Published, read_idx, read_split
+from runner.dataset.formats import idx
+from runner.dataset.formats.idx import Published, read_idx, read_split
 from runner.errors import DataError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 4, 5), dtype=np.uint8)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner import seed
 from runner.dataset.order import NO_VISIT, Batched, Repeated, Sharded, Shuffled, Straight, shuffled
+from runner.host import seed
 
 
 def buffer_by_hand(count: int, buffer_size: int, generator: np.random.Generator) -> list[int]:

@@ -11,9 +11,9 @@ import runner.dataset as ds
 import runner.dataset.transforms.c_transforms as CT
 import runner.dataset.vision.c_transforms as CV
 from runner import dtype as mstype
-from runner import seed
 from runner.dataset.vision import Inter
 from runner.errors import ConfigError
+from runner.host import seed
 
 
 def numbers(count: int = 10, **arguments: object) -> ds.Dataset:

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from runner.dataset import synthetic
-from runner.dataset.synthetic import make_images
+from runner.dataset.formats import synthetic
+from runner.dataset.formats.synthetic import make_images
 from runner.errors import ConfigError
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from runner import seed
 from runner.dataset.visits import Visits, _mixed, below, chance
+from runner.host import seed
 
 MASK = 2**64 - 1
 

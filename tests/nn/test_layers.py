@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from both_modes import MODES, relative, step_of
 
-from runner import nn, seed
+from runner import nn
+from runner.core.autodiff import gradients
 from runner.core.value import Tensor
-from runner.engine.autodiff import gradients
 from runner.errors import ConfigError, ShapeError
+from runner.host import seed
 
 RNG = np.random.default_rng(3)
 

@@ -9,8 +9,8 @@ from both_modes import MODES, relative, step_of
 
 from runner import dtype as dt
 from runner import nn
+from runner.core.autodiff import gradients
 from runner.core.value import Tensor
-from runner.engine.autodiff import gradients
 from runner.errors import ConfigError, ShapeError
 
 RNG = np.random.default_rng(5)

@@ -5,8 +5,8 @@ import pytest
 from both_modes import MODES, relative, step_of
 
 from runner import nn, ops
+from runner.core.autodiff import gradients
 from runner.core.value import Tensor
-from runner.engine.autodiff import gradients
 from runner.errors import ConfigError, ShapeError
 
 BOTH = pytest.mark.parametrize("mode", MODES)

@@ -10,14 +10,14 @@ from samples import SAMPLES, WIDE
 
 from runner import dtype as dt
 from runner import ops
-from runner.compile.lower import lower
+from runner.compile.onnx.lower import lower
+from runner.compile.ort.session import Session
 from runner.compile.passes.layout import layout
-from runner.compile.session import Session
+from runner.core.eager import Eager
 from runner.core.primitive import Primitive
+from runner.core.tracer import trace
 from runner.core.value import Tensor
 from runner.device import Device
-from runner.engine.eager import Eager
-from runner.engine.tracer import trace
 from runner.types import TensorType
 
 # Half the distance between two float16 numbers, relative and for the smallest; float32 sums inside lose 3e-6 of the

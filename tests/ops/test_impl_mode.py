@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
-from runner import build, nn, ops
 from runner import dtype as dt
+from runner import nn, ops
 from runner.compile.passes import PASSES
 from runner.compile.program import Program
 from runner.config.check import check
+from runner.core.eager import Eager
 from runner.core.value import Tensor
 from runner.device import Device
-from runner.engine.eager import Eager
 from runner.errors import ShapeError
+from runner.experiment import build
 from runner.nn.pooling import choose_impl_mode
 from runner.types import TensorType
 

@@ -11,10 +11,10 @@ from samples import geometries
 
 from runner import dtype as dt
 from runner import ops
-from runner.compile.lower import lower
+from runner.compile.onnx.lower import lower
+from runner.core.eager import Eager
+from runner.core.tracer import trace
 from runner.core.value import Tensor
-from runner.engine.eager import Eager
-from runner.engine.tracer import trace
 from runner.types import TensorType
 
 

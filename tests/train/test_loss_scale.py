@@ -5,16 +5,17 @@ import onnxruntime as ort
 import pytest
 
 from models.lenet import LeNet5
-from runner import Model, context, dtype, nn, ops, seed
+from runner import Model, context, dtype, nn, ops
+from runner.core.autodiff import gradients
+from runner.core.eager import Eager
 from runner.core.precision import policy, working_under
+from runner.core.recorder import Recorder
+from runner.core.tracer import trace
 from runner.core.value import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
 from runner.device import Device
-from runner.engine.autodiff import gradients
-from runner.engine.eager import Eager
-from runner.engine.recorder import Recorder
-from runner.engine.tracer import trace
 from runner.errors import ConfigError, TrainingError
+from runner.host import seed
 from runner.train import amp
 from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager
 from runner.types import TensorType

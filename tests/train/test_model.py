@@ -8,10 +8,11 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from runner import Model, context, dtype, nn, ops, seed
+from runner import Model, context, dtype, nn, ops
 from runner.core.value import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
 from runner.errors import ConfigError, TrainingError
+from runner.host import seed
 from runner.train.callback import Callback, LossMonitor
 from runner.types import TensorType
 

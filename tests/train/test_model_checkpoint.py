@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from runner import Model, context, nn, set_seed
-from runner.checkpoint import load_checkpoint, load_param_into_net
 from runner.dataset.catalog import DatasetSettings, open_dataset
 from runner.device import Device
 from runner.errors import ConfigError, StorageError
 from runner.train.callback import Callback, CheckpointConfig, LambdaCallback, ModelCheckpoint
+from runner.train.checkpoint import load_checkpoint, load_param_into_net
 
 WAYS = {
     "sunk": {"mode": context.GRAPH_MODE, "sunk": True},

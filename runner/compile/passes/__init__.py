@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from runner.compile.blame import at_home
+from runner.compile.onnx.locate_error import at_home
 from runner.compile.passes.cse import cse
 from runner.compile.passes.dce import dce
 from runner.compile.passes.fold import fold
 from runner.compile.passes.freeze import freeze
 from runner.compile.passes.layout import layout_with
 from runner.compile.passes.merge import merge
-from runner.compile.passes.soon import soon
+from runner.compile.passes.schedule_updates import soon
 from runner.core.graph import Graph, Pass, verify
-from runner.core.observer import SILENT, GraphObserver
+from runner.core.observers import SILENT, GraphObserver
 from runner.device import Device
 
 PASSES: tuple[Pass, ...] = (fold, cse, dce, soon)

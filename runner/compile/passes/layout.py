@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, repeat
 
-from runner.compile.rounding import operand_types
+from runner.compile.onnx.float16 import operand_types
 from runner.core.graph import Graph, Pass
 from runner.core.lowering import PLAIN, TILED, Form, Layout
 from runner.core.primitive import Node

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from runner.core.lowering import FUSED, LAST, TILED, Builder, Form
-from runner.ops.convolution import Convolution
+from runner.ops.conv_geometry import Convolution
 from runner.ops.forms.columns import (
     WHOLE_BYTES,
     as_rows,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from runner.core.lowering import LAST, TILED, Builder, Form
-from runner.ops.convolution import Convolution
+from runner.ops.conv_geometry import Convolution
 from runner.ops.forms.columns import SHARED_BYTES, as_image, column_bytes, columns, corners, dilated, thinned, tiles
 from runner.types import TensorType
 

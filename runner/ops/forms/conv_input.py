@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from runner.core.lowering import LAST, Builder, Form
-from runner.ops.convolution import Convolution
+from runner.ops.conv_geometry import Convolution
 from runner.ops.forms.columns import as_image, as_rows, cropped, dilated
 from runner.ops.window import Windows
 from runner.types import Shape

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from runner.startup import late_names
+from runner.host.lazy import late_names
 
 if TYPE_CHECKING:
     from runner.train.callback.base import Callback, CallbackList, CallbackParameters, RunContext, step_in_epoch

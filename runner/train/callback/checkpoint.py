@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from runner import files
-from runner.checkpoint import save_checkpoint
 from runner.errors import ConfigError
+from runner.host import files
 from runner.nn.arguments import flag, whole
 from runner.train.callback.base import Callback, CallbackParameters, RunContext, step_in_epoch
+from runner.train.checkpoint import save_checkpoint
 
 SUFFIX = ".ckpt"
 

@@ -1,0 +1,169 @@
+"""`set_auto_parallel_context` and what belongs to it, under the reference's names (spec section 1.3).
+
+Of its five modes runner has `stand_alone` and `data_parallel`: every rank holds the whole network, trains it with its
+own part of the data, and the gradients of all ranks are summed between gradient and optimizer.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakSet
+
+from runner.communication import fusion
+from runner.communication.world import world
+from runner.errors import ConfigError, nearest
+from runner.validation.rules import Rule
+from runner.validation.validate import Wrong, complaint, describe, judge
+
+_LOG = logging.getLogger("runner")
+
+
+class ParallelMode:
+    """The reference's modes; the last three are not supported here."""
+
+    STAND_ALONE = "stand_alone"
+    DATA_PARALLEL = "data_parallel"
+    HYBRID_PARALLEL = "hybrid_parallel"
+    SEMI_AUTO_PARALLEL = "semi_auto_parallel"
+    AUTO_PARALLEL = "auto_parallel"
+    MODE_LIST = (STAND_ALONE, DATA_PARALLEL, HYBRID_PARALLEL, SEMI_AUTO_PARALLEL, AUTO_PARALLEL)
+
+
+SUPPORTED = ParallelMode.STAND_ALONE, ParallelMode.DATA_PARALLEL
+# Name, type and rule of every setting, and its default.
+_RULES: dict[str, tuple[Any, Rule]] = {
+    "device_num": (int, Rule(low=1, high=4096)),
+    "global_rank": (int, Rule(low=0, high=4095)),
+    "gradients_mean": (bool, Rule()),
+    "gradient_fp32_sync": (bool, Rule()),
+    "loss_repeated_mean": (bool, Rule()),
+    "pipeline_stages": (int, Rule(low=1)),
+    "parallel_mode": (str, Rule(choices=ParallelMode.MODE_LIST)),
+    "auto_parallel_search_mode": (str, Rule(choices=("dynamic_programming", "recursive_programming"))),
+    "parameter_broadcast": (bool, Rule()),
+    "strategy_ckpt_load_file": (str, Rule()),
+    "strategy_ckpt_save_file": (str, Rule()),
+    "group_ckpt_save_file": (str, Rule()),
+    "full_batch": (bool, Rule()),
+    "enable_parallel_optimizer": (bool, Rule()),
+    "grad_accumulation_step": (int, Rule(low=1)),
+    "all_reduce_fusion_config": (tuple, Rule(judge=fusion.judged)),
+    "communi_parallel_mode": (
+        str,
+        Rule(choices=("all_group_parallel", "same_server_group_parallel", "no_group_parallel")),
+    ),
+}
+_DEFAULTS: dict[str, Any] = {
+    "device_num": None,  # as many as mpirun has started
+    "global_rank": None,
+    "gradients_mean": False,
+    "gradient_fp32_sync": True,
+    "loss_repeated_mean": True,
+    "pipeline_stages": 1,
+    "parallel_mode": ParallelMode.STAND_ALONE,
+    "auto_parallel_search_mode": "dynamic_programming",
+    "parameter_broadcast": False,
+    "strategy_ckpt_load_file": "",
+    "strategy_ckpt_save_file": "",
+    "group_ckpt_save_file": "",
+    "full_batch": False,
+    "enable_parallel_optimizer": False,
+    "grad_accumulation_step": 1,
+    "all_reduce_fusion_config": None,
+    "communi_parallel_mode": "all_group_parallel",
+}
+# What has an effect; the others belong to modes that are not supported, and may only be what they are.
+_USED = (
+    "device_num",
+    "global_rank",
+    "gradients_mean",
+    "parallel_mode",
+    "parameter_broadcast",
+    "all_reduce_fusion_config",
+)
+
+_settings = dict(_DEFAULTS)
+_networks: WeakSet[Any] = WeakSet()
+
+
+def set_auto_parallel_context(**settings: Any) -> None:
+    """Change settings, before the network is built; nothing is changed when one of them is wrong.
+
+    `parallel_mode` "stand_alone" (default) or "data_parallel" · `device_num` 1 to 4096, `global_rank` 0 to 4095, both
+    as mpirun has them unless they are given · `gradients_mean` bool, whether gradients are divided by the number of
+    ranks (default False, as in the reference: the learning rate counts as many times as there are ranks) ·
+    `parameter_broadcast` bool, whether the first rank's parameters are those of all ranks at the start ·
+    `all_reduce_fusion_config` the indices of parameters at which another bucket of gradients begins (default: one
+    bucket). The other keys of the reference belong to modes that are not supported: only their defaults are allowed.
+    Raises ConfigError (a ValueError), also when a network exists.
+    """
+    made = {name: _checked(name, value) for name, value in settings.items()}
+    existing = next(iter(_networks), None)
+    if existing is not None:
+        rows = {"network": type(existing).__name__, "repair": "call it before the network is built"}
+        raise ConfigError("set_auto_parallel_context comes too late", **rows)
+    _settings.update(made)
+
+
+def get_auto_parallel_context(attr_key: str) -> Any:
+    """A setting; device_num and global_rank are those of the processes that have joined unless they were given.
+
+    Raises ConfigError for an unknown name.
+    """
+    _check_name(attr_key)
+    found = {"device_num": world().size, "global_rank": world().rank}
+    return found.get(attr_key) if _settings[attr_key] is None else _settings[attr_key]
+
+
+def reset_auto_parallel_context() -> None:
+    """All settings as at the start of the process. Networks that exist keep what they were built with, and no longer
+    stand in the way of new settings."""
+    _settings.update(_DEFAULTS)
+    _networks.clear()
+
+
+def settings() -> dict[str, Any]:
+    """All settings; None stands for what mpirun says."""
+    return dict(_settings)
+
+
+def is_data_parallel() -> bool:
+    """Whether a training step that is built now sums its gradients over all ranks."""
+    return bool(_settings["parallel_mode"] == ParallelMode.DATA_PARALLEL)
+
+
+@contextmanager
+def applied(**settings: Any) -> Iterator[None]:
+    """Inside, these checked settings hold, for networks that are built there."""
+    before = dict(_settings)
+    _settings.update(settings)
+    try:
+        yield
+    finally:
+        _settings.update(before)
+
+
+def note_network(cell: Any) -> None:
+    """A cell was made: settings come too late for it."""
+    _networks.add(cell)
+
+
+def _checked(name: str, value: Any) -> Any:
+    _check_name(name)
+    kind, rule = _RULES[name]
+    try:
+        made = judge(kind, rule, value)
+    except Wrong as wrong:
+        raise complaint(name, value, wrong) from None
+    allowed = SUPPORTED if name == "parallel_mode" else (_DEFAULTS[name],)
+    if (name == "parallel_mode" or name not in _USED) and made not in allowed:
+        rows = {"given": made, "supported": ", ".join(map(str, allowed)) or describe(kind, rule)}
+        raise ConfigError(f"this {name} is not supported", **rows)
+    return made
+
+
+def _check_name(name: str) -> None:
+    if name not in _DEFAULTS:
+        rows = {"given": name, "allowed": ", ".join(_DEFAULTS), "nearest": nearest(name, _DEFAULTS)}
+        raise ConfigError("unknown setting of the parallel context", **rows)

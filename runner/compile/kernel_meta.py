@@ -1,0 +1,131 @@
+"""`kernel_meta/`: what a device is given, and where it comes from (`session.op_debug_level`, spec section 7).
+
+    level   files of each program, `train_step`, `eval_step`, ...; a second one of the name gets `_1`
+    1       {program}_loc.json, {program}.onnx, {program}.json
+    2       the same, and graphs stay as they were traced: no pass changes them, and onnxruntime optimises nothing
+    3       {program}.onnx, {program}.json
+    4       the same, and {program}--{kernel}_compute.json for every kernel that does the work of several operators
+
+`_loc.json` leads from kernels (nodes of the model) and their operators to lines of Python; `.json` has types, shapes
+and attributes of the operators, in the order of execution. PyNative mode has operators and lines, but no model and no
+kernels: its first step is described.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from runner.compile.onnx.builder import stands_for
+from runner.core.graph import Graph
+from runner.core.observers import GraphObserver
+from runner.core.primitive import Node
+from runner.core.source import user_line
+from runner.core.value import Value
+from runner.host.files import make_directory, write_atomically, write_json
+
+_MAPPED, _AS_TRACED, _GROUPED = (1, 2), 2, 4  # levels
+
+
+class KernelMeta(GraphObserver):
+    """Writes the files of one level. Raises StorageError when the folder cannot be written."""
+
+    records_steps = True
+
+    def __init__(self, folder: Path, level: int) -> None:
+        self.folder, self.level = make_directory(folder), level
+        self.as_traced = level == _AS_TRACED
+        self._taken: Counter[str] = Counter()
+        self._model: Any = None
+
+    def compiled(self, graph: Graph, model: Any) -> None:
+        """The model; that it runs, too, is not known yet."""
+        self._model = model
+
+    def executed(self, graph: Graph) -> None:
+        """All files of the program."""
+        model, self._model = self._model, None
+        name = self._name(graph.name)
+        kernels = [] if model is None else list(_kernels(model.graph))
+        described = {"program": name, "model": None if model is None else f"{name}.onnx"}
+        if model is not None:
+            write_atomically(self.folder / f"{name}.onnx", model.SerializeToString(deterministic=True))
+        write_json(self.folder / f"{name}.json", described | {"operators": _operators(graph, kernels)})
+        if self.level in _MAPPED:
+            write_json(self.folder / f"{name}_loc.json", described | _locations(graph, kernels))
+        if self.level == _GROUPED:
+            self._groups(name, kernels, graph)
+
+    def failed(self, graph: Graph) -> None:
+        """What was compiled is kept: it is what somebody looks for who looks for the reason."""
+        if self._model is not None:
+            self.executed(graph)
+
+    def _groups(self, program: str, kernels: Sequence[Any], graph: Graph) -> None:
+        nodes = {node.name: node for node in graph.nodes}
+        for kernel in kernels:
+            names = stands_for(kernel)
+            if len(names) > 1:
+                operators = [_operator(nodes[name]) for name in names if name in nodes]
+                about = {"kernel": kernel.name, "type": kernel.op_type, "operators": operators}
+                # The scopes are left out: a file has a name of 255 bytes at most.
+                short = kernel.name[kernel.name.rfind("/", 0, kernel.name.rfind("-op")) + 1 :].replace("/", "--")
+                write_json(self.folder / f"{self._name(f'{program}--{short}')}_compute.json", about)
+
+    def _name(self, name: str) -> str:
+        usual = name.replace("/", "--")
+        self._taken[usual] += 1
+        return usual if self._taken[usual] == 1 else f"{usual}_{self._taken[usual] - 1}"
+
+
+def _kernels(graph: Any) -> Iterator[Any]:
+    """The nodes of a model in their order; those of the body of a sink in place of the sink."""
+    for node in graph.node:
+        bodies = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+        if not bodies:
+            yield node
+        for body in bodies:
+            yield from _kernels(body)
+
+
+def _locations(graph: Graph, kernels: Sequence[Any]) -> dict[str, Any]:
+    listed = [{"kernel": k.name, "type": k.op_type, "operators": list(stands_for(k))} for k in kernels]
+    return {"kernels": listed, "operators": {node.name: _location(node) for node in (*graph.nodes, *graph.effects)}}
+
+
+def _location(node: Node) -> dict[str, Any]:
+    line = user_line(node.source)
+    return {} if line is None else {"file": line.file, "line": line.number, "source": line.text}
+
+
+def _operators(graph: Graph, kernels: Sequence[Any]) -> list[dict[str, Any]]:
+    doing: Mapping[str, list[str]] = defaultdict(list)
+    for kernel in kernels:
+        for name in stands_for(kernel):
+            doing[name].append(kernel.name)
+    return [_operator(node) | {"kernels": doing[node.name]} for node in (*graph.nodes, *graph.effects)]
+
+
+def _operator(node: Node) -> dict[str, Any]:
+    return {
+        "full_name": node.name,
+        "op_type": node.op.name,
+        "attributes": {f.name: _plain(getattr(node.op, f.name)) for f in fields(node.op)},
+        "inputs": [_type(x) for x in node.inputs],
+        "outputs": [_type(x) for x in node.outputs],
+        "form": None if node.form is None else node.form.name,
+    }
+
+
+def _type(value: Value) -> dict[str, Any]:
+    return {"dtype": str(value.type.dtype), "shape": list(value.type.shape)}
+
+
+def _plain(value: object) -> object:
+    """An attribute as JSON; what JSON cannot say is printed."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError):
+        return str(value)

@@ -1,0 +1,185 @@
+"""`hydra/sweeper=optuna`: how a sweep searches and where, judged before anything is written.
+
+The space is written in Hydra's grammar: `choice(a,b)`, `range(1,9,2)` without its end, `interval(0,1)` with its ends,
+whole numbers of `int(interval(1,9))`, and `tag(log,...)` for a logarithmic scale.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import PurePath
+from typing import Any
+
+from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep, Transformer
+
+from runner.config import check, overrides
+from runner.config.schema import METRICS, RunConfig, defaults
+from runner.errors import ConfigError, attempted, nearest, raise_all
+from runner.experiment.sweep import optuna_study
+from runner.experiment.sweep.optuna_study import Choice, Dimension, Number
+from runner.validation.records import Frozen
+from runner.validation.rules import FREE, key
+from runner.validation.validate import Wrong, judge, show
+
+DIRECTIONS: Mapping[str, str] = {"loss": "minimize", "accuracy": "maximize"}
+PARAMS = "hydra.sweeper.params"
+TAGS = ("log",)
+NOTHING = "nothing to search"
+_WRITTEN = "interval(0.001,1), tag(log,interval(0.001,1)), int(interval(1,9)), range(1,9), choice(a,b) or a,b"
+
+
+def _inside(value: object) -> str:
+    place: str = judge(str, FREE, value)
+    path = PurePath(place)
+    if path.is_absolute() or ".." in path.parts or "://" in place or not path.name:
+        raise Wrong("not a file in the folder of the sweep", "a name, such as study.log")
+    return place
+
+
+class Search(Frozen):
+    """What is searched for, and how: the keys below `hydra.sweeper`.
+
+    A trial's value is that `metric` of its summary which `expect` means, too; `direction` null is that of DIRECTIONS.
+    Trials run `n_jobs` at a time, which all are proposed before any of them is told. `storage` is a file in the
+    folder of the sweep: a copy of the study in Optuna's journal format, named `study_name` (null: the folder's).
+    """
+
+    metric: str = key("accuracy", choices=METRICS)
+    direction: str | None = key(
+        None, choices=("maximize", "minimize"), aliases={"maximise": "maximize", "minimise": "minimize"}, fold=True
+    )
+    n_trials: int = key(20, low=1, high=overrides.MAX_JOBS)
+    n_jobs: int = key(1, low=1, high=1000)
+    sampler: str = key("tpe", choices=optuna_study.SAMPLERS, fold=True)
+    seed: int = key(1, low=0, high=2**32 - 1)
+    study_name: str | None = None
+    storage: str | None = key(None, judge=_inside)
+
+    @property
+    def wanted(self) -> str:
+        """The direction, said or from the table."""
+        return self.direction or DIRECTIONS[self.metric]
+
+
+def node() -> dict[str, Any]:
+    """What stands below `hydra.sweeper` before anybody changes it."""
+    return {**defaults(Search), "params": {}}
+
+
+def settings(values: Mapping[str, Any], origin: check.Origin) -> tuple[Search, list[ConfigError]]:
+    """What the keys below `hydra.sweeper` say, and what is wrong with them, and with Optuna."""
+    own = {name: value for name, value in values.items() if name not in ("_target_", "params")}
+    made, errors = check.part(Search, own, "hydra.sweeper", origin)
+    absent = optuna_study.missing()
+    return made, [*errors, *([absent] if absent else [])]
+
+
+def never_evaluated(search: Search, config: RunConfig) -> ConfigError | None:
+    """What is wrong when the metric is not that of any run."""
+    if search.metric == "loss" or (config.eval.every != "never" and search.metric in config.eval.metrics):
+        return None
+    hint = f"eval.every=end with {search.metric} among eval.metrics, or hydra.sweeper.metric=loss"
+    return ConfigError("a metric that is never evaluated", key="hydra.sweeper.metric", value=search.metric, hint=hint)
+
+
+def lines(params: object) -> list[str]:
+    """The overrides that `hydra.sweeper.params` stands for. Raises ConfigError, or ConfigErrors."""
+    found: list[str] = []
+    errors: list[ConfigError] = []
+    for name, value in _leaves(params):
+        if name.lstrip("+~").startswith("hydra"):
+            errors.append(ConfigError("a search may not change Hydra", key=f"{PARAMS}.{name}", value=show(value)))
+        elif isinstance(value, list | dict):
+            rows = {"value": show(value), "allowed": _WRITTEN}
+            errors.append(ConfigError("not a part of a space", key=f"{PARAMS}.{name}", **rows))
+        else:
+            line = f"{name}={value if isinstance(value, str) else Transformer.str(value)}"
+            found.append(line)
+            errors += [_from_params(error) for error in attempted(overrides.parse, [line])[1]]
+    raise_all(errors)
+    return found
+
+
+def _from_params(error: ConfigError) -> ConfigError:
+    error.rows["from"] = PARAMS
+    return error
+
+
+def space(parsed: Iterable[Override], search: Search) -> list[Dimension]:
+    """What is searched through: all overrides with several values. Raises ConfigError, or ConfigErrors."""
+    made: list[Dimension] = []
+    errors: list[ConfigError] = []
+    for override in (one for one in parsed if one.is_sweep_override()):
+        try:
+            made.append(_dimension(override, search.sampler))
+        except ConfigError as error:
+            errors.append(error.add(key=override.key_or_group, value=override.get_value_string()))
+    raise_all(errors)
+    if not made:
+        raise ConfigError(NOTHING, key="hydra/sweeper", value="optuna", hint=f"a key with {_WRITTEN}")
+    if search.sampler == "grid" and limit(made) > overrides.MAX_JOBS:
+        raise ConfigError("the grid has too many points", value=limit(made), allowed=f"at most {overrides.MAX_JOBS}")
+    return made
+
+
+def limit(dimensions: Sequence[Dimension]) -> int:
+    """How many points there are in a space of choices and ranges."""
+    return math.prod(len(one.points()) for one in dimensions)
+
+
+def _leaves(params: object, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(params, Mapping):
+        for name, value in params.items():
+            yield from _leaves(value, f"{path}.{name}" if path else str(name))
+    elif params is not None or path:
+        yield path, params
+
+
+def _dimension(override: Override, sampler: str) -> Dimension:
+    value: Any = override._value
+    tags: set[str] = getattr(value, "tags", set())
+    for tag in sorted(tags - set(TAGS)):
+        raise ConfigError("unknown tag", tag=tag, allowed=", ".join(TAGS), nearest=nearest(tag, TAGS))
+    name = override.get_key_element()
+    if isinstance(value, IntervalSweep):
+        return _interval(name, value, "log" in tags, sampler)
+    if isinstance(value, RangeSweep):
+        return _range(name, override, value, "log" in tags)
+    if tags:
+        raise ConfigError("choices have no scale", allowed="tag(log,...) of an interval or a range")
+    if isinstance(value, ChoiceSweep):  # in the order in which they stand: Hydra's shuffle has no seed
+        override = replace(override, _value=replace(value, shuffle=False))
+    texts = tuple(dict.fromkeys(override.sweep_string_iterator()))
+    if not texts:
+        raise ConfigError("no option has such a name")
+    return Choice(name, texts)
+
+
+def _interval(name: str, value: IntervalSweep, log: bool, sampler: str) -> Number:
+    low, high = value.start, value.end
+    if low is None or high is None or not math.isfinite(low) or not math.isfinite(high) or low >= high:
+        raise ConfigError("an empty interval", allowed="two finite numbers, the lower one first")
+    if sampler == "grid":
+        raise ConfigError("an interval has no grid", hint="range(start,end,step), or hydra.sweeper.sampler=tpe")
+    if log and low <= 0:
+        raise ConfigError("a logarithmic scale begins above 0")
+    return Number(name, low, high, isinstance(low, int) and isinstance(high, int), log)
+
+
+def _range(name: str, override: Override, value: RangeSweep, log: bool) -> Number:
+    ordered = replace(override, _value=replace(value, shuffle=False))
+    texts = overrides.sweep_values(ordered)
+    texts = texts if value.step > 0 else texts[::-1]
+    if not texts:
+        raise ConfigError("an empty range", hint="the end of a range is not in it")
+    step, whole = abs(value.step), all(type(one) is int for one in (value.start or 0, value.stop, value.step))
+    low = float(texts[0])
+    if log and (not whole or step != 1):
+        raise ConfigError(
+            "steps that do not fit a logarithmic scale", allowed="whole numbers in steps of 1, or interval"
+        )
+    if log and low <= 0:
+        raise ConfigError("a logarithmic scale begins above 0")
+    high = float(Decimal(texts[0]) + (len(texts) - 1) * Decimal(str(step)))
+    return Number(name, low, high, whole, log, float(step), tuple(texts))

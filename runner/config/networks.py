@@ -1,0 +1,67 @@
+"""Networks by name: exactly the classes that `models/__init__.py` lists, loaded from their files.
+
+A config never names a module or a path, so it cannot make runner import something else.
+"""
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from runner.errors import ConfigError, InternalError, nearest
+from runner.host import resources
+
+
+def names() -> tuple[str, ...]:
+    """The names that `network.name` may have."""
+    return tuple(_table())
+
+
+def network(name: str) -> type[Any]:
+    """The class of a network.
+
+    Raises ConfigError for a name that the table does not have.
+    """
+    table = _table()
+    if name not in table:
+        raise ConfigError(
+            "unknown network", key="network.name", value=name, allowed=", ".join(table), nearest=nearest(name, table)
+        )
+    file, kind = table[name]
+    return cast(type[Any], getattr(importlib.import_module(f"{_package().__name__}.{file}"), kind))
+
+
+def parameters(name: str) -> Mapping[str, inspect.Parameter]:
+    """The keyword arguments of a network's constructor, with their annotations evaluated."""
+    return inspect.signature(network(name), eval_str=True).parameters
+
+
+def _table() -> dict[str, tuple[str, str]]:
+    table: dict[str, tuple[str, str]] = _package().NETWORKS
+    return table
+
+
+def _package() -> ModuleType:
+    """The package `models`; under another name when the user's program has a package of that name."""
+    place = resources.folder("models")
+    for name in ("models", "runner_models"):
+        taken = sys.modules.get(name)
+        if taken is None:
+            return _load(name, place)
+        if getattr(taken, "__file__", None) == str(place / "__init__.py"):
+            return taken
+    raise InternalError("the module names of the networks are taken", names="models, runner_models")
+
+
+def _load(name: str, place: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, place / "__init__.py", submodule_search_locations=[str(place)])
+    if spec is None or spec.loader is None:
+        raise InternalError("the table of networks cannot be loaded", folder=place)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

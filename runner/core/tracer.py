@@ -1,0 +1,95 @@
+"""Graph mode, first half: a network is executed once with symbols, and what it did is its graph."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from runner.core.effect import Effect
+from runner.core.graph import Graph, verify
+from runner.core.observers import SILENT, GraphObserver
+from runner.core.primitive import Interpreter, Node, Primitive
+from runner.core.value import Operand, Parameter, Symbol, Tensor, Value
+from runner.errors import ConfigError
+from runner.types import TensorType
+
+
+class Tracer(Interpreter):
+    """Infers types, and appends to the record."""
+
+    def __init__(self, root: str = "Default") -> None:
+        super().__init__(root)
+        self.parameters: dict[Parameter, Symbol] = {}
+        self.constants: dict[Symbol, np.ndarray] = {}
+        self._constants: dict[tuple[TensorType, bytes], Symbol] = {}
+
+    def lift(self, operand: Operand) -> Value:
+        """Parameters become inputs of the graph, other tensors become constants."""
+        if isinstance(operand, Symbol):
+            return operand
+        if isinstance(operand, Parameter):
+            if operand not in self.parameters:
+                self.parameters[operand] = Symbol(operand.type, operand.name)
+            return self.parameters[operand]
+        assert isinstance(operand, Tensor)
+        key = operand.type, operand.data.tobytes()
+        if key not in self._constants:
+            symbol = self._constants[key] = Symbol(operand.type, f"cst{len(self._constants) + 1}")
+            self.constants[symbol] = operand.data
+        return self._constants[key]
+
+    def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
+        """Make a symbol per output."""
+        outputs = symbols(types, self.count)
+        self.nodes.append(Node(op, inputs, outputs, self.where(), self.count, self.source()))
+        return outputs
+
+    def graph(self, name: str, inputs: tuple[Symbol, ...], outputs: tuple[Symbol, ...]) -> Graph:
+        """The record so far, closed."""
+        for parameter in self.updates:
+            self.lift(parameter)
+        updates = {p: _symbol(self.lift(v)) for p, v in self.updates.items()}
+        nodes = tuple(node for node in self.nodes if not isinstance(node.op, Effect))
+        effects = tuple(node for node in self.nodes if isinstance(node.op, Effect))
+        return Graph(name, inputs, self.parameters, self.constants, nodes, outputs, updates, effects)
+
+
+def symbols(types: Sequence[TensorType], number: int) -> tuple[Symbol, ...]:
+    """A symbol for each output of the operator that has this number."""
+    names = [f"{number}"] if len(types) == 1 else [f"{number}.{k}" for k in range(len(types))]
+    return tuple([Symbol(type, name) for type, name in zip(types, names, strict=True)])
+
+
+def trace(
+    function: Callable[..., object],
+    types: Sequence[TensorType],
+    name: str,
+    root: str = "Default",
+    observer: GraphObserver = SILENT,
+) -> Graph:
+    """Execute `function` with a symbol per type, and return what it did as a verified graph.
+
+    Raises ConfigError when it returns something other than tensors. The observer hears how far a failed trace came.
+    """
+    inputs = tuple(Symbol(type, f"input{k}") for k, type in enumerate(types))
+    with Tracer(root) as tracer:
+        try:
+            outputs = _returned(tracer, function(*inputs), name)
+        except Exception:
+            observer.failed(tracer.graph(name, inputs, ()))
+            raise
+    graph = verify(tracer.graph(name, inputs, outputs))
+    observer.traced(graph)
+    return graph
+
+
+def _returned(tracer: Tracer, made: object, name: str) -> tuple[Symbol, ...]:
+    returned = made if isinstance(made, tuple | list) else (made,)
+    for value in returned:
+        if not isinstance(value, Value):
+            raise ConfigError("a network must return tensors", network=name, returned=type(value).__name__)
+    return tuple(_symbol(tracer.lift(value)) for value in returned)
+
+
+def _symbol(value: Value) -> Symbol:
+    assert isinstance(value, Symbol)
+    return value

@@ -1,0 +1,54 @@
+"""CIFAR-10's binary format: records of one label byte and 3,072 pixels, as planes of red, green and blue.
+
+Source: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", and the data set's own page.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from runner.dataset.formats.content import Content, missing, stored_as
+
+SIDE = 32
+RECORD = 1 + 3 * SIDE * SIDE
+CLASSES = 10
+FILES = {"train": [f"data_batch_{number}.bin" for number in range(1, 6)], "test": ["test_batch.bin"]}
+MISSING = "unpack cifar-10-binary.tar.gz and set dataset.data_dir to its folder"
+DAMAGED = "unpack the file from cifar-10-binary.tar.gz again, or set dataset.data_dir to a good copy"
+
+
+def read_records(path: Path) -> np.ndarray:
+    """A file of records, plain or gzip, as uint8 [N, 3073].
+
+    Raises DataError for a size that is not a multiple of 3,073, and for a label above 9.
+    """
+    content = Content.of_file(path, DAMAGED)
+    data = content.rest()
+    if len(data) == 0 or len(data) % RECORD:
+        cut = f", {len(data) % RECORD} of a cut record" if len(data) else ""
+        raise content.refuse(f"whole records of {RECORD} bytes", f"{len(data)} bytes{cut}")
+    records = np.frombuffer(data, np.uint8).reshape(-1, RECORD)
+    first = int((records[:, 0] >= CLASSES).argmax())  # the first one, if there is any
+    if records[first, 0] >= CLASSES:
+        place = f"the label of record {first}, at byte {first * RECORD}"
+        raise content.refuse(f"labels from 0 to {CLASSES - 1}", f"{records[first, 0]} as {place}")
+    return records
+
+
+def split_files(folder: Path, split: str) -> list[Path]:
+    """The files of "train" or "test" that are there."""
+    return [path for name in FILES[split] if (path := stored_as(folder, name)) is not None]
+
+
+def read_split(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images uint8 [N, 32, 32, 3] and labels int32 [N] of "train" or "test"; one training file of five is enough.
+
+    The images are a view of channel planes, so that HWC2CHW gets them back without a copy.
+    """
+    paths = split_files(folder, split)
+    if not paths:
+        raise missing(folder, " or ".join(f"{name}[.gz]" for name in FILES[split]), MISSING)
+    parts = [read_records(path) for path in paths]
+    planes = np.concatenate([part[:, 1:] for part in parts]).reshape(-1, 3, SIDE, SIDE)
+    labels = np.concatenate([part[:, 0] for part in parts]).astype(np.int32)
+    return planes.transpose(0, 2, 3, 1), labels

@@ -1,0 +1,180 @@
+"""From a checked config to the objects that it names."""
+
+import logging
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from runner import context, nn
+from runner.communication import auto_parallel
+from runner.communication.world import world
+from runner.config import networks
+from runner.config.groups.optimizer import Optimizer
+from runner.config.groups.parallel import DataParallel
+from runner.config.schema import RunConfig
+from runner.core.observers import SILENT, UNSEEING, GraphObserver, ValueObserver
+from runner.dataset.catalog import DatasetSettings, open_dataset
+from runner.dataset.pipeline import Dataset
+from runner.device import Device
+from runner.errors import ConfigError, DeviceError
+from runner.host.lazy import lazy_import
+from runner.nn.metrics import Loss, get_metrics
+from runner.nn.pooling import choose_impl_mode
+from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
+from runner.train.model import Model
+
+if TYPE_CHECKING:
+    from runner.observe.dump.first_failure import FirstFailure
+
+session = lazy_import("runner.compile.ort.session")  # PyNative mode asks it about cards only
+
+_LOG = logging.getLogger("runner")
+MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
+# Gradients from 6e-11 to 64 fit Float16 then, and it grows by itself; the reference's 2**24 costs LeNet nine steps.
+FIRST_LOSS_SCALE = 2.0**10
+OPTIMIZERS: dict[str, type[nn.Optimizer]] = {"momentum": nn.Momentum, "sgd": nn.SGD, "adam": nn.Adam}
+SCHEDULES: dict[str, type[nn.LearningRateSchedule]] = {
+    "constant": nn.ConstantLR,
+    "step": nn.StepLR,
+    "exponential": nn.ExponentialDecayLR,
+    "cosine": nn.CosineDecayLR,
+    "polynomial": nn.PolynomialDecayLR,
+}
+
+
+@dataclass
+class Experiment:
+    """What a config was built into."""
+
+    model: Model
+    train_data: Dataset
+    test_data: Dataset
+    total_steps: int
+    tuning: dict[str, Any] | None = None  # what `session.auto_tune_mode` found
+
+
+def build(
+    config: RunConfig,
+    observer: GraphObserver = SILENT,
+    values: ValueObserver = UNSEEING,
+    failure: "FirstFailure | None" = None,
+) -> Experiment:
+    """Network, data, optimizer and model with its observers.
+
+    Raises ConfigError, DataError and DeviceError.
+    """
+    device = _checked_device(config)
+    train_data, test_data = _of_this_rank(config, _opened(config, True)), _opened(config, False)
+    image, *_ = train_data.column_types()
+    network = networks.network(config.network.name)(**config.network.keywords(channels=image.shape[1]))
+    if config.session.optypelist_for_implmode == "Pooling":
+        choose_impl_mode(network, config.session.op_select_implmode)
+    loss = nn.SoftmaxCrossEntropyWithLogits(config.loss.sparse, config.loss.reduction)
+    total = _total_steps(config, train_data)
+    settings = _settings(config.optimizer, "name", "schedule", "learning_rate")
+    rate = learning_rate(config.optimizer, total)
+    optimizer = OPTIMIZERS[config.optimizer.name](network.trainable_params(), **settings, learning_rate=rate)
+    mode, eval_mode = MODES[config.mode], MODES[config.eval.mode or config.mode]
+    metrics = get_metrics(config.eval.metrics)
+    if "loss" in metrics:
+        metrics["loss"] = Loss(summed=config.loss.reduction == "sum")
+    model = Model(
+        network,
+        loss,
+        optimizer,
+        metrics,
+        mode=mode,
+        eval_mode=eval_mode,
+        device=device,
+        observer=observer,
+        values=values,
+        failure=failure,
+        precision_mode=config.session.precision_mode,
+        loss_scale_manager=_loss_scale(config),
+    )
+    return Experiment(model, train_data, test_data, total)
+
+
+def _loss_scale(config: RunConfig) -> LossScaleManager | None:
+    """How the loss is scaled; a scale that the optimizer was given is scale enough."""
+    asked = config.session.loss_scale
+    if asked is None and config.session.precision_mode == "allow_mix_precision":
+        asked = "dynamic" if config.optimizer.loss_scale == 1.0 else None
+    if asked == "dynamic":
+        return DynamicLossScaleManager(FIRST_LOSS_SCALE)
+    return FixedLossScaleManager(asked) if isinstance(asked, float) else None
+
+
+def device_of(config: RunConfig) -> Device:
+    """The device that a run asks for."""
+    return Device(**asdict(config.device))
+
+
+def _opened(config: RunConfig, train: bool) -> Dataset:
+    return open_dataset(_dataset_settings(config, train), train)
+
+
+def _of_this_rank(config: RunConfig, train_data: Dataset) -> Dataset:
+    """This rank's part of every batch, when several ranks share them."""
+    if not isinstance(config.parallel, DataParallel):
+        return train_data
+    if not auto_parallel.is_data_parallel():
+        hint = "mpirun -n N runner ... for each of them"
+        raise ConfigError("jobs of a sweep are single processes", key="parallel", value="data_parallel", hint=hint)
+    if not config.session.graph_run_mode:  # only the first rank does something
+        return train_data
+    try:
+        return train_data.divided(world().size, world().rank)
+    except ConfigError as error:
+        raise error.add(key="dataset.batch_size") from None
+
+
+def _total_steps(config: RunConfig, train_data: Dataset) -> int:
+    sunk = config.dataset_sink_mode and config.sink_size > 0
+    total = config.epochs * (config.sink_size if sunk else train_data.get_dataset_size())
+    return min(total, config.max_steps or total)
+
+
+def learning_rate(optimizer: Optimizer, total_steps: int) -> float | nn.LearningRateSchedule:
+    """What an optimizer of a run of so many steps takes as its learning rate."""
+    rate, chosen = optimizer.learning_rate, optimizer.schedule
+    if chosen.name == "constant" and not chosen.warmup_steps:
+        return rate
+    settings = _settings(chosen, "name", "warmup_steps")
+    if settings.get("decay_steps", 1) is None:
+        settings["decay_steps"] = max(1, total_steps - chosen.warmup_steps)
+    settings["max_lr" if chosen.name == "cosine" else "learning_rate"] = rate
+    schedule = SCHEDULES[chosen.name](**settings)
+    return nn.WarmUpThen(chosen.warmup_steps, schedule) if chosen.warmup_steps else schedule
+
+
+def _settings(chosen: Any, *without: str) -> dict[str, Any]:
+    return {f.name: getattr(chosen, f.name) for f in fields(chosen) if f.name not in without}
+
+
+def _dataset_settings(config: RunConfig, train: bool) -> DatasetSettings:
+    one_hot = None if config.loss.sparse else config.network.num_classes
+    settings = DatasetSettings(**asdict(config.dataset), one_hot=one_hot)
+    return settings if train else replace(settings, drop_remainder=False)  # every test sample counts
+
+
+def _checked_device(config: RunConfig) -> Device:
+    device = device_of(config)
+    for note in device.notes:
+        _LOG.warning("%s", note)
+    if config.mode == "pynative":
+        _check_pynative_device(device)
+    return device
+
+
+def _check_pynative_device(device: Device) -> None:
+    """PyNative mode computes in numpy: a card that was asked for would stay idle, and nobody would know."""
+    if device.target == "CPU":
+        return
+    error = DeviceError(
+        "PyNative mode computes in numpy, on the CPU", device=device, repair="mode=graph, or device=cpu"
+    )
+    if device.allow_fallback:
+        _LOG.warning("%s", error.what)
+        return
+    trouble = session.unusable(device.target, device.id)
+    raise trouble.add(also=error.what) if isinstance(trouble, DeviceError) else error

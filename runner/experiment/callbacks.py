@@ -1,0 +1,180 @@
+"""Checkpoints while training: when they are due, at the end, and when a signal asks the run to stop."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from runner.host.files import Journal
+from runner.host.signals import Interruption
+from runner.train.callback import Callback, CallbackParameters, RunContext, step_in_epoch
+from runner.train.checkpoint import state
+
+
+class Checkpointer(Callback):
+    """Saves all parameters and where the run is; comes last, so that a checkpoint knows the journal's newest row.
+
+    Due after every `every_steps` steps or `every_seconds` seconds, at step `total`, and at a signal. `device`
+    gives what else is to be recorded, `identity` what a run that goes on must have in common with this one.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        prefix: str,
+        keep_max: int,
+        every_steps: int | None,
+        every_seconds: float | None,
+        *,
+        total: int,
+        journal: Journal,
+        interruption: Interruption,
+        identity: Callable[[], dict[str, Any]],
+        device: Callable[[], dict[str, Any]],
+    ) -> None:
+        self.folder, self.prefix, self.keep_max = folder, prefix, keep_max
+        self.every_steps, self.every_seconds = every_steps, every_seconds
+        self.total, self.journal, self.interruption = total, journal, interruption
+        self.identity, self.device = identity, device
+        self._saved_step, self._saved_time = 0, time.monotonic()
+
+    def begin(self, run_context: RunContext) -> None:
+        self._saved_step = run_context.original_args().cur_step_num
+        self._saved_time = time.monotonic()
+
+    def step_end(self, run_context: RunContext) -> None:
+        seen = run_context.original_args()
+        if self._due(seen.cur_step_num) or self.interruption.requested:
+            self.save(seen)
+        if self.interruption.requested:
+            raise self.interruption.requested
+
+    def wants_to_leave(self) -> bool:
+        return self.interruption.requested is not None
+
+    def sink_left(self, run_context: RunContext) -> None:
+        self.save(run_context.original_args())
+        if self.interruption.requested:
+            raise self.interruption.requested
+
+    def end(self, run_context: RunContext) -> None:
+        seen = run_context.original_args()
+        if seen.cur_step_num > self._saved_step:  # somebody asked to stop before the last step
+            self.save(seen)
+
+    def save(self, seen: CallbackParameters) -> None:
+        """Write a checkpoint of this moment, and delete the oldest beyond `keep_max`."""
+        self.journal.sync()
+        progress = {
+            "global_step": seen.cur_step_num,
+            "epoch": seen.cur_epoch_num,
+            "step": step_in_epoch(seen),
+            "loss": str(seen.net_outputs),
+            "journal_bytes": self.journal.size(),
+            **self.device(),
+        }
+        name = f"{self.prefix}-{progress['epoch']}_{progress['step']}"
+        arrays = {p.name: p.data for p in seen.train_network.get_parameters()}
+        state.save(self.folder / name, arrays, progress, self.identity())
+        state.prune(self.folder, self.prefix, self.keep_max)
+        self._saved_step, self._saved_time = seen.cur_step_num, time.monotonic()
+
+    def _due(self, step: int) -> bool:
+        steps = self.every_steps is not None and step // self.every_steps > self._saved_step // self.every_steps
+        seconds = self.every_seconds is not None and time.monotonic() - self._saved_time >= self.every_seconds
+        return steps or seconds or step >= self.total
+
+
+class Clock(Callback):
+    """Seconds since it was made: until training began, until the first loss was there, and of the steps themselves."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+        self._begin = self._step = 0.0
+        self.first_loss_seconds: float | None = None
+        self.train_seconds = 0.0
+
+    def begin(self, run_context: RunContext) -> None:
+        self._begin = time.perf_counter()
+
+    def step_begin(self, run_context: RunContext) -> None:
+        self._step = time.perf_counter()
+
+    def step_end(self, run_context: RunContext) -> None:
+        end = time.perf_counter()
+        self.train_seconds += end - self._step
+        if self.first_loss_seconds is None:
+            self.first_loss_seconds = end - self._start
+
+    def sink_left(self, run_context: RunContext) -> None:
+        self.train_seconds += time.perf_counter() - self._step
+
+    @property
+    def init_seconds(self) -> float:
+        """Until training began."""
+        return self._begin - self._start
+
+
+def number(value: np.generic | np.ndarray | float) -> float:
+    """The shortest decimal that reads back as the same value of its own precision.
+
+    >>> import numpy as np
+    >>> number(np.float32(0.1))
+    0.1
+    """
+    return float(str(value))
+
+
+class MetricsJournal(Callback):
+    """Writes `step` events while training, and `eval` events when told."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+
+    def step_end(self, run_context: RunContext) -> None:
+        seen = run_context.original_args()
+        row = {
+            "event": "step",
+            "epoch": seen.cur_epoch_num,
+            "step": step_in_epoch(seen),
+            "global_step": seen.cur_step_num,
+        }
+        self.journal.append({**row, "loss": number(seen.net_outputs)})
+
+    def epoch_end(self, run_context: RunContext) -> None:
+        self.journal.sync()
+
+    def evaluated(self, metrics: Mapping[str, float], epoch: int, global_step: int) -> None:
+        """Write an `eval` event."""
+        self.journal.append({"event": "eval", "epoch": epoch, "global_step": global_step, **metrics})
+        self.journal.sync()
+
+
+class ProgressBar(Callback):
+    """Steps done of `total`, speed and loss; lines that others print appear above it."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._bar: Any = None
+
+    def __enter__(self) -> Self:
+        # Imported here: it takes longer than the first ten steps, and most runs have no terminal.
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, TextColumn("loss {task.fields[loss]}"), refresh_per_second=5, transient=True)
+        self._task = self._bar.add_task("training", total=self.total, loss="-")
+        self._bar.start()
+        return self
+
+    def step_end(self, run_context: RunContext) -> None:
+        seen = run_context.original_args()
+        self._bar.update(self._task, completed=seen.cur_step_num, loss=f"{float(seen.net_outputs):.4f}")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()

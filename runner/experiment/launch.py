@@ -1,0 +1,180 @@
+"""From overrides to a finished run: compose, check, claim a folder, record, run, and keep `status.json`."""
+
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from runner.config.compose import Call, Composition, compose
+from runner.config.groups.tracking import is_asked as is_tracked
+from runner.config.schema import RunRequest
+from runner.errors import BusyError, ConfigError, InternalError, RunnerError, StorageError
+from runner.experiment import run as experiment
+from runner.experiment.ranks.processes import first_speaks, ranks_of
+from runner.host import files
+from runner.host.lazy import lazy_import, uncollected
+from runner.host.signals import Terminated
+
+sweeps = lazy_import("runner.experiment.sweep.hydra_plan")  # most calls are one run
+
+inference = lazy_import("runner.experiment.evaluate")  # few runs train nothing
+tracked = lazy_import("runner.experiment.tracking.attach")  # few runs are told to others
+STATUS_FILE = "status.json"
+LOCK_FILE = ".lock"
+
+
+def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> dict[str, Any]:
+    """Run one experiment and return its summary; `overrides` are written as on the command line.
+
+    Raises a RunnerError, whose `exit_code` is what the command would have returned.
+    """
+    return run_call(Call(tuple(overrides), config_dir=None if config_dir is None else Path(config_dir)))
+
+
+def run_call(call: Call) -> dict[str, Any]:
+    """Run one experiment; nothing is created before its whole config is valid. Raises RunnerError."""
+    with uncollected(), first_speaks(call.overrides):
+        composition = compose(call)
+    with stopped_by_signals(), ranks_of(composition.config) as ranks:
+        folder = ranks.folder(lambda: claim(composition.folder, composition.folder_given))
+        with composition.entered(folder) as request:
+            return ranks.run(request, lambda own: _recorded(own, composition))
+
+
+def claim(folder: Path, given: bool) -> Path:
+    """Make a folder ours: the next free number when its name is the time, exactly this one when the user named it.
+
+    Raises BusyError when the named folder is not empty, StorageError when it cannot be made.
+    """
+    files.make_directory(folder.parent)
+    if not given:
+        return files.claim_first_free(folder)
+    with suppress(BusyError):
+        return files.claim_directory(folder)
+    if not folder.is_dir():
+        raise StorageError("the run directory is not a directory", path=folder)
+    _claim_empty(folder)
+    return folder
+
+
+def _claim_empty(folder: Path) -> None:
+    """Several may see that a folder is empty; the one that makes the folder for Hydra's records in it has it."""
+    marker = folder / ".hydra"
+    others = sorted(entry.name for entry in folder.iterdir())
+    if not others:
+        with suppress(BusyError):
+            files.claim_directory(marker)
+            return
+    raise BusyError("the run directory is not empty", path=folder, contains=", ".join(others[:3]) or marker.name)
+
+
+def unexpected(error: BaseException) -> InternalError:
+    """The block for an exception that runner did not foresee."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    place = f"{last.filename}:{last.lineno} in {last.name}" if last else None
+    text = str(error).strip().splitlines() or [""]
+    return InternalError(f"{type(error).__name__}: {text[0]}", at=place, hint="runner.debug=true shows the traceback")
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """SIGTERM ends the block like Ctrl-C does, so that the status is written."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise Terminated
+
+
+def _recorded(request: RunRequest, composition: Composition) -> dict[str, Any]:
+    """Write what the folder says about itself, then run."""
+    with recorded(request):
+        for name, content in composition.records():
+            files.make_directory((request.folder / name).parent)
+            files.write_atomically(request.folder / name, content)
+        composition.configure_logging()
+        return execute(request)
+
+
+def execute(request: RunRequest) -> dict[str, Any]:
+    """Run the experiment; what runner did not foresee becomes an InternalError."""
+    try:
+        run = (experiment if request.config.session.graph_run_mode else inference).run
+        if is_tracked(request.config.tracking):
+            run = tracked.followed(run)
+        summary: dict[str, Any] = run(request)
+        return summary
+    except (RunnerError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        if request.config.runner.debug:
+            traceback.print_exc()
+        raise unexpected(error) from error
+
+
+@contextmanager
+def recorded(request: RunRequest) -> Iterator[None]:
+    """Hold the folder's lock and keep `status.json` while the context is open.
+
+    Raises BusyError when another process works in the folder.
+    """
+    with files.locked(request.folder / LOCK_FILE), _Status(request):
+        yield
+
+
+class _Status:
+    """`status.json` of a run, from its start to its end."""
+
+    def __init__(self, request: RunRequest) -> None:
+        config = request.config
+        self._path = request.folder / STATUS_FILE
+        self._values: dict[str, Any] = {
+            "status": "running",
+            "pid": os.getpid(),
+            "started": _now(),
+            "experiment": request.experiment,
+            "network": config.network.name,
+            "dataset": config.dataset.name,
+            "mode": config.mode,
+            "device": config.device.target,
+        }
+
+        self._before = self._path.read_bytes() if request.resume else None
+
+    def __enter__(self) -> None:
+        files.write_json(self._path, self._values)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self._end("ok", 0, None)
+            return
+        with suppress(StorageError):  # a full disk: the error that brought us here says more
+            if self._before is not None and isinstance(error, ConfigError):
+                files.write_atomically(self._path, self._before)  # a refusal changes nothing
+            elif isinstance(error, KeyboardInterrupt):
+                self._end("interrupted", 143 if isinstance(error, Terminated) else 130, None)
+            else:
+                self._end("failed", getattr(error, "exit_code", 1), str(error))
+
+    def _end(self, status: str, exit_code: int, error: str | None) -> None:
+        files.write_json(
+            self._path, {**self._values, "status": status, "finished": _now(), "exit_code": exit_code, "error": error}
+        )
+
+
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")

@@ -1,0 +1,172 @@
+"""`manifest.json`: everything that the numbers of a run depend on."""
+
+import hashlib
+import json
+import resource
+import subprocess
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from runner import nn
+from runner.communication.world import world
+from runner.config.groups.parallel import DataParallel
+from runner.config.schema import RunRequest
+from runner.errors import ConfigError
+from runner.experiment.build import Experiment
+from runner.experiment.callbacks import Clock, number
+from runner.host.files import write_json
+from runner.host.json_file import flat
+from runner.host.machine import cpu_model, packages
+from runner.train.callback import Callback, CallbackParameters, RunContext
+
+
+class ManifestWriter(Callback):
+    """Writes the manifest after the first step: by then it is known which provider runs, and nobody waits for it."""
+
+    def __init__(self, path: Path, facts: Callable[[], dict[str, Any]]) -> None:
+        self.path, self.facts = path, facts
+        self.written = False
+
+    def step_end(self, run_context: RunContext) -> None:
+        if not self.written:
+            write_json(self.path, {**self.facts(), "cpu": cpu_model(), "git": git_state()})
+            self.written = True
+
+
+def config_hash(config: dict[str, Any]) -> str:
+    """sha256 (hex) of a resolved config, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+
+
+def git_state() -> dict[str, Any] | None:
+    """Commit of the folder that the command runs in, and whether its files differ from it; None outside of git."""
+    commit = _git("rev-parse", "HEAD")
+    return None if commit is None else {"commit": commit, "dirty": bool(_git("status", "--porcelain"))}
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+# Keys that decide how long a run is, what it shows and where its data lie (the data are known by their sha256), but not
+# what its steps compute.
+WITHOUT_EFFECT = (
+    *("epochs", "max_steps", "callbacks", "checkpoint", "expect", "eval", "sweep", "runner", "device.allow_fallback"),
+    *("print_file_path", "save_graphs", "save_graphs_path", "dump", "profiling", "tracking"),
+    *(f"session.{name}" for name in ("enable_exception_dump", "initialize_system", "auto_tune_seconds")),
+    *(f"session.{name}" for name in ("profiling_mode", "profiling_options", "fp_point", "bp_point", "op_trace")),
+    *("dataset.data_dir", "dataset.download", "dataset.url", "dataset.num_parallel_workers"),
+)
+
+
+class Facts:
+    """About the run of a request; `before` is the progress that a checkpoint had recorded, when the run goes on."""
+
+    def __init__(self, request: RunRequest, built: Experiment, clock: Clock, before: dict[str, Any]) -> None:
+        self.request, self.built, self.clock, self.before = request, built, clock, before
+
+    @cached_property
+    def data(self) -> dict[str, str]:
+        """sha256 of the data."""
+        return {"train": self.built.train_data.fingerprint(), "test": self.built.test_data.fingerprint()}
+
+    @cached_property
+    def packages(self) -> dict[str, str]:
+        """Versions of what the run is computed with; looking them up takes a while."""
+        return packages()
+
+    @property
+    def providers(self) -> list[str]:
+        """What the steps really run on."""
+        programs = self.built.model.programs
+        return list(programs[0].session.providers) if programs else list(self.before.get("providers", ["numpy"]))
+
+    @property
+    def interactions(self) -> int:
+        """How often host and device met while training."""
+        steps = self.built.model.steps
+        return int(self.before.get("host_interactions", 0)) + (steps.interactions if steps else 0)
+
+    @property
+    def loss_scaling(self) -> dict[str, Any]:
+        """The loss scale after the last step, and how many steps overflew and were skipped; {} without scaling."""
+        cell = self.built.model.train_network
+        if not isinstance(cell, nn.TrainOneStepWithLossScaleCell):
+            return {}
+        return {"loss_scale": float(cell.scale_sense.data), "overflow_steps": int(cell.overflow_steps.data)}
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What a run that goes on must have in common with this one, by dotted name."""
+        versions = {
+            name: version for name, version in self.packages.items() if name.startswith(("runner", "numpy", "onnx"))
+        }
+        config = flat(self.request.resolved)
+        kept = {key: value for key, value in config.items() if not key.startswith(WITHOUT_EFFECT)}
+        ranks = {"parallel.ranks": self.ranks} if self.ranks > 1 else {}
+        return {**kept, **ranks, **flat({"data": self.data, "version": versions})}
+
+    @property
+    def ranks(self) -> int:
+        """How many processes make the steps."""
+        return world().size if isinstance(self.request.config.parallel, DataParallel) else 1
+
+    def manifest(self) -> dict[str, Any]:
+        """Everything that the numbers depend on, besides the machine."""
+        config, programs = self.request.config, self.built.model.programs
+        return {
+            "experiment": self.request.experiment,
+            "seed": config.seed,
+            "config_sha256": config_hash(self.request.resolved),
+            "data_sha256": self.data,
+            "mode": config.mode,
+            "device": str(self.built.model.device),
+            "providers": self.providers,
+            "optimization_level": programs[0].session.optimization_level if programs else None,
+            "threads": self.built.model.device.workers,
+            "tuning": self.built.tuning,
+            "ranks": self.ranks,
+            "packages": self.packages,
+        }
+
+    def summary(self, seen: CallbackParameters, values: dict[str, float]) -> dict[str, Any]:
+        """The end of the run; times and speed are those of this process."""
+        config, clock = self.request.config, self.clock
+        steps = seen.cur_step_num - int(self.before.get("global_step", 0))
+        compiling = sum(program.compile_seconds for program in self.built.model.programs)
+        return {
+            "status": "ok",
+            "experiment": self.request.experiment,
+            "network": config.network.name,
+            "dataset": config.dataset.name,
+            "mode": config.mode,
+            "device": config.device.target,
+            "providers": self.providers,
+            "epochs": seen.cur_epoch_num,
+            "steps": seen.cur_step_num,
+            "host_interactions": self.interactions,
+            "loss": number(seen.net_outputs),
+            **self.loss_scaling,
+            "metrics": values,
+            "init_seconds": clock.init_seconds,
+            "compile_seconds": compiling,
+            "first_loss_seconds": clock.first_loss_seconds,
+            "train_seconds": clock.train_seconds,
+            "steps_per_second": steps / (clock.train_seconds - compiling) if steps else None,
+            "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "run_dir": str(self.request.folder),
+        }
+
+
+def check_identity(was: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raise ConfigError with a row for everything that a run and its continuation do not have in common."""
+    names = [name for name in dict.fromkeys((*was, *now)) if was.get(name) != now.get(name)]
+    if names:
+        rows = {name: f"was {was.get(name)}, is {now.get(name)}" for name in names}
+        raise ConfigError("the run would not go on as it began", **rows, hint="--force goes on all the same")

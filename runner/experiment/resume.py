@@ -1,0 +1,76 @@
+"""`runner resume RUN_DIR`: go on with a run that ended too early, from its newest good checkpoint."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from runner.config import overrides
+from runner.config.check import check
+from runner.config.schema import RunRequest, plain
+from runner.errors import ConfigError
+from runner.experiment import launch, run
+from runner.experiment.ranks.processes import ranks_of
+from runner.host.lazy import lazy_import
+
+SWEEP_FILE = "sweep.jsonl"
+FORCE = "--force"
+sweeping = lazy_import("runner.experiment.sweep.sweep")  # few runs are sweeps
+
+
+def main(words: Sequence[str]) -> dict[str, Any]:
+    """What the command does: `RUN_DIR [overrides] [--force]`, or the folder of a sweep.
+
+    Returns the summary; a sweep has none. Raises RunnerError.
+    """
+    flags = [word for word in words if word.startswith("-")]
+    folders = [word for word in words if not word.startswith("-") and "=" not in word]
+    if len(folders) != 1 or set(flags) - {FORCE}:
+        raise ConfigError("wrong usage", value=" ".join(words), hint="runner resume DIR [key=value ...] [--force]")
+    if (Path(folders[0]) / SWEEP_FILE).exists():
+        sweeping.resume(Path(folders[0]), [word for word in words if "=" in word], force=FORCE in flags)
+        return {}
+    return resume(folders[0], [word for word in words if "=" in word], force=FORCE in flags)
+
+
+def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -> dict[str, Any]:
+    """Go on with the run in `folder` and return its summary; `lines` are overrides such as `epochs=100`.
+
+    Without a checkpoint the run starts again. Raises ConfigError when there is no run, when it is finished, or when
+    what its numbers depend on has changed (unless `force`), and BusyError while it is still running.
+    """
+    place = Path(folder)
+    status, values = _read(place, launch.STATUS_FILE), _read(place, run.CONFIG_FILE)
+    for override in overrides.parse(lines):
+        _set(values, override.key_or_group, override.value())
+    config = check(values)
+    name = status.get("experiment")
+    request = RunRequest(config, place, name, plain(config), tuple(lines), resume=True, force=force)
+    if status.get("status") == "ok" and not lines:
+        raise ConfigError("the run is finished", path=place, hint="more epochs: runner resume RUN_DIR epochs=...")
+    with launch.stopped_by_signals(), ranks_of(config) as ranks:
+        return ranks.run(request, _recorded)
+
+
+def _recorded(request: RunRequest) -> dict[str, Any]:
+    with launch.recorded(request):
+        return launch.execute(request)
+
+
+def _read(place: Path, name: str) -> dict[str, Any]:
+    try:
+        values = json.loads((place / name).read_text())
+    except (OSError, ValueError):
+        raise ConfigError("not a run directory", path=place, missing=name, hint="runner ls lists runs") from None
+    if not isinstance(values, dict):
+        raise ConfigError("not a run directory", path=place, damaged=name)
+    return values
+
+
+def _set(values: dict[str, Any], key: str, value: object) -> None:
+    *groups, name = key.split(".")
+    for group in groups:
+        values = values.setdefault(group, {})
+        if not isinstance(values, dict):
+            raise ConfigError("unknown key", key=key)
+    values[name] = value

@@ -1,0 +1,76 @@
+"""Judging the values of a sweep one by one, before any job of it exists."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from hydra.core.override_parser.types import IntervalSweep, Override
+
+from runner.config import overrides
+from runner.config.check import examine
+from runner.config.compose import Call, Composition, compose
+from runner.config.groups import search
+from runner.config.loader import Loader
+from runner.config.schema import plain
+from runner.errors import ConfigError, raise_all
+
+
+def judged(loader: Loader, call: Call, params: Sequence[str] = ()) -> Composition:
+    """The config with none of the values that are swept over, once each of them was judged in it.
+
+    `params` are overrides from `hydra.sweeper.params`. Raises ConfigError, or ConfigErrors.
+    """
+    parsed = overrides.parse((*params, *call.overrides))
+    problems = [problem for problem in map(loader.unknown_option, parsed) if problem]
+    raise_all(problems)
+    lines = [_single(loader, override) for override in parsed]
+    made = compose(replace(call, overrides=tuple(line for line in lines if line)))
+    errors: dict[str, ConfigError] = {}
+    elsewhere = {one.key_or_group for one in parsed[: len(params)]} - {
+        one.key_or_group for one in parsed[len(params) :]
+    }
+    for key, value in _swept(loader, parsed):
+        values = plain(made.config)
+        _put(values, key.split("."), value)
+        _, found = examine(values, lambda key: search.PARAMS if key in elsewhere else overrides.COMMAND_LINE)
+        errors |= {str(error): error for error in (_hinted(error, parsed) for error in found)}
+    raise_all(list(errors.values()))
+    return made
+
+
+def _hinted(error: ConfigError, parsed: Sequence[Override]) -> ConfigError:
+    intervals = {one.key_or_group: one for one in parsed if one.is_interval_sweep()}
+    override = intervals.get(error.rows["key"])
+    if override is None or error.what != "not a whole number":
+        return error
+    del error.rows["value"]
+    error.rows.pop("nearest", None)
+    return error.add(value=override.get_value_string(), hint=f"int({override.get_value_string()})")
+
+
+def _single(loader: Loader, override: Override) -> str | None:
+    """The override with the first of its options; None for values that are swept over."""
+    if not override.is_sweep_override():
+        return str(override.input_line)
+    if not override.is_discrete_sweep() or not loader.is_option(override):
+        return None
+    options = overrides.sweep_values(override)
+    first = loader.options(override.key_or_group)[0] if options == ["*"] else options[0]
+    return f"{override.get_key_element()}={first}"
+
+
+def _swept(loader: Loader, parsed: list[Override]) -> Iterator[tuple[str, Any]]:
+    for override in parsed:
+        if isinstance(override._value, IntervalSweep):
+            yield from ((override.key_or_group, end) for end in (override._value.start, override._value.end))
+        elif override.is_discrete_sweep() and not loader.is_option(override):
+            lines = [f"x={value}" for value in overrides.sweep_values(override)]
+            values = itertools.chain.from_iterable(overrides.parse([line]) for line in lines)
+            yield from ((override.key_or_group, value.value()) for value in values)
+
+
+def _put(values: dict[str, Any], path: list[str], value: Any) -> None:
+    for part in path[:-1]:
+        values = values.setdefault(part, {})
+    values[path[-1]] = value

@@ -1,0 +1,89 @@
+"""One job of a sweep: what a launcher calls in the job's folder, in this process or in another one."""
+
+import json
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from runner.config.schema import RunRequest
+from runner.errors import ConfigError, DataError, RunnerError
+from runner.experiment import launch
+from runner.experiment.run import CONFIG_FILE
+from runner.experiment.sweep import journal, state
+from runner.host.signals import Terminated
+from runner.train.checkpoint.folder import sweep_temporaries
+
+SKIPPED = 0
+
+
+@dataclass(frozen=True)
+class Job:
+    """Runs jobs of the sweep in `sweep` and keeps their rows; launchers copy it into other processes.
+
+    Jobs in `done` are not run again; with `fail_fast` none is run behind one that failed. `force` goes on with runs
+    whose config has changed.
+    """
+
+    sweep: Path
+    done: frozenset[int] = frozenset()
+    fail_fast: bool = False
+    force: bool = False
+
+    def __call__(self, number: int, request: RunRequest, wrong: ConfigError | None) -> int:
+        """Run one job, or what is left of it, and return its exit code; `wrong` is what is wrong with its config.
+
+        Raises KeyboardInterrupt when a signal stops it, StorageError when the journal cannot be written.
+        """
+        if number in self.done or self.stopped():
+            return SKIPPED
+        self._begin(number, request.folder)
+        try:
+            with launch.recorded(request := self._continued(request)):
+                if wrong is not None:
+                    raise wrong
+                sweep_temporaries(request.folder)
+                summary = launch.execute(request)
+        except RunnerError as error:
+            return self.failed(number, request.folder, error)
+        except KeyboardInterrupt as stop:
+            code = 143 if isinstance(stop, Terminated) else 130
+            state.end(self.sweep, number, request.folder, "interrupted", code)
+            raise
+        state.end(self.sweep, number, request.folder, summary=summary)
+        return 0
+
+    def stopped(self) -> bool:
+        """Whether no further job may begin."""
+        if not self.fail_fast:
+            return False
+        known = state.Record(self.sweep)
+        known.update()
+        return known.failed()
+
+    def refused(self, number: int, error: RunnerError) -> int:
+        """Record that a job could not even be composed, and return its exit code."""
+        folder = self.sweep / str(number)
+        self._begin(number, folder)
+        return self.failed(number, folder, error)
+
+    def failed(self, number: int, folder: Path, error: RunnerError) -> int:
+        """Record and say that a job failed, and return its exit code."""
+        print(f"job {number} failed\n{error}", file=sys.stderr, flush=True)  # noqa: T201  maybe in another process
+        state.end(self.sweep, number, folder, "failed", error.exit_code, error=str(error))
+        return error.exit_code
+
+    def _begin(self, number: int, folder: Path) -> None:
+        journal.append(self.sweep, "start", job=number, folder=state.relative(folder, self.sweep), pid=os.getpid())
+
+    def _continued(self, request: RunRequest) -> RunRequest:
+        """The request to go on where a run had begun in the folder. Raises ConfigError when its config was another."""
+        if not (request.folder / CONFIG_FILE).exists() or not (request.folder / launch.STATUS_FILE).exists():
+            return request
+        try:
+            before = json.loads((request.folder / CONFIG_FILE).read_bytes())
+        except (OSError, ValueError):
+            raise DataError("the config of a run cannot be read", file=request.folder / CONFIG_FILE) from None
+        if not self.force:
+            state.refuse_changes("the job would not go on as it began", before, request.resolved)
+        return replace(request, resume=True, force=self.force)

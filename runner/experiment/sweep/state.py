@@ -1,0 +1,163 @@
+"""What a journal says about a sweep: its jobs, and how each of them stands."""
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from runner.errors import ConfigError, DataError
+from runner.experiment.sweep import journal
+from runner.host.json_file import flat, written
+
+SEARCH = "hydra.sweeper."
+STATUS_FILE, SUMMARY_FILE = "status.json", "summary.json"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one job of a sweep stands.
+
+    `status` is ok, failed, interrupted, killed or missing (it never began), `error` its block, `folder` None for a job
+    that never began.
+    """
+
+    number: int
+    overrides: tuple[str, ...]
+    status: str
+    exit_code: int
+    folder: Path | None = None
+    error: str | None = None
+    loss: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    def value(self, metric: str) -> float | None:
+        """A metric as `expect` means it: the loss of the training, others of the evaluation; None without a result."""
+        found = self.loss if metric == "loss" else self.metrics.get(metric)
+        return found if self.status == "ok" and found is not None and math.isfinite(found) else None
+
+
+class Record:
+    """The rows of a journal in order, as they come."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.header: dict[str, Any] = {}
+        self.jobs: dict[int, tuple[str, ...]] = {}
+        self.started: dict[int, dict[str, Any]] = {}
+        self.ended: dict[int, dict[str, Any]] = {}
+        self.trials: dict[int, dict[str, Any]] = {}
+        self._failed: set[int] = set()  # since it was last resumed
+        self._offset = 0
+
+    def update(self) -> list[dict[str, Any]]:
+        """Read on, and return the new rows. Raises as `journal.read`, and DataError for one of another version."""
+        rows, self._offset = journal.read(self.folder, self._offset)
+        for row in rows:
+            self._take(row)
+        path, found = self.folder / journal.NAME, self.header.get("version")
+        if not self.jobs and not self.header:
+            raise ConfigError("not a sweep directory", path=self.folder, reason="the sweep ended before it began")
+        if found != journal.VERSION:
+            raise DataError("not a journal of this version", file=path, expected=journal.VERSION, found=found)
+        return rows
+
+    def outcome(self, number: int) -> Outcome:
+        """How a job stands."""
+        row = self.ended.get(number) or self.started.get(number) or {}
+        folder = self.folder / row["folder"] if row else None
+        overrides = self.jobs.get(number, ())
+        if number not in self.ended:
+            return Outcome(number, overrides, "killed" if row else "missing", 1, folder)
+        said: dict[str, Any] = {"error": row.get("error"), "loss": row.get("loss"), "metrics": row.get("metrics") or {}}
+        return Outcome(number, overrides, row["status"], row["exit_code"], folder, **said)
+
+    @property
+    def search(self) -> dict[str, Any] | None:
+        """What a sweep searches for (`metric`, `direction`) and how; None for a sweep that only tries all values."""
+        found = flat(self.header.get("config") or {})
+        told = {key.removeprefix(SEARCH): value for key, value in found.items() if key.startswith(SEARCH)}
+        return told if {"metric", "direction"} <= told.keys() else None
+
+    def outcomes(self) -> list[Outcome]:
+        """How all jobs stand, in their order."""
+        return [self.outcome(number) for number in sorted(self.jobs)]
+
+    def failed(self) -> bool:
+        """Whether some job has failed since the sweep began or went on; one that was interrupted has not."""
+        return bool(self._failed)
+
+    def done(self) -> frozenset[int]:
+        """The jobs that need not run again."""
+        return frozenset(number for number, row in self.ended.items() if row["status"] == "ok")
+
+    def _take(self, row: dict[str, Any]) -> None:
+        match row["event"]:
+            case "sweep":
+                self.header = row
+            case "jobs":
+                self.jobs |= {row["first"] + place: tuple(lines) for place, lines in enumerate(row["overrides"])}
+            case "resume":
+                self._failed = set()
+            case "start":
+                self.started[row["job"]] = row
+                self.ended.pop(row["job"], None)
+            case "trial":
+                self.trials[row["job"]] = row
+            case "end":
+                self.ended[row["job"]] = row
+                if row["status"] in ("failed", "killed"):
+                    self._failed.add(row["job"])
+
+
+def settle(record: Record, numbers: Iterable[int], what: str) -> None:
+    """Write the end of jobs that could not write it themselves; `what` says why. Raises StorageError.
+
+    A run is over when its `status.json` says so: a job may have been killed between that and its row.
+    """
+    for number in numbers:
+        started = record.started.get(number, {"folder": str(number)})  # it may have died before that
+        place = record.folder / started["folder"]
+        if written(place / STATUS_FILE).get("status") == "ok":
+            end(record.folder, number, place, summary=written(place / SUMMARY_FILE))
+        else:
+            end(record.folder, number, place, "killed", 1, error=what)
+
+
+def end(
+    sweep: Path,
+    number: int,
+    folder: Path,
+    status: str = "ok",
+    exit_code: int = 0,
+    *,
+    error: str | None = None,
+    summary: dict[str, Any] | None = None,
+) -> None:
+    """Write how a job ended. Raises StorageError."""
+    known = {name: (summary or {}).get(name) for name in ("loss", "metrics")}
+    place = relative(folder, sweep)
+    journal.append(sweep, "end", job=number, folder=place, status=status, exit_code=exit_code, error=error, **known)
+
+
+def relative(folder: Path, sweep: Path) -> str:
+    """A job's folder as the journal names it: below the sweep's, which may be moved."""
+    return os.path.relpath(folder, sweep)
+
+
+def refuse_changes(what: str, was: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raise ConfigError with a row for every key that two configs do not have in common; `sweep.*` may change."""
+    before, after = flat(was), flat(now)
+    names = [name for name in dict.fromkeys((*before, *after)) if not name.startswith("sweep.")]
+    rows = {
+        name: f"was {before.get(name)}, is {after.get(name)}" for name in names if before.get(name) != after.get(name)
+    }
+    if rows:
+        raise ConfigError(what, **rows, hint="--force goes on all the same")
+
+
+def varying(jobs: Sequence[tuple[str, ...]]) -> set[str]:
+    """The overrides that not all jobs have in common."""
+    common = set.intersection(*map(set, jobs)) if len(jobs) > 1 else set()
+    return {line for job in jobs for line in job} - common

@@ -1,0 +1,126 @@
+"""A run that TensorBoard or MLflow is told of: from its config to the thread that follows its files."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runner.config.groups.tracking import MlflowTracking, address_of
+from runner.config.schema import RunRequest
+from runner.errors import ConfigError, MismatchError, RunnerError, StorageError
+from runner.experiment.sweep.journal import NAME as SWEEP_FILE
+from runner.experiment.sweep.state import Record
+from runner.experiment.tracking.follower import Follower
+from runner.host.files import write_json
+from runner.host.json_file import written
+from runner.host.lazy import lazy_import
+
+if TYPE_CHECKING:
+    from runner.experiment.tracking.follower import Tracker
+
+# Each is an extra of its own.
+event_file = lazy_import("runner.experiment.tracking.tensorboard")
+mlflow_run = lazy_import("runner.experiment.tracking.mlflow")
+
+STATE_FILE, SUMMARY_FILE = "tracking.json", "summary.json"
+LEVELS = 4  # folders between a job and its sweep, at most
+
+Run = Callable[[RunRequest], dict[str, Any]]
+
+
+def followed(run: Run) -> Run:
+    """The same run, followed by the tracker that its config names; how that went is in its summary as `tracking`.
+
+    Raises what the run raises, and ConfigError before it begins when the tracker cannot begin.
+    """
+
+    def following(request: RunRequest) -> dict[str, Any]:
+        tracking = request.config.tracking
+        tracker = _tracker(request)
+        _write_state(request.folder, tracker, "running", None)
+        follower = Follower(tracker, request.folder, tracking.every_seconds)  # type: ignore[union-attr]
+        try:
+            summary = run(request)
+        except BaseException as error:
+            # A run that does not meet its expectations has a summary all the same.
+            _end(follower, error, written(request.folder / SUMMARY_FILE) if isinstance(error, MismatchError) else {})
+            raise
+        summary = {**summary, "tracking": _end(follower, None, summary)}
+        write_json(request.folder / SUMMARY_FILE, summary)
+        return summary
+
+    return following
+
+
+def _end(follower: Follower, error: BaseException | None, summary: dict[str, Any]) -> dict[str, Any]:
+    """Let the tracker end, and return what is said of it."""
+    status = "ok" if error is None else "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+    follower.end(status, summary)
+    with suppress(StorageError):  # a full disk: the run itself says so
+        _write_state(follower.folder, follower.tracker, "incomplete" if follower.reason else "ok", follower.reason)
+    return _state(follower.tracker, "incomplete" if follower.reason else "ok", follower.reason)
+
+
+def _state(tracker: "Tracker", status: str, reason: str | None) -> dict[str, Any]:
+    return {"name": tracker.name, "status": status, "reason": reason, **tracker.place}
+
+
+def _write_state(folder: Path, tracker: "Tracker", status: str, reason: str | None) -> None:
+    write_json(folder / STATE_FILE, _state(tracker, status, reason))
+
+
+def _tracker(request: RunRequest) -> "Tracker":
+    made: Tracker
+    if isinstance(request.config.tracking, MlflowTracking):
+        made = mlflow_run.MlflowRun(_about(request, request.config.tracking))
+    else:
+        made = _event_file(request)
+    return made
+
+
+def _event_file(request: RunRequest) -> "Tracker":
+    folder = request.folder.absolute() / "tensorboard"
+    try:
+        texts = {"config": request.resolved, "run": _tags(request, request.folder.absolute())}
+        made: Tracker = event_file.EventFile(folder, texts)
+    except ImportError as reason:
+        hint = 'pip install "runner[tensorboard]"'
+        raise ConfigError("tensorboardX cannot be loaded", key="tracking", reason=reason, hint=hint) from reason
+    except OSError as reason:
+        raise StorageError("no event file can be written", path=folder, reason=reason) from reason
+    return made
+
+
+def _about(request: RunRequest, tracking: MlflowTracking) -> Any:
+    folder, uri = request.folder.absolute(), address_of(tracking)
+    before = written(folder / STATE_FILE) if request.resume else {}
+    same = (before.get("name"), before.get("uri")) == ("mlflow", uri)
+    if before.get("name") == "mlflow" and tracking.uri is None:  # it goes on where it was, wherever it is resumed
+        same, uri = True, str(before.get("uri"))
+    return mlflow_run.About(
+        uri=uri,
+        experiment=tracking.experiment or request.experiment or request.config.network.name,
+        run_name=tracking.run_name or "/".join(folder.parts[-2:]),
+        run_id=before.get("run_id") if same else None,
+        config=request.resolved,
+        tags=_tags(request, folder),
+    )
+
+
+def _tags(request: RunRequest, folder: Path) -> dict[str, str]:
+    """What is known of a run besides its config: its folder, and its place in a sweep."""
+    tags = {"folder": str(folder), "experiment": request.experiment, "overrides": " ".join(request.overrides)}
+    for sweep in folder.parents[:LEVELS]:
+        if (sweep / SWEEP_FILE).exists():
+            tags |= {"sweep": str(sweep), "job": _job(sweep, folder)}
+            break
+    return {f"runner.{name}": value for name, value in tags.items() if value}
+
+
+def _job(sweep: Path, folder: Path) -> str | None:
+    """The number of the job that runs in a folder, as the journal of its sweep tells it."""
+    record = Record(sweep)
+    with suppress(RunnerError):  # a damaged journal is told by others
+        record.update()
+    rows = record.started.items()
+    return next((str(number) for number, row in rows if (sweep / row["folder"]).resolve() == folder.resolve()), None)

@@ -1,0 +1,91 @@
+"""A run as event files of TensorBoard. Messages and records are those of tensorboardX, the thread is ours.
+
+Its own writer has a queue whose reader dies at the first error, and then the training waits for ever.
+"""
+
+import json
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from runner.experiment.tracking.points import Point
+from runner.host.files import make_directory, names
+
+MARK = ".tfevents."
+HEADER, FOOTER = 12, 4  # bytes: length and its checksum, checksum of the content
+
+
+class Library(NamedTuple):
+    """What is used of tensorboardX: a writer of records, two messages, and who makes a text."""
+
+    writer: Any
+    event: Any
+    summary: Any
+    text: Any
+
+
+class EventFile:
+    """A new event file in `folder`, beside those of earlier processes; it begins with texts, by name.
+
+    Raises ImportError, OSError and StorageError.
+    """
+
+    name = "tensorboard"
+
+    def __init__(self, folder: Path, texts: Mapping[str, Mapping[str, Any]]) -> None:
+        self._library = _loaded()
+        before = [name for name in names(make_directory(folder)) if MARK in name]
+        self._folder, self._before = folder, [folder / name for name in before]
+        # The suffix keeps files apart that begin in the same second, and in their order.
+        self._writer = self._library.writer(str(folder / "events"), f".{len(before)}")
+        for name, values in texts.items():
+            self.describe(name, values)
+
+    @property
+    def place(self) -> dict[str, Any]:
+        return {"path": str(self._folder)}
+
+    def told(self) -> dict[str, int]:
+        last: dict[str, int] = {}
+        for path in self._before:
+            for event in map(self._library.event.FromString, _records(path)):
+                last |= {value.tag: max(event.step, last.get(value.tag, -1)) for value in event.summary.value}
+        return last
+
+    def tell(self, points: list[Point]) -> None:
+        for point in points:
+            made = self._library.summary(value=[{"tag": point.name, "simple_value": point.value}])
+            self._writer.write_event(self._library.event(wall_time=point.time, step=point.step, summary=made))
+        self._writer.flush()
+
+    def describe(self, name: str, values: Mapping[str, Any]) -> None:
+        lines = json.dumps(dict(values), indent=2).splitlines()
+        text = self._library.text(name, "\n".join(f"    {line}" for line in lines))  # Markdown: as it stands
+        self._writer.write_event(self._library.event(wall_time=time.time(), summary=text))
+        self._writer.flush()
+
+    def close(self, status: str) -> None:
+        self.describe("status", {"status": status})
+        self._writer.close()
+
+
+def _loaded() -> Library:
+    from tensorboardX import summary
+    from tensorboardX.event_file_writer import EventsWriter
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.summary_pb2 import Summary
+
+    return Library(EventsWriter, Event, Summary, summary.text)
+
+
+def _records(path: Path) -> Iterator[bytes]:
+    """The records of a file, up to the first one that is not whole: its writer was killed."""
+    with open(path, "rb") as file:
+        while len(header := file.read(HEADER)) == HEADER:
+            (length,) = struct.unpack("<Q", header[:8])
+            content = file.read(min(length, path.stat().st_size))
+            if len(content) < length or len(file.read(FOOTER)) < FOOTER:
+                return
+            yield content

@@ -1,0 +1,145 @@
+"""The message DumpData of dump files: what its numbers mean, and what is read of it (spec section 3.8).
+
+Source: `dump_data.proto` of MindSpore (mindspore/ccsrc/debug/debugger), proto3, package toolkit.dumpdata.
+"""
+
+import math
+from typing import NamedTuple, TypeAlias
+
+from runner import dtype as dt
+from runner.errors import DataError
+from runner.host.protobuf import fields, read_varint
+from runner.types import Shape
+
+FORMATS = (
+    *("NCHW", "NHWC", "ND", "NC1HWC0", "FRACTAL_Z", "NC1C0HWPAD", "NHWC1C0", "FSR_NCHW", "FRACTAL_DECONV", "C1HWNC0"),
+    *("FRACTAL_DECONV_TRANSPOSE", "FRACTAL_DECONV_SP_STRIDE_TRANS", "NC1HWC0_C04", "FRACTAL_Z_C04", "CHWN"),
+    *("FRACTAL_DECONV_SP_STRIDE8_TRANS", "HWCN", "NC1KHKWHWC0", "BN_WEIGHT", "FILTER_HWCK", "HASHTABLE_LOOKUP_LOOKUPS"),
+    *("HASHTABLE_LOOKUP_KEYS", "HASHTABLE_LOOKUP_VALUE", "HASHTABLE_LOOKUP_OUTPUT", "HASHTABLE_LOOKUP_HITS"),
+    *("C1HWNCoC0", "MD", "NDHWC", "FRACTAL_ZZ", "FRACTAL_NZ", "NCDHW", "DHWCN", "NDC1HWC0", "FRACTAL_Z_3D", "CN", "NC"),
+    *("DHWNC", "FRACTAL_Z_3D_TRANSPOSE", "FRACTAL_ZN_LSTM", "FRACTAL_Z_G", "RESERVED"),
+)
+_LIKE_NUMPY = (
+    *(dt.float32, dt.float16, dt.int8, dt.uint8, dt.int16, dt.uint16, dt.int32, dt.int64, dt.uint32, dt.uint64),
+    *(dt.bool_, dt.float64),
+)
+_FOREIGN = (
+    *("STRING", "DUAL_SUB_INT8", "DUAL_SUB_UINT8", "COMPLEX64", "COMPLEX128", "QINT8", "QINT16", "QINT32", "QUINT8"),
+    *("QUINT16", "RESOURCE", "STRING_REF", "DUAL", "VARIANT", "BF16", "INT4", "UINT1", "INT2", "UINT2"),
+)
+TYPES = dict(enumerate(_LIKE_NUMPY, start=1))
+_NAMES: dict[int, object] = dict(enumerate(("UNDEFINED", *_LIKE_NUMPY, *_FOREIGN)))
+
+# Fields.
+VERSION, TIME, OUTPUT, INPUT, BUFFER, NAME, SPACE = range(1, 8)
+PLACES = {INPUT: "input", OUTPUT: "output", BUFFER: "buffer", SPACE: "space"}
+DATA_TYPE, FORMAT, SHAPE = 1, 2, 3
+DIM = 1
+
+MOST_TENSORS = 4096
+MOST_AXES = 32
+Values: TypeAlias = dict[int, int | memoryview]
+
+
+class Side(NamedTuple):
+    """Numbers of the fields in which inputs, outputs, and pieces of memory differ."""
+
+    data: int
+    size: int
+    original: int = 0
+    sub_format: int = 0
+
+
+SIDES = {INPUT: Side(4, 5, 6, 7), OUTPUT: Side(5, 6, 7, 8), BUFFER: Side(2, 3), SPACE: Side(2, 3)}
+
+
+class Message:
+    """DumpData: `values` of its plain fields; `parts`: those of the messages inside of it, by field and in order.
+
+    Raises DataError with the offset and the place.
+    """
+
+    def __init__(self, content: memoryview) -> None:
+        self.values: Values = {}
+        self.parts: dict[int, list[Values]] = {number: [] for number in SIDES}
+        for number, value in fields(content):
+            if number in self.parts:
+                self._add(number, value)
+            else:
+                self.values[number] = value
+
+    def _add(self, number: int, value: int | memoryview) -> None:
+        parts = self.parts[number]
+        try:
+            if len(parts) == MOST_TENSORS:
+                raise DataError("too many tensors", expected=f"at most {MOST_TENSORS}")
+            if isinstance(value, int):
+                raise DataError("bytes were expected", found="a number")
+            parts.append(dict(fields(value)))
+        except DataError as error:
+            raise error.add(place=f"{PLACES[number]} {len(parts)}") from None
+
+
+def number(part: Values, field: int) -> int:
+    """A field that is a number; 0 when it is not there. Raises DataError."""
+    value = part.get(field, 0)
+    if not isinstance(value, int):
+        raise DataError("a number was expected", field=field, found=f"{len(value)} bytes")
+    return value
+
+
+def view(part: Values, field: int) -> memoryview:
+    """A field that has a length; empty when it is not there. Raises DataError."""
+    value = part.get(field, memoryview(b""))
+    if isinstance(value, int):
+        raise DataError("bytes were expected", field=field, found="a number")
+    return value
+
+
+def text(part: Values, field: int) -> str:
+    """A string. Raises DataError when it is not UTF-8, or has the character 0, which no name has."""
+    content = view(part, field)
+    try:
+        made = str(content, "utf-8")
+    except UnicodeDecodeError:
+        raise DataError("a string is not UTF-8", field=field, found=bytes(content[:80])) from None
+    if "\0" in made:
+        raise DataError("a string has the character 0", field=field, found=ascii(made[:80]))
+    return made
+
+
+def element_type(part: Values) -> dt.DType:
+    """Raises DataError for a type that numpy does not have."""
+    code = number(part, DATA_TYPE)
+    if code not in TYPES:
+        found, allowed = _NAMES.get(code, code), ", ".join(map(str, _LIKE_NUMPY))
+        raise DataError("numpy has no such element type", found=found, allowed=allowed)
+    return TYPES[code]
+
+
+def format_name(part: Values) -> str:
+    """One of FORMATS, or `FORMAT_41` for a number that has no name here."""
+    code = number(part, FORMAT)
+    return FORMATS[code] if code < len(FORMATS) else f"FORMAT_{code}"
+
+
+def shape(part: Values, field: int) -> Shape:
+    """A message Shape; () when it is not there. Raises DataError for shapes that no tensor has."""
+    dims: list[int] = []
+    for field_of_shape, value in fields(view(part, field)):
+        if field_of_shape == DIM:
+            dims += [value] if isinstance(value, int) else _packed(value)
+        if len(dims) > MOST_AXES:
+            raise DataError("impossible shape of a tensor", expected=f"at most {MOST_AXES} axes")
+    if math.prod(max(length, 1) for length in dims) >> 56:
+        raise DataError("impossible shape of a tensor", found=dims)
+    return tuple(dims)
+
+
+def _packed(content: memoryview) -> list[int]:
+    made: list[int] = []
+    at = 0
+    while at < len(content) and len(made) <= MOST_AXES:
+        length, at = read_varint(content, at)
+        made.append(length)
+    return made

@@ -1,0 +1,66 @@
+"""The synchronous layout of seed 002: a file for every tensor, written before the step goes on.
+
+{path}/{net_name}/{device_id}/iteration_{i}/{SyncName}
+{path}/{net_name}/{device_id}/graphs/ms_output_trace_code_graph_{graph}.ir, .pb
+{path}/{net_name}/{device_id}/execution_order/ms_execution_order_graph_{graph}.csv
+{path}/.metadata/data_dump.json
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from runner.core.lowering import PLAIN
+from runner.core.observers import Shown
+from runner.core.primitive import Node
+from runner.host.files import make_directory
+from runner.observe.dump.file_names import DEFAULT_FORMAT, INPUT, OUTPUT, SyncName
+from runner.observe.dump.settings import DumpSettings
+from runner.observe.dump.writer import write_graph, write_metadata, write_pieces
+from runner.types import TensorType
+
+
+class SyncFolder:
+    """Writer of the synchronous layout. Raises StorageError when a file cannot be written."""
+
+    def __init__(self, settings: DumpSettings, device_id: int) -> None:
+        self.folder = settings.path / settings.net_name / str(device_id)
+        make_directory(self.folder)
+        write_metadata(settings.path, settings)
+
+    def operator(
+        self,
+        step: int,
+        graph: int,
+        task: int,
+        node: Node,
+        inputs: Sequence[Shown] | None,
+        outputs: Sequence[Shown] | None,
+    ) -> None:
+        """A file for each tensor, under the full name."""
+        folder = self._iteration(step)
+        for io, values in ((INPUT, inputs), (OUTPUT, outputs)):
+            for slot, value in enumerate(values or ()):
+                _write(folder, node.name, io, slot, value)
+
+    def held(self, step: int, graph: int, name: str, value: Shown) -> None:
+        """A parameter or constant, as an output under its own name."""
+        _write(self._iteration(step), name, OUTPUT, 0, value)
+
+    def graph(self, graph: int, listing: str, proto: bytes, order: Sequence[str]) -> None:
+        """`graphs/` and `execution_order/`."""
+        write_graph(self.folder, graph, listing, proto, order)
+
+    def finish(self, step: int) -> None:
+        """Everything is written already."""
+
+    def close(self) -> None:
+        """Everything is written already."""
+
+    def _iteration(self, step: int) -> Path:
+        return make_directory(self.folder / f"iteration_{step}")
+
+
+def _write(folder: Path, name: str, io: str, slot: int, value: Shown) -> None:
+    array, layout = value
+    lies = DEFAULT_FORMAT if layout is PLAIN else layout.value
+    write_pieces(folder / str(SyncName(name, io, slot, TensorType.of(array), lies)), [array])

@@ -1,0 +1,145 @@
+"""The folder of `save_graphs`: every stage of every program, and the graph that is executed.
+
+    NN_stage_XXXX.ir, .dot, .svg                             as traced, differentiated, after each pass, lowered
+    trace_code_graph_G.ir                                    what is executed
+    ms_output_trace_code_graph_G.pb                          the same in the reference's protobuf
+    execution_order/ms_execution_order_graph_G.csv           full names in the order of execution
+
+NN counts the stages of a program, XXXX the stages of all programs that are saved into the folder, G the programs. A
+stage that changed nothing is not written. Pictures (.svg) come where Graphviz is installed, or the extra `viz`.
+"""
+
+import logging
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from runner.core.graph import Graph
+from runner.core.observers import GraphObserver
+from runner.errors import ConfigError, StorageError
+from runner.host.files import make_directory, write_atomically
+from runner.observe.graph.describe import describe
+from runner.observe.graph.dot import dot
+from runner.observe.graph.listing import Listing
+from runner.observe.graph.proto import proto
+from runner.observe.graph.text import text
+
+FAILED = "analyze_fail.ir"
+ORDER_HEADER = "NodeExecutionOrder-FullNameWithScope"
+RENDERERS = "dot", "graphviz-pure"  # the second one comes with the extra `viz`
+DOT_SECONDS = 20
+_LOG = logging.getLogger("runner")
+
+
+class GraphFolder(GraphObserver):
+    """Writes what it hears of; what failed goes to the folder `failures`.
+
+    Raises ConfigError when the path is a file, StorageError when it cannot be written.
+    """
+
+    records_steps = True
+
+    def __init__(self, folder: Path, failures: Path | None = None) -> None:
+        self.folder, self.failures = usable(folder), failures or folder
+        self.written = self.programs = self.stages = 0
+        self._last = ""
+
+    def traced(self, graph: Graph) -> None:
+        """`parse`, what the network does, and `grad`, the whole step."""
+        self.stage("parse", forward(graph))
+        self.stage("grad", graph)
+
+    def stage(self, name: str, graph: Graph) -> None:
+        """A stage, if it is not what the last one was."""
+        self.write(name, describe(graph, self.programs))
+
+    def lowered(self, graph: Graph, describe: Callable[[int], object]) -> None:
+        """The ONNX model, in the order of its nodes."""
+        self.write("lower", cast(Listing, describe(self.programs)))
+
+    def executed(self, graph: Graph) -> None:
+        """The end of a program: what is executed, in three forms."""
+        number = self.programs
+        self._save(f"trace_code_graph_{number}.ir", text(describe(graph, number)))
+        self._save(f"ms_output_trace_code_graph_{number}.pb", proto(graph))
+        names = [ORDER_HEADER, *(node.name for node in (*graph.nodes, *graph.effects))]
+        make_directory(self.folder / "execution_order")
+        self._save(f"execution_order/ms_execution_order_graph_{number}.csv", "\n".join(names) + "\n")
+        self._next_program()
+
+    def failed(self, graph: Graph) -> None:
+        """The graph as it was when something failed."""
+        write_failed(self.failures, graph, self.programs)
+        self._next_program()
+
+    def write(self, name: str, listing: Listing) -> None:
+        """One stage as text and as a picture."""
+        printed = text(listing)
+        if printed != self._last:
+            stem = f"{self.stages:02}_{name}_{self.written:04}"
+            self._save(f"{stem}.ir", printed)
+            self._save(f"{stem}.dot", dot(listing))
+            self._draw(stem)
+            self.written, self.stages, self._last = self.written + 1, self.stages + 1, printed
+
+    def _next_program(self) -> None:
+        self.programs, self.stages, self._last = self.programs + 1, 0, ""
+
+    def _save(self, name: str, content: str | bytes) -> None:
+        write_atomically(self.folder / name, content)
+
+    def _draw(self, stem: str) -> None:
+        """The picture. A renderer that is missing or fails is no fault of the run."""
+        program = next(filter(None, map(shutil.which, RENDERERS)), None)
+        if program is None:
+            return
+        command = [program, "-Tsvg", str(self.folder / f"{stem}.dot")]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=DOT_SECONDS, check=True)
+        except (OSError, subprocess.SubprocessError) as reason:
+            _LOG.warning("no picture of %s.dot: %s", stem, reason)
+        else:
+            self._save(f"{stem}.svg", done.stdout)
+
+
+def write_failed(folder: Path, graph: Graph, number: int = 0) -> None:
+    """`analyze_fail.ir`: a graph that could not be traced, changed or run. The error that is on its way says more than
+    a disk that is full."""
+    with suppress(StorageError):
+        write_atomically(folder / FAILED, text(describe(graph, number)))
+
+
+def usable(folder: Path) -> Path:
+    """A folder to write into; it is made if it is not there. Raises ConfigError and StorageError."""
+    for place in (folder, *folder.parents):
+        if place.exists() and not place.is_dir():
+            raise ConfigError("save_graphs_path is a file", value=folder, file=place, allowed="a folder")
+    make_directory(folder)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise StorageError("save_graphs_path is not writable", path=folder)
+    return folder
+
+
+def forward(graph: Graph) -> Graph:
+    """What the network does: the graph before the first gradient, or all of it when there is none."""
+    first = next((k for k, node in enumerate(graph.nodes) if node.scope.startswith("Gradients/")), None)
+    if first is None:
+        return graph
+    nodes = graph.nodes[:first]
+    made = {y for node in nodes for y in node.outputs}.union(graph.inputs, graph.parameters.values(), graph.constants)
+    updates = {p: s for p, s in graph.updates.items() if s in made}
+    used = {x for node in nodes for x in node.inputs}.union(graph.outputs)
+    return replace(
+        graph,
+        nodes=nodes,
+        parameters={p: s for p, s in graph.parameters.items() if s in used or p in updates},
+        constants={s: a for s, a in graph.constants.items() if s in used},
+        outputs=tuple([s for s in graph.outputs if s in made]),
+        updates=updates,
+        effects=tuple([e for e in graph.effects if made.issuperset(e.inputs)]),
+    )

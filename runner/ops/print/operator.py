@@ -1,0 +1,53 @@
+"""`Print`: shows what flows through a network while it runs."""
+
+from typing import Any
+
+import numpy as np
+
+from runner.core.effect import Effect
+from runner.core.primitive import current, primitive
+from runner.core.value import Tensor, Value
+from runner.errors import ConfigError, ShapeError
+from runner.ops.print import outlet
+from runner.types import TensorType
+
+
+@primitive
+class Print(Effect):
+    """`Print()("x is", x, 3)` shows strings, tensors, arrays and numbers, each on a line of its own; it gives nothing.
+
+    It prints whenever the network runs, in every step of a sink too; on the screen, or into the file that
+    `print_file_path` of the context names. `parts` are the strings of one application, with None where a tensor stands.
+    Raises ConfigError for anything else than these.
+    """
+
+    parts: tuple[str | None, ...] = ()
+
+    def __call__(self, *parts: Any) -> None:
+        """Print, now (PyNative mode) or each time that the graph runs."""
+        op = Print(tuple([part if isinstance(part, str) else None for part in parts]))
+        current().bind(op, tuple([op.operand(k, part) for k, part in enumerate(parts) if not isinstance(part, str)]))
+
+    def operand(self, position: int, part: Any) -> Value:
+        """The tensor that stands at a position. Raises ConfigError when it is none."""
+        if isinstance(part, Value):
+            return part
+        error = ConfigError("a value of this type cannot be printed", given=type(part).__name__)
+        if isinstance(part, bool | int | float | np.ndarray | np.generic):
+            try:
+                return Tensor(part)
+            except ConfigError as reason:
+                error = reason
+        error.add(position=position + 1, allowed="strings, tensors, arrays and numbers")
+        raise current().located(error, self, ())
+
+    def infer(self, *types: TensorType) -> tuple[TensorType, ...]:
+        """No outputs. Raises ShapeError when the tensors are not as many as the places for them."""
+        if len(types) != self.parts.count(None):
+            raise ShapeError("a tensor for every place", places=self.parts.count(None), given=len(types))
+        return ()
+
+    def tell(self, *arrays: np.ndarray) -> None:
+        """Print the strings and the tensors of one step."""
+        rest = iter(arrays)
+        outlet.tell([next(rest) if part is None else part for part in self.parts])

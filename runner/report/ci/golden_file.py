@@ -1,0 +1,157 @@
+"""A golden file: what a run gave, what that depends on, and how much may differ on another machine.
+
+| key | meaning |
+|---|---|
+| `format`, `version` | "runner golden", 1 |
+| `key` | what the numbers depend on, by dotted name: config, data, seed, and machine (threads, processor, versions) |
+| `may_differ` | patterns of names in `key` that may differ; then `tolerance` holds, and not the hashes |
+| `exact` | whether a run with an equal key must have equal bits; false: `tolerance` holds always |
+| `tolerance` | `rtol` and `atol` of metrics (`*`: of all others), of `losses` up to `steps`, of norms of `tensors` |
+| `steps`, `metrics` | how far the run went, the loss of the last step and the metrics of the last evaluation |
+| `losses` | `sha256` of all of them, and some as they are, by step |
+| `tensors` | parameters and state after the last step: shape, type, `sha256` of their bytes, Euclidean `norm` |
+
+The file is made to be read and edited: an update keeps `may_differ`, `exact` and `tolerance`.
+"""
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from runner.errors import ConfigError, DataError
+from runner.host import files
+from runner.report.record import Metrics, Record, is_number
+from runner.train.checkpoint import state
+
+FORMAT, VERSION = "runner golden", 1
+MOST_BYTES = 16 << 20
+MAY_DIFFER = ("cpu", "threads", "providers", "optimization_level", "packages.*")
+# Two machines round differently, and training lets that grow: after a hundred steps only the course is the same.
+TOLERANCE = {
+    "losses": {"rtol": 1e-3, "atol": 1e-6, "steps": 100},
+    "loss": {"rtol": 0.2, "atol": 0.02},
+    "accuracy": {"rtol": 0.0, "atol": 0.02},
+    "*": {"rtol": 0.2, "atol": 0.02},
+    "tensors": {"rtol": 0.02, "atol": 1e-6},
+}
+_MACHINE = ("cpu", "threads", "providers", "optimization_level")
+_COMPUTING = (
+    "packages.numpy",
+    "packages.onnx",
+    "packages.onnxruntime",
+)  # not runner: its changes are what is looked for
+_DENSE, _PER_DECADE = 10, 8  # steps whose losses are kept: the first ones, and so many for each power of ten
+
+
+@dataclass(frozen=True)
+class Golden:
+    """The content of a golden file."""
+
+    key: dict[str, Any]
+    steps: int
+    metrics: dict[str, float]
+    losses: dict[str, Any]
+    tensors: dict[str, dict[str, Any]]
+    may_differ: tuple[str, ...] = MAY_DIFFER
+    exact: bool = True
+    tolerance: dict[str, dict[str, float]] = field(default_factory=lambda: {**TOLERANCE})
+
+    def may(self, name: str) -> bool:
+        """Whether this part of the key may differ."""
+        return any(fnmatchcase(name, pattern) for pattern in self.may_differ)
+
+    def bound(self, name: str) -> dict[str, float]:
+        """The tolerance of a metric, of `losses` or of `tensors`."""
+        return self.tolerance.get(name) or self.tolerance.get("*") or {"rtol": 0.0, "atol": 0.0}
+
+
+def of_run(folder: Path) -> Golden:
+    """What a finished run gave. Raises ConfigError when it is not finished, DataError without a good checkpoint."""
+    run = Record(folder)
+    if not folder.is_dir() or not run.status:
+        raise ConfigError("not a run directory", path=folder, missing="status.json", hint="runner ls lists runs")
+    if run.state != "ok" and run.status.get("exit_code") != 6:  # numbers that do not meet `expect` are numbers, too
+        raise ConfigError("the run is not finished", path=folder, status=run.state, hint=f"runner resume {folder}")
+    prefix = str(run.config.get("checkpoint.prefix", "CKP"))
+    found, damaged = state.newest(folder / "checkpoints", prefix)
+    if found is None:
+        raise DataError("no good checkpoint", path=folder, found="; ".join(damaged) or "none")
+    dropped = ("version.", "device.threads")  # the manifest knows how many threads there really were
+    key = {name: value for name, value in found.identity.items() if not name.startswith(dropped)}
+    key |= {name: run.manifest.get(name) for name in (*_MACHINE, *_COMPUTING)}
+    tensors = {name: _tensor(array) for name, array in sorted(found.arrays.items())}
+    return Golden(key, run.step, dict(run.results), _losses(run.metrics), tensors)
+
+
+def read(path: Path) -> Golden:
+    """A golden file. Raises DataError when it is missing or not one."""
+    try:
+        values = json.loads(files.read_bytes(path, MOST_BYTES), parse_constant=_refuse)
+    except DataError as error:
+        raise error.add(hint="runner golden --update FILE RUN_DIR writes one") from None
+    except (ValueError, RecursionError) as reason:
+        raise DataError("a golden file is not JSON", file=path, reason=str(reason).splitlines()[0]) from None
+    if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
+        raise DataError("not a golden file", file=path, expected=f'"format": "{FORMAT}"')
+    if (version := values.pop("version", None)) != VERSION:
+        raise DataError("unknown version of golden files", file=path, expected=VERSION, found=version)
+    try:
+        made = Golden(**{**values, "may_differ": tuple(values.get("may_differ", MAY_DIFFER))})
+        wrong = _wrong(made)
+    except TypeError:
+        wrong = f"keys {', '.join(values)}"
+    if wrong:
+        raise DataError("a golden file lacks what it must have", file=path, found=wrong)
+    return made
+
+
+def write(path: Path, golden: Golden) -> None:
+    """Write it. Raises StorageError."""
+    files.write_json(path, {"format": FORMAT, "version": VERSION, **asdict(golden)})
+
+
+def _wrong(golden: Golden) -> str | None:
+    """What cannot be right in a file that somebody may have edited."""
+    groups = (golden.key, golden.metrics, golden.losses, golden.tensors, golden.tolerance)
+    if not all(isinstance(group, dict) for group in groups) or not isinstance(golden.losses.get("at"), dict):
+        return "a part that is no group of keys"
+    if not all(map(is_number, golden.metrics.values())) or not all(map(is_number, golden.losses["at"].values())):
+        return "a metric or a loss that is no number"
+    if not all(str(step).isdigit() for step in golden.losses["at"]):
+        return "a step that is no whole number"
+    for name, bound in golden.tolerance.items():
+        if not isinstance(bound, dict) or not all(is_number(value) and value >= 0 for value in bound.values()):
+            return f"tolerance.{name}: {bound}"
+    whole = all(
+        isinstance(one, dict) and {"sha256", "norm", "shape", "dtype"} <= set(one) for one in golden.tensors.values()
+    )
+    return None if whole else "a tensor without shape, dtype, sha256 or norm"
+
+
+def _losses(metrics: Metrics) -> dict[str, Any]:
+    rows = list(zip(metrics.steps.tolist(), metrics.losses.tolist(), strict=True))
+    content = "".join(f"{step} {loss!r}\n" for step, loss in rows)
+    kept = {_place(step): (step, loss) for step, loss in reversed(rows)}  # the first of each place
+    at = {str(step): loss for step, loss in sorted(kept.values())}
+    return {"sha256": hashlib.sha256(content.encode()).hexdigest(), "at": at}
+
+
+def _place(step: int) -> float:
+    return step if step <= _DENSE else _DENSE + math.floor(_PER_DECADE * math.log10(step / _DENSE)) + 1
+
+
+def _tensor(array: np.ndarray) -> dict[str, Any]:
+    content = np.ascontiguousarray(array).tobytes()
+    norm = float(np.linalg.norm(array.astype(np.float64).ravel()))
+    digest = hashlib.sha256(content).hexdigest()
+    return {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": digest, "norm": norm}
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")

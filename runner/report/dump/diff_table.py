@@ -1,0 +1,175 @@
+"""A comparison on the screen: tables with colours on a terminal, and without where somebody else reads."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from runner.report.dump.diff_rows import Row, user_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+COLUMNS = ("tensor", "A", "B", "outside", "max abs", "max rel", "max ulp", "cosine", "NaN A/B", "Inf A/B")
+_COLOURS = {
+    "same": "green",
+    "differs": "red",
+    "inputs differ": "yellow",
+    "grows": "yellow",
+    "only A": "cyan",
+    "only B": "cyan",
+}
+_WITHOUT_CAUSE = {
+    "inputs": (
+        "only inputs differ, first those of",
+        "the cause is not in the dump: other data, or an operator that was not dumped",
+    ),
+    "rounding": (
+        "no operator is the cause: rounding passes the tolerance first in",
+        "it was there in the inputs already and grew on the way; --rtol allows more",
+    ),
+}
+PIPED_WIDTH = 400  # columns; lines are not broken there
+MOST_NAMES = 5
+
+
+def show(found: Row) -> None:
+    """Print what `report.summary` describes."""
+    # rich takes 60 ms to import, and --json needs none of it
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(width=PIPED_WIDTH, soft_wrap=True, highlight=False)
+    if "all" in found:
+        _everything(console, found)
+    if found["same"]:
+        _line(console, _agreement(found), "green")
+    elif found["first"]:
+        _difference(console, found["first"], "first difference")
+        if earlier := found["earlier"]:
+            _line(console, f"{earlier['status']} before it, but is not the cause: {earlier['name']}", "yellow")
+    else:
+        title, reason = _WITHOUT_CAUSE[found["cause"]]
+        _difference(console, found["earlier"], title)
+        _line(console, reason, "yellow")
+    for note in _notes(found):
+        _line(console, f"note: {note}")
+
+
+def _agreement(found: Row) -> str:
+    counts, count = found["compared"], len(found["iterations"])
+    what = f"{counts['operators']} operators and {counts['values']} parameters and constants"
+    rtol = "the tolerance of their types" if found["rtol"] is None else f"rtol {found['rtol']:g}"
+    return f"same: {what} of {count} {'iteration' if count == 1 else 'iterations'} agree within {rtol}"
+
+
+def _notes(found: Row) -> list[str]:
+    notes = list(found["notes"])
+    for side in "ab":
+        names = found[f"only_{side}"]
+        if names and "all" not in found:
+            listed = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
+            notes.append(f"{len(names)} only in {side.upper()}: {listed}")
+    return notes
+
+
+def _difference(console: "Console", row: Row, heading: str) -> None:
+    _line(console, f"{heading}: {row['name']}", "bold red")
+    facts = {"iteration": row["iteration"], "in B": row["name_b"] if row["name_b"] != row["name"] else None}
+    facts |= _worst(row) | {"IR": row.get("ir"), "source": user_line(row)}
+    facts |= {f"{label} is": maker for label, maker in row.get("made_by", {}).items()}
+    if row["only_in_one"]:
+        facts["only in one"] = ", ".join(row["only_in_one"])
+    # Tensors side by side: an operator has few, and so the table fits into 80 columns.
+    sides = [_cells(tensor) for tensor in row["tensors"]]
+    lines = [([title, *cells], "") for title, *cells in list(zip(COLUMNS, *sides, strict=True))[1:]]
+    columns = [("", ""), *((s[0], "red" if t["differs"] else "") for s, t in zip(sides, row["tensors"], strict=True))]
+    _table(console, columns, lines)
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        if value is not None:
+            _line(console, f"  {name:<{width}}  {value}")
+
+
+def _worst(row: Row) -> Row:
+    """Where the first tensor that differs is furthest from what is allowed; of an operator, among its results."""
+    differing = [tensor for tensor in row["tensors"] if tensor["differs"] and tensor.get("worst")]
+    if not differing:
+        return {}
+    tensor = differing[0]
+    worst = tensor["worst"]
+    allowed = f"{worst['bound']:.3g}" if isinstance(worst["bound"], float) else worst["bound"]
+    place = str(worst["index"]) if worst["index"] else ""
+    text = f"{tensor['tensor']}{place}: A {_value(worst['a'])}, B {_value(worst['b'])}, allowed {allowed}"
+    return {"worst element": text}
+
+
+def _cells(tensor: Row) -> list[str]:
+    kinds = [f"{tensor[f'dtype_{side}']}{tensor[f'shape_{side}']}" for side in "ab"]
+    formats = [tensor["format_a"], tensor["format_b"]]
+    if formats[0] != formats[1]:
+        kinds = [f"{kind} {lies}" for kind, lies in zip(kinds, formats, strict=True)]
+    head = [tensor["tensor"], kinds[0], "same" if kinds[0] == kinds[1] else kinds[1]]
+    if "elements" not in tensor:
+        return [*head, "all", *["-"] * 6]
+    outside = "identical" if tensor["identical"] else f"{tensor['outside']} of {tensor['elements']}"
+    counts = ["/".join(map(str, tensor[name])) for name in ("nan", "inf")]
+    return [*head, outside, *(_short(tensor[name]) for name in ("max_abs", "max_rel", "max_ulp", "cosine")), *counts]
+
+
+def _everything(console: "Console", found: Row) -> None:
+    """A line for each operator, with its tensor that differs most."""
+    lines = []
+    for row in found["all"]:
+        tensors = sorted(row["tensors"], key=_distance, reverse=True)
+        cells = _cells(tensors[0]) if tensors else ["none", *["-"] * 9]
+        status = row["status"]
+        lines.append(([str(row["iteration"]), row["name"], status, cells[0], *cells[3:]], _COLOURS[status]))
+    for side in "ab":
+        status = f"only {side.upper()}"
+        lines += [(["", name, status, *["-"] * 8], _COLOURS[status]) for name in found[f"only_{side}"]]
+    titles = "iteration", "name", "status", "worst tensor", *COLUMNS[3:]
+    _table(console, [(title, "") for title in titles], lines)
+
+
+def _distance(tensor: Row) -> tuple[float, float]:
+    """How far apart they are: the share of elements outside of tolerance, then the largest difference by its bound."""
+    if "elements" not in tensor:
+        return math.inf, math.inf
+    worst = tensor["worst"] or {"a": 0.0, "b": 0.0, "bound": 1.0}
+    ratio = abs(float(worst["a"]) - float(worst["b"])) / (float(worst["bound"]) or math.inf)
+    return tensor["outside"] / max(1, tensor["elements"]), 0.0 if math.isnan(ratio) else ratio
+
+
+def _short(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.8g}" if isinstance(value, float) and 0.5 < abs(value) <= 1 else _three(value)
+
+
+def _three(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _value(value: object) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def _table(console: "Console", columns: Sequence[tuple[str, str]], lines: Sequence[tuple[Sequence[str], str]]) -> None:
+    """Columns have a title and a colour, lines their cells and a colour."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE)
+    for title, colour in columns:
+        table.add_column(title, style=colour)
+    for cells, colour in lines:
+        table.add_row(*map(Text, cells), style=colour)
+    console.print(table)
+
+
+def _line(console: "Console", text: str, style: str = "") -> None:
+    from rich.text import Text
+
+    console.print(Text(text, style=style))

@@ -1,0 +1,106 @@
+"""What `likeness` has found, as tables: for the screen, as Markdown, as CSV."""
+
+import csv
+import io
+from dataclasses import dataclass, field
+
+from runner.report.diff_metrics import Row
+
+HEAD = ("part", "key", "A", "B", "abs", "rel", "differs")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A title, the names of the columns, and cells; `marked` are the numbers of the rows that differ."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    marked: frozenset[int] = field(default=frozenset())
+
+
+def verdict(found: Row) -> str:
+    """One sentence."""
+    losses = found["losses"]
+    if found["same"]:
+        return f"same: {losses['steps']} losses and {len(found['metrics'])} metrics agree within rtol {found['rtol']:g}"
+    reasons = [f"{row['metric']} differs" for row in found["metrics"] if row["differs"]]
+    if losses["differing"]:
+        first = losses["first"]["global_step"]
+        reasons.append(f"{losses['differing']} of {losses['steps']} losses differ, first at step {first}")
+    reasons += [f"{losses[f'only_{side}']} steps only in {side.upper()}" for side in "ab" if losses[f"only_{side}"]]
+    return f"different: {'; '.join(reasons or ['there are no metrics'])}"
+
+
+def tables(found: Row) -> list[Table]:
+    """Metrics and losses, then what differs in the configs, in what the numbers depend on, and in speed."""
+    made = [_metrics(found)] if found["metrics"] or found["losses"]["steps"] else []
+    titles = {"config": "config", "manifest": "what the numbers depend on", "figures": "speed and memory"}
+    for part, title in titles.items():
+        rows: list[tuple[str, ...]] = [(row["key"], shown(row["a"]), shown(row["b"])) for row in found[part]]
+        if rows:
+            made.append(Table(title, ("key", "A", "B"), rows))
+    return made
+
+
+def markdown(found: Row) -> str:
+    """For a comment on a pull request, or the summary of a job."""
+    lines = [f"**{_cell(verdict(found))}**", "", f"A `{found['a']}`, B `{found['b']}`", ""]
+    for table in tables(found):
+        lines += [f"### {table.title}", "", _line(table.columns), _line(["---"] * len(table.columns))]
+        lines += [_line([_cell(cell) for cell in row]) for row in table.rows] + [""]
+    return "\n".join([*lines, *(f"note: {_cell(note)}" for note in found["notes"])]).rstrip() + "\n"
+
+
+def comma_separated(found: Row) -> str:
+    """One table with the columns of HEAD, as RFC 4180 wants it, for spreadsheets."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(HEAD)
+    for row in found["metrics"]:
+        writer.writerow(["metrics", *(row[name] for name in ("metric", "a", "b", "abs", "rel", "differs"))])
+    losses = found["losses"]
+    for name in ("steps", "identical", "differing", "only_a", "only_b", "max_abs", "max_rel"):
+        writer.writerow(["losses", name, losses[name]])
+    for part in ("config", "manifest", "figures"):
+        writer.writerows([part, row["key"], row["a"], row["b"]] for row in found[part])
+    return text.getvalue()
+
+
+def shown(value: object) -> str:
+    """A value in a cell.
+
+    >>> shown(None), shown(0.1), shown(1e-7 / 3), shown([1, 2])
+    ('-', '0.1', '3.33333e-08', '1, 2')
+    """
+    if value is None:
+        return "-"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(shown, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _metrics(found: Row) -> Table:
+    rows = [
+        (row["metric"], *(shown(row[name]) for name in ("a", "b", "abs", "rel")), "DIFFERS" if row["differs"] else "ok")
+        for row in found["metrics"]
+    ]
+    marked = {k for k, row in enumerate(found["metrics"]) if row["differs"]}
+    losses = found["losses"]
+    if losses["steps"]:
+        first = losses["first"]
+        word = f"DIFFERS at step {first['global_step']}" if first else "ok"
+        ends = (shown(first["a"]), shown(first["b"])) if first else ("", "")
+        marked |= {len(rows)} if first else set()
+        rows.append((f"{losses['steps']} losses", *ends, shown(losses["max_abs"]), shown(losses["max_rel"]), word))
+    return Table("metrics", ("metric", "A", "B", "max abs", "max rel", ""), rows, frozenset(marked))
+
+
+def _cell(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
+
+
+def _line(cells: tuple[str, ...] | list[str]) -> str:
+    return f"| {' | '.join(cells)} |"

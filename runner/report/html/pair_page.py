@@ -1,0 +1,71 @@
+"""The parts of the page about two runs: what differs in config, metrics and dumps."""
+
+from collections.abc import Iterator
+
+from runner.errors import RunnerError
+from runner.observe.dump.metrics import Tolerance
+from runner.observe.dump.recording import Dump
+from runner.report.compare import has_dump
+from runner.report.diff_metrics import Bound, likeness
+from runner.report.dump.diff_command import compare
+from runner.report.dump.diff_rows import Row, user_line
+from runner.report.format import shown, tables, verdict
+from runner.report.html.layout import Section, badge
+from runner.report.html.markup import Inside, Markup, table, tag, together
+from runner.report.record import Record
+
+_COLUMNS = ("tensor", "shape", "outside", "elements", "max abs", "max rel", "max ulp")
+_REASONS = {
+    "operator": "The first operator whose results differ though its operands agree",
+    "value": "A parameter or constant differs before any operator is run",
+    "inputs": "Only operands differ: the cause is not in the dumps",
+    "rounding": "No operator is the cause: rounding grows until it passes the tolerance here",
+}
+
+
+def sections(a: Record, b: Record) -> Iterator[Section]:
+    """The comparison without dumps, and that of the dumps where both have one."""
+    found = likeness(a, b, Bound())
+    parts: list[Markup] = [_verdict(found["same"], verdict(found))]
+    parts.append(tag("p", f"A is {found['a']}, B is {found['b']} (the reference).", class_="sub"))
+    for one in tables(found):
+        rows: list[tuple[Inside, ...]] = [tuple(row) for row in one.rows]
+        parts += [tag("h3", one.title), table(one.columns, rows)]
+    yield Section("A and B", together(*parts))
+    if has_dump(a.folder) and has_dump(b.folder):
+        yield Section("Dumps", _dumps(a, b))
+
+
+def _dumps(a: Record, b: Record) -> Markup:
+    try:
+        found = compare(Dump(a.folder), Dump(b.folder), Tolerance())
+    except RunnerError as error:
+        return tag("pre", str(error), class_="error")
+    counts = found["compared"]
+    if found["same"]:
+        what = f"{counts['operators']} operators and {counts['values']} parameters and constants agree"
+        return _verdict(True, f"{what} within the tolerance of their types")
+    first = found["first"] or found["earlier"]
+    facts = {
+        "operator": first["name"],
+        "iteration": first["iteration"],
+        "IR": first.get("ir"),
+        "source": user_line(first),
+    }
+    rows: list[tuple[Inside, ...]] = [(name, shown(value)) for name, value in facts.items() if value is not None]
+    return together(
+        _verdict(False, _REASONS["value" if first["kind"] == "value" else found["cause"]]),
+        table(("", ""), rows),
+        table(_COLUMNS, [_tensor(tensor) for tensor in first["tensors"]]),
+        *(tag("p", note, class_="sub") for note in found["notes"]),
+    )
+
+
+def _tensor(tensor: Row) -> tuple[Inside, ...]:
+    shape = f"{tensor['dtype_a']}{tensor['shape_a']}"
+    values = [tensor.get(name) for name in ("outside", "elements", "max_abs", "max_rel", "max_ulp")]
+    return (tensor["tensor"], shape, *values)
+
+
+def _verdict(same: bool, text: str) -> Markup:
+    return tag("p", badge("same" if same else "different"), f" {text.partition(': ')[2] or text}")

@@ -1,0 +1,89 @@
+"""`runner ls`: the runs below a folder, newest first, from the files that they left, damaged ones included."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runner.errors import ConfigError
+from runner.report.record import Record, places
+
+DEFAULT_FOLDERS = ("outputs", "multirun")
+COLUMNS = ("started", "status", "experiment", "mode", "device", "loss", "accuracy", "folder")
+_COLOURS = {
+    "ok": "green",
+    "running": "cyan",
+    "interrupted": "yellow",
+    "failed": "red",
+    "killed": "red",
+    "broken": "red",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run as it is listed."""
+
+    folder: Path
+    status: str
+    started: str
+    values: dict[str, Any]
+
+
+def main(words: Sequence[str]) -> int:
+    """Print the table. Raises ConfigError for a folder that does not exist."""
+    if len(words) > 1 or any(word.startswith("-") for word in words):
+        raise ConfigError("wrong usage", value=" ".join(words), hint="runner ls [DIR]")
+    folders = [Path(word) for word in words] or [Path(name) for name in DEFAULT_FOLDERS if Path(name).is_dir()]
+    if words and not folders[0].is_dir():
+        raise ConfigError("the folder does not exist", path=words[0])
+    _print(find(folders))
+    return 0
+
+
+def find(folders: Sequence[Path]) -> list[Run]:
+    """The runs below some folders, newest first."""
+    runs = [_read(place) for folder in folders for place in places(folder)]
+    return sorted(runs, key=lambda run: (run.started, str(run.folder)), reverse=True)
+
+
+def _read(place: Path) -> Run:
+    record = Record(place)
+    if not record.status:
+        return Run(place, "broken", "", {})
+    summary, status = record.summary, record.status
+    known = {name: summary.get(name, status.get(name)) for name in ("experiment", "mode", "device", "loss")}
+    metrics = summary.get("metrics")
+    known["accuracy"] = metrics.get("accuracy") if isinstance(metrics, dict) else None
+    return Run(place, record.state, str(record.status.get("started", "")), known)
+
+
+def _print(runs: Sequence[Run]) -> None:
+    # rich takes 60 ms to import, and only a table needs it
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=240, soft_wrap=True)
+    if not runs:
+        console.print("no runs here; start one with: runner +experiment=lenet")
+        return
+    table = Table(*COLUMNS, box=SIMPLE)
+    for run in runs:
+        style = {"status": _COLOURS[run.status]}
+        table.add_row(*(Text(text, style=style.get(name, "")) for name, text in zip(COLUMNS, _cells(run), strict=True)))
+    console.print(table)
+
+
+def _cells(run: Run) -> list[str]:
+    started = run.started[:19].replace("T", " ")
+    return [started, run.status, *(_cell(run.values.get(name)) for name in COLUMNS[2:-1]), str(run.folder)]
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

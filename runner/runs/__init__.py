@@ -1,1 +1,0 @@
-"""Runs by what they left in their folders: read, compared, shown."""

@@ -1,0 +1,37 @@
+"""Weights that a run begins with (`checkpoint.load`): a `.ckpt` file, one checkpoint, or a whole run."""
+
+import logging
+from pathlib import Path
+
+from runner import nn
+from runner.errors import ConfigError, DataError
+from runner.train.checkpoint import load_checkpoint, load_param_into_net, state
+
+_LOG = logging.getLogger("runner")
+FOLDER = "checkpoints"  # in a run directory
+
+
+def load(network: nn.Cell, place: str, prefix: str) -> None:
+    """Give a network the weights at `place`, relative to where the command was started; `prefix` is that of a run's.
+
+    Parameters that the checkpoint does not have keep their values, and a warning names them. Raises ConfigError when it
+    is of another network, DataError when there is none or it is damaged.
+    """
+    path = Path(place)
+    found = _of_run(path, prefix) if (path / FOLDER).is_dir() else path
+    try:
+        missing = load_param_into_net(network, load_checkpoint(found))
+    except (ConfigError, DataError) as error:
+        raise error.add(key="checkpoint.load", value=place) from None
+    if missing:
+        some = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+        _LOG.warning("%s does not have %s", found, some)
+
+
+def _of_run(path: Path, prefix: str) -> Path:
+    newest, lines = state.newest(path / FOLDER, prefix)
+    if newest is None:
+        damaged = "\n".join(lines) or None
+        rows = {"key": "checkpoint.load", "value": str(path), "damaged": damaged, "prefix": prefix}
+        raise DataError("the run has no good checkpoint", **rows)
+    return newest.folder

@@ -1,0 +1,115 @@
+"""`MANIFEST.json`: what a checkpoint consists of, how far the run was, and a sha256 of it all.
+
+The hash is over the values, so that layout does not count, and so that a flipped bit in a number of steps is found.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from runner.errors import ConfigError, DataError
+from runner.host import files
+from runner.validation.records import Frozen
+
+MANIFEST = "MANIFEST.json"
+FORMAT, VERSION = "runner checkpoint", 1
+LIMIT = 16 << 20  # bytes
+REPAIR = "restore it from a copy, or delete this checkpoint"
+NEWER = "read it with the version of runner that wrote it"
+
+
+class Part(Frozen):
+    """What a file of a checkpoint must be."""
+
+    size: int  # in bytes
+    sha256: str
+
+    @classmethod
+    def of(cls, content: bytes) -> "Part":
+        """The part that has this content."""
+        return cls(len(content), hashlib.sha256(content).hexdigest())
+
+
+class Manifest(Frozen):
+    """The parts of a checkpoint by file name, and what its writer said of it."""
+
+    files: dict[str, Part]
+    progress: dict[str, Any]
+    identity: dict[str, Any]
+
+    @property
+    def global_step(self) -> int:
+        """Steps that were made before the checkpoint."""
+        return int(self.progress.get("global_step", 0))
+
+
+def text_of(parts: Mapping[str, Part], progress: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
+    """The text of a manifest; equal values give equal texts. Raises ConfigError for values that are not JSON."""
+    said = {"progress": {**progress}, "identity": {**identity}}
+    try:
+        said = json.loads(json.dumps(said, allow_nan=False, sort_keys=True))
+    except (TypeError, ValueError, RecursionError) as reason:
+        raise ConfigError("progress and identity of a checkpoint must be JSON", reason=reason) from None
+    if not _is_count(step := said["progress"].get("global_step", 0)):
+        raise ConfigError("global_step must be a whole number of at least 0", given=repr(step))
+    sizes = {name: {"bytes": part.size, "sha256": part.sha256} for name, part in parts.items()}
+    values = {"format": FORMAT, "version": VERSION, "files": sizes, **said}
+    text = json.dumps({**values, "sha256": _digest(values)}, indent=2) + "\n"
+    if len(text) > LIMIT:
+        raise ConfigError("progress and identity of a checkpoint are too long", bytes=len(text), allowed=LIMIT)
+    return text
+
+
+def read(folder: Path) -> Manifest:
+    """The manifest of a checkpoint, as it was written. Raises DataError with repair, or StorageError."""
+    path = folder / MANIFEST
+    try:
+        values = json.loads(files.read_bytes(path, LIMIT), parse_constant=_refuse)
+        if not isinstance(values, dict) or values.get("format") != FORMAT:
+            raise DataError("not the manifest of a checkpoint", file=path, expected=f'"format": "{FORMAT}"')
+        if (version := values.get("version")) != VERSION:
+            rows = {"file": path, "expected": VERSION, "found": version, "repair": NEWER}
+            raise DataError("unknown version of checkpoints", **rows)
+        claimed = values.pop("sha256", None)
+        found = _digest(values)
+    except DataError as error:
+        raise error.add(repair=REPAIR) from None
+    except (ValueError, RecursionError) as reason:
+        found = "it is nested too deeply" if isinstance(reason, RecursionError) else str(reason)
+        raise DataError("a manifest is not JSON", file=path, found=found, repair=REPAIR) from None
+    if claimed != found:
+        damaged(path, f"sha256 {claimed}", f"sha256 {found}")
+    return _checked(values, path)
+
+
+def damaged(path: Path, expected: object, found: object) -> NoReturn:
+    """Say that a part of a checkpoint is not what was written."""
+    raise DataError("a file is not what was written", file=path, expected=expected, found=found, repair=REPAIR)
+
+
+def _checked(values: dict[str, Any], path: Path) -> Manifest:
+    """The manifest, when it has the shape of one: its hash only tells that nobody changed it."""
+    try:
+        parts = {name: Part(part["bytes"], part["sha256"]) for name, part in values["files"].items()}
+        made = Manifest(parts, values["progress"], values["identity"])
+        counts = [*(part.size for part in parts.values()), made.progress.get("global_step", 0)]
+        right = isinstance(made.identity, dict) and all(map(_is_count, counts))
+    except (KeyError, TypeError, AttributeError):
+        right = False
+    if not right:
+        raise DataError("a manifest lacks what it must have", file=path, repair=REPAIR)
+    return made
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _digest(values: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")

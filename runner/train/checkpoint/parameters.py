@@ -1,0 +1,171 @@
+"""Parameters to and from files, under the names of the reference (spec section 6.3)."""
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from runner.core.value import Parameter, Tensor
+from runner.errors import ConfigError, DataError, nearest
+from runner.nn.cell import Cell
+from runner.train.checkpoint import ckpt, state
+
+SUFFIX = ".ckpt"
+SHOWN = 8  # names of an error; the rest is counted
+
+
+def save_checkpoint(
+    save_obj: Cell | Sequence[Mapping[str, Any]],
+    ckpt_file_name: str | Path,
+    integrated_save: bool = True,
+    async_save: bool = False,
+) -> None:
+    """Save the parameters of a cell, or a list of `{"name": ..., "data": tensor}`.
+
+    A name that ends with `/` makes a directory in runner's format; any other one a file of the reference, with `.ckpt`
+    added where it is missing. The file is complete when the call returns, also with `async_save`; `integrated_save` is
+    about parameters on several devices, which runner keeps whole. Raises ConfigError, or StorageError.
+    """
+    name = _checked_name(ckpt_file_name)
+    for argument, given in (("integrated_save", integrated_save), ("async_save", async_save)):
+        if type(given) is not bool:
+            raise ConfigError(f"{argument} must be True or False", given=repr(given))
+    if isinstance(save_obj, Cell):
+        arrays = {key: parameter.data for key, parameter in save_obj.parameters_dict().items()}
+    else:
+        arrays = _listed(save_obj)
+    if not arrays:
+        raise ConfigError("there are no parameters to save", file=name)
+    if name.endswith("/"):
+        state.save(Path(name), arrays, progress={}, identity={})
+    else:
+        ckpt.write(Path(name if name.endswith(SUFFIX) else name + SUFFIX), arrays)
+
+
+def load_checkpoint(
+    ckpt_file_name: str | Path,
+    net: Cell | None = None,
+    strict_load: bool = False,
+    filter_prefix: str | Sequence[str] | None = None,
+) -> dict[str, Parameter]:
+    """The parameters of a `.ckpt` file or of a directory in runner's format, by name.
+
+    Those whose names start with `filter_prefix` (or one of several) are left out. With `net` they are also loaded into
+    it, as by `load_param_into_net`, and a warning names parameters of `net` that the checkpoint does not have. Raises
+    ConfigError for arguments, DataError for a checkpoint that is missing or damaged.
+    """
+    path = Path(_checked_name(ckpt_file_name))
+    if net is not None:
+        _check_cell(net)
+    prefixes = _checked_prefixes(filter_prefix)
+    arrays = _read(path)
+    kept = {name: array for name, array in arrays.items() if not name.startswith(prefixes)}
+    if not kept:
+        raise ConfigError("filter_prefix leaves nothing of the checkpoint", file=path, given=", ".join(prefixes))
+    parameters = {name: Parameter(array, name) for name, array in kept.items()}
+    if net is not None:
+        try:
+            missing = load_param_into_net(net, parameters, strict_load)
+        except ConfigError as error:
+            raise error.add(checkpoint=path) from None
+        if missing:
+            warnings.warn(f"parameters that {path} does not have: {_few(missing)}", stacklevel=2)
+    return parameters
+
+
+def load_param_into_net(net: Cell, parameter_dict: Mapping[str, Tensor], strict_load: bool = False) -> list[str]:
+    """Give a network the values of the parameters that have its names, and return the names that got none.
+
+    All of them or none: raises ConfigError, before a value is changed, when a parameter has another shape or type,
+    when no name of the network is there, and with `strict_load` when a name is missing or surplus.
+    """
+    _check_cell(net)
+    if type(strict_load) is not bool:
+        raise ConfigError("strict_load must be True or False", given=repr(strict_load))
+    if not isinstance(parameter_dict, Mapping) or not all(isinstance(v, Tensor) for v in parameter_dict.values()):
+        raise ConfigError("parameter_dict must have tensors by name", given=_brief(parameter_dict))
+    wanted = net.parameters_dict()
+    missing = [name for name in wanted if name not in parameter_dict]
+    surplus = [name for name in parameter_dict if name not in wanted]
+    common = [name for name in wanted if name in parameter_dict]
+    other = [name for name in common if wanted[name].type != parameter_dict[name].type]
+    if other or not common or (strict_load and (missing or surplus)):
+        raise ConfigError(
+            "the checkpoint is of another network",
+            network=type(net).__name__,
+            other_type=_lines(f"{n}: {wanted[n].type}, in the checkpoint {parameter_dict[n].type}" for n in other),
+            missing=_lines(_with_nearest(name, surplus) for name in missing),
+            surplus=_lines(_with_nearest(name, missing) for name in surplus),
+        )
+    for name in common:
+        wanted[name].set_data(np.array(parameter_dict[name].data))
+    return missing
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    if path.is_dir():
+        return state.load(path).arrays
+    if not path.exists():
+        names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise DataError("there is no such checkpoint", file=path, nearest=nearest(path.name, names))
+    if path.suffix != SUFFIX:
+        raise ConfigError("not the name of a checkpoint", given=path, allowed=f"a file *{SUFFIX}, or a directory")
+    return ckpt.read(path)
+
+
+def _listed(save_obj: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    allowed = 'a Cell, or a list of {"name": str, "data": Tensor}'
+    if not isinstance(save_obj, list | tuple):
+        raise ConfigError("not something to save", given=_brief(save_obj), allowed=allowed)
+    arrays: dict[str, np.ndarray] = {}
+    for position, item in enumerate(save_obj):
+        if not isinstance(item, Mapping) or set(item) != {"name", "data"} or not isinstance(item["data"], Tensor):
+            raise ConfigError("not something to save", given=_brief(item), at=position, allowed=allowed)
+        if item["name"] in arrays:
+            raise ConfigError("two parameters have one name", name=item["name"], at=position)
+        arrays[item["name"]] = item["data"].data
+    return arrays
+
+
+def _checked_name(name: str | Path) -> str:
+    """The name as text. `Path` drops a `/` at the end, so that only text can ask for a directory."""
+    if not isinstance(name, str | Path) or not str(name):
+        raise ConfigError("ckpt_file_name must be the name of a file", given=repr(name))
+    return str(name)
+
+
+def _checked_prefixes(prefix: str | Sequence[str] | None) -> tuple[str, ...]:
+    if prefix is None:
+        return ()
+    prefixes = (prefix,) if isinstance(prefix, str) else tuple(prefix) if isinstance(prefix, list | tuple) else ()
+    if not prefixes or not all(isinstance(one, str) and one for one in prefixes):
+        raise ConfigError("filter_prefix must be a text or a list of texts, none empty", given=repr(prefix))
+    return prefixes
+
+
+def _check_cell(net: Cell) -> None:
+    if not isinstance(net, Cell):
+        raise ConfigError("net must be a Cell", given=_brief(net))
+
+
+def _with_nearest(name: str, others: Sequence[str]) -> str:
+    close = nearest(name, others)
+    return f"{name} (nearest: {close})" if close else name
+
+
+def _lines(texts: Iterable[str]) -> str | None:
+    """One text per line, the first few of them; None when there is none."""
+    every = list(texts)
+    rest = [f"and {len(every) - SHOWN} more"] if len(every) > SHOWN else []
+    return "\n".join(every[:SHOWN] + rest) or None
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def _brief(value: object) -> str:
+    """What it is, without its content: a whole network or array would hide the sentence."""
+    return f"{value!r:.60}" if isinstance(value, str | int | float | None) else type(value).__name__

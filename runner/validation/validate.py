@@ -1,0 +1,172 @@
+"""Judging one value against a type and a rule: the value in its final form, or why it is not allowed."""
+
+import json
+import math
+import os
+import re
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Union, get_args, get_origin
+
+from runner.errors import ConfigError, nearest
+from runner.validation.rules import Rule
+
+_WORDS = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
+_NOUNS = {int: "whole number", float: "number", bool: "true or false", str: "text"}
+
+
+@dataclass
+class Wrong(Exception):
+    """Why a value is not allowed; the checker adds key and place."""
+
+    what: str
+    allowed: str
+    nearest: str | None = None
+    hint: str | None = None
+
+
+def judge(kind: Any, rule: Rule, value: object) -> Any:
+    """The value as the schema wants it: aliases replaced, whole numbers widened to float where a float is wanted.
+
+    Raises Wrong.
+    """
+    kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    if value is None and (type(None) in kinds or kind is object):
+        return None
+    if rule.judge is not None:
+        return rule.judge(value)
+    kind = next(k for k in kinds if k is not type(None))
+    optional = "null or " if len(kinds) > 1 else ""
+    if get_origin(kind) is tuple:
+        return _judge_list(get_args(kind)[0], rule, value)
+    if rule.choices:
+        return _judge_choice(rule, value, optional)
+    judged = _TYPES.get(kind, lambda value, allowed: value)(value, optional + describe(kind, rule))
+    if rule.pattern and not re.fullmatch(rule.pattern, str(judged)):
+        raise Wrong("not allowed", f"text that matches {rule.pattern}")
+    if isinstance(judged, int | float) and not isinstance(judged, bool):
+        _judge_range(rule, judged, optional + describe(kind, rule))
+    return judged
+
+
+def switch(value: object) -> bool:
+    """A judge of true and false, also as 1 and 0. Raises Wrong."""
+    return bool(value) if value in (0, 1) and isinstance(value, int) else _judge_bool(value, "0, 1, true or false")
+
+
+def existing(value: str) -> str:
+    """A folder that is there and can be used, as an absolute path. Raises Wrong."""
+    place = os.path.abspath(value)
+    if not os.path.isdir(place):
+        what = "a folder is missing" if not os.path.lexists(place) else "not a folder"
+        raise Wrong(what, "a folder that exists", hint=f"mkdir -p {place}" if "missing" in what else None)
+    if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+        raise Wrong("a folder without permission", "a folder that can be read and written")
+    return place
+
+
+def complaint(key: str, value: object, wrong: Wrong, **rows: object) -> ConfigError:
+    """The error for a value of a key; `rows` stand in front of it."""
+    about = {"value": show(value), "allowed": wrong.allowed, "nearest": wrong.nearest, "hint": wrong.hint}
+    return ConfigError(wrong.what, key=key, **rows, **about)
+
+
+def describe(kind: Any, rule: Rule) -> str:
+    """What is allowed, in words.
+
+    >>> describe(int, Rule(low=1, also=(-1,)))
+    '-1 or a whole number of at least 1'
+    """
+    noun = _NOUNS.get(kind, "value")
+    bounds = _bounds(rule)
+    if rule.also:
+        return f"{' or '.join(map(str, rule.also))} or a {noun} {'of ' if bounds else ''}{bounds}".rstrip()
+    return f"{noun}, {bounds}" if bounds else noun
+
+
+def show(value: object) -> str:
+    """A value as it would be written in a file, so that text and numbers look different."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _bounds(rule: Rule) -> str:
+    if rule.low is not None and rule.high is not None:
+        return f"{rule.low} to {rule.high}"
+    parts = [("at least", rule.low), ("above", rule.above), ("at most", rule.high), ("below", rule.below)]
+    return " and ".join(f"{word} {bound}" for word, bound in parts if bound is not None)
+
+
+def _judge_int(value: object, allowed: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        if abs(value) >= 1 << 63:
+            raise Wrong("out of range", f"{allowed} (64 bits)")
+        return value
+    whole = value if isinstance(value, float) and value.is_integer() else None
+    written = re.fullmatch(r"[+-]?\d{1,18}", value) if isinstance(value, str) else None
+    close = str(int(whole)) if whole is not None else written[0] if written else None
+    raise Wrong("not a whole number", allowed, close)
+
+
+def _judge_float(value: object, allowed: str) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if not _finite(value):
+            raise Wrong("not a finite number", allowed)
+        return float(value)
+    written = re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", value) if isinstance(value, str) else None
+    raise Wrong("not a number", allowed, written[0] if written else None)
+
+
+def _finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number with more digits than a float can have
+        return False
+
+
+def _judge_bool(value: object, allowed: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    meant = _WORDS.get(value.lower()) if isinstance(value, str) else None
+    raise Wrong("not true or false", allowed, None if meant is None else str(meant).lower())
+
+
+def _judge_str(value: object, allowed: str) -> str:
+    if isinstance(value, str):
+        return value
+    raise Wrong("not text", allowed, f'"{show(value)}"' if isinstance(value, int | float) else None)
+
+
+_TYPES: dict[Any, Any] = {int: _judge_int, float: _judge_float, bool: _judge_bool, str: _judge_str}
+
+
+def _judge_range(rule: Rule, value: float, allowed: str) -> None:
+    inside = (
+        (rule.low is None or value >= rule.low)
+        and (rule.high is None or value <= rule.high)
+        and (rule.above is None or value > rule.above)
+        and (rule.below is None or value < rule.below)
+    )
+    if not inside and value not in rule.also:
+        raise Wrong("out of range", allowed)
+
+
+def _judge_choice(rule: Rule, value: object, optional: str) -> str:
+    fold = str.lower if rule.fold else str
+    known: dict[object, str] = {fold(choice): choice for choice in rule.choices} | dict(rule.aliases)
+    hashable = isinstance(value, str | int) and not isinstance(value, bool)
+    wanted = fold(value) if isinstance(value, str) else value
+    if hashable and wanted in known:
+        return known[wanted]
+    allowed = optional + ", ".join([*rule.choices, *(str(alias) for alias in rule.aliases)])
+    close = nearest(str(wanted), [name for name in known if isinstance(name, str)]) if isinstance(value, str) else None
+    raise Wrong("not one of the choices", allowed, known[close] if close else None)
+
+
+def _judge_list(kind: Any, rule: Rule, value: object) -> tuple[Any, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise Wrong("not a list", f"a list of {', '.join(rule.choices) or _NOUNS.get(kind, 'value') + 's'}")
+    return tuple(judge(kind, rule, one) for one in value)

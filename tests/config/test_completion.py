@@ -1,0 +1,217 @@
+"""Tab completion: what `runner -sc query=...` answers, and what real shells make of it."""
+
+import argparse
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from runner import cli
+from runner.config import completion
+from runner.report import compare
+from runner.report.ci import golden
+from runner.report.dump import convert
+from runner.report.html import command as report
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def ask(place, monkeypatch, capsys):
+    def answers(line: str) -> list[str]:
+        monkeypatch.setenv("COMP_LINE", line)
+        assert cli.main(["-sc", "query=bash"]) == 0
+        told = capsys.readouterr()
+        assert told.err == ""
+        return told.out.split()
+
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("runner mode=", "mode=graph mode=pynative"),
+        ("runner mode=g", "mode=graph"),
+        ("runner dump.trans_flag=", "dump.trans_flag=false dump.trans_flag=true"),
+        ("runner eval.mode=n", "eval.mode=null"),
+        ("runner +exp", "+experiment="),
+        ("runner +experiment=lenet_", "+experiment=lenet_cifar10 +experiment=lenet_mnist"),
+        ("runner +optimizer", ""),
+        ("runner ~opt", "~optimizer"),
+        ("runner optimizer=", "optimizer=adam optimizer=momentum optimizer=sgd"),
+        ("runner optimizer=adam optimizer.beta", "optimizer.beta1= optimizer.beta2="),
+        ("runner +experiment=resnet50_tiny optimizer.beta", "optimizer.beta1= optimizer.beta2="),
+        ("runner optimizer.nes", ""),
+        ("runner epo", "epochs="),
+        ("runner epochs=", "epochs=1"),
+        ("runner -m +experiment=lenet hydra/l", "hydra/launcher="),
+        ("runner res", "reserve_class_name_in_scope= resume"),
+        ("runner seed=3 res", "reserve_class_name_in_scope="),
+        ("runner --hel", "--help"),
+        ("runner -c ", "all hydra job"),
+        ("runner +experiment=lenet --cfg j", "job"),
+        ("runner compare x --a", "--all --atol"),
+        ("runner resume r ep", "epochs="),
+        ("runner resume r --", "--force"),
+        ("runner doctor ", ""),
+        ("runner seed='", ""),
+        ("runner mode mo", ""),
+        ("runner -cn", "-cn"),
+    ],
+)
+def test_an_answer(ask, line, answer):
+    assert ask(line) == answer.split()
+
+
+def test_the_first_word_may_be_a_command_a_group_or_a_key(ask):
+    assert {*cli.COMMANDS, "+experiment=", "mode=", "optimizer=", "optimizer.", "epochs="} <= set(ask("runner "))
+    assert not {"experiment=", "hydra", "schema", "schema="} & set(ask("runner "))
+
+
+def test_folders_of_runs(ask, place):
+    for name in ("outputs/2026-01-02/03-04-05", "multirun/2026-01-02/03-04-05", "multirun/2026-01-02/03-04-05/0"):
+        (place / name).mkdir(parents=True)
+    for name in ("outputs/2026-01-02/03-04-05/status.json", "multirun/2026-01-02/03-04-05/sweep.jsonl"):
+        (place / name).touch()
+    (place / "multirun/2026-01-02/03-04-05/0/.hydra").mkdir()
+    (place / "outputs/2026-01-02/no_run").mkdir()
+    (place / "golden.json").touch()
+    runs = ["multirun/2026-01-02/03-04-05", "multirun/2026-01-02/03-04-05/0", "outputs/2026-01-02/03-04-05"]
+    assert ask("runner resume ") == sorted([*runs, "golden.json", "multirun/", "outputs/"])
+    assert ask("runner report outputs/2026-01-02/03-04-05 m") == ["multirun/", *runs[:2]]
+    assert ask("runner golden --check g") == ["golden.json"]
+    assert ask("runner convert -d outputs/2026-01-02/n") == ["outputs/2026-01-02/no_run/"]
+    assert ask(f"runner -cd {place}/o") == [f"{place}/outputs/"]
+
+
+def test_configs_of_a_folder_of_the_users(ask, place):
+    (place / "mine" / "experiment").mkdir(parents=True)
+    (place / "mine" / "experiment" / "first_try.json").write_text('{"epochs": 2}')
+    assert ask("runner -cd mine +experiment=fi") == ["+experiment=first_try"]
+
+
+@pytest.mark.parametrize(
+    ("words", "module", "besides"),
+    [
+        (("golden", "x"), golden, set()),
+        (("convert", "x"), convert, set()),
+        (("report", "x"), report, set()),
+        (("compare", "--metrics", "x", "x"), compare, {"-h", "--help", *compare._CHOSEN, *compare._DUMPS}),
+        (("compare", "--all", "x", "x"), compare, {"--csv", "--md", *compare._CHOSEN, *compare._DUMPS}),
+    ],
+)
+def test_the_table_of_flags_is_what_a_command_reads(words, module, besides, monkeypatch):
+    class Read(Exception):
+        pass
+
+    def read(parser, *words):
+        raise Read({flag for one in parser._actions for flag in one.option_strings})
+
+    for method in ("parse_args", "parse_intermixed_args"):
+        monkeypatch.setattr(argparse.ArgumentParser, method, read)
+    with pytest.raises(Read) as caught:
+        module.main(words[1:])
+    assert {*completion.AFTER[words[0]].flags} == caught.value.args[0] | besides
+
+
+def test_the_table_has_every_command():
+    assert set(completion.AFTER) == set(cli.COMMANDS)
+
+
+# Real shells
+
+
+@pytest.fixture
+def shell(place) -> dict[str, str]:
+    """The environment of a shell that has the command `runner`."""
+    command = place / "bin" / "runner"
+    command.parent.mkdir()
+    start = "import sys; sys.argv[0] = 'runner'; from runner.cli import main; sys.exit(main())"
+    command.write_text(f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -c "{start}" "$@"\n')
+    command.chmod(0o755)
+    return {"PATH": f"{command.parent}:{os.environ['PATH']}", "HOME": str(place), "TERM": "dumb"}
+
+
+BASH = """
+eval "$(runner -sc install=bash)"
+complete -p runner | grep -q hydra_bash_completion || exit 3
+for COMP_LINE in "$@"; do
+    COMP_WORDS=($COMP_LINE); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMP_POINT=${#COMP_LINE}; COMPREPLY=()
+    hydra_bash_completion runner "${COMP_WORDS[$COMP_CWORD]}" ""
+    echo "${COMPREPLY[*]}"
+done
+"""
+
+
+def said(*words: str, env: dict[str, str], cwd: Path) -> str:
+    done = subprocess.run(words, env=env, cwd=cwd, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_bash(shell, place):
+    lines = ["runner +experiment=lenet_m", "runner mode=", "runner rep"]
+    told = said("bash", "--norc", "-c", BASH, "bash", *lines, env=shell, cwd=place)
+    assert told.splitlines() == ["+experiment=lenet_mnist", "mode=graph mode=pynative", "report"]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_nothing_that_a_config_or_a_file_is_called_is_executed(shell, place):
+    """bash expands the words that it is given."""
+    (place / "mine" / "experiment").mkdir(parents=True)
+    trap = "# @package _global_\ndataset: {data_dir: '$(touch${IFS}trapped)'}\n"
+    (place / "mine" / "experiment" / "trap.yaml").write_text(trap)
+    (place / "d$(touch trapped)").mkdir()
+    lines = ["runner -cd mine +experiment=trap dataset.data_dir=", "runner report d", "runner report m"]
+    told = said("bash", "--norc", "-c", BASH, "bash", *lines, env=shell, cwd=place)
+    assert told.splitlines()[::2] == ["", "mine/"]  # for the second one, bash itself looks for files
+    assert not (place / "trapped").exists()
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish here")
+def test_fish(shell, place):
+    asked = "runner -sc install=fish | source; complete -C 'runner +experiment=lenet_m'; complete -C 'runner rep'"
+    told = said("fish", "--no-config", "-c", asked, env=shell, cwd=place)
+    assert told.split() == ["+experiment=lenet_mnist", "report"]
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh here")
+def test_zsh(shell, place):
+    """With Hydra's script for bash, which zsh understands; the key is pressed at a terminal."""
+    typed = (
+        "autoload -Uz compinit bashcompinit; compinit -u; bashcompinit; "
+        'eval "$(runner -sc install=zsh)"; print rea""dy\n',
+        "runner +experiment=lenet_m\t",
+    )
+    process, terminal = pty.fork()
+    if process == 0:
+        os.chdir(place)
+        os.execvpe("zsh", ["zsh", "-f", "-i"], shell)
+    shown = ""
+    try:
+        for text, awaited in zip(typed, ("ready", "lenet_mnist"), strict=True):
+            os.write(terminal, text.encode())
+            shown = ""
+            ends = time.monotonic() + 30
+            while awaited not in shown and time.monotonic() < ends:
+                if select.select([terminal], [], [], 0.1)[0]:
+                    shown += os.read(terminal, 4096).decode(errors="replace")
+    finally:
+        os.close(terminal)
+        os.kill(process, 9)
+        os.waitpid(process, 0)
+    assert "+experiment=lenet_mnist" in shown

@@ -1,0 +1,56 @@
+"""Run by mpirun: `runner` in which one rank fails before a step: `failing.py RANK STEP KIND words...`.
+
+With the kinds `image` and `label` that rank has a batch, number STEP, with values that no network can bear.
+"""
+
+import os
+import signal
+import sys
+
+import numpy as np
+
+from runner import cli
+from runner.communication.joining import announced
+from runner.dataset.pipeline import Dataset
+from runner.errors import StorageError
+from runner.experiment.ranks import agreement
+
+
+def fail_at(step: int, kind: str) -> None:
+    """From now on this rank fails when it has made so many steps."""
+    usual = agreement.Agreement.step_end
+
+    def step_end(self, run_context):
+        if run_context.original_args().cur_step_num == step:
+            if kind == "raise":
+                raise StorageError("the disk is gone", path="/nowhere")
+            if kind == "defect":
+                raise ZeroDivisionError("a defect")
+            os.kill(os.getpid(), signal.Signals[kind])
+        usual(self, run_context)
+
+    agreement.Agreement.step_end = step_end
+
+
+def spoil_at(step: int, kind: str) -> None:
+    """From now on this rank has a number that is not finite, or a class that there is not, in the batch of a step."""
+    usual = Dataset.fetch
+
+    def fetch(self, visits):
+        image, label = usual(self, visits)
+        if np.array_equal(visits, next(iter(self.visits_from(step)))):
+            image, label = image.copy(), label.copy()
+            if kind == "image":
+                image[3] = np.inf
+            else:
+                label[3] = 99
+        return image, label
+
+    Dataset.fetch = fetch
+
+
+if __name__ == "__main__":
+    rank, step, kind, *words = sys.argv[1:]
+    if announced()[0] == int(rank):
+        (spoil_at if kind in ("image", "label") else fail_at)(int(step), kind)
+    sys.exit(cli.main(words))

@@ -1,0 +1,252 @@
+"""Real ranks, by mpirun: the same training as one process, the same bits again, and an end for all of them."""
+
+import json
+import re
+import shutil
+import time
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ranks import losses, mpirun, needs_mpi, start
+
+import runner
+from runner.train.checkpoint import state
+
+pytestmark = needs_mpi
+
+HERE = Path(__file__).parent
+LENET = ("+experiment=lenet", "callbacks=quiet", "dataset_sink_mode=false", "optimizer.learning_rate=0.1")
+TOGETHER = ("parallel=data_parallel", "parallel.gradients_mean=true")
+TOLERANCE = 1e-5
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder for all runs of these tests; each is made once."""
+    return tmp_path_factory.mktemp("ranks")
+
+
+@pytest.fixture(scope="module")
+def run(place):
+    """`run(ranks, name, ...)`: a run of 44 steps, and what it was trained to."""
+
+    @cache
+    def made(ranks: int, name: str, *overrides: str) -> Path:
+        words = [*LENET, *overrides, f"hydra.run.dir={place / name}"]
+        if ranks == 1:
+            runner.run([*words, "device.threads=1"])
+        else:
+            code, _, err = mpirun(ranks, "-m", "runner", *words, *TOGETHER)
+            assert code == 0, err
+        return place / name
+
+    return made
+
+
+def weights(folder: Path) -> dict[str, np.ndarray]:
+    found, damaged = state.newest(folder / "checkpoints", "CKP")
+    assert damaged == []
+    return found.arrays
+
+
+def distance(a: Path, b: Path) -> float:
+    one, other = weights(a), weights(b)
+    assert one.keys() == other.keys()
+    return max(float(np.abs(one[name].astype(np.float64) - other[name]).max()) for name in one)
+
+
+CASES = [
+    (2, "graph", ()),
+    (4, "graph", ("parallel.all_reduce_fusion_config=[2,6]", "parallel.parameter_broadcast=true")),
+    (2, "pynative", ("parallel.all_reduce_fusion_config=[2,6]",)),
+    (4, "pynative", ("parallel.device_num=4",)),
+]
+
+
+@pytest.mark.parametrize(("ranks", "mode", "more"), CASES)
+def test_ranks_train_as_one_process_does(run, ranks, mode, more):
+    alone = run(1, f"{mode}-1", f"mode={mode}", "epochs=1")
+    shared = run(ranks, f"{mode}-{ranks}", f"mode={mode}", "epochs=1", *more)
+    assert distance(alone, shared) <= TOLERANCE
+    one, other = losses(alone), losses(shared)
+    assert len(one) == len(other) == 44
+    np.testing.assert_allclose(other, one, rtol=0, atol=TOLERANCE)
+    start = run(1, f"{mode}-start", f"mode={mode}", "max_steps=1")
+    assert distance(start, alone) > 1000 * TOLERANCE  # it was a long way
+    read = [json.loads((folder / "summary.json").read_text())["metrics"]["loss"] for folder in (alone, shared)]
+    assert abs(read[0] - read[1]) <= TOLERANCE
+    assert json.loads((shared / "manifest.json").read_text())["ranks"] == ranks
+
+
+@pytest.mark.parametrize(("ranks", "mode", "more"), [CASES[0], CASES[3]])
+def test_two_runs_give_the_same_bits(run, ranks, mode, more):
+    first = run(ranks, f"{mode}-{ranks}", f"mode={mode}", "epochs=1", *more)
+    again = run(ranks, f"{mode}-{ranks}-again", f"mode={mode}", "epochs=1", *more)
+    for name in ("metrics.jsonl", "checkpoints/CKP-1_44/state.safetensors", "model/network.onnx"):
+        assert (first / name).read_bytes() == (again / name).read_bytes()
+
+
+def test_the_folder_is_that_of_one_run(run):
+    alone, shared = run(1, "graph-1", "mode=graph", "epochs=1"), run(2, "graph-2", "mode=graph", "epochs=1")
+    files = [{str(path.relative_to(f)) for path in f.rglob("*")} for f in (alone, shared)]
+    assert files[0] == files[1]
+
+
+def test_sums_not_means_count_as_a_larger_rate(run, place):
+    words = [*LENET, "mode=graph", "max_steps=5", f"hydra.run.dir={place / 'sum'}", TOGETHER[0]]
+    assert mpirun(2, "-m", "runner", *words)[0] == 0
+    twice = run(1, "twice", "mode=graph", "max_steps=5", "optimizer.learning_rate=0.2")
+    moments, doubled = weights(place / "sum"), weights(twice)
+    for name, array in doubled.items():
+        if not name.startswith(("moments", "learning_rate")):
+            np.testing.assert_allclose(moments[name], array, rtol=0, atol=TOLERANCE)
+
+
+def test_every_rank_dumps_under_its_own_number(place):
+    folder = place / "dump"
+    words = [*LENET, *TOGETHER, "mode=graph", "dump=sync", "dump.iteration=1", "max_steps=2"]
+    code, out, err = mpirun(2, "-m", "runner", *words, f"hydra.run.dir={folder}", "callbacks=default")
+    assert code == 0, err
+    assert out.count("loss is") == 2  # the first rank speaks for both
+    ranks = [{f.name: f.read_bytes() for f in (folder / f"dump/lenet5/{k}/iteration_1").iterdir()} for k in (0, 1)]
+    assert ranks[0].keys() == ranks[1].keys()
+    reduced = [name for name in ranks[0] if "AllReduce" in name and "_output_" in name]
+    assert len(reduced) == 9  # eight gradients, and the loss
+    for name in reduced:
+        own = [np.frombuffer(rank[name.replace("_output_", "_input_")], np.float32) for rank in ranks]
+        assert ranks[0][name] == ranks[1][name]
+        assert np.array_equal(np.frombuffer(ranks[0][name], np.float32), (own[0] + own[1]) / np.float32(2))
+        assert not np.array_equal(*own)
+    updated = [name for name in ranks[0] if "ApplyMomentum" in name]
+    assert updated
+    assert all(ranks[0][name] == ranks[1][name] for name in updated)
+
+
+def test_some_ranks_cannot_dump_without_the_others(place):
+    words = [*LENET, *TOGETHER, "mode=graph", "dump=sync", "dump.support_device=[1]"]
+    code, _, err = mpirun(2, "-m", "runner", *words, f"hydra.run.dir={place / 'half'}")
+    assert code == 2
+    assert re.search(r"some ranks dump and others do not\n  key +dump.support_device\n  without +0\n", err)
+
+
+def test_exchanges():
+    code, out, err = mpirun(3, HERE / "exchanges.py")
+    assert (code, out, err) == (0, "done: [0, 1, 2]\n", "")
+
+
+def test_a_script_that_fails_on_one_rank_ends_on_all():
+    begin = time.monotonic()
+    code, _, err = mpirun(2, HERE / "exchanges.py", "raise")
+    assert code != 0
+    assert "RuntimeError: only here" in err
+    assert time.monotonic() - begin < 20
+
+
+SMALL = ("dataset=synthetic", "dataset.num_samples=160", "mode=graph", "epochs=8", "checkpoint.every_steps=5")
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(place):
+    code, _, err = mpirun(2, "-m", "runner", *LENET, *SMALL, *TOGETHER, f"hydra.run.dir={place / 'whole'}")
+    assert code == 0, err
+    return place / "whole"
+
+
+def resumed(folder: Path, whole: Path) -> None:
+    """A run that goes on ends with the bytes of one that was never interrupted."""
+    code, _, err = mpirun(2, "-m", "runner", "resume", folder)
+    assert code == 0, err
+    for name in ("metrics.jsonl", "checkpoints/CKP-8_5/state.safetensors", "model/network.onnx"):
+        assert (folder / name).read_bytes() == (whole / name).read_bytes()
+    assert json.loads((folder / "status.json").read_text())["status"] == "ok"
+
+
+def test_a_rank_that_is_killed_takes_the_others_along(place, uninterrupted):
+    folder = place / "killed"
+    words = [*LENET, *SMALL, *TOGETHER, f"hydra.run.dir={folder}"]
+    begin = time.monotonic()
+    code, out, err = mpirun(2, HERE / "failing.py", 1, 23, "SIGKILL", *words)
+    assert code == 9
+    assert "Killed" in out + err  # mpirun says so; the others have no time to
+    assert time.monotonic() - begin < 20
+    assert sorted(p.name for p in (folder / "checkpoints").glob("CKP*"))[-1] == "CKP-4_5"
+    resumed(folder, uninterrupted)
+
+
+def test_other_numbers_of_ranks_do_not_go_on(place, uninterrupted):
+    folder = shutil.copytree(uninterrupted, place / "other")
+    code, _, err = mpirun(3, "-m", "runner", "resume", folder, "epochs=12", "dataset.batch_size=33", "--force")
+    assert code == 0, err
+    code, _, err = mpirun(1, "-m", "runner", "resume", folder, "epochs=14")
+    assert code == 2
+    assert re.search(r"parallel.ranks +was 3, is None", err)
+
+
+@pytest.mark.parametrize(
+    ("rank", "kind", "code", "block"),
+    [
+        (0, "raise", 5, "StorageError: the disk is gone\n  path  /nowhere\n  rank  0 of 2; it ends the others\n"),
+        (1, "defect", 1, "InternalError: ZeroDivisionError: a defect\n"),
+    ],
+)
+def test_a_rank_that_fails_ends_all_with_its_reason(place, rank, kind, code, block):
+    folder = place / f"fails-{rank}-{kind}"
+    begin = time.monotonic()
+    found, _, err = mpirun(2, HERE / "failing.py", rank, 3, kind, *LENET, *TOGETHER, f"hydra.run.dir={folder}")
+    assert found == code
+    assert err.count(block) == 1
+    assert time.monotonic() - begin < 20
+    status = json.loads((folder / "status.json").read_text())
+    assert (status["status"], status["exit_code"]) == ("failed", code)
+    assert block.splitlines()[0] in status["error"]
+
+
+def test_what_all_ranks_find_is_told_once(place):
+    words = [*LENET, *TOGETHER, "mode=graph", "optimizer.learning_rate=1e30", f"hydra.run.dir={place / 'nan'}"]
+    code, _, err = mpirun(2, "-m", "runner", *words)
+    assert code == 1
+    assert err.count("TrainingError") == err.count("the loss is not a finite number") == 1
+    assert "MPI_Abort" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("parallel.device_num=3",),
+            "not what mpirun has started\n  key    parallel.device_num\n  value  3\n  found  2\n",
+        ),
+        (("dataset.batch_size=33",), "a batch does not divide\n  batch size  33\n  ranks       2\n"),
+    ],
+)
+def test_wrong_settings(place, words, said):
+    code, _, err = mpirun(2, "-m", "runner", *LENET, *TOGETHER, *words, cwd=place)
+    assert code == 2
+    assert err.count(said) == err.count("ConfigError") == 1
+
+
+def test_a_signal_stops_all_ranks_at_one_step(place, uninterrupted):
+    """It reaches one rank only, in the middle of a run: all save and stop, and the run can go on."""
+    folder = place / "stopped"
+    words = [*LENET, *SMALL, *TOGETHER, f"hydra.run.dir={folder}"]
+    found, _, err = mpirun(2, HERE / "failing.py", 1, 23, "SIGINT", *words)
+    assert found == 130
+    assert "runner resume goes on" in err
+    assert json.loads((folder / "status.json").read_text())["status"] == "interrupted"
+    assert (folder / "checkpoints/CKP-5_3").is_dir()
+    resumed(folder, uninterrupted)
+
+
+def test_a_signal_to_mpirun(place):
+    folder = place / "signalled"
+    words = [*LENET, *TOGETHER, "epochs=1000", f"hydra.run.dir={folder}"]
+    process = start(2, "-m", "runner", *words)
+    while not (folder / "metrics.jsonl").exists() or (folder / "metrics.jsonl").stat().st_size < 1000:
+        time.sleep(0.05)
+        assert process.poll() is None
+    process.terminate()
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 143, out + err
+    assert json.loads((folder / "status.json").read_text())["status"] == "interrupted"

@@ -1,0 +1,142 @@
+"""A sweep that is killed anywhere and resumed ends with the table and the bytes of one that was not."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from swept import TINY, TWELVE, killed, record, rows, swept, table, traces, wait_until_free
+
+from runner.errors import BusyError
+from runner.experiment.sweep import sweep
+
+ROOT = Path(__file__).parents[3]
+# `make soak` takes every place to die at.
+SOAK = "RUNNER_SOAK" in os.environ
+BOUNDARIES = range(1, 27) if SOAK else (1, 2, 3, 4, 16, 23, 26)  # the head, the jobs, 12 starts and 12 ends
+PLACES = range(1, 900, 5) if SOAK else (8, 60, 540)  # of about 800 operations
+POOL = "hydra/launcher=pool"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """The sweep that nobody disturbs, with Hydra's own launcher."""
+    folder = tmp_path_factory.mktemp("whole") / "sweep"
+    swept(folder, *TWELVE)
+    assert len(table(folder)) == 13
+    assert len(traces(folder)) == 12 * 12  # 4 checkpoints of 2 files, config, metrics, network, summary
+    return folder
+
+
+def go_on(folder: Path) -> None:
+    if not rows(folder, "sweep"):  # killed before it was a sweep
+        with pytest.raises(sweep.ConfigError, match="not a sweep directory"):
+            sweep.resume(folder)
+        return
+    sweep.resume(folder)
+
+
+def same(folder: Path, whole: Path) -> None:
+    if rows(folder, "sweep"):
+        assert table(folder) == table(whole)
+        assert traces(folder) == traces(whole)
+
+
+@pytest.mark.parametrize("number", BOUNDARIES)
+def test_at_every_boundary_of_a_job(tmp_path, monkeypatch, whole, number):
+    folder = tmp_path / "sweep"
+    assert killed(monkeypatch, folder, (*TWELVE, POOL), number, only="sweep.jsonl")
+    done = record(folder).done() if rows(folder, "sweep") else frozenset()
+    assert len(done) <= max(0, number - 3)
+    started = len(rows(folder, "start"))
+    go_on(folder)
+    same(folder, whole)
+    again = [row["job"] for row in rows(folder, "start")[started:]]
+    assert not done & set(again)
+    assert len(again) == len(set(again))
+
+
+@pytest.mark.parametrize("number", PLACES)
+def test_in_the_middle_of_jobs(tmp_path, monkeypatch, whole, number):
+    folder = tmp_path / "sweep"
+    if not killed(monkeypatch, folder, (*TWELVE, POOL), number):
+        pytest.skip("the sweep has fewer operations")
+    go_on(folder)
+    same(folder, whole)
+
+
+def test_twice_with_the_other_launcher(tmp_path, monkeypatch, whole):
+    folder = tmp_path / "sweep"
+    assert killed(monkeypatch, folder, TWELVE, 200)
+    first = len(record(folder).done())
+    assert 0 < first < 12
+    sweep.resume(folder, [POOL])
+    same(folder, whole)
+
+
+# Real processes
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = (*words, POOL, "hydra.launcher.n_jobs=2", f"hydra.sweep.dir={folder}")
+    command = [sys.executable, "-m", "runner", "-m", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def of(folder: Path) -> list[psutil.Process]:
+    """Every process of a sweep: its jobs are forks with the same command line."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        words = process.info["cmdline"] or []
+        if f"hydra.sweep.dir={folder}" in words and process.info["status"] != psutil.STATUS_ZOMBIE:
+            found.append(process)
+    return found
+
+
+def wait_for(condition, seconds: float = 40.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_no_orphan_is_left(tmp_path, number, code):
+    """Whatever ends the parent: its jobs save their state and end, and go on from there."""
+    words = (*TINY, "epochs=60", "mode=pynative", "seed=1,2,3", "checkpoint.every_steps=40")
+    folder, whole = tmp_path / "sweep", tmp_path / "whole"
+    running = start(folder, *words)
+    wait_for(lambda: len(list(folder.glob("[01]/metrics.jsonl"))) == 2 and rows_in(folder / "1/metrics.jsonl") > 10)
+    assert len(of(folder)) == 3
+    with pytest.raises(BusyError, match="another process works in this directory"):
+        sweep.resume(folder)
+    running.send_signal(number)
+    _, errors = running.communicate(timeout=30)
+    assert running.returncode == code
+    assert "Traceback" not in errors
+    wait_for(lambda: not of(folder))
+    ends = {row["job"]: (row["status"], row["exit_code"]) for row in rows(folder, "end")}
+    assert ends == dict.fromkeys((0, 1), ("interrupted", 143 if number == signal.SIGKILL else code))
+    if number != signal.SIGKILL:
+        assert f"runner resume {folder}" in errors
+        return
+    steps = rows_in(folder / "1/metrics.jsonl")
+    assert 10 < steps < 120
+    wait_until_free(folder)
+    sweep.resume(folder)
+    swept(whole, *words)
+    assert table(folder) == table(whole)
+    gone_on, expected = traces(folder), traces(whole)
+    more = gone_on.keys() - expected.keys()  # where the two jobs were interrupted
+    assert {name: gone_on[name] for name in gone_on.keys() - more} == expected
+    assert {name.split("/")[0] for name in more} == {"0", "1"}
+    assert {name.split("/")[1] for name in more} == {"checkpoints"}
+
+
+def rows_in(path: Path) -> int:
+    return path.read_bytes().count(b"\n")

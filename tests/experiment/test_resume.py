@@ -1,0 +1,306 @@
+"""A run that is killed anywhere and resumed ends with the bytes of one that was not."""
+
+import hashlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import runner
+from runner.compile.ort.session import Session
+from runner.errors import BusyError, ConfigError, DataError
+from runner.experiment.resume import resume
+from runner.host import files
+
+TIMES = ("init_seconds", "compile_seconds", "first_loss_seconds", "train_seconds", "steps_per_second", "peak_rss_mb")
+# 160 samples are 5 batches: 40 steps are 8 epochs.
+SMALL = (
+    "dataset=synthetic",
+    "dataset.num_samples=160",
+    "callbacks.loss_monitor=0",
+    "callbacks.time_monitor=false",
+    "device.threads=1",
+    "optimizer.learning_rate=0.05",
+)
+UNSUNK = ("dataset_sink_mode=false", "epochs=8")
+# Every fourth place to die at: no period of a run (5 steps, 7 steps) shares a divisor with it. `make soak` takes all.
+EVERY = 1 if "RUNNER_SOAK" in os.environ else 4
+SINKS = {"off": UNSUNK, "-1": ("epochs=8",), "7": ("sink_size=7", "epochs=6")}
+
+
+class Dead(BaseException):
+    """The process is gone: nothing may be written any more, not by any cleanup either."""
+
+
+def die_at(monkeypatch, number: int, only: str = ""):
+    """Let the operations from number `number` (from 1) on fail; `only` counts those on one file name."""
+    count = 0
+
+    def before(operation: str, path: Path) -> None:
+        nonlocal count
+        count += not only or (operation == "write" and path.name == only)
+        if count >= number:
+            raise Dead
+
+    monkeypatch.setattr(files, "before_operation", before)
+
+
+def run(folder: Path, *overrides: str) -> None:
+    runner.run([*SMALL, *overrides, f"hydra.run.dir={folder}"])
+
+
+def traces(folder: Path) -> dict[str, object]:
+    """What must not depend on where a run was killed: every file, and the summary without times."""
+    found: dict[str, object] = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_file() and not name.startswith((".hydra", ".lock", "status.json", "manifest.json")):
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    summary = json.loads((folder / "summary.json").read_text())
+    found["summary.json"] = {key: value for key, value in summary.items() if key not in (*TIMES, "run_dir")}
+    return found
+
+
+def status_of(folder: Path) -> str:
+    return json.loads((folder / "status.json").read_text())["status"]
+
+
+def killed_and_resumed(monkeypatch, folder: Path, overrides: tuple[str, ...], number: int, only: str = "") -> bool:
+    """Run, die, resume; False when the run ended before its death, or had not yet begun."""
+    with monkeypatch.context() as patch:
+        die_at(patch, number, only)
+        try:
+            run(folder, *overrides)
+        except Dead:
+            pass
+        else:
+            return False
+    begun = (folder / "config.json").exists()
+    if begun and status_of(folder) != "ok":  # the very last operation comes after the new status
+        resume(folder)
+    return begun
+
+
+@pytest.mark.parametrize("sink", SINKS)
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_a_run_that_dies_at_any_step_ends_with_the_same_bytes(tmp_path, monkeypatch, mode, sink):
+    overrides = (f"mode={mode}", *SINKS[sink], "checkpoint.every_steps=5")
+    run(tmp_path / "whole", *overrides)
+    expected = traces(tmp_path / "whole")
+    events = sum('"step"' in line for line in (tmp_path / "whole/metrics.jsonl").read_text().splitlines())
+    assert events == (40 if mode == "pynative" or sink == "off" else {"-1": 8, "7": 6}[sink]) + (
+        2 if mode == "pynative" and sink == "7" else 0
+    )
+    for number in range(1, events + 1, EVERY):
+        folder = tmp_path / str(number)
+        assert killed_and_resumed(monkeypatch, folder, overrides, number, only="metrics.jsonl")
+        assert traces(folder) == expected
+
+
+@pytest.mark.parametrize(("sink", "steps"), [("-1", 40), ("7", 42)])
+def test_a_run_that_dies_inside_of_a_sink_ends_with_the_same_bytes(tmp_path, monkeypatch, sink, steps):
+    """Every step is a call of its own here, so that a run can die between any two steps of a sink."""
+    overrides = ("mode=graph", *SINKS[sink], "checkpoint.every_steps=5")
+    monkeypatch.setattr("runner.train.sink.CALL_SECONDS", 1e-9)
+    run(tmp_path / "whole", *overrides)
+    expected = traces(tmp_path / "whole")
+    assert expected["summary.json"]["host_interactions"] == steps
+    for number in range(1, steps + 1, EVERY):
+        folder, calls, call = tmp_path / str(number), [0], Session.step
+
+        def step(self, values, calls=calls, number=number, call=call):
+            calls[0] += 1
+            if calls[0] >= number:
+                raise Dead
+            return call(self, values)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Session, "step", step)
+            patch.setattr(files, "before_operation", lambda *_, calls=calls, number=number: dead_from(calls, number))
+            with pytest.raises(Dead):
+                run(folder, *overrides)
+        resume(folder)
+        assert traces(folder) == expected, f"died in step {number}"
+
+
+@pytest.mark.parametrize(("mode", "sink"), [("graph", "off"), ("graph", "-1"), ("graph", "7"), ("pynative", "off")])
+def test_augmented_data_go_on_with_the_same_bytes(tmp_path, monkeypatch, mode, sink):
+    """With threads that prepare batches, or sunk in chunks; in the first event and in one behind an epoch's end."""
+    augmented = ("dataset.augment=true", "dataset.image_size=32", "checkpoint.every_steps=3")
+    overrides = (f"mode={mode}", *SINKS[sink], *augmented, "dataset.num_parallel_workers=2")
+    run(tmp_path / "whole", *overrides)
+    expected = traces(tmp_path / "whole")
+    run(tmp_path / "plain", *(word for word in overrides if "augment" not in word))
+    assert traces(tmp_path / "plain")["metrics.jsonl"] != expected["metrics.jsonl"]
+    for number in (1, 6):
+        folder = tmp_path / str(number)
+        assert killed_and_resumed(monkeypatch, folder, overrides, number, only="metrics.jsonl")
+        assert traces(folder) == expected, f"died at step {number}"
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(("runner-dataset", "sink"))]
+
+
+def dead_from(calls: list[int], number: int) -> None:
+    if calls[0] >= number:
+        raise Dead
+
+
+def test_a_run_that_dies_at_any_file_operation_ends_with_the_same_bytes(tmp_path, monkeypatch):
+    overrides = ("mode=pynative", "dataset_sink_mode=false", "epochs=4", "checkpoint.every_steps=8", "eval.every=epoch")
+    run(tmp_path / "whole", *overrides)
+    expected = traces(tmp_path / "whole")
+    resumed = 0
+    for number in itertools.count(1, EVERY):
+        folder = tmp_path / str(number)
+        if not killed_and_resumed(monkeypatch, folder, overrides, number):
+            if (folder / "config.json").exists():
+                break
+            continue
+        resumed += 1
+        assert traces(folder) == expected, f"died at operation {number}"
+    assert resumed > 60 // EVERY
+
+
+def error_of(folder: Path, overrides: tuple[str, ...]) -> runner.RunnerError | None:
+    try:
+        run(folder, *overrides)
+    except runner.RunnerError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("reason", [28, 5])  # ENOSPC, EIO
+def test_a_disk_that_fails_at_any_operation_leaves_a_run_that_resumes(tmp_path, monkeypatch, reason):
+    overrides = ("mode=pynative", "dataset_sink_mode=false", "epochs=2", "checkpoint.every_steps=4")
+    run(tmp_path / "whole", *overrides)
+    expected = traces(tmp_path / "whole")
+    for number in itertools.count(1, EVERY):
+        folder = tmp_path / f"{number}"
+        count = 0
+
+        def before(operation: str, path: Path) -> None:
+            nonlocal count
+            count += 1
+            if count == number:  # noqa: B023  it is used before the next turn
+                raise OSError(reason, os.strerror(reason))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "before_operation", before)
+            error = error_of(folder, overrides)
+        if error is None:
+            assert count < number
+            break
+        assert error.exit_code == 5, error
+        assert os.strerror(reason) in str(error)
+        if (folder / "config.json").exists() and status_of(folder) != "ok":
+            resume(folder)
+            assert traces(folder) == expected, f"failed at operation {number}"
+
+
+def start(folder: Path, *overrides: str) -> subprocess.Popen:
+    command = [sys.executable, "-m", "runner", *SMALL, *overrides, f"hydra.run.dir={folder}"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_rows(folder: Path, rows: int) -> None:
+    deadline = time.monotonic() + 30
+    journal = folder / "metrics.jsonl"
+    while not (journal.exists() and journal.read_bytes().count(b"\n") >= rows):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "status"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "interrupted"), (signal.SIGKILL, -9, "running")],
+)
+def test_real_signals(tmp_path, number, code, status):
+    overrides = ("mode=pynative", "dataset_sink_mode=false", "epochs=100", "checkpoint.every_steps=50")
+    run(tmp_path / "whole", *overrides)
+    process = start(tmp_path / "killed", *overrides)
+    wait_for_rows(tmp_path / "killed", 60)
+    with pytest.raises(BusyError, match="another process works in this directory"):
+        resume(tmp_path / "killed")
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert "Traceback" not in errors
+    assert status_of(tmp_path / "killed") == status
+    steps = (tmp_path / "killed/metrics.jsonl").read_text().count('"step", "epoch"')
+    assert 60 <= steps < 500
+    summary = resume(tmp_path / "killed")
+    assert summary["steps"] == 500
+    assert traces(tmp_path / "killed") == traces(tmp_path / "whole")
+
+
+def test_more_epochs_go_on_with_a_finished_run(tmp_path):
+    run(tmp_path / "whole", *UNSUNK, "checkpoint.keep_max=1")
+    run(tmp_path / "part", "dataset_sink_mode=false", "epochs=3", "checkpoint.keep_max=1")
+    with pytest.raises(ConfigError, match="the run is finished"):
+        resume(tmp_path / "part")
+    resume(tmp_path / "part", ["epochs=8"])
+    whole, part = (
+        next((tmp_path / name / "checkpoints").glob("*/state.safetensors")).read_bytes() for name in ("whole", "part")
+    )
+    assert whole == part
+
+
+def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(tmp_path, caplog):
+    overrides = (*UNSUNK, "checkpoint.every_steps=10")
+    run(tmp_path / "whole", *overrides)
+    run(tmp_path / "part", *overrides)
+    newest = tmp_path / "part/checkpoints/CKP-8_5/state.safetensors"
+    damaged = bytearray(newest.read_bytes())
+    damaged[-3] ^= 1
+    newest.write_bytes(damaged)
+    status = tmp_path / "part/status.json"
+    status.write_text(status.read_text().replace('"ok"', '"failed"'))
+    resume(tmp_path / "part")
+    assert "CKP-8_5" in caplog.text
+    assert traces(tmp_path / "part") == traces(tmp_path / "whole")
+
+
+def test_what_the_numbers_depend_on_must_be_as_it_was(tmp_path):
+    run(tmp_path / "run", "dataset_sink_mode=false", "epochs=1")
+    with pytest.raises(ConfigError) as caught:
+        resume(tmp_path / "run", ["epochs=2", "optimizer.momentum=0.5", "dataset.num_samples=128"])
+    assert "optimizer.momentum" in str(caught.value)
+    assert "dataset.num_samples" in str(caught.value)
+    assert "--force" in str(caught.value)
+    assert resume(tmp_path / "run", ["epochs=2", "optimizer.momentum=0.5"], force=True)["steps"] == 10
+
+
+def test_data_may_move_but_not_change(tmp_path):
+    """Where the data lie and who reads them changes no number; what they are is known by their sha256."""
+    data, moved = tmp_path / "data", tmp_path / "moved"
+    data.mkdir()
+    records = np.random.default_rng(0).integers(0, 10, (64, 3073), dtype=np.uint8)
+    for name in ("data_batch_1.bin", "test_batch.bin"):
+        (data / name).write_bytes(records.tobytes())
+    words = ("dataset=cifar10", f"dataset.data_dir={data}", "dataset_sink_mode=false")
+    run(tmp_path / "whole", *words, "epochs=2")
+    run(tmp_path / "part", *words, "epochs=1")
+    data.rename(moved)
+    with pytest.raises(DataError, match="a data file is missing"):
+        resume(tmp_path / "part", ["epochs=2"])
+    changed = ["epochs=2", f"dataset.data_dir={moved}", "dataset.num_parallel_workers=2", "dataset.url=https://a.b/"]
+    assert resume(tmp_path / "part", changed)["steps"] == 4
+    for name in ("metrics.jsonl", "checkpoints/CKP-2_2/state.safetensors"):
+        assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    records[5, 7] += 1
+    (moved / "data_batch_1.bin").write_bytes(records.tobytes())
+    with pytest.raises(ConfigError, match=r"data\.train") as caught:
+        resume(tmp_path / "part", ["epochs=3"])
+    assert "data.test" not in caught.value.rows
+
+
+def test_folders_that_hold_no_run(tmp_path):
+    with pytest.raises(ConfigError, match="not a run directory"):
+        resume(tmp_path)

@@ -1,0 +1,109 @@
+"""Files of bytes and arrays are whole or not there, in C order however arrays lie, and cost no copy of the whole."""
+
+import errno
+import os
+import stat
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from runner.errors import StorageError
+from runner.host import files
+from runner.observe.dump.settings import DumpSettings
+from runner.observe.dump.writer import write_graph, write_metadata, write_pieces
+
+STEPS = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
+ARRAYS = {
+    "as it is": STEPS,
+    "turned": STEPS.transpose(3, 0, 2, 1),
+    "every other": STEPS[::-1, :, ::2, 1:4],
+    "spread": np.broadcast_to(np.float16(3), (7, 2)),
+    "without axes": np.array(-1.5),
+    "empty": np.empty((0, 3), np.int8),
+    "empty, turned": np.empty((3, 0), np.int64).T,
+    "booleans": np.array([True, False]),
+    "more than a block": np.arange(300_000, dtype=np.int32).reshape(300, 1000).T,
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_the_elements_in_order(tmp_path, name):
+    array = ARRAYS[name]
+    write_pieces(tmp_path / "file", [b"head", array, b"", array])
+    assert (tmp_path / "file").read_bytes() == b"head" + 2 * array.tobytes()
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_name_as_long_as_names_can_be(tmp_path):
+    path = tmp_path / ("n" * 255)
+    write_pieces(path, [b"content"])
+    assert path.read_bytes() == b"content"
+
+
+def test_an_old_file_is_replaced_as_a_whole(tmp_path):
+    path = tmp_path / "file"
+    for content in (b"a long one", b"short"):
+        write_pieces(path, [content])
+        assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("operation", ["open", "write", "rename"])
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_nothing_is_left_of_a_file_that_failed(tmp_path, monkeypatch, operation, error):
+    path = tmp_path / "file"
+    write_pieces(path, [b"old"])
+
+    def fails(now, place):
+        assert place == path
+        if now == operation:
+            raise error
+
+    monkeypatch.setattr(files, "before_operation", fails)
+    with pytest.raises(StorageError if isinstance(error, OSError) else KeyboardInterrupt) as caught:
+        write_pieces(path, [STEPS])
+    if isinstance(error, OSError):
+        assert (caught.value.rows["path"], caught.value.exit_code) == (str(path), 5)
+        assert caught.value.rows["reason"] == "No space left on device"
+    assert os.listdir(tmp_path) == ["file"]
+    assert path.read_bytes() == b"old"
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(StorageError, match=rf"{tmp_path}/none/file\n  reason +No such file or directory"):
+        write_pieces(tmp_path / "none" / "file", [b""])
+
+
+def test_large_arrays_are_not_copied(tmp_path):
+    plain = np.zeros((96, 1 << 16), np.float32)  # 24 MiB: above COPIED
+    for array in (plain, plain.T):
+        tracemalloc.start()
+        write_pieces(tmp_path / "file", [array])
+        assert tracemalloc.get_traced_memory()[1] < 2 << 20
+        tracemalloc.stop()
+
+
+def test_the_settings_are_kept_word_for_word(tmp_path):
+    settings = DumpSettings("async", tmp_path, "net", source=b'{ "common_dump_settings" : {}}\n')
+    for _ in range(2):
+        write_metadata(tmp_path, settings)
+        kept = tmp_path / ".metadata" / "data_dump.json"
+        assert kept.read_bytes() == settings.source
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o400
+        assert os.listdir(tmp_path / ".metadata") == ["data_dump.json"]
+
+
+def test_settings_without_json_leave_nothing(tmp_path):
+    write_metadata(tmp_path, DumpSettings("sync", tmp_path, "net"))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_graph(tmp_path):
+    write_graph(tmp_path, 3, "the listing\n", b"\x08\x01", ["Default/Add-op0", "Default/Mul-op1"])
+    found = {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == {
+        "graphs/ms_output_trace_code_graph_3.ir": b"the listing\n",
+        "graphs/ms_output_trace_code_graph_3.pb": b"\x08\x01",
+        "execution_order/ms_execution_order_graph_3.csv": b"NodeExecutionOrder-FullNameWithScope\n"
+        b"Default/Add-op0\nDefault/Mul-op1\n",
+    }

@@ -1,0 +1,146 @@
+"""The text of a graph: held whole for a tiny network, read back for large ones, refused where it is damaged."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from stepped import step_graph, tiny_graph
+
+import runner.observe.graph
+from runner import dtype as dt
+from runner import nn, ops
+from runner.compile.onnx.describe import described
+from runner.compile.onnx.lower import lower, lower_sunk
+from runner.compile.passes import PASSES, optimize, usual
+from runner.core.tracer import trace
+from runner.core.value import Value
+from runner.device import Device
+from runner.errors import DataError
+from runner.observe.graph.describe import describe
+from runner.observe.graph.reader import parse
+from runner.observe.graph.text import text
+from runner.types import TensorType
+
+GOLDEN = Path(__file__).with_name("tiny.ir")
+
+
+def test_the_text_of_a_tiny_network():
+    printed = text(describe(tiny_graph(), 7, {"mode": "graph"}))
+    printed = re.sub(r"\(\d+\)/", "(N)/", printed.replace(f"{Path(__file__).parents[3]}/", ""))
+    assert (
+        re.sub(r"(In file runner/.*\(N\))/.*/", r"\1/.../", printed) == GOLDEN.read_text()
+    )  # our layers may be rewritten
+
+
+def test_a_layout_is_a_second_line_of_types():
+    """The formats that the forms of the nodes name, with the shapes in memory."""
+    first = describe(optimize(step_graph("lenet"), usual(Device()))).subgraphs[0].operations[0]
+    held = first.held
+    assert (first.op, held[0][0].format, held[0][0].shape) == ("Conv2D", "CHWN", (1, 32, 32, 32))
+    assert (held[1][0].format, held[1][0].shape) == ("22CHWN", (2, 2, 6, 14, 14, 32))
+    assert ">) -> (<Float32x22CHWN[const vector][2, 2, 6, 14, 14, 32]>)" in text(
+        describe(optimize(step_graph("lenet"), usual(Device())))
+    )
+
+
+@pytest.mark.parametrize("passes", [(), PASSES, usual(Device())], ids=["traced", "plain", "placed"])
+@pytest.mark.parametrize("name", ["lenet", "resnet18"])
+def test_what_is_printed_is_read_back(name, passes, tmp_path):
+    listing = describe(optimize(step_graph(name), passes), 3, {"mode": "graph", "note": "a : b"})
+    (tmp_path / "x.ir").write_text(text(listing))
+    assert runner.observe.graph.read(tmp_path / "x.ir") == listing
+
+
+class Odd(nn.Cell):
+    """Attributes and constants that are hard to print."""
+
+    def construct(self, x: Value) -> Value:
+        ops.Print()('two "words", and ) a } brace', x, "\\")
+        pieces = ops.Split(1, 3)(x)
+        large, small = np.arange(24, dtype=np.float32).reshape(4, 6), np.array([[True], [False], [True], [False]])
+        return ops.Select()(small, ops.Concat(1)(pieces) + large, ops.Cast(dt.float32)(x))
+
+
+def test_quotes_brackets_and_constants_are_read_back():
+    listing = describe(trace(Odd().construct, [TensorType(dt.float32, (4, 6))], "odd"))
+    operations = {operation.op: operation for operation in listing.subgraphs[0].operations}
+    assert parse(text(listing)) == listing
+    assert operations["Print"].results == ()
+    assert operations["Split"].results == ("%1[0]", "%1[1]", "%1[2]")
+    assert operations["Concat"].operands == operations["Split"].results
+    assert "Bool[4, 1]{True, False, True, False}" in operations["Select"].operands
+    assert any(x.endswith(":Float32[4, 6]{...}") for x in operations["Add"].operands)
+
+
+def test_new_values_of_parameters_are_named():
+    listing = describe(step_graph("lenet"))
+    subgraph = listing.subgraphs[0]
+    weights = [p.reference for p in listing.parameters if p.is_weight]
+    updates = dict(subgraph.updates)
+    assert set(updates) == {w for w in weights if not w.endswith("_learning_rate")}
+    last = {operation.full_name.rpartition("/")[2]: operation for operation in subgraph.operations}[
+        "ApplyMomentum-op37"
+    ]
+    assert [updates[last.operands[0]], updates[last.operands[1]]] == ["%37[0]", "%37[1]"]
+
+
+def test_a_lowered_step_is_read_back():
+    graph = optimize(step_graph("lenet"), usual(Device()))
+    model = lower(graph, ("image", "label"), ("loss",))
+    listing = described(model, graph, 0)
+    operations = listing.subgraphs[0].operations
+    assert parse(text(listing)) == listing
+    assert [(o.op, o.name) for o in operations] == [(node.op_type, node.name) for node in model.graph.node]
+    assert {o.full_name for o in operations} <= {node.name for node in graph.nodes}
+    assert None not in {kind for o in operations for kind in (*o.operand_types, *o.result_types)}
+
+
+def test_a_sunk_step_is_a_subgraph():
+    graph = optimize(step_graph("lenet"), usual(Device()))
+    kinds = [TensorType(dt.int64, (32,)), graph.inputs[0].type.with_shape(9, 1, 32, 32), TensorType(dt.int32, (9,))]
+    fetch = optimize(trace(lambda n, x, y: [ops.Gather(0)(x, n), ops.Gather(0)(y, n)], kinds, "fetch", "Dataset"))
+    listing = described(lower_sunk(fetch, graph, ["rows"], ["image", "label"]), graph, 5)
+    scan, step = listing.subgraphs
+    assert parse(text(listing)) == listing
+    assert ("body", "@step.5") in scan.operations[0].attributes
+    assert step.operations[0].operands == ("%para2_image", step.parameters[-1])
+    assert step.parameters[-1].endswith("_rows:entry")
+
+
+# What is not such a text
+
+
+def damaged(text: str) -> dict[str, str]:
+    lines = text.splitlines(keepends=True)
+    return {
+        "empty": "",
+        "cut": text[: len(text) // 2],
+        "cut in front of the last line": "".join(lines[:-1]),
+        "a line is gone": "".join(lines[:15] + lines[16:]),
+        "more after the end": text + "x\n",
+        "one parameter less than counted": "".join(lines[:6] + lines[7:]),
+        "another entry": text.replace("@tiny.0\n", "@other.0\n"),
+        "an unknown element type": text.replace("Tensor[Float32]", "Tensor[Float31]"),
+        "a count that is none": text.replace("#Total params  : 3", "#Total params  : x"),
+        "a shape that is none": text.replace("[4, 3]>", "[4 3]>"),
+    }
+
+
+DAMAGED = damaged(text(describe(tiny_graph())))
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_text_is_refused_with_its_line(content, tmp_path):
+    (tmp_path / "x.ir").write_text(content)
+    with pytest.raises(DataError, match="not the text of a graph") as caught:
+        runner.observe.graph.read(tmp_path / "x.ir")
+    assert {"line", "expected", "found", "file"} <= set(caught.value.rows)
+
+
+def test_other_files_are_refused(tmp_path):
+    (tmp_path / "x.ir").write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match="not a text file"):
+        runner.observe.graph.read(tmp_path / "x.ir")
+    with pytest.raises(DataError, match="a file is missing"):
+        runner.observe.graph.read(tmp_path / "y.ir")

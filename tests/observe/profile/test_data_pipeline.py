@@ -1,0 +1,104 @@
+"""The data of a profiled training: operators, queues and waits, against pipelines that are known to be slow or not."""
+
+import csv
+import json
+import time
+
+import numpy as np
+import pytest
+from profiled_training import BATCH, WAYS, Training, model_of, train
+
+from runner import dtype
+from runner.dataset import NumpySlicesDataset
+from runner.dataset.stages import stages
+from runner.dataset.transforms.transform import Transform
+from runner.observe.profile import write
+from runner.observe.profile.settings import Place, ProfilingSettings
+from runner.train.profiler import Profiler
+
+COLUMNS = "op_id,op_type,num_workers,output_queue_size,output_queue_average_size,output_queue_length"
+COLUMNS += ",output_queue_usage_rate,sample_interval,parent_id,children_id"
+SLOW = 0.05
+
+
+class Slow(Transform):
+    """A user's transform that takes its time."""
+
+    def infer(self, sample):
+        return sample.with_dtype(dtype.float32)
+
+    def __call__(self, batch):
+        time.sleep(SLOW)
+        return batch.astype(np.float32)
+
+
+def pipeline(transforms, workers):
+    rng = np.random.default_rng(0)
+    images = rng.standard_normal((4 * BATCH, 1, 32, 32))
+    data = NumpySlicesDataset((images, rng.integers(0, 10, 4 * BATCH, np.int32)))
+    data = data.map(transforms) if transforms else data
+    return data.shuffle(8).batch(BATCH, num_parallel_workers=workers)
+
+
+def profiled(folder, data, mode="graph", sunk=False):
+    settings = ProfilingSettings(folder, True, aicpu_trace=True)
+    lines = []
+    model = model_of("lenet", mode)
+    place = Place(mode, "cpu", 1)
+    model.profiler = Profiler(settings, lambda record, d: lines.extend(write.write(record, settings, place, stages(d))))
+    train(model, data, sunk, 12)
+    with open(folder / "minddata_pipeline_raw_0.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return rows, json.loads((folder / "pipeline_profiling_0.json").read_text()), lines
+
+
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_a_slow_transform_is_found(tmp_path, mode):
+    rows, whole, lines = profiled(tmp_path, pipeline([Slow()], None), mode)
+    assert ",".join(rows[0]) == COLUMNS
+    assert [row["op_type"] for row in rows] == ["Batch", "Map", "Shuffle", "Generator"]
+    assert [row["op_id"] for row in rows] == ["0", "1", "2", "3"]
+    assert [row["parent_id"] for row in rows] == ["", "0", "1", "2"]
+    assert [json.loads(row["children_id"]) for row in rows] == [[1], [2], [3], []]
+    assert whole["waited_ms"] >= 12 * SLOW * 1e3
+    took = {op["op_type"]: (op["metrics"] or {}).get("time_us_per_batch") for op in whole["op_info"]}
+    assert took["Map"] >= SLOW * 1e6 > took["Generator"] > 0
+    assert took["Shuffle"] is None
+    assert "waits for data" in whole["sentence"]
+    assert whole["sentence"] in lines
+    much = whole["waited_share"] > 0.25  # on a busy machine PyNative steps may take longer than that
+    assert mode == "pynative" or much
+    assert lines[-1].startswith("next: dataset.num_parallel_workers") == much
+
+
+def test_a_queue(tmp_path):
+    rows, whole, _ = profiled(tmp_path, pipeline([Slow()], 2))
+    sizes = json.loads(rows[0]["output_queue_size"])
+    assert len(sizes) == 12
+    assert rows[0]["output_queue_length"] == "4"
+    assert rows[0]["num_workers"] == "2"
+    assert all(0 <= size <= 4 for size in sizes)
+    assert float(rows[0]["output_queue_average_size"]) == pytest.approx(sum(sizes) / 12, abs=0.01)
+    assert float(rows[0]["output_queue_usage_rate"]) == pytest.approx(sum(sizes) / 12 / 4, abs=0.001)
+    assert all(row["output_queue_size"] == "" for row in rows[1:])
+    assert whole["op_info"][0]["metrics"]["output_queue"] == {"size": sizes, "length": 4}
+    assert whole["op_info"][0]["children"] == [1]
+    assert whole["op_info"][-1]["children"] is None
+
+
+def test_a_sink_that_is_fed(tmp_path):
+    _, whole, _ = profiled(tmp_path, pipeline([Slow()], None), sunk=True)
+    assert whole["waited_ms"] > SLOW * 1e3
+    assert "waits for data" in whole["sentence"]
+
+
+@pytest.mark.parametrize(("mode", "sunk"), WAYS)
+def test_data_that_lie_ready(tmp_path, mode, sunk):
+    training = Training(tmp_path, mode, sunk, 12)
+    rows = training.table("minddata_pipeline_raw_0.csv")
+    assert [row["op_type"] for row in rows] == ["Batch", "Generator"]
+    calls = training.records[0].calls
+    share = sum(call.waited for call in calls) / (calls[-1].stop - calls[0].start + calls[0].waited)
+    whole = training.json("pipeline_profiling_0.json")
+    assert whole["waited_share"] == pytest.approx(share, abs=1e-5)
+    assert f"{share:.1%}" in whole["sentence"]

@@ -1,0 +1,75 @@
+"""Measures of the hardware: counters of the kernel, the peak of the machine, and what is said where there is none."""
+
+import json
+import threading
+import time
+
+import pytest
+from profiled_training import Training
+
+from runner.observe.profile.counters import COUNTERS, SOFTWARE, Counter, Counters
+from runner.observe.profile.peak import measured
+from runner.observe.profile.settings import METRICS
+
+TASK_CLOCK = Counter("task_clock", SOFTWARE, 1)  # nanoseconds of processor time
+
+
+def spin(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def test_a_counter_of_the_kernel_counts_and_threads_count_too():
+    with Counters((TASK_CLOCK,)) as counters:
+        if counters.missing:
+            pytest.skip(counters.missing["task_clock"])
+        before = counters.read()["task_clock"]
+        spin(0.02)
+        alone = counters.read()["task_clock"] - before
+        threads = [threading.Thread(target=spin, args=(0.02,)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        spin(0.001)
+        both = counters.read()["task_clock"] - before - alone
+    assert 0.019e9 < alone < 0.2e9
+    assert both > 0.038e9
+
+
+def test_a_counter_that_nobody_has():
+    counters = Counters((Counter("no_such", 77, 0),))
+    assert counters.read() == {}
+    assert "perf_event_open" in counters.missing["no_such"]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_metric_gives_figures_or_reasons(tmp_path, metric):
+    Training(tmp_path, "graph", False, 6, ai_core_metrics=metric)
+    found = json.loads((tmp_path / "ai_core_metrics_0.json").read_text())
+    assert found["ai_core_metrics"] == metric
+    if metric not in COUNTERS:
+        assert len(found["operators"]) > 20
+        return
+    names = {counter.name for counter in COUNTERS[metric]}
+    assert names == set(found["counted_per_step"]) | set(found["missing"])
+    assert not set(found["counted_per_step"]) & set(found["missing"])
+    assert all("perf_event_open" in reason for reason in found["missing"].values())
+    assert "operators" not in found
+
+
+def test_products_are_measured_against_the_peak(tmp_path):
+    training = Training(tmp_path, "pynative", False, 8, ai_core_metrics="ArithmeticUtilization")
+    found = training.json("ai_core_metrics_0.json")
+    for row in found["operators"]:
+        product = row["op_type"] in ("MatMul", "Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput")
+        ratio = row["mac_fp32_ratio" if product else "vec_fp32_ratio"]
+        assert row["gflops_per_second"] == pytest.approx(row["flops"] / row["time_us"] / 1e3, rel=0.02, abs=1e-3)
+        assert ratio == pytest.approx(row["gflops_per_second"] / found["peak_gflops_per_second"], rel=0.02, abs=1e-4)
+
+
+def test_the_peak_is_no_wish():
+    peak = measured(1)
+    assert 1e9 < peak.flops < 1e14
+    assert 1e8 < peak.bytes < 1e13
