@@ -1,11 +1,12 @@
 """PyNative mode: every operator is computed at once, in numpy."""
 
+from collections.abc import Sequence
 from operator import attrgetter
 
 import numpy as np
 
-from runner.core.precision import Rounded, rounded
-from runner.core.primitive import Arrays, Interpreter, Node, Primitive, install
+from runner.core.precision import RoundedTypes, compute_rounded
+from runner.core.primitive import Arrays, Interpreter, Node, Primitive, infer, install
 from runner.core.value import Operand, Tensor, Value
 from runner.errors import RunnerError, TrainingError
 from runner.host.machine import keep_freed_memory
@@ -44,17 +45,17 @@ class Eager(Interpreter):
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
         """Run the kernel."""
         try:
-            if type(types) is Rounded:
-                made: Arrays = rounded(op.kernel, map(_data, inputs), types)
+            if type(types) is RoundedTypes:
+                made: Arrays = compute_rounded(op.kernel, map(_data, inputs), types)
             else:
                 made = op.kernel(*map(_data, inputs))
         except RunnerError as error:
-            raise self.located(error, op, inputs) from None
+            raise self.add_location(error, op, inputs) from None
         except (ArithmeticError, IndexError, ValueError) as error:
-            raise self.located(TrainingError(f"{op.name}: {error}"), op, inputs) from error
+            raise self.add_location(TrainingError(f"{op.name}: {error}"), op, inputs) from error
         outputs = _wrapped(made, types)
         if self.tape:
-            self.nodes.append(Node(op, inputs, outputs, self.where(), self.count, ()))
+            self.nodes.append(Node(op, inputs, outputs, self.current_scope(), self.count, ()))
         return outputs
 
     def commit(self) -> None:
@@ -63,6 +64,15 @@ class Eager(Interpreter):
             assert isinstance(value, Tensor)
             parameter.set_data(value)
         self.updates.clear()
+
+
+def evaluate(node: Node, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The outputs of a node for these inputs, computed by its numpy kernel. Raises what the kernel raises."""
+    types = infer(node.op, tuple([x.type for x in node.inputs]))
+    if isinstance(types, RoundedTypes):
+        return list(compute_rounded(node.op.kernel, arrays, types))
+    outputs = node.op.kernel(*arrays)
+    return [np.asarray(array) for array in (outputs if isinstance(outputs, tuple) else (outputs,))]
 
 
 def _wrapped(made: Arrays, types: tuple[TensorType, ...]) -> tuple[Tensor, ...]:

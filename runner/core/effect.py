@@ -19,11 +19,11 @@ class Effect(Primitive):
     needs: ClassVar = Needs.NOTHING
     computes: ClassVar = False
 
-    def tell(self, *arrays: np.ndarray) -> None:
+    def emit(self, *arrays: np.ndarray) -> None:
         """Told the operands of one step; they must stay unchanged."""
         raise NotImplementedError
 
     def kernel(self, *arrays: np.ndarray) -> Arrays:
         """Tell at once; there are no outputs."""
-        self.tell(*arrays)
+        self.emit(*arrays)
         return ()

@@ -28,25 +28,25 @@ class Graph:
     effects: tuple[Node, ...] = ()
 
     @property
-    def told(self) -> dict[str, Symbol]:
+    def effect_operands(self) -> dict[str, Symbol]:
         """The operands of the effects, in order, under the names that they have as results: `Default/Print-op3:0`."""
         return {f"{effect.name}:{k}": _symbol(x) for effect in self.effects for k, x in enumerate(effect.inputs)}
 
     @property
     def results(self) -> tuple[Symbol, ...]:
         """What must be computed: the outputs, then the new values of parameters, then what effects tell."""
-        return (*self.outputs, *self.updates.values(), *self.told.values())
+        return (*self.outputs, *self.updates.values(), *self.effect_operands.values())
 
-    def silent(self) -> "Graph":
+    def without_effects(self) -> "Graph":
         """The graph without its effects: for files that others run."""
         return replace(self, effects=())
 
     @property
-    def is_placed(self) -> bool:
+    def has_forms(self) -> bool:
         """Whether the layout pass has chosen forms for the CPU."""
         return any(node.form is not None for node in self.nodes)
 
-    def rewritten(
+    def replace_nodes(
         self,
         nodes: Sequence[Node],
         renamed: Mapping[Value, Symbol],
@@ -71,7 +71,7 @@ class Graph:
             constants=self.constants if constants is None else constants,
         )
 
-    def walk_types(self) -> Iterator[Symbol]:
+    def values(self) -> Iterator[Symbol]:
         """Every value, in the order in which it comes to be."""
         yield from (*self.inputs, *self.parameters.values(), *self.constants)
         for node in self.nodes:
@@ -133,10 +133,10 @@ def _verify_node(graph: Graph, node: Node, known: set[Value]) -> None:
         known.add(y)
 
 
-def _require(holds: bool, what: str, graph: Graph, *where: object) -> None:
+def _require(holds: bool, what: str, graph: Graph, *values: object) -> None:
     """The places are put into words only when something is wrong: a whole graph asks this several thousand times."""
     if not holds:
-        places = [place.name if isinstance(place, Node) else str(place) for place in where]
+        places = [place.name if isinstance(place, Node) else str(place) for place in values]
         raise InternalError(what, graph=graph.name, at=" in ".join(places))
 
 

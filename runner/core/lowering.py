@@ -72,7 +72,7 @@ class Form:
         return f"{self.name}({operands})" + (f"->{results}" if results else "")
 
 
-def lying(shape: Shape, layout: Layout) -> Shape:
+def physical_shape(shape: Shape, layout: Layout) -> Shape:
     """The shape that a value of that shape has in memory. Only (N, C, H, W) with even H and W lie in tiles.
 
     >>> lying((32, 3, 8, 10), LAST), lying((32, 3, 8, 10), TILED)
@@ -84,7 +84,7 @@ def lying(shape: Shape, layout: Layout) -> Shape:
     return (*shape[1:], *shape[:1]) if layout is LAST else shape
 
 
-def has_tiles(x: TensorType) -> bool:
+def can_tile(x: TensorType) -> bool:
     """Whether a value may lie in tiles."""
     return x.ndim == 4 and x.shape[2] % 2 == x.shape[3] % 2 == 0
 
@@ -98,7 +98,7 @@ def axis_last(axis: int, ndim: int) -> int:
     return (axis - 1) % ndim
 
 
-def either_way(lower: Callable[..., Names], *operands: TensorType, results: int = 1) -> tuple[Form, ...]:
+def elementwise_forms(lower: Callable[..., Names], *operands: TensorType, results: int = 1) -> tuple[Form, ...]:
     """The forms of an operator that treats every element alike, for operands of one shape."""
-    ways = [PLAIN, *[LAST] * (operands[0].ndim > 1), *[TILED] * has_tiles(operands[0])]
+    ways = [PLAIN, *[LAST] * (operands[0].ndim > 1), *[TILED] * can_tile(operands[0])]
     return tuple(Form(way.name.lower(), lower, (way,) * len(operands), (way,) * results) for way in ways)

@@ -22,7 +22,7 @@ class GraphObserver:
     """
 
     records_steps = False  # whether the first step of PyNative mode is to be recorded for it
-    as_traced = False  # whether graphs are to stay as they were traced: neither passes nor the device optimise them
+    disables_optimization = False  # whether neither passes nor the device may change the traced graph
 
     def traced(self, graph: Graph) -> None:
         """The whole program as it was traced."""
@@ -43,16 +43,16 @@ class GraphObserver:
         """It could not be traced (then this is the part that was), changed, lowered or run; an error is on its way."""
 
 
-SILENT = GraphObserver()
+NO_GRAPHS = GraphObserver()
 
 
-class Several(GraphObserver):
+class GraphObservers(GraphObserver):
     """Passes on what it hears; what one of its observers wants, they all get."""
 
     def __init__(self, *observers: GraphObserver) -> None:
         self.observers = observers
         self.records_steps = any(one.records_steps for one in observers)
-        self.as_traced = any(one.as_traced for one in observers)
+        self.disables_optimization = any(one.disables_optimization for one in observers)
 
     def traced(self, graph: Graph) -> None:
         for one in self.observers:
@@ -79,7 +79,7 @@ class Several(GraphObserver):
             one.failed(graph)
 
 
-class Shown(NamedTuple):
+class ObservedValue(NamedTuple):
     """A value: the array as it lies in memory, and the layout that this is. It must stay unchanged."""
 
     array: np.ndarray
@@ -93,25 +93,27 @@ class ValueObserver:
     This one, the default, asks for nothing.
     """
 
-    as_lying = False  # whether values are shown as they lie on the device, or else plain
-    sinks = True  # whether it may ask for steps of a sink
-    calls = 0  # how many cells were shown to it that were called by themselves
+    device_layout = False  # whether values are shown as they lie on the device, or else plain
+    supports_sinks = True  # whether it may ask for steps of a sink
+    cell_calls = 0  # how many cells were shown to it that were called by themselves
 
-    def following(self, step: int) -> int | None:
+    def next_step(self, step: int) -> int | None:
         """The first step that it wants to see and that is not before `step`."""
         return None
 
-    def chooses(self, node: Node) -> bool:
+    def selects(self, node: Node) -> bool:
         """Whether it wants to see what this operator takes and makes."""
         return True
 
     def begin(self, step: int, types: tuple[TensorType, ...]) -> None:
         """A step begins, with inputs of these types."""
 
-    def operator(self, step: int, node: Node, inputs: Sequence[Shown], outputs: Sequence[Shown]) -> None:
+    def operator(
+        self, step: int, node: Node, inputs: Sequence[ObservedValue], outputs: Sequence[ObservedValue]
+    ) -> None:
         """An operator that it has chosen."""
 
-    def failed(self, step: int, node: Node, inputs: Sequence[Shown]) -> None:
+    def failed(self, step: int, node: Node, inputs: Sequence[ObservedValue]) -> None:
         """An operator of PyNative mode that could not be computed; an error is on its way."""
 
     def end(self, step: int, graph: Graph) -> None:
@@ -121,4 +123,4 @@ class ValueObserver:
         """Nothing follows."""
 
 
-UNSEEING = ValueObserver()
+NO_VALUES = ValueObserver()

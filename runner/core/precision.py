@@ -6,7 +6,7 @@ The walk of a value under a policy:
 2. `Interpreter.bind`, which every operator of both modes passes, asks the policy in force which operands have another
    type, and binds a `Cast` for each of them: an ordinary operator with a number, a full name and a gradient.
 3. So parameters stay Float32 (the master copy) and their gradients, which come back through that Cast, are Float32.
-4. Optimizers and loss scaling work outside of the policy (`Interpreter.under`).
+4. Optimizers and loss scaling work outside of the policy (`Interpreter.use_precision`).
 5. A kernel that gets Float16 computes in Float32 and rounds its results once (`Rounded`), in numpy as in the graphs for
    the CPU: sums never accumulate in Float16. Cards have kernels of their own that do the same.
 """
@@ -39,7 +39,7 @@ class Needs(Enum):
     NOTHING = "takes each operand as it is: casts, prints"
 
 
-class Needing(Protocol):
+class PrecisionTraits(Protocol):
     """The part of an operator that a policy looks at."""
 
     needs: ClassVar[Needs]
@@ -55,7 +55,7 @@ class Policy:
     name: str
     forced: dt.DType | None = None
 
-    def casts(self, op: Needing, types: tuple[TensorType, ...]) -> tuple[dt.DType | None, ...] | None:
+    def casts(self, op: PrecisionTraits, types: tuple[TensorType, ...]) -> tuple[dt.DType | None, ...] | None:
         """For each operand the element type that it is cast to, or None; None when nothing is cast.
 
         Only Float16 and Float32 are cast; an operator that has a Float64 operand is left alone.
@@ -76,7 +76,7 @@ class Policy:
 
 
 @lru_cache(maxsize=8192)
-def _casts(policy: Policy, op: Needing, types: tuple[TensorType, ...]) -> tuple[dt.DType | None, ...] | None:
+def _casts(policy: Policy, op: PrecisionTraits, types: tuple[TensorType, ...]) -> tuple[dt.DType | None, ...] | None:
     kinds = [t.dtype for k, t in enumerate(types) if t.dtype.is_float and k not in op.masters]
     if not kinds or dt.float64 in [t.dtype for t in types]:
         return None
@@ -107,13 +107,13 @@ def policy(mode: str) -> Policy | None:
     return MODES[mode]
 
 
-def in_force() -> Policy | None:
+def current_policy() -> Policy | None:
     """The policy that interpreters begin with now."""
     return _in_force[-1]
 
 
 @contextmanager
-def working_under(chosen: Policy | None) -> Iterator[None]:
+def use_precision(chosen: Policy | None) -> Iterator[None]:
     """Interpreters that are made inside begin with this policy."""
     _in_force.append(chosen)
     try:
@@ -122,17 +122,17 @@ def working_under(chosen: Policy | None) -> Iterator[None]:
         _in_force.pop()
 
 
-class Casting:
+class OperandCasting:
     """The part of an interpreter that casts operands; `precision` is the policy in force, None casts nothing."""
 
     def __init__(self) -> None:
-        self.precision = in_force()
+        self.precision = current_policy()
 
     def bind(self, op: Any, operands: tuple[Operand, ...]) -> tuple[Value, ...]:
         """Apply an operator."""
         raise NotImplementedError
 
-    def cast(self, policy: Policy, op: Needing, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    def cast(self, policy: Policy, op: PrecisionTraits, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
         """The operands in the types in which a policy wants this operator to have them."""
         wanted = policy.casts(op, tuple([x.type for x in inputs]))
         if wanted is None:
@@ -144,7 +144,7 @@ class Casting:
         return value if value.dtype is dtype else self.bind(_cast_to(dtype), (value,))[0]
 
     @contextmanager
-    def under(self, policy: Policy | None) -> Iterator[None]:
+    def use_precision(self, policy: Policy | None) -> Iterator[None]:
         """Inside, operands are cast by another policy."""
         before, self.precision = self.precision, policy
         try:
@@ -159,18 +159,20 @@ def _cast_to(dtype: dt.DType) -> Any:
     return kind(dtype)
 
 
-class Rounded(tuple[TensorType, ...]):
+class RoundedTypes(tuple[TensorType, ...]):
     """Types of results that are computed in Float32 and rounded once, because operands are Float16."""
 
     __slots__ = ()
 
 
-def in_single(types: Iterable[TensorType]) -> tuple[TensorType, ...]:
+def as_single(types: Iterable[TensorType]) -> tuple[TensorType, ...]:
     """Types with Float32 for Float16."""
     return tuple([t.with_dtype(SINGLE) if t.dtype is HALF else t for t in types])
 
 
-def rounded(kernel: Callable[..., Any], arrays: Iterable[np.ndarray], types: Rounded) -> tuple[np.ndarray, ...]:
+def compute_rounded(
+    kernel: Callable[..., Any], arrays: Iterable[np.ndarray], types: RoundedTypes
+) -> tuple[np.ndarray, ...]:
     """What a kernel makes of arrays, computed in float32 and rounded to the types."""
     made = kernel(*[a.astype(np.float32) if a.dtype == np.float16 else a for a in arrays])
     results = made if isinstance(made, tuple) else (made,)

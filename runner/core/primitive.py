@@ -15,8 +15,8 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form, Names
-from runner.core.precision import Casting, Needs, Rounded
-from runner.core.source import Source, here, user_line
+from runner.core.precision import Needs, OperandCasting, RoundedTypes
+from runner.core.source import Source, current_source, user_line
 from runner.core.value import Operand, Parameter, Value, as_values
 from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
 from runner.types import TensorType
@@ -72,7 +72,7 @@ class Primitive:
         """Number of the operand that equals the output whatever the data are, if there is one."""
         return None
 
-    def merged(
+    def fold_into(
         self, before: "Primitive", weight: np.ndarray, known: Sequence[np.ndarray | None]
     ) -> tuple[np.ndarray, "Primitive", np.ndarray] | None:
         """How the operator `before`, of (x, weight), can do the work of this one, whose other operands are `known`:
@@ -170,10 +170,10 @@ def infer(op: Primitive, types: tuple[TensorType, ...]) -> tuple[TensorType, ...
     """The type rule of an operator, remembered: PyNative mode asks the same question every step."""
     made = op.infer(*types)
     results = made if isinstance(made, tuple) else (made,)
-    return Rounded(results) if op.computes and dt.float16 in [t.dtype for t in types] else results
+    return RoundedTypes(results) if op.computes and dt.float16 in [t.dtype for t in types] else results
 
 
-class Interpreter(Casting):
+class Interpreter(OperandCasting):
     """What every operator passes through. Keeps the record: nodes in order, and the updates of parameters.
 
     `scope` is the stack of cell names that is being executed; `origin` is the node whose gradient is being formed.
@@ -186,7 +186,7 @@ class Interpreter(Casting):
         self.scope: list[str] = [root]
         self.origin: Node | None = None
         self.count = 0
-        self.spent = False  # whether the record was given away
+        self.released = False  # whether the record was given away
 
     def bind(self, op: Primitive, operands: tuple[Operand, ...]) -> tuple[Value, ...]:
         """Apply an operator: check types, let the subclass make the outputs, and record."""
@@ -196,7 +196,7 @@ class Interpreter(Casting):
         try:
             types = infer(op, tuple(map(_type, inputs)))
         except RunnerError as error:
-            raise self.located(error, op, inputs) from None
+            raise self.add_location(error, op, inputs) from None
         outputs = self.apply(op, inputs, types)
         self.count += 1
         return outputs
@@ -218,13 +218,13 @@ class Interpreter(Casting):
 
         Raises ConfigError when somebody asks again.
         """
-        if self.spent:
+        if self.released:
             raise ConfigError(
                 "the record of this step is used up",
                 reason="gradients(..., last=True) was called before, and it lets go of what it has passed",
                 hint="leave out last=True when gradients are formed more than once in a step",
             )
-        self.spent = last
+        self.released = last
         return list(self.nodes)
 
     def assign(self, parameter: Parameter, value: Value) -> None:
@@ -237,7 +237,7 @@ class Interpreter(Casting):
             )
         self.updates[parameter] = value
 
-    def where(self) -> str:
+    def current_scope(self) -> str:
         """Scope of the operator that is being applied."""
         if self.origin is None:
             return "/".join(self.scope)
@@ -245,15 +245,15 @@ class Interpreter(Casting):
 
     def source(self) -> Source:
         """Source lines of the operator that is being applied."""
-        return here() if self.origin is None else self.origin.source
+        return current_source() if self.origin is None else self.origin.source
 
-    def located(self, error: RunnerError, op: Primitive, inputs: Sequence[Value]) -> RunnerError:
+    def add_location(self, error: RunnerError, op: Primitive, inputs: Sequence[Value]) -> RunnerError:
         """Tell an error which operator, operands, scope and line it belongs to."""
         if "scope" not in error.rows:
             if not error.what.startswith(op.name):
                 error.what = f"{op.name}: {error.what}"
             error.add(operands=", ".join(str(x.type) for x in inputs) or None, attributes=_attributes_text(op))
-            error.add(scope=f"{self.where()}/{op.name}-op{self.count}", line=user_line(self.source()))
+            error.add(scope=f"{self.current_scope()}/{op.name}-op{self.count}", line=user_line(self.source()))
         return error
 
     def __enter__(self) -> Self:

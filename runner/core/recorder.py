@@ -9,7 +9,7 @@ import numpy as np
 from runner.core.eager import Eager
 from runner.core.graph import Graph
 from runner.core.lowering import LAST
-from runner.core.observers import Shown, ValueObserver
+from runner.core.observers import ObservedValue, ValueObserver
 from runner.core.primitive import Node, Primitive
 from runner.core.tracer import Tracer, symbols
 from runner.core.value import Parameter, Symbol, Tensor, Value
@@ -41,7 +41,7 @@ class Recorder(Eager):
         if taped:  # what gradients are formed of, and where it stands
             self.nodes[-1].outputs, self.nodes[-1].source = outputs, source
         operands = tuple([self._symbol(x) for x in inputs])
-        self._tracer.nodes.append(Node(op, operands, named, self.where(), self.count, source))
+        self._tracer.nodes.append(Node(op, operands, named, self.current_scope(), self.count, source))
         return outputs
 
     def assign(self, parameter: Parameter, value: Value) -> None:
@@ -50,7 +50,7 @@ class Recorder(Eager):
         self._tracer.updates[parameter] = self._symbol(value)
 
     @property
-    def noted(self) -> list[Node]:
+    def recorded_nodes(self) -> list[Node]:
         """What was applied so far, with symbols."""
         return self._tracer.nodes
 
@@ -73,7 +73,7 @@ def _named(value: Value, symbol: Symbol) -> _Named:
     return named
 
 
-class Showing(Recorder):
+class ObservingRecorder(Recorder):
     """`Recorder` of the step that has this number, for an observer of values."""
 
     def __init__(self, inputs: tuple[Tensor, ...], step: int, observer: ValueObserver) -> None:
@@ -85,28 +85,30 @@ class Showing(Recorder):
         try:
             outputs = super().apply(op, inputs, types)
         except TrainingError:
-            node = Node(op, (), (), self.where(), self.count, self.source())
+            node = Node(op, (), (), self.current_scope(), self.count, self.source())
             self.observer.failed(self.step, node, self._shown(inputs))
             raise
-        node = self.noted[-1]
-        if self.observer.chooses(node):
+        node = self.recorded_nodes[-1]
+        if self.observer.selects(node):
             self.observer.operator(self.step, node, self._shown(inputs), self._shown(outputs))
         return outputs
 
-    def _shown(self, values: Sequence[Value]) -> list[Shown]:
-        return [shown(value.data, self.observer.as_lying) for value in values if isinstance(value, Tensor)]
+    def _shown(self, values: Sequence[Value]) -> list[ObservedValue]:
+        return [
+            observed_value(value.data, self.observer.device_layout) for value in values if isinstance(value, Tensor)
+        ]
 
 
-def shown(array: np.ndarray, as_lying: bool) -> Shown:
+def observed_value(array: np.ndarray, device_layout: bool) -> ObservedValue:
     """An array as it is shown: the kernels of convolutions and pools leave (N, C, H, W) batch last in memory."""
-    if as_lying and array.ndim == 4 and not array.flags.c_contiguous:
+    if device_layout and array.ndim == 4 and not array.flags.c_contiguous:
         turned = array.transpose(1, 2, 3, 0)
         if turned.flags.c_contiguous:
-            return Shown(turned, LAST)
-    return Shown(array)
+            return ObservedValue(turned, LAST)
+    return ObservedValue(array)
 
 
-class Timed(NamedTuple):
+class TimedOperator(NamedTuple):
     """An operator that was computed, from `start` to `stop` (ns of `time.perf_counter_ns`). It holds no data."""
 
     op: Primitive
@@ -123,17 +125,19 @@ class Timed(NamedTuple):
         return f"{self.scope}/{self.op.name}-op{self.number}"
 
 
-class Timing(Eager):
+class TimedInterpreter(Eager):
     """`Eager` with `timed`: the operators in the order in which they were computed."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.timed: list[Timed] = []
+        self.timings: list[TimedOperator] = []
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
         """Run the kernel, and note when."""
         start = time.perf_counter_ns()
         made = super().apply(op, inputs, types)
         stop = time.perf_counter_ns()
-        self.timed.append(Timed(op, self.where(), self.count, tuple([x.type for x in inputs]), types, start, stop))
+        self.timings.append(
+            TimedOperator(op, self.current_scope(), self.count, tuple([x.type for x in inputs]), types, start, stop)
+        )
         return made

@@ -6,7 +6,7 @@ import numpy as np
 
 from runner.core.effect import Effect
 from runner.core.graph import Graph, verify
-from runner.core.observers import SILENT, GraphObserver
+from runner.core.observers import NO_GRAPHS, GraphObserver
 from runner.core.primitive import Interpreter, Node, Primitive
 from runner.core.value import Operand, Parameter, Symbol, Tensor, Value
 from runner.errors import ConfigError
@@ -40,7 +40,7 @@ class Tracer(Interpreter):
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
         """Make a symbol per output."""
         outputs = symbols(types, self.count)
-        self.nodes.append(Node(op, inputs, outputs, self.where(), self.count, self.source()))
+        self.nodes.append(Node(op, inputs, outputs, self.current_scope(), self.count, self.source()))
         return outputs
 
     def graph(self, name: str, inputs: tuple[Symbol, ...], outputs: tuple[Symbol, ...]) -> Graph:
@@ -64,7 +64,7 @@ def trace(
     types: Sequence[TensorType],
     name: str,
     root: str = "Default",
-    observer: GraphObserver = SILENT,
+    observer: GraphObserver = NO_GRAPHS,
 ) -> Graph:
     """Execute `function` with a symbol per type, and return what it did as a verified graph.
 

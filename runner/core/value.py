@@ -173,18 +173,18 @@ class Parameter(Tensor):
             self._data = self._fetch(self.resident)
         return self._data
 
-    def take(self, resident: Any, fetch: Callable[[Any], np.ndarray]) -> None:
+    def set_resident(self, resident: Any, fetch: Callable[[Any], np.ndarray]) -> None:
         """Take over a value that a device holds, and `fetch`, which brings it to the host when it is asked for."""
         self.resident, self._fetch, self._data = resident, fetch, None
 
-    def keep(self) -> Callable[[], None]:
+    def snapshot(self) -> Callable[[], None]:
         """A function that gives the parameter its present value back. Nothing is copied: values are never changed."""
         kept = self._data, self._fetch, self.resident
 
-        def put_back() -> None:
+        def restore() -> None:
             self._data, self._fetch, self.resident = kept
 
-        return put_back
+        return restore
 
     def set_data(self, data: Any) -> None:
         """Replace the value. Raises ShapeError when shape or element type differ."""

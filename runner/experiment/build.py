@@ -13,7 +13,7 @@ from runner.config import networks
 from runner.config.groups.optimizer import Optimizer
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunConfig
-from runner.core.observers import SILENT, UNSEEING, GraphObserver, ValueObserver
+from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.dataset.catalog import DatasetSettings, open_dataset
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
@@ -51,8 +51,8 @@ class Experiment:
 
 def build(
     config: RunConfig,
-    observer: GraphObserver = SILENT,
-    values: ValueObserver = UNSEEING,
+    observer: GraphObserver = NO_GRAPHS,
+    values: ValueObserver = NO_VALUES,
     failure: dump.FirstFailure | None = None,
 ) -> Experiment:
     """Network, data, optimizer and model with its observers.

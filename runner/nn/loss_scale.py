@@ -84,7 +84,7 @@ class TrainOneStepWithLossScaleCell(StepCell):
     def construct(self, *inputs: Any) -> Value:
         loss: Value = self.network(*inputs)
         scaled = self.gradients(loss, self.scale_sense)
-        with current().under(None):
+        with current().use_precision(None):
             inverse = 1.0 / self.scale_sense
             self.optimizer([gradient * current().with_dtype(inverse, gradient.dtype) for gradient in scaled])
             self.finish(self.all_finite(scaled))

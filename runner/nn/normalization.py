@@ -56,7 +56,7 @@ class BatchNormalization(Cell):
         of_batch = self.training if self.use_batch_statistics is None else self.use_batch_statistics
         op = self.bn_train if of_batch else self.bn_infer
         if x.ndim != self.axes.count(",") + 1:
-            raise current().located(ShapeError(f"{type(self).__name__} takes {self.axes}", x=x.type), op, (x,))
+            raise current().add_location(ShapeError(f"{type(self).__name__} takes {self.axes}", x=x.type), op, (x,))
         moving = [self._newest(self.moving_mean), self._newest(self.moving_variance)]
         output: Value
         output, *moved, _, _ = op(x, self.gamma, self.beta, *moving)

@@ -48,7 +48,7 @@ class Optimizer(Cell):
 
     def __call__(self, *inputs: Any) -> Any:
         """Assign new values. Parameters and state keep their types whatever `precision_mode` says: the master copy."""
-        with current().under(None):
+        with current().use_precision(None):
             return super().__call__(*inputs)
 
     @property

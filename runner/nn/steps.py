@@ -10,9 +10,9 @@ import numpy as np
 from runner import compile as compiler, context
 from runner.core.eager import Eager
 from runner.core.graph import Graph, Pass
-from runner.core.observers import SILENT, UNSEEING, GraphObserver, ValueObserver
-from runner.core.precision import working_under
-from runner.core.recorder import Recorder, Showing
+from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
+from runner.core.precision import use_precision
+from runner.core.recorder import ObservingRecorder, Recorder
 from runner.core.value import Tensor
 from runner.device import Device
 from runner.errors import StorageError
@@ -29,14 +29,14 @@ class Step(Protocol):
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Outputs for these inputs."""
 
-    def show(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
+    def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
         """The same outputs; the observer is shown the values of the step, which has this number."""
 
 
 class EagerStep:
     """PyNative mode; of the first step the observer hears what graph mode would tell of it (as graph `name`)."""
 
-    def __init__(self, cell: Cell, name: str, observer: GraphObserver = SILENT) -> None:
+    def __init__(self, cell: Cell, name: str, observer: GraphObserver = NO_GRAPHS) -> None:
         self.cell, self.name, self.observer = cell, name, observer
         self.records = observer.records_steps
 
@@ -45,9 +45,9 @@ class EagerStep:
         if self.records:
             inputs = tuple(map(Tensor, arrays))
             return self._record(Recorder(inputs), inputs, lambda graph: None)
-        return self.under(Eager(), arrays)
+        return self.run_with(Eager(), arrays)
 
-    def under(self, interpreter: Eager, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def run_with(self, interpreter: Eager, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """As a call, under an interpreter of the caller's."""
         # Numbers may overflow here as in graph mode: the loss tells, and numpy need not say it on the screen too.
         with np.errstate(all="ignore"), interpreter:
@@ -55,11 +55,11 @@ class EagerStep:
             interpreter.commit()
         return [value.data for value in made]
 
-    def show(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
+    def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
         """As a call; every operator is shown at once."""
         inputs = tuple(map(Tensor, arrays))
         observer.begin(step, tuple([x.type for x in inputs]))
-        interpreter = Showing(inputs, step, observer)
+        interpreter = ObservingRecorder(inputs, step, observer)
         return self._record(interpreter, inputs, lambda graph: observer.end(step, graph))
 
     def _record(
@@ -122,7 +122,7 @@ class GraphStep:
         name: str,
         inputs: Sequence[str] | None = None,
         outputs: Sequence[str] | None = None,
-        observer: GraphObserver = SILENT,
+        observer: GraphObserver = NO_GRAPHS,
         passes: Sequence[Pass] | None = None,
     ) -> None:
         self.cell, self.device, self.name, self.observer = cell, device, name, observer
@@ -141,7 +141,7 @@ class GraphStep:
         """Run the program that fits."""
         return self.program(tuple([TensorType.of(array) for array in arrays]))(arrays)
 
-    def show(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
+    def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
         """Show the step first, then make it with the program that makes the others: so its numbers stay the same."""
         if self._debug is None or self._debug.observer is not observer:
             self._debug = DebugPrograms(self.cell, self.device, self.name, "Default", observer)
@@ -151,15 +151,15 @@ class GraphStep:
 
 def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     tensors = [x if isinstance(x, Tensor) else Tensor(x) for x in inputs]
-    observer, number = _shown_call()
+    observer, number = _observed_call()
     if number is not None:
-        with one_step(scheduled(cell)), working_under(context.precision()):
-            shown = EagerStep(cell, type(cell).__name__).show([x.data for x in tensors], number, observer)
+        with one_step(scheduled(cell)), use_precision(context.precision()):
+            shown = EagerStep(cell, type(cell).__name__).observe([x.data for x in tensors], number, observer)
         return _returned([Tensor(array) for array in shown])
     with (
         one_step(scheduled(cell)),
         np.errstate(all="ignore"),
-        working_under(context.precision()),
+        use_precision(context.precision()),
         Eager() as interpreter,
     ):
         made = cell.construct(*tensors)
@@ -175,22 +175,22 @@ def _call_graph(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     steps: dict[tuple[Any, ...], GraphStep] = cell.__dict__.setdefault("_graphs", {})
     if key not in steps:
         steps[key] = GraphStep(cell, context.device(), type(cell).__name__, observer=context.graph_observer())
-    observer, number = _shown_call()
-    with one_step(scheduled(cell)), working_under(context.precision()):
+    observer, number = _observed_call()
+    with one_step(scheduled(cell)), use_precision(context.precision()):
         if number is not None:
-            made = [Tensor(array) for array in steps[key].show(arrays, number, observer)]
+            made = [Tensor(array) for array in steps[key].observe(arrays, number, observer)]
         else:
             made = steps[key].program(tuple(TensorType.of(array) for array in arrays)).tensors(arrays)
     return _returned(made)
 
 
-def _shown_call() -> tuple[ValueObserver, int | None]:
+def _observed_call() -> tuple[ValueObserver, int | None]:
     """Who is shown the call of a cell, and the number of the call when it asks for it."""
     observer = context.value_observer()
-    if observer is UNSEEING:
+    if observer is NO_VALUES:
         return observer, None
-    number, observer.calls = observer.calls, observer.calls + 1
-    return observer, number if observer.following(number) == number else None
+    number, observer.cell_calls = observer.cell_calls, observer.cell_calls + 1
+    return observer, number if observer.next_step(number) == number else None
 
 
 def _returned(made: Sequence[Tensor]) -> Any:
