@@ -1,7 +1,7 @@
 """The command `runner`: its table of commands, what it does without one, and the exit codes.
 
-A command's module is imported when the command is called: `doctor` opens every device, and `ls` needs none of it. All
-imports inside functions are in this file, so type checkers see how each handler is called.
+The module of a command is imported when the command is called: `doctor` opens every device, and `ls` needs none of
+that. These imports are statements inside functions, so type checkers compare each handler with its call.
 """
 
 import argparse
