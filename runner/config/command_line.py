@@ -14,6 +14,24 @@ from typing import NamedTuple, NoReturn
 from runner.errors import ConfigError
 
 OVERRIDE = "KEY=VALUE"
+_RUN = """\
+A declarative experiment runner.
+
+commands (runner COMMAND --help describes one)
+  {commands}
+
+examples
+  runner +experiment=lenet                           train LeNet-5; needs no download
+  runner +experiment=lenet mode=graph epochs=2       override any key
+  runner -m +experiment=lenet seed=1,2,3             a sweep: one run per value
+  runner +experiment=lenet --cfg job                 show the config without running
+
+overrides
+  key=value       set a key       group=option    choose an option of a group
+  +group=option   add a group     ~key            back to the default
+
+groups
+  {groups}"""
 
 
 class Call(NamedTuple):
@@ -76,24 +94,7 @@ def non_negative(text: str) -> float:
 def run(parser: Parser) -> None:
     """`runner [flags] [overrides]`. In the description, `{commands}` and `{groups}` stand for their lists."""
     parser.usage = "runner [flags] [overrides]"
-    parser.description = """\
-A declarative experiment runner.
-
-commands (runner COMMAND --help describes one)
-  {commands}
-
-examples
-  runner +experiment=lenet                           train LeNet-5; needs no download
-  runner +experiment=lenet mode=graph epochs=2       override any key
-  runner -m +experiment=lenet seed=1,2,3             a sweep: one run per value
-  runner +experiment=lenet --cfg job                 show the config without running
-
-overrides
-  key=value       set a key       group=option    choose an option of a group
-  +group=option   add a group     ~key            back to the default
-
-groups
-  {groups}"""
+    parser.description = _RUN
     parser.epilog = """\
 exit codes
   0 ok   1 training failed   2 bad config or usage   3 device not available   4 run directory busy
