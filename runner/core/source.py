@@ -1,4 +1,4 @@
-"""Which lines of a network led to an operator."""
+"""The source lines of a network that led to an operator."""
 
 import linecache
 import sys
@@ -17,7 +17,7 @@ class SourceLine(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What stands there."""
+        """The line itself, without indentation."""
         return linecache.getline(self.file, self.number).strip()
 
     def __str__(self) -> str:
@@ -28,7 +28,7 @@ Source = tuple[SourceLine, ...]
 
 
 def current_source() -> Source:
-    """The `construct` lines that are being executed, innermost first; outside of any cell, the caller's line."""
+    """The `construct` lines being executed, innermost first; outside of cells, the caller's line."""
     frame: FrameType | None = sys._getframe(1)
     lines: list[SourceLine] = []
     outside: SourceLine | None = None
@@ -43,5 +43,5 @@ def current_source() -> Source:
 
 
 def user_line(source: Source) -> SourceLine | None:
-    """The innermost line that stands outside of runner's own layers: where a user would look."""
+    """The innermost line outside of runner's own layers."""
     return next((line for line in source if not line.file.startswith(PACKAGE)), source[0] if source else None)
