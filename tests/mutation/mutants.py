@@ -4,7 +4,7 @@
 
 Every package gets its share of the mutations, at least one. Each is made in a copy of the checkout, whose tests then
 run until the first failure: those of the mutated package first, then all others. A mutation that no test notices
-survives; more than `--limit` survivors are exit code 1. `--list` only prints the mutations, `--only` tries some of them.
+survives; more than `--limit` survivors are exit code 1. `--list` prints the mutations, `--only` tries some of them.
 
 A mutation changes one token of one expression: a comparison, an arithmetic or boolean operator, a number, True or
 False, a condition, or which of min and max is called. Annotations, text and `TYPE_CHECKING` blocks are left alone.
