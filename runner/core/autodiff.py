@@ -18,23 +18,23 @@ def gradients(
     parameters: Sequence[Parameter],
     sens: float | Value = 1.0,
     last: bool = False,
-    ready: Callable[[int, Value], None] | None = None,
+    on_gradient: Callable[[int, Value], None] | None = None,
 ) -> list[Value]:
     """The derivative of `loss` (summed over its elements, times `sens`) with respect to each parameter, in its type.
 
     `sens` is a number, or a scalar value that is only known when the step runs.
     Only nodes on a path from a parameter to the loss are differentiated. A parameter that the loss does not depend on
     gets zeros. `last` promises that these are the last gradients of the step: PyNative mode then releases every
-    activation as soon as its gradient rule has run. `ready` is called with the index of a parameter and its gradient as
-    soon as that gradient is complete, before the others. Raises NotDifferentiable, with scope and source line, when an
-    operator on a path has no gradient, and ConfigError when gradients are requested after the last ones.
+    activation as soon as its gradient rule has run. `on_gradient` is called with the index of a parameter and its
+    gradient as soon as that gradient is complete, before the others. Raises NotDifferentiable, with scope and source
+    line, when an operator on a path has no gradient, and ConfigError when gradients are requested after the last ones.
     """
     interpreter = current()
     outer = interpreter.origin
     adjoint: dict[Value, Value] = {interpreter.lift(loss): interpreter.lift(_initial_adjoint(interpreter, loss, sens))}
     handles = [interpreter.lift(p) for p in parameters]
     record = _depending_on(set(handles), interpreter.record(last))
-    complete = _completed_by_position(handles, record) if ready else {}
+    complete = _completed_by_position(handles, record) if on_gradient else {}
     try:
         while record:  # popped, so that values without other references are freed during the walk
             node, wanted = record.pop()
@@ -42,8 +42,8 @@ def gradients(
                 interpreter.origin = node
                 _pull_back(interpreter, node, wanted, adjoint)
             for k in complete.get(len(record), ()):
-                if ready and handles[k] in adjoint:
-                    ready(k, adjoint[handles[k]])
+                if on_gradient and handles[k] in adjoint:
+                    on_gradient(k, adjoint[handles[k]])
     finally:
         interpreter.origin = outer
     results = [_adjoint_or_zeros(interpreter, adjoint, handle) for handle in handles]

@@ -26,7 +26,7 @@ from runner.dataset.transforms.c_transforms import OneHot, TypeCast
 from runner.dataset.transforms.transform import Affine, Transform
 from runner.device import Device
 from runner.nn.cell import Cell
-from runner.nn.optim import scheduled
+from runner.nn.optim import scheduled_optimizers
 from runner.nn.steps import DebugPrograms
 from runner.types import TensorType
 
@@ -56,7 +56,7 @@ class Sink:
         self.programs: dict[int, compiler.SunkProgram] = {}
         self.interactions = 0
         self._columns = list(dataset.compact()) if on_device(dataset) else []
-        self._scheduled = scheduled(cell)
+        self._scheduled = scheduled_optimizers(cell)
         self._seconds: dict[int, float] = {}  # of one step, by batch size, as measured in the last call
         # The reference wraps a sunk step in one more cell (spec section 2.6).
         self.root = "Default/network-TrainOneStepCell" if context.reserves_class_names() else "Default/network"
@@ -93,7 +93,7 @@ class Sink:
         """One call to the device: the losses of the steps with these visits, [steps]."""
         steps, size = visits.shape
         program = self._program(size)
-        rates = [optimizer.upcoming(steps) for optimizer in self._scheduled]
+        rates = [optimizer.next_rates(steps) for optimizer in self._scheduled]
         if self.values.next_step(self._made) == self._made:
             self._show(visits[0], rates)
         start = time.perf_counter()
@@ -107,8 +107,8 @@ class Sink:
 
     def _show(self, visits: np.ndarray, rates: list[np.ndarray]) -> None:
         """Show the first of the steps that are about to be made."""
-        for optimizer, upcoming in zip(self._scheduled, rates, strict=True):
-            optimizer.learning_rate.set_data(upcoming[0])
+        for optimizer, next_rates in zip(self._scheduled, rates, strict=True):
+            optimizer.learning_rate.set_data(next_rates[0])
         self._debug(self._made, self.dataset.fetch(visits))
 
     def _take(self, limit: int) -> np.ndarray:

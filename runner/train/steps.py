@@ -9,7 +9,7 @@ import numpy as np
 
 from runner import compile as compiler
 from runner.core.observers import NO_VALUES, ValueObserver
-from runner.nn.optim import one_step, scheduled
+from runner.nn.optim import scheduled_optimizers, scheduled_step
 from runner.nn.steps import Step
 
 
@@ -29,7 +29,7 @@ class StepByStep:
     ) -> None:
         self.step, self.batches, self.interactions = step, batches, 0
         self.number, self.observer = number, observer
-        self._scheduled = scheduled(step.cell)
+        self._scheduled = scheduled_optimizers(step.cell)
         self._shown = observer.next_step(number)  # the next step that is shown
 
     def __call__(self, count: int, leave: Callable[[], bool] = lambda: False) -> np.ndarray:
@@ -43,7 +43,7 @@ class StepByStep:
 
     def _one(self) -> np.ndarray:
         batch = next(self.batches)
-        with one_step(self._scheduled):
+        with scheduled_step(self._scheduled):
             made = self.step(batch) if self.number != self._shown else self._show(batch)
         self.number += 1
         return made[0]
