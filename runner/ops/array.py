@@ -16,14 +16,14 @@ from runner.types import Shape, TensorType
 
 
 def require(holds: bool, what: str, **rows: object) -> None:
-    """Raise ShapeError with a sentence and the values it speaks of, unless the condition holds."""
+    """Raise ShapeError with a sentence and labelled values unless the condition holds."""
     if not holds:
         raise ShapeError(what, **rows)
 
 
 @primitive
 class Reshape(Primitive):
-    """The same elements, in row-major order, in another shape; one -1 in `shape` stands for what is left."""
+    """The same elements, in row-major order, in another shape; one -1 in `shape` is inferred."""
 
     computes: ClassVar = False
 
@@ -52,7 +52,7 @@ class Reshape(Primitive):
         return b.reshape(x, self.infer(b.type(x)).shape)
 
     def forms(self, x: TensorType) -> Sequence[Form]:
-        return reshaping(x, self.infer(x).shape)
+        return reshape_forms(x, self.infer(x).shape)
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         return 0 if types[0].shape == self.infer(types[0]).shape else None
@@ -60,7 +60,7 @@ class Reshape(Primitive):
 
 @primitive
 class Flatten(Primitive):
-    """(N, ...) to (N, everything else), in row-major order."""
+    """(N, ...) to (N, product of the other axes), in row-major order."""
 
     computes: ClassVar = False
 
@@ -78,11 +78,11 @@ class Flatten(Primitive):
         return b.reshape(x, self.infer(b.type(x)).shape)
 
     def forms(self, x: TensorType) -> Sequence[Form]:
-        return reshaping(x, self.infer(x).shape)
+        return reshape_forms(x, self.infer(x).shape)
 
 
-def reshaping(x: TensorType, shape: Shape) -> tuple[Form, ...]:
-    """The forms of an operator that only reshapes: batch last it does so as long as the first axis stays."""
+def reshape_forms(x: TensorType, shape: Shape) -> tuple[Form, ...]:
+    """The forms of an operator that only reshapes: batch last only if the first axis stays."""
     plain = Form("plain", lambda b, name: b.reshape(name, shape))
     if not shape or not x.shape or x.shape[0] != shape[0]:
         return (plain,)
@@ -91,7 +91,7 @@ def reshaping(x: TensorType, shape: Shape) -> tuple[Form, ...]:
 
 @primitive
 class ExpandDims(Primitive):
-    """A new axis of length 1 at `axis`."""
+    """x with a new axis of length 1 at `axis`."""
 
     computes: ClassVar = False
 
@@ -113,12 +113,12 @@ class ExpandDims(Primitive):
         return b.reshape(x, self.infer(b.type(x)).shape)
 
     def forms(self, x: TensorType) -> Sequence[Form]:
-        return reshaping(x, self.infer(x).shape)
+        return reshape_forms(x, self.infer(x).shape)
 
 
 @primitive
 class Transpose(Primitive):
-    """Axes in the order `perm`."""
+    """x with its axes in the order `perm`."""
 
     computes: ClassVar = False
 
@@ -145,7 +145,7 @@ class Transpose(Primitive):
 
 @primitive
 class Cast(Primitive):
-    """The same values with another element type; floats become ints by dropping the fraction."""
+    """The values converted to another element type; floats are truncated to ints."""
 
     needs: ClassVar = Needs.NOTHING
     computes: ClassVar = False
@@ -174,7 +174,7 @@ class Cast(Primitive):
 
 @primitive
 class Concat(Primitive):
-    """Tensors one after the other along `axis`."""
+    """Tensors concatenated along `axis`."""
 
     computes: ClassVar = False
 
@@ -195,7 +195,7 @@ class Concat(Primitive):
         at = self.axis % inputs[0].ndim
         ends = np.cumsum([x.shape[at] for x in inputs]).tolist()
         starts = [0, *ends[:-1]]
-        return [_piece(douts[0], at, start, x) for start, x in zip(starts, inputs, strict=True)]
+        return [_slice_gradient(douts[0], at, start, x) for start, x in zip(starts, inputs, strict=True)]
 
     def lower(self, b: Builder, *xs: str) -> str:
         return b.node("Concat", xs, axis=self.axis)
@@ -208,7 +208,7 @@ class Concat(Primitive):
         return plain, Form("last", moved.lower, (LAST,) * len(xs), (LAST,))
 
 
-def _piece(dout: Value, axis: int, start: int, like: Value) -> Gradient:
+def _slice_gradient(dout: Value, axis: int, start: int, like: Value) -> Gradient:
     begin = tuple(start if k == axis else 0 for k in range(like.ndim))
     return lambda: Slice(begin, like.shape)(dout)
 
@@ -227,7 +227,7 @@ class Slice(Primitive):
         fits = len(self.begin) == len(self.size) == x.ndim and all(
             b >= 0 and s > 0 and b + s <= n for b, s, n in zip(self.begin, self.size, x.shape, strict=True)
         )
-        require(fits, "the block does not lie inside the tensor", x=x, begin=self.begin, size=self.size)
+        require(fits, "the block is not inside of the tensor", x=x, begin=self.begin, size=self.size)
         return x.with_shape(*self.size)
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
@@ -244,7 +244,7 @@ class Slice(Primitive):
 
 @primitive
 class Pad(Primitive):
-    """Zeros around a tensor: `paddings` gives (before, after) for each axis."""
+    """x padded with zeros; `paddings` has (before, after) for each axis."""
 
     computes: ClassVar = False
 

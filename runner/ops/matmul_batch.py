@@ -1,4 +1,4 @@
-"""Products of stacks of matrices."""
+"""Batched matrix product."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -15,7 +15,7 @@ from runner.types import TensorType
 
 @primitive
 class BatchMatMul(Primitive):
-    """(..., M, K) times (..., K, N) with equal leading axes, at least one; each operand may be given transposed."""
+    """(..., M, K) times (..., K, N) with equal leading axes, at least one; each operand can be transposed."""
 
     needs: ClassVar = Needs.HALF
 
@@ -32,10 +32,10 @@ class BatchMatMul(Primitive):
         return x.with_shape(*x.shape[:-2], m, n)
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        made: np.ndarray = (x.swapaxes(-1, -2) if self.transpose_a else x) @ (
+        result: np.ndarray = (x.swapaxes(-1, -2) if self.transpose_a else x) @ (
             y.swapaxes(-1, -2) if self.transpose_b else y
         )
-        return made
+        return result
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x, y), (dout,), (ta, tb) = inputs, douts, (self.transpose_a, self.transpose_b)

@@ -179,5 +179,5 @@ def test_what_cannot_be_printed(mode, wrong, capsys):
 
 
 def test_as_many_tensors_as_places():
-    with pytest.raises(ShapeError, match="a tensor for every place"):
+    with pytest.raises(ShapeError, match="Print needs one tensor for each None in parts"):
         ops.Print(("a", None)).infer()
