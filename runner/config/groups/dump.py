@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from runner.errors import ConfigError, attempted
+from runner.errors import ConfigError, collect_errors
 from runner.observe import dump as dumps
 from runner.validation.records import Frozen
 from runner.validation.rules import key
@@ -103,7 +103,7 @@ def from_file(dump: Dump) -> Any:
 
 def disagreements(dump: Dump, sunk: bool) -> Iterator[ConfigError]:
     """What is wrong with a dump as a whole, its JSON file included; `sunk`: whether steps are sunk to the device."""
-    asked, wrong = attempted(from_file, dump)
+    asked, wrong = collect_errors(from_file, dump)
     if wrong:
         yield from wrong
         return

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from runner.config.groups.session import Session, options_text
-from runner.errors import ConfigError, attempted
+from runner.errors import ConfigError, collect_errors
 from runner.observe import profile
 from runner.validation.rules import key
 
@@ -72,7 +72,7 @@ def disagreements(profiling: Profiling, session: Session, alone: bool) -> Iterat
         hint = "session.profiling_mode=false, or profiling=none without profiling.options"
         yield ConfigError("a profile is asked for twice", key="session.profiling_mode", value="true", hint=hint)
         return
-    chosen, wrong = attempted(_judged, profiling, session)
+    chosen, wrong = collect_errors(_judged, profiling, session)
     yield from wrong
     if chosen is None:
         return

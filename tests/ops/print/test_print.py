@@ -138,7 +138,7 @@ def test_effects_stand_apart_from_nodes():
 def test_a_print_of_something_that_is_never_made_is_found():
     graph = graph_of(Net().construct, X)
     graph.effects[0].inputs = (Symbol(TensorType.of(X), "stray"),)
-    with pytest.raises(InternalError, match="used before it is made"):
+    with pytest.raises(InternalError, match="used before it is defined"):
         verify(graph)
 
 
