@@ -40,7 +40,7 @@ class Normalization(Primitive):
         """Lower the mean of a value over the normalised axes."""
         return b.node("ReduceMean", (value, b.const(list(self.axes(ndim)))), keepdims=1)
 
-    def scaled(self, b: Builder, x: str, mean: str, variance: str) -> tuple[str, str]:
+    def centre_and_deviation(self, b: Builder, x: str, mean: str, variance: str) -> tuple[str, str]:
         """Lower x - mean and the deviation sqrt(variance + epsilon)."""
         inside = b.node("Add", (variance, b.const(float(self.epsilon), like=x)))
         return b.node("Sub", (x, mean)), b.node("Sqrt", (inside,))
@@ -83,7 +83,7 @@ class LayerNorm(Normalization):
         mean = self.mean(b, x, ndim)
         centred = b.node("Sub", (x, mean))
         variance = self.mean(b, b.node("Mul", (centred, centred)), ndim)
-        normal = b.node("Div", self.scaled(b, x, mean, variance))
+        normal = b.node("Div", self.centre_and_deviation(b, x, mean, variance))
         return b.node("Add", (b.node("Mul", (normal, gamma)), beta)), mean, variance
 
 
@@ -111,7 +111,7 @@ class LayerNormGrad(Normalization):
 
     def lower(self, b: Builder, x: str, dout: str, variance: str, mean: str, gamma: str) -> tuple[str, str, str]:
         ndim = b.type(x).ndim
-        centred, deviation = self.scaled(b, x, mean, variance)
+        centred, deviation = self.centre_and_deviation(b, x, mean, variance)
         normal, weighed = b.node("Div", (centred, deviation)), b.node("Mul", (dout, gamma))
         along = b.node("Mul", (normal, self.mean(b, b.node("Mul", (weighed, normal)), ndim)))
         across = b.node("Sub", (weighed, self.mean(b, weighed, ndim)))

@@ -54,7 +54,7 @@ def test_convolution_and_its_gradients(monkeypatch, case, columns):
     shared = {"pad_mode": "pad", "pad": pad, "stride": stride, "dilation": dilation, "group": group}
     made = ops.Conv2D(count, kernel, **shared).kernel(x, w)
     assert np.allclose(made, y, rtol=0, atol=1e-12)
-    # Convolution is linear in both operands, so <y'(d), g> = <d, gradient> tells every element of the gradients.
+    # Convolution is linear in both operands, so <y'(d), g> = <d, gradient> determines every element of the gradients.
     dx = ops.Conv2DBackpropInput(count, kernel, **shared, input_size=shape).kernel(g, w)
     dw = ops.Conv2DBackpropFilter(count, kernel, **shared, filter_size=w.shape).kernel(g, x)
     for place in [tuple(rng.integers(0, x.shape)) for _ in range(30)]:

@@ -47,7 +47,7 @@ def test_outside_of_any_network(capsys):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_passes_would_remove_is_printed(mode, capsys):
-    """A value that nobody needs, the same one twice, strings alone, an operand, a constant, one of several outputs."""
+    """A value without other uses, the same one twice, strings alone, an operand, a constant, one of several outputs."""
 
     def network(x):
         show = ops.Print()

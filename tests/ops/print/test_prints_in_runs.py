@@ -24,7 +24,7 @@ SMALL = (
 
 @pytest.fixture(autouse=True)
 def printing(monkeypatch, tmp_path):
-    """LeNet tells whether it trains, and the logits of the first image."""
+    """LeNet prints whether it trains, and the logits of the first image."""
     show, construct = ops.Print(), LeNet5.construct
 
     def printed(self, x):
