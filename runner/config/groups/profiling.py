@@ -16,7 +16,7 @@ keys = lazy_import("runner.observe.profile.keys")
 
 
 def _key(name: str) -> Any:
-    return key(None, judge=lambda value: keys.judged(name, value))
+    return key(None, validate=lambda value: keys.validate_key(name, value))
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class NoProfiling:
     """No profile, unless `options` asks for one: words, or the JSON text of the context's `profiling_options`."""
 
     name: str = key("none", choices=("none",))  # which one
-    options: str | None = key(None, judge=options_text)  # JSON text with these keys, or words
+    options: str | None = key(None, validate=options_text)  # JSON text with these keys, or words
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class TraceProfiling:
     """
 
     name: str = key("trace", choices=("trace",))  # which one
-    options: str | None = key(None, judge=options_text)  # JSON text with these keys, or words
+    options: str | None = key(None, validate=options_text)  # JSON text with these keys, or words
     result_path: str | None = _key("result_path")  # a folder that exists; null: profiling/ in the run directory
     output: str | None = _key("output")  # as result_path
     training_trace: bool | None = _key("training_trace")  # where the time of a step goes
@@ -59,7 +59,7 @@ def is_asked(profiling: Profiling, session: Session) -> bool:
 
 
 def wanted(profiling: Profiling, session: Session) -> dict[str, Any]:
-    """The judged keys of the profile, by their usual names, wherever they stand. Raises ConfigError or ConfigErrors."""
+    """The validated keys of the profile, by their usual names, from any source. Raises ConfigError or ConfigErrors."""
     if session.profiling_mode:
         return _of_session(session)
     options = {} if profiling.options is None else keys.read(profiling.options, "profiling.options")
@@ -74,7 +74,7 @@ def disagreements(profiling: Profiling, session: Session, alone: bool) -> Iterat
         hint = "session.profiling_mode=false, or profiling=none without profiling.options"
         yield ConfigError("a profile is asked for twice", key="session.profiling_mode", value="true", hint=hint)
         return
-    chosen, wrong = attempted(_judged, profiling, session)
+    chosen, wrong = attempted(_validated, profiling, session)
     yield from wrong
     if chosen is None:
         return
@@ -88,7 +88,7 @@ def disagreements(profiling: Profiling, session: Session, alone: bool) -> Iterat
         yield from _missing_points(chosen)
 
 
-def _judged(profiling: Profiling, session: Session) -> dict[str, Any] | None:
+def _validated(profiling: Profiling, session: Session) -> dict[str, Any] | None:
     """As `wanted`, with a look at the words of a session that asks for nothing; None when nobody asks."""
     if session.profiling_options != Session.profiling_options or session.profiling_mode:
         keys.read(session.profiling_options, "session.profiling_options")
