@@ -1,5 +1,7 @@
 """`runner.context`: the settings of scripts that use the Python API, under the reference's names (spec section 1.1)."""
 
+from __future__ import annotations
+
 import atexit
 import logging
 import os
@@ -142,7 +144,7 @@ def value_observer() -> ValueObserver:
     return _dumpers[asked]
 
 
-def profiling_settings() -> "profile.ProfilingSettings | None":
+def profiling_settings() -> profile.ProfilingSettings | None:
     """What is measured of models that are trained now; None when nothing is.
 
     Files go to `result_path` of the options or else to the folder `profiling` where the process runs, which is there

@@ -1,5 +1,7 @@
 """From a checked config to the objects that it names."""
 
+from __future__ import annotations
+
 import logging
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -51,7 +53,7 @@ def build(
     config: RunConfig,
     observer: GraphObserver = SILENT,
     values: ValueObserver = UNSEEING,
-    failure: "dump.FirstFailure | None" = None,
+    failure: dump.FirstFailure | None = None,
 ) -> Experiment:
     """Network, data, optimizer and model with its observers.
 

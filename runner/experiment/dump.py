@@ -1,5 +1,7 @@
 """The dump of a run: from its config, its JSON file or the environment to the settings that the run is given."""
 
+from __future__ import annotations
+
 import json
 import logging
 import os

@@ -1,5 +1,7 @@
 """The profile of a run: from its config to who profiles it."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 from runner.config.groups.profiling import NoProfiling, wanted

@@ -1,5 +1,7 @@
 """A run from its checked config to the folder that describes it; or the rest of a run that ended too early."""
 
+from __future__ import annotations
+
 import logging
 import math
 import sys
@@ -167,7 +169,7 @@ def value_observer(config: RunConfig, folder: Path) -> ValueObserver:
     return made
 
 
-def failure_observer(config: RunConfig, folder: Path) -> "dumps.FirstFailure | None":
+def failure_observer(config: RunConfig, folder: Path) -> dumps.FirstFailure | None:
     """Who finds the operator that makes the run fail, when `session.enable_exception_dump` asks for it."""
     if not config.session.enable_exception_dump:
         return None

@@ -5,6 +5,8 @@ agree on whose operator was the first one. A step that could not be made may hav
 again apart from the others; they wait in the exchange that this rank did not come to, until it ends them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from contextlib import closing, suppress
 
@@ -29,7 +31,7 @@ class Examined:
     since it knows the operands. Raises TrainingError with the operator, its line and the folder of the dump.
     """
 
-    def __init__(self, make: MakeSteps, step: Step, dataset: Dataset, first: int, failure: "dump.FirstFailure") -> None:
+    def __init__(self, make: MakeSteps, step: Step, dataset: Dataset, first: int, failure: dump.FirstFailure) -> None:
         self.make, self.step, self.dataset, self.first, self.failure = make, step, dataset, first, failure
 
     def __call__(self, count: int, leave: Callable[[], bool] = lambda: False) -> np.ndarray:

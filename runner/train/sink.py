@@ -9,6 +9,8 @@ A call takes no longer than about `CALL_SECONDS`, so that a signal does not wait
 step stays in memory until its end: `TOLD_BYTES` of it at most.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
