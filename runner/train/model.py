@@ -22,7 +22,7 @@ from runner.nn.metrics import get_metrics
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe import dump
 from runner.train import amp, profile
-from runner.train.arguments import check_dump, check_sink_mode, check_train_arguments
+from runner.train.arguments import check_dump, check_train_arguments
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
 from runner.train.failure_replay import Examined
 from runner.train.loop import MakeSteps, run_epochs
@@ -30,6 +30,7 @@ from runner.train.loss_scale_manager import LossScaleManager
 from runner.train.sink import Sink
 from runner.train.steps import StepByStep
 from runner.types import TensorType
+from runner.validation.arguments import flag
 
 # PyNative mode compiles nothing before a network is exported.
 _LOG = logging.getLogger("runner")
@@ -216,7 +217,7 @@ class Model:
         Callbacks hear begin, step_begin and step_end for every batch, and end, where `metrics` are known. Raises
         ConfigError for impossible arguments, and without metrics or without a loss function.
         """
-        check_sink_mode(dataset_sink_mode)
+        flag({}, dataset_sink_mode=dataset_sink_mode)
         hooks = CallbackList(callbacks)
         if not self.metrics or self.eval_network is None:
             raise ConfigError(
