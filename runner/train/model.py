@@ -131,13 +131,13 @@ class Model:
         total = epoch * steps if max_steps is None else min(max_steps, epoch * steps)
         with ExitStack() as stack:
             stack.enter_context(working_under(self.precision))
-            for callback in hooks.list:
+            for callback in hooks:
                 stack.enter_context(callback)
-            hooks.begin(run_context)
+            hooks.fire("begin", run_context)
             self.steps = stack.enter_context(self._making(train_dataset, sunk, first_step, total))
             make = amp.checked(self._examined(self.steps, train_dataset, first_step), self.train_network)
             run_epochs(make, hooks, run_context, total, steps if sunk else 1)
-            hooks.end(run_context)
+            hooks.fire("end", run_context)
 
     @contextmanager
     def _making(self, dataset: Dataset, sunk: bool, first: int, total: int) -> Iterator[Sink | StepByStep]:
@@ -231,11 +231,11 @@ class Model:
         self.network.set_train(False)
         with ExitStack() as stack:
             stack.enter_context(working_under(self.precision))
-            for callback in hooks.list:
+            for callback in hooks:
                 stack.enter_context(callback)
-            hooks.begin(run_context)
+            hooks.fire("begin", run_context)
             seen.metrics = self._evaluate(self.eval_step, hooks, run_context)
-            hooks.end(run_context)
+            hooks.fire("end", run_context)
         self.network.set_train(True)
         return dict(seen.metrics)
 
@@ -246,9 +246,9 @@ class Model:
         with closing(seen.valid_dataset.read(0)) as batches:
             for arrays in batches:
                 seen.cur_step_num += 1
-                hooks.step_begin(run_context)
+                hooks.fire("step_begin", run_context)
                 seen.net_outputs = loss, output, label = step(arrays)
-                hooks.step_end(run_context)
+                hooks.fire("step_end", run_context)
                 for metric in self.metrics.values():
                     metric.update(loss, output, label)
         return {name: metric.eval() for name, metric in self.metrics.items()}
