@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
 from runner.errors import ConfigError
+from runner.train.callback.step_values import StepValues
 
 # The hooks of `Callback` that `CallbackList.fire` calls.
 Event = Literal["begin", "epoch_begin", "step_begin", "step_end", "sink_left", "epoch_end", "end"]
@@ -72,6 +73,19 @@ class Callback:
     def sink_left(self, run_context: RunContext) -> None:
         """After some steps of a sink that was left; unless this raises, the rest of it follows."""
 
+    def step_gradients(self, run_context: RunContext, values: StepValues) -> None:
+        """After each step, also inside of a sink: its gradients, parameters and updates.
+
+        A training computes and delivers them only when a callback overrides this method; its numbers do not change.
+        The steps of a sink are delivered in order when the call to the device returns, before `step_end`, so use
+        `values.global_step` instead of `cur_step_num`.
+        """
+
+    @property
+    def observes_gradients(self) -> bool:
+        """Whether `step_gradients` is overridden."""
+        return type(self).step_gradients is not Callback.step_gradients
+
     def epoch_end(self, run_context: RunContext) -> None:
         """After an epoch."""
 
@@ -113,6 +127,14 @@ class CallbackList:
         """Call this hook of each callback, in list order."""
         for hook in self._hooks[event]:
             hook(run_context)
+
+    def step_gradients(self, run_context: RunContext, values: StepValues) -> None:
+        for callback in self.list:
+            callback.step_gradients(run_context, values)
+
+    @property
+    def observes_gradients(self) -> bool:
+        return any(callback.observes_gradients for callback in self.list)
 
     def wants_to_leave(self) -> bool:
         """Whether one of the callbacks wants to leave a sink."""
