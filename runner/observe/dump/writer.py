@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from runner.core.graph import Graph
-from runner.core.observers import Shown
+from runner.core.observers import ObservedValue
 from runner.core.primitive import Node
 from runner.host.files import make_directory, write_atomically, write_whole
 from runner.observe.dump.formats import in_order
@@ -17,7 +17,7 @@ from runner.observe.graph.folder import ORDER_HEADER
 from runner.observe.graph.proto import proto
 from runner.observe.graph.text import text
 
-Side: TypeAlias = Sequence[Shown] | None  # the operands or the results of an operator; None: not wanted
+Side: TypeAlias = Sequence[ObservedValue] | None  # the operands or the results of an operator; None: not wanted
 Piece: TypeAlias = bytes | np.ndarray
 COPIED = 16 << 20  # bytes; arrays that lie otherwise are copied up to this size, since that is faster
 BLOCK = 1 << 16  # elements of an array that lies otherwise; they are put in order in a buffer of this size
@@ -37,7 +37,7 @@ class Writer(Protocol):
         `graph` is the number of its graph, `task` its place in the order of execution.
         """
 
-    def held(self, step: int, graph: int, name: str, value: Shown) -> None:
+    def held(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
         """A parameter or constant, under its bare name."""
 
     def graph(self, graph: int, listing: str, proto: bytes, order: Sequence[str]) -> None:
