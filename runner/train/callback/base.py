@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, get_args
 from runner.errors import ConfigError
 from runner.train.callback.step_values import StepValues
 
-# The hooks of `Callback` that `CallbackList.fire` calls.
+# The hooks of `Callback` that take only the run context: `CallbackList.fire` calls them.
 Event = Literal["begin", "epoch_begin", "step_begin", "step_end", "sink_left", "epoch_end", "end"]
 EVENTS: tuple[Event, ...] = get_args(Event)
 
@@ -81,11 +81,6 @@ class Callback:
         `values.global_step` instead of `cur_step_num`.
         """
 
-    @property
-    def observes_gradients(self) -> bool:
-        """Whether `step_gradients` is overridden."""
-        return type(self).step_gradients is not Callback.step_gradients
-
     def epoch_end(self, run_context: RunContext) -> None:
         """After an epoch."""
 
@@ -99,9 +94,6 @@ class Callback:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         return None
-
-
-Hook = Callable[[RunContext], object]
 
 
 def step_in_epoch(parameters: CallbackParameters) -> int:
@@ -119,6 +111,7 @@ class CallbackList:
                 raise ConfigError("callbacks must be Callback objects", given=repr(item), at=given.index(item))
         self.list = given
         self._hooks = {event: list(self._overriding(event)) for event in EVENTS}
+        self._gradient_hooks = list(self._overriding("step_gradients"))
 
     def __iter__(self) -> Iterator[Callback]:
         return iter(self.list)
@@ -129,19 +122,21 @@ class CallbackList:
             hook(run_context)
 
     def step_gradients(self, run_context: RunContext, values: StepValues) -> None:
-        for callback in self.list:
-            callback.step_gradients(run_context, values)
+        """Call this hook, which has one more argument, of each callback."""
+        for hook in self._gradient_hooks:
+            hook(run_context, values)
 
     @property
     def observes_gradients(self) -> bool:
-        return any(callback.observes_gradients for callback in self.list)
+        """Whether a callback overrides `step_gradients`."""
+        return bool(self._gradient_hooks)
 
     def wants_to_leave(self) -> bool:
         """Whether one of the callbacks wants to leave a sink."""
         return any(callback.wants_to_leave() for callback in self.list)
 
-    def _overriding(self, event: Event) -> Iterator[Hook]:
+    def _overriding(self, hook: str) -> Iterator[Callable[..., object]]:
         for callback in self.list:
-            hook = getattr(callback, event)
-            if getattr(hook, "__func__", None) is not getattr(Callback, event):
-                yield hook
+            method = getattr(callback, hook)
+            if getattr(method, "__func__", None) is not getattr(Callback, hook):
+                yield method

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 
 from runner.errors import ConfigError, nearest
-from runner.train.callback.base import EVENTS, Callback, CallbackParameters, RunContext
+from runner.train.callback.base import Callback, CallbackParameters, RunContext
 from runner.validation.arguments import at_least, scalar, whole
 
 _LOG = logging.getLogger("runner")
 MODES = ("min", "max")
-HOOKS = tuple(event for event in EVENTS if event != "sink_left")
+HOOKS = ("begin", "epoch_begin", "step_begin", "step_end", "epoch_end", "end")
 
 
 class EarlyStopping(Callback):
