@@ -75,17 +75,16 @@ class GeDump(Frozen):
     file_format: str = _key("bin", "file_format")  # bin, or npy with statistic.csv
     queue_mb: int = _key(256, "queue_mb")  # memory of the queue of files, in MiB
 
-    @property
-    def enable(self) -> bool:
-        """As in the other groups."""
-        return self.enable_dump
-
     def values(self) -> dict[str, Any]:
         """The same in the keys of `runner.observe.dump`."""
-        sides = ("all", "input", "output").index(self.dump_mode)
-        steps = {} if self.dump_step is None else {"iteration": self.dump_step}
-        names = ("dump_path", "file_format", "queue_mb")
-        return {"input_output": sides, **steps, **{name: getattr(self, name) for name in names}}
+        return {
+            "enable": self.enable_dump,
+            "dump_path": self.dump_path,
+            "iteration": "all" if self.dump_step is None else self.dump_step,
+            "input_output": ("all", "input", "output").index(self.dump_mode),
+            "file_format": self.file_format,
+            "queue_mb": self.queue_mb,
+        }
 
 
 Dump = NoDump | SyncDump | AsyncDump | GeDump
@@ -108,9 +107,9 @@ def settings(group: Dump, defaults: Mapping[str, str]) -> "dump.DumpSettings | N
         if group.config is None:
             return dump.json_config.from_environment(dump.VARIABLE)
         return dump.json_config.read(Path(group.config), "dump.config")
-    if not group.enable:
-        return None
     kind, values = cast("dump.Kind", group.name), group.values()
+    if not values["enable"]:
+        return None
     source = dump.json_config.text(kind, vars(group) if kind == "ge" else {**defaults, **values})
     return dump.DumpSettings.from_values(kind, values, "dump.", defaults, source)
 
@@ -122,10 +121,8 @@ def disagreements(group: Dump, sunk: bool) -> Iterator[ConfigError]:
         yield ConfigError("a dump is requested twice", key="dump.config", value=group.config, allowed="null", hint=hint)
     requested, errors = attempted(settings, group, {"path": "", "net_name": ""})
     yield from errors
-    is_sync = (
-        requested.enabled and requested.kind == "sync" if requested else isinstance(group, SyncDump) and group.enable
-    )
-    if sunk and is_sync:
+    is_sync = isinstance(group, SyncDump) and group.enable
+    if sunk and (is_sync or (requested is not None and requested.enabled and requested.kind == "sync")):
         source = dump.VARIABLE if group.config is None else f"dump.config={group.config}"
         yield ConfigError(
             "a synchronous dump writes after every step, and sunk steps do not come back one by one",

@@ -33,9 +33,9 @@ def _precision(value: object) -> Any:
 
 
 def _loss_scale(value: object) -> Any:
-    """null, `dynamic`, `off`, or a number of at least 1."""
-    if value is None or isinstance(value, str):
-        return validate(str, Rule(choices=LOSS_SCALES, fold=True), value) if value is not None else None
+    """`dynamic`, `off`, or a number of at least 1."""
+    if isinstance(value, str):
+        return validate(str, Rule(choices=LOSS_SCALES, fold=True), value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < math.inf:
         raise Invalid("not a loss scale", "null (as precision_mode needs it), dynamic, off, or a number of at least 1")
     return float(value)
@@ -44,9 +44,7 @@ def _loss_scale(value: object) -> Any:
 def _tuning(value: object) -> str:
     """RL, GA or both, in any order, also as a list: the command line takes `RL,GA` without quotes for a sweep."""
     parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
-        raise Invalid("not a way of tuning", _TUNING)
-    names = [part.strip() for part in parts]
+    names = [str(part).strip() for part in parts] if isinstance(parts, Sequence) else []
     known = [name for name in ("RL", "GA") if name in names]
     if len(known) != len(names) or not known:
         meant = [name for name in ("RL", "GA") if name in [one.upper() for one in names]]

@@ -66,10 +66,8 @@ class ProfileSettings:
             values = {"training_trace": True, "task_trace": everything, "aicpu_trace": everything, **values}
             if values["task_trace"]:
                 values.setdefault("ai_core_metrics", "PipeUtilization")
-        given = {name: value for name, value in values.items() if value != ""}
-        return cls(
-            **{**given, "result_path": Path(given.get("result_path", folder.absolute() / FOLDER))}, device_id=device_id
-        )
+        values["result_path"] = Path(values.get("result_path", folder.absolute() / FOLDER))
+        return cls(**{name: value for name, value in values.items() if value != ""}, device_id=device_id)
 
     def with_folder(self) -> "ProfileSettings":
         """The same; `result_path` exists afterwards. Raises StorageError."""
@@ -159,10 +157,9 @@ def _unknown_words(names: list[str], unknown: list[str]) -> Invalid:
 
 
 def _on(value: object) -> bool:
-    known = {"on": True, "off": False, "true": True, "false": False, "True": True, "False": False}
-    text = value.lower() if isinstance(value, str) else str(value)
-    if isinstance(value, str | bool) and text in known:
-        return known[text]
+    text = str(value).lower()
+    if isinstance(value, str | bool) and text in ("on", "off", "true", "false"):
+        return text in ("on", "true")
     meant = {"yes": "on", "1": "on", "no": "off", "0": "off"}.get(text)
     raise Invalid("neither on nor off", "on, off, true or false", meant)
 
