@@ -32,5 +32,5 @@ def dump(
         values["kernels"] = kernels if isinstance(kernels, str) else tuple(kernels)
     defaults = {"path": str(Path(path).absolute()), "net_name": net_name}
     settings = DumpSettings.from_values("sync", values, defaults=defaults)
-    with closing(Dumper(settings, context.device().id)) as dumper, context.shown_to(dumper):
+    with closing(Dumper(settings, context.device().id)) as dumper, context.observing(dumper):
         yield dumper
