@@ -65,8 +65,8 @@ TEXTS = [
     ("", ("unknown trace: nothing\n", WORDS)),
     ("Training_Trace", ("unknown trace: Training_Trace\n", "nearest  training_trace\n")),
     ("task_trace:task_trace", ("task_trace stands twice\n", "nearest  task_trace\n")),
-    ("training_trace:op_trace", ("op_trace cannot go with another trace\n", "allowed  op_trace alone\n")),
-    ("op_trace:task_trace", ("op_trace cannot go with another trace\n", "two runs, or task_trace")),
+    ("training_trace:op_trace", ("op_trace excludes every other trace\n", "allowed  only op_trace\n")),
+    ("op_trace:task_trace", ("op_trace excludes every other trace\n", "two runs, or task_trace")),
     ("{training_trace: on}", ("not JSON\n", "Expecting property name")),
     ('{"training_trace": "on"', ("not JSON\n", "delimiter")),
     ('{"training_trace": "on", "training_trace": "off"}', ("a key stands twice\n",)),
@@ -83,7 +83,7 @@ CONFIG = [
     (
         ("profiling=trace", "profiling.op_trace=ReLU", "profiling.ai_core_metrics=Memory"),
         "profiling.op_trace",
-        ("op_trace cannot go with another trace\n", "excludes  ai_core_metrics\n"),
+        ("op_trace excludes every other trace\n", "excludes  ai_core_metrics\n"),
     ),
     (
         ("profiling=trace", "profiling.training_trace=off", "profiling.task_trace=off"),
@@ -101,7 +101,7 @@ CONFIG = [
     (
         ("profiling.options=op_trace",),
         "profiling.op_trace",
-        ("op_trace measures one operator alone, and none is named\n", OPERATOR),
+        ("op_trace measures a single operator, and none is named\n", OPERATOR),
     ),
     (
         ("session.profiling_mode=true", "session.bp_point=b"),
@@ -113,7 +113,7 @@ CONFIG = [
         "session.bp_point",
         ("training_trace of a session needs this operator\n", "backward part ends\n"),
     ),
-    ((*FULL, "session.op_trace=ReLU"), "session.op_trace", ("op_trace cannot go with another trace\n",)),
+    ((*FULL, "session.op_trace=ReLU"), "session.op_trace", ("op_trace excludes every other trace\n",)),
     ((*FULL, "profiling=trace"), "session.profiling_mode", ("a profile is requested twice\n", "profiling=none")),
     (("session.profiling_mode=on",), "session.profiling_mode", ("not true or false\n", "nearest  true\n")),
     (("session.precision_mode=fp16",), "session.precision_mode", ("not one of the choices\n", PRECISIONS)),

@@ -1,4 +1,4 @@
-"""`runner.dump`: dumps of whatever runs inside of a `with` block, in both modes."""
+"""`runner.dump`: dumps of everything that runs inside a `with` block, in both modes."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -22,8 +22,8 @@ def dump(
 ) -> Iterator[Dumper]:
     """Dump the cells that are called inside, and the models that are trained, in the synchronous layout of seed 002.
 
-    Every call of a cell is an iteration, counted from 0; those of `Model.train` are its steps. `path` is made if it is
-    not there; `kernels` are full names, operator types or patterns with `*` (None: all); the rest as the config keys.
+    Every call of a cell is an iteration, counted from 0; those of `Model.train` are its steps. `path` is created if it
+    is missing; `kernels` are full names, operator types or patterns with `*` (None: all); the rest as the config keys.
     Read it with `numpy.fromfile`, or compare two of them with `runner compare`. Raises ConfigError for impossible
     arguments, StorageError when something cannot be written.
     """

@@ -1,6 +1,6 @@
-"""Keys of the group `dump`, whose `name` decides which keys it has, and what does not fit together in them.
+"""Keys of the group `dump`, whose `name` decides which keys it has, and the dump that they request.
 
-Their rules are those of `runner.observe.dump`, which is not imported before a dump is requested.
+Their rules are in `runner.observe.dump`, whose modules are not loaded before a dump is requested.
 """
 
 import os
@@ -115,7 +115,7 @@ def settings(group: Dump, defaults: Mapping[str, str]) -> "dump.DumpSettings | N
 
 
 def disagreements(group: Dump, sunk: bool) -> Iterator[ConfigError]:
-    """What is wrong with a dump as a whole, its JSON file included; `sunk`: whether steps are sunk to the device."""
+    """Errors of a dump as a whole, its JSON file included; `sunk`: whether steps are sunk to the device."""
     if not isinstance(group, NoDump) and group.config is not None:
         hint = f"dump=none dump.config={group.config}, or the keys of dump={group.name} without dump.config"
         yield ConfigError("a dump is requested twice", key="dump.config", value=group.config, allowed="null", hint=hint)

@@ -1,6 +1,6 @@
-"""Keys of the group `profiling`, whose `name` decides which keys it has, and what does not fit together in them.
+"""Keys of the group `profiling`, whose `name` decides which keys it has, and the profile that they request.
 
-Their rules are those of `runner.observe.profile`, which is not imported before a profile is requested.
+Their rules are in `runner.observe.profile`, whose modules are not loaded before a profile is requested.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ class TraceProfiling(Frozen):
     bp_point: str | None = profile_key("bp_point")  # operator with which the backward part ends; null: found
     ai_core_metrics: str | None = profile_key("ai_core_metrics")  # null: PipeUtilization, if operators are traced
     aic_metrics: str | None = profile_key("aic_metrics")  # as ai_core_metrics
-    op_trace: str | None = profile_key("op_trace")  # one operator alone, and no other trace
+    op_trace: str | None = profile_key("op_trace")  # a single operator, and no other trace
 
 
 Profiling = NoProfiling | TraceProfiling
@@ -63,7 +63,7 @@ def settings(
 
 
 def disagreements(profiling: Profiling, session: SessionSettings, is_single: bool) -> Iterator[ConfigError]:
-    """What is wrong with a profile as a whole, its texts included. `is_single`: whether one process trains."""
+    """Errors of a profile as a whole, its texts included. `is_single`: whether one process trains."""
     if session.profiling_mode and is_requested(profiling, SessionSettings()):
         hint = "session.profiling_mode=false, or profiling=none without profiling.options"
         yield ConfigError("a profile is requested twice", key="session.profiling_mode", value="true", hint=hint)
@@ -80,7 +80,7 @@ def disagreements(profiling: Profiling, session: SessionSettings, is_single: boo
         reason = "they disturb each other, and an operator that exchanges needs all of them"
         rows = {"value": requested.op_trace, "reason": reason, "repair": "the same command with parallel=stand_alone"}
         key = "session.op_trace" if session.profiling_mode else "profiling.op_trace"
-        yield ConfigError("several ranks cannot measure one operator alone", key=key, **rows)
+        yield ConfigError("several ranks cannot measure a single operator", key=key, **rows)
     has_words = session.profiling_mode and not session.profiling_options.lstrip().startswith("{")
     for name, border in (("fp_point", "forward part begins"), ("bp_point", "backward part ends")):
         if has_words and not requested.op_trace and getattr(requested, name) is None:

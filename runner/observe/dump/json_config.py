@@ -5,7 +5,7 @@
     e2e_dump_settings     enable, trans_flag: the synchronous dump
     async_dump_settings   enable; op_debug_mode, if it is not among the common ones
 
-With the first section alone the asynchronous dump is on. Of both, the synchronous one is made.
+With only the first section, the asynchronous dump is on. If both are on, only the synchronous dump is written.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The keys of a dump, and the settings made of their values, whichever source has them (spec sections 3.2 and 7)."""
+"""The keys of a dump, and the settings with their values, from whatever source (spec sections 3.2 and 7)."""
 
 import logging
 import os
@@ -72,7 +72,7 @@ class DumpSettings:
 
     `inputs`, `outputs`: which side of operators. `kernels`: full names, operator types or patterns with `*`; None means
     all operators. `op_debug_mode` 1 to 3: only operators whose results overflow (compute, accumulating, all).
-    `trans_flag`: whether values come as (N, C, H, W), or else as they lie on the device. `file_format` of the
+    `trans_flag`: whether values are written as (N, C, H, W), or else in the layout of the device. `file_format` of the
     asynchronous kinds: `bin` (the CANN dump file) or `npy`. `queue_mb`: what may wait to be written, in MiB.
     `source`: the content of `.metadata/data_dump.json`, which is not written if this is empty. `devices`: numbers of
     those that dump; None means all. A dump that is not `enabled` writes nothing. `warning` is for the log of the run.

@@ -1,4 +1,4 @@
-"""The keys of a profile, the forms of text that have them, and the settings made of their values.
+"""The keys of a profile, the texts that contain them, and the settings with their values.
 
 The JSON text is that of `profiling_options` of the context, `{"result_path": "/data", "training_trace": "on"}`; the
 words are those of a session, `training_trace:task_trace` (spec sections 5.1 and 7).
@@ -32,12 +32,12 @@ _TWO_RUNS = "two runs, or task_trace, which measures every operator"
 
 @dataclass(frozen=True)
 class ProfileSettings:
-    """A profile that will be made. `result_path` is the absolute folder of the files.
+    """A profile. `result_path` is the absolute folder of the files.
 
     `training_trace`: the parts of every step. `task_trace`: every operator, which needs the parts of the steps too.
     `aicpu_trace`: the operators of the data pipeline. `fp_point`, `bp_point`: full names of the operators with which
     the forward part begins and the backward part ends (None: found in the network). `ai_core_metrics`: the one measure
-    of the hardware for each operator (None: none). `op_trace`: one operator alone, by its full name in the network, or
+    of the hardware for each operator (None: none). `op_trace`: a single operator, by its full name in the network, or
     by type with operands such as `MatMul(32x400,400x120)`; it excludes all others. `device_id` is in the files' names.
     """
 
@@ -58,7 +58,7 @@ class ProfileSettings:
         """The profile with the values of several sources, in `folder`/profiling unless `result_path` is among them.
 
         Without values, `training_trace` is on, and the other traces are with `everything`. A trace of the operators
-        comes with `PipeUtilization`. Raises as `merged`, and for what does not fit together, with the last prefix.
+        comes with `PipeUtilization`. Raises as `merged`, and for contradictions, under the last prefix.
         """
         values = merged(sources)
         raise_all(list(_contradictions(values, [*sources][-1])))
@@ -124,10 +124,10 @@ def _contradictions(values: Mapping[str, Any], prefix: str) -> Iterator[ConfigEr
     others = [name for name in (*TRACES, "ai_core_metrics") if values.get(name)]
     if values.get("op_trace") is UNNAMED:
         rows = {"key": f"{prefix}op_trace", "allowed": _OPERATOR}
-        yield ConfigError("op_trace measures one operator alone, and none is named", **rows)
+        yield ConfigError("op_trace measures a single operator, and none is named", **rows)
     if "op_trace" in values and others:
         rows = {"excludes": ", ".join(others), "hint": _TWO_RUNS}
-        yield ConfigError("op_trace cannot go with another trace", key=f"{prefix}op_trace", **rows)
+        yield ConfigError("op_trace excludes every other trace", key=f"{prefix}op_trace", **rows)
     if "op_trace" not in values and not others and all(values.get(name) is False for name in TRACES[:2]):
         hint = f"training_trace=on; {prefix.rstrip('.').partition('.')[0]}=none makes no profile"
         yield ConfigError("nothing is traced", key=f"{prefix}training_trace", value="off", allowed="on", hint=hint)
@@ -141,7 +141,7 @@ def _words(text: str, key: str) -> dict[str, Any]:
     if twice := [name for name in distinct if names.count(name) > 1]:
         raise invalid_value_error(key, text, Invalid(f"{twice[0]} stands twice", _FORMS, ":".join(distinct)))
     if len(names) > 1 and "op_trace" in names:
-        invalid = Invalid("op_trace cannot go with another trace", "op_trace alone", hint=_TWO_RUNS)
+        invalid = Invalid("op_trace excludes every other trace", "only op_trace", hint=_TWO_RUNS)
         raise invalid_value_error(key, text, invalid)
     return {name: UNNAMED if name == "op_trace" else True for name in names}
 
@@ -183,7 +183,7 @@ def _operator(value: object) -> Any:
 def _folder(value: object) -> str:
     text: str = validate(str, FREE, value)
     if not text:
-        raise Invalid("not the name of a folder", "a folder that exists", hint="left out: a folder of its own is made")
+        raise Invalid("not the name of a folder", "a folder that exists", hint="without this key, a folder is created")
     return existing_folder(text)
 
 
