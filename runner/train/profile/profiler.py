@@ -20,7 +20,7 @@ from runner.observe.profile import write
 from runner.observe.profile.clock import Clock
 from runner.observe.profile.fp_bp_points import check
 from runner.observe.profile.record import Record
-from runner.observe.profile.settings import Place, ProfilingSettings
+from runner.observe.profile.settings import Place, ProfileSettings
 from runner.observe.profile.single_op import Alone, Timing, measured, wanted
 from runner.train.callback import Callback, CallbackList
 from runner.train.profile.timed import TimedCallbacks, TimedDataset, TimedSink, timed_exchanges, timed_step
@@ -34,7 +34,7 @@ Written = Callable[[Record, Dataset], object]
 class Profiler:
     """Profiles trainings. `written` gets the record of each, with its data, and writes the files."""
 
-    def __init__(self, settings: ProfilingSettings, written: Written) -> None:
+    def __init__(self, settings: ProfileSettings, written: Written) -> None:
         self.settings, self.written = settings, written
         self.clock = Clock(settings)
 
@@ -113,11 +113,11 @@ def both_modes(alone: Alone, device: Device) -> dict[str, Timing]:
 MODES = {context.GRAPH_MODE: "graph", context.PYNATIVE_MODE: "pynative"}
 
 
-def of_context(mode: int, device: Device) -> Profiler | None:
-    """Who profiles a model of this mode on this device, writes the files and prints the summary; None when nobody asks.
+def profiler_from_context(mode: int, device: Device) -> Profiler | None:
+    """The profiler that the context requests for a model of this mode and device; None without `enable_profiling`.
 
     Of several ranks the first one prints. Raises ConfigError for `op_trace`, which trains nothing, and StorageError
-    when the folder cannot be made.
+    when the folder cannot be created.
     """
     settings = context.profiling_settings()
     if settings is None:
@@ -125,11 +125,11 @@ def of_context(mode: int, device: Device) -> Profiler | None:
     if settings.op_trace:
         hint = f"runner profiling=trace profiling.op_trace='{settings.op_trace}'"
         raise ConfigError("a model that trains has no op_trace", key="profiling_options.op_trace", hint=hint)
-    return telling(settings, mode, device)
+    return profiler_from_settings(settings, mode, device)
 
 
-def telling(settings: ProfilingSettings, mode: int, device: Device) -> Profiler:
-    """Who profiles trainings of this mode and device, writes the files and, on the first rank, prints the summary."""
+def profiler_from_settings(settings: ProfileSettings, mode: int, device: Device) -> Profiler:
+    """A profiler of trainings in this mode and on this device: it writes the files and prints the summary."""
 
     def written(record: Record, data: Dataset) -> None:
         place = Place(MODES[mode], device.target.lower(), device.workers, world().rank, world().size)
