@@ -43,7 +43,8 @@ class AllReduce(Collective):
 
     def kernel(self, *arrays: np.ndarray) -> Arrays:
         """Exchange with the other ranks. Raises TrainingError when they have ended."""
-        result = world().summed(arrays)
+        with world().exchanging():
+            result = world().summed(arrays)
         if self.op == "mean":
             result = [array / array.dtype.type(world().size) for array in result]
         return tuple(result) if len(result) > 1 else result[0]

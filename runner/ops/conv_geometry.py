@@ -79,5 +79,5 @@ class Convolution(Primitive):
 
 @lru_cache(maxsize=4096)
 def _sibling(op: Convolution, kind: Any, **more: Any) -> Any:
-    # Cached: PyNative mode needs it in every step, and validating the attributes takes as long as a small kernel.
+    # Cached: PyNative mode calls this in every step, and validating the attributes takes as long as a small kernel.
     return kind(**op.common_attributes(), **more)
