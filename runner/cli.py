@@ -198,8 +198,8 @@ def _run(given: argparse.Namespace) -> int:
     start: Callable[[], Any] = partial(_start_sweep if given.multirun else _start_run, call)
     if given.junit:
         with _loading():
-            from runner.report.ci.junit import reported
-        start = partial(reported, Path(given.junit), call.overrides, start)
+            from runner.report.ci.junit import run_and_report
+        start = partial(run_and_report, Path(given.junit), call.overrides, start)
     ended = start()
     return 0 if given.multirun else _next_steps(ended)
 

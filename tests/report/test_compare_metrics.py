@@ -12,7 +12,7 @@ from left_runs import leave, varied
 from runner.cli import run_command
 from runner.errors import ConfigError
 from runner.report import compare
-from runner.report.diff_metrics import Bound
+from runner.report.diff_metrics import MetricTolerance
 
 main = partial(run_command, "compare")
 
@@ -133,5 +133,5 @@ def test_help(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
     assert "--metrics" in out
-    assert f"rtol {Bound.rtol:g} and atol {Bound.atol:g} unless given" in out
+    assert f"rtol {MetricTolerance.rtol:g} and atol {MetricTolerance.atol:g} unless given" in out
     assert "--all" in out

@@ -11,7 +11,7 @@ from runner.host import files
 from runner.report.html import pair_page, run_page, sweep_page
 from runner.report.html.groups import Several, natural
 from runner.report.html.layout import page
-from runner.report.record import Record, places
+from runner.report.record import RunRecord, run_directories
 
 NAME = "report.html"
 MOST_NAMES = 20
@@ -30,25 +30,25 @@ def main(words: Sequence[str], output: str | None) -> int:
     return 0
 
 
-def found(folders: Sequence[Path]) -> list[Record]:
+def found(folders: Sequence[Path]) -> list[RunRecord]:
     """The runs in some folders, each once: in the order of the folders, within one by number.
 
     Raises ConfigError for a folder that does not exist or has no run.
     """
-    runs: dict[Path, Record] = {}
+    runs: dict[Path, RunRecord] = {}
     for folder in folders:
         if not folder.is_dir():
             beside = [path.name for path in folder.parent.iterdir()] if folder.parent.is_dir() else []
             raise ConfigError("the folder does not exist", path=folder, nearest=nearest(folder.name, beside))
-        inside = sorted(places(folder), key=natural)
+        inside = sorted(run_directories(folder), key=natural)
         if not inside:
             raise ConfigError("no run in this folder", path=folder, hint="runner ls lists runs")
         for place in inside:
-            runs.setdefault(place.resolve(), Record(place))
+            runs.setdefault(place.resolve(), RunRecord(place))
     return list(runs.values())
 
 
-def written(runs: Sequence[Record], folders: Sequence[Path], home: Path) -> str:
+def written(runs: Sequence[RunRecord], folders: Sequence[Path], home: Path) -> str:
     """The page about at least one run, with links for a file in `home`."""
     if len(runs) == 1:
         return page(

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from runner.report.format import shown
-from runner.report.record import Record, differing
+from runner.report.format import format_value
+from runner.report.record import RunRecord, differing_keys
 
 SEED = "seed"
 MOST_KEYS = 8
@@ -22,7 +22,7 @@ class Group:
     """Runs with equal configs but for the seed; `name` says what makes them different from other groups."""
 
     name: str
-    runs: list[Record]
+    runs: list[RunRecord]
 
     def values(self, metric: str) -> np.ndarray:
         """The results of those runs that have one, (n,) float64."""
@@ -32,7 +32,7 @@ class Group:
 class Several:
     """Runs that stand in one report, in the order of their folders, numbers as numbers."""
 
-    def __init__(self, runs: Sequence[Record]) -> None:
+    def __init__(self, runs: Sequence[RunRecord]) -> None:
         self.runs = list(runs)
 
     @cached_property
@@ -46,7 +46,7 @@ class Several:
     def keys(self) -> list[str]:
         """What was varied: keys of the configs that are not the same in all runs, the seed last."""
         known = [run.config for run in self.runs if run.config]
-        found = [key for key in differing(known) if key not in _PLACES] if known else []
+        found = [key for key in differing_keys(known) if key not in _PLACES] if known else []
         return sorted(found, key=lambda key: key == SEED)
 
     @cached_property
@@ -59,9 +59,9 @@ class Several:
     def groups(self) -> list[Group]:
         """In the order of their first runs."""
         keys = [key for key in self.keys if key != SEED]
-        found: dict[str, list[Record]] = defaultdict(list)
+        found: dict[str, list[RunRecord]] = defaultdict(list)
         for run in self.runs:
-            found[", ".join(f"{self.label(key)}={shown(run.config.get(key))}" for key in keys)].append(run)
+            found[", ".join(f"{self.label(key)}={format_value(run.config.get(key))}" for key in keys)].append(run)
         return [Group(name or "all runs", runs) for name, runs in found.items()]
 
     @cached_property
@@ -74,7 +74,7 @@ class Several:
         """The result by which runs are judged: the accuracy where there is one, or else the loss."""
         return next((name for name in ("accuracy", *self.results) if name in self.results), None)
 
-    def ranked(self) -> list[Record]:
+    def ranked(self) -> list[RunRecord]:
         """Those with a result, the best first."""
         target = self.target
         if target is None:
@@ -86,7 +86,7 @@ class Several:
         """The last part of a key where that tells it from the others."""
         return short(key) if [short(other) for other in self.keys].count(short(key)) == 1 else key
 
-    def name(self, run: Record) -> str:
+    def name(self, run: RunRecord) -> str:
         """Its folder, as far as folders differ."""
         return str(run.folder.resolve().relative_to(self.home)) if len(self.runs) > 1 else run.folder.name
 

@@ -6,13 +6,13 @@ from runner.errors import RunnerError
 from runner.observe.dump.metrics import Tolerance
 from runner.observe.dump.recording import Dump
 from runner.report.compare import has_dump
-from runner.report.diff_metrics import Bound, likeness
+from runner.report.diff_metrics import MetricTolerance, compare_runs
 from runner.report.dump.diff_command import compare
 from runner.report.dump.diff_rows import Row, user_line
-from runner.report.format import shown, tables, verdict
+from runner.report.format import format_value, tables, verdict
 from runner.report.html.layout import Section, badge
 from runner.report.html.markup import Inside, Markup, table, tag, together
-from runner.report.record import Record
+from runner.report.record import RunRecord
 
 _COLUMNS = ("tensor", "shape", "outside", "elements", "max abs", "max rel", "max ulp")
 _REASONS = {
@@ -23,9 +23,9 @@ _REASONS = {
 }
 
 
-def sections(a: Record, b: Record) -> Iterator[Section]:
+def sections(a: RunRecord, b: RunRecord) -> Iterator[Section]:
     """The comparison without dumps, and that of the dumps where both have one."""
-    found = likeness(a, b, Bound())
+    found = compare_runs(a, b, MetricTolerance())
     parts: list[Markup] = [_verdict(found["same"], verdict(found))]
     parts.append(tag("p", f"A is {found['a']}, B is {found['b']} (the reference).", class_="sub"))
     for one in tables(found):
@@ -36,7 +36,7 @@ def sections(a: Record, b: Record) -> Iterator[Section]:
         yield Section("Dumps", _dumps(a, b))
 
 
-def _dumps(a: Record, b: Record) -> Markup:
+def _dumps(a: RunRecord, b: RunRecord) -> Markup:
     try:
         found = compare(Dump(a.folder), Dump(b.folder), Tolerance())
     except RunnerError as error:
@@ -52,7 +52,7 @@ def _dumps(a: Record, b: Record) -> Markup:
         "IR": first.get("ir"),
         "source": user_line(first),
     }
-    rows: list[tuple[Inside, ...]] = [(name, shown(value)) for name, value in facts.items() if value is not None]
+    rows: list[tuple[Inside, ...]] = [(name, format_value(value)) for name, value in facts.items() if value is not None]
     return together(
         _verdict(False, _REASONS["value" if first["kind"] == "value" else found["cause"]]),
         table(("", ""), rows),

@@ -8,21 +8,21 @@ from urllib.parse import quote
 
 from runner.config.schema import RunConfig, plain
 from runner.host.json_file import flat
-from runner.report.format import shown
+from runner.report.format import format_value
 from runner.report.html import profile
 from runner.report.html.chart import Line, chart
 from runner.report.html.layout import Section, badge, bar, more, notes, tiles
 from runner.report.html.markup import Inside, Markup, table, tag, together, told
 from runner.report.html.picture import pictures
 from runner.report.html.series import running_mean, thinned
-from runner.report.record import Record, is_number
+from runner.report.record import RunRecord, is_number
 
 COLUMNS = 1000  # of points in a chart
 MOST_FILES, MOST_OPERATORS = 200, 15
 _TIMES = {"init": "init_seconds", "compile": "compile_seconds", "train": "train_seconds"}
 
 
-def head(run: Record) -> Markup:
+def head(run: RunRecord) -> Markup:
     """Name, status, when and where, the figures that matter most; the error of a run that failed."""
     facts = [_when(run), *(str(run.status.get(name, "")) for name in ("network", "dataset", "mode", "device"))]
     error = run.status.get("error")
@@ -36,7 +36,7 @@ def head(run: Record) -> Markup:
     )
 
 
-def sections(run: Record, home: Path) -> Iterator[Section]:
+def sections(run: RunRecord, home: Path) -> Iterator[Section]:
     """All that there is something to show for; links begin at the folder `home`."""
     if drawn := training(run):
         yield Section("Training", drawn)
@@ -49,12 +49,12 @@ def sections(run: Record, home: Path) -> Iterator[Section]:
     if run.config:
         yield Section("Config", _config(run))
     if run.manifest:
-        rows: list[tuple[Inside, ...]] = [(key, shown(value)) for key, value in run.manifest.items()]
+        rows: list[tuple[Inside, ...]] = [(key, format_value(value)) for key, value in run.manifest.items()]
         yield Section("What the numbers depend on", table(("key", "value"), rows))
     yield Section("Files", _files(run, home))
 
 
-def training(run: Record) -> Markup | None:
+def training(run: RunRecord) -> Markup | None:
     """The curves of one run: every loss, its running mean, the loss on the test split, metrics of two evaluations or
     more."""
     steps, losses = run.metrics.steps, run.metrics.losses
@@ -76,7 +76,7 @@ def training(run: Record) -> Markup | None:
     return tag("div", *made, class_="charts") if made else None
 
 
-def evaluations(run: Record, name: str) -> list[tuple[float, float]]:
+def evaluations(run: RunRecord, name: str) -> list[tuple[float, float]]:
     """(global step, value) of a metric."""
     rows = [row for row in run.metrics.evaluations if is_number(row.get(name))]
     return [(float(row["global_step"]), float(row[name])) for row in rows]
@@ -87,7 +87,7 @@ def link(path: Path, home: Path, text: str | None = None) -> Markup:
     return tag("a", text or path.name, href=quote(os.path.relpath(path, home)))
 
 
-def _when(run: Record) -> str:
+def _when(run: RunRecord) -> str:
     started, finished = (_time(run.status.get(name)) for name in ("started", "finished"))
     if started is None:
         return ""
@@ -102,7 +102,7 @@ def _time(text: object) -> datetime | None:
         return None
 
 
-def _tiles(run: Record) -> dict[str, str]:
+def _tiles(run: RunRecord) -> dict[str, str]:
     found = {told(name): f"{value:.4g}" for name, value in run.results.items()}
     found["steps"] = str(run.step)
     for name, key in (("steps/s", "steps_per_second"), ("train seconds", "train_seconds"), ("peak MB", "peak_rss_mb")):
@@ -111,7 +111,7 @@ def _tiles(run: Record) -> dict[str, str]:
     return found
 
 
-def _times(run: Record) -> Markup | None:
+def _times(run: RunRecord) -> Markup | None:
     seconds = {name: run.summary.get(key) for name, key in _TIMES.items()}
     if not all(map(is_number, seconds.values())):
         return None
@@ -123,7 +123,7 @@ def _times(run: Record) -> Markup | None:
     return together(bar(parts, "s"), said)
 
 
-def _profile(run: Record, home: Path) -> Markup | None:
+def _profile(run: RunRecord, home: Path) -> Markup | None:
     place = run.config.get("profiling.result_path")
     folder = Path(place) if isinstance(place, str) and place else run.folder / "profiling"
     found = profile.read(folder) if folder.is_dir() else None
@@ -148,7 +148,7 @@ def _share(part: float) -> Markup:
     return together(tag("span", class_="share", style=f"width:{120 * part:.1f}px"), f" {100 * part:.1f}%")
 
 
-def _graphs(run: Record, home: Path) -> Markup | None:
+def _graphs(run: RunRecord, home: Path) -> Markup | None:
     folder = run.folder / str(run.config.get("save_graphs_path") or "graphs")
     if not folder.is_dir():
         return None
@@ -169,12 +169,14 @@ def _beside(path: Path, suffix: str, home: Path) -> Markup | str:
     return link(picture, home) if picture.is_file() else ""
 
 
-def _config(run: Record) -> Markup:
+def _config(run: RunRecord) -> Markup:
     defaults = flat(plain(RunConfig()))
     changed = {key: value for key, value in run.config.items() if defaults.get(key) != value}
     typed = tag("pre", " ".join(["runner", *run.overrides])) if run.overrides else None
-    rows: list[tuple[Inside, ...]] = [(key, shown(value), shown(defaults.get(key))) for key, value in changed.items()]
-    everything: list[tuple[Inside, ...]] = [(key, shown(value)) for key, value in run.config.items()]
+    rows: list[tuple[Inside, ...]] = [
+        (key, format_value(value), format_value(defaults.get(key))) for key, value in changed.items()
+    ]
+    everything: list[tuple[Inside, ...]] = [(key, format_value(value)) for key, value in run.config.items()]
     return together(
         typed,
         tag("h3", "Other than the defaults"),
@@ -183,7 +185,7 @@ def _config(run: Record) -> Markup:
     )
 
 
-def _files(run: Record, home: Path) -> Markup:
+def _files(run: RunRecord, home: Path) -> Markup:
     found = [path for path in sorted(run.folder.rglob("*")) if path.is_file() and not _is_aside(path, run.folder)]
     rows: list[tuple[Inside, ...]] = [
         (link(path, home, str(path.relative_to(run.folder))), _size(path)) for path in found[:MOST_FILES]

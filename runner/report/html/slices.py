@@ -2,12 +2,12 @@
 
 from collections import defaultdict
 
-from runner.report.format import shown
+from runner.report.format import format_value
 from runner.report.html.axis import Scale, around, fitting, position
 from runner.report.html.chart import UNITS, dots, frame, path
 from runner.report.html.groups import MOST_KEYS, Several
 from runner.report.html.markup import Markup, number, tag, together
-from runner.report.record import Record
+from runner.report.record import RunRecord
 
 FEWEST = 3  # two runs are compared, and tell nothing of a key
 SHADES = 5  # by rank: from the best fifth to the worst
@@ -89,11 +89,11 @@ def _axes(lines: list[Markup], scales: dict[str, Scale], gap: float, target: str
     return tag("figure", tag("div", plot, class_="scroll"), tag("p", said, class_="sub"), class_="parallel")
 
 
-def _told(several: Several, run: Record) -> str:
-    values = [f"{several.label(key)} {shown(run.config.get(key))}" for key in several.keys]
+def _told(several: Several, run: RunRecord) -> str:
+    values = [f"{several.label(key)} {format_value(run.config.get(key))}" for key in several.keys]
     return f"{several.name(run)}: {', '.join(values)}; " + ", ".join(f"{n} {number(v)}" for n, v in run.results.items())
 
 
 def _known(value: object) -> object:
     """A value that has a place on an axis: lists, nothing and truth values by their text."""
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else shown(value)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else format_value(value)

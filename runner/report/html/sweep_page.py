@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from runner.report.format import shown
+from runner.report.format import format_value
 from runner.report.html.chart import Line, chart
 from runner.report.html.groups import Group, Several
 from runner.report.html.layout import Section, badge, notes, tiles
@@ -12,7 +12,7 @@ from runner.report.html.markup import Inside, Markup, table, tag, together, told
 from runner.report.html.run_page import link
 from runner.report.html.series import running_mean, spread, thinned
 from runner.report.html.slices import parallel, slices
-from runner.report.record import Record
+from runner.report.record import RunRecord
 
 COLOURS, GREY, MOST_NOTES = 8, 9, 20
 MOST_CURVES, MOST_POINTS, BAND_COLUMNS = 60, 12_000, 250  # of a page; with more runs each curve gets fewer points
@@ -58,18 +58,21 @@ def _runs(several: Several, home: Path) -> Markup:
     return table(columns, [_row(several, run, home) for run in several.runs], sortable=True)
 
 
-def _row(several: Several, run: Record, home: Path) -> tuple[Inside, ...]:
+def _row(several: Several, run: RunRecord, home: Path) -> tuple[Inside, ...]:
     page = run.folder / "report.html"
     target = page if page.is_file() and page.resolve().parent != home.resolve() else run.folder
     values = [run.config.get(key) for key in several.keys]
-    cells = [value if isinstance(value, _SCALARS) and not isinstance(value, bool) else shown(value) for value in values]
+    cells = [
+        value if isinstance(value, _SCALARS) and not isinstance(value, bool) else format_value(value)
+        for value in values
+    ]
     results = [run.results.get(name) for name in several.results]
     speeds = [run.summary.get(name) for name in ("steps_per_second", "train_seconds")]
     rounded = [round(value, 3) if isinstance(value, float) else None for value in speeds]
     return (link(target, home, several.name(run)), badge(run.state), *cells, *results, run.step, *rounded)
 
 
-def _failure(several: Several, run: Record) -> Markup:
+def _failure(several: Several, run: RunRecord) -> Markup:
     return together(tag("h3", several.name(run)), tag("pre", str(run.status["error"]), class_="error"))
 
 
@@ -110,7 +113,7 @@ def _curves(several: Several) -> Markup | None:
     )
 
 
-def _lines(several: Several, group: Group, drawn: list[Record], window: int, colour: int) -> Iterator[Line]:
+def _lines(several: Several, group: Group, drawn: list[RunRecord], window: int, colour: int) -> Iterator[Line]:
     columns = max(60, min(500, MOST_POINTS // len(drawn)))
     for run in (run for run in group.runs if run in drawn):
         name = f"{several.name(run)}: {group.name}" if len(several.groups) > 1 else several.name(run)
@@ -118,7 +121,7 @@ def _lines(several: Several, group: Group, drawn: list[Record], window: int, col
         yield Line(name, points, colour)
 
 
-def _band(group: Group, drawn: list[Record], window: int, colour: int) -> Iterator[Line]:
+def _band(group: Group, drawn: list[RunRecord], window: int, colour: int) -> Iterator[Line]:
     curves = [(r.metrics.steps, running_mean(r.metrics.losses, window)) for r in group.runs if r in drawn]
     found = spread(curves) if len(curves) > 1 else None
     if found is None or len(found.steps) < 2:

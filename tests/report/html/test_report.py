@@ -123,8 +123,8 @@ def test_what_runs_say_is_text(tmp_path):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"state": "running"}, "still running; this is as far as step 2"),
-        ({"state": "running", "pid": NOBODY}, "its process is gone"),
+        ({"state": "running"}, "still running; data up to step 2"),
+        ({"state": "running", "pid": NOBODY}, "the process of the run no longer exists"),
         ({"state": "interrupted"}, "interrupted after step 2"),
         ({"state": "failed", "error": "TrainingError: the loss is not finite\n  step  3"}, "the loss is not finite"),
     ],
