@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.errors import ConfigError, DataError, MismatchError, StorageError
-from runner.observe.dump.locate import find
+from runner.observe.dump.locate import find_iterations
 from runner.observe.dump.metrics import Tolerance
 from runner.report.diff_metrics import MetricTolerance, Row, compare_runs
 from runner.report.dump import diff_command as dumps
@@ -47,7 +47,7 @@ def compare_run_directories(folders: Sequence[Path], tolerance: MetricTolerance)
 def has_dump(folder: Path) -> bool:
     """Whether a run has at least one dump that can be located."""
     try:
-        find(folder)
+        find_iterations(folder)
     except (DataError, StorageError):
         return False
     except ConfigError:  # several dumps

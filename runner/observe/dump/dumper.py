@@ -11,7 +11,7 @@ from runner.core.primitive import Node, Primitive
 from runner.observe.dump import overflow
 from runner.observe.dump.async_writer import AsyncFolder
 from runner.observe.dump.first_failure import is_overflown
-from runner.observe.dump.selection import Selection
+from runner.observe.dump.selection import KernelSelection
 from runner.observe.dump.settings import DumpSettings
 from runner.observe.dump.sync_writer import SyncFolder
 from runner.observe.dump.writer import Writer, described
@@ -33,7 +33,7 @@ class Dumper(ValueObserver):
         self.writer: Writer = (SyncFolder if settings.kind == "sync" else AsyncFolder)(settings, device_id)
         self.sinks = settings.kind != "sync"
         self.as_lying = self.sinks or not settings.trans_flag
-        self.selection = Selection(settings.kernels)
+        self.selection = KernelSelection(settings.kernels)
         self._graphs: dict[tuple[TensorType, ...], int] = {}
         self._graph = 0  # number of the present one
         self._written: set[int] = set()
@@ -45,7 +45,7 @@ class Dumper(ValueObserver):
 
     def chooses(self, node: Node) -> bool:
         """As the kernels of the settings say."""
-        return self.selection.operator(node.name, node.op.name)
+        return self.selection.selects_operator(node.name, node.op.name)
 
     def begin(self, step: int, types: tuple[TensorType, ...]) -> None:
         """Graphs are told apart by the types of their inputs."""
@@ -70,7 +70,7 @@ class Dumper(ValueObserver):
         if self.settings.outputs and not self.settings.op_debug_mode:
             held = {p.name: p.data for p in graph.parameters} | {x.name: a for x, a in graph.constants.items()}
             for name, array in held.items():
-                if self.selection.held(name):
+                if self.selection.selects_value(name):
                     self.writer.held(step, self._graph, name, Shown(array))
         self.writer.finish(step)
 
@@ -89,7 +89,7 @@ class Dumper(ValueObserver):
         """The record of the first operator that overflows in a step."""
         if not self._overflown:
             self._overflown = True
-            content = overflow.record(overflow.kind(node.op.name), node.number)
+            content = overflow.record(overflow.mode_of(node.op.name), node.number)
             record = _Record(Opdebug(), (), (), "", node.number, node.source)
             shown = [Shown(np.frombuffer(content, np.uint8))]
             self.writer.operator(step, self._graph, node.number, record, None, shown)

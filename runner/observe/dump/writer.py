@@ -10,7 +10,7 @@ from runner.core.graph import Graph
 from runner.core.observers import Shown
 from runner.core.primitive import Node
 from runner.host.files import make_directory, write_atomically, write_whole
-from runner.observe.dump.formats import in_order
+from runner.observe.dump.formats import to_c_order
 from runner.observe.dump.settings import DumpSettings
 from runner.observe.graph.describe import describe
 from runner.observe.graph.folder import ORDER_HEADER
@@ -67,7 +67,7 @@ def _buffers(pieces: Sequence[Piece]) -> Iterator[bytes | memoryview]:
         if isinstance(piece, bytes):
             yield piece
         elif piece.flags.c_contiguous or piece.nbytes <= COPIED:
-            yield in_order(piece).data
+            yield to_c_order(piece).data
         else:
             yield from (block.data for block in blocks(piece, "C", BLOCK))
 
