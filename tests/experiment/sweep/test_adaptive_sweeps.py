@@ -219,7 +219,7 @@ def test_another_optuna_is_refused(whole, monkeypatch):
 
 def test_the_report_says_what_was_found(whole):
     answer = json.loads((whole / "best.json").read_text())
-    (note,) = command.noted(whole)
+    (note,) = command.sweep_remarks(whole)
     assert note.startswith(f"a search to maximize accuracy; best: job {answer['job']}, accuracy {answer['value']:.4f}")
 
 

@@ -1,4 +1,4 @@
-"""Several runs: what was varied, and which of them differ in nothing but the seed."""
+"""Several runs in one report: the config keys that vary, and groups of runs that differ only in the seed."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,41 +13,41 @@ from runner.report.format import format_value
 from runner.report.record import RunRecord, differing_keys
 
 SEED = "seed"
-MOST_KEYS = 8
-_PLACES = {"print_file_path", "save_graphs_path", "dump.path", "dump.dump_path", "profiling.result_path"}
+MAX_KEYS = 8
+_OUTPUT_PATHS = {"print_file_path", "save_graphs_path", "dump.path", "dump.dump_path", "profiling.result_path"}
 
 
 @dataclass(frozen=True)
-class Group:
-    """Runs with equal configs but for the seed; `name` says what makes them different from other groups."""
+class SeedGroup:
+    """Runs whose configs differ only in the seed; `name` has the values in which they differ from other groups."""
 
     name: str
     runs: list[RunRecord]
 
     def values(self, metric: str) -> np.ndarray:
-        """The results of those runs that have one, (n,) float64."""
+        """The values of a metric in the runs that have it, (n,) float64."""
         return np.array([run.results[metric] for run in self.runs if metric in run.results], np.float64)
 
 
-class Several:
-    """Runs that stand in one report, in the order of their folders, numbers as numbers."""
+class RunSet:
+    """The runs of one report."""
 
     def __init__(self, runs: Sequence[RunRecord]) -> None:
         self.runs = list(runs)
 
     @cached_property
     def home(self) -> Path:
-        """The folder above all of them."""
+        """The common parent folder."""
         parents = [run.folder.resolve().parts for run in self.runs]
         shared = [part for part, *others in zip(*parents, strict=False) if all(other == part for other in others)]
         return Path(*shared)
 
     @cached_property
     def keys(self) -> list[str]:
-        """What was varied: keys of the configs that are not the same in all runs, the seed last."""
-        known = [run.config for run in self.runs if run.config]
-        found = [key for key in differing_keys(known) if key not in _PLACES] if known else []
-        return sorted(found, key=lambda key: key == SEED)
+        """The varied keys: those whose values are not equal in all configs, the seed last."""
+        configs = [run.config for run in self.runs if run.config]
+        keys = [key for key in differing_keys(configs) if key not in _OUTPUT_PATHS]
+        return sorted(keys, key=lambda key: key == SEED)
 
     @cached_property
     def results(self) -> list[str]:
@@ -56,26 +56,26 @@ class Several:
         return [name for name in names if name != "eval.loss"] + [name for name in names if name == "eval.loss"]
 
     @cached_property
-    def groups(self) -> list[Group]:
-        """In the order of their first runs."""
+    def groups(self) -> list[SeedGroup]:
+        """The groups, in the order of their first runs."""
         keys = [key for key in self.keys if key != SEED]
         found: dict[str, list[RunRecord]] = defaultdict(list)
         for run in self.runs:
             found[", ".join(f"{self.label(key)}={format_value(run.config.get(key))}" for key in keys)].append(run)
-        return [Group(name or "all runs", runs) for name, runs in found.items()]
+        return [SeedGroup(name or "all runs", runs) for name, runs in found.items()]
 
     @cached_property
     def has_seeds(self) -> bool:
-        """Whether there are runs that differ in nothing but the seed."""
+        """Whether any runs differ only in the seed."""
         return SEED in self.keys and any(len(group.runs) > 1 for group in self.groups)
 
     @property
     def target(self) -> str | None:
-        """The result by which runs are judged: the accuracy where there is one, or else the loss."""
+        """The result by which runs are ranked: the accuracy if there is one, otherwise the loss."""
         return next((name for name in ("accuracy", *self.results) if name in self.results), None)
 
     def ranked(self) -> list[RunRecord]:
-        """Those with a result, the best first."""
+        """The runs with the target result, best first."""
         target = self.target
         if target is None:
             return []
@@ -83,27 +83,27 @@ class Several:
         return sorted(found, key=lambda run: run.results[target], reverse=target == "accuracy")
 
     def label(self, key: str) -> str:
-        """The last part of a key where that tells it from the others."""
-        return short(key) if [short(other) for other in self.keys].count(short(key)) == 1 else key
+        """The last part of a key if it is unique among the varied keys, otherwise the key."""
+        return last_part(key) if [last_part(other) for other in self.keys].count(last_part(key)) == 1 else key
 
     def name(self, run: RunRecord) -> str:
-        """Its folder, as far as folders differ."""
+        """The path of a run relative to the common parent folder."""
         return str(run.folder.resolve().relative_to(self.home)) if len(self.runs) > 1 else run.folder.name
 
 
-def short(key: str) -> str:
-    """The last part of a key.
+def last_part(key: str) -> str:
+    """The last part of a dotted key.
 
-    >>> short("optimizer.learning_rate")
+    >>> last_part("optimizer.learning_rate")
     'learning_rate'
     """
     return key.rpartition(".")[2]
 
 
-def natural(path: Path) -> list[tuple[int, Any]]:
-    """For sorting: 10 comes after 9.
+def natural_key(path: Path) -> list[tuple[int, Any]]:
+    """A sort key in which numbers have their natural order: 10 comes after 9.
 
-    >>> sorted([Path("a/10"), Path("a/9"), Path("a/b")], key=natural)
+    >>> sorted([Path("a/10"), Path("a/9"), Path("a/b")], key=natural_key)
     [PosixPath('a/9'), PosixPath('a/10'), PosixPath('a/b')]
     """
     return [(0, int(part)) if part.isdigit() else (1, part) for part in path.parts]
