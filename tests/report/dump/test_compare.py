@@ -348,7 +348,7 @@ def test_two_folders_are_compared_whatever_their_numbers(tmp_path, capsys):
         (["a", "b", "c"], "unrecognized arguments: c"),
         (["a", "b", "--rtol", "x"], "--rtol"),
         (["a", "b", "--rtol", "-1"], "--rtol"),
-        (["a", "b", "--atol", "inf"], "not a number from 0 on"),
+        (["a", "b", "--atol", "inf"], "not a number of at least 0"),
         (["a", "b", "--atol"], "--atol"),
         (["a", "b", "--alle"], "--alle"),
     ],
