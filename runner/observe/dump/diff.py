@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from runner.errors import MismatchError
+from runner.observe.dump.dump import Dump
 from runner.observe.dump.file_names import INPUT
 from runner.observe.dump.match import best_forms, match
 from runner.observe.dump.metrics import Measures, Tolerance, comparable, measure
 from runner.observe.dump.reader import VIEWS, DumpEntry, SavedTensor
-from runner.observe.dump.recording import Dump
 from runner.types import TensorType
 
 CONSTANT = re.compile(r"cst\d+")  # numbered in the order of use, which passes change

@@ -25,7 +25,7 @@ from runner.errors import DataError
 from runner.host.files import make_directory
 from runner.observe.dump import formats, mapping_csv, overflow
 from runner.observe.dump.async_writer import npy_header
-from runner.observe.dump.cann_file import DumpFile, Loaded, Stored, read
+from runner.observe.dump.cann_file import DumpFile, LoadedTensor, TensorHeader, read
 from runner.observe.dump.file_names import INPUT, OUTPUT, AsyncName, sanitised
 from runner.observe.dump.formats import to_c_order
 from runner.observe.dump.writer import Piece, write_pieces
@@ -46,7 +46,7 @@ class ConversionOptions:
     output: int | None = None
     version: Literal[1, 2] | None = None
 
-    def select(self, file: DumpFile) -> Iterator[tuple[str, int, Loaded]]:
+    def select(self, file: DumpFile) -> Iterator[tuple[str, int, LoadedTensor]]:
         """The selected tensors with side and slot. Raises DataError if a slot does not exist."""
         everything = self.input is None and self.output is None
         for side, slot, tensors in ((INPUT, self.input, file.inputs), (OUTPUT, self.output, file.outputs)):
@@ -103,7 +103,9 @@ class Converter:
                     self._write(folder, f"{name}.{kind}.{k}", ".bin", [np.frombuffer(buffer, np.uint8)])
         return failures
 
-    def _convert_tensor(self, folder: Path, name: str, op_name: str, side: str, slot: int, tensor: Loaded) -> None:
+    def _convert_tensor(
+        self, folder: Path, name: str, op_name: str, side: str, slot: int, tensor: LoadedTensor
+    ) -> None:
         if name.startswith(_RECORD) and side == OUTPUT:
             content = tensor.array.reshape(-1).view(np.uint8).data
             parsed = json.dumps(overflow.parse(content), indent=4).encode()
@@ -123,7 +125,7 @@ class Converter:
             stem = f"{_short_name(name, op_name)}.{side}.{slot}.{format}"
         elif options.format:
             stem += "." + "x".join(map(str, array.shape))
-        self._write(folder, stem, ".npy", [npy_header(Stored(tensor.dtype, format, array.shape, ())), array])
+        self._write(folder, stem, ".npy", [npy_header(TensorHeader(tensor.dtype, format, array.shape, ())), array])
 
     def _write(self, folder: Path, stem: str, suffix: str, pieces: Sequence[Piece]) -> None:
         name = stem + suffix

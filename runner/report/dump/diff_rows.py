@@ -5,9 +5,9 @@ import re
 from typing import Any
 
 from runner.observe.dump.diff import DumpWalk, EntryComparison, Status, TensorPair, Verdict
+from runner.observe.dump.dump import Dump
 from runner.observe.dump.file_names import INPUT
 from runner.observe.dump.metrics import Measures
-from runner.observe.dump.recording import Dump
 from runner.observe.graph.listing import Operation
 from runner.observe.graph.text import operation_lines
 

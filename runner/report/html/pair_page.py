@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from runner.errors import RunnerError
+from runner.observe.dump.dump import Dump
 from runner.observe.dump.metrics import Tolerance
-from runner.observe.dump.recording import Dump
 from runner.report.compare import has_dump
 from runner.report.diff_metrics import MetricTolerance, compare_runs
 from runner.report.dump.diff_command import compare

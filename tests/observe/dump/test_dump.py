@@ -11,10 +11,10 @@ import pytest
 from dumped import ORDER, RELU, asynchronous, npy, step, sync
 
 from runner.errors import ConfigError, DataError, StorageError
+from runner.observe.dump.dump import Dump
 from runner.observe.dump.file_names import AsyncName, sanitised
 from runner.observe.dump.match import best_forms, match
 from runner.observe.dump.reader import DumpEntry
-from runner.observe.dump.recording import Dump
 
 LAYOUTS = {"sync": sync, "async": asynchronous, "npy": npy}
 
