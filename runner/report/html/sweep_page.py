@@ -110,7 +110,7 @@ def _curves(run_set: RunSet) -> Markup | None:
     text = f"The best {len(drawn)} of {len(with_curve)} runs are drawn." if len(drawn) < len(with_curve) else None
     return concat(
         tag("div", *(tag("div", one, class_="wide") for one in charts), class_="charts"),
-        _legend(run_set, colours),
+        _legend(colours),
         tag("p", text, class_="sub") if text else None,
     )
 
@@ -146,7 +146,7 @@ def _colours(run_set: RunSet) -> dict[str, int]:
     return {name: 1 if name == best_group else GREY for name in names}
 
 
-def _legend(run_set: RunSet, colours: dict[str, int]) -> Markup | None:
+def _legend(colours: dict[str, int]) -> Markup | None:
     if len(colours) < 2:
         return None
     named = colours
