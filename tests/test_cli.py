@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runner import cli
-from runner.config.command_line import Call
+from runner.config.command_line import CommandLine
 from runner.errors import BusyError, DeviceError, MismatchError, StorageError, TrainingError
 from runner.experiment import launch, run as experiment
 from runner.report import list_runs
@@ -359,7 +359,7 @@ def test_a_signal_interrupts_the_run(number, code, place):
     running.send_signal(number)
     _, err = running.communicate(timeout=20)
     assert running.returncode == code
-    assert err in [f"{what}; runner resume goes on with the run\n" for what in ("Interrupted", "Terminated")]
+    assert err in [f"{what}; runner resume continues the run\n" for what in ("Interrupted", "Terminated")]
     assert {name: status(place / "r")[name] for name in ("status", "exit_code")} == {
         "status": "interrupted",
         "exit_code": code,
@@ -422,11 +422,11 @@ def test_an_empty_history(capsys):
 
 def test_runs_of_a_sweep_are_listed(ran, place):
     cli.main(["-m", "seed=1,2"])
-    assert [run.status for run in list_runs.find([place / "multirun"])] == ["ok", "ok"]
+    assert [run.status for run in list_runs.find_runs([place / "multirun"])] == ["ok", "ok"]
 
 
 def test_composing_is_quick():
-    launch.compose(Call(("+experiment=lenet",)))
+    launch.compose(CommandLine(("+experiment=lenet",)))
     start = time.process_time()
-    launch.compose(Call(("+experiment=lenet",)))
+    launch.compose(CommandLine(("+experiment=lenet",)))
     assert time.process_time() - start < 0.5  # 0.03 s on an idle machine

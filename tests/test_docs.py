@@ -154,7 +154,7 @@ def test_the_reports_that_are_shown(tmp_path):
         short = ["max_steps=2", "callbacks=quiet"] if words[0] == "-m" else []
         done = command("-m", "runner", *words, *short, cwd=tmp_path)
         assert done.returncode == codes.get(words[0], 0), done.stderr
-    assert "as it was, bit for bit" in done.stdout
+    assert "unchanged, bit for bit" in done.stdout
     assert (tmp_path / "junit.xml").read_text().count("<testcase") == 3
     assert "Over seeds" in (tmp_path / "multirun" / "seeds" / "report.html").read_text()
 

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from runner.config import overrides
 from runner.config.check import examine
-from runner.config.command_line import Call
+from runner.config.command_line import CommandLine
 from runner.config.compose import Origins, container, request_for
 from runner.config.groups import search
 from runner.config.loader import SWEEP_DIR, Loader, as_config_error, as_typed
@@ -98,7 +98,7 @@ class Plan:
                 sweeper.sweep(arguments=as_typed(self.master.hydra.overrides.task))
 
 
-def plan(call: Call) -> Plan:
+def plan(call: CommandLine) -> Plan:
     """What a sweep will be. Raises ConfigError, before anything is written, when a value is wrong."""
     loader = Loader(call.config_dir, call.config_path)
     made, errors = collect_errors(check_sweep, loader, call)
