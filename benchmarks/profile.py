@@ -31,7 +31,7 @@ from runner.observe.profile import write
 from runner.observe.profile.record import Record
 from runner.observe.profile.settings import Place, ProfilingSettings
 from runner.train import Model
-from runner.train.profiler import Profiler
+from runner.train.profile.profiler import Profiler
 
 BATCH, BATCHES = 32, 8
 WANTED: dict[str, dict[str, Any]] = {

@@ -13,8 +13,7 @@ import runner.dataset.transforms.c_transforms as CT
 import runner.dataset.vision.c_transforms as CV
 import runner.nn as nn
 import runner.ops as ops
-from runner import Model, context, set_seed
-from runner import dtype as mstype
+from runner import Model, context, dtype as mstype, set_seed
 from runner.common.initializer import TruncatedNormal
 from runner.dataset.vision import Inter
 from runner.nn import Accuracy

@@ -1,12 +1,14 @@
 """`runner.context`: the settings of scripts that use the Python API, under the reference's names (spec section 1.1)."""
 
+from __future__ import annotations
+
 import atexit
 import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runner.communication.auto_parallel import (
     ParallelMode,
@@ -18,18 +20,9 @@ from runner.core.observers import SILENT, UNSEEING, GraphObserver, ValueObserver
 from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import Device
 from runner.errors import ConfigError, nearest, raise_all
-from runner.host.lazy import lazy_import
-from runner.observe.dump import VARIABLE
+from runner.observe import dump, profile
+from runner.observe.graph.folder import GraphFolder, usable
 from runner.ops.print import file, outlet
-
-if TYPE_CHECKING:
-    from runner.observe.profile.settings import ProfilingSettings
-
-# Only for scripts that save graphs, dump values or measure times.
-graphs = lazy_import("runner.observe.graph.folder")
-json_file = lazy_import("runner.observe.dump.json_config")
-dumper = lazy_import("runner.observe.dump.dumper")
-profiling = lazy_import("runner.observe.profile.keys")
 
 __all__ = [
     "GRAPH_MODE",
@@ -129,7 +122,7 @@ def graph_observer() -> GraphObserver:
         return SILENT
     path = os.path.abspath(_settings["save_graphs_path"])
     if path not in _observers:
-        _observers[path] = graphs.GraphFolder(Path(path))
+        _observers[path] = GraphFolder(Path(path))
     return _observers[path]
 
 
@@ -141,17 +134,17 @@ def value_observer() -> ValueObserver:
     """
     if _shown_to:
         return _shown_to[-1]
-    asked = os.environ.get(VARIABLE)
+    asked = os.environ.get(dump.VARIABLE)
     if not asked:
         return UNSEEING
     if asked not in _dumpers:
-        settings = json_file.from_environment(device().id)
-        _dumpers[asked] = UNSEEING if settings is None else dumper.Dumper(settings, device().id)
+        settings = dump.json_config.from_environment(device().id)
+        _dumpers[asked] = UNSEEING if settings is None else dump.Dumper(settings, device().id)
         atexit.register(_dumpers[asked].close)
     return _dumpers[asked]
 
 
-def profile() -> "ProfilingSettings | None":
+def profiling_settings() -> profile.ProfilingSettings | None:
     """What is measured of models that are trained now; None when nothing is.
 
     Files go to `result_path` of the options or else to the folder `profiling` where the process runs, which is there
@@ -159,8 +152,8 @@ def profile() -> "ProfilingSettings | None":
     """
     if not _settings["enable_profiling"]:
         return None
-    wanted = profiling.read(_settings["profiling_options"], "profiling_options")
-    made: ProfilingSettings = profiling.settings(wanted, False, Path.cwd(), _settings["device_id"])
+    wanted = profile.keys.read(_settings["profiling_options"], "profiling_options")
+    made: profile.ProfilingSettings = profile.keys.settings(wanted, False, Path.cwd(), _settings["device_id"])
     return made
 
 
@@ -190,7 +183,7 @@ def _checked(name: str, value: Any) -> Any:
     if name == "save_graphs_path":
         if not isinstance(value, str | os.PathLike):
             raise ConfigError("save_graphs_path must be a path", given=type(value).__name__)
-        return str(graphs.usable(Path(os.path.abspath(value))))
+        return str(usable(Path(os.path.abspath(value))))
     if name == "print_file_path":
         return _print_file(value)
     if name == "precision_mode":
@@ -217,7 +210,7 @@ def _print_file(value: Any) -> str:
 def _profiling_options(value: Any) -> str:
     if not isinstance(value, str):
         raise ConfigError("profiling_options must be a string", given=type(value).__name__, allowed="words or JSON")
-    raise_all(list(profiling.contradictions(profiling.read(value, "profiling_options"), "profiling_options.")))
+    raise_all(list(profile.keys.contradictions(profile.keys.read(value, "profiling_options"), "profiling_options.")))
     return value
 
 

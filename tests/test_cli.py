@@ -14,8 +14,7 @@ import pytest
 from runner import cli
 from runner.config.compose import Call
 from runner.errors import BusyError, DeviceError, MismatchError, StorageError, TrainingError
-from runner.experiment import launch
-from runner.experiment import run as experiment
+from runner.experiment import launch, run as experiment
 from runner.report import list_runs
 
 ROOT = Path(__file__).parents[1]

@@ -31,8 +31,10 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 
 import jax  # noqa: E402  (it starts its threads when it is imported)
 import numpy as np  # noqa: E402
-from jax import lax  # noqa: E402
-from jax import numpy as jnp  # noqa: E402
+from jax import (  # noqa: E402
+    lax,
+    numpy as jnp,
+)
 
 LAYOUT = ("NHWC", "HWIO", "NHWC")
 RNG = np.random.default_rng(0)

@@ -2,10 +2,8 @@
 
 import os
 
+from runner.communication import mpi
 from runner.communication.world import World, enter, world
-from runner.host.lazy import lazy_import
-
-mpi = lazy_import("runner.communication.mpi")  # only for processes that mpirun has started
 
 # How the launchers of MPICH, Intel MPI and Slurm (the first pair) and of Open MPI tell rank and size.
 ANNOUNCED = ("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")

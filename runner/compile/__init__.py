@@ -1,1 +1,5 @@
-"""Floor 5: from a graph to a model that runs on a device."""
+"""Graph mode: passes over the graph, lowering to ONNX, onnxruntime sessions, and programs made of the three."""
+
+from runner.host.lazy import late_names
+
+__getattr__, __dir__, __all__ = late_names(__name__, __file__)

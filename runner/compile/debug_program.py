@@ -21,7 +21,7 @@ from runner.device import Device
 from runner.types import TensorType
 
 
-class Look:
+class DebugProgram:
     """Compile `function` so that the values which an observer chooses come out of it.
 
     Every operator that was applied is there, as in PyNative mode: operators are lowered in the forms in which the

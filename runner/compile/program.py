@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from runner.compile.onnx import describe
 from runner.compile.onnx.locate_error import at_home, located
 from runner.compile.onnx.lower import lower, lower_sunk, with_defaults
 from runner.compile.ort.session import Session
@@ -23,13 +24,10 @@ from runner.core.tracer import trace
 from runner.core.value import Parameter, Tensor, Value
 from runner.device import Device
 from runner.errors import RunnerError
-from runner.host.lazy import lazy_import
 from runner.types import TensorType
 
 if TYPE_CHECKING:
     from runner.compile.onnx.lower import ModelProto
-
-described = lazy_import("runner.compile.onnx.describe")  # only for files
 
 
 class Executable:
@@ -53,7 +51,7 @@ class Executable:
         ways: Mapping[Value, Layout] | None = None,
     ) -> None:
         self.graph, self.model, self.observer = graph, model, observer
-        observer.lowered(graph, lambda number: described.described(model, graph, number))
+        observer.lowered(graph, lambda number: describe.described(model, graph, number))
         observer.compiled(graph, model)
         # What is placed is optimised, and in the order in which values die early: onnxruntime need not touch it.
         self.optimize = not (graph.is_placed or observer.as_traced)
@@ -178,5 +176,5 @@ def saved_step(graph: Graph, inputs: Sequence[str], outputs: Sequence[str], valu
     """
     graph = dce(graph.silent())
     model = lower(graph, inputs, outputs)
-    described.annotate(model, graph)
+    describe.annotate(model, graph)
     return with_defaults(model, {p.name: values[p.name] for p in graph.parameters})

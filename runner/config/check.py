@@ -6,17 +6,17 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from runner.config import networks
-from runner.config.groups.dump import DUMPS, Dump, is_asked
-from runner.config.groups.dump import disagreements as dump_disagreements
+from runner.config.groups.dump import DUMPS, Dump, disagreements as dump_disagreements, is_asked
 from runner.config.groups.optimizer import OPTIMIZERS, SCHEDULES, Cosine, Optimizer, Schedule
 from runner.config.groups.parallel import PARALLELS, DataParallel, Parallel
-from runner.config.groups.profiling import PROFILES, Profiling
-from runner.config.groups.profiling import disagreements as profiling_disagreements
-from runner.config.groups.profiling import is_asked as is_profiled
-from runner.config.groups.session import ELSEWHERE, Session
-from runner.config.groups.session import disagreements as session_disagreements
-from runner.config.groups.tracking import TRACKINGS, Tracking
-from runner.config.groups.tracking import disagreements as tracking_disagreements
+from runner.config.groups.profiling import (
+    PROFILES,
+    Profiling,
+    disagreements as profiling_disagreements,
+    is_asked as is_profiled,
+)
+from runner.config.groups.session import ELSEWHERE, Session, disagreements as session_disagreements
+from runner.config.groups.tracking import TRACKINGS, Tracking, disagreements as tracking_disagreements
 from runner.config.schema import METRICS, MIRRORED, Expectation, Network, RunConfig
 from runner.errors import ConfigError, nearest, raise_all
 from runner.validation.rules import FREE, Rule, rule_of

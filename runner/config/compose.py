@@ -13,8 +13,7 @@ from hydra.core.utils import configure_log
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from runner.config import overrides as lines_of
-from runner.config import read
+from runner.config import overrides as lines_of, read
 from runner.config.check import examine
 from runner.config.loader import RUN_DIR, Loader, as_config_error, as_typed, set_output
 from runner.config.schema import RunConfig, RunRequest, plain

@@ -12,10 +12,9 @@ from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSou
 from omegaconf import OmegaConf
 
 from runner.config import gate, read
+from runner.config.groups import search
 from runner.errors import ConfigError
-from runner.host.lazy import lazy_import
 
-search = lazy_import("runner.config.groups.search")  # few sweeps are searches
 SWEEPER = "hydra/sweeper/optuna"
 SEARCH = "runner.experiment.sweep.search.Searcher"  # tells it from others in a config; nothing is made from the name
 

@@ -1,1 +1,3 @@
-"""Floor 1: values, operators, the record that both modes keep, and the one door through which operators pass."""
+"""Values, operators, the record that both modes keep, and the interpreters that every operator passes through."""
+
+from runner.core import eager  # noqa: F401  it installs the interpreter of operators that are called outside of networks

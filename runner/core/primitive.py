@@ -5,7 +5,6 @@ gradient, lowering). Calling one hands it to the current interpreter: `Eager` co
 """
 
 import dataclasses
-import importlib
 import inspect
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -20,7 +19,6 @@ from runner.core.precision import Casting, Needs, Rounded
 from runner.core.source import Source, here, user_line
 from runner.core.value import Operand, Parameter, Value, as_values
 from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
-from runner.host.lazy import PYNATIVE
 from runner.types import TensorType
 
 _type = attrgetter("type")  # as a function for `map`: the quickest way through a few operands
@@ -108,7 +106,7 @@ class Primitive:
             operands = tuple(operands[0])  # the reference's way to give any number of tensors
         if self.arity is not None and len(operands) != self.arity:
             op, operands = self._with_statics(operands)
-        outputs = (_stack or _begun())[-1].bind(op, operands)
+        outputs = _stack[-1].bind(op, operands)
         return outputs[0] if len(outputs) == 1 else outputs
 
     def _with_statics(self, operands: tuple[Any, ...]) -> tuple[Self, tuple[Any, ...]]:
@@ -259,7 +257,7 @@ class Interpreter(Casting):
         return error
 
     def __enter__(self) -> Self:
-        (_stack or _begun()).append(self)
+        _stack.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -270,18 +268,12 @@ def _attributes_text(op: Primitive) -> str | None:
     return ", ".join(f"{name}={value}" for name, value in op.attributes().items()) or None
 
 
-_stack: list[Interpreter] = []
-
-
-def _begun() -> list[Interpreter]:
-    """The stack with the interpreter that serves calls outside of any network, which installs itself."""
-    importlib.import_module(PYNATIVE)
-    return _stack
+_stack: list[Interpreter] = []  # the first one serves calls outside of any network: runner/core/eager.py installs it
 
 
 def current() -> Interpreter:
     """The interpreter in force; the first in the stack is the one that serves calls outside of any network."""
-    return (_stack or _begun())[-1]
+    return _stack[-1]
 
 
 def is_nested() -> bool:

@@ -10,12 +10,11 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.errors import ConfigError, ShapeError
-from runner.host.lazy import Filled
 from runner.types import Shape, TensorType
 
 Scalar = bool | int | float
 Operand: TypeAlias = "Value | np.ndarray | Scalar"
-OPERATORS: Filled[str, Callable[..., Any]] = Filled("runner.ops")
+OPERATORS: dict[str, Callable[..., Any]] = {}
 
 
 class Value:

@@ -1,10 +1,12 @@
 """From a checked config to the objects that it names."""
 
+from __future__ import annotations
+
 import logging
 from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from runner import context, nn
+from runner import compile as compiler, context, nn
 from runner.communication import auto_parallel
 from runner.communication.world import world
 from runner.config import networks
@@ -16,16 +18,11 @@ from runner.dataset.catalog import DatasetSettings, open_dataset
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError
-from runner.host.lazy import lazy_import
 from runner.nn.metrics import Loss, get_metrics
 from runner.nn.pooling import choose_impl_mode
+from runner.observe import dump
 from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 from runner.train.model import Model
-
-if TYPE_CHECKING:
-    from runner.observe.dump.first_failure import FirstFailure
-
-session = lazy_import("runner.compile.ort.session")  # PyNative mode asks it about cards only
 
 _LOG = logging.getLogger("runner")
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
@@ -56,7 +53,7 @@ def build(
     config: RunConfig,
     observer: GraphObserver = SILENT,
     values: ValueObserver = UNSEEING,
-    failure: "FirstFailure | None" = None,
+    failure: dump.FirstFailure | None = None,
 ) -> Experiment:
     """Network, data, optimizer and model with its observers.
 
@@ -176,5 +173,5 @@ def _check_pynative_device(device: Device) -> None:
     if device.allow_fallback:
         _LOG.warning("%s", error.what)
         return
-    trouble = session.unusable(device.target, device.id)
+    trouble = compiler.unusable(device.target, device.id)
     raise trouble.add(also=error.what) if isinstance(trouble, DeviceError) else error

@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from runner import context
-from runner.compile.passes import INFERENCE
-from runner.compile.program import Program
+from runner import compile as compiler, context
 from runner.config.schema import RunRequest
 from runner.core.observers import GraphObserver
 from runner.experiment import run as experiment
@@ -55,14 +53,14 @@ def _freeze(built: Experiment, observer: GraphObserver) -> GraphStep | None:
     if model.eval_mode != context.GRAPH_MODE or model.eval_network is None:
         return None
     cell: Cell = model.eval_network
-    step = GraphStep(cell, model.device, "eval_step", ("image", "label"), OUTPUTS, observer, INFERENCE)
+    step = GraphStep(cell, model.device, "eval_step", ("image", "label"), OUTPUTS, observer, compiler.INFERENCE)
     model.eval_step = step
     return step
 
 
 def _differing(step: GraphStep | None, clock: Clock, values: dict[str, float]) -> dict[str, Any]:
     """What the summary of a training says of training, said of the evaluation."""
-    programs: Sequence[Program] = [] if step is None else list(step.programs.values())
+    programs: Sequence[compiler.Program] = [] if step is None else list(step.programs.values())
     compiling = sum(program.compile_seconds for program in programs)
     return {
         "providers": list(programs[0].session.providers) if programs else ["numpy"],

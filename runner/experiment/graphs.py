@@ -4,13 +4,12 @@ in any case the one that failed.
 
 from pathlib import Path
 
+from runner import compile as compiler
 from runner.core.graph import Graph
 from runner.core.observers import GraphObserver, Several
-from runner.host.lazy import lazy_import
+from runner.observe.graph.folder import GraphFolder, write_failed
 
 # Few runs need them.
-graphs = lazy_import("runner.observe.graph.folder")
-kernel_meta = lazy_import("runner.compile.kernel_meta")
 
 
 class FailedGraph(GraphObserver):
@@ -20,7 +19,7 @@ class FailedGraph(GraphObserver):
         self.folder = folder
 
     def failed(self, graph: Graph) -> None:
-        graphs.write_failed(self.folder, graph)
+        write_failed(self.folder, graph)
 
 
 def graph_observer(save: bool, path: str, folder: Path, debug_level: int = 0) -> GraphObserver:
@@ -28,5 +27,5 @@ def graph_observer(save: bool, path: str, folder: Path, debug_level: int = 0) ->
 
     Raises ConfigError when the path is a file, StorageError when it cannot be written.
     """
-    made: GraphObserver = graphs.GraphFolder(folder / path, folder) if save else FailedGraph(folder)
-    return Several(made, kernel_meta.KernelMeta(folder / "kernel_meta", debug_level)) if debug_level else made
+    made: GraphObserver = GraphFolder(folder / path, folder) if save else FailedGraph(folder)
+    return Several(made, compiler.KernelMeta(folder / "kernel_meta", debug_level)) if debug_level else made

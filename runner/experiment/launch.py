@@ -15,24 +15,21 @@ from runner.config.compose import Call, Composition, compose
 from runner.config.groups.tracking import is_asked as is_tracked
 from runner.config.schema import RunRequest
 from runner.errors import BusyError, ConfigError, InternalError, RunnerError, StorageError
-from runner.experiment import run as experiment
+from runner.experiment import evaluate, run as experiment, tracking
 from runner.experiment.ranks.processes import first_speaks, ranks_of
 from runner.host import files
-from runner.host.lazy import lazy_import, uncollected
+from runner.host.lazy import uncollected
 from runner.host.signals import Terminated
 
-sweeps = lazy_import("runner.experiment.sweep.hydra_plan")  # most calls are one run
-
-inference = lazy_import("runner.experiment.evaluate")  # few runs train nothing
-tracked = lazy_import("runner.experiment.tracking.attach")  # few runs are told to others
 STATUS_FILE = "status.json"
 LOCK_FILE = ".lock"
 
 
 def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> dict[str, Any]:
-    """Run one experiment and return its summary; `overrides` are written as on the command line.
+    """Run one experiment as the command line does, and return its summary.
 
-    Raises a RunnerError, whose `exit_code` is what the command would have returned.
+    `overrides` are written as on the command line: `runner.run(["+experiment=lenet", "epochs=2"])`. Raises the
+    RunnerError whose `exit_code` the command would have returned.
     """
     return run_call(Call(tuple(overrides), config_dir=None if config_dir is None else Path(config_dir)))
 
@@ -113,9 +110,9 @@ def _recorded(request: RunRequest, composition: Composition) -> dict[str, Any]:
 def execute(request: RunRequest) -> dict[str, Any]:
     """Run the experiment; what runner did not foresee becomes an InternalError."""
     try:
-        run = (experiment if request.config.session.graph_run_mode else inference).run
+        run = (experiment if request.config.session.graph_run_mode else evaluate).run
         if is_tracked(request.config.tracking):
-            run = tracked.followed(run)
+            run = tracking.followed(run)
         summary: dict[str, Any] = run(request)
         return summary
     except (RunnerError, KeyboardInterrupt):

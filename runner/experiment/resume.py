@@ -9,13 +9,11 @@ from runner.config import overrides
 from runner.config.check import check
 from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError
-from runner.experiment import launch, run
+from runner.experiment import launch, run, sweep
 from runner.experiment.ranks.processes import ranks_of
-from runner.host.lazy import lazy_import
 
 SWEEP_FILE = "sweep.jsonl"
 FORCE = "--force"
-sweeping = lazy_import("runner.experiment.sweep.sweep")  # few runs are sweeps
 
 
 def main(words: Sequence[str]) -> dict[str, Any]:
@@ -28,7 +26,7 @@ def main(words: Sequence[str]) -> dict[str, Any]:
     if len(folders) != 1 or set(flags) - {FORCE}:
         raise ConfigError("wrong usage", value=" ".join(words), hint="runner resume DIR [key=value ...] [--force]")
     if (Path(folders[0]) / SWEEP_FILE).exists():
-        sweeping.resume(Path(folders[0]), [word for word in words if "=" in word], force=FORCE in flags)
+        sweep.resume(Path(folders[0]), [word for word in words if "=" in word], force=FORCE in flags)
         return {}
     return resume(folders[0], [word for word in words if "=" in word], force=FORCE in flags)
 

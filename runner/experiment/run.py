@@ -1,16 +1,18 @@
 """A run from its checked config to the folder that describes it; or the rest of a run that ended too early."""
 
+from __future__ import annotations
+
 import logging
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from runner import context, nn
+from runner import compile as compiler, context, nn
 from runner.communication.world import world
 from runner.config.groups.dump import is_asked
 from runner.config.groups.profiling import is_asked as is_profiled
@@ -18,6 +20,7 @@ from runner.config.groups.session import Session
 from runner.config.schema import RunConfig, RunRequest
 from runner.core.observers import UNSEEING, GraphObserver, ValueObserver
 from runner.errors import MismatchError, TrainingError
+from runner.experiment import dump, profile, ranks, tune
 from runner.experiment.build import MODES, Experiment, build, device_of
 from runner.experiment.callbacks import Checkpointer, Clock, MetricsJournal, ProgressBar
 from runner.experiment.expect import check_expectations
@@ -25,25 +28,12 @@ from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import Facts, ManifestWriter, check_identity
 from runner.host import seed
 from runner.host.files import Journal, make_directory, write_atomically, write_json
-from runner.host.lazy import lazy_import
 from runner.host.machine import thread_limit
 from runner.host.signals import Interruption
+from runner.observe import dump as dumps
+from runner.train import device_setup
 from runner.train.callback import Callback, CallbackParameters, LossMonitor, RunContext, TimeMonitor, check_losses
-from runner.train.checkpoint import state
-
-if TYPE_CHECKING:
-    from runner.observe.dump.first_failure import FirstFailure
-
-agreement = lazy_import("runner.experiment.ranks.agreement")  # only for data-parallel runs
-# Few runs dump anything, or are profiled.
-dumping = lazy_import("runner.experiment.dump")
-dumper = lazy_import("runner.observe.dump.dumper")
-failure = lazy_import("runner.observe.dump.first_failure")
-compiled = lazy_import("runner.compile.program")  # graph mode
-weights = lazy_import("runner.train.checkpoint.initial_weights")
-system = lazy_import("runner.train.device_setup")
-tuned = lazy_import("runner.experiment.tune")
-profiled = lazy_import("runner.experiment.profile")
+from runner.train.checkpoint import initial_weights, state
 
 _LOG = logging.getLogger("runner")
 CONFIG_FILE = "config.json"
@@ -77,20 +67,20 @@ def _built(request: RunRequest, shown: ValueObserver) -> Experiment:
     config, folder = request.config, request.folder
     built = build(config, graphs_of(config, folder), shown, failure_observer(config, folder))
     if config.session.auto_tune_mode:
-        tuned.tune(config, built, folder, request.resume)
+        tune.tune(config, built, folder, request.resume)
     if is_profiled(config.profiling, config.session):
-        profiled.watch(config, built, folder)
+        profile.watch(config, built, folder)
     elif config.session.profiling_options != Session.profiling_options:
         _LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
     if config.checkpoint.load is not None and not request.resume:
         network, given = built.model.network, (config.checkpoint.load, config.checkpoint.prefix)
-        _read(network, lambda: weights.load(network, *given))
+        _read(network, lambda: initial_weights.load(network, *given))
     return built
 
 
 def _read(network: nn.Cell, read: Callable[[], Any]) -> Any:
     """What a function returns that reads parameters; among ranks the first one reads for all."""
-    return agreement.first_reads(network, read) if world().size > 1 else read()
+    return ranks.first_reads(network, read) if world().size > 1 else read()
 
 
 @contextmanager
@@ -104,7 +94,7 @@ def settled(config: RunConfig) -> Iterator[None]:
             print_file_path=config.print_file_path or "",
         )
         if config.session.initialize_system:
-            system.prepared(device_of(config), config.mode == "graph")
+            device_setup.prepared(device_of(config), config.mode == "graph")
         yield
 
 
@@ -117,8 +107,8 @@ def concluded(request: RunRequest, summary: dict[str, Any], values: dict[str, fl
     """The summary, which is written whatever comes. Raises MismatchError when `expect` is not met."""
     config = request.config
     if config.session.initialize_system:
-        phases = system.prepared(device_of(config), config.mode == "graph")
-        summary["system"] = system.with_compilation(phases, summary["compile_seconds"], summary["train_seconds"])
+        phases = device_setup.prepared(device_of(config), config.mode == "graph")
+        summary["system"] = device_setup.with_compilation(phases, summary["compile_seconds"], summary["train_seconds"])
     try:
         check_expectations(config.expect, {**values, "loss": summary["loss"]})
     except MismatchError:
@@ -159,7 +149,7 @@ class Watch(Callback):
     def step_end(self, run_context: RunContext) -> None:
         check_losses(self.seen)
         if self.start and self.built.model.programs and not self.path.exists():
-            content = compiled.saved_step(self.built.model.programs[0].graph, ("image", "label"), ("loss",), self.start)
+            content = compiler.saved_step(self.built.model.programs[0].graph, ("image", "label"), ("loss",), self.start)
             make_directory(self.path.parent)
             write_atomically(self.path, content)
         self.start = {}
@@ -172,19 +162,19 @@ def value_observer(config: RunConfig, folder: Path) -> ValueObserver:
     """
     if not is_asked(config.dump):
         return UNSEEING
-    settings = dumping.settings(config, folder)
+    settings = dump.settings(config, folder)
     if world().size > 1:
-        agreement.check_all_or_none(settings is not None)
-    made: ValueObserver = UNSEEING if settings is None else dumper.Dumper(settings, config.device.id)
+        ranks.check_all_or_none(settings is not None)
+    made: ValueObserver = UNSEEING if settings is None else dumps.Dumper(settings, config.device.id)
     return made
 
 
-def failure_observer(config: RunConfig, folder: Path) -> "FirstFailure | None":
+def failure_observer(config: RunConfig, folder: Path) -> dumps.FirstFailure | None:
     """Who finds the operator that makes the run fail, when `session.enable_exception_dump` asks for it."""
     if not config.session.enable_exception_dump:
         return None
     path = folder.absolute() / "exception_dump"
-    found: FirstFailure = failure.FirstFailure(path, config.network.name, config.device.id)
+    found = dumps.FirstFailure(path, config.network.name, config.device.id)
     return found
 
 
@@ -214,7 +204,7 @@ def _restore(facts: Facts, journal: Journal) -> dict[str, Any]:
 def _train(facts: Facts, watch: Watch, metrics: MetricsJournal) -> CallbackParameters:
     config, built = facts.request.config, facts.built
     with Interruption() as interruption:
-        agreeing = [agreement.Agreement(interruption)] if world().size > 1 else []
+        agreeing = [ranks.Agreement(interruption)] if world().size > 1 else []
         callbacks = [*_observers(facts, watch, metrics), *agreeing, _checkpointer(facts, metrics, interruption)]
         built.model.train(
             config.epochs,

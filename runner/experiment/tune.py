@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from runner.compile.tuning import cache, tuner
+from runner import compile as compiler
 from runner.config.schema import RunConfig
 from runner.device import Device
 from runner.errors import ConfigError
@@ -34,13 +34,13 @@ def tune(config: RunConfig, built: Experiment, folder: Path, resume: bool) -> No
             with closing(built.train_data.read(0)) as batches:
                 arrays = next(batches)
             ways = str(config.session.auto_tune_mode).split(",")
-            report = tuner.tuned(cell, arrays, device, ways, config.session.auto_tune_seconds)
-        return device.tuned(cache.tuning_of(report["tuning"]))
+            report = compiler.find_tuning(cell.construct, arrays, device, ways, config.session.auto_tune_seconds)
+        return device.tuned(compiler.tuning_of(report["tuning"]))
 
     built.model.tune(chosen)
     assert report is not None  # the model has asked
     built.tuning = report
-    for line in tuner.lines(report):
+    for line in compiler.report_lines(report):
         print(line)  # noqa: T201  the summary
 
 
@@ -54,7 +54,7 @@ def _of_manifest(folder: Path) -> dict[str, Any] | None:
     """What the run that goes on was tuned to; None, with a warning, when it does not tell."""
     report: Any = written(folder / "manifest.json").get("tuning")
     try:
-        cache.tuning_of(report["tuning"])
+        compiler.tuning_of(report["tuning"])
     except (KeyError, TypeError, ConfigError):
         _LOG.warning("%s does not tell how the run was tuned: it may go on with other last digits", folder)
         return None

@@ -1,37 +1,22 @@
-"""What keeps the start short: libraries that are loaded when they are first used, and no collections meanwhile."""
+"""What keeps the start short: packages whose names load when they are first used, libraries that load late, and no
+garbage collection meanwhile.
+"""
 
 import gc
 import importlib.util
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
-# What serves operators outside of any network. It is loaded at the first of them, by floors that may not know it.
-PYNATIVE = "runner.core.eager"
-
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-class Filled(dict[K, V]):
-    """A table that a module of a higher floor fills; that module is loaded when something is first missing."""
-
-    def __init__(self, module: str) -> None:
-        super().__init__()
-        self._module = module
-
-    def __missing__(self, key: K) -> V:
-        importlib.import_module(self._module)
-        if key not in self:
-            raise KeyError(key)
-        return self[key]
+_IMPORT = re.compile(r"^from (\S+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
+_NAME = re.compile(r"\w+ as (\w+)")
 
 
 def lazy_import(name: str) -> ModuleType:
-    """A module whose code runs when one of its attributes is first asked for.
+    """A library whose code runs when one of its attributes is first used. Not for modules of our own: see `late_names`.
 
     Raises ModuleNotFoundError at once when it is not installed.
     """
@@ -50,27 +35,36 @@ def lazy_import(name: str) -> ModuleType:
     return module
 
 
-def late_names(package: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package (PEP 562): a module is loaded when one of its names is first asked for.
+def late_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package (PEP 562) whose public names its stub declares.
 
-    `places` has the names of each module, with spaces between them. The modules themselves are attributes too. Raises
-    AttributeError, as a package does, for other names.
+    `file` is the package's `__init__.py`. The stub beside it, `__init__.pyi`, is the one list of public names, in lines
+    like `from runner.ops.matmul import MatMul as MatMul`: type checkers read it, and so does this function. A module is
+    loaded when one of its names is first used. Raises AttributeError, as a package does, for other names.
     """
-    homes = {name: module for module, names in places.items() for name in names.split()}
+    homes = _homes(f"{file}i")
+    names = sorted(homes)
 
     def load(name: str) -> Any:
-        if name in homes:
-            made = getattr(importlib.import_module(f"{package}.{homes[name]}"), name)
-            setattr(sys.modules[package], name, made)  # nobody asks here twice
-            return made
-        if name in places:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
+        if homes[name] == package:  # a module of the package
             return importlib.import_module(f"{package}.{name}")
-        raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
+        value = getattr(importlib.import_module(homes[name]), name)
+        setattr(sys.modules[package], name, value)  # the next use finds it without this function
+        return value
 
-    def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *homes, *places})
+    def listing() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *names})
 
-    return load, names
+    return load, listing, names
+
+
+def _homes(stub: str) -> dict[str, str]:
+    """The module of each public name in a stub."""
+    with open(stub, encoding="utf-8") as file:
+        statements = _IMPORT.findall(file.read())
+    return {name: module for module, inside, line in statements for name in _NAME.findall(inside or line)}
 
 
 @contextmanager

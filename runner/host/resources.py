@@ -10,7 +10,7 @@ def folder(name: str) -> Path:
 
     Raises StorageError when it is in neither place.
     """
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     for place in (package / name, package.parent / name):
         if place.is_dir():
             return place

@@ -1,7 +1,6 @@
 """Dense layers and what stands between layers, with the signatures and defaults of r1.2 (spec section 8.2)."""
 
-from runner import dtype as dt
-from runner import ops
+from runner import dtype as dt, ops
 from runner.common.initializer import initializer
 from runner.communication.world import world
 from runner.core.value import Parameter, Tensor, Value

@@ -8,10 +8,9 @@ from runner.communication import auto_parallel
 from runner.core.primitive import current, is_nested
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, nearest
-from runner.host.lazy import Filled
 
-# How a cell is executed when a user calls it outside of any network, by context mode.
-EXECUTORS: Filled[int, Callable[["Cell", tuple[Any, ...]], Any]] = Filled("runner.nn.steps")
+# How a cell is executed that is called outside of any network, by context mode; runner/nn/steps.py registers both.
+EXECUTORS: dict[int, Callable[["Cell", tuple[Any, ...]], Any]] = {}
 
 
 class Cell:

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from runner import dtype as dt
-from runner import ops
+from runner import dtype as dt, ops
 from runner.communication import auto_parallel
 from runner.communication.fusion import buckets
 from runner.communication.joining import join

@@ -6,8 +6,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from runner import dtype as dt
-from runner import ops
+from runner import dtype as dt, ops
 from runner.core.primitive import current
 from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from runner import context
+from runner import compile as compiler, context
 from runner.core.eager import Eager
 from runner.core.graph import Graph, Pass
 from runner.core.observers import SILENT, UNSEEING, GraphObserver, ValueObserver
 from runner.core.precision import working_under
+from runner.core.recorder import Recorder, Showing
 from runner.core.value import Tensor
 from runner.device import Device
 from runner.errors import StorageError
-from runner.host.lazy import lazy_import
 from runner.nn.cell import EXECUTORS, Cell
 from runner.nn.optim import one_step, scheduled
 from runner.types import TensorType
-
-if TYPE_CHECKING:
-    from runner.compile.program import Program
-    from runner.core.recorder import Recorder
-
-# Only for runs that save graphs or dump values.
-compiled = lazy_import("runner.compile.program")  # graph mode
-recorder = lazy_import("runner.core.recorder")
 
 
 class Step(Protocol):
@@ -52,7 +44,7 @@ class EagerStep:
         """Run the kernels in the order in which `construct` applies the operators."""
         if self.records:
             inputs = tuple(map(Tensor, arrays))
-            return self._record(recorder.Recorder(inputs), inputs, lambda graph: None)
+            return self._record(Recorder(inputs), inputs, lambda graph: None)
         return self.under(Eager(), arrays)
 
     def under(self, interpreter: Eager, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -67,7 +59,7 @@ class EagerStep:
         """As a call; every operator is shown at once."""
         inputs = tuple(map(Tensor, arrays))
         observer.begin(step, tuple([x.type for x in inputs]))
-        interpreter = recorder.Showing(inputs, step, observer)
+        interpreter = Showing(inputs, step, observer)
         return self._record(interpreter, inputs, lambda graph: observer.end(step, graph))
 
     def _record(
@@ -98,6 +90,24 @@ def _values(made: Any) -> tuple[Tensor, ...]:
     return tuple(made) if isinstance(made, tuple | list) else (made,)
 
 
+class DebugPrograms:
+    """Shows an observer steps of a cell in graph mode; parameters stay as they are."""
+
+    def __init__(self, cell: Cell, device: Device, name: str, root: str, observer: ValueObserver) -> None:
+        self.cell, self.device, self.name, self.root, self.observer = cell, device, name, root, observer
+        self._compiled: dict[tuple[TensorType, ...], compiler.DebugProgram] = {}
+
+    def __call__(self, step: int, arrays: Sequence[np.ndarray]) -> None:
+        """Compute a step for the observer."""
+        types = tuple([TensorType.of(array) for array in arrays])
+        if types not in self._compiled:
+            names = self.name, self.root
+            self._compiled[types] = compiler.DebugProgram(
+                self.cell.construct, types, self.device, *names, self.observer
+            )
+        self._compiled[types](step, arrays)
+
+
 class GraphStep:
     """Graph mode: one program for each combination of input types, compiled when it is first met.
 
@@ -117,14 +127,14 @@ class GraphStep:
     ) -> None:
         self.cell, self.device, self.name, self.observer = cell, device, name, observer
         self.inputs, self.outputs, self.passes = inputs, outputs, passes
-        self.programs: dict[tuple[TensorType, ...], Program] = {}
-        self._looks: Looks | None = None
+        self.programs: dict[tuple[TensorType, ...], compiler.Program] = {}
+        self._debug: DebugPrograms | None = None
 
-    def program(self, types: tuple[TensorType, ...]) -> Program:
+    def program(self, types: tuple[TensorType, ...]) -> compiler.Program:
         """The program for inputs of these types."""
         if types not in self.programs:
             how = self.name, self.inputs, self.outputs, self.observer, self.passes
-            self.programs[types] = compiled.Program(self.cell.construct, types, self.device, *how)
+            self.programs[types] = compiler.Program(self.cell.construct, types, self.device, *how)
         return self.programs[types]
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -133,9 +143,9 @@ class GraphStep:
 
     def show(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
         """Show the step first, then make it with the program that makes the others: so its numbers stay the same."""
-        if self._looks is None or self._looks.observer is not observer:
-            self._looks = Looks(self.cell, self.device, self.name, "Default", observer)
-        self._looks(step, arrays)
+        if self._debug is None or self._debug.observer is not observer:
+            self._debug = DebugPrograms(self.cell, self.device, self.name, "Default", observer)
+        self._debug(step, arrays)
         return self(arrays)
 
 
@@ -189,24 +199,3 @@ def _returned(made: Sequence[Tensor]) -> Any:
 
 EXECUTORS[context.PYNATIVE_MODE] = _call_eager
 EXECUTORS[context.GRAPH_MODE] = _call_graph
-
-if TYPE_CHECKING:
-    from runner.compile.debug_program import Look
-
-look = lazy_import("runner.compile.debug_program")  # only for runs that dump values
-
-
-class Looks:
-    """Shows an observer steps of a cell in graph mode; parameters stay as they are."""
-
-    def __init__(self, cell: Cell, device: Device, name: str, root: str, observer: ValueObserver) -> None:
-        self.cell, self.device, self.name, self.root, self.observer = cell, device, name, root, observer
-        self._compiled: dict[tuple[TensorType, ...], Look] = {}
-
-    def __call__(self, step: int, arrays: Sequence[np.ndarray]) -> None:
-        """Compute a step for the observer."""
-        types = tuple([TensorType.of(array) for array in arrays])
-        if types not in self._compiled:
-            names = self.name, self.root
-            self._compiled[types] = look.Look(self.cell.construct, types, self.device, *names, self.observer)
-        self._compiled[types](step, arrays)

@@ -6,11 +6,9 @@ from runner import ops
 from runner.communication import auto_parallel
 from runner.core.autodiff import gradients
 from runner.core.value import Value
-from runner.host.lazy import lazy_import
+from runner.nn import gradient_reducer
 from runner.nn.cell import Cell
 from runner.nn.optim import Optimizer
-
-reducer = lazy_import("runner.nn.gradient_reducer")  # only for data-parallel training
 
 
 class WithLossCell(Cell):
@@ -47,7 +45,7 @@ class StepCell(Cell):
         super().__init__(auto_prefix=False)
         self.network, self.optimizer = network, optimizer
         self.grad_reducer = (
-            reducer.reducer_of_context(optimizer.parameters) if auto_parallel.is_data_parallel() else None
+            gradient_reducer.reducer_of_context(optimizer.parameters) if auto_parallel.is_data_parallel() else None
         )
 
     def gradients(self, loss: Value, sens: float | Value) -> list[Value]:

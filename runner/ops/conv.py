@@ -13,16 +13,13 @@ import numpy as np
 from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, primitive
 from runner.core.value import Value
-from runner.host.lazy import lazy_import
 from runner.ops.array import require
 from runner.ops.conv_geometry import Convolution
+from runner.ops.forms import conv_filter, conv_forward, conv_input
 from runner.ops.window import batch_first, batch_last
 from runner.types import Shape, TensorType
 
 # Only graph mode lowers.
-conv_filter = lazy_import("runner.ops.forms.conv_filter")
-conv_forward = lazy_import("runner.ops.forms.conv_forward")
-conv_input = lazy_import("runner.ops.forms.conv_input")
 
 
 @primitive

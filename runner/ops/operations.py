@@ -4,4 +4,3 @@ It loads all of them, so that `runner.core.primitive.REGISTRY` is complete.
 """
 
 from runner.ops import *  # noqa: F403
-from runner.ops import __all__ as __all__

@@ -1,7 +1,6 @@
 """Mixed precision of a `Model`: its levels, and the cell of a training step (spec section 6.4)."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -9,10 +8,8 @@ from runner import context, nn
 from runner.core.precision import Policy, policy
 from runner.device import Device
 from runner.errors import ConfigError, nearest
+from runner.train.loop import MakeSteps
 from runner.train.loss_scale_manager import DynamicLossScaleManager, LossScaleManager
-
-if TYPE_CHECKING:
-    from runner.train.loop import MakeSteps
 
 # `precision_mode` and loss scale of each level; O0 leaves both as they are.
 LEVELS: dict[str, tuple[str | None, type[DynamicLossScaleManager] | None]] = {

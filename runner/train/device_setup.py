@@ -9,9 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from runner import context
-from runner.compile.onnx.builder import onnx
-from runner.compile.ort.session import unusable
+from runner import compile as compiler, context
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError
 
@@ -45,7 +43,7 @@ def prepared(device: Device, graph: bool) -> dict[str, float]:
             with _timed(took, "provider_seconds"):
                 _open(device)
             with _timed(took, "compilation_seconds"):
-                onnx.defs.onnx_opset_version()  # loads it, if nobody has
+                compiler.load_onnx()
         _known[device, graph] = took
     return dict(_known[device, graph])
 
@@ -57,7 +55,7 @@ def with_compilation(phases: dict[str, float], compile_seconds: float, train_sec
 
 
 def _open(device: Device) -> None:
-    trouble = unusable(device.target, device.id)
+    trouble = compiler.unusable(device.target, device.id)
     if trouble is None:
         return
     if not (isinstance(trouble, DeviceError) and device.allow_fallback):

@@ -5,6 +5,8 @@ agree on whose operator was the first one. A step that could not be made may hav
 again apart from the others; they wait in the exchange that this rank did not come to, until it ends them.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from contextlib import closing, suppress
 
@@ -14,7 +16,7 @@ from runner.communication.world import OutOfReach, apart, world
 from runner.dataset.pipeline import Dataset
 from runner.errors import TrainingError
 from runner.nn.steps import EagerStep, Step
-from runner.observe.dump.first_failure import FirstFailure
+from runner.observe import dump
 from runner.train.loop import MakeSteps
 from runner.train.steps import StepByStep
 
@@ -29,7 +31,7 @@ class Examined:
     since it knows the operands. Raises TrainingError with the operator, its line and the folder of the dump.
     """
 
-    def __init__(self, make: MakeSteps, step: Step, dataset: Dataset, first: int, failure: FirstFailure) -> None:
+    def __init__(self, make: MakeSteps, step: Step, dataset: Dataset, first: int, failure: dump.FirstFailure) -> None:
         self.make, self.step, self.dataset, self.first, self.failure = make, step, dataset, first, failure
 
     def __call__(self, count: int, leave: Callable[[], bool] = lambda: False) -> np.ndarray:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from runner import context, nn
+from runner import compile as compiler, context, nn
 from runner.communication import auto_parallel
 from runner.core.observers import GraphObserver, ValueObserver
 from runner.core.precision import working_under
@@ -17,29 +17,21 @@ from runner.core.value import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import ConfigError
-from runner.host.lazy import lazy_import
+from runner.nn import gradient_reducer
 from runner.nn.metrics import get_metrics
 from runner.nn.steps import EagerStep, GraphStep, Step
-from runner.train import amp
+from runner.observe import dump
+from runner.train import amp, profile
 from runner.train.arguments import check_dump, check_sink_mode, check_train_arguments
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
+from runner.train.failure_replay import Examined
 from runner.train.loop import MakeSteps, run_epochs
 from runner.train.loss_scale_manager import LossScaleManager
+from runner.train.sink import Sink
 from runner.train.steps import StepByStep
 from runner.types import TensorType
 
-if TYPE_CHECKING:
-    from runner.compile.program import Executable
-    from runner.observe.dump.first_failure import FirstFailure
-    from runner.train.profiler import Profiler
-    from runner.train.sink import Sink
-
-reducer = lazy_import("runner.nn.gradient_reducer")  # only for data-parallel training
-examine = lazy_import("runner.train.failure_replay")  # only for runs that want to know, as the next one
-asked = lazy_import("runner.train.profiler")
 # PyNative mode compiles nothing before a network is exported.
-export = lazy_import("runner.train.export")
-sinks = lazy_import("runner.train.sink")
 _LOG = logging.getLogger("runner")
 
 
@@ -65,8 +57,8 @@ class Model:
         device: Device | None = None,
         observer: GraphObserver | None = None,
         values: ValueObserver | None = None,
-        failure: FirstFailure | None = None,
-        profiler: Profiler | None = None,
+        failure: dump.FirstFailure | None = None,
+        profiler: profile.Profiler | None = None,
         amp_level: str = "O0",
         precision_mode: str | None = None,
         loss_scale_manager: LossScaleManager | None = None,
@@ -78,7 +70,7 @@ class Model:
         self.device = context.device() if device is None else device
         self.observer = context.graph_observer() if observer is None else observer
         asks = profiler is None and context.get_context("enable_profiling")
-        self.failure, self.profiler = failure, asked.of_context(self.mode, self.device) if asks else profiler
+        self.failure, self.profiler = failure, profile.of_context(self.mode, self.device) if asks else profiler
         self.values = values  # None: as the context says when training begins
         self.parallel = auto_parallel.settings() if auto_parallel.is_data_parallel() else None
         level = amp.resolved(amp_level, self.device)
@@ -150,7 +142,7 @@ class Model:
     def _making(self, dataset: Dataset, sunk: bool, first: int, total: int) -> Iterator[Sink | StepByStep]:
         """What makes the steps from number `first` to `total`."""
         if self.parallel and self.parallel["parameter_broadcast"]:
-            reducer.broadcast(self.train_network.get_parameters())
+            gradient_reducer.broadcast(self.train_network.get_parameters())
         if self.profiler is not None:
             how = self.train_step, dataset, self.device, self.observer, self.observed()
             with self.profiler.training(*how, sunk=sunk, first=first, total=total) as timed:
@@ -171,7 +163,7 @@ class Model:
     def _examined(self, make: MakeSteps, dataset: Dataset, first_step: int) -> MakeSteps:
         if self.failure is None:
             return make
-        examined: MakeSteps = examine.Examined(make, self.train_step, dataset, first_step, self.failure)
+        examined: MakeSteps = Examined(make, self.train_step, dataset, first_step, self.failure)
         return examined
 
     def _steps(self, dataset: Dataset, sunk: bool, first_step: int) -> Sink | StepByStep:
@@ -181,10 +173,10 @@ class Model:
             return StepByStep(self.train_step, batches, first_step, self.observed())
         values = self.observed()
         sink: Sink
-        if isinstance(self.steps, sinks.Sink) and self.steps.dataset is dataset and self.steps.values is values:
+        if isinstance(self.steps, Sink) and self.steps.dataset is dataset and self.steps.values is values:
             sink = self.steps
         else:
-            sink = sinks.Sink(self.train_network, self.device, dataset, self.observer, values)
+            sink = Sink(self.train_network, self.device, dataset, self.observer, values)
         sink.rewind(first_step)
         return sink
 
@@ -193,7 +185,7 @@ class Model:
         return context.value_observer() if self.values is None else self.values
 
     @property
-    def programs(self) -> list[Executable]:
+    def programs(self) -> list[compiler.Executable]:
         """What was compiled for training, in the order in which it was needed; empty in PyNative mode."""
         return [] if self.steps is None else list(self.steps.programs.values())
 
@@ -287,5 +279,7 @@ class Model:
     def export(self, types: Sequence[TensorType]) -> bytes:
         """The network in inference mode as an ONNX file for inputs of these types, with its parameters as constants."""
         with working_under(self.precision):
-            content: bytes = export.exported(self.network, types)
+            self.network.set_train(False)
+            content = compiler.export_onnx(self.network.construct, types, "network")
+            self.network.set_train(True)
             return content

@@ -9,14 +9,15 @@ A call takes no longer than about `CALL_SECONDS`, so that a signal does not wait
 step stays in memory until its end: `TOLD_BYTES` of it at most.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
-from runner import context, dtype, ops
-from runner.compile.program import SunkProgram
+from runner import compile as compiler, context, dtype, ops
 from runner.core.observers import SILENT, UNSEEING, GraphObserver, ValueObserver
 from runner.core.primitive import current
 from runner.core.value import Value
@@ -26,7 +27,7 @@ from runner.dataset.transforms.transform import Affine, Transform
 from runner.device import Device
 from runner.nn.cell import Cell
 from runner.nn.optim import scheduled
-from runner.nn.steps import Looks
+from runner.nn.steps import DebugPrograms
 from runner.types import TensorType
 
 RESIDENT_BYTES = 2 << 30
@@ -52,14 +53,14 @@ class Sink:
         values: ValueObserver = UNSEEING,
     ) -> None:
         self.cell, self.device, self.dataset, self.observer, self.values = cell, device, dataset, observer, values
-        self.programs: dict[int, SunkProgram] = {}
+        self.programs: dict[int, compiler.SunkProgram] = {}
         self.interactions = 0
         self._columns = list(dataset.compact()) if on_device(dataset) else []
         self._scheduled = scheduled(cell)
         self._seconds: dict[int, float] = {}  # of one step, by batch size, as measured in the last call
         # The reference wraps a sunk step in one more cell (spec section 2.6).
         self.root = "Default/network-TrainOneStepCell" if context.reserves_class_names() else "Default/network"
-        self._looks = Looks(cell, device, "train_step", self.root, values)
+        self._debug = DebugPrograms(cell, device, "train_step", self.root, values)
         self.rewind()
 
     def rewind(self, first_step: int = 0) -> None:
@@ -108,7 +109,7 @@ class Sink:
         """Show the first of the steps that are about to be made."""
         for optimizer, upcoming in zip(self._scheduled, rates, strict=True):
             optimizer.learning_rate.set_data(upcoming[0])
-        self._looks(self._made, self.dataset.fetch(visits))
+        self._debug(self._made, self.dataset.fetch(visits))
 
     def _take(self, limit: int) -> np.ndarray:
         """Visits of the next batches, as many as may go into one call: [steps, batch], all of one size."""
@@ -150,7 +151,7 @@ class Sink:
         (_, future), self._ahead = self._ahead, None
         return future.result()
 
-    def _program(self, size: int) -> SunkProgram:
+    def _program(self, size: int) -> compiler.SunkProgram:
         if size not in self.programs:
             names = self.dataset.get_col_names()
             if self._columns:
@@ -162,8 +163,8 @@ class Sink:
                 scanned = {n: t.with_shape(size, *t.shape[1:]) for n, t in zip(names, kinds, strict=True)}
                 columns, fetch = {}, _as_given
             stepped = [optimizer.learning_rate for optimizer in self._scheduled]
-            given = fetch, scanned, columns, stepped
-            self.programs[size] = SunkProgram(self.cell.construct, *given, self.device, self.root, self.observer)
+            given = fetch, scanned, columns, stepped, self.device, self.root, self.observer
+            self.programs[size] = compiler.SunkProgram(self.cell.construct, *given)
         return self.programs[size]
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from runner import compile as compiler
 from runner.core.observers import UNSEEING, ValueObserver
 from runner.nn.optim import one_step, scheduled
 from runner.nn.steps import Step
-
-if TYPE_CHECKING:
-    from runner.compile.program import Program
 
 
 class StepByStep:
@@ -56,7 +54,7 @@ class StepByStep:
         return made
 
     @property
-    def programs(self) -> dict[Any, Program]:
+    def programs(self) -> dict[Any, compiler.Program]:
         """What was compiled for it."""
-        made: dict[Any, Program] = getattr(self.step, "programs", {})
+        made: dict[Any, compiler.Program] = getattr(self.step, "programs", {})
         return made

@@ -180,10 +180,10 @@ SEED_001 = (
 
 def test_the_context_of_the_reference_documents(place):
     exec(SEED_001.replace("mindspore", "runner").replace("/home/data/output", str(place / "output")), {})
-    assert context.profile() == ProfilingSettings(place / "output", training_trace=True)
+    assert context.profiling_settings() == ProfilingSettings(place / "output", training_trace=True)
     context.set_context(profiling_options="training_trace:task_trace", device_id=2)
     expected = ProfilingSettings(place / "profiling", **TASKS, device_id=2)
-    assert context.profile() == expected
+    assert context.profiling_settings() == expected
     context.set_context(enable_profiling=False)
-    assert context.profile() is None
+    assert context.profiling_settings() is None
     assert context.get_context("profiling_options") == "training_trace:task_trace"

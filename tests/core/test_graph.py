@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from runner import dtype as dt
-from runner import ops
+from runner import dtype as dt, ops
 from runner.core.graph import Graph, verify
 from runner.core.primitive import Node
 from runner.core.tracer import trace

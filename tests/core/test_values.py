@@ -6,8 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from runner import dtype as dt
-from runner import ops
+from runner import dtype as dt, ops
 from runner.core.value import Parameter, Symbol, Tensor
 from runner.errors import ConfigError, ShapeError
 from runner.types import TensorType

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from runner.dataset.order import NO_VISIT, Batched, Repeated, Sharded, Shuffled, Straight, shuffled
 from runner.host import seed

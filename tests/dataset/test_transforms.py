@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from runner import dtype as dt
-from runner.dataset.transforms import Affine
-from runner.dataset.transforms import c_transforms as CT
+from runner.dataset.transforms import Affine, c_transforms as CT
 from runner.errors import ConfigError
 from runner.types import TensorType
 

@@ -6,12 +6,10 @@ from math import floor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from runner import dtype as dt
-from runner.dataset.vision import Inter, resize
-from runner.dataset.vision import c_transforms as CV
+from runner.dataset.vision import Inter, c_transforms as CV, resize
 from runner.errors import ConfigError
 from runner.types import TensorType
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from both_modes import MODES, relative, step_of
 
-from runner import dtype as dt
-from runner import nn
+from runner import dtype as dt, nn
 from runner.core.autodiff import gradients
 from runner.core.value import Tensor
 from runner.errors import ConfigError, ShapeError

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from contract import ran
 
-from runner import dtype as dt
-from runner import ops
+from runner import dtype as dt, ops
 from runner.core.primitive import infer
 from runner.errors import ShapeError
 from runner.types import TensorType

@@ -8,8 +8,7 @@ from contract import Arrays, computed, has_floats, in_float64
 from operands import Sample
 from samples import SAMPLES, WIDE
 
-from runner import dtype as dt
-from runner import ops
+from runner import dtype as dt, ops
 from runner.compile.onnx.lower import lower
 from runner.compile.ort.session import Session
 from runner.compile.passes.layout import layout

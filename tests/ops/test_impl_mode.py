@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from runner import dtype as dt
-from runner import nn, ops
+from runner import dtype as dt, nn, ops
 from runner.compile.passes import PASSES
 from runner.compile.program import Program
 from runner.config.check import check

@@ -9,8 +9,7 @@ from contract import FLOAT32, computed, distance, ran
 from operands import coarse, distinct, distribution, normal, positive, whole
 from samples import geometries
 
-from runner import dtype as dt
-from runner import ops
+from runner import dtype as dt, ops
 from runner.compile.onnx.lower import lower
 from runner.core.eager import Eager
 from runner.core.tracer import trace

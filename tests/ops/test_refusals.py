@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from runner import dtype as dt
-from runner import ops
+from runner import dtype as dt, ops
 from runner.core.primitive import infer
 from runner.core.value import Tensor
 from runner.errors import ConfigError, ShapeError

@@ -18,7 +18,7 @@ from runner.device import Device
 from runner.observe.profile import write
 from runner.observe.profile.record import Record
 from runner.observe.profile.settings import Place, ProfilingSettings
-from runner.train.profiler import Profiler
+from runner.train.profile.profiler import Profiler
 
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
 WAYS = (("graph", False), ("graph", True), ("pynative", False))

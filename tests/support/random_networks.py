@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from runner import dtype as dt
-from runner import ops
+from runner import dtype as dt, ops
 from runner.core.autodiff import gradients
 from runner.core.graph import Graph
 from runner.core.tracer import trace

@@ -10,8 +10,7 @@ import numpy as np
 from operands import Sample, coarse, distinct, distribution, normal, positive, row, whole
 from samples_networks import NETWORK_FAMILIES
 
-from runner import dtype as dt
-from runner import ops
+from runner import dtype as dt, ops
 from runner.core.primitive import Primitive
 
 # Float operands that have no gradient. An operator that is not listed must have one for every float operand.

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 from operands import Sample, coarse, distinct, normal, positive, row, whole
 
-from runner import dtype as dt
-from runner import ops
+from runner import dtype as dt, ops
 
 
 def away_from(kinks: tuple[float, ...], *shape: int) -> np.ndarray:

@@ -4,8 +4,7 @@ import numpy as np
 
 from models.lenet import LeNet5
 from models.resnet import resnet18
-from runner import dtype as dt
-from runner import nn
+from runner import dtype as dt, nn
 from runner.core.graph import Graph
 from runner.core.observers import SILENT, GraphObserver
 from runner.core.tracer import trace

@@ -15,8 +15,8 @@ from runner.train.callback import (
     RunContext,
     TimeMonitor,
     check_losses,
+    monitor as monitors,
 )
-from runner.train.callback import monitor as monitors
 
 # The output that the reference's page on running a model shows, as it stands there.
 PAGE = """\

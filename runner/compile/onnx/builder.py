@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 onnx = lazy_import("onnx")  # takes 45 ms, and PyNative mode needs it only when the run is over
 
 
+def load_onnx() -> None:
+    """Load the library now, when it is not loaded yet."""
+    onnx.defs.onnx_opset_version()
+
+
 FULL_NAME = re.compile(r"[\w/-]+-op\d+(?=/)")
 OPERATORS = "operators"  # metadata of nodes that stand for several operators: full names, one a line
 

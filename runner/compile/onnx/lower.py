@@ -21,8 +21,7 @@ from runner.errors import ConfigError, InternalError, RunnerError
 from runner.types import TensorType
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto, ValueInfoProto
-    from onnx import ModelProto as ModelProto
+    from onnx import GraphProto, ModelProto as ModelProto, NodeProto, ValueInfoProto
 
 OPSETS = {"": 18, FUSED: 1}  # 18: BitwiseXor, and reductions that take their axes as inputs
 IR_VERSION = 9

@@ -1,1 +1,1 @@
-"""`session.auto_tune_mode`: which forms of the operators, and how many threads, are fastest on this machine."""
+"""Tuning: the fastest form of each operator of a step, measured (`session.auto_tune_mode`)."""

@@ -1,4 +1,4 @@
-"""From a training cell to the way in which its steps are made on this machine: looked up, or searched for and kept."""
+"""The tuning of a training step on this machine: looked up, or searched for and kept."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -10,28 +10,27 @@ from typing import Any
 import numpy as np
 
 from runner.compile.passes import PASSES, optimize
-from runner.compile.tuning import cache
+from runner.compile.tuning import cache, search
 from runner.core.tracer import trace
 from runner.device import UNTUNED, Device
 from runner.errors import StorageError
 from runner.host.files import locked, make_directory, write_json
-from runner.host.lazy import lazy_import
-from runner.nn.cell import Cell
 from runner.types import TensorType
 
-search = lazy_import("runner.compile.tuning.search")  # most starts find what an earlier one has found
 Report = dict[str, Any]
 _LOG = logging.getLogger("runner")
 
 
-def tuned(cell: Cell, arrays: Sequence[np.ndarray], device: Device, ways: Sequence[str], limit: float) -> Report:
-    """How the steps of a training cell are made fastest with inputs such as `arrays`.
+def find_tuning(
+    step: Callable[..., object], arrays: Sequence[np.ndarray], device: Device, ways: Sequence[str], limit: float
+) -> Report:
+    """The fastest way to execute a training step (a function of its inputs) with inputs such as `arrays`.
 
     `tuning` as `cache.written` gives it, `source` (measured or cache), the `file` where it is kept (None when that
     cannot be written), `usual_ms` and `tuned_ms` of a step, and how far the search went, as in `Result`. One process at
     a time searches for the same step; the others wait for what it finds. Raises what compiling and the device raise.
     """
-    graph = optimize(trace(cell.construct, [TensorType.of(array) for array in arrays], "train_step"), PASSES)
+    graph = optimize(trace(step, [TensorType.of(array) for array in arrays], "train_step"), PASSES)
     facts = cache.facts(graph, device, ways)
     path = cache.path_of(facts)
     if (found := cache.read(path, facts)) is not None:
@@ -46,7 +45,7 @@ def tuned(cell: Cell, arrays: Sequence[np.ndarray], device: Device, ways: Sequen
     return _report(made, "measured", path if keeps else None)
 
 
-def lines(report: Report) -> Iterator[str]:
+def report_lines(report: Report) -> Iterator[str]:
     """The report for the console."""
     before, after = report["usual_ms"], report["tuned_ms"]
     how = f"{report['tried']} of {report['candidates']} ways tried in {report['seconds']:.1f} s"

@@ -10,18 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import ConfigError, attempted
-from runner.host.lazy import lazy_import
-from runner.observe.dump import VARIABLE
+from runner.observe import dump as dumps
 from runner.validation.records import Frozen
 from runner.validation.rules import key
 from runner.validation.validate import Wrong, complaint, existing
 
-keys = lazy_import("runner.observe.dump.keys")
-json_file = lazy_import("runner.observe.dump.json_config")
-
 
 def _key(default: Any, name: str) -> Any:
-    return key(default, judge=lambda value: keys.judged(name, value))
+    return key(default, judge=lambda value: dumps.keys.judged(name, value))
 
 
 class NoDump(Frozen):
@@ -90,7 +86,7 @@ DUMPS: dict[str, type[Dump]] = {"none": NoDump, "sync": SyncDump, "async": Async
 
 def is_asked(dump: Dump) -> bool:
     """Whether a run may dump something: only then `runner.experiment.dump` is needed, which tells what."""
-    return not isinstance(dump, NoDump) or dump.config is not None or bool(os.environ.get(VARIABLE))
+    return not isinstance(dump, NoDump) or dump.config is not None or bool(os.environ.get(dumps.VARIABLE))
 
 
 def from_file(dump: Dump) -> Any:
@@ -99,9 +95,9 @@ def from_file(dump: Dump) -> Any:
     A group with keys of its own comes before the environment. Raises ConfigError, or ConfigErrors.
     """
     if isinstance(dump, NoDump) and dump.config is not None:
-        return json_file.read(Path(dump.config), "dump.config")
-    if isinstance(dump, NoDump) and os.environ.get(VARIABLE):
-        return json_file.environment()
+        return dumps.json_config.read(Path(dump.config), "dump.config")
+    if isinstance(dump, NoDump) and os.environ.get(dumps.VARIABLE):
+        return dumps.json_config.environment()
     return None
 
 
@@ -113,7 +109,7 @@ def disagreements(dump: Dump, sunk: bool) -> Iterator[ConfigError]:
         return
     if isinstance(dump, NoDump):
         if asked is not None and asked.settings is not None and asked.settings.kind == "sync" and sunk:
-            yield _no_sinking(f"dump.config={dump.config}" if dump.config else VARIABLE)
+            yield _no_sinking(f"dump.config={dump.config}" if dump.config else dumps.VARIABLE)
         return
     if dump.config is not None:
         hint = f"dump=none dump.config={dump.config}, or the keys of dump={dump.name} without dump.config"
@@ -123,7 +119,7 @@ def disagreements(dump: Dump, sunk: bool) -> Iterator[ConfigError]:
     if isinstance(dump, GeDump):
         yield from _no_folder(dump.dump_path)
         return
-    yield from keys.contradictions(asdict(dump), "dump")
+    yield from dumps.keys.contradictions(asdict(dump), "dump")
     if isinstance(dump, SyncDump) and sunk:
         yield _no_sinking("dump=sync")
 

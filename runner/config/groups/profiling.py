@@ -9,14 +9,12 @@ from typing import Any
 
 from runner.config.groups.session import Session, options_text
 from runner.errors import ConfigError, attempted
-from runner.host.lazy import lazy_import
+from runner.observe import profile
 from runner.validation.rules import key
-
-keys = lazy_import("runner.observe.profile.keys")
 
 
 def _key(name: str) -> Any:
-    return key(None, judge=lambda value: keys.judged(name, value))
+    return key(None, judge=lambda value: profile.keys.judged(name, value))
 
 
 @dataclass(frozen=True)
@@ -62,9 +60,9 @@ def wanted(profiling: Profiling, session: Session) -> dict[str, Any]:
     """The judged keys of the profile, by their usual names, wherever they stand. Raises ConfigError or ConfigErrors."""
     if session.profiling_mode:
         return _of_session(session)
-    options = {} if profiling.options is None else keys.read(profiling.options, "profiling.options")
+    options = {} if profiling.options is None else profile.keys.read(profiling.options, "profiling.options")
     own = {f.name: getattr(profiling, f.name) for f in fields(profiling) if f.name not in ("name", "options")}
-    made: dict[str, Any] = keys.combined(("profiling.options.", options), ("profiling.", own))
+    made: dict[str, Any] = profile.keys.combined(("profiling.options.", options), ("profiling.", own))
     return made
 
 
@@ -79,7 +77,7 @@ def disagreements(profiling: Profiling, session: Session, alone: bool) -> Iterat
     if chosen is None:
         return
     prefix = "session." if session.profiling_mode else "profiling."
-    yield from keys.contradictions(chosen, prefix)
+    yield from profile.keys.contradictions(chosen, prefix)
     if chosen.get("op_trace") and not alone:
         reason = "they disturb each other, and an operator that exchanges needs all of them"
         rows = {"value": chosen["op_trace"], "reason": reason, "repair": "the same command with parallel=stand_alone"}
@@ -91,16 +89,16 @@ def disagreements(profiling: Profiling, session: Session, alone: bool) -> Iterat
 def _judged(profiling: Profiling, session: Session) -> dict[str, Any] | None:
     """As `wanted`, with a look at the words of a session that asks for nothing; None when nobody asks."""
     if session.profiling_options != Session.profiling_options or session.profiling_mode:
-        keys.read(session.profiling_options, "session.profiling_options")
+        profile.keys.read(session.profiling_options, "session.profiling_options")
     return wanted(profiling, session) if is_asked(profiling, session) else None
 
 
 def _of_session(session: Session) -> dict[str, Any]:
-    options = dict(keys.read(session.profiling_options, "session.profiling_options"))
+    options = dict(profile.keys.read(session.profiling_options, "session.profiling_options"))
     if options.get("op_trace") == "" and session.op_trace is not None:
         del options["op_trace"]  # the word asks for it, the key says for which operator
     own = {name: getattr(session, name) for name in ("fp_point", "bp_point", "op_trace")}
-    made: dict[str, Any] = keys.combined(("session.profiling_options.", options), ("session.", own))
+    made: dict[str, Any] = profile.keys.combined(("session.profiling_options.", options), ("session.", own))
     if made.get("task_trace"):
         made.setdefault("training_trace", True)
     return made

@@ -14,10 +14,10 @@ from typing import Any
 from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep, Transformer
 
 from runner.config import check, overrides
+from runner.config.groups import search_space
+from runner.config.groups.search_space import Choice, Dimension, Number
 from runner.config.schema import METRICS, RunConfig, defaults
 from runner.errors import ConfigError, attempted, nearest, raise_all
-from runner.experiment.sweep import optuna_study
-from runner.experiment.sweep.optuna_study import Choice, Dimension, Number
 from runner.validation.records import Frozen
 from runner.validation.rules import FREE, key
 from runner.validation.validate import Wrong, judge, show
@@ -51,7 +51,7 @@ class Search(Frozen):
     )
     n_trials: int = key(20, low=1, high=overrides.MAX_JOBS)
     n_jobs: int = key(1, low=1, high=1000)
-    sampler: str = key("tpe", choices=optuna_study.SAMPLERS, fold=True)
+    sampler: str = key("tpe", choices=search_space.SAMPLERS, fold=True)
     seed: int = key(1, low=0, high=2**32 - 1)
     study_name: str | None = None
     storage: str | None = key(None, judge=_inside)
@@ -71,7 +71,7 @@ def settings(values: Mapping[str, Any], origin: check.Origin) -> tuple[Search, l
     """What the keys below `hydra.sweeper` say, and what is wrong with them, and with Optuna."""
     own = {name: value for name, value in values.items() if name not in ("_target_", "params")}
     made, errors = check.part(Search, own, "hydra.sweeper", origin)
-    absent = optuna_study.missing()
+    absent = search_space.missing()
     return made, [*errors, *([absent] if absent else [])]
 
 

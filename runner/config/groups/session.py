@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.errors import ConfigError
-from runner.host.lazy import lazy_import
+from runner.observe import profile
 from runner.validation.rules import FREE, Rule, key
 from runner.validation.validate import Wrong, judge, switch
-
-keys = lazy_import("runner.observe.profile.keys")
 
 PRECISION_MODES = ("allow_fp32_to_fp16", "force_fp16", "force_fp32", "must_keep_origin_dtype", "allow_mix_precision")
 LOSS_SCALES = ("dynamic", "off")
@@ -66,7 +64,7 @@ def _optypes(value: object) -> str:
 
 
 def _point(name: str) -> Any:
-    return key(None, judge=lambda value: keys.judged(name, value))
+    return key(None, judge=lambda value: profile.keys.judged(name, value))
 
 
 _TUNING = 'null, "RL" (vector operators), "GA" (convolutions and matrix products) or "RL,GA"'

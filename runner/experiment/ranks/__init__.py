@@ -1,0 +1,5 @@
+"""Ranks: the processes of one data-parallel run."""
+
+from runner.host.lazy import late_names
+
+__getattr__, __dir__, __all__ = late_names(__name__, __file__)

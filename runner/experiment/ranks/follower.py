@@ -5,14 +5,11 @@ from contextlib import closing
 from runner.config.groups.profiling import is_asked as is_profiled
 from runner.config.schema import RunRequest
 from runner.core.observers import SILENT
-from runner.experiment import run
+from runner.experiment import profile, run
 from runner.experiment.build import build
 from runner.experiment.ranks import agreement
-from runner.host.lazy import lazy_import
 from runner.host.signals import Interruption
 from runner.train.callback import LossMonitor
-
-profiled = lazy_import("runner.experiment.profile")  # few runs are
 
 
 def follow(request: RunRequest) -> None:
@@ -23,7 +20,7 @@ def follow(request: RunRequest) -> None:
     with run.settled(config), closing(run.value_observer(config, folder)) as shown:
         built = build(config, SILENT, shown, run.failure_observer(config, folder))
         if is_profiled(config.profiling, config.session):
-            profiled.watch(config, built, folder)
+            profile.watch(config, built, folder)
         if config.checkpoint.load is not None and not request.resume:
             agreement.first_reads(built.model.network)
         before = agreement.first_reads(built.model.train_network) if request.resume else {}

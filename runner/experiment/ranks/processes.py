@@ -10,9 +10,7 @@ from runner.communication.joining import announced, join
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunConfig, RunRequest
 from runner.errors import RunnerError
-from runner.host.lazy import lazy_import
-
-together = lazy_import("runner.experiment.ranks.group")  # only for data-parallel runs
+from runner.experiment import ranks
 
 _LOG = logging.getLogger("runner")
 
@@ -41,7 +39,7 @@ def ranks_of(config: RunConfig) -> Iterator[Ranks]:
     if isinstance(config.parallel, DataParallel):
         with first_speaks(["parallel"]):
             world = join()
-        with together.joined(world, config.parallel) as company:
+        with ranks.joined(world, config.parallel) as company:
             yield company
         return
     if (size := announced()[1]) > 1:

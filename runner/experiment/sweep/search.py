@@ -13,10 +13,11 @@ from hydra.core.override_parser.types import Override
 
 from runner.config.check import Origin
 from runner.config.groups.search import Search, limit, never_evaluated, settings, space
+from runner.config.groups.search_space import Dimension
 from runner.config.schema import RunConfig
 from runner.errors import attempted, raise_all
 from runner.experiment.sweep.hydra_launchers import Wanted
-from runner.experiment.sweep.optuna_study import Dimension, Study
+from runner.experiment.sweep.optuna_study import Study
 
 
 class Trials(Protocol):

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from runner.config.compose import Call
+from runner.config.groups import search_space
 from runner.errors import ConfigError, RunnerError
 from runner.experiment import launch
 from runner.experiment.manifest import config_hash
-from runner.experiment.sweep import best, journal, optuna_study
+from runner.experiment.sweep import best, journal
 from runner.experiment.sweep.hydra_launchers import Jobs
 from runner.experiment.sweep.hydra_plan import Plan, plan
 from runner.experiment.sweep.job import Job
@@ -178,7 +179,7 @@ def _block(outcome: Outcome) -> str:
 def _base(made: Plan) -> dict[str, Any]:
     """What all jobs depend on: the config, and versions by the same rule as for one run."""
     versions = {name: text for name, text in packages().items() if name.startswith(("runner", "numpy", "onnx"))}
-    proposing = {"optuna": optuna_study.version()} if made.searcher else {}
+    proposing = {"optuna": search_space.version()} if made.searcher else {}
     return {**made.base, "version": {**versions, **proposing}}
 
 

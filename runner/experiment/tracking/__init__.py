@@ -1,1 +1,5 @@
-"""Telling TensorBoard or MLflow of a run, from the files that it writes. No training waits for it."""
+"""Trackers (TensorBoard, MLflow): they follow the files of a run."""
+
+from runner.host.lazy import late_names
+
+__getattr__, __dir__, __all__ = late_names(__name__, __file__)

@@ -3,24 +3,20 @@
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runner.config.groups.tracking import MlflowTracking, address_of
 from runner.config.schema import RunRequest
 from runner.errors import ConfigError, MismatchError, RunnerError, StorageError
 from runner.experiment.sweep.journal import NAME as SWEEP_FILE
 from runner.experiment.sweep.state import Record
-from runner.experiment.tracking.follower import Follower
+from runner.experiment.tracking import mlflow
+from runner.experiment.tracking.follower import Follower, Tracker
+from runner.experiment.tracking.tensorboard import EventFile
 from runner.host.files import write_json
 from runner.host.json_file import written
-from runner.host.lazy import lazy_import
-
-if TYPE_CHECKING:
-    from runner.experiment.tracking.follower import Tracker
 
 # Each is an extra of its own.
-event_file = lazy_import("runner.experiment.tracking.tensorboard")
-mlflow_run = lazy_import("runner.experiment.tracking.mlflow")
 
 STATE_FILE, SUMMARY_FILE = "tracking.json", "summary.json"
 LEVELS = 4  # folders between a job and its sweep, at most
@@ -72,7 +68,7 @@ def _write_state(folder: Path, tracker: "Tracker", status: str, reason: str | No
 def _tracker(request: RunRequest) -> "Tracker":
     made: Tracker
     if isinstance(request.config.tracking, MlflowTracking):
-        made = mlflow_run.MlflowRun(_about(request, request.config.tracking))
+        made = mlflow.MlflowRun(_about(request, request.config.tracking))
     else:
         made = _event_file(request)
     return made
@@ -82,7 +78,7 @@ def _event_file(request: RunRequest) -> "Tracker":
     folder = request.folder.absolute() / "tensorboard"
     try:
         texts = {"config": request.resolved, "run": _tags(request, request.folder.absolute())}
-        made: Tracker = event_file.EventFile(folder, texts)
+        made: Tracker = EventFile(folder, texts)
     except ImportError as reason:
         hint = 'pip install "runner[tensorboard]"'
         raise ConfigError("tensorboardX cannot be loaded", key="tracking", reason=reason, hint=hint) from reason
@@ -97,7 +93,7 @@ def _about(request: RunRequest, tracking: MlflowTracking) -> Any:
     same = (before.get("name"), before.get("uri")) == ("mlflow", uri)
     if before.get("name") == "mlflow" and tracking.uri is None:  # it goes on where it was, wherever it is resumed
         same, uri = True, str(before.get("uri"))
-    return mlflow_run.About(
+    return mlflow.About(
         uri=uri,
         experiment=tracking.experiment or request.experiment or request.config.network.name,
         run_name=tracking.run_name or "/".join(folder.parts[-2:]),

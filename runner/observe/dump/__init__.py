@@ -1,3 +1,5 @@
-"""Dumps: what operators take and make, as files; and the commands that read, convert and compare them."""
+"""Dumps: what operators take and return, as files, and the readers of these files."""
 
-VARIABLE = "MINDSPORE_DUMP_CONFIG"  # of the environment: the absolute path of a JSON file that asks for a dump
+from runner.host.lazy import late_names
+
+__getattr__, __dir__, __all__ = late_names(__name__, __file__)

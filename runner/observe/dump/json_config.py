@@ -18,8 +18,8 @@ from typing import Any
 from runner.errors import ConfigError, StorageError, nearest, raise_all
 from runner.host import json_file
 from runner.host.files import make_directory
-from runner.observe.dump import VARIABLE, keys
-from runner.observe.dump.settings import DumpSettings, Kind
+from runner.observe.dump import keys
+from runner.observe.dump.settings import VARIABLE, DumpSettings, Kind
 from runner.validation.validate import Wrong, complaint, show
 
 COMMON, SYNC, ASYNC = "common_dump_settings", "e2e_dump_settings", "async_dump_settings"

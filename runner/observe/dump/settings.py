@@ -9,6 +9,7 @@ from typing import Literal
 from runner.errors import ConfigError
 
 Kind = Literal["sync", "async", "ge"]
+VARIABLE = "MINDSPORE_DUMP_CONFIG"  # of the environment: the absolute path of a JSON file that requests a dump
 ALL = "all"
 ITERATION_HINT = 'numbers and ranges with "|" between them, counted from 0, such as "0|5-8|100-120", or "all"'
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")

@@ -1,1 +1,5 @@
-"""Floor 2: where the time of a training goes. Loaded only by runs that want to know."""
+"""Profiles: the record of a profiled training, the figures made of it, and their files."""
+
+from runner.host.lazy import late_names
+
+__getattr__, __dir__, __all__ = late_names(__name__, __file__)

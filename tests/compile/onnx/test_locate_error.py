@@ -8,8 +8,7 @@ import pytest
 
 import runner
 import runner.observe.graph
-from runner import dtype as dt
-from runner import nn, ops
+from runner import dtype as dt, nn, ops
 from runner.compile.onnx.locate_error import at_home, located
 from runner.compile.passes import fold, optimize
 from runner.compile.program import Program

@@ -8,8 +8,7 @@ import onnxruntime
 import pytest
 from both_modes import digits, lenet_step
 
-from runner import dtype as dt
-from runner import nn, ops
+from runner import dtype as dt, nn, ops
 from runner.compile.onnx.builder import OnnxBuilder
 from runner.compile.onnx.lower import lower, parameters_in, with_constants, with_defaults
 from runner.compile.ort.session import Session

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from runner import dtype as dt
-from runner import nn, ops
+from runner import dtype as dt, nn, ops
 from runner.compile.passes import INFERENCE, PASSES, freeze, merge, optimize
 from runner.compile.passes.dce import dce
 from runner.compile.program import Program

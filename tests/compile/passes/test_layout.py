@@ -8,8 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from both_modes import relative
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from placed import Batch, lenet, resnet, results, training_step
 from random_networks import LAYERS, computed, traced
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from both_modes import digits, lenet_step
 
-from runner import dtype as dt
-from runner import ops
+from runner import dtype as dt, ops
 from runner.compile.onnx.lower import lower, parameters_in
 from runner.compile.ort.session import Session
 from runner.compile.passes import PASSES, optimize, usual

@@ -11,8 +11,7 @@ import onnx
 import pytest
 from placed import lenet, resnet, results, training_step
 
-from runner import dtype as dt
-from runner import nn, ops
+from runner import dtype as dt, nn, ops
 from runner.compile.onnx.lower import lower
 from runner.compile.passes import PASSES, optimize, usual
 from runner.compile.passes.schedule_updates import soon

@@ -19,7 +19,7 @@ from runner.dataset.stages import stages
 from runner.device import Device
 from runner.observe.profile import write
 from runner.observe.profile.settings import Place, ProfilingSettings
-from runner.train.profiler import Profiler
+from runner.train.profile.profiler import Profiler
 
 STEPS, TICKS = 20, 1e5  # of 10 ns in a millisecond
 SLOW = 2.0  # milliseconds of an exchange

@@ -13,8 +13,7 @@ import pytest
 
 from runner.config.compose import Call
 from runner.errors import StorageError
-from runner.experiment import launch
-from runner.experiment import run as experiment
+from runner.experiment import launch, run as experiment
 from runner.experiment.sweep import pool
 from runner.host.signals import Terminated
 

@@ -10,15 +10,14 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from runner import cli
 from runner.config import overrides
 from runner.config.compose import Call
-from runner.config.groups import search
+from runner.config.groups import search, search_space
 from runner.config.groups.search import Search, space
+from runner.config.groups.search_space import Choice, Number
 from runner.config.loader import Loader
 from runner.config.schema import METRICS
 from runner.errors import ConfigError
-from runner.experiment.sweep import optuna_study
 from runner.experiment.sweep.best import best
 from runner.experiment.sweep.hydra_plan import plan
-from runner.experiment.sweep.optuna_study import Choice, Number
 from runner.experiment.sweep.state import Outcome
 
 OPTUNA = "hydra/sweeper=optuna"
@@ -28,7 +27,7 @@ OPTUNA = "hydra/sweeper=optuna"
 def place(tmp_path, monkeypatch):
     """A folder of its own, where Optuna seems to be installed."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(optuna_study, "missing", lambda: None)
+    monkeypatch.setattr(search_space, "missing", lambda: None)
     return tmp_path
 
 
@@ -170,9 +169,9 @@ def test_without_the_extra(tmp_path, monkeypatch, capsys):
 
 
 def test_an_optuna_that_is_too_old(monkeypatch):
-    monkeypatch.setattr(optuna_study.importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr(optuna_study, "version", lambda: "2.10.1")
-    assert optuna_study.missing().rows["found"] == "2.10.1"
+    monkeypatch.setattr(search_space.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(search_space, "version", lambda: "2.10.1")
+    assert search_space.missing().rows["found"] == "2.10.1"
 
 
 def configs(place: Path, params: str) -> Call:

@@ -18,8 +18,7 @@ import foreign_reader
 import numpy as np
 import pytest
 
-from runner import dtype as dt
-from runner import ops
+from runner import dtype as dt, ops
 from runner.core.lowering import LAST, TILED
 from runner.core.observers import Shown
 from runner.core.primitive import Node

@@ -5,8 +5,7 @@ import pytest
 from protobuf_schemas import message_classes
 from stepped import step_graph
 
-from runner import dtype as dt
-from runner import nn, ops
+from runner import dtype as dt, nn, ops
 from runner.compile.passes import PASSES, optimize
 from runner.core.tracer import trace
 from runner.observe.graph.proto import proto, value

@@ -8,8 +8,7 @@ import pytest
 from stepped import step_graph, tiny_graph
 
 import runner.observe.graph
-from runner import dtype as dt
-from runner import nn, ops
+from runner import dtype as dt, nn, ops
 from runner.compile.onnx.describe import described
 from runner.compile.onnx.lower import lower, lower_sunk
 from runner.compile.passes import PASSES, optimize, usual

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from runner import dtype as dt
-from runner import ops
+from runner import dtype as dt, ops
 from runner.observe.profile import step_trace, tables
 from runner.observe.profile.analysis import Analysis
 from runner.observe.profile.data_pipeline import sentence, waiting_share

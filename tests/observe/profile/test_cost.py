@@ -5,8 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from runner import dtype as dt
-from runner import ops
+from runner import dtype as dt, ops
 from runner.core.primitive import infer
 from runner.observe.profile.cost import cost
 from runner.types import TensorType

@@ -14,7 +14,7 @@ from runner.dataset.stages import stages
 from runner.dataset.transforms.transform import Transform
 from runner.observe.profile import write
 from runner.observe.profile.settings import Place, ProfilingSettings
-from runner.train.profiler import Profiler
+from runner.train.profile.profiler import Profiler
 
 COLUMNS = "op_id,op_type,num_workers,output_queue_size,output_queue_average_size,output_queue_length"
 COLUMNS += ",output_queue_usage_rate,sample_interval,parent_id,children_id"

@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 from profiled_training import data_of, model_of
 
-from runner import dtype as dt
-from runner import ops
+from runner import dtype as dt, ops
 from runner.device import Device
 from runner.errors import ConfigError
 from runner.observe.profile.single_op import Timing, lines, measured, report
-from runner.train.profiler import both_modes, find
+from runner.train.profile.profiler import both_modes, find
 
 CONV = "Default/network-WithLossCell/_backbone-LeNet5/conv2-Conv2d/Conv2D-op3"
 

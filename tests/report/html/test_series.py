@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from runner.report.html.axis import Scale, around, fitting, label, position
 from runner.report.html.series import running_mean, spread, thinned

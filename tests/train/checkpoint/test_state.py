@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 from saved_checkpoints import ARRAYS, IDENTITY, PROGRESS, is_what_was_saved, names, same, saved, text
 

@@ -23,9 +23,9 @@ from runner.observe.profile.record import Record
 from runner.observe.profile.settings import Place, ProfilingSettings
 from runner.observe.profile.single_op import Alone, Timing, measured, wanted
 from runner.train.callback import Callback, CallbackList
+from runner.train.profile.timed import TimedCallbacks, TimedDataset, TimedSink, heard, timed_step
 from runner.train.sink import Sink
 from runner.train.steps import StepByStep
-from runner.train.timed import TimedCallbacks, TimedDataset, TimedSink, heard, timed_step
 from runner.types import TensorType
 
 Written = Callable[[Record, Dataset], object]
@@ -119,7 +119,7 @@ def of_context(mode: int, device: Device) -> Profiler | None:
     Of several ranks the first one prints. Raises ConfigError for `op_trace`, which trains nothing, and StorageError
     when the folder cannot be made.
     """
-    settings = context.profile()
+    settings = context.profiling_settings()
     if settings is None:
         return None
     if settings.op_trace:

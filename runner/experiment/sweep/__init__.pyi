@@ -1,0 +1,1 @@
+from runner.experiment.sweep.sweep import resume as resume, start as start

@@ -1,0 +1,1 @@
+from runner.experiment.tracking.attach import followed as followed

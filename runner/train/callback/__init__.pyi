@@ -1,0 +1,18 @@
+from runner.train.callback.base import (
+    Callback as Callback,
+    CallbackList as CallbackList,
+    CallbackParameters as CallbackParameters,
+    RunContext as RunContext,
+    step_in_epoch as step_in_epoch,
+)
+from runner.train.callback.checkpoint import CheckpointConfig as CheckpointConfig, ModelCheckpoint as ModelCheckpoint
+from runner.train.callback.monitor import (
+    LossMonitor as LossMonitor,
+    TimeMonitor as TimeMonitor,
+    check_losses as check_losses,
+)
+from runner.train.callback.stopping import (
+    EarlyStopping as EarlyStopping,
+    LambdaCallback as LambdaCallback,
+    LearningRateScheduler as LearningRateScheduler,
+)

@@ -1,0 +1,5 @@
+"""Profiled trainings: the same steps with a clock, and the profiler that models use."""
+
+from runner.host.lazy import late_names
+
+__getattr__, __dir__, __all__ = late_names(__name__, __file__)
