@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_architecture import ORDER
 
 from runner import cli, errors
 from runner.experiment.sweep.sweep import SweepError
@@ -295,3 +296,10 @@ def test_the_architecture_fits_on_two_screens():
     lines = (ROOT / "ARCHITECTURE.md").read_text().splitlines()
     assert len(lines) <= 120
     assert max(map(len, lines)) <= 120
+
+
+def test_the_diagram_of_packages_has_the_order_that_is_tested():
+    diagram = re.search(r"^```\n(.*?)^```", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    left = [line[: diagram.index("the table")] for line in reversed(diagram.splitlines())]
+    drawn = [name for line in left for name in re.findall(r"(\w+)(?:/|\.py)", line)]
+    assert drawn == [name for name in ORDER if name != "__main__"]
