@@ -247,7 +247,7 @@ def test_the_example_of_switching_modes(tmp_path):
 
 DESIGN = [page for page in sorted((ROOT / "docs" / "design").glob("*.md")) if page.stem != "index"]
 PARTS = ["Problem", "Decision", "Measurement", "Rejected", "Files"]
-NOT_OURS = {"instantiate", "MPI_Allreduce"}  # named as rejected alternatives
+NOT_OURS = {"instantiate", "MPI_Allreduce", "If"}  # rejected alternatives
 
 
 def sources() -> dict[Path, str]:
