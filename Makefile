@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install test fast soak lint format types size bench benchmarks startup oracle docs
+.PHONY: help install test fast soak mutants lint format types size bench benchmarks startup oracle docs
 
 help:  ## print this list of targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -15,6 +15,9 @@ fast:  ## the suite without real processes and real data sets
 
 soak:  ## the long tests: runs and sweeps killed at every single operation and step
 	RUNNER_SOAK=1 pytest tests/experiment/test_resume.py tests/experiment/sweep/test_sweep_kills.py
+
+mutants:  ## check that the tests find mistakes: 60 seeded one-line mutations, at most 4 may survive
+	python tests/mutation/mutants.py
 
 lint:  ## check style without changing files
 	ruff check . && ruff format --check .
