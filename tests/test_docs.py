@@ -274,11 +274,32 @@ def test_every_name_in_the_design_pages_is_in_the_code():
     files = sources()
     known = set(re.findall(r"\w+", "\n".join(files.values()))) | {part for file in files for part in file.parts}
     known |= {file.stem for file in files} | NOT_OURS
-    for page in (*DESIGN, ROOT / "ARCHITECTURE.md"):
+    for page in (*DESIGN, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"):
         text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-        quoted = [words for words in re.findall(r"`([^`\n]+)`", text) if "/" not in words]
+        quoted = [words for words in re.findall(r"`([^`\n]+)`", text) if "/" not in words and words[:5] != "make "]
         unknown = {name for words in quoted for name in re.findall(r"[A-Za-z_]\w+", words)} - known
         assert unknown == set(), page
+
+
+def members(tree: ast.Module) -> dict[str, set[str]]:
+    """What the classes of a module define, by class; also attributes that their methods set."""
+    found = {}
+    for kind in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        defined = {node.name for node in kind.body if isinstance(node, ast.FunctionDef)}
+        defined |= {node.target.id for node in kind.body if isinstance(node, ast.AnnAssign)}
+        attributes = [node for node in ast.walk(kind) if isinstance(node, ast.Attribute)]
+        found[kind.name] = defined | {node.attr for node in attributes if isinstance(node.ctx, ast.Store)}
+    return found
+
+
+def test_every_member_in_the_design_pages_is_one_of_its_class():
+    classes: dict[str, set[str]] = {}
+    for file in (ROOT / "runner").rglob("*.py"):
+        for name, defined in members(ast.parse(file.read_text())).items():
+            classes[name] = classes.get(name, set()) | defined
+    for page in (*DESIGN, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"):
+        quoted = re.findall(r"`([A-Z]\w+)\.(\w+)`", page.read_text())
+        assert [(name, member) for name, member in quoted if member not in classes.get(name, {member})] == [], page
 
 
 def test_the_path_of_a_batch_names_functions_of_those_files():
