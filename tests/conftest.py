@@ -1,12 +1,33 @@
-"""For all tests: each starts from the defaults of the process, and in the log handlers that the first one had."""
+"""For all tests: each starts from the state that a fresh process has, whatever ran before it, in whatever order."""
 
 import logging
+import signal
 from collections.abc import Iterator
 
 import pytest
+from process_state import ModuleState
 
 from runner import context
 from runner.host import seed
+
+_STATE = ModuleState()  # made before the first test file is loaded: what these register is gone when tests run
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _signals_of_a_foreground_process() -> Iterator[None]:
+    """Ctrl-C reaches tests and the processes that they start, also where the suite runs as a background job.
+
+    A shell starts background jobs with SIGINT ignored, and their children inherit that.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _registries_without_tests() -> None:
+    """Operators that test files declare are no operators of `runner`."""
+    _STATE.restore()
 
 
 @pytest.fixture(autouse=True)
@@ -19,5 +40,5 @@ def _fresh_settings() -> Iterator[None]:
     for handler in [*root.handlers]:  # Hydra's, which write to what was the screen of this test
         if handler not in before and type(handler) is logging.StreamHandler:
             root.removeHandler(handler)
-    context.reset_context()
-    seed.set_seed(1)
+    context.reset_context()  # closes the file of `print_file_path`
+    _STATE.restore()
