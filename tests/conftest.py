@@ -2,10 +2,11 @@
 
 import logging
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
-from process_state import ModuleState
+from process_state import Generators, ModuleState
 
 from runner import context
 from runner.host import seed
@@ -26,17 +27,24 @@ def _signals_of_a_foreground_process() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _registries_without_tests() -> None:
-    """Operators that test files declare are no operators of `runner`."""
+    """Operators that test files declare when they are loaded are none that `runner` has."""
     _STATE.restore()
 
 
+@pytest.fixture(scope="module")
+def _generators(request: pytest.FixtureRequest) -> Generators:
+    return Generators(request.module, *filter(None, [sys.modules.get("operands")]))
+
+
 @pytest.fixture(autouse=True)
-def _fresh_settings() -> Iterator[None]:
+def _fresh_state(_generators: Generators) -> Iterator[None]:
+    _generators.restore()
     context.reset_context()
     seed.set_seed(1)
     root = logging.getLogger()
-    before = [*root.handlers]
+    level, before = root.level, [*root.handlers]
     yield
+    root.setLevel(level)
     for handler in [*root.handlers]:  # Hydra's, which write to what was the screen of this test
         if handler not in before and type(handler) is logging.StreamHandler:
             root.removeHandler(handler)

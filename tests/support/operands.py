@@ -7,7 +7,6 @@ import numpy as np
 from runner.core.primitive import Primitive
 
 RNG = np.random.default_rng(20210401)
-STATE = RNG.bit_generator.state  # each test begins with it
 
 
 @dataclass(frozen=True)
