@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime as ort
 import pytest
+from patience import PATIENCE
 
 ROOT = Path(__file__).parents[1]
 LENET = ROOT / "models" / "lenet.py"
@@ -402,7 +403,7 @@ ROWS = {**CONFIG, **RUNNING, **PLACES}
 def call(folder: Path, words: tuple[str, ...], env: tuple[tuple[str, str], ...] = ()) -> Answer:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", **dict(env)}
     command = [sys.executable, "-m", "runner", *words]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     return Answer(done.returncode, done.stdout, done.stderr, folder)
 
 

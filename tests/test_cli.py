@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from runner import cli
 from runner.config.command_line import Call
@@ -357,7 +358,7 @@ def test_a_signal_interrupts_the_run(number, code, place):
     assert running.stdout.readline() == "started\n"
     assert status(place / "r")["status"] == "running"
     running.send_signal(number)
-    _, err = running.communicate(timeout=20)
+    _, err = running.communicate(timeout=PATIENCE)
     assert running.returncode == code
     assert err in [f"{what}; runner resume goes on with the run\n" for what in ("Interrupted", "Terminated")]
     assert {name: status(place / "r")[name] for name in ("status", "exit_code")} == {
@@ -369,7 +370,7 @@ def test_a_signal_interrupts_the_run(number, code, place):
 def test_processes_that_start_together_have_their_own_folders(place):
     started = [process(cwd=place) for _ in range(6)]
     for running in started:
-        _, err = running.communicate(timeout=60)
+        _, err = running.communicate(timeout=PATIENCE)
         assert running.returncode == 0, err
     assert len(list(place.glob("outputs/*/*/status.json"))) == 6
 

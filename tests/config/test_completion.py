@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from runner import cli
 from runner.config import completion
@@ -158,7 +159,7 @@ done
 
 
 def said(*words: str, env: dict[str, str], cwd: Path) -> str:
-    done = subprocess.run(words, env=env, cwd=cwd, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, env=env, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 

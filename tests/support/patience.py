@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable
 from concurrent.futures import thread as pool
 
-SECONDS = 600.0  # ends only what would never end; nothing that works comes near it, on any machine
+PATIENCE = 600.0  # seconds: ends only what would never end; nothing that works comes near it, on any machine
 
 
 def wait_until(condition: Callable[[], object], alive: Callable[[], object] = lambda: True) -> None:
     """Return when the condition holds. Raises AssertionError when it never does, or when `alive` no longer holds."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert alive(), "it has ended"
-        assert time.monotonic() < deadline, f"waited {SECONDS} seconds in vain"
+        assert time.monotonic() < deadline, f"waited {PATIENCE:g} seconds in vain"
         time.sleep(0.001)
 
 

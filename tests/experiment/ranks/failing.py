@@ -8,6 +8,7 @@ import signal
 import sys
 
 import numpy as np
+from patient import wait_long
 
 from runner import cli
 from runner.communication.joining import announced
@@ -51,6 +52,8 @@ def spoil_at(step: int, kind: str) -> None:
 
 if __name__ == "__main__":
     rank, step, kind, *words = sys.argv[1:]
+    if kind in ("image", "SIGINT"):  # what all ranks come to know; of other kinds the failing one is alone
+        wait_long()
     if announced()[0] == int(rank):
         (spoil_at if kind in ("image", "label") else fail_at)(int(step), kind)
     sys.exit(cli.main(words))

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from pathlib import Path
 
 import numpy as np
@@ -105,7 +104,7 @@ def test_weights_that_cannot_be_read_are_told_of_once(place):
     folder = place / "unread"
     (place / "empty/checkpoints").mkdir(parents=True)
     words = [*LENET, *TOGETHER, "mode=graph", f"checkpoint.load={place / 'empty'}", f"hydra.run.dir={folder}"]
-    code, _, err = mpirun(2, "-m", "runner", *words)
+    code, _, err = mpirun(2, HERE / "patient.py", *words)
     assert code == 7
     assert (
         err.count("DataError: the run has no good checkpoint\n  key     checkpoint.load\n") == err.count("Error") == 1
@@ -132,10 +131,9 @@ def test_the_first_rank_evaluates(place, trained):
 )
 def test_the_operator_that_failed_on_one_rank(place, mode, kind, operator, spoilt):
     """All ranks make the step again when the loss is not finite; one does when it cannot make the step."""
-    folder, begin = place / f"failed-{mode}-{kind}", time.monotonic()
+    folder = place / f"failed-{mode}-{kind}"
     words = [*LENET, *TOGETHER, f"mode={mode}", "session.enable_exception_dump=true", f"hydra.run.dir={folder}"]
     code, _, err = mpirun(2, HERE / "failing.py", 1, 5, kind, *words)
-    assert time.monotonic() - begin < 20
     assert code == 1
     assert err.count("TrainingError") == 1
     assert re.search(rf"\n  operator +Default/\S*{operator}\d+\n", err)

@@ -16,7 +16,7 @@ from pathlib import Path
 import foreign_reader
 import numpy as np
 import pytest
-from patience import SECONDS, SlowDisk, wait_until
+from patience import PATIENCE, SlowDisk, wait_until
 
 from runner import dtype as dt, ops
 from runner.core.lowering import LAST, TILED
@@ -432,7 +432,7 @@ def assert_whole(folder):
 @pytest.mark.parametrize("file_format", ["bin", "npy"])
 def test_a_kill_before_any_operation_leaves_whole_files(tmp_path, file_format):
     running = started(DUMPS + DIES_AT_EACH, tmp_path, file_format)
-    assert running.communicate(timeout=SECONDS)[0].strip() in [str(n) for n in range(20, 60)]
+    assert running.communicate(timeout=PATIENCE)[0].strip() in [str(n) for n in range(20, 60)]
     counts = [assert_whole(folder) for folder in sorted(tmp_path.iterdir(), key=lambda path: int(path.name))]
     assert counts == sorted(counts)  # the later it dies, the more is there
     assert counts[-1] == (12 if file_format == "npy" else 10)
@@ -444,7 +444,7 @@ def test_a_kill_at_a_random_moment_leaves_whole_files(tmp_path, file_format):
     running.stdout.readline()
     wait_until(lambda: len(dumped(tmp_path)) >= 20, alive=lambda: running.poll() is None)
     os.kill(running.pid, signal.SIGKILL)
-    assert running.wait(SECONDS) == -signal.SIGKILL
+    assert running.wait(PATIENCE) == -signal.SIGKILL
     running.stdout.close()
     assert assert_whole(tmp_path) >= 20
 

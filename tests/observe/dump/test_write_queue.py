@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from patience import SECONDS, SlowDisk, is_blocked, wait_until
+from patience import PATIENCE, SlowDisk, is_blocked, wait_until
 
 from runner.errors import InternalError, StorageError
 from runner.host import files
@@ -31,7 +31,7 @@ class Gate:
     def __call__(self, operation, path):
         if operation == "write":
             self.writers.append((path.name, threading.current_thread().name))
-            assert self.is_open.wait(SECONDS)
+            assert self.is_open.wait(PATIENCE)
 
 
 class Broken:
@@ -279,7 +279,7 @@ raise RuntimeError("the network failed")
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code, str(tmp_path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 1
     assert done.stderr.endswith("RuntimeError: the network failed\n")
     assert names(tmp_path) == []

@@ -160,8 +160,8 @@ def trained(mode, sunk, capsys):
     data = rng.normal(size=(8, 3, 32, 32)).astype(np.float32), np.arange(8, dtype=np.int32)
     net = PrintingResNet()
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
-    # Rounding may push an element over the kink of a ReLU, on some processors and not on others. At this rate that moves
-    # the logits of later steps by 2e-4 at most, and a step moves them by 5e-2.
+    # Rounding may push an element over the kink of a ReLU, on some processors and not on others. At this rate, that
+    # moves the logits of later steps by 2e-4 at most, and a step moves them by 5e-2.
     model = Model(net, loss, nn.Momentum(net.trainable_params(), 0.001, 0.9), mode=mode, device=Device(threads=1))
     model.train(2, NumpySlicesDataset(data, ["image", "label"]).batch(4), None, sunk)
     return capsys.readouterr().out

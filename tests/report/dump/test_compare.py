@@ -13,6 +13,7 @@ import dumped
 import numpy as np
 import pytest
 from dumped import CONV, GRADIENT, MOMENTUM, ORDER, RELU, WEIGHT, Step, asynchronous, npy, step, sync
+from patience import PATIENCE
 
 from runner.cli import main as cli, run_command
 from runner.errors import ConfigError, MismatchError
@@ -381,7 +382,7 @@ def test_a_process_ends_with_six_and_prints_plain_text(tmp_path):
     a, b = sync(tmp_path / "a", step(RELU)), sync(tmp_path / "b", step())
     command = [sys.executable, "-m", "runner", "compare", str(a), str(b)]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment)
     assert (done.returncode, done.stderr) == (6, "")
     assert "\x1b" not in done.stdout
     assert "IR             %1([CNode]1) = ReLU(%0)" in done.stdout

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 from saved_checkpoints import is_what_was_saved, names, saved
 
 from runner.errors import StorageError
@@ -166,7 +167,7 @@ def test_a_kill_at_any_moment_leaves_the_last_saved_one(tmp_path, kind, trials):
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
     )
     assert running.returncode == 0, running.stderr
     swept, last = map(int, running.stdout.split())
