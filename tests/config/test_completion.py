@@ -6,7 +6,6 @@ import select
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -208,10 +207,8 @@ def test_zsh(shell, place):
         for text, awaited in zip(typed, ("ready", "lenet_mnist"), strict=True):
             os.write(terminal, text.encode())
             shown = ""
-            ends = time.monotonic() + 30
-            while awaited not in shown and time.monotonic() < ends:
-                if select.select([terminal], [], [], 0.1)[0]:
-                    shown += os.read(terminal, 4096).decode(errors="replace")
+            while awaited not in shown and select.select([terminal], [], [], PATIENCE)[0]:
+                shown += os.read(terminal, 4096).decode(errors="replace")
     finally:
         os.close(terminal)
         os.kill(process, 9)
