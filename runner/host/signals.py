@@ -1,7 +1,7 @@
-"""SIGINT and SIGTERM while training: the first one lets the step end and be saved, the second one ends the run at once.
+"""SIGINT and SIGTERM while training: the first lets the step end and be saved, the second ends the run at once.
 
-A process that was started with SIGINT ignored, as a shell starts background jobs, keeps ignoring it: Ctrl-C is meant for
-the job in the foreground. SIGTERM is always stop_signals: it is addressed to this process.
+A process that was started with SIGINT ignored, as shells start background jobs, keeps ignoring it: Ctrl-C is meant for
+the job in the foreground. SIGTERM is addressed to this process and always ends it.
 """
 
 import logging

@@ -14,7 +14,7 @@ import numpy as np
 import runner
 from runner import types
 
-INTERNED = (types._KNOWN,)  # one object for each value, which are compared by identity: tests hold some of them
+INTERNED = (types._INSTANCES,)  # one object for each value, compared by identity: tests hold some of them
 
 
 class ModuleState:
