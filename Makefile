@@ -58,7 +58,7 @@ startup:  ## from the start of the process to the first loss
 	python benchmarks/startup.py
 
 oracle:  ## the comparison with PyTorch, which the suite skips where torch is missing
-	pip install torch==2.13.0 && pytest tests/test_torch.py
+	pip install torch==2.13.0 && pytest tests/end_to_end/test_torch.py
 
 docs:  ## the documentation site, into build/site; needs pip install -e ".[docs]"
 	PYTHONPATH=. mkdocs build --strict

@@ -9,8 +9,8 @@ import onnx
 import pytest
 from both_modes import relative
 from hypothesis import example, given, settings, strategies as st
-from placed import Batch, lenet, resnet, results, training_step
 from random_networks import LAYERS, computed, traced
+from training_steps import Batch, lenet, resnet, results, training_step
 
 from runner.compile.onnx.lower import lower
 from runner.compile.passes import PASSES, optimize, usual

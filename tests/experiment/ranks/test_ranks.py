@@ -17,7 +17,7 @@ from runner.train.checkpoint import state
 pytestmark = needs_mpi
 
 HERE = Path(__file__).parent
-PATIENT = HERE / "patient.py"
+PATIENT = HERE / "patient_ranks.py"
 LENET = ("+experiment=lenet", "callbacks=quiet", "dataset_sink_mode=false", "optimizer.learning_rate=0.1")
 TOGETHER = ("parallel=data_parallel", "parallel.gradients_mean=true")
 TOLERANCE = 1e-5
@@ -133,12 +133,12 @@ def test_some_ranks_cannot_dump_without_the_others(place):
 
 
 def test_exchanges():
-    code, out, err = mpirun(3, HERE / "exchanges.py")
+    code, out, err = mpirun(3, HERE / "rank_collectives.py")
     assert (code, out, err) == (0, "done: [0, 1, 2]\n", "")
 
 
 def test_a_script_that_fails_on_one_rank_ends_on_all():
-    code, _, err = mpirun(2, HERE / "exchanges.py", "raise")
+    code, _, err = mpirun(2, HERE / "rank_collectives.py", "raise")
     assert code != 0
     assert "RuntimeError: only here" in err
 
@@ -165,7 +165,7 @@ def resumed(folder: Path, whole: Path) -> None:
 def test_a_rank_that_is_killed_takes_the_others_along(place, uninterrupted):
     folder = place / "killed"
     words = [*LENET, *SMALL, *TOGETHER, f"hydra.run.dir={folder}"]
-    code, out, err = mpirun(2, HERE / "failing.py", 1, 23, "SIGKILL", *words)
+    code, out, err = mpirun(2, HERE / "rank_failure.py", 1, 23, "SIGKILL", *words)
     assert code == 9
     assert "Killed" in out + err  # mpirun says so; the others have no time to
     assert sorted(p.name for p in (folder / "checkpoints").glob("CKP*"))[-1] == "CKP-4_5"
@@ -190,7 +190,7 @@ def test_other_numbers_of_ranks_do_not_go_on(place, uninterrupted):
 )
 def test_a_rank_that_fails_ends_all_with_its_reason(place, rank, kind, code, block):
     folder = place / f"fails-{rank}-{kind}"
-    found, _, err = mpirun(2, HERE / "failing.py", rank, 3, kind, *LENET, *TOGETHER, f"hydra.run.dir={folder}")
+    found, _, err = mpirun(2, HERE / "rank_failure.py", rank, 3, kind, *LENET, *TOGETHER, f"hydra.run.dir={folder}")
     assert found == code
     assert err.count(block) == 1
     status = json.loads((folder / "status.json").read_text())
@@ -226,7 +226,7 @@ def test_a_signal_stops_all_ranks_at_one_step(place, uninterrupted):
     """It reaches one rank only, in the middle of a run: all save and stop, and the run can go on."""
     folder = place / "stopped"
     words = [*LENET, *SMALL, *TOGETHER, f"hydra.run.dir={folder}"]
-    found, _, err = mpirun(2, HERE / "failing.py", 1, 23, "SIGINT", *words)
+    found, _, err = mpirun(2, HERE / "rank_failure.py", 1, 23, "SIGINT", *words)
     assert found == 130
     assert "runner resume goes on" in err
     assert json.loads((folder / "status.json").read_text())["status"] == "interrupted"

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 from patience import PATIENCE, wait_until
-from swept import TINY, TWELVE, killed, record, rows, swept, table, traces, wait_until_free
+from sweep_runs import TINY, TWELVE, killed, record, rows, swept, table, traces, wait_until_free
 
 from runner.errors import BusyError
 from runner.experiment.sweep import sweep

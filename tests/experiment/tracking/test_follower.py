@@ -7,7 +7,7 @@ import sys
 import threading
 
 import pytest
-from tracked_runs import ROOT, points, said, words
+from tracking_runs import ROOT, points, said, words
 
 import runner
 from runner.config.groups import tracking

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from patience import PATIENCE
-from stepped import step_graph, tiny_graph
+from step_graphs import step_graph, tiny_graph
 
 from runner.compile.onnx.describe import described
 from runner.compile.onnx.lower import lower

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from patience import PATIENCE
-from stepped import batch, step_cell, step_graph
+from step_graphs import batch, step_cell, step_graph
 
 import runner
 import runner.observe.graph

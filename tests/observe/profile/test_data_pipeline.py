@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from profiled_training import BATCH, WAYS, Training, model_of, train
+from profile_training import BATCH, WAYS, Training, model_of, train
 
 from runner import dtype
 from runner.dataset import NumpySlicesDataset

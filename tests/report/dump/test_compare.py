@@ -9,10 +9,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import dumped
+import dump_files
 import numpy as np
 import pytest
-from dumped import CONV, GRADIENT, MOMENTUM, ORDER, RELU, WEIGHT, Step, asynchronous, npy, step, sync
+from dump_files import CONV, GRADIENT, MOMENTUM, ORDER, RELU, WEIGHT, Step, asynchronous, npy, step, sync
 from patience import PATIENCE
 
 from runner.cli import main as cli, run_command
@@ -220,7 +220,7 @@ def test_the_order_is_that_of_execution_and_not_of_names(tmp_path, capsys):
         one.operators[k][2][0] = one.operators[k][2][0] * np.float32(2)
     a, b = sync(tmp_path / "a", one), sync(tmp_path / "b", step())
     assert compare(capsys, a, b)["first"]["name"] == RELU
-    dumped.graphs(a / "Net/0", order=ORDER[::-1])
+    dump_files.graphs(a / "Net/0", order=ORDER[::-1])
     assert compare(capsys, a, b)["first"]["name"] == MOMENTUM
     (a / "Net/0/execution_order/ms_execution_order_graph_0.csv").unlink()
     assert compare(capsys, a, b)["first"]["name"] == RELU

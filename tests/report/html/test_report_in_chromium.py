@@ -9,8 +9,8 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from left_runs import leave, varied
 from patience import PATIENCE
+from run_folders import leave, varied
 
 from runner.cli import run_command
 

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from saved_checkpoints import is_what_was_saved, saved, text
+from checkpoint_sample import is_what_was_saved, saved, text
 
 from runner.errors import DataError
 from runner.train.checkpoint import state

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from checkpoint_sample import is_what_was_saved, names, saved
 from patience import PATIENCE
-from saved_checkpoints import is_what_was_saved, names, saved
 
 from runner.errors import StorageError
 from runner.host import files

@@ -15,7 +15,7 @@ from runner.errors import ConfigError, ConfigErrors, StorageError
 from runner.experiment import dump
 from runner.observe.dump import VARIABLE, json_config
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 COMMON = {
     "dump_mode": 0,
     "path": "/absolute_path",

@@ -16,7 +16,7 @@ import onnxruntime as ort
 import pytest
 from patience import PATIENCE
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LENET = ROOT / "models" / "lenet.py"
 RESNET = ROOT / "models" / "resnet.py"
 PROVIDERS = ort.get_available_providers()

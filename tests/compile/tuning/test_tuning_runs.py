@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from patience import wait_until
-from placed import Batch, training_step
+from training_steps import Batch, training_step
 
 import runner
 from runner import nn

@@ -1,4 +1,4 @@
-"""Run by mpirun: `runner` in which one rank fails before a step: `failing.py RANK STEP KIND words...`.
+"""Run by mpirun: `runner` in which one rank fails before a step: `rank_failure.py RANK STEP KIND words...`.
 
 With the kinds `image` and `label` that rank has a batch, number STEP, with values that no network can bear.
 """
@@ -8,7 +8,7 @@ import signal
 import sys
 
 import numpy as np
-from patient import wait_long
+from patient_ranks import wait_long
 
 from runner import cli
 from runner.communication.joining import announced
