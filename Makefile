@@ -11,7 +11,7 @@ test:  ## the whole suite
 	pytest -n 2 --dist worksteal
 
 fast:  ## the suite without real processes and real data sets
-	pytest -x --ignore=tests/test_cli.py --ignore=tests/dataset
+	pytest -x --ignore=tests/test_cli.py --ignore=tests/dataset --ignore=tests/end_to_end --ignore=tests/experiment
 
 soak:  ## what CI thins out: runs and sweeps that die at every single operation and step
 	RUNNER_SOAK=1 pytest tests/experiment/test_resume.py tests/experiment/sweep/test_sweep_kills.py
