@@ -13,8 +13,8 @@ test:  ## the whole suite
 fast:  ## the suite without real processes and real data sets
 	pytest -x --ignore=tests/test_cli.py --ignore=tests/dataset --ignore=tests/end_to_end --ignore=tests/experiment
 
-soak:  ## what CI thins out: runs and sweeps that die at every single operation and step
-	RUNNER_SOAK=1 pytest tests/experiment/test_resume.py tests/experiment/sweep/test_sweep_kills.py
+soak:  ## what the suite thins out, whole: deaths at every single operation and step, every flipped bit, random examples
+	RUNNER_SOAK=1 pytest $$(grep -rlE '^from (soak|hypothesis) import' tests --include='test_*.py')
 
 mutants:  ## whether the tests notice mistakes: 60 seeded one-line mutations, of which at most 4 may survive
 	python tests/mutation/mutants.py

@@ -6,11 +6,16 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 from process_state import Generators, ModuleState
+from soak import SOAK
 
 from runner import context
 from runner.host import seed
 
+# The same examples in every run, which may take what they take; `make soak` looks for new ones.
+settings.register_profile("suite", derandomize=not SOAK, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 _STATE = ModuleState()  # made before the first test file is loaded: what these register is gone when tests run
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from patience import PATIENCE, wait_until
+from soak import SOAK
 
 import runner
 from runner.compile.ort.session import Session
@@ -32,8 +33,8 @@ SMALL = (
 )
 BRAKE = Path(__file__).parents[1] / "support/brake.py"
 UNSUNK = ("dataset_sink_mode=false", "epochs=8")
-# Every fourth place to die at: no period of a run (5 steps, 7 steps) shares a divisor with it. `make soak` takes all.
-EVERY = 1 if "RUNNER_SOAK" in os.environ else 4
+# Every eighth place to die at: no period of a run (5 steps, 7 steps) shares a divisor with it. `make soak` takes all.
+EVERY = 1 if SOAK else 8
 SINKS = {"off": UNSUNK, "-1": ("epochs=8",), "7": ("sink_size=7", "epochs=6")}
 
 

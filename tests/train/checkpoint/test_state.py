@@ -39,7 +39,7 @@ ANY_ARRAY = st.sampled_from(dtype.ALL).flatmap(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.dictionaries(NAMES, ANY_ARRAY, max_size=4), st.booleans())
 def test_any_arrays_come_back(arrays, transposed):
     if transposed:
