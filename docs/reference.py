@@ -19,8 +19,9 @@ from runner.config import schema
 from runner.config.groups import GROUPS
 from runner.config.groups.optimizer import SCHEDULES
 from runner.core.primitive import REGISTRY, Primitive
+from runner.validation.records import Frozen
 from runner.validation.rules import rule_of
-from runner.validation.validate import Wrong, judge, show
+from runner.validation.validate import Invalid, show, validate
 
 ROOT = Path(__file__).parents[1]
 # Groups whose option decides which keys they have; all other parts of the schema are one class.
@@ -65,22 +66,23 @@ def sections(owner: type[Any], path: str) -> Iterator[tuple[str, type[Any]]]:
 
 
 def meanings(owner: type[Any]) -> dict[str, str]:
-    """The comments beside the fields of a class, by field."""
-    source = inspect.getsource(owner)
-    lines = source.splitlines()
+    """The comments beside the fields of a class and of those that it inherits from, by field."""
     found = {}
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT and (field := re.match(r"    (\w+):", lines[token.start[0] - 1])):
-            found[field[1]] = token.string.lstrip("# ")
+    for kind in reversed(owner.__mro__[: owner.__mro__.index(Frozen)] if issubclass(owner, Frozen) else (owner,)):
+        source = inspect.getsource(kind)
+        lines = source.splitlines()
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT and (field := re.match(r"    (\w+):", lines[token.start[0] - 1])):
+                found[field[1]] = token.string.lstrip("# ")
     return found
 
 
 def allowed(owner: type[Any], field: dataclasses.Field[Any]) -> str:
     """What the error says that is told to a value that no key takes."""
     try:
-        judge(field.type, rule_of(owner, field.name), object())
-    except Wrong as wrong:
-        return wrong.allowed
+        validate(field.type, rule_of(owner, field.name), object())
+    except Invalid as invalid:
+        return invalid.allowed
     return "any value"
 
 

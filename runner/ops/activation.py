@@ -11,7 +11,7 @@ from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.ops.array import require
-from runner.ops.elementwise import Unary
+from runner.ops.elementwise import Unary, UnaryGrad
 from runner.ops.reduce import ReduceSum
 from runner.types import TensorType
 
@@ -32,12 +32,8 @@ class ReLU(Unary):
 
 
 @primitive
-class ReluGrad(Primitive):
+class ReluGrad(UnaryGrad):
     """dout where ReLU's result `out` is positive, else 0."""
-
-    def infer(self, dout: TensorType, out: TensorType) -> TensorType:
-        require(dout == out, "dout and out must have one type", dout=dout, out=out)
-        return dout
 
     def kernel(self, dout: np.ndarray, out: np.ndarray) -> np.ndarray:
         made: np.ndarray = np.asarray(out > 0).astype(dout.dtype)  # numpy multiplies bools with floats slowly

@@ -5,13 +5,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from runner.core.lowering import Builder, Form, elementwise_forms
+from runner.core.lowering import Builder
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Tensor, Value
 from runner.ops.array import Reshape, require
 from runner.ops.compare import Greater, Select
-from runner.ops.elementwise import Unary
+from runner.ops.elementwise import Unary, UnaryGrad
 from runner.ops.reduce import unbroadcast
 from runner.types import Shape, TensorType
 
@@ -31,12 +31,8 @@ class ReLU6(Unary):
 
 
 @primitive
-class ReLU6Grad(Primitive):
+class ReLU6Grad(UnaryGrad):
     """dout where ReLU6's operand x lies between 0 and 6, else 0 (also at 0 and 6)."""
-
-    def infer(self, dout: TensorType, x: TensorType) -> TensorType:
-        require(dout == x, "dout and x must have one type", dout=dout, x=x)
-        return dout
 
     def kernel(self, dout: np.ndarray, x: np.ndarray) -> np.ndarray:
         made: np.ndarray = dout * ((x > 0) & (x < 6))
@@ -48,9 +44,6 @@ class ReLU6Grad(Primitive):
     def lower(self, b: Builder, dout: str, x: str) -> str:
         above, below = b.node("Greater", (x, b.const(0.0, like=x))), b.node("Less", (x, b.const(6.0, like=x)))
         return b.node("Mul", (dout, b.node("Cast", (b.node("And", (above, below)),), to=b.type(x).dtype)))
-
-    def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
-        return elementwise_forms(self.lower, dout, x)
 
 
 @primitive

@@ -6,15 +6,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from runner.core.lowering import Builder, Form, elementwise_forms
+from runner.core.lowering import Builder
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.primitive import Gradient, primitive
 from runner.core.value import Value
 from runner.ops.activation import Sigmoid
-from runner.ops.array import require
 from runner.ops.compare import Greater, Select
-from runner.ops.elementwise import Unary
-from runner.types import TensorType
+from runner.ops.elementwise import Unary, UnaryGrad
 
 # Hendrycks and Gimpel, "Gaussian Error Linear Units", section 2: gelu(x) ~ x/2 (1 + tanh(SLOPE (x + CUBIC x^3))).
 SLOPE = math.sqrt(2.0 / math.pi)
@@ -37,12 +35,8 @@ class GeLU(Unary):
 
 
 @primitive
-class GeLUGrad(Primitive):
+class GeLUGrad(UnaryGrad):
     """dout times the derivative of GeLU at x."""
-
-    def infer(self, dout: TensorType, x: TensorType) -> TensorType:
-        require(dout == x, "dout and x must have one type", dout=dout, x=x)
-        return dout
 
     def kernel(self, dout: np.ndarray, x: np.ndarray) -> np.ndarray:
         bent = _bent(x)
@@ -56,9 +50,6 @@ class GeLUGrad(Primitive):
         steep = b.node("Mul", (b.node("Sub", (one, b.node("Mul", (bent, bent)))), rise))
         slope = b.node("Add", (b.node("Add", (bent, one)), steep))
         return b.node("Mul", (b.node("Mul", (dout, b.const(0.5, like=x))), slope))
-
-    def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
-        return elementwise_forms(self.lower, dout, x)
 
 
 def _bent(x: np.ndarray) -> np.ndarray:

@@ -21,11 +21,27 @@ def require(holds: bool, what: str, **rows: object) -> None:
         raise ShapeError(what, **rows)
 
 
-@primitive
-class Reshape(Primitive):
-    """The same elements, in row-major order, in another shape; one -1 in `shape` stands for what is left."""
+class Reshaping(Primitive):
+    """Base: the elements of the one operand, in row-major order, in the shape that `infer` gives."""
 
     computes: ClassVar = False
+
+    def infer(self, x: TensorType) -> TensorType:
+        raise NotImplementedError
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (Reshape(inputs[0].shape)(douts[0]),)
+
+    def lower(self, b: Builder, x: str) -> str:
+        return b.reshape(x, self.infer(b.type(x)).shape)
+
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        return reshaping(x, self.infer(x).shape)
+
+
+@primitive
+class Reshape(Reshaping):
+    """The same elements, in row-major order, in another shape; one -1 in `shape` stands for what is left."""
 
     shape: Shape = ()
     statics: ClassVar = ("shape",)
@@ -45,24 +61,13 @@ class Reshape(Primitive):
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return x.reshape(self.shape)
 
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (Reshape(inputs[0].shape)(douts[0]),)
-
-    def lower(self, b: Builder, x: str) -> str:
-        return b.reshape(x, self.infer(b.type(x)).shape)
-
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return reshaping(x, self.infer(x).shape)
-
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         return 0 if types[0].shape == self.infer(types[0]).shape else None
 
 
 @primitive
-class Flatten(Primitive):
+class Flatten(Reshaping):
     """(N, ...) to (N, everything else), in row-major order."""
-
-    computes: ClassVar = False
 
     def infer(self, x: TensorType) -> TensorType:
         require(x.ndim >= 1, "needs at least one axis", x=x)
@@ -70,15 +75,6 @@ class Flatten(Primitive):
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return x.reshape(len(x), math.prod(x.shape[1:]))
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (Reshape(inputs[0].shape)(douts[0]),)
-
-    def lower(self, b: Builder, x: str) -> str:
-        return b.reshape(x, self.infer(b.type(x)).shape)
-
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return reshaping(x, self.infer(x).shape)
 
 
 def reshaping(x: TensorType, shape: Shape) -> tuple[Form, ...]:
@@ -90,10 +86,8 @@ def reshaping(x: TensorType, shape: Shape) -> tuple[Form, ...]:
 
 
 @primitive
-class ExpandDims(Primitive):
+class ExpandDims(Reshaping):
     """A new axis of length 1 at `axis`."""
-
-    computes: ClassVar = False
 
     axis: int = 0
     statics: ClassVar = ("axis",)
@@ -105,15 +99,6 @@ class ExpandDims(Primitive):
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.expand_dims(x, self.axis)
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (Reshape(inputs[0].shape)(douts[0]),)
-
-    def lower(self, b: Builder, x: str) -> str:
-        return b.reshape(x, self.infer(b.type(x)).shape)
-
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return reshaping(x, self.infer(x).shape)
 
 
 @primitive

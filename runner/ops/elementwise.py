@@ -44,6 +44,17 @@ class Unary(Primitive):
         return elementwise_forms(self.lower, x)
 
 
+class UnaryGrad(Primitive):
+    """Base: the gradient of a Unary from dout and its operand or its result, all of one type."""
+
+    def infer(self, dout: TensorType, x: TensorType) -> TensorType:
+        require(dout == x, "dout and x must have one type", dout=dout, x=x)
+        return dout
+
+    def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
+        return elementwise_forms(self.lower, dout, x)
+
+
 class Binary(Primitive):
     """Base: two operands of one element type that broadcast against each other."""
 
@@ -51,6 +62,8 @@ class Binary(Primitive):
     onnx: ClassVar[str]
     floats_only: ClassVar[bool] = False
     bools: ClassVar[bool] = False
+    neutral: ClassVar[float | None] = None  # as the second operand it leaves the first one as it is
+    commutes: ClassVar[bool] = False  # then also as the first one
 
     def infer(self, x: TensorType, y: TensorType) -> TensorType:
         require(x.dtype is y.dtype, "operands must have the same element type", x=x, y=y)
@@ -68,9 +81,13 @@ class Binary(Primitive):
     def forms(self, x: TensorType, y: TensorType) -> Sequence[Form]:
         return broadcasting(self.lower, x, y)
 
-    def neutral(self, types: Sequence[TensorType], keep: int, other: np.ndarray | None, value: float) -> bool:
-        """Whether operand `keep` is the result because the other one holds only its neutral element."""
-        return only(value, other) and types[keep].shape == broadcast(*types)
+    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
+        if self.neutral is None:
+            return None
+        for k in (0, 1) if self.commutes else (0,):
+            if only(self.neutral, known[1 - k]) and types[k].shape == broadcast(*types):
+                return k
+        return None
 
 
 def ranked(b: Builder, scalar: str, beside: str) -> str:
@@ -128,14 +145,12 @@ class Add(Binary):
 
     ufunc: ClassVar = np.add
     onnx: ClassVar = "Add"
+    neutral: ClassVar = -0.0  # and not 0.0: -0.0 + 0.0 is 0.0
+    commutes: ClassVar = True
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         x, y = inputs
         return lambda: unbroadcast(douts[0], x), lambda: unbroadcast(douts[0], y)
-
-    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        # -0.0 + 0.0 is 0.0, so of the two zeros only -0.0 leaves everything as it is.
-        return next((k for k in (0, 1) if self.neutral(types, k, known[1 - k], -0.0)), None)
 
 
 @primitive
@@ -144,13 +159,11 @@ class Sub(Binary):
 
     ufunc: ClassVar = np.subtract
     onnx: ClassVar = "Sub"
+    neutral: ClassVar = 0
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         x, y = inputs
         return lambda: unbroadcast(douts[0], x), lambda: unbroadcast(-douts[0], y)
-
-    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        return 0 if self.neutral(types, 0, known[1], 0) else None
 
 
 @primitive
@@ -159,13 +172,12 @@ class Mul(Binary):
 
     ufunc: ClassVar = np.multiply
     onnx: ClassVar = "Mul"
+    neutral: ClassVar = 1
+    commutes: ClassVar = True
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         x, y = inputs
         return lambda: unbroadcast(douts[0] * y, x), lambda: unbroadcast(douts[0] * x, y)
-
-    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        return next((k for k in (0, 1) if self.neutral(types, k, known[1 - k], 1)), None)
 
 
 @primitive
@@ -175,13 +187,11 @@ class RealDiv(Binary):
     ufunc: ClassVar = np.divide
     onnx: ClassVar = "Div"
     floats_only: ClassVar = True
+    neutral: ClassVar = 1
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         x, y = inputs
         return lambda: unbroadcast(douts[0] / y, x), lambda: unbroadcast(-(douts[0] * outputs[0]) / y, y)
-
-    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        return 0 if self.neutral(types, 0, known[1], 1) else None
 
 
 @primitive

@@ -9,20 +9,33 @@ import numpy as np
 
 from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, can_tile
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import OPERATORS, Value
 from runner.ops.array import require
 from runner.types import Shape, TensorType
 
 
-@primitive
-class MatMul(Primitive):
-    """(M, K) times (K, N); each operand may be given transposed."""
+@family
+class MatrixProduct(Primitive):
+    """Base: products of matrices, each of which may be given transposed."""
 
     needs: ClassVar = Needs.HALF
 
     transpose_a: bool = False
     transpose_b: bool = False
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        (x, y), (dout,), (ta, tb) = inputs, douts, (self.transpose_a, self.transpose_b)
+        product = type(self)
+        return (
+            lambda: product(tb, True)(y, dout) if ta else product(False, not tb)(dout, y),
+            lambda: product(True, ta)(dout, x) if tb else product(not ta, False)(x, dout),
+        )
+
+
+@primitive
+class MatMul(MatrixProduct):
+    """(M, K) times (K, N); each operand may be given transposed."""
 
     def infer(self, x: TensorType, y: TensorType) -> TensorType:
         fits = x.ndim == y.ndim == 2 and x.dtype is y.dtype and x.dtype.is_float
@@ -34,13 +47,6 @@ class MatMul(Primitive):
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         made: np.ndarray = (x.T if self.transpose_a else x) @ (y.T if self.transpose_b else y)
         return made
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        (x, y), (dout,), (ta, tb) = inputs, douts, (self.transpose_a, self.transpose_b)
-        return (
-            lambda: MatMul(tb, True)(y, dout) if ta else MatMul(False, not tb)(dout, y),
-            lambda: MatMul(True, ta)(dout, x) if tb else MatMul(not ta, False)(x, dout),
-        )
 
     def lower(self, b: Builder, x: str, y: str) -> str:
         return self._lower_turned(b, x, y, PLAIN, PLAIN)

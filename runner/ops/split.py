@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from runner.core.lowering import Builder
+from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
-from runner.ops.array import Concat, Reshape, require
+from runner.ops.array import Concat, Reshape, Reshaping, require
 from runner.ops.reduce import ReduceSum
 from runner.types import Shape, TensorType, resolve_axes
 
@@ -109,10 +109,8 @@ class Stack(Primitive):
 
 
 @primitive
-class Squeeze(Primitive):
+class Squeeze(Reshaping):
     """Without the axes in `axis`, which must have length 1; without all axes of length 1 when it is ()."""
-
-    computes: ClassVar = False
 
     axis: int | tuple[int, ...] = ()
 
@@ -125,11 +123,8 @@ class Squeeze(Primitive):
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return x.reshape(self.infer(TensorType.of(x)).shape)
 
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (Reshape(inputs[0].shape)(douts[0]),)
-
-    def lower(self, b: Builder, x: str) -> str:
-        return b.reshape(x, self.infer(b.type(x)).shape)
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        return (Form("plain", self.lower),)
 
 
 @primitive

@@ -221,3 +221,12 @@ def test_several_observers_hear_the_same(place):
     assert (both.disables_optimization, both.records_steps) == (True, True)
     Program(nn.ReLU().construct, [TensorType(dtype.float32, (2, 2))], Device("CPU"), "net", observer=both)
     assert one.heard == other.heard == ["traced", "lowered", "compiled", "executed"]
+
+
+@pytest.mark.parametrize("event", [name for name, method in vars(GraphObserver).items() if callable(method)])
+def test_every_event_reaches_every_observer(event):
+    seen: list[tuple[object, ...]] = []
+    observer = GraphObserver()
+    setattr(observer, event, lambda *arguments: seen.append(arguments))
+    getattr(GraphObservers(observer, observer), event)(1, 2)
+    assert seen == [(1, 2), (1, 2)]

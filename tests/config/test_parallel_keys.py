@@ -63,7 +63,7 @@ def test_what_one_process_can(line):
         (("parallel=data_parallel", "session.auto_tune_mode=GA"), "cannot do this yet\n  key   session.auto_tune_mode"),
         (
             ("parallel=data_parallel", "profiling=trace", "profiling.op_trace='ReLU(3x4)'"),
-            "several ranks cannot measure one operator alone\n  key     profiling.op_trace\n  value   ReLU(3x4)",
+            "several ranks cannot measure a single operator\n  key     profiling.op_trace\n  value   ReLU(3x4)",
         ),
         (
             ("parallel=data_parallel", "profiling=trace", "profiling.op_trace='ReLU(3x4)'"),

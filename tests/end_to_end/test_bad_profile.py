@@ -65,8 +65,8 @@ TEXTS = [
     ("", ("unknown trace: nothing\n", WORDS)),
     ("Training_Trace", ("unknown trace: Training_Trace\n", "nearest  training_trace\n")),
     ("task_trace:task_trace", ("task_trace stands twice\n", "nearest  task_trace\n")),
-    ("training_trace:op_trace", ("op_trace cannot go with another trace\n", "allowed  op_trace alone\n")),
-    ("op_trace:task_trace", ("op_trace cannot go with another trace\n", "two runs, or task_trace")),
+    ("training_trace:op_trace", ("op_trace excludes every other trace\n", "allowed  only op_trace\n")),
+    ("op_trace:task_trace", ("op_trace excludes every other trace\n", "two runs, or task_trace")),
     ("{training_trace: on}", ("not JSON\n", "Expecting property name")),
     ('{"training_trace": "on"', ("not JSON\n", "delimiter")),
     ('{"training_trace": "on", "training_trace": "off"}', ("a key stands twice\n",)),
@@ -83,25 +83,25 @@ CONFIG = [
     (
         ("profiling=trace", "profiling.op_trace=ReLU", "profiling.ai_core_metrics=Memory"),
         "profiling.op_trace",
-        ("op_trace cannot go with another trace\n", "excludes  ai_core_metrics\n"),
+        ("op_trace excludes every other trace\n", "excludes  ai_core_metrics\n"),
     ),
     (
         ("profiling=trace", "profiling.training_trace=off", "profiling.task_trace=off"),
         "profiling.training_trace",
         ("nothing is traced\n", "profiling=none makes no profile\n"),
     ),
-    (("profiling=trace", "profiling.output=.", "profiling.result_path=."), "profiling.output", ("asked for twice\n",)),
+    (("profiling=trace", "profiling.output=.", "profiling.result_path=."), "profiling.output", ("requested twice\n",)),
     (
         ("profiling=trace", "profiling.aicpu=on", 'profiling.options={"aicpu_trace":"on"}'),
         "profiling.aicpu",
-        ("asked for twice\n", "also   profiling.options.aicpu_trace\n"),
+        ("requested twice\n", "also   profiling.options.aicpu_trace\n"),
     ),
-    (('profiling.options={"aicpu":"on","aicpu_trace":"on"}',), "profiling.options.aicpu_trace", ("asked for twice\n",)),
+    (('profiling.options={"aicpu":"on","aicpu_trace":"on"}',), "profiling.options.aicpu_trace", ("requested twice\n",)),
     (("profiling.options=7",), "profiling.options", ("not text\n", 'nearest  "7"\n')),
     (
         ("profiling.options=op_trace",),
         "profiling.op_trace",
-        ("op_trace measures one operator alone, and none is named\n", OPERATOR),
+        ("op_trace measures a single operator, and none is named\n", OPERATOR),
     ),
     (
         ("session.profiling_mode=true", "session.bp_point=b"),
@@ -113,8 +113,8 @@ CONFIG = [
         "session.bp_point",
         ("training_trace of a session needs this operator\n", "backward part ends\n"),
     ),
-    ((*FULL, "session.op_trace=ReLU"), "session.op_trace", ("op_trace cannot go with another trace\n",)),
-    ((*FULL, "profiling=trace"), "session.profiling_mode", ("a profile is asked for twice\n", "profiling=none")),
+    ((*FULL, "session.op_trace=ReLU"), "session.op_trace", ("op_trace excludes every other trace\n",)),
+    ((*FULL, "profiling=trace"), "session.profiling_mode", ("a profile is requested twice\n", "profiling=none")),
     (("session.profiling_mode=on",), "session.profiling_mode", ("not true or false\n", "nearest  true\n")),
     (("session.precision_mode=fp16",), "session.precision_mode", ("not one of the choices\n", PRECISIONS)),
     (("session.precision_mode=force_fp61",), "session.precision_mode", (PRECISIONS, "nearest  force_fp16\n")),
@@ -256,7 +256,7 @@ def test_options_of_the_context_are_text(value, kind):
 
 def test_profiling_of_the_context_is_on_or_off():
     error = only_error_of(lambda: context.set_context(enable_profiling="on"))
-    assert error.what == "enable_profiling must be a bool"
+    assert error.what == "enable_profiling must be True or False"
 
 
 def test_a_file_and_its_line_are_told(place):

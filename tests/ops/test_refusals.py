@@ -37,7 +37,7 @@ REFUSED = [
     (ops.Select(), (floats(2), floats(2), floats(2)), "the condition must be Bool"),
     (ops.Select(), (bools(2), floats(2), ints(2)), "both choices must have the same element type"),
     (ops.Softmax(2), (floats(2, 3),), "needs floats and an axis in range"),
-    (ops.ReluGrad(), (floats(2), floats(3)), "dout and out must have one type"),
+    (ops.ReluGrad(), (floats(2), floats(3)), "dout and x must have one type"),
     (ops.Reshape((4, -1)), (floats(2, 3),), "the elements do not fill the shape"),
     (ops.Reshape((-1, -1)), (floats(2, 3),), "the elements do not fill the shape"),
     (ops.Reshape((-2, -3)), (floats(2, 3),), "the elements do not fill the shape"),

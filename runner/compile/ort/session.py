@@ -6,7 +6,6 @@ why, so what the session *says it has* is checked, and what the library printed 
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -45,14 +44,12 @@ class Session:
 
     `inputs` and `outputs` map names to types in the model's order (an axis without a fixed length is -1). `device` and
     `providers` are what is really used, `assignment` how many operators each provider took (empty on the CPU and where
-    onnxruntime cannot tell), `optimization_level` onnxruntime's name of it, `notes` one-line remarks for the user,
-    `open_seconds` how long opening took. Raises DeviceError when the device is not usable and fallback is not allowed,
-    and InternalError when onnxruntime refuses the model. With `profile`, onnxruntime writes down what the nodes take,
-    in a file whose name begins so.
+    onnxruntime cannot tell), `optimization_level` onnxruntime's name of it, `notes` one-line remarks for the user.
+    Raises DeviceError when the device is not usable and fallback is not allowed, and InternalError when onnxruntime
+    refuses the model. With `profile`, onnxruntime writes down what the nodes take, in a file whose name begins so.
     """
 
     def __init__(self, model: bytes, device: Device, *, optimize: bool = True, profile: Path | None = None) -> None:
-        start = time.perf_counter()
         self.notes = list(device.notes)
         try:
             session, assignment = _open(model, device, optimize, profile)
@@ -74,7 +71,6 @@ class Session:
         on_host = device.target == "CPU"
         self._memory: _HostMemory | _CardMemory = _HostMemory(session) if on_host else _CardMemory(session, device)
         self.end_profile: Callable[[], str] = session.end_profiling  # gives the name of the file
-        self.open_seconds = time.perf_counter() - start
 
     def put(self, array: np.ndarray) -> Value:
         """Make an array resident. On the CPU it is shared, not copied: leave it unchanged while it is in use."""
@@ -112,14 +108,8 @@ class Session:
         return TrainingError("a step failed in onnxruntime", operator=operator, device=self.device, reason=reason)
 
 
-def why_not(target: str, device_id: int = 0) -> str | None:
-    """None when a small convolution really runs on a device, otherwise the reason in a sentence."""
-    trouble = unusable(target, device_id)
-    return None if trouble is None else trouble.rows.get("reason", trouble.what)
-
-
 def unusable(target: str, device_id: int = 0) -> RunnerError | None:
-    """As `why_not`, but the whole error, with what is installed and how to repair it."""
+    """None when a small convolution really runs on a device, otherwise the error, with what would repair it."""
     device = Device(target, device_id, threads=1)
     ones = np.ones((1, 1, 2, 2), np.float32)
     try:

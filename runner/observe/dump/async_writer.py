@@ -29,7 +29,7 @@ from runner.observe.dump.cann_file import Stored, header
 from runner.observe.dump.file_names import DEFAULT_FORMAT, INPUT, OUTPUT, PARAMETER, AsyncName, NpyName, sanitised
 from runner.observe.dump.settings import DumpSettings
 from runner.observe.dump.write_queue import WriteQueue
-from runner.observe.dump.writer import Piece, write_graph, write_metadata, write_pieces
+from runner.observe.dump.writer import Piece, Side, write_graph, write_metadata, write_pieces
 
 STREAM = 0  # ours have one stream of execution
 LONGEST_NAME = 255  # bytes
@@ -71,15 +71,7 @@ class AsyncFolder:
         self._open: dict[tuple[int, int], _Folder] = {}
         self.queue = WriteQueue(settings.queue_mb << 20)
 
-    def operator(
-        self,
-        step: int,
-        graph: int,
-        task: int,
-        node: Node,
-        inputs: Sequence[ObservedValue] | None,
-        outputs: Sequence[ObservedValue] | None,
-    ) -> None:
+    def operator(self, step: int, graph: int, task: int, node: Node, inputs: Side, outputs: Side) -> None:
         """One execution of an operator, under its type and full name."""
         name = AsyncName(node.op.name, sanitised(node.name), task, STREAM, self._timestamp())
         self._write(self._folder(step, graph), name, node.name, inputs or (), outputs or ())

@@ -65,7 +65,12 @@ class AsyncName:
     def parse(cls, file: str) -> "AsyncName | None":
         """What a file's name says, or None for another file. Names of four parts have no stream."""
         found = _ASYNC.fullmatch(file)
-        return None if found is None else cls(found[1], found[2], int(found[3]), int(found[4] or 0), int(found[5]))
+        return None if found is None else cls.of(found)
+
+    @classmethod
+    def of(cls, found: re.Match[str]) -> "AsyncName":
+        """The name in the first five groups of a match."""
+        return cls(found[1], found[2], int(found[3]), int(found[4] or 0), int(found[5]))
 
 
 @dataclass(frozen=True)
@@ -84,10 +89,7 @@ class NpyName:
     def parse(cls, file: str) -> "NpyName | None":
         """What a file's name says, or None for another file."""
         found = _NPY.fullmatch(file)
-        if found is None:
-            return None
-        operator = AsyncName(found[1], found[2], int(found[3]), int(found[4] or 0), int(found[5]))
-        return cls(operator, found[6], int(found[7]), found[8])
+        return None if found is None else cls(AsyncName.of(found), found[6], int(found[7]), found[8])
 
 
 def sanitised(name: str) -> str:

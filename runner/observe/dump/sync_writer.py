@@ -15,7 +15,7 @@ from runner.core.primitive import Node
 from runner.host.files import make_directory
 from runner.observe.dump.file_names import DEFAULT_FORMAT, INPUT, OUTPUT, SyncName
 from runner.observe.dump.settings import DumpSettings
-from runner.observe.dump.writer import write_graph, write_metadata, write_pieces
+from runner.observe.dump.writer import Side, write_graph, write_metadata, write_pieces
 from runner.types import TensorType
 
 
@@ -27,15 +27,7 @@ class SyncFolder:
         make_directory(self.folder)
         write_metadata(settings.path, settings)
 
-    def operator(
-        self,
-        step: int,
-        graph: int,
-        task: int,
-        node: Node,
-        inputs: Sequence[ObservedValue] | None,
-        outputs: Sequence[ObservedValue] | None,
-    ) -> None:
+    def operator(self, step: int, graph: int, task: int, node: Node, inputs: Side, outputs: Side) -> None:
         """A file for each tensor, under the full name."""
         folder = self._iteration(step)
         for io, values in ((INPUT, inputs), (OUTPUT, outputs)):

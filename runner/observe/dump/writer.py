@@ -17,6 +17,7 @@ from runner.observe.graph.folder import ORDER_HEADER
 from runner.observe.graph.proto import proto
 from runner.observe.graph.text import text
 
+Side: TypeAlias = Sequence[ObservedValue] | None  # the operands or the results of an operator; None: not wanted
 Piece: TypeAlias = bytes | np.ndarray
 COPIED = 16 << 20  # bytes; arrays that lie otherwise are copied up to this size, since that is faster
 BLOCK = 1 << 16  # elements of an array that lies otherwise; they are put in order in a buffer of this size
@@ -30,16 +31,8 @@ class Writer(Protocol):
     not be written, be it by an earlier call.
     """
 
-    def operator(
-        self,
-        step: int,
-        graph: int,
-        task: int,
-        node: Node,
-        inputs: Sequence[ObservedValue] | None,
-        outputs: Sequence[ObservedValue] | None,
-    ) -> None:
-        """What an operator took and made; None for a side that is not wanted.
+    def operator(self, step: int, graph: int, task: int, node: Node, inputs: Side, outputs: Side) -> None:
+        """What an operator took and made.
 
         `graph` is the number of its graph, `task` its place in the order of execution.
         """

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from runner.observe.profile.fp_bp_points import Borders, Points, borders, executed, found
 from runner.observe.profile.record import HOST, Look, Moment, Operator, Record
-from runner.observe.profile.settings import ProfilingSettings
+from runner.observe.profile.settings import ProfileSettings
 
 COPY = "Identity"
 
@@ -70,7 +70,7 @@ class StepRow(NamedTuple):
 class Analysis:
     """Figures of a record."""
 
-    def __init__(self, record: Record, settings: ProfilingSettings) -> None:
+    def __init__(self, record: Record, settings: ProfileSettings) -> None:
         self.record, self.settings = record, settings
 
     @cached_property

@@ -8,7 +8,7 @@ from threading import Lock
 from runner.observe.profile.counters import COUNTERS, Counters
 from runner.observe.profile.record import DATA, EXCHANGES, Call, Look, Operator, Record, Span
 from runner.observe.profile.schedule import ENDLESS, Plan, planned
-from runner.observe.profile.settings import ProfilingSettings
+from runner.observe.profile.settings import ProfileSettings
 
 SHORTEST = 20_000  # ns; what is shorter is not worth a line of the timeline
 SPANS = 20_000  # of one track; those that follow are only counted
@@ -18,7 +18,7 @@ CALLS = 200_000  # to the device, the same
 class Clock:
     """Collects the `record` of a training. `looks_at` says whether a step's operators are timed."""
 
-    def __init__(self, settings: ProfilingSettings) -> None:
+    def __init__(self, settings: ProfileSettings) -> None:
         self.settings = settings
         self.record = Record(time.perf_counter_ns())
         self.plan = Plan(0, 1, 1, 0, 0)

@@ -26,11 +26,6 @@ class Cost(NamedTuple):
     flops: int
     bytes: int
 
-    @property
-    def intensity(self) -> float:
-        """Operations for each byte."""
-        return self.flops / self.bytes if self.bytes else 0.0
-
 
 def cost(op: Primitive, inputs: Types, outputs: Types) -> Cost:
     """The work of one execution of an operator on values of these types."""

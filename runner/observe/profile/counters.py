@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 SYSCALLS = {"x86_64": 298, "aarch64": 241}
-HARDWARE, SOFTWARE, CACHE = 0, 1, 3  # perf_type_id
+HARDWARE, CACHE = 0, 3  # perf_type_id
 INHERIT = 1 << 1  # flag: threads that are started later count too
 NO_KERNEL = 1 << 5 | 1 << 6  # flags: neither the kernel nor a hypervisor
 ATTRIBUTE_BYTES = 112

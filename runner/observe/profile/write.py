@@ -19,11 +19,11 @@ from runner.host.lazy import uncollected
 from runner.observe.profile import data_pipeline, hardware_metrics, peak, step_trace, summary, tables, timeline
 from runner.observe.profile.analysis import Analysis
 from runner.observe.profile.record import Record
-from runner.observe.profile.settings import Place, ProfilingSettings
+from runner.observe.profile.settings import Place, ProfileSettings
 
 
 @uncollected()
-def write(record: Record, settings: ProfilingSettings, place: Place, stages: Sequence[Stage]) -> list[str]:
+def write(record: Record, settings: ProfileSettings, place: Place, stages: Sequence[Stage]) -> list[str]:
     """Write the files that the settings ask for; gives the lines of the summary, which only the first rank tells.
 
     Each rank writes its own files, with its number as that of its device. Raises StorageError.

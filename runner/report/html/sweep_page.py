@@ -105,7 +105,7 @@ def _curves(several: Several) -> Markup | None:
     said = f"The best {len(drawn)} of {len(able)} runs are drawn." if len(drawn) < len(able) else None
     return together(
         tag("div", *(tag("div", one, class_="wide") for one in made), class_="charts"),
-        _legend(several, colours),
+        _legend(colours),
         tag("p", said, class_="sub") if said else None,
     )
 
@@ -139,7 +139,7 @@ def _colours(several: Several) -> dict[str, int]:
     return {name: 1 if name == chosen else GREY for name in names}
 
 
-def _legend(several: Several, colours: dict[str, int]) -> Markup | None:
+def _legend(colours: dict[str, int]) -> Markup | None:
     if len(colours) < 2:
         return None
     named = colours

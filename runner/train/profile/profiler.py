@@ -20,10 +20,10 @@ from runner.observe.profile import write
 from runner.observe.profile.clock import Clock
 from runner.observe.profile.fp_bp_points import check
 from runner.observe.profile.record import Record
-from runner.observe.profile.settings import Place, ProfilingSettings
+from runner.observe.profile.settings import Place, ProfileSettings
 from runner.observe.profile.single_op import Alone, Timing, measured, wanted
 from runner.train.callback import Callback, CallbackList
-from runner.train.profile.timed import TimedCallbacks, TimedDataset, TimedSink, heard, timed_step
+from runner.train.profile.timed import TimedCallbacks, TimedDataset, TimedSink, timed_exchanges, timed_step
 from runner.train.sink import Sink
 from runner.train.steps import StepByStep
 from runner.types import TensorType
@@ -34,12 +34,12 @@ Written = Callable[[Record, Dataset], object]
 class Profiler:
     """Profiles trainings. `written` gets the record of each, with its data, and writes the files."""
 
-    def __init__(self, settings: ProfilingSettings, written: Written) -> None:
+    def __init__(self, settings: ProfileSettings, written: Written) -> None:
         self.settings, self.written = settings, written
         self.clock = Clock(settings)
 
     def callbacks(self, callbacks: Callback | Sequence[Callback] | None) -> CallbackList:
-        """The callbacks as one, heard by the clock."""
+        """The callbacks as one, with the clock."""
         return TimedCallbacks(callbacks, self.clock)
 
     @contextmanager
@@ -64,7 +64,7 @@ class Profiler:
         timed = TimedDataset(data, self.clock)
         self._check_points(step.cell, data)
         with ExitStack() as stack:
-            stack.enter_context(heard(self.clock))
+            stack.enter_context(timed_exchanges(self.clock))
             stack.callback(self._write, data)  # also when the training fails: what is known may tell why
             if sunk:
                 sink = stack.enter_context(closing(TimedSink(self.clock, step.cell, device, timed, graphs, values)))
@@ -113,11 +113,11 @@ def both_modes(alone: Alone, device: Device) -> dict[str, Timing]:
 MODES = {context.GRAPH_MODE: "graph", context.PYNATIVE_MODE: "pynative"}
 
 
-def of_context(mode: int, device: Device) -> Profiler | None:
-    """Who profiles a model of this mode on this device, writes the files and prints the summary; None when nobody asks.
+def profiler_from_context(mode: int, device: Device) -> Profiler | None:
+    """The profiler that the context requests for a model of this mode and device; None without `enable_profiling`.
 
     Of several ranks the first one prints. Raises ConfigError for `op_trace`, which trains nothing, and StorageError
-    when the folder cannot be made.
+    when the folder cannot be created.
     """
     settings = context.profiling_settings()
     if settings is None:
@@ -125,11 +125,11 @@ def of_context(mode: int, device: Device) -> Profiler | None:
     if settings.op_trace:
         hint = f"runner profiling=trace profiling.op_trace='{settings.op_trace}'"
         raise ConfigError("a model that trains has no op_trace", key="profiling_options.op_trace", hint=hint)
-    return telling(settings, mode, device)
+    return profiler_from_settings(settings, mode, device)
 
 
-def telling(settings: ProfilingSettings, mode: int, device: Device) -> Profiler:
-    """Who profiles trainings of this mode and device, writes the files and, on the first rank, prints the summary."""
+def profiler_from_settings(settings: ProfileSettings, mode: int, device: Device) -> Profiler:
+    """A profiler of trainings in this mode and on this device: it writes the files and prints the summary."""
 
     def written(record: Record, data: Dataset) -> None:
         place = Place(MODES[mode], device.target.lower(), device.workers, world().rank, world().size)

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper
 from runner import device as devices
 from runner.compile.ort import session as sessions
 from runner.compile.ort.messages import device_reason, first_line, operator_name
-from runner.compile.ort.session import Session, unusable, why_not
+from runner.compile.ort.session import Session, unusable
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError, InternalError
 
@@ -116,13 +116,12 @@ def test_the_first_line_has_no_error_number_and_no_cpp_signature():
 
 
 def test_the_cpu_is_usable():
-    assert why_not("CPU") is None
     assert unusable("CPU") is None
 
 
-def test_why_not_checks_its_arguments():
+def test_a_device_that_does_not_exist():
     with pytest.raises(ConfigError):
-        why_not("TPU")
+        unusable("TPU")
 
 
 def test_the_probe_is_the_convolution_that_its_comment_promises():
@@ -134,7 +133,7 @@ def test_the_probe_is_the_convolution_that_its_comment_promises():
 def test_a_device_that_computes_wrongly_is_not_usable(monkeypatch):
     monkeypatch.setattr(Session, "run", lambda self, feeds: {"y": np.array(5.0)})
     wheel(monkeypatch, "onnxruntime", "1.31.1")
-    assert why_not("CPU") == "1+1+1+1 came out as 5.0"
+    assert unusable("CPU").rows["reason"] == "1+1+1+1 came out as 5.0"
 
 
 def test_an_id_without_effect_is_noted():
@@ -266,11 +265,15 @@ sys.stderr.write("A module that was compiled using NumPy 1.x cannot be run in Nu
 sys.stderr.write("AttributeError: _ARRAY_API not found\\n")
 raise ImportError("import numpy failed")
 """
-ASK = "from runner.compile.ort.session import why_not; print(why_not({!r}))"
+ASK = """
+from runner.compile.ort.session import unusable
+trouble = unusable({!r})
+print(trouble and trouble.rows.get("reason", trouble.what))
+"""
 
 
 def ask(python, target, *path) -> str:
-    """What `why_not` says in another process, which must print nothing else and end well."""
+    """Why a device is not usable, in another process, which must print nothing else and end well."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))}
     done = subprocess.run(
         [python, "-c", ASK.format(target)], env=environment, capture_output=True, text=True, check=True

@@ -9,7 +9,7 @@ from runner.observe.profile import step_trace, tables
 from runner.observe.profile.analysis import Analysis
 from runner.observe.profile.data_pipeline import sentence, waiting_share
 from runner.observe.profile.record import Call, Look, Moment, Operator, Record, with_parts
-from runner.observe.profile.settings import Place, ProfilingSettings
+from runner.observe.profile.settings import Place, ProfileSettings
 from runner.types import TensorType
 
 FORWARD, BACKWARD, UPDATE = "Default/a/Neg-op0", "Gradients/Default/a/gradNeg/Neg-op1", "Default/optimizer/Sub-op2"
@@ -42,7 +42,7 @@ def record():
     return made
 
 
-SETTINGS = ProfilingSettings(Path(), True, True)  # no file is written here
+SETTINGS = ProfileSettings(Path(), True, True)  # no file is written here
 
 
 def analysis(settings):
@@ -134,7 +134,7 @@ def test_ticks():
 
 
 def test_a_point_that_the_compiler_has_merged_is_told():
-    settings = ProfilingSettings(Path(), True, True, fp_point="Default/a/Gone-op7", bp_point=UPDATE)
+    settings = ProfileSettings(Path(), True, True, fp_point="Default/a/Gone-op7", bp_point=UPDATE)
     figures = Analysis(record(), settings)
     assert figures.points == (FORWARD, UPDATE)
     assert "fp_point Default/a/Gone-op7 is not executed" in figures.record.remarks[0]

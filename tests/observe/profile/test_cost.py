@@ -70,4 +70,3 @@ def test_bytes_are_those_of_operands_and_results():
     x, y = f32(3, 5), TensorType(dt.float16, (7,))
     assert cost(ops.Add(), (x, x), (x,)).bytes == 3 * np.zeros((3, 5), np.float32).nbytes
     assert cost(ops.Neg(), (y,), (y,)).bytes == 2 * np.zeros(7, np.float16).nbytes
-    assert cost(ops.Neg(), (y,), (y,)).intensity == 7 / 28

@@ -13,7 +13,7 @@ from runner.dataset import NumpySlicesDataset
 from runner.dataset.stages import stages
 from runner.dataset.transforms.transform import Transform
 from runner.observe.profile import write
-from runner.observe.profile.settings import Place, ProfilingSettings
+from runner.observe.profile.settings import Place, ProfileSettings
 from runner.train.profile.profiler import Profiler
 
 COLUMNS = "op_id,op_type,num_workers,output_queue_size,output_queue_average_size,output_queue_length"
@@ -61,7 +61,7 @@ def pipeline(transforms, workers):
 
 
 def profiled(folder, data, mode="graph", sunk=False):
-    settings = ProfilingSettings(folder, True, aicpu_trace=True)
+    settings = ProfileSettings(folder, True, aicpu_trace=True)
     lines = []
     model = model_of("lenet", mode)
     place = Place(mode, "cpu", 1)

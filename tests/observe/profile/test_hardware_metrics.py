@@ -7,10 +7,11 @@ import time
 import pytest
 from profile_training import Training
 
-from runner.observe.profile.counters import COUNTERS, SOFTWARE, Counter, Counters
+from runner.observe.profile.counters import COUNTERS, Counter, Counters
 from runner.observe.profile.peak import measured
 from runner.observe.profile.settings import METRICS
 
+SOFTWARE = 1  # a perf_type_id
 TASK_CLOCK = Counter("task_clock", SOFTWARE, 1)  # nanoseconds of processor time
 
 
