@@ -173,7 +173,7 @@ def test_a_polynomial_list_can_move_its_end():
     assert made == [1.0, 0.5, 0.0, 1 - 3 / 4, 0.0, 1 - 5 / 6, 0.0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.floats(1e-6, 1.0), st.floats(0.1, 0.999), st.integers(1, 50), st.integers(0, 200), st.booleans())
 def test_rates_do_not_depend_on_how_many_are_asked_for(rate, decay, steps, start, stair):
     for schedule in (

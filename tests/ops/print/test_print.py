@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from both_modes import MODES, nodes_of, step_of
-from printing_net import SHOWN, Error, Net, X, model, rows
+from print_network import SHOWN, Error, Net, X, model, rows
 
 from runner import Tensor, context, nn, ops
 from runner.compile.onnx.lower import parameters_in

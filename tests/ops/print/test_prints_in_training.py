@@ -1,7 +1,7 @@
 """Training prints the same text in both modes, sunk and step by step, in order."""
 
 import pytest
-from printing_net import SHOWN, X, model, rows
+from print_network import SHOWN, X, model, rows
 
 from runner import context
 from runner.train import sink
