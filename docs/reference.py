@@ -20,7 +20,7 @@ from runner.config.groups import GROUPS
 from runner.config.groups.optimizer import SCHEDULES
 from runner.core.primitive import REGISTRY, Primitive
 from runner.validation.rules import rule_of
-from runner.validation.validate import Wrong, judge, show
+from runner.validation.validate import Invalid, show, validate
 
 ROOT = Path(__file__).parents[1]
 # Groups whose option decides which keys they have; all other parts of the schema are one class.
@@ -78,9 +78,9 @@ def meanings(owner: type[Any]) -> dict[str, str]:
 def allowed(owner: type[Any], field: dataclasses.Field[Any]) -> str:
     """What the error says that is told to a value that no key takes."""
     try:
-        judge(field.type, rule_of(owner, field.name), object())
-    except Wrong as wrong:
-        return wrong.allowed
+        validate(field.type, rule_of(owner, field.name), object())
+    except Invalid as invalid:
+        return invalid.allowed
     return "any value"
 
 

@@ -1,4 +1,4 @@
-"""From overrides to a checked run: compose once with Hydra, judge everything, report everything together."""
+"""From overrides to a checked run: compose once with Hydra, validate everything, report everything together."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -132,7 +132,7 @@ def _as_current(record: DictConfig) -> Iterator[None]:
 
 
 def _usable(loader: Loader, parsed: Sequence[Override]) -> tuple[list[str], list[ConfigError], set[str]]:
-    """The overrides without those that choose unknown options, so that the rest can be judged; and those errors.
+    """The overrides without those that choose unknown options, so that the rest can be validated; and those errors.
 
     The errors inside of a group whose option is unknown are not reported: they would follow from it.
     """

@@ -16,8 +16,8 @@ from runner.config.schema import plain
 from runner.errors import ConfigError, raise_all
 
 
-def judged(loader: Loader, call: Call, params: Sequence[str] = ()) -> Composition:
-    """The config with none of the values that are swept over, once each of them was judged in it.
+def check_sweep(loader: Loader, call: Call, params: Sequence[str] = ()) -> Composition:
+    """The config with none of the values that are swept over, once each of them was validated in it.
 
     `params` are overrides from `hydra.sweeper.params`. Raises ConfigError, or ConfigErrors.
     """
