@@ -16,7 +16,7 @@ from runner import compile as compiler, context, nn
 from runner.communication.world import world
 from runner.config.groups.dump import is_asked
 from runner.config.groups.profiling import is_asked as is_profiled
-from runner.config.groups.session import Session
+from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig, RunRequest
 from runner.core.observers import UNSEEING, GraphObserver, ValueObserver
 from runner.errors import MismatchError, TrainingError
@@ -70,7 +70,7 @@ def _built(request: RunRequest, shown: ValueObserver) -> Experiment:
         tune.tune(config, built, folder, request.resume)
     if is_profiled(config.profiling, config.session):
         profile.watch(config, built, folder)
-    elif config.session.profiling_options != Session.profiling_options:
+    elif config.session.profiling_options != SessionSettings.profiling_options:
         _LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
     if config.checkpoint.load is not None and not request.resume:
         network, given = built.model.network, (config.checkpoint.load, config.checkpoint.prefix)

@@ -34,10 +34,10 @@ def test_the_defaults_are_the_dataclass():
 
 def test_what_is_shown_and_saved_are_options():
     made = compose(Call(("callbacks=quiet", "checkpoint=minutely"))).config
-    assert made.callbacks == schema.Callbacks(loss_monitor=0, time_monitor=False, progress=False)
-    assert made.checkpoint == schema.Checkpoint(every_seconds=60.0)
+    assert made.callbacks == schema.CallbackSettings(loss_monitor=0, time_monitor=False, progress=False)
+    assert made.checkpoint == schema.CheckpointSettings(every_seconds=60.0)
     made = compose(Call(("callbacks=default", "checkpoint=last", "checkpoint.keep_max=2"))).config
-    assert (made.callbacks, made.checkpoint) == (schema.Callbacks(), schema.Checkpoint(keep_max=2))
+    assert (made.callbacks, made.checkpoint) == (schema.CallbackSettings(), schema.CheckpointSettings(keep_max=2))
 
 
 def test_everything_can_be_left_out():

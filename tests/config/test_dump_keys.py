@@ -264,7 +264,7 @@ def test_a_name_chooses_too():
 @pytest.mark.parametrize(("value", "expected"), [("0", False), ("1", True), ("true", True), ("false", False)])
 def test_the_session(value, expected):
     config = compose(Call((f"session.enable_exception_dump={value}",))).config
-    assert config.session == schema.Session(enable_exception_dump=expected)
+    assert config.session == schema.SessionSettings(enable_exception_dump=expected)
     assert config.session.enable_exception_dump is expected
 
 

@@ -13,7 +13,7 @@ from runner.config import schema
 from runner.config.check import check
 from runner.config.compose import Call, compose
 from runner.config.groups.profiling import NoProfiling, TraceProfiling, is_asked
-from runner.config.groups.session import Session
+from runner.config.groups.session import SessionSettings
 from runner.experiment import profile
 from runner.observe.profile.settings import ProfilingSettings
 
@@ -36,7 +36,7 @@ def settings(*lines: str, folder: str = "run") -> ProfilingSettings:
 
 def test_nothing_is_profiled_unless_it_is_asked_for():
     config = compose(Call()).config
-    assert (config.profiling, config.session) == (NoProfiling(), Session())
+    assert (config.profiling, config.session) == (NoProfiling(), SessionSettings())
     assert not is_asked(config.profiling, config.session)
 
 
@@ -161,8 +161,8 @@ SESSION = [
 @pytest.mark.parametrize(("line", "expected"), SESSION)
 def test_the_session(line, expected):
     key, _, text = line.partition("=")
-    assert compose(Call((f"session.{line}",))).config.session == Session(**expected)
-    assert check({"session": {key: yaml.safe_load(text)}}).session == Session(**expected)
+    assert compose(Call((f"session.{line}",))).config.session == SessionSettings(**expected)
+    assert check({"session": {key: yaml.safe_load(text)}}).session == SessionSettings(**expected)
 
 
 def test_the_resolved_config_reads_back():

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from runner.config.groups.session import Session, options_text
+from runner.config.groups.session import SessionSettings, options_text
 from runner.errors import ConfigError, attempted
 from runner.observe import profile
 from runner.validation.rules import key
@@ -51,12 +51,12 @@ Profiling = NoProfiling | TraceProfiling
 PROFILES: dict[str, type[Profiling]] = {"none": NoProfiling, "trace": TraceProfiling}
 
 
-def is_asked(profiling: Profiling, session: Session) -> bool:
+def is_asked(profiling: Profiling, session: SessionSettings) -> bool:
     """Whether a run is profiled: only then `runner.experiment.profile` is needed, which tells how."""
     return not isinstance(profiling, NoProfiling) or profiling.options is not None or session.profiling_mode
 
 
-def wanted(profiling: Profiling, session: Session) -> dict[str, Any]:
+def wanted(profiling: Profiling, session: SessionSettings) -> dict[str, Any]:
     """The validated keys of the profile, by their usual names, from any source. Raises ConfigError or ConfigErrors."""
     if session.profiling_mode:
         return _of_session(session)
@@ -66,9 +66,9 @@ def wanted(profiling: Profiling, session: Session) -> dict[str, Any]:
     return made
 
 
-def disagreements(profiling: Profiling, session: Session, alone: bool) -> Iterator[ConfigError]:
+def disagreements(profiling: Profiling, session: SessionSettings, alone: bool) -> Iterator[ConfigError]:
     """What is wrong with a profile as a whole, its JSON text included. `alone`: whether one process trains."""
-    if session.profiling_mode and is_asked(profiling, Session()):
+    if session.profiling_mode and is_asked(profiling, SessionSettings()):
         hint = "session.profiling_mode=false, or profiling=none without profiling.options"
         yield ConfigError("a profile is asked for twice", key="session.profiling_mode", value="true", hint=hint)
         return
@@ -86,14 +86,14 @@ def disagreements(profiling: Profiling, session: Session, alone: bool) -> Iterat
         yield from _missing_points(chosen)
 
 
-def _validated(profiling: Profiling, session: Session) -> dict[str, Any] | None:
+def _validated(profiling: Profiling, session: SessionSettings) -> dict[str, Any] | None:
     """As `wanted`, with a look at the words of a session that asks for nothing; None when nobody asks."""
-    if session.profiling_options != Session.profiling_options or session.profiling_mode:
+    if session.profiling_options != SessionSettings.profiling_options or session.profiling_mode:
         profile.keys.read(session.profiling_options, "session.profiling_options")
     return wanted(profiling, session) if is_asked(profiling, session) else None
 
 
-def _of_session(session: Session) -> dict[str, Any]:
+def _of_session(session: SessionSettings) -> dict[str, Any]:
     options = dict(profile.keys.read(session.profiling_options, "session.profiling_options"))
     if options.get("op_trace") == "" and session.op_trace is not None:
         del options["op_trace"]  # the word asks for it, the key says for which operator

@@ -72,7 +72,7 @@ _DEBUG = "0 off, 1 maps to the source, 2 also turns optimisation off, 3 the comp
 
 
 @dataclass(frozen=True)
-class Session:
+class SessionSettings:
     """How a graph is compiled, and what is kept of it.
 
     `auto_tune_mode` searches for at most `auto_tune_seconds`, in the first start of a training.
@@ -98,7 +98,7 @@ class Session:
     initialize_system: bool = False  # time the initialisation apart
 
 
-def disagreements(session: Session, evaluated: bool, dumped: bool, profiled: bool) -> Iterator[ConfigError]:
+def disagreements(session: SessionSettings, evaluated: bool, dumped: bool, profiled: bool) -> Iterator[ConfigError]:
     """What does not fit a run that trains nothing: no evaluation, and files about training steps."""
     if session.graph_run_mode == 1:
         return
