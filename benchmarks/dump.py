@@ -27,7 +27,7 @@ from runner.core.observers import Shown, ValueObserver
 from runner.core.primitive import Node
 from runner.dataset import NumpySlicesDataset
 from runner.host.machine import thread_limit
-from runner.nn.steps import Looks
+from runner.nn.steps import DebugPrograms
 from runner.observe.dump.async_writer import AsyncFolder
 from runner.observe.dump.dumper import Dumper
 from runner.observe.dump.settings import DumpSettings, Iterations
@@ -121,26 +121,26 @@ class Timed(Dumper):
     seconds = 0.0
 
     def watching(self) -> Any:
-        """Measures `Looks` while the context is open."""
+        """Measures `DebugPrograms` while the context is open."""
         return _Watching(self)
 
 
 class _Watching:
     def __init__(self, dumper: Timed) -> None:
-        self.dumper, self.usual = dumper, Looks.__call__
+        self.dumper, self.usual = dumper, DebugPrograms.__call__
 
     def __enter__(self) -> None:
         dumper, usual = self.dumper, self.usual
 
-        def timed(looks: Looks, step: int, arrays: Sequence[np.ndarray]) -> None:
+        def timed(looks: DebugPrograms, step: int, arrays: Sequence[np.ndarray]) -> None:
             start = time.perf_counter()
             usual(looks, step, arrays)
             dumper.seconds = (dumper.seconds if step else 0.0) + time.perf_counter() - start
 
-        Looks.__call__ = timed  # type: ignore[method-assign]
+        DebugPrograms.__call__ = timed  # type: ignore[method-assign]
 
     def __exit__(self, *_: object) -> None:
-        Looks.__call__ = self.usual  # type: ignore[method-assign]
+        DebugPrograms.__call__ = self.usual  # type: ignore[method-assign]
 
 
 def queue(net: str, mode: str, threads: int, limit: int, folder: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 from runner.config.check import check
 from runner.config.compose import Call, compose
 from runner.errors import ConfigError, ConfigErrors, StorageError
-from runner.experiment import dump as dumping
+from runner.experiment import dump
 from runner.observe.dump import VARIABLE, json_config
 
 ROOT = Path(__file__).parents[1]
@@ -359,7 +359,7 @@ def test_a_path_that_is_no_folder(way, path, place):
 def test_a_path_that_the_system_refuses(place):
     config = check({"dump": {"name": "sync", "path": f"{place}/{'x' * 300}"}})
     with pytest.raises(StorageError) as caught:
-        dumping.settings(config, place)
+        dump.settings(config, place)
     assert caught.value.exit_code == 5
     assert "x" * 300 in str(caught.value)
     assert "File name too long" in str(caught.value)
@@ -369,7 +369,7 @@ def test_a_path_that_the_system_refuses(place):
 def test_a_path_without_permission(place):
     (place / "closed").mkdir(mode=0o500)
     with pytest.raises(StorageError, match="not writable"):
-        dumping.settings(check({"dump": {"name": "sync", "path": f"{place}/closed"}}), place)
+        dump.settings(check({"dump": {"name": "sync", "path": f"{place}/closed"}}), place)
 
 
 @pytest.mark.parametrize("way", ["sync", "file", "environment"])

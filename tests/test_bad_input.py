@@ -506,7 +506,7 @@ def test_runs_that_start_together_have_their_own_folders(tmp_path):
 def test_debug_shows_where_a_surprise_came_from(tmp_path):
     """An exception that nobody foresaw: a traceback is of use then, and shown when it is asked for."""
     code = (
-        "import sys; from runner import cli, experiment\n"
+        "import sys; from runner import cli; from runner.experiment import run as experiment\n"
         "def build(*given): raise KeyError('surprise')\n"
         "experiment.build = build; sys.exit(cli.main())\n"
     )

@@ -23,7 +23,8 @@ COMMANDS = ", ".join(cli.COMMANDS)
 
 STAND_IN = """
 import sys, time
-from runner import cli, experiment
+from runner import cli
+from runner.experiment import run as experiment
 def run(request):
     print("started", flush=True)
     time.sleep({seconds})

@@ -39,7 +39,7 @@ from runner.host import resources
 from runner.validation.validate import show
 
 RUN_DIR = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}"
-POOL = "runner.experiment.sweep.hydra_launchers.PoolLauncher"
+POOL = "runner.pool"  # the `_target_` of our launcher; nothing is instantiated from it
 SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
 
 

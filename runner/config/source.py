@@ -16,7 +16,7 @@ from runner.config.groups import search
 from runner.errors import ConfigError
 
 SWEEPER = "hydra/sweeper/optuna"
-SEARCH = "runner.experiment.sweep.search.Searcher"  # tells it from others in a config; nothing is made from the name
+SEARCH = "runner.optuna"  # the `_target_` of our sweeper; nothing is instantiated from it
 
 
 class FolderSource(ConfigSource):

@@ -56,7 +56,7 @@ def _of_ge(group: GeDump, network: str) -> dump.Asked:
         "file_format": group.file_format,
         "queue_mb": group.queue_mb,
     }
-    source = _text({name: getattr(dump, name) for name in ("enable_dump", "dump_path", "dump_step", "dump_mode")})
+    source = _text({name: getattr(group, name) for name in ("enable_dump", "dump_path", "dump_step", "dump_mode")})
     made = dump.Asked(dump.keys.settings("ge", values, source))
     return made
 

@@ -40,22 +40,24 @@ def late_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
 
     `file` is the package's `__init__.py`. The stub beside it, `__init__.pyi`, is the one list of public names, in lines
     like `from runner.ops.matmul import MatMul as MatMul`: type checkers read it, and so does this function. A module is
-    loaded when one of its names is first used. Raises AttributeError, as a package does, for other names.
+    loaded when one of its names is first used; as an attribute it is one of these names. Raises AttributeError, as a
+    package does, for other names.
     """
     homes = _homes(f"{file}i")
+    modules = {module.removeprefix(f"{package}.") for module in homes.values() if module.startswith(f"{package}.")}
     names = sorted(homes)
 
     def load(name: str) -> Any:
-        if name not in homes:
+        if name not in homes and name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
-        if homes[name] == package:  # a module of the package
+        if homes.get(name, package) == package:  # a module of the package
             return importlib.import_module(f"{package}.{name}")
         value = getattr(importlib.import_module(homes[name]), name)
         setattr(sys.modules[package], name, value)  # the next use finds it without this function
         return value
 
     def listing() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *names})
+        return sorted({*vars(sys.modules[package]), *names, *modules})
 
     return load, listing, names
 

@@ -14,7 +14,7 @@ from runner.config import schema
 from runner.config.check import check
 from runner.config.compose import Call, compose
 from runner.config.groups.dump import DUMPS, AsyncDump, GeDump, NoDump, SyncDump, is_asked
-from runner.experiment import dump as dumping
+from runner.experiment import dump
 from runner.observe.dump import VARIABLE, json_config
 from runner.observe.dump.keys import validate_key
 from runner.observe.dump.settings import DumpSettings, Iterations
@@ -62,7 +62,7 @@ def settings(*lines: str, folder: str = "run") -> DumpSettings | None:
             values.setdefault(group, {})[name] = yaml.safe_load(text)
         else:
             values[group] = yaml.safe_load(text)
-    return dumping.settings(check(values), Path(folder))
+    return dump.settings(check(values), Path(folder))
 
 
 def test_overrides_reach_it_as_they_are_written():
@@ -76,7 +76,7 @@ def test_nothing_is_dumped_unless_it_is_asked_for(place):
     config = compose(Call()).config
     assert config.dump == NoDump()
     assert not is_asked(config.dump)
-    assert dumping.settings(config, place) is None
+    assert dump.settings(config, place) is None
     assert list(place.iterdir()) == []
 
 
@@ -220,7 +220,7 @@ def test_the_environment(place, monkeypatch, warned):
     config = compose(Call()).config
     assert config.dump == NoDump()
     assert is_asked(config.dump)
-    assert dumping.settings(config, place).path == place / "data_dump"
+    assert dump.settings(config, place).path == place / "data_dump"
     assert warned() == []
 
 
@@ -283,9 +283,9 @@ def test_defaults_are_allowed(kind):
 def test_what_no_dump_needs_is_not_imported():
     code = (
         "import sys\n"
-        "from runner import dumping\n"
+        "from runner.experiment import dump\n"
         "from runner.config.compose import Call, compose\n"
-        "dumping.settings(compose(Call()).config, None)\n"
+        "dump.settings(compose(Call()).config, None)\n"
         "loaded = [n for n, m in sys.modules.items() if n.startswith('runner.observe.dump.')]\n"
         "print([n for n in loaded if type(sys.modules[n]).__name__ != '_LazyModule'])\n"
     )

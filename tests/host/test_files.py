@@ -89,7 +89,7 @@ def test_the_old_file_survives_a_system_that_fails(tmp_path, monkeypatch, call):
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from runner import files
+from runner.host import files
 from runner.errors import StorageError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
@@ -270,7 +270,7 @@ CLAIMS = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from runner import files
+from runner.host import files
 from runner.errors import BusyError
 folder, threads = Path(sys.argv[1]), int(sys.argv[2])
 print("ready", flush=True)

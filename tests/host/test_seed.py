@@ -44,7 +44,7 @@ def test_two_generators_of_one_purpose_do_not_share_their_state():
 
 def test_another_process_draws_the_same_numbers():
     """Python's own hash of a text differs from process to process."""
-    code = "from runner import seed; print(seed.generator('shuffle', 1).integers(1 << 30, size=4).tolist())"
+    code = "from runner.host import seed; print(seed.generator('shuffle', 1).integers(1 << 30, size=4).tolist())"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONHASHSEED": "77"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(drawn("shuffle", 1))

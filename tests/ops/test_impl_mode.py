@@ -140,7 +140,7 @@ def test_all_pools_of_a_network_are_chosen():
     ],
 )
 def test_the_keys_of_a_session(session, expected, monkeypatch):
-    monkeypatch.setattr(build.registry, "network", lambda name: Pools)
+    monkeypatch.setattr(build.networks, "network", lambda name: Pools)
     built = build.build(
         check({"session": session, "dataset": {"name": "synthetic", "num_samples": 8, "batch_size": 4}})
     )

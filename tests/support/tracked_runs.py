@@ -42,7 +42,7 @@ def killed(folder: Path, name: str, row: int, *overrides: str) -> None:
     """
     code = f"""
 import os, time, runner
-from runner import files
+from runner.host import files
 from runner.experiment.tracking.follower import Follower
 count, told, usual = 0, 0, Follower._rows
 def rows(self):

@@ -121,13 +121,13 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_file_is_not_believed(tmp_path, place, caplog, damage):
     cell, arrays = step()
-    first = tuner.tuned(cell, arrays, ALONE, ("GA",), 0.1)
+    first = tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1)
     [path] = kept(place)
     path.write_text(DAMAGES[damage](json.loads(path.read_text())))
-    again = tuner.tuned(cell, arrays, ALONE, ("GA",), 0.1)
+    again = tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1)
     assert again["source"] == "measured"
     assert f"{path}: this file of an earlier search cannot be used" in caplog.text
-    assert tuner.tuned(cell, arrays, ALONE, ("GA",), 0.1)["source"] == "cache"
+    assert tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1)["source"] == "cache"
     assert first["file"] == again["file"]
 
 
@@ -136,11 +136,11 @@ def test_without_a_cache_it_is_searched_for_each_time(tmp_path, caplog, monkeypa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     cell, arrays = step()
     for _ in range(2):
-        report = tuner.tuned(cell, arrays, ALONE, ("GA",), 0.1)
+        report = tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1)
         assert (report["source"], report["file"]) == ("measured", None)
     assert "cannot be kept" in caplog.text
     assert "XDG_CACHE_HOME" in caplog.text
-    assert next(tuner.lines(report)).startswith("tuning: ")
+    assert next(tuner.report_lines(report)).startswith("tuning: ")
 
 
 def test_a_full_disk_costs_only_what_would_be_kept(place, caplog, monkeypatch):
@@ -148,19 +148,22 @@ def test_a_full_disk_costs_only_what_would_be_kept(place, caplog, monkeypatch):
         raise StorageError("cannot write a file", path=path, reason="No space left on device")
 
     monkeypatch.setattr(tuner, "write_json", full)
-    report = tuner.tuned(*step(), ALONE, ("GA",), 0.1)
+    cell, arrays = step()
+    report = tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1)
     assert (report["source"], report["file"], kept(place)) == ("measured", None, [])
     assert caplog.text.count("cannot be kept") == 1
 
 
 def test_one_process_searches_and_the_others_wait(place):
     cell, arrays = step()
-    found = tuner.tuned(cell, arrays, ALONE, ("GA",), 0.1)
+    found = tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1)
     [path] = kept(place)
     content = path.read_bytes()
     path.unlink()
     made: list[dict[str, Any]] = []
-    waiting = threading.Thread(target=lambda: made.append(tuner.tuned(cell, arrays, ALONE, ("GA",), 0.1)))
+    waiting = threading.Thread(
+        target=lambda: made.append(tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1))
+    )
     with locked(path.with_suffix(".lock")):
         waiting.start()
         waiting.join(0.5)

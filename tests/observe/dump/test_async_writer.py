@@ -369,7 +369,8 @@ DUMPS = """
 import os, sys
 import numpy as np
 from pathlib import Path
-from runner import files, ops
+from runner import ops
+from runner.host import files
 from runner.core.observers import Shown
 from runner.core.primitive import Node
 from runner.observe.dump.async_writer import AsyncFolder

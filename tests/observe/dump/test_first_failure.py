@@ -55,7 +55,7 @@ def test_the_first_result_that_is_not_finite(tmp_path, name):
     assert rows["operator"].endswith("/_backbone-Net/Log-op3")
     assert rows["inputs"] == "all finite"
     assert rows["global step"] == "3"
-    assert "test_failure.py" in rows["line"]
+    assert "test_first_failure.py" in rows["line"]
     assert "return ops.Log()(self.fc(x) + 1.0)" in rows["line"]
     folder = tmp_path / "net" / "0" / "iteration_2"
     files = sorted(file.name.partition("_shape_")[0].partition("Log-op3_")[2] for file in folder.iterdir())

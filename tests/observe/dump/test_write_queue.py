@@ -275,7 +275,7 @@ def test_a_process_that_dies_does_not_wait_for_the_disk(tmp_path):
     code = """
 import sys, threading
 from pathlib import Path
-from runner import files
+from runner.host import files
 from runner.observe.dump.write_queue import WriteQueue
 files.before_operation = lambda *_: threading.Event().wait()
 WriteQueue(10000).put(Path(sys.argv[1], "file"), [b"x"])

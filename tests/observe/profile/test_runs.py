@@ -89,7 +89,7 @@ def test_a_run_that_is_not_profiled_loads_nothing_of_it(tmp_path):
         "import sys, runner\n"
         f"runner.run([*{SMALL!r}, 'mode=graph'])\n"
         "from types import ModuleType\n"
-        "print([n for n, m in sys.modules.items() if n.startswith('runner.prof') and type(m) is ModuleType])"
+        "print([n for n, m in sys.modules.items() if n.startswith('runner.observe.profile') and type(m) is ModuleType])"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

@@ -99,7 +99,7 @@ NURSERY = """
 import os, random, signal, sys, time
 from pathlib import Path
 import numpy as np
-from runner import files
+from runner.host import files
 from runner.train.checkpoint import state
 root, kind = Path(sys.argv[1]), sys.argv[2]
 def arrays(step):
