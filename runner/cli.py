@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from runner.errors import ConfigError, InternalError, RunnerError, nearest
-from runner.host import resources
 from runner.host.lazy import uncollected
 
 # The module of a command is loaded when the command is called: `doctor` opens every device, and `ls` needs none of it.
@@ -235,13 +234,9 @@ def _parser() -> _Parser:
 
 def _help() -> str:
     commands = "\n                                 ".join(f"{name}: {text}" for name, (_, text) in COMMANDS.items())
-    conf = resources.folder("conf")
-    groups = [f"{group.name:<12}{', '.join(_options(group))}" for group in sorted(conf.iterdir()) if group.is_dir()]
+    options: dict[str, list[str]] = _load("runner.config.options").all_options()
+    groups = [f"{group:<12}{', '.join(names)}" for group, names in options.items()]
     return HELP.format(commands=commands, groups="\n  ".join(groups))
-
-
-def _options(group: Path) -> list[str]:
-    return sorted(file.stem for file in group.iterdir() if file.suffix in (".yaml", ".json"))
 
 
 def _version() -> str:
