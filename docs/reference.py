@@ -155,7 +155,7 @@ def _title(path: str, owner: type[Any]) -> str:
 
 def _datasets() -> list[str]:
     rows = [
-        f"| `dataset={name}` | {_first_line(entry.dataset)} | {f'`{entry.default_dir}`' if entry.default_dir else '-'} "
+        f"| {name} | {_first_line(entry.dataset)} | {f'`{entry.default_dir}`' if entry.default_dir else '-'} "
         f"| {'yes' if entry.augmentable else '-'} | {'yes' if entry.download else '-'} |"
         for name, entry in CATALOG.items()
     ]
@@ -164,7 +164,7 @@ def _datasets() -> list[str]:
 
 
 def _metrics() -> list[str]:
-    rows = [f"| `{name}` metric | {_first_line(kind)} | {kind.direction} |" for name, kind in METRICS.items()]
+    rows = [f"| {name} | {_first_line(kind)} | {kind.direction} |" for name, kind in METRICS.items()]
     return ["| metric | what it is | in a search |", "|---|---|---|", *rows, ""]
 
 

@@ -10,11 +10,13 @@ from hydra.core.hydra_config import HydraConfig
 from runner.config import check, networks, read, schema
 from runner.config.compose import Call, compose
 from runner.config.loader import Loader
+from runner.config.options import TABLES, all_options
 from runner.errors import ConfigError
 from runner.host import resources
 
 CONF = resources.folder("conf")
-OPTIONS = sorted((group.name, file.stem) for group in CONF.iterdir() if group.is_dir() for file in group.iterdir())
+FILES = sorted((group.name, file.stem) for group in CONF.iterdir() if group.is_dir() for file in group.iterdir())
+OPTIONS = [(group, option) for group, names in all_options().items() for option in names]
 CHOOSING = {"name", "target", "defaults"}
 NEEDED = {"ge": (f"dump.dump_path={CONF}",)}  # without a default
 
@@ -24,7 +26,7 @@ def test_every_option_composes(group, option, monkeypatch):
     monkeypatch.setattr("runner.config.groups.tracking._is_installed", lambda name: True)
     sign = "+" if group == "experiment" else ""
     made = compose(Call((f"{sign}{group}={option}", *NEEDED.get(option, ()))))
-    if group in ("network", "dataset", "optimizer", "dump", "tracking"):
+    if group in TABLES:
         assert getattr(made.config, group).name == option
 
 
@@ -64,7 +66,11 @@ def leaves(values, path=()):
             yield (*path, name), value
 
 
-@pytest.mark.parametrize(("group", "option"), OPTIONS)
+def test_all_files_are_options():
+    assert {*FILES} < {*OPTIONS}
+
+
+@pytest.mark.parametrize(("group", "option"), FILES)
 def test_no_file_repeats_a_default(group, option):
     file = next((CONF / group).glob(f"{option}.*"))
     values, package = read.read(file)

@@ -8,7 +8,8 @@ import pytest
 
 from runner.config import gate, networks
 from runner.config.compose import Call, compose
-from runner.config.schema import Dataset, RunConfig
+from runner.config.schema import RunConfig
+from runner.dataset.catalog import DatasetSettings
 from runner.errors import RunnerError
 from runner.host import resources
 
@@ -183,6 +184,21 @@ CASES = {
           value    true
           allowed  false, or a dataset of cifar10, synthetic
           hint     augment mirrors images, and those of mnist mean something else in a mirror
+          from     command line
+    """,
+    "dataset.verify=no": """
+        ConfigError: not true or false
+          key      dataset.verify
+          value    "no"
+          allowed  true or false
+          nearest  false
+          from     command line
+    """,
+    "dataset.image_size=4097": """
+        ConfigError: out of range
+          key      dataset.image_size
+          value    4097
+          allowed  whole number, 1 to 4096
           from     command line
     """,
     "dataset.normalize=1": """
@@ -659,7 +675,7 @@ def expected(text: str) -> str:
     hydra = [key for key in gate.HYDRA_KEYS if not key.startswith(("hydra.launcher", "hydra.sweeper"))]
     long = {
         "TOP_KEYS": [field.name for field in fields(RunConfig)],
-        "DATASET_KEYS": [field.name for field in fields(Dataset)],
+        "DATASET_KEYS": [field.name for field in fields(DatasetSettings)],
         "HYDRA_KEYS": hydra,
         "NETWORKS": networks.names(),
         "EXPERIMENTS": sorted(file.stem for file in (conf / "experiment").iterdir()),

@@ -10,15 +10,15 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from runner import cli
 from runner.config import overrides
 from runner.config.compose import Call
-from runner.config.groups import search, search_space
+from runner.config.groups import search_space
 from runner.config.groups.search import SearchSettings, space
 from runner.config.groups.search_space import Choice, Number
 from runner.config.loader import Loader
-from runner.config.schema import METRICS
 from runner.errors import ConfigError
 from runner.experiment.sweep.best import best
 from runner.experiment.sweep.hydra_plan import plan
 from runner.experiment.sweep.state import Outcome
+from runner.nn.metrics import METRICS
 
 OPTUNA = "hydra/sweeper=optuna"
 
@@ -95,7 +95,7 @@ def test_a_grid_needs_points():
 
 
 def test_every_metric_has_a_direction():
-    assert set(search.DIRECTIONS) == set(METRICS)
+    assert {kind.direction for kind in METRICS.values()} == {"minimize", "maximize"}
     assert [SearchSettings(metric=metric).wanted for metric in ("loss", "accuracy")] == ["minimize", "maximize"]
     assert SearchSettings(metric="loss", direction="maximize").wanted == "maximize"
 
