@@ -1,7 +1,7 @@
 """The reference pages, made from the code whenever the site is built, so that nothing generated is kept.
 
-A hook of MkDocs. Keys and their meanings come from the fields of the schema and the comments beside them, commands and
-exit codes from `runner --help`, the files of a run from the README, operators from their registry.
+A hook of MkDocs. Keys and their meanings come from the fields of the schema and the comments beside them, commands,
+flags and exit codes from the table of commands, the files of a run from the README, operators from their registry.
 """
 
 import dataclasses
@@ -87,10 +87,13 @@ def allowed(owner: type[Any], field: dataclasses.Field[Any]) -> str:
 
 
 def commands() -> str:
-    """The help of the command, with the commands as a table."""
-    rows = [f"| `runner {name}` | {_escaped(text)} |" for name, (_, text) in cli.COMMANDS.items()]
-    table = ["| command | does |", "|---|---|", *rows]
-    return "\n".join(["# Commands", "", *table, "", "## `runner --help`", "", "```text", cli._help(), "```"])
+    """A table of the commands, and the help of each."""
+    rows = [f"| `runner {name}` | {_escaped(command.summary)} |" for name, command in cli.COMMANDS.items()]
+    parts = ["# Commands", "", "| command | does |", "|---|---|", *rows, ""]
+    for name in (None, *cli.COMMANDS):
+        title = f"runner {name} --help" if name else "runner --help"
+        parts += [f"## `{title}`", "", "```text", cli.help_of(name).rstrip(), "```", ""]
+    return "\n".join(parts)
 
 
 def run_files() -> str:

@@ -15,20 +15,12 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runner.config import overrides as lines_of, read
 from runner.config.check import examine
+from runner.config.command_line import Call
 from runner.config.loader import RUN_DIR, Loader, as_config_error, as_typed, set_output
 from runner.config.schema import RunConfig, RunRequest, plain
 from runner.config.source import FolderSource
 from runner.errors import ConfigError, ConfigErrors, raise_all
 from runner.validation.records import Frozen
-
-
-class Call(Frozen):
-    """What to compose: overrides, and where the configs are."""
-
-    overrides: tuple[str, ...] = ()
-    config_name: str = "config"
-    config_dir: Path | None = None
-    config_path: Path | None = None
 
 
 class Composition(Frozen):

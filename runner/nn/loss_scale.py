@@ -86,8 +86,10 @@ class TrainOneStepWithLossScaleCell(StepCell):
         scaled = self.gradients(loss, self.scale_sense)
         with current().under(None):
             inverse = 1.0 / self.scale_sense
-            self.optimizer([gradient * current().with_dtype(inverse, gradient.dtype) for gradient in scaled])
+            gradients = [gradient * current().with_dtype(inverse, gradient.dtype) for gradient in scaled]
+            self.optimizer(gradients)
             self.finish(self.all_finite(scaled))
+            self.observe(gradients)
         return self.shared(loss)
 
     def all_finite(self, values: list[Value]) -> Value:

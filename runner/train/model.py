@@ -25,6 +25,7 @@ from runner.train import amp, profile
 from runner.train.arguments import check_dump, check_sink_mode, check_train_arguments
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
 from runner.train.failure_replay import Examined
+from runner.train.gradient_observer import GradientObserver
 from runner.train.loop import MakeSteps, run_epochs
 from runner.train.loss_scale_manager import LossScaleManager
 from runner.train.sink import Sink
@@ -77,6 +78,7 @@ class Model:
         self.precision = amp.policy_of(level, precision_mode)
         self.train_network = amp.training_cell(network, loss_fn, optimizer, level, loss_scale_manager)
         self.eval_network = nn.WithEvalCell(network, loss_fn) if loss_fn is not None else None
+        self.gradients = GradientObserver()
         self.train_step = self._train_step()
         self.steps: Sink | StepByStep | None = None
         self.eval_step: Step | None = None
@@ -126,6 +128,8 @@ class Model:
         seen = self._parameters(hooks, train_dataset, epoch_num=epoch, batch_num=steps, dataset_sink_mode=sunk)
         seen.cur_step_num = first_step
         run_context = RunContext(seen)
+        if self.gradients.attach(self.train_network, hooks, run_context, first_step):
+            self.train_step, self.steps = self._train_step(), None
         self.network.set_train(True)
         total = epoch * steps if max_steps is None else min(max_steps, epoch * steps)
         with ExitStack() as stack:
@@ -163,8 +167,7 @@ class Model:
     def _examined(self, make: MakeSteps, dataset: Dataset, first_step: int) -> MakeSteps:
         if self.failure is None:
             return make
-        examined: MakeSteps = Examined(make, self.train_step, dataset, first_step, self.failure)
-        return examined
+        return Examined(make, self.train_step, dataset, first_step, self.failure, self.gradients.paused)
 
     def _steps(self, dataset: Dataset, sunk: bool, first_step: int) -> Sink | StepByStep:
         """What makes steps with the batches of a dataset, from the batch of step `first_step` on."""

@@ -3,7 +3,8 @@
     Add(Mul(v, 0.9), Gemm(a, b))    ->  Gemm(a, b, v, beta=0.9)                 momentum; or two branches of a gradient
     Relu(Add(Conv(x, w, c), z))     ->  FusedConv(x, w, c, z, activation=Relu)  rows scaled by BatchNorm, and a sum
 
-Only values that nothing else reads disappear, so what is returned or dumped is still computed by itself.
+Only values that nothing else reads disappear. What an effect reads does not count: it is computed beside the fused
+node, so that observing a step changes no bit of it.
 """
 
 from __future__ import annotations
@@ -22,23 +23,25 @@ if TYPE_CHECKING:
     from onnx import NodeProto
 
 
-def fuse(builder: OnnxBuilder, kept: Iterable[str]) -> list[NodeProto]:
-    """The nodes of a builder, with fewer passes over memory; the values `kept` stay what they are."""
+def fuse(builder: OnnxBuilder, kept: Iterable[str], observed: Iterable[str] = ()) -> list[NodeProto]:
+    """The nodes of a builder, with fewer passes over memory; the values `kept` and `observed` are still computed."""
     fuser = _Fuser(builder, kept)
     for node in builder.list:
         if node.op_type == "Add":
             fuser.into_product(node)
         elif node.op_type == "Relu":
             fuser.into_convolution(node)
-    return [node for nodes in fuser.places.values() for node in nodes]
+    present = fuser.places.keys() - (fuser.gone - fuser.needed(observed))
+    return [node for name, nodes in fuser.places.items() if name in present for node in nodes]
 
 
 class _Fuser:
-    """`places` has the nodes that stand where each value was first made; a value that is gone leaves its place."""
+    """`places` has the nodes that compute each value, in order; `gone` the values that are fused into others."""
 
     def __init__(self, builder: OnnxBuilder, kept: Iterable[str]) -> None:
         self.builder, self.shape = builder, builder.shape
         self.places = {node.output[0]: [node] for node in builder.list}
+        self.gone: set[str] = set()
         self.uses = Counter(name for node in builder.list for name in node.input)
         self.uses.update(kept)
 
@@ -71,7 +74,7 @@ class _Fuser:
 
     def only(self, name: str, kind: str) -> NodeProto | None:
         """The node of this kind that made a value which is read once."""
-        made = self.places.get(name, ())
+        made = () if name in self.gone else self.places.get(name, ())
         return made[-1] if self.uses[name] == 1 and made and made[-1].op_type == kind else None
 
     def scaled(self, name: str) -> tuple[str, float, tuple[str, ...]]:
@@ -85,8 +88,21 @@ class _Fuser:
         return name, 1.0, ()
 
     def drop(self, *names: str) -> list[NodeProto]:
-        """Forget values that are fused into another; gives the nodes that made them."""
-        return [node for name in names for node in self.places.pop(name, ())]
+        """Leave out values that are fused into another; gives the nodes that computed them."""
+        nodes = [node for name in names if name not in self.gone for node in self.places.get(name, ())]
+        self.gone.update(names)
+        return nodes
+
+    def needed(self, observed: Iterable[str]) -> set[str]:
+        """The values among `gone` that must be computed all the same: those observed, and what they are made of."""
+        found: set[str] = set()
+        pending = [name for name in observed if name in self.gone]
+        while pending:
+            name = pending.pop()
+            found.add(name)
+            inputs = {x for node in self.places.get(name, ()) for x in node.input}
+            pending += [x for x in inputs if x in self.gone and x not in found]
+        return found
 
     def put(
         self,

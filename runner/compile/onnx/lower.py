@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,8 @@ def lower(
     names = Names(builder, taken)
     _lower_nodes(builder, graph, names)
     outputs = dict(zip(results, graph.results, strict=True))
-    return _model(_graph(builder, graph.name, {name: x.type for x, name in taken.items()}, outputs, names, ways or {}))
+    inputs = {name: x.type for x, name in taken.items()}
+    return _model(_graph(builder, graph.name, inputs, outputs, names, ways or {}, graph.told))
 
 
 def lower_sunk(
@@ -96,8 +97,8 @@ def _body(fetch: Graph, step: Graph, entries: Mapping[str, TensorType], columns:
     _lower_nodes(builder, step, names)
     taken = {p.name + CARRIED: p.type for p in step.updates} | {n + ENTRY: kind for n, kind in entries.items()}
     made = {p.name + NEXT: s for p, s in step.updates.items()} | {"loss": step.outputs[0]}
-    made |= {name + TOLD: x for name, x in step.told.items()}
-    return _graph(builder, "step", taken, made, names, {})
+    told = {name + TOLD: x for name, x in step.told.items()}
+    return _graph(builder, "step", taken, made | told, names, {}, told)
 
 
 def with_defaults(model: ModelProto, parameters: Mapping[str, np.ndarray]) -> bytes:
@@ -147,10 +148,12 @@ def _graph(
     outputs: Mapping[str, Symbol],
     names: Names,
     ways: Mapping[Value, Layout],
+    observed: Collection[str],
 ) -> GraphProto:
-    """What the builder has collected, with results under their public names."""
+    """What the builder has collected, with results under their public names; effects read those `observed`."""
     made = [names.of(symbol, ways.get(symbol, PLAIN)) for symbol in outputs.values()]
-    lowered = fuse(builder, made) if builder.on_host else builder.list
+    kept = [name for name, result in zip(made, outputs, strict=True) if result not in observed]
+    lowered = fuse(builder, kept, made) if builder.on_host else builder.list
     # An input is not made here, and neither is what the body of a sink takes from around it.
     inner = {output for node in lowered for output in node.output}
     nodes = _name_results(lowered, made, list(outputs), inner)

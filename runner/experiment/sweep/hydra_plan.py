@@ -18,7 +18,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from runner.config import overrides
 from runner.config.check import examine
-from runner.config.compose import Call, Origins, container, request_for
+from runner.config.command_line import Call
+from runner.config.compose import Origins, container, request_for
 from runner.config.groups import search
 from runner.config.loader import SWEEP_DIR, Loader, as_config_error, as_typed
 from runner.config.read import shown

@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from runner.errors import ConfigError
+from runner.train.callback.step_values import StepValues
 
 
 class CallbackParameters(dict[str, Any]):
@@ -68,6 +69,19 @@ class Callback:
     def sink_left(self, run_context: RunContext) -> None:
         """After some steps of a sink that was left; unless this raises, the rest of it follows."""
 
+    def step_gradients(self, run_context: RunContext, values: StepValues) -> None:
+        """After each step, also inside of a sink: its gradients, parameters and updates.
+
+        A training computes and delivers them only when a callback overrides this method; its numbers do not change.
+        The steps of a sink are delivered in order when the call to the device returns, before `step_end`, so use
+        `values.global_step` instead of `cur_step_num`.
+        """
+
+    @property
+    def observes_gradients(self) -> bool:
+        """Whether `step_gradients` is overridden."""
+        return type(self).step_gradients is not Callback.step_gradients
+
     def epoch_end(self, run_context: RunContext) -> None:
         """After an epoch."""
 
@@ -113,6 +127,14 @@ class CallbackList(Callback):
     def step_end(self, run_context: RunContext) -> None:
         for callback in self.list:
             callback.step_end(run_context)
+
+    def step_gradients(self, run_context: RunContext, values: StepValues) -> None:
+        for callback in self.list:
+            callback.step_gradients(run_context, values)
+
+    @property
+    def observes_gradients(self) -> bool:
+        return any(callback.observes_gradients for callback in self.list)
 
     def wants_to_leave(self) -> bool:
         return any(callback.wants_to_leave() for callback in self.list)

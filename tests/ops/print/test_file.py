@@ -182,7 +182,7 @@ def test_a_missing_file(tmp_path, capsys):
 @pytest.mark.parametrize("words", [[], ["a", "b"], ["--all"]])
 def test_wrong_words(words, capsys):
     assert cli.main(["parse-print", *words]) == 2
-    assert "runner parse-print FILE" in capsys.readouterr().err
+    assert "  usage   runner parse-print FILE\n" in capsys.readouterr().err
 
 
 def test_the_command_shows_what_the_screen_would_have_shown(tmp_path, capsys):
