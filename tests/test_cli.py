@@ -288,9 +288,12 @@ def test_help_and_completion_load_nothing_of_the_commands(place):
     code = (
         "import sys; from runner import cli\n"
         "for name in cli.COMMANDS: cli.main([name, '--help'])\n"
-        "cli.main(['--help']); cli.main(['-sc', 'query=bash'])\n"
-        "heavy = {'numpy', 'hydra', 'omegaconf', 'yaml', 'rich', 'dataclasses', 'runner.report'} & {*sys.modules}\n"
-        "sys.exit(f'loaded: {heavy}' if heavy else 0)"
+        "cli.main(['-sc', 'query=bash'])\n"
+        "heavy = {'numpy', 'hydra', 'omegaconf', 'yaml', 'rich', 'dataclasses', 'runner.report'}\n"
+        "loaded = heavy & {*sys.modules}\n"
+        "cli.main(['--help'])\n"
+        "loaded |= heavy & {*sys.modules} - {'numpy', 'yaml', 'dataclasses'}  # tables of datasets, optimizers, ...\n"
+        "sys.exit(f'loaded: {loaded}' if loaded else 0)"
     )
     for line in ("runner compare x --", "runner convert -t ", "runner -c ", "runner --", "runner ls "):
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "COMP_LINE": line}
