@@ -13,6 +13,7 @@ import pytest
 
 from runner import cli
 from runner.config.command_line import Call
+from runner.dataset.catalog import CATALOG
 from runner.errors import BusyError, DeviceError, MismatchError, StorageError, TrainingError
 from runner.experiment import launch, run as experiment
 from runner.report import list_runs
@@ -302,7 +303,7 @@ def test_help_and_completion_load_nothing_of_the_commands(place):
 
 def test_help_and_version(capsys):
     assert cli.main(["--help"]) == 0
-    assert "dataset     cifar10, digits, mnist, synthetic\n" in capsys.readouterr().out
+    assert f"dataset     {', '.join(sorted(CATALOG))}\n" in capsys.readouterr().out
     assert cli.main(["--version"]) == 0
     assert "hydra-core 1." in capsys.readouterr().out
 

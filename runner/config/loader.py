@@ -32,7 +32,7 @@ from omegaconf.errors import OmegaConfBaseException
 from runner.config import gate, overrides, schema
 from runner.config.groups import GROUPS
 from runner.config.groups.parallel import HINT, UNSUPPORTED
-from runner.config.options import lacks_common_keys
+from runner.config.options import defaults_of_all_runs
 from runner.config.overrides import COMMAND_LINE
 from runner.config.source import SEARCH, FolderSource, PluginSource
 from runner.errors import ConfigError, nearest
@@ -211,9 +211,8 @@ def _register() -> None:
     store = ConfigStore.instance()
     if "schema" in store.repo:
         return
-    run = {name: value for name, value in schema.defaults(schema.RunConfig).items() if not lacks_common_keys(name)}
     store.store(name="pool", group="hydra/launcher", node={"_target_": POOL, "n_jobs": None}, provider="runner")
-    store.store(name="run", group="schema", node=run, package="_global_")
+    store.store(name="run", group="schema", node=defaults_of_all_runs(), package="_global_")
     for group, kinds in GROUPS.items():
         for name, kind in kinds.items():
             store.store(name=name, group=f"schema/{group}", node=schema.defaults(kind), package=group)

@@ -4,11 +4,12 @@ Files in `conf/` are for options that set several values, such as experiments; a
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from typing import Any
 
 from runner.config import networks, read
-from runner.config.groups import GROUPS
-from runner.config.schema import defaults
+from runner.config.groups import GROUPS, NAMED
+from runner.config.schema import RunConfig, defaults
 from runner.dataset.catalog import CATALOG
 from runner.host import resources
 
@@ -34,12 +35,30 @@ def table_options(group: str) -> dict[str, dict[str, Any]]:
     """
     if group in NAMES:
         return {name: {"name": name} for name in NAMES[group]()}
-    kinds = GROUPS.get(group, {})
+    if group not in GROUPS:
+        return {}
+    kinds = GROUPS[group]
     usual = () if lacks_common_keys(group) else tuple(kinds)[:1]  # what every run has before an option is chosen
     return {name: {} if name in usual else defaults(kind) for name, kind in kinds.items()}
 
 
+def defaults_of_all_runs() -> dict[str, Any]:
+    """The keys that every run has whatever is chosen, with their defaults: the config `schema/run`."""
+    made = defaults(RunConfig)
+    for field in fields(RunConfig):
+        if field.name in GROUPS and lacks_common_keys(field.name):
+            del made[field.name]  # the option has them
+        elif field.type in NAMED:
+            keys = _keys(NAMED[field.type])
+            made[field.name] = {key: made[field.name][key] for key in keys[0] if all(key in other for other in keys)}
+    return made
+
+
 def lacks_common_keys(group: str) -> bool:
     """Whether other options of a group lack keys of the first one, so that no run has these before it is chosen."""
-    keys = [kind.__dataclass_fields__.keys() for kind in GROUPS.get(group, {}).values()]
-    return any(keys[0] - others for others in keys)
+    first, *others = _keys(GROUPS[group])
+    return any(key not in other for other in others for key in first)
+
+
+def _keys(table: Mapping[str, type[Any]]) -> list[tuple[str, ...]]:
+    return [tuple(kind.__dataclass_fields__) for kind in table.values()]

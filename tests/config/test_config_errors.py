@@ -9,9 +9,10 @@ import pytest
 from runner.config import gate, networks
 from runner.config.compose import Call, compose
 from runner.config.schema import RunConfig
-from runner.dataset.catalog import DatasetSettings
+from runner.dataset.catalog import AUGMENTABLE, CATALOG, DatasetSettings
 from runner.errors import RunnerError
 from runner.host import resources
+from runner.nn.metrics import METRICS
 
 CASES = {
     "epocs=3": """
@@ -66,7 +67,7 @@ CASES = {
         ConfigError: unknown key
           key      expect.acuracy
           value    {"min": 1}
-          allowed  loss, accuracy
+          allowed  METRICS
           nearest  expect.accuracy
           from     command line
     """,
@@ -182,7 +183,7 @@ CASES = {
         ConfigError: images that cannot be augmented
           key      dataset.augment
           value    true
-          allowed  false, or a dataset of cifar10, synthetic
+          allowed  false, or a dataset of AUGMENTABLE
           hint     augment mirrors images, and those of mnist mean something else in a mirror
           from     command line
     """,
@@ -279,14 +280,14 @@ CASES = {
         ConfigError: not one of the choices
           key      eval.metrics
           value    ["acc"]
-          allowed  loss, accuracy
+          allowed  METRICS
           from     command line
     """,
     "eval.metrics=loss": """
         ConfigError: not a list
           key      eval.metrics
           value    "loss"
-          allowed  a list of loss, accuracy
+          allowed  a list of METRICS
           from     command line
     """,
     "optimizer.learning_rate=nan": """
@@ -501,7 +502,7 @@ CASES = {
         ConfigError: unknown option
           key      dataset
           value    "minst"
-          allowed  cifar10, digits, mnist, synthetic
+          allowed  DATASETS
           nearest  mnist
           from     command line
     """,
@@ -566,7 +567,7 @@ CASES = {
         ConfigError: unknown option
           key      dataset
           value    "minst"
-          allowed  cifar10, digits, mnist, synthetic
+          allowed  DATASETS
           nearest  mnist
           from     command line
         ConfigError: unknown key
@@ -645,7 +646,7 @@ FILES = {
         ConfigError: unknown option
           key      dataset
           value    "minst"
-          allowed  cifar10, digits, mnist, synthetic
+          allowed  DATASETS
           nearest  mnist
           from     config
         """,
@@ -670,7 +671,7 @@ def text_of(call: Call) -> str:
 
 
 def expected(text: str) -> str:
-    """The text with what is too long to write out, or what later networks and experiments add, filled in."""
+    """The text with what is too long to write out, or what later networks, datasets and experiments add, filled in."""
     conf, here = resources.folder("conf"), Path.cwd()
     hydra = [key for key in gate.HYDRA_KEYS if not key.startswith(("hydra.launcher", "hydra.sweeper"))]
     long = {
@@ -678,6 +679,9 @@ def expected(text: str) -> str:
         "DATASET_KEYS": [field.name for field in fields(DatasetSettings)],
         "HYDRA_KEYS": hydra,
         "NETWORKS": networks.names(),
+        "DATASETS": sorted(CATALOG),
+        "AUGMENTABLE": AUGMENTABLE,
+        "METRICS": METRICS,
         "EXPERIMENTS": sorted(file.stem for file in (conf / "experiment").iterdir()),
         "CONF": [str(conf.relative_to(here) if conf.is_relative_to(here) else conf)],
     }

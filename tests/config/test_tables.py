@@ -6,9 +6,10 @@ import pytest
 
 from runner import nn
 from runner.config import options, schema
+from runner.config.check import check
 from runner.config.compose import Call, compose
 from runner.config.groups.constructor import ConstructorSettings, argument
-from runner.config.groups.loss import LOSSES
+from runner.config.groups.loss import LOSSES, LossSettings
 from runner.config.groups.optimizer import OPTIMIZERS
 from runner.config.groups.schedule import SCHEDULES
 from runner.config.groups.search import SearchSettings
@@ -89,7 +90,8 @@ def test_choices_are_the_names_of_the_table(name, table):
 def test_a_search_and_expectations_know_all_metrics():
     assert SearchSettings.__dataclass_fields__["metric"].metadata["rule"].choices == tuple(METRICS)
     for name in METRICS:
-        assert compose(Call((f"expect.{name}.max=1e9",))).config.expect == (schema.Expectation(name, max=1e9),)
+        made = compose(Call((f"expect.{name}.max=1e9", f"eval.metrics=[{name}]"))).config
+        assert made.expect == (schema.Expectation(name, max=1e9),)
 
 
 def test_an_expected_metric_must_be_evaluated(monkeypatch):
@@ -105,6 +107,18 @@ def test_the_entries_of_a_table_are_options(group):
     names = options.table_options(group)
     assert len(names) > 1
     assert {*names} <= {*Loader().options(group)} == {*options.all_options()[group]}
+
+
+def test_every_run_has_the_keys_that_all_losses_have(monkeypatch):
+    assert options.defaults_of_all_runs()["loss"] == schema.defaults(schema.RunConfig)["loss"]
+
+    class MSELossSettings(LossSettings, constructor=nn.MSELoss):
+        name: str = key("mse", choices=("mse",))
+        reduction: str = argument(choices=("mean", "sum"))
+
+    monkeypatch.setitem(LOSSES, "mse", MSELossSettings)
+    assert options.defaults_of_all_runs()["loss"] == {"name": "softmax_cross_entropy", "reduction": "mean"}
+    assert check({"loss": {"name": "mse"}}).loss.create().reduce is not None
 
 
 def test_a_new_dataset_is_an_option_without_a_file(monkeypatch):

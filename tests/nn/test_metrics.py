@@ -104,6 +104,9 @@ def test_metrics_by_name(wanted, names):
     assert all(type(metric) is METRICS[ALIASES.get(name, name)] for name, metric in made.items())
 
 
+KNOWN = ", ".join([*METRICS, *ALIASES])
+
+
 @pytest.mark.parametrize("is_sum", [False, True])
 def test_metrics_of_a_run_know_what_its_loss_is(is_sum):
     made = {name: kind.for_loss(is_sum) for name, kind in METRICS.items()}
@@ -114,9 +117,9 @@ def test_metrics_of_a_run_know_what_its_loss_is(is_sum):
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
-        ({"acuracy"}, "unknown metric\n  given    acuracy\n  allowed  loss, accuracy, acc\n  nearest  accuracy"),
-        ([3], "unknown metric\n  given    3\n  allowed  loss, accuracy, acc"),
-        ("precision", "unknown metric\n  given    precision\n  allowed  loss, accuracy, acc"),
+        ({"acuracy"}, f"unknown metric\n  given    acuracy\n  allowed  {KNOWN}\n  nearest  accuracy"),
+        ([3], f"unknown metric\n  given    3\n  allowed  {KNOWN}"),
+        ("precision", f"unknown metric\n  given    precision\n  allowed  {KNOWN}"),
         ({"loss": "loss"}, "not a metric\n  name     loss\n  given    'loss'\n  allowed  objects of runner.nn.Metric"),
         ({"loss": Loss}, f"not a metric\n  name     loss\n  given    {Loss!r}\n  allowed  objects of runner.nn.Metric"),
     ],
