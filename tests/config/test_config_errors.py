@@ -8,6 +8,7 @@ import pytest
 
 from runner.config import gate, networks
 from runner.config.compose import Call, compose
+from runner.config.groups.optimizer import AdamSettings
 from runner.config.schema import RunConfig
 from runner.dataset.catalog import AUGMENTABLE, CATALOG, DatasetSettings
 from runner.errors import RunnerError
@@ -43,7 +44,7 @@ CASES = {
         ConfigError: unknown key
           key      optimizer.beta3
           value    0.5
-          allowed  name, learning_rate, beta1, beta2, eps, weight_decay, loss_scale, schedule
+          allowed  ADAM_KEYS
           nearest  optimizer.beta2
           from     command line
     """,
@@ -51,7 +52,7 @@ CASES = {
         ConfigError: unknown key
           key      optimizer.use_nesterov
           value    true
-          allowed  name, learning_rate, beta1, beta2, eps, weight_decay, loss_scale, schedule
+          allowed  ADAM_KEYS
           hint     add optimizer=momentum first
           from     command line
     """,
@@ -677,6 +678,7 @@ def expected(text: str) -> str:
     long = {
         "TOP_KEYS": [field.name for field in fields(RunConfig)],
         "DATASET_KEYS": [field.name for field in fields(DatasetSettings)],
+        "ADAM_KEYS": [field.name for field in fields(AdamSettings)],
         "HYDRA_KEYS": hydra,
         "NETWORKS": networks.names(),
         "DATASETS": sorted(CATALOG),

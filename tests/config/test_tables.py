@@ -110,15 +110,16 @@ def test_the_entries_of_a_table_are_options(group):
 
 
 def test_every_run_has_the_keys_that_all_losses_have(monkeypatch):
-    assert options.defaults_of_all_runs()["loss"] == schema.defaults(schema.RunConfig)["loss"]
-
-    class MSELossSettings(LossSettings, constructor=nn.MSELoss):
-        name: str = key("mse", choices=("mse",))
+    class OtherSettings(LossSettings, constructor=nn.MSELoss):
+        name: str = key("other", choices=("other",))
         reduction: str = argument(choices=("mean", "sum"))
 
-    monkeypatch.setitem(LOSSES, "mse", MSELossSettings)
+    for name in [*LOSSES][1:]:
+        monkeypatch.delitem(LOSSES, name)
+    assert options.defaults_of_all_runs()["loss"] == schema.defaults(schema.RunConfig)["loss"]
+    monkeypatch.setitem(LOSSES, "other", OtherSettings)
     assert options.defaults_of_all_runs()["loss"] == {"name": "softmax_cross_entropy", "reduction": "mean"}
-    assert check({"loss": {"name": "mse"}}).loss.create().reduce is not None
+    assert isinstance(check({"loss": {"name": "other"}}).loss.create(), nn.MSELoss)
 
 
 def test_a_new_dataset_is_an_option_without_a_file(monkeypatch):
