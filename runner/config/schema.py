@@ -5,7 +5,7 @@ composed values into these frozen objects, so everything behind it can trust the
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from runner.config.groups.session import SessionSettings
 from runner.config.groups.tracking import NoTracking, Tracking
 from runner.dataset.catalog import DatasetSettings
 from runner.device import BACKENDS, MAX_ID
+from runner.host.json_file import flat
 from runner.nn.metrics import METRICS
 from runner.validation.records import Frozen
 from runner.validation.rules import FREE, key
@@ -179,6 +180,18 @@ def plain(config: Any) -> dict[str, Any]:
         else:
             made[name] = plain(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
     return made
+
+
+def changed(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """The dotted keys whose values differ; a key that another version of runner does not know has its default there.
+
+    >>> list(changed({"seed": 1, "epochs": 8}, {"seed": 2, "epochs": 8, "dataset.verify": True}))
+    ['seed']
+    """
+    known = flat(plain(RunConfig()))
+    for name in {**was, **now}:
+        if was.get(name, known.get(name)) != now.get(name, known.get(name)):
+            yield name
 
 
 def _bounds(expectation: Expectation) -> dict[str, float]:
