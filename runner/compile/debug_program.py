@@ -13,7 +13,7 @@ from runner.compile.passes import optimize, placing
 from runner.compile.passes.dce import dce
 from runner.compile.program import Executable
 from runner.core.lowering import LAST, PLAIN, Layout
-from runner.core.observers import SILENT, Shown, ValueObserver
+from runner.core.observers import NO_GRAPHS, ObservedValue, ValueObserver
 from runner.core.primitive import Node
 from runner.core.tracer import trace
 from runner.core.value import Symbol, Value
@@ -42,26 +42,28 @@ class DebugProgram:
         graph = trace(function, types, name, root)
         self.graph = optimize(graph, placing(device))
         in_order = sorted((*self.graph.nodes, *self.graph.effects), key=lambda node: node.number)
-        self.chosen = [node for node in in_order if observer.chooses(node)]
+        self.chosen = [node for node in in_order if observer.selects(node)]
         made = {y for node in self.graph.nodes for y in node.outputs}
         wanted = dict.fromkeys(x for node in self.chosen for x in (*node.inputs, *node.outputs) if x in made)
         self.wanted = tuple(x for x in wanted if isinstance(x, Symbol))
-        self.ways = _ways(self.graph.nodes) if observer.as_lying else {}
+        self.ways = _ways(self.graph.nodes) if observer.device_layout else {}
         self._program: Executable | None = None
         if self.wanted:
             seen = dce(replace(self.graph, outputs=self.wanted, updates={}, effects=()))
             inputs, outputs = [f"input{k}" for k in range(len(types))], [f"value:{x.name}" for x in self.wanted]
-            with at_home(seen, SILENT):
+            with at_home(seen, NO_GRAPHS):
                 self._program = Executable(seen, lower(seen, inputs, outputs, self.ways), device, start, ways=self.ways)
 
     def __call__(self, step: int, arrays: Sequence[np.ndarray]) -> None:
         """Show the observer one step. Each value is let go of when it was shown for the last time."""
         self.observer.begin(step, self.types)
-        known: dict[Value, Shown] = {x: Shown(array) for x, array in zip(self.graph.inputs, arrays, strict=True)}
-        known |= {x: Shown(array) for x, array in self.graph.constants.items()}
-        known |= {x: Shown(parameter.data) for parameter, x in self.graph.parameters.items()}
+        known: dict[Value, ObservedValue] = {
+            x: ObservedValue(array) for x, array in zip(self.graph.inputs, arrays, strict=True)
+        }
+        known |= {x: ObservedValue(array) for x, array in self.graph.constants.items()}
+        known |= {x: ObservedValue(parameter.data) for parameter, x in self.graph.parameters.items()}
         made = self._program(arrays) if self._program else []
-        known |= {x: Shown(y, self.ways.get(x, PLAIN)) for x, y in zip(self.wanted, made, strict=True)}
+        known |= {x: ObservedValue(y, self.ways.get(x, PLAIN)) for x, y in zip(self.wanted, made, strict=True)}
         made.clear()
         last = {x: node for node in self.chosen for x in (*node.inputs, *node.outputs)}
         for node in self.chosen:

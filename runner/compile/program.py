@@ -19,7 +19,7 @@ from runner.compile.split_at_collectives import CutSession, has_collectives
 from runner.core.effect import Effect
 from runner.core.graph import Graph, Pass
 from runner.core.lowering import Layout
-from runner.core.observers import SILENT, GraphObserver
+from runner.core.observers import NO_GRAPHS, GraphObserver
 from runner.core.tracer import trace
 from runner.core.value import Parameter, Tensor, Value
 from runner.device import Device
@@ -47,14 +47,14 @@ class Executable:
         device: Device,
         start: float,
         given: Sequence[Parameter] = (),
-        observer: GraphObserver = SILENT,
+        observer: GraphObserver = NO_GRAPHS,
         ways: Mapping[Value, Layout] | None = None,
     ) -> None:
         self.graph, self.model, self.observer = graph, model, observer
         observer.lowered(graph, lambda number: describe.described(model, graph, number))
         observer.compiled(graph, model)
         # What is placed is optimised, and in the order in which values die early: onnxruntime need not touch it.
-        self.optimize = not (graph.is_placed or observer.as_traced)
+        self.optimize = not (graph.has_forms or observer.disables_optimization)
         self.session: Session | CutSession = (
             CutSession(graph, device, self.optimize, ways)
             if has_collectives(graph)
@@ -86,7 +86,7 @@ class Executable:
             located(error, self.graph)
             raise
         for parameter, value in zip(self._updated, made[self._outputs : self._told], strict=True):
-            parameter.take(value, fetch)
+            parameter.set_resident(value, fetch)
         outputs = [fetch(value) for value in made[: self._outputs]]
         self._tell(outputs, [fetch(value) for value in made[self._told :]])
         return outputs
@@ -95,7 +95,7 @@ class Executable:
         """Let the effects tell what they were told in one step."""
         rest = iter(told)
         for effect, count in self._effects:
-            effect.tell(*islice(rest, count))
+            effect.emit(*islice(rest, count))
 
 
 class Program(Executable):
@@ -111,7 +111,7 @@ class Program(Executable):
         name: str,
         input_names: Sequence[str] | None = None,
         output_names: Sequence[str] | None = None,
-        observer: GraphObserver = SILENT,
+        observer: GraphObserver = NO_GRAPHS,
         passes: Sequence[Pass] | None = None,
     ) -> None:
         start = time.perf_counter()
@@ -145,7 +145,7 @@ class SunkProgram(Executable):
         stepped: Sequence[Parameter],
         device: Device,
         root: str,
-        observer: GraphObserver = SILENT,
+        observer: GraphObserver = NO_GRAPHS,
     ) -> None:
         start = time.perf_counter()
         passes = _passes(device, observer)
@@ -164,7 +164,7 @@ class SunkProgram(Executable):
 
 
 def _passes(device: Device, observer: GraphObserver, passes: Sequence[Pass] | None = None) -> Sequence[Pass]:
-    if observer.as_traced:
+    if observer.disables_optimization:
         return ()
     return usual(device) if passes is None else passes
 
@@ -174,7 +174,7 @@ def saved_step(graph: Graph, inputs: Sequence[str], outputs: Sequence[str], valu
 
     What effects would tell is left out. Its nodes carry operator, scope, source line and number as metadata.
     """
-    graph = dce(graph.silent())
+    graph = dce(graph.without_effects())
     model = lower(graph, inputs, outputs)
     describe.annotate(model, graph)
     return with_defaults(model, {p.name: values[p.name] for p in graph.parameters})

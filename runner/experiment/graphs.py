@@ -6,7 +6,7 @@ from pathlib import Path
 
 from runner import compile as compiler
 from runner.core.graph import Graph
-from runner.core.observers import GraphObserver, Several
+from runner.core.observers import GraphObserver, GraphObservers
 from runner.observe.graph.folder import GraphFolder, write_failed
 
 # Few runs need them.
@@ -28,4 +28,4 @@ def graph_observer(save: bool, path: str, folder: Path, debug_level: int = 0) ->
     Raises ConfigError when the path is a file, StorageError when it cannot be written.
     """
     made: GraphObserver = GraphFolder(folder / path, folder) if save else FailedGraph(folder)
-    return Several(made, compiler.KernelMeta(folder / "kernel_meta", debug_level)) if debug_level else made
+    return GraphObservers(made, compiler.KernelMeta(folder / "kernel_meta", debug_level)) if debug_level else made

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from runner.core.lowering import LAST, PLAIN, TILED, Layout, lying
+from runner.core.lowering import LAST, PLAIN, TILED, Layout, physical_shape
 from runner.dtype import DType
 from runner.errors import InternalError
 from runner.host.lazy import lazy_import
@@ -165,7 +165,7 @@ class OnnxBuilder:
         else:
             made = self.reshape(name, (batch, rest) if lies is PLAIN else (rest, batch))
             made = self.node("Transpose", (made,), perm=(1, 0))
-        return self.reshape(made, lying(type.shape, wanted))
+        return self.reshape(made, physical_shape(type.shape, wanted))
 
     def shape(self, name: str) -> Shape | None:
         """The shape of a value as it lies on the device, if it is known."""
@@ -178,7 +178,7 @@ class OnnxBuilder:
     def declare(self, name: str, type: TensorType, lies: Layout = PLAIN) -> None:
         """Tell the type of an operand or a result, and how it lies."""
         self._types[name] = type
-        self._shapes.setdefault(name, lying(type.shape, lies))
+        self._shapes.setdefault(name, physical_shape(type.shape, lies))
 
 
 def _written(value: Any) -> Any:

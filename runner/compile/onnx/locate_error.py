@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from runner.core.graph import Graph
-from runner.core.observers import SILENT, GraphObserver
+from runner.core.observers import NO_GRAPHS, GraphObserver
 from runner.core.primitive import Node
 from runner.core.source import user_line
 from runner.errors import DeviceError, InternalError, RunnerError
@@ -39,7 +39,7 @@ def located(error: RunnerError, graph: Graph) -> RunnerError:
 
 
 @contextmanager
-def at_home(graph: Graph, observer: GraphObserver = SILENT, step: str | None = None) -> Iterator[None]:
+def at_home(graph: Graph, observer: GraphObserver = NO_GRAPHS, step: str | None = None) -> Iterator[None]:
     """Locate the errors of a block that works on a graph, and tell the observer. `step` is the pass that works.
 
     Raises InternalError for what a pass did not foresee. A device that is not usable is no fault of a graph.

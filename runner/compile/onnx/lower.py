@@ -13,7 +13,7 @@ from runner.compile.onnx.float16 import is_rounded, narrowed, widened
 from runner.compile.onnx.fuse import fuse
 from runner.compile.onnx.names import Names
 from runner.core.graph import Graph
-from runner.core.lowering import FUSED, PLAIN, Form, Layout, lying
+from runner.core.lowering import FUSED, PLAIN, Form, Layout, physical_shape
 from runner.core.primitive import Node
 from runner.core.source import user_line
 from runner.core.value import Parameter, Symbol, Value
@@ -40,16 +40,16 @@ def lower(
     Raises ConfigError when two of them have one name, and InternalError, with the operator, when ONNX does not accept
     what an operator was lowered to.
     """
-    results = [*output_names, *(p.name + UPDATED for p in graph.updates), *graph.told]
+    results = [*output_names, *(p.name + UPDATED for p in graph.updates), *graph.effect_operands]
     _check_names(graph.name, [*input_names, *(p.name for p in graph.parameters), *results])
     taken: dict[Value, str] = dict(zip(graph.inputs, input_names, strict=True))
     taken |= {symbol: parameter.name for parameter, symbol in graph.parameters.items()}
-    builder = OnnxBuilder(graph.is_placed)
+    builder = OnnxBuilder(graph.has_forms)
     names = Names(builder, taken)
     _lower_nodes(builder, graph, names)
     outputs = dict(zip(results, graph.results, strict=True))
     inputs = {name: x.type for x, name in taken.items()}
-    return _model(_graph(builder, graph.name, inputs, outputs, names, ways or {}, graph.told))
+    return _model(_graph(builder, graph.name, inputs, outputs, names, ways or {}, graph.effect_operands))
 
 
 def lower_sunk(
@@ -64,7 +64,7 @@ def lower_sunk(
     updates one of `stepped`.
     """
     others = [p for p in step.parameters if p not in stepped]
-    results = [*(p.name + UPDATED for p in step.updates), "losses", *step.told]
+    results = [*(p.name + UPDATED for p in step.updates), "losses", *step.effect_operands]
     _check_names(step.name, [*scanned, *columns, *(p.name for p in (*stepped, *others)), *results])
     for parameter in stepped:
         if parameter in step.updates:
@@ -79,14 +79,14 @@ def lower_sunk(
     inputs += [_info(p.name, p.type, stacked=p in stepped) for p in (*stepped, *others)]
     outputs = [_info("losses", step.outputs[0].type, stacked=True)]
     outputs += [_info(p.name + UPDATED, p.type) for p in step.updates]
-    outputs += [_info(name, x.type, stacked=True) for name, x in step.told.items()]
+    outputs += [_info(name, x.type, stacked=True) for name, x in step.effect_operands.items()]
     return _model(onnx.helper.make_graph([scan], "sink", inputs, outputs))
 
 
 def _body(fetch: Graph, step: Graph, entries: Mapping[str, TensorType], columns: Sequence[str]) -> GraphProto:
     """One step of a sink: takes what is carried and one entry each, gives what is carried on and the loss."""
     scanned = [name + ENTRY for name in entries][: len(fetch.inputs) - len(columns)]
-    builder = OnnxBuilder(step.is_placed)
+    builder = OnnxBuilder(step.has_forms)
     names = Names(builder, dict(zip(fetch.inputs, [*scanned, *columns], strict=True)))
     _lower_nodes(builder, fetch, names)
     for image, fetched in zip(step.inputs, fetch.outputs, strict=True):
@@ -97,7 +97,7 @@ def _body(fetch: Graph, step: Graph, entries: Mapping[str, TensorType], columns:
     _lower_nodes(builder, step, names)
     taken = {p.name + CARRIED: p.type for p in step.updates} | {n + ENTRY: kind for n, kind in entries.items()}
     made = {p.name + NEXT: s for p, s in step.updates.items()} | {"loss": step.outputs[0]}
-    told = {name + TOLD: x for name, x in step.told.items()}
+    told = {name + TOLD: x for name, x in step.effect_operands.items()}
     return _graph(builder, "step", taken, made | told, names, {}, told)
 
 
@@ -225,7 +225,7 @@ def _without_unused_outputs(node: NodeProto, used: set[str]) -> NodeProto:
 
 
 def _lying(symbol: Symbol, ways: Mapping[Value, Layout]) -> TensorType:
-    return symbol.type.with_shape(*lying(symbol.shape, ways.get(symbol, PLAIN)))
+    return symbol.type.with_shape(*physical_shape(symbol.shape, ways.get(symbol, PLAIN)))
 
 
 def _info(name: str, type: TensorType, stacked: bool = False) -> ValueInfoProto:

@@ -11,7 +11,7 @@ from runner.compile.passes.layout import layout_with
 from runner.compile.passes.merge import merge
 from runner.compile.passes.schedule_updates import soon
 from runner.core.graph import Graph, Pass, verify
-from runner.core.observers import SILENT, GraphObserver
+from runner.core.observers import NO_GRAPHS, GraphObserver
 from runner.device import Device
 
 PASSES: tuple[Pass, ...] = (fold, cse, dce, soon)
@@ -28,7 +28,7 @@ def placing(device: Device) -> tuple[Pass, ...]:
     return (layout_with(device.tuning),) if device.target == "CPU" and device.tuning.placed else ()
 
 
-def optimize(graph: Graph, passes: Sequence[Pass] = PASSES, observer: GraphObserver = SILENT) -> Graph:
+def optimize(graph: Graph, passes: Sequence[Pass] = PASSES, observer: GraphObserver = NO_GRAPHS) -> Graph:
     """Apply passes in order, check the graph after each, and tell the observer.
 
     Raises InternalError, with the pass and the operator, when a pass fails or leaves a graph that is not well formed.

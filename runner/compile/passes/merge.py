@@ -12,7 +12,7 @@ from runner.types import TensorType
 
 
 def merge(graph: Graph) -> Graph:
-    """Where an operator says how it merges with the one before it (`Primitive.merged`), give that one other weights.
+    """Where an operator says how it merges with the one before it (`Primitive.fold_into`), give that one other weights.
 
     Only weights that are constants, and only where nothing else reads what is between the two: results, dumps and
     other operators see what they saw. Sums are rounded in another order, so results differ as rounding does.
@@ -41,7 +41,7 @@ class _Merger:
         weight = self.known(before.inputs[1]) if len(before.inputs) == 2 else None
         if weight is None:
             return
-        made = node.op.merged(before.op, weight, [self.known(x) for x in node.inputs[1:]])
+        made = node.op.fold_into(before.op, weight, [self.known(x) for x in node.inputs[1:]])
         if made is not None:
             scaled, op, shift = made
             self.nodes[at] = replace(before, inputs=(before.inputs[0], self.constant(f"{node.number}.scaled", scaled)))

@@ -38,7 +38,7 @@ class Trial:
         inputs = [f"input{k}" for k in range(len(arrays))]
         outputs = [f"output{k}" for k in range(len(graph.outputs))]
         model = lower(self.graph, inputs, outputs).SerializeToString()
-        self.session = Session(model, on, optimize=not self.graph.is_placed)
+        self.session = Session(model, on, optimize=not self.graph.has_forms)
         self._values = [self.session.put(array) for array in (*arrays, *(p.data for p in graph.parameters))]
 
     def results(self) -> list[np.ndarray]:
@@ -95,7 +95,7 @@ def agree(graph: Graph, expected: Sequence[np.ndarray], made: Sequence[np.ndarra
     new value itself is allowed too.
     """
     before: list[Parameter | None] = [None] * len(graph.outputs)
-    before += [*graph.updates, *(None for _ in graph.told)]
+    before += [*graph.updates, *(None for _ in graph.effect_operands)]
     return all(_near(a, b, None if p is None else p.data) for a, b, p in zip(expected, made, before, strict=True))
 
 

@@ -16,7 +16,7 @@ from runner.communication.world import World, enter, world
 from runner.compile.ort.profiled_session import Measured
 from runner.compile.program import Executable, SunkProgram
 from runner.core.observers import ValueObserver
-from runner.core.recorder import Timing
+from runner.core.recorder import TimedInterpreter
 from runner.dataset.pipeline import Batch, Dataset
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe.profile.clock import Clock
@@ -96,10 +96,10 @@ class TimedGraphStep:
         with inside, self.clock.calling(number, 1):
             return self.step(arrays)
 
-    def show(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
+    def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
         """Not timed: whoever is shown values takes longer than the step."""
         self.number += 1
-        return self.step.show(arrays, step, observer)
+        return self.step.observe(arrays, step, observer)
 
     def close(self) -> None:
         """No step follows."""
@@ -119,24 +119,24 @@ class TimedEagerStep:
         if not self.clock.looks_at(number) or self.step.records:
             with self.clock.calling(number, 1):
                 return self.step(arrays)
-        timing = Timing()
+        timing = TimedInterpreter()
         with self.clock.calling(number, 1):
-            made = self.step.under(timing, arrays)
+            made = self.step.run_with(timing, arrays)
         self._looked(number, timing)
         return made
 
-    def show(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
+    def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
         """Not timed."""
         self.number += 1
-        return self.step.show(arrays, step, observer)
+        return self.step.observe(arrays, step, observer)
 
     def close(self) -> None:
         """No step follows."""
 
-    def _looked(self, number: int, timing: Timing) -> None:
+    def _looked(self, number: int, timing: TimedInterpreter) -> None:
         call, known = self.clock.record.calls[-1], self.clock.record.operators
-        moments = [Moment((t.name,), "", t.start, t.stop) for t in timing.timed]
-        new = [] if known else [Operator(t.name, t.op, t.number, t.inputs, t.outputs) for t in timing.timed]
+        moments = [Moment((t.name,), "", t.start, t.stop) for t in timing.timings]
+        new = [] if known else [Operator(t.name, t.op, t.number, t.inputs, t.outputs) for t in timing.timings]
         self.clock.looked(with_parts(new), [Look(number, call.start, call.stop, moments)])
 
 
