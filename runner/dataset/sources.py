@@ -19,7 +19,7 @@ from runner.dataset.arguments import flag, one_of, several, whole
 from runner.dataset.formats.content import missing
 from runner.dataset.formats.synthetic import make_images
 from runner.dataset.pipeline import Dataset
-from runner.dataset.selection import Selection
+from runner.dataset.selection import RowSelection
 from runner.errors import ConfigError
 
 USAGES = ("train", "test", "all")
@@ -48,7 +48,7 @@ class MnistDataset(Dataset):
         *,
         verify: bool = True,
     ) -> None:
-        selection = Selection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        selection = RowSelection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
         folder, checked = _folder(dataset_dir), flag("verify", verify)
         present = [split for split in idx.PREFIXES if idx.has_part_of(folder, split)]
         if usage is None and not present:
@@ -75,7 +75,7 @@ class Cifar10Dataset(Dataset):
         num_shards: int | None = None,
         shard_id: int | None = None,
     ) -> None:
-        selection = Selection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        selection = RowSelection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
         folder = _folder(dataset_dir)
         present = [split for split in cifar.FILES if cifar.split_files(folder, split)]
         if usage is None and not present:
@@ -102,7 +102,7 @@ class DigitsDataset(Dataset):
         num_shards: int | None = None,
         shard_id: int | None = None,
     ) -> None:
-        selection = Selection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        selection = RowSelection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
         chosen = "all" if usage is None else one_of("usage", usage, USAGES)
         images, labels = digits.read_digits(digits.digits_file())
         rows = np.arange(len(labels)) if chosen == "all" else digits.split_rows(chosen)
@@ -130,7 +130,7 @@ class SyntheticDataset(Dataset):
         num_shards: int | None = None,
         shard_id: int | None = None,
     ) -> None:
-        selection = Selection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        selection = RowSelection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
         sides = tuple(whole("image_shape", side, 1) for side in several(image_shape))
         if len(sides) != 3:
             raise ConfigError("not an image's shape", argument="image_shape", value=sides, allowed="(H, W, C)")
@@ -164,7 +164,7 @@ class NumpySlicesDataset(Dataset):
         num_shards: int | None = None,
         shard_id: int | None = None,
     ) -> None:
-        selection = Selection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        selection = RowSelection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
         arrays = _named_arrays(data, column_names)
         lengths = {name: len(values) if values.ndim else 0 for name, values in arrays.items()}
         if len(set(lengths.values())) != 1 or 0 in lengths.values():

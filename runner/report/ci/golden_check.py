@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from runner.config.schema import RunConfig, plain
-from runner.host.json_file import flat
+from runner.config.schema import changed
 from runner.report.ci.golden_file import Golden
 
 
@@ -23,7 +22,7 @@ def check(golden: Golden, found: Golden) -> tuple[list[Row], list[str]]:
 
     When the key differs in what must be equal, only these rows are given: the numbers are those of something else.
     """
-    names = list(_differing(golden.key, found.key))
+    names = list(changed(golden.key, found.key))
     foreign = [
         Row(f"key.{name}", golden.key.get(name), found.key.get(name), True) for name in names if not golden.may(name)
     ]
@@ -32,14 +31,6 @@ def check(golden: Golden, found: Golden) -> tuple[list[Row], list[str]]:
         return foreign, []
     compared = _equal if golden.exact and not names else _close
     return list(compared(golden, found)), names
-
-
-def _differing(was: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
-    """Names whose values differ; a key of the config that one side does not know yet has its default there."""
-    defaults = flat(plain(RunConfig()))
-    for name in {**was, **now}:
-        if was.get(name, defaults.get(name)) != now.get(name, defaults.get(name)):
-            yield name
 
 
 def _equal(golden: Golden, found: Golden) -> Iterator[Row]:
