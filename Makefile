@@ -11,10 +11,10 @@ test:  ## the whole suite
 	pytest -n 2 --dist worksteal
 
 fast:  ## the suite without real processes and real data sets
-	pytest -x --ignore=tests/test_cli.py --ignore=tests/dataset
+	pytest -x --ignore=tests/test_cli.py --ignore=tests/dataset --ignore=tests/end_to_end --ignore=tests/experiment
 
-soak:  ## the long tests: runs and sweeps killed at every single operation and step
-	RUNNER_SOAK=1 pytest tests/experiment/test_resume.py tests/experiment/sweep/test_sweep_kills.py
+soak:  ## the long tests: kills at every single operation and step, every flipped bit, random examples
+	RUNNER_SOAK=1 pytest $$(grep -rlE '^from (soak|hypothesis) import' tests --include='test_*.py')
 
 mutants:  ## check that the tests find mistakes: 60 seeded one-line mutations, at most 4 may survive
 	python tests/mutation/mutants.py
@@ -58,7 +58,7 @@ startup:  ## time from the start of the process to the first loss
 	python benchmarks/startup.py
 
 oracle:  ## compare with PyTorch; the suite skips these tests where torch is missing
-	pip install torch==2.13.0 && pytest tests/test_torch.py
+	pip install torch==2.13.0 && pytest tests/end_to_end/test_torch.py
 
 docs:  ## build the documentation site into build/site; needs pip install -e ".[docs]"
 	PYTHONPATH=. mkdocs build --strict

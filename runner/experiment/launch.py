@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from runner.config.command_line import Call
+from runner.config.command_line import CommandLine
 from runner.config.compose import Composition, compose
 from runner.config.groups.tracking import is_asked as is_tracked
 from runner.config.schema import RunRequest
@@ -32,10 +32,10 @@ def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> 
     `overrides` are written as on the command line: `runner.run(["+experiment=lenet", "epochs=2"])`. Raises the
     RunnerError whose `exit_code` the command would have returned.
     """
-    return run_call(Call(tuple(overrides), config_dir=None if config_dir is None else Path(config_dir)))
+    return run_call(CommandLine(tuple(overrides), config_dir=None if config_dir is None else Path(config_dir)))
 
 
-def run_call(call: Call) -> dict[str, Any]:
+def run_call(call: CommandLine) -> dict[str, Any]:
     """Run one experiment; nothing is created before its whole config is valid. Raises RunnerError."""
     with uncollected(), first_speaks(call.overrides):
         composition = compose(call)

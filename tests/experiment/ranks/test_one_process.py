@@ -226,7 +226,7 @@ def test_indices_of_buckets():
 
 @pytest.mark.parametrize("op", ["max", "SUM", 1, None])
 def test_other_reductions(op):
-    with pytest.raises(ConfigError, match="AllReduce cannot do this"):
+    with pytest.raises(ConfigError, match="unknown reduction of AllReduce"):
         ops.AllReduce(op)
 
 

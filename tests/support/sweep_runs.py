@@ -6,12 +6,13 @@ import json
 import multiprocessing
 import os
 import signal
-import time
 from pathlib import Path
+from typing import TextIO
 
 import pytest
+from patience import wait_until
 
-from runner.config.compose import Call
+from runner.config.compose import CommandLine
 from runner.experiment.sweep import sweep
 from runner.experiment.sweep.state import Outcome, Record
 from runner.experiment.sweep.table import plain
@@ -28,7 +29,7 @@ TWELVE = (*TINY, "seed=1,2,3,4", "mode=pynative", "dataset.batch_size=8,16,32", 
 
 def swept(folder: Path, *words: str) -> list[Outcome]:
     """Run a sweep in a folder."""
-    return sweep.start(Call((*words, f"hydra.sweep.dir={folder}")))
+    return sweep.start(CommandLine((*words, f"hydra.sweep.dir={folder}")))
 
 
 def record(folder: Path) -> Record:
@@ -95,15 +96,18 @@ def killed(monkeypatch: pytest.MonkeyPatch, folder: Path, words: tuple[str, ...]
     return os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 
-def wait_until_free(folder: Path, seconds: float = 30.0) -> None:
+def wait_until_free(folder: Path) -> None:
     """Return when no process of a sweep is left: they all hold its lock."""
-    lock, deadline = folder / ".lock", time.monotonic() + seconds
+    lock = folder / ".lock"
     if lock.exists():
         with lock.open() as file:
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return
-                except BlockingIOError:
-                    assert time.monotonic() < deadline
-                    time.sleep(0.01)
+            wait_until(lambda: not is_locked(file))
+
+
+def is_locked(file: TextIO) -> bool:
+    """Whether another process holds the lock of an open file; ours from now on when none does."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False

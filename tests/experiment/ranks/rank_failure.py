@@ -1,4 +1,4 @@
-"""Run by mpirun: `runner` in which one rank fails before a step: `failing.py RANK STEP KIND words...`.
+"""Run by mpirun: `runner` in which one rank fails before a step: `rank_failure.py RANK STEP KIND words...`.
 
 With the kinds `image` and `label` that rank has a batch, number STEP, with values that no network can bear.
 """
@@ -8,6 +8,7 @@ import signal
 import sys
 
 import numpy as np
+from patient_ranks import wait_long
 
 from runner import cli
 from runner.communication.joining import announced
@@ -51,6 +52,8 @@ def spoil_at(step: int, kind: str) -> None:
 
 if __name__ == "__main__":
     rank, step, kind, *words = sys.argv[1:]
+    if kind in ("image", "SIGINT"):  # what all ranks come to know; of other kinds the failing one is alone
+        wait_long()
     if announced()[0] == int(rank):
         (spoil_at if kind in ("image", "label") else fail_at)(int(step), kind)
     sys.exit(cli.main(words))
