@@ -125,9 +125,7 @@ class Checkpoint(Frozen):
     every_seconds: float | None = key(None, above=0)  # seconds between two checkpoints
     keep_max: int = key(5, low=1)  # how many are kept
     prefix: str = key("CKP", pattern="[A-Za-z0-9_]+")  # the names begin with it
-    load: str | None = key(
-        None, validate=_weights
-    )  # weights to begin with: a .ckpt file, a checkpoint or a run directory
+    load: str | None = key(None, validate=_weights)  # weights to begin with: a .ckpt file, checkpoint or run directory
 
 
 class Sweep(Frozen):
