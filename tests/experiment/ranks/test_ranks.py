@@ -211,7 +211,7 @@ def test_what_all_ranks_find_is_told_once(place):
     [
         (
             ("parallel.device_num=3",),
-            "not what mpirun has started\n  key    parallel.device_num\n  value  3\n  found  2\n",
+            "does not agree with mpirun\n  key    parallel.device_num\n  value  3\n  found  2\n",
         ),
         (("dataset.batch_size=33",), "a batch does not divide\n  batch size  33\n  ranks       2\n"),
     ],
@@ -228,7 +228,7 @@ def test_a_signal_stops_all_ranks_at_one_step(place, uninterrupted):
     words = [*LENET, *SMALL, *TOGETHER, f"hydra.run.dir={folder}"]
     found, _, err = mpirun(2, HERE / "rank_failure.py", 1, 23, "SIGINT", *words)
     assert found == 130
-    assert "runner resume goes on" in err
+    assert "runner resume continues" in err
     assert json.loads((folder / "status.json").read_text())["status"] == "interrupted"
     assert (folder / "checkpoints/CKP-5_3").is_dir()
     resumed(folder, uninterrupted)
