@@ -13,7 +13,7 @@ import pytest
 from patience import PATIENCE
 
 from runner import cli
-from runner.config.command_line import Call
+from runner.config.command_line import CommandLine
 from runner.errors import BusyError, DeviceError, MismatchError, StorageError, TrainingError
 from runner.experiment import launch, run as experiment
 from runner.report import list_runs
@@ -360,7 +360,7 @@ def test_a_signal_interrupts_the_run(number, code, place):
     running.send_signal(number)
     _, err = running.communicate(timeout=PATIENCE)
     assert running.returncode == code
-    assert err in [f"{what}; runner resume goes on with the run\n" for what in ("Interrupted", "Terminated")]
+    assert err in [f"{what}; runner resume continues the run\n" for what in ("Interrupted", "Terminated")]
     assert {name: status(place / "r")[name] for name in ("status", "exit_code")} == {
         "status": "interrupted",
         "exit_code": code,
@@ -423,16 +423,16 @@ def test_an_empty_history(capsys):
 
 def test_runs_of_a_sweep_are_listed(ran, place):
     cli.main(["-m", "seed=1,2"])
-    assert [run.status for run in list_runs.find([place / "multirun"])] == ["ok", "ok"]
+    assert [run.status for run in list_runs.find_runs([place / "multirun"])] == ["ok", "ok"]
 
 
 def test_composing_is_quick():
     """In calls of functions, which are the same on any machine: 270,000, in 0.03 seconds."""
-    launch.compose(Call(("+experiment=lenet",)))
+    launch.compose(CommandLine(("+experiment=lenet",)))
     calls = itertools.count()
     sys.setprofile(lambda frame, event, argument: "call" in event and next(calls))
     try:
-        launch.compose(Call(("+experiment=lenet",)))
+        launch.compose(CommandLine(("+experiment=lenet",)))
     finally:
         sys.setprofile(None)
     assert next(calls) < 1_000_000

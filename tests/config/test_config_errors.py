@@ -8,7 +8,7 @@ import pytest
 from tables import table
 
 from runner.config import gate, networks
-from runner.config.compose import Call, compose
+from runner.config.compose import CommandLine, compose
 from runner.config.schema import Dataset, RunConfig
 from runner.errors import RunnerError
 from runner.host import resources
@@ -647,7 +647,7 @@ FILES = {
 }
 
 
-def text_of(call: Call) -> str:
+def text_of(call: CommandLine) -> str:
     with pytest.raises(RunnerError) as caught:
         compose(call)
     assert caught.value.exit_code == 2
@@ -673,7 +673,7 @@ def expected(text: str) -> str:
 
 @table(("overrides", "text"), CASES.items(), ids=CASES.keys())
 def test_the_whole_text(overrides, text):
-    assert text_of(Call(tuple(overrides.split()))) == expected(text)
+    assert text_of(CommandLine(tuple(overrides.split()))) == expected(text)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -684,7 +684,7 @@ def test_the_whole_text_for_a_file(name, tmp_path, monkeypatch):
     (folder / name).write_text(content)
     monkeypatch.chdir(tmp_path)
     assert text_of(
-        Call((f"+experiment={Path(name).stem}",), config_dir=folder.parent.relative_to(tmp_path))
+        CommandLine((f"+experiment={Path(name).stem}",), config_dir=folder.parent.relative_to(tmp_path))
     ) == expected(text)
 
 

@@ -13,7 +13,7 @@ from tables import table
 
 from runner.config import schema
 from runner.config.check import check
-from runner.config.compose import Call, compose
+from runner.config.compose import CommandLine, compose
 from runner.config.groups.dump import DUMPS, AsyncDump, GeDump, NoDump, SyncDump, is_requested
 from runner.experiment import dump
 from runner.observe.dump import VARIABLE, json_config
@@ -68,13 +68,13 @@ def settings(*lines: str, folder: str = "run") -> DumpSettings | None:
 
 def test_overrides_reach_it_as_they_are_written():
     lines = ("dump.iteration=0|5-8|100-120", "dump.dump_mode=1", "dump.kernels=[Default/a-B/Conv2D-op1,MatMul,*fc1*]")
-    dump = compose(Call(("dump=sync", *lines, "dump.support_device=[0,1]"))).config.dump
+    dump = compose(CommandLine(("dump=sync", *lines, "dump.support_device=[0,1]"))).config.dump
     kernels = ("Default/a-B/Conv2D-op1", "MatMul", "*fc1*")
     assert dump == SyncDump(iteration="0|5-8|100-120", dump_mode=1, kernels=kernels, support_device=(0, 1))
 
 
 def test_nothing_is_dumped_unless_it_is_asked_for(place):
-    config = compose(Call()).config
+    config = compose(CommandLine()).config
     assert config.dump == NoDump()
     assert not is_requested(config.dump)
     assert dump.settings(config, place) is None
@@ -218,7 +218,7 @@ def test_neither_kind_in_a_file(place, warned):
 
 def test_the_environment(place, monkeypatch, warned):
     monkeypatch.setenv(VARIABLE, str(file(place)))
-    config = compose(Call()).config
+    config = compose(CommandLine()).config
     assert config.dump == NoDump()
     assert is_requested(config.dump)
     assert dump.settings(config, place).path == place / "data_dump"
@@ -239,7 +239,7 @@ def test_the_config_comes_before_the_environment(lines, place, monkeypatch, warn
 @pytest.mark.parametrize("name", DUMPS)
 def test_a_resolved_config_composes_to_itself(name):
     lines = ("dump.dump_path=.", "dump.dump_step=0|3-5") if name == "ge" else ()
-    config = compose(Call((f"dump={name}", *lines))).config
+    config = compose(CommandLine((f"dump={name}", *lines))).config
     assert check(json.loads(json.dumps(schema.plain(config)))) == config
     assert config.dump.name == name
 
@@ -254,17 +254,17 @@ def test_a_file_of_the_config_chooses_a_dump(suffix, place):
         text = "# @package _global_\n" + yaml.safe_dump(chosen).replace("false", "off")  # as YAML 1.1 reads it
         assert "trans_flag: off" in text
     (place / "own" / "experiment" / f"mine.{suffix}").write_text(text)
-    config = compose(Call(("+experiment=mine", "dump.iteration=0|7"), config_dir=place / "own")).config
+    config = compose(CommandLine(("+experiment=mine", "dump.iteration=0|7"), config_dir=place / "own")).config
     assert config.dump == SyncDump(trans_flag=False, iteration="0|7", kernels=("MatMul",), dump_mode=1)
 
 
 def test_a_name_chooses_too():
-    assert compose(Call(("dump.name=async", "dump.queue_mb=1"))).config.dump == AsyncDump(queue_mb=1)
+    assert compose(CommandLine(("dump.name=async", "dump.queue_mb=1"))).config.dump == AsyncDump(queue_mb=1)
 
 
 @pytest.mark.parametrize(("value", "expected"), [("0", False), ("1", True), ("true", True), ("false", False)])
 def test_the_session(value, expected):
-    config = compose(Call((f"session.enable_exception_dump={value}",))).config
+    config = compose(CommandLine((f"session.enable_exception_dump={value}",))).config
     assert config.session == schema.SessionSettings(enable_exception_dump=expected)
     assert config.session.enable_exception_dump is expected
 
@@ -285,8 +285,8 @@ def test_what_no_dump_needs_is_not_imported():
         "import sys\n"
         "from pathlib import Path\n"
         "from runner.experiment import dump\n"
-        "from runner.config.compose import Call, compose\n"
-        "dump.settings(compose(Call()).config, Path())\n"
+        "from runner.config.compose import CommandLine, compose\n"
+        "dump.settings(compose(CommandLine()).config, Path())\n"
         "loaded = [n for n, m in sys.modules.items() if n.startswith('runner.observe.dump.')]\n"
         "print([n for n in loaded if type(sys.modules[n]).__name__ != '_LazyModule'])\n"
     )

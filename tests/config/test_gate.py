@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tables import table
 
-from runner.config.compose import Call, compose
+from runner.config.compose import CommandLine, compose
 from runner.config.display import show_config
 from runner.errors import ConfigError, RunnerError
 
@@ -325,12 +325,12 @@ def composition_seconds() -> float:
     times = []
     for _ in range(4):
         start = time.process_time()
-        compose(Call(("+experiment=lenet",)))
+        compose(CommandLine(("+experiment=lenet",)))
         times.append(time.process_time() - start)
     return min(times[1:])
 
 
-def refused(call: Call, place: Path) -> None:
+def refused(call: CommandLine, place: Path) -> None:
     """Refused, quickly (in processor time, which others do not lengthen much), and without a trace."""
     limit = LONGEST * composition_seconds()
     for _ in range(5):
@@ -361,30 +361,30 @@ def test_there_are_enough_attacks():
 @table("content", FILES.values(), ids=FILES.keys())
 def test_a_hostile_yaml_file_is_refused(content, tmp_path, quiet_place):
     folder = experiment(tmp_path, "evil.yaml", content)
-    refused(Call(("+experiment=evil",), config_dir=folder), quiet_place)
+    refused(CommandLine(("+experiment=evil",), config_dir=folder), quiet_place)
 
 
 @table("content", JSON.values(), ids=JSON.keys())
 def test_a_hostile_json_file_is_refused(content, tmp_path, quiet_place):
     folder = experiment(tmp_path, "evil.json", content)
-    refused(Call(("+experiment=evil",), config_dir=folder), quiet_place)
+    refused(CommandLine(("+experiment=evil",), config_dir=folder), quiet_place)
 
 
 @table("override", OVERRIDES, ids=lambda text: text[:40])
 def test_a_hostile_override_is_refused(override, quiet_place):
-    refused(Call((override,)), quiet_place)
+    refused(CommandLine((override,)), quiet_place)
 
 
 @pytest.mark.parametrize(
     "name", ["../x", "/etc/passwd", "a/../../x", "hydra/config", "experiment/..", "x\x00", "~", "C:x"]
 )
 def test_a_main_config_stays_in_its_folder(name, quiet_place):
-    refused(Call((), config_name=name), quiet_place)
+    refused(CommandLine((), config_name=name), quiet_place)
 
 
 def test_showing_the_config_is_gated_too(quiet_place, capsys):
     with pytest.raises(ConfigError):
-        show_config(Call(("hydra.callbacks.e._target_=os.mkdir",)), "all", None, True)
+        show_config(CommandLine(("hydra.callbacks.e._target_=os.mkdir",)), "all", None, True)
     assert capsys.readouterr().out == ""
 
 
@@ -400,14 +400,14 @@ def test_a_link_out_of_the_config_folder_is_refused(target, tmp_path, quiet_plac
     else:
         (folder / "experiment").mkdir(parents=True)
         (folder / "experiment" / "evil.yaml").symlink_to(outside / "evil.yaml")
-    refused(Call(("+experiment=evil",), config_dir=folder), quiet_place)
+    refused(CommandLine(("+experiment=evil",), config_dir=folder), quiet_place)
 
 
 def test_a_pipe_is_not_read(tmp_path, quiet_place):
     folder = tmp_path / "configs" / "experiment"
     folder.mkdir(parents=True)
     os.mkfifo(folder / "evil.yaml")
-    refused(Call(("+experiment=evil",), config_dir=folder.parent), quiet_place)
+    refused(CommandLine(("+experiment=evil",), config_dir=folder.parent), quiet_place)
 
 
 def test_configs_of_hydra_in_a_config_folder_are_not_seen(tmp_path, quiet_place):
@@ -415,8 +415,8 @@ def test_configs_of_hydra_in_a_config_folder_are_not_seen(tmp_path, quiet_place)
         (tmp_path / "configs" / "hydra" / group).mkdir(parents=True)
         (tmp_path / "configs" / "hydra" / group / "evil.yaml").write_text("_target_: os.mkdir\n")
     folder = tmp_path / "configs"
-    refused(Call(("hydra/launcher=evil",), config_dir=folder), quiet_place)
-    refused(Call(("+hydra/callbacks=evil",), config_dir=folder), quiet_place)
+    refused(CommandLine(("hydra/launcher=evil",), config_dir=folder), quiet_place)
+    refused(CommandLine(("+hydra/callbacks=evil",), config_dir=folder), quiet_place)
 
 
 ALLOWED = [
@@ -437,4 +437,4 @@ ALLOWED = [
 
 @table("override", ALLOWED)
 def test_harmless_settings_pass(override):
-    compose(Call((override,)))
+    compose(CommandLine((override,)))

@@ -3,13 +3,13 @@
 import pytest
 from tables import table
 
-from runner.config.compose import Call, compose
+from runner.config.compose import CommandLine, compose
 from runner.config.groups.parallel import DataParallel, StandAlone
 from runner.errors import ConfigError
 
 
 def parallel(*lines):
-    return compose(Call(lines)).config.parallel
+    return compose(CommandLine(lines)).config.parallel
 
 
 def test_the_defaults():

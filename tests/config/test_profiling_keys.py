@@ -12,7 +12,7 @@ from tables import table
 from runner import context
 from runner.config import schema
 from runner.config.check import check
-from runner.config.compose import Call, compose
+from runner.config.compose import CommandLine, compose
 from runner.config.groups.profiling import NoProfiling, TraceProfiling, is_requested
 from runner.config.groups.session import SessionSettings
 from runner.experiment import profile
@@ -32,17 +32,17 @@ def place(tmp_path, monkeypatch) -> Path:
 
 
 def settings(*lines: str, folder: str = "run") -> ProfileSettings:
-    return profile.settings(compose(Call(lines)).config, Path(folder))
+    return profile.settings(compose(CommandLine(lines)).config, Path(folder))
 
 
 def test_nothing_is_profiled_unless_it_is_asked_for():
-    config = compose(Call()).config
+    config = compose(CommandLine()).config
     assert (config.profiling, config.session) == (NoProfiling(), SessionSettings())
     assert not is_requested(config.profiling, config.session)
 
 
 def test_nothing_is_imported_unless_it_is_asked_for():
-    text = "import sys\nfrom runner.config.compose import Call, compose\ncompose(Call())\n"
+    text = "import sys\nfrom runner.config.compose import CommandLine, compose\ncompose(CommandLine())\n"
     text += "print([name for name in sys.modules if name == 'runner.observe.profile.settings'])"
     command = [sys.executable, "-c", text]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(schema.__file__).parents[2])
@@ -128,7 +128,7 @@ def test_words_of_files(word, place):
     (place / "mine" / "config.yaml").write_text(text)
     (place / "mine" / "profiling").mkdir()
     (place / "mine" / "profiling" / "trace.yaml").write_text("defaults: [/schema/profiling/trace]\n")
-    profiling = compose(Call(config_path=place / "mine")).config.profiling
+    profiling = compose(CommandLine(config_path=place / "mine")).config.profiling
     assert profiling == TraceProfiling(task_trace=word.strip('"').lower() in ("on", "true"))
 
 
@@ -136,9 +136,9 @@ def test_a_profile_in_the_group_of_an_experiment(place):
     (place / "mine" / "experiment").mkdir(parents=True)
     text = "# @package _global_\ndefaults:\n  - override /profiling: trace\nprofiling:\n  aicpu_trace: off\n"
     (place / "mine" / "experiment" / "slow.yaml").write_text(text)
-    call = Call(("+experiment=slow",), config_dir=place / "mine")
+    call = CommandLine(("+experiment=slow",), config_dir=place / "mine")
     assert compose(call).config.profiling == TraceProfiling(aicpu_trace=False)
-    call = Call(("+experiment=slow", "profiling=none", "~profiling.aicpu_trace"), config_dir=place / "mine")
+    call = CommandLine(("+experiment=slow", "profiling=none", "~profiling.aicpu_trace"), config_dir=place / "mine")
     assert compose(call).config.profiling == NoProfiling()
 
 
@@ -162,13 +162,13 @@ SESSION = [
 @pytest.mark.parametrize(("line", "expected"), SESSION)
 def test_the_session(line, expected):
     key, _, text = line.partition("=")
-    assert compose(Call((f"session.{line}",))).config.session == SessionSettings(**expected)
+    assert compose(CommandLine((f"session.{line}",))).config.session == SessionSettings(**expected)
     assert check({"session": {key: yaml.safe_load(text)}}).session == SessionSettings(**expected)
 
 
 def test_the_resolved_config_reads_back():
     lines = ("profiling=trace", "profiling.output=output", "profiling.aicpu=off", "session.auto_tune_mode=[RL]")
-    config = compose(Call(lines)).config
+    config = compose(CommandLine(lines)).config
     assert check(json.loads(json.dumps(schema.plain(config)))) == config
 
 

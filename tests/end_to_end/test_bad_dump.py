@@ -11,7 +11,7 @@ from patience import PATIENCE
 from tables import table
 
 from runner.config.check import check
-from runner.config.compose import Call, compose
+from runner.config.compose import CommandLine, compose
 from runner.errors import ConfigError, ConfigErrors, StorageError
 from runner.experiment import dump
 from runner.observe.dump import VARIABLE, json_config
@@ -296,7 +296,7 @@ def test_a_key_of_a_file(key, value, pieces, place):
 @table(("lines", "key", "pieces"), CONFIG, ids=[" ".join(row[0])[:60] for row in CONFIG])
 def test_the_config(lines, key, pieces, place):
     needed = ("dump.dump_path=.",) if lines[0] == "dump=ge" and not key.startswith("dump.dump_path") else ()
-    assert_tells(only_error_of(lambda: compose(Call((*lines, *needed)))), key, pieces)
+    assert_tells(only_error_of(lambda: compose(CommandLine((*lines, *needed)))), key, pieces)
 
 
 @table(("sections", "key", "pieces"), FILES, ids=range(len(FILES)))
@@ -333,7 +333,7 @@ def test_every_error_is_told_at_once(place):
     wrong = {**COMMON, "dump_mode": 2, "iteration": "a", "path": "x", "extra": 1}
     del wrong["net_name"]
     (place / "mine.json").write_text(json.dumps({"common_dump_settings": wrong, "e2e_dump_settings": {"enable": 1}}))
-    found = errors_of(lambda: compose(Call(("epochs=0", "dump.config=mine.json"))))
+    found = errors_of(lambda: compose(CommandLine(("epochs=0", "dump.config=mine.json"))))
     names = ("extra", "net_name", "dump_mode", "path", "iteration")
     expected = {*(f"common_dump_settings.{name}" for name in names), "epochs"}
     assert {error.rows["key"] for error in found} == {
@@ -342,7 +342,7 @@ def test_every_error_is_told_at_once(place):
         "e2e_dump_settings.trans_flag",
     }
     lines = ("epochs=0", "dump=sync", "dump.path=x", "dump.iteration=a", "dump.kernels=a")
-    found = errors_of(lambda: compose(Call(lines)))
+    found = errors_of(lambda: compose(CommandLine(lines)))
     assert {error.rows["key"] for error in found} == {"epochs", "dump.path", "dump.iteration", "dump.kernels"}
 
 

@@ -9,7 +9,7 @@ from tables import table
 
 from runner import context
 from runner.config.check import check
-from runner.config.compose import Call, compose
+from runner.config.compose import CommandLine, compose
 from runner.errors import ConfigError, ConfigErrors
 
 ON = "on, off, true or false\n"
@@ -220,7 +220,7 @@ def test_a_text(text, pieces):
 
 @table(("lines", "key", "pieces"), CONFIG, ids=[" ".join(row[0])[:60] for row in CONFIG])
 def test_the_config(lines, key, pieces):
-    error = only_error_of(lambda: compose(Call(lines)))
+    error = only_error_of(lambda: compose(CommandLine(lines)))
     assert_tells(error, key, pieces)
 
 
@@ -231,18 +231,18 @@ def test_every_error_is_told_at_once():
         "profiling.output=nowhere",
         "session.op_debug_level=9",
     )
-    keys = [error.rows["key"] for error in errors_of(lambda: compose(Call(lines)))]
+    keys = [error.rows["key"] for error in errors_of(lambda: compose(CommandLine(lines)))]
     assert sorted(keys) == ["profiling.output", "profiling.training_trace", "session.op_debug_level"]
 
 
 def test_both_points_are_missed_at_once():
-    errors = errors_of(lambda: compose(Call(("session.profiling_mode=true",))))
+    errors = errors_of(lambda: compose(CommandLine(("session.profiling_mode=true",))))
     assert [error.rows["key"] for error in errors] == ["session.fp_point", "session.bp_point"]
 
 
 def test_every_key_of_a_text_is_told_at_once():
     options = '{"result_path": "nowhere", "traing_trace": "on", "aicpu": "maybe"}'
-    errors = errors_of(lambda: compose(Call((f"profiling.options={options}",))))
+    errors = errors_of(lambda: compose(CommandLine((f"profiling.options={options}",))))
     names = ["result_path", "traing_trace", "aicpu"]
     assert [error.rows["key"] for error in errors] == [f"profiling.options.{name}" for name in names]
     assert {error.rows["from"] for error in errors} == {"command line"}
@@ -263,5 +263,5 @@ def test_profiling_of_the_context_is_on_or_off():
 def test_a_file_and_its_line_are_told(place):
     (place / "mine").mkdir()
     (place / "mine" / "config.yaml").write_text("defaults: [/schema/run, _self_]\nsession:\n  auto_tune_mode: XX\n")
-    error = only_error_of(lambda: compose(Call(config_path=place / "mine")))
+    error = only_error_of(lambda: compose(CommandLine(config_path=place / "mine")))
     assert error.rows["from"] == "mine/config.yaml:3"

@@ -183,10 +183,10 @@ def test_rates_do_not_depend_on_how_many_are_asked_for(rate, decay, steps, start
         nn.WarmUpThen(steps, nn.CosineDecayLR(0.0, rate, steps)),
         nn.PolynomialDecayLR(rate, rate * decay, steps, 1.5, stair),
     ):
-        together = schedule.rates(start, 16)
+        all_at_once = schedule.rates(start, 16)
         alone = np.concatenate([schedule.rates(start + k, 1) for k in range(16)])
-        assert together.tobytes() == alone.tobytes()
-        assert (together <= np.float32(rate)).all()
+        assert all_at_once.tobytes() == alone.tobytes()
+        assert (all_at_once <= np.float32(rate)).all()
 
 
 @given(st.integers(1, 30), st.integers(1, 30), st.lists(st.integers(0, 1000), max_size=5))

@@ -41,7 +41,7 @@ def check(samples: list[Sample], promise: Callable[..., object]) -> None:
 
 
 def test_every_operator_has_a_row():
-    """All but effects, which give nothing to compare: `tests/prints` holds what they tell."""
+    """All but effects, which have no outputs: `tests/ops/print` tests what they emit."""
     assert {name for name, kind in REGISTRY.items() if not issubclass(kind, Effect)} == {s.op.name for s in SAMPLES}
 
 

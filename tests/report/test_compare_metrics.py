@@ -12,7 +12,7 @@ from run_folders import leave, varied
 from runner.cli import run_command
 from runner.errors import ConfigError
 from runner.report import compare
-from runner.report.diff_metrics import Bound
+from runner.report.diff_metrics import MetricTolerance
 
 main = partial(run_command, "compare")
 
@@ -118,7 +118,7 @@ def test_dumps_can_be_demanded(runs, word, monkeypatch):
         (["{a}", "--metrics"], "runner compare"),
         (["{a}", "{b}", "--metrics", "--dumps"], "--dumps and --metrics"),
         (["{a}", "{b}", "--md", "--json"], "not allowed with"),
-        (["{a}", "{b}", "--metrics", "--rtol", "-1"], "from 0 on"),
+        (["{a}", "{b}", "--metrics", "--rtol", "-1"], "of at least 0"),
         (["{a}", "nowhere", "--metrics"], "does not exist"),
         (["{a}", "{a}/.hydra", "--metrics"], "not a run directory"),
     ],
@@ -133,5 +133,5 @@ def test_help(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
     assert "--metrics" in out
-    assert f"rtol {Bound.rtol:g} and atol {Bound.atol:g} unless given" in out
+    assert f"rtol {MetricTolerance.rtol:g} and atol {MetricTolerance.atol:g} by default" in out
     assert "--all" in out

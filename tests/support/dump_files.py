@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from runner import dtype as dt
-from runner.observe.dump.cann_file import Stored, header
+from runner.observe.dump.cann_file import TensorHeader, header
 from runner.observe.dump.file_names import AsyncName, NpyName, SyncName, sanitised
 from runner.observe.graph.listing import Listing, Operation, SourceLine, Subgraph
 from runner.observe.graph.text import text
@@ -149,7 +149,7 @@ def asynchronous(
             for array in arrays:
                 turned = lies == "CHWN" and array.ndim == 4
                 lying = np.ascontiguousarray(np.moveaxis(array, 0, -1)) if turned else array
-                kept = Stored(dt.of(array.dtype), lies if turned else "ND", lying.shape, array.shape)
+                kept = TensorHeader(dt.of(array.dtype), lies if turned else "ND", lying.shape, array.shape)
                 stored[side].append(kept)
                 contents[side].append(lying.tobytes())
         content = header(full, name.timestamp, *stored) + b"".join(contents[0] + contents[1])

@@ -12,7 +12,7 @@ from typing import TextIO
 import pytest
 from patience import wait_until
 
-from runner.config.compose import Call
+from runner.config.compose import CommandLine
 from runner.experiment.sweep import sweep
 from runner.experiment.sweep.state import Outcome, Record
 from runner.experiment.sweep.table import plain
@@ -29,7 +29,7 @@ TWELVE = (*TINY, "seed=1,2,3,4", "mode=pynative", "dataset.batch_size=8,16,32", 
 
 def swept(folder: Path, *words: str) -> list[Outcome]:
     """Run a sweep in a folder."""
-    return sweep.start(Call((*words, f"hydra.sweep.dir={folder}")))
+    return sweep.start(CommandLine((*words, f"hydra.sweep.dir={folder}")))
 
 
 def record(folder: Path) -> Record:

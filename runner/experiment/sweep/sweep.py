@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.config.command_line import Call
+from runner.config.command_line import CommandLine
 from runner.config.groups import search_space
 from runner.errors import ConfigError, RunnerError
 from runner.experiment import launch
@@ -30,7 +30,7 @@ class SweepError(RunnerError):
     outcomes: Sequence[Outcome] = ()  # of all jobs
 
 
-def start(call: Call) -> list[Outcome]:
+def start(call: CommandLine) -> list[Outcome]:
     """Run every job of a sweep, whatever happens to the others, and print the table.
 
     Raises ConfigError before anything is written, SweepError at the end when some jobs failed, KeyboardInterrupt when a
@@ -183,13 +183,13 @@ def _base(made: Plan) -> dict[str, Any]:
     return {**made.base, "version": {**versions, **proposing}}
 
 
-def _words(call: Call) -> dict[str, Any]:
+def _words(call: CommandLine) -> dict[str, Any]:
     places = {"config_dir": call.config_dir, "config_path": call.config_path}
     absolute = {name: place and str(place.expanduser().absolute()) for name, place in places.items()}
     return {"overrides": list(call.overrides), "config_name": call.config_name, **absolute}
 
 
-def _again(words: dict[str, Any], lines: Sequence[str]) -> Call:
+def _again(words: dict[str, Any], lines: Sequence[str]) -> CommandLine:
     """The call of a sweep that goes on, from the words in its journal, which pass the gate once more."""
     for line in lines:
         if not _key(line).startswith(MAY_CHANGE):
@@ -203,7 +203,7 @@ def _again(words: dict[str, Any], lines: Sequence[str]) -> Call:
     if "hydra/launcher" in new:
         kept = [line for line in kept if not _key(line).startswith("hydra.launcher.")]
     places = {name: Path(words[name]) for name in ("config_dir", "config_path") if isinstance(words.get(name), str)}
-    return Call((*kept, *lines), str(words.get("config_name", "config")), **places)
+    return CommandLine((*kept, *lines), str(words.get("config_name", "config")), **places)
 
 
 def _key(line: str) -> str:

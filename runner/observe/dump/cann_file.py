@@ -30,7 +30,7 @@ _CODES = {kind: code for code, kind in msg.TYPES.items()}
 _T = TypeVar("_T")
 
 
-class Stored(NamedTuple):
+class TensorHeader(NamedTuple):
     """A tensor as a file describes it.
 
     `format` is one of FORMATS; a number that has no name here is `FORMAT_41`. `shape` is as it lies; `original` as the
@@ -49,8 +49,8 @@ class Stored(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Loaded:
-    """A tensor of a file that was opened: a `Stored` and its elements, shaped as they lie.
+class LoadedTensor:
+    """A tensor of a file that was opened: a `TensorHeader` and its elements, shaped as they lie.
 
     `array` is mapped and read-only: whoever looks at elements reads them from the file. `groups` are those of the
     convolution whose weights it is, for FRACTAL_Z.
@@ -73,13 +73,13 @@ class DumpFile:
 
     op_name: str
     dump_time: int
-    inputs: tuple[Loaded, ...]
-    outputs: tuple[Loaded, ...]
+    inputs: tuple[LoadedTensor, ...]
+    outputs: tuple[LoadedTensor, ...]
     buffers: tuple[memoryview, ...]
     spaces: tuple[memoryview, ...] = ()
 
 
-def header(op_name: str, microseconds: int, inputs: Sequence[Stored], outputs: Sequence[Stored]) -> bytes:
+def header(op_name: str, microseconds: int, inputs: Sequence[TensorHeader], outputs: Sequence[TensorHeader]) -> bytes:
     """What a file begins with: length and DumpData (version 2.0). All inputs follow, then all outputs.
 
     Raises ConfigError for a format that the files do not know.
@@ -114,7 +114,7 @@ def read(path: Path, version: Literal[1, 2] | None = None) -> DumpFile:
         raise error.add(file=path) from None
 
 
-def _described(tensor: Stored, side: int) -> bytes:
+def _described(tensor: TensorHeader, side: int) -> bytes:
     if tensor.format not in FORMATS:
         raise ConfigError("not a format of dump files", value=tensor.format, nearest=nearest(tensor.format, FORMATS))
     parts = [
@@ -216,10 +216,10 @@ def _plain(part: Values, side: int, elements: memoryview) -> memoryview:
     return elements
 
 
-def _loaded(part: Values, side: int, elements: memoryview) -> Loaded:
+def _loaded(part: Values, side: int, elements: memoryview) -> LoadedTensor:
     kind, shape = msg.element_type(part), msg.shape(part, msg.SHAPE)
     if not shape and not elements:
         shape = (0,)  # an operand that was left out
     original, groups = msg.shape(part, SIDES[side].original), msg.number(part, SIDES[side].sub_format)
     array = tensor_message.array(kind, shape, elements)
-    return Loaded(kind, msg.format_name(part), shape, original, array, groups or 1)
+    return LoadedTensor(kind, msg.format_name(part), shape, original, array, groups or 1)

@@ -8,7 +8,7 @@ from runner.experiment.ranks import group
 
 def wait_long() -> None:
     """From now on this rank gives the others minutes to fail or to stop as it does."""
-    group.ALIKE_SECONDS = group.STOP_SECONDS = 600.0
+    group.SAME_ERROR_SECONDS = group.STOP_SECONDS = 600.0
 
 
 if __name__ == "__main__":

@@ -11,15 +11,15 @@ import numpy as np
 from patient_ranks import wait_long
 
 from runner import cli
-from runner.communication.joining import announced
+from runner.communication.launcher import launched
 from runner.dataset.pipeline import Dataset
 from runner.errors import StorageError
-from runner.experiment.ranks import agreement
+from runner.experiment.ranks import synchronize
 
 
 def fail_at(step: int, kind: str) -> None:
     """From now on this rank fails when it has made so many steps."""
-    usual = agreement.Agreement.step_end
+    usual = synchronize.SynchronizeSignals.step_end
 
     def step_end(self, run_context):
         if run_context.original_args().cur_step_num == step:
@@ -30,7 +30,7 @@ def fail_at(step: int, kind: str) -> None:
             os.kill(os.getpid(), signal.Signals[kind])
         usual(self, run_context)
 
-    agreement.Agreement.step_end = step_end
+    synchronize.SynchronizeSignals.step_end = step_end
 
 
 def spoil_at(step: int, kind: str) -> None:
@@ -54,6 +54,6 @@ if __name__ == "__main__":
     rank, step, kind, *words = sys.argv[1:]
     if kind in ("image", "SIGINT"):  # what all ranks come to know; of other kinds the failing one is alone
         wait_long()
-    if announced()[0] == int(rank):
+    if launched()[0] == int(rank):
         (spoil_at if kind in ("image", "label") else fail_at)(int(step), kind)
     sys.exit(cli.main(words))

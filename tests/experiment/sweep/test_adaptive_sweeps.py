@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sweep_runs import killed, record, rows, swept, table
 
-from runner.config.compose import Call
+from runner.config.compose import CommandLine
 from runner.errors import ConfigError, TrainingError
 from runner.experiment import run as experiment
 from runner.experiment.sweep import sweep
@@ -202,7 +202,7 @@ def test_another_search_is_refused(place):
     text = "# @package _global_\ndefaults: [{override /hydra/sweeper: optuna}]\n"
     text += "hydra: {sweeper: {metric: accuracy, n_trials: 3}}\n"
     file.write_text(text)
-    sweep.start(Call(("+experiment=own", "seed=range(9)", "hydra.sweep.dir=mine"), config_dir=place / "configs"))
+    sweep.start(CommandLine(("+experiment=own", "seed=range(9)", "hydra.sweep.dir=mine"), config_dir=place / "configs"))
     file.write_text(text.replace("accuracy", "loss"))
     with pytest.raises(ConfigError, match="the sweep would not go on as it began") as caught:
         sweep.resume(place / "mine")
@@ -219,7 +219,7 @@ def test_another_optuna_is_refused(whole, monkeypatch):
 
 def test_the_report_says_what_was_found(whole):
     answer = json.loads((whole / "best.json").read_text())
-    (note,) = command.noted(whole)
+    (note,) = command.sweep_remarks(whole)
     assert note.startswith(f"a search to maximize accuracy; best: job {answer['job']}, accuracy {answer['value']:.4f}")
 
 

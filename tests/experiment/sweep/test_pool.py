@@ -12,7 +12,7 @@ import psutil
 import pytest
 from patience import PATIENCE, wait_until
 
-from runner.config.compose import Call
+from runner.config.compose import CommandLine
 from runner.errors import StorageError
 from runner.experiment import launch, run as experiment
 from runner.experiment.sweep import pool
@@ -224,7 +224,7 @@ def test_nobody_outlives_a_parent_that_is_killed(stubborn):
 def test_64_runs_that_start_together_have_64_folders(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(experiment, "run", lambda request: {"loss": 0.5})
-    made = launch.compose(Call(("seed=1",)))  # all of them at the same second
+    made = launch.compose(CommandLine(("seed=1",)))  # all of them at the same second
     monkeypatch.setattr(launch, "compose", lambda call: made)
 
     def work() -> int:

@@ -9,7 +9,7 @@ import pytest
 from sweep_runs import record, rows, swept, table
 
 from runner import cli
-from runner.config.compose import Call
+from runner.config.compose import CommandLine
 from runner.errors import ConfigError, TrainingError
 from runner.experiment import run as experiment
 from runner.experiment.resume import resume
@@ -139,7 +139,7 @@ def test_the_first_failure_ends_the_sweep_when_that_is_asked_for(ran, place, lau
     if launcher == "pool":
         words += ("hydra.launcher.n_jobs=1",)
     with pytest.raises(sweep.SweepError, match="1 of 4 jobs failed, 2 did not end"):
-        sweep.start(Call(words))
+        sweep.start(CommandLine(words))
     assert ran() == ["1", "2"]
     with pytest.raises(sweep.SweepError, match="1 of 4 jobs failed, 2 did not end"):
         sweep.resume(place / "mine")
@@ -186,7 +186,7 @@ def test_a_sweep_of_another_config_is_refused(ran, place):
     folder = configs(place, "epochs: 3\noptimizer: {learning_rate: 0.5}\n")
     (place / "bad").write_text("[2]")
     with pytest.raises(sweep.SweepError):
-        sweep.start(Call(("+experiment=own", "seed=1,2", "hydra.sweep.dir=mine"), config_dir=Path("configs")))
+        sweep.start(CommandLine(("+experiment=own", "seed=1,2", "hydra.sweep.dir=mine"), config_dir=Path("configs")))
     configs(place, "epochs: 4\noptimizer: {learning_rate: 0.5, momentum: 0.25}\n")
     before = (place / "mine/sweep.jsonl").read_bytes()
     with pytest.raises(ConfigError, match="the sweep would not go on as it began") as caught:
@@ -239,10 +239,10 @@ def test_a_job_that_cannot_be_composed(ran, place, launcher, capfd):
     words = ("+experiment=own,wrong", "hydra.sweep.dir=mine", f"hydra/launcher={launcher}")
     if launcher == "basic":  # Hydra composes all of them before the first one runs
         with pytest.raises(ConfigError, match="unknown option"):
-            sweep.start(Call(words, config_dir=folder))
+            sweep.start(CommandLine(words, config_dir=folder))
         return
     with pytest.raises(sweep.SweepError) as caught:
-        sweep.start(Call(words, config_dir=folder))
+        sweep.start(CommandLine(words, config_dir=folder))
     assert "unknown option" in caught.value.rows["#1"]
     assert "failed, exit 2" in caught.value.rows["#1"]
     assert ran() == ["1"]
@@ -264,7 +264,7 @@ def test_a_job_that_cannot_be_composed(ran, place, launcher, capfd):
 )
 def test_cores_are_divided(place, monkeypatch, words, expected):
     monkeypatch.setattr(hydra_launchers, "usable_cores", lambda: 8)
-    made = plan(Call(words)).shares
+    made = plan(CommandLine(words)).shares
     assert (made.at_once, made.threads) == expected
 
 

@@ -9,7 +9,7 @@ from tables import table
 
 from runner.errors import DataError
 from runner.observe.dump import formats
-from runner.observe.dump.formats import convert, from_nchw, in_order, to_nchw
+from runner.observe.dump.formats import convert, from_nchw, to_c_order, to_nchw
 
 RNG = np.random.default_rng(0)
 SHAPES = [(1, 1, 1, 1), (2, 3, 4, 5), (16, 16, 3, 3), (17, 33, 2, 1), (33, 5, 1, 2), (64, 3, 3, 3), (5, 48, 2, 3)]
@@ -281,8 +281,8 @@ def test_empty_tensors(name):
 def test_in_order(shape, dtype):
     """Also those that are copied in blocks, the last of which is smaller."""
     x = np.asarray(RNG.integers(0, 100, shape) % 3).astype(dtype)
-    assert in_order(x) is x
+    assert to_c_order(x) is x
     for other in (np.moveaxis(x, -1, 0) if x.ndim else x, x.T, x[::-1] if x.ndim else x, x[..., ::2] if x.ndim else x):
-        found = in_order(other)
+        found = to_c_order(other)
         equal(found, other)
         assert found.flags.c_contiguous

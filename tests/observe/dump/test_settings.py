@@ -6,7 +6,7 @@ from tables import table
 
 from runner import dtype as dt
 from runner.observe.dump.file_names import AsyncName, NpyName, SyncName, sanitised
-from runner.observe.dump.selection import Selection
+from runner.observe.dump.selection import KernelSelection
 from runner.observe.dump.settings import Iterations
 from runner.types import TensorType
 from runner.validation.validate import Invalid
@@ -124,19 +124,19 @@ NAMES = {
     ],
 )
 def test_selection(kernels, numbers):
-    chosen = Selection(kernels)
-    assert {int(n.rpartition("-op")[2]) for n, kind in NAMES.items() if chosen.operator(n, kind)} == numbers
-    assert {int(n.rpartition("-op")[2]) for n, kind in NAMES.items() if chosen.operator(n, kind)} == numbers
+    chosen = KernelSelection(kernels)
+    assert {int(n.rpartition("-op")[2]) for n, kind in NAMES.items() if chosen.selects_operator(n, kind)} == numbers
+    assert {int(n.rpartition("-op")[2]) for n, kind in NAMES.items() if chosen.selects_operator(n, kind)} == numbers
 
 
 def test_parameters_are_chosen_by_their_names():
-    assert Selection(None).held("conv1.weight")
-    assert Selection(["conv1.*"]).held("conv1.weight")
-    assert not Selection(["Conv2D", "conv1"]).held("conv1.weight")
+    assert KernelSelection(None).selects_value("conv1.weight")
+    assert KernelSelection(["conv1.*"]).selects_value("conv1.weight")
+    assert not KernelSelection(["Conv2D", "conv1"]).selects_value("conv1.weight")
 
 
 def test_kernels_that_match_nothing_have_nearest_names():
-    found = Selection(["Conv2d", "ReLU", "conv1.weight", "Default/conv1-Conv2d/Conv2D-op1", "fc9*"]).unmatched(
+    found = KernelSelection(["Conv2d", "ReLU", "conv1.weight", "Default/conv1-Conv2d/Conv2D-op1", "fc9*"]).unmatched(
         [*NAMES, "conv1.weight"]
     )
     nearest = dict(found)

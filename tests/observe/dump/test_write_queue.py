@@ -262,7 +262,7 @@ def test_after_the_end(tmp_path):
     queue = WriteQueue(LIMIT)
     queue.close()
     queue.close()
-    with pytest.raises(InternalError, match="a queue got work after its end"):
+    with pytest.raises(InternalError, match="received work after close"):
         queue.put(tmp_path / "file", [b"late"])
     assert names(tmp_path) == []
 

@@ -109,7 +109,7 @@ def test_it_is_called_only_where_a_gradient_flows(mode):
 def test_what_the_function_must_give(mode, f, given):
     with pytest.raises(ShapeError) as caught:
         gradient_of(f, mode)
-    assert caught.value.what == "InsertGradientOf: the function must give a gradient of the same type"
+    assert caught.value.what == "InsertGradientOf: the function must return a gradient of the same type"
     assert caught.value.rows["given"] == given
     assert caught.value.rows["takes"] == "Float32[3, 2]"
     assert "<lambda>" in caught.value.rows["function"]

@@ -73,7 +73,7 @@ def test_the_file_says_what_the_run_left(golden, runs):
 
 def test_the_same_config_gives_the_same_bits(golden, runs, capsys):
     assert main(["--check", str(golden), str(runs["again"])]) == 0
-    assert "as it was, bit for bit" in capsys.readouterr().out
+    assert "unchanged, bit for bit" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_the_newest_run_is_taken(runs, tmp_path, monkeypatch, capsys):
         ("{", "not JSON"),
         ("[]", "not a golden file"),
         ('{"format": "runner golden", "version": 2}', "unknown version"),
-        ('{"format": "runner golden", "version": 1}', "lacks"),
-        ('{"format": "runner golden", "version": 1, "strange": 1}', "lacks"),
+        ('{"format": "runner golden", "version": 1}', "is invalid"),
+        ('{"format": "runner golden", "version": 1, "strange": 1}', "is invalid"),
     ],
 )
 def test_damaged_files(runs, tmp_path, content, told):
@@ -187,7 +187,7 @@ def test_damaged_files(runs, tmp_path, content, told):
 )
 def test_edits_that_cannot_be_right(golden, runs, change):
     edit(golden, change)
-    with pytest.raises(DataError, match="lacks what it must have"):
+    with pytest.raises(DataError, match="a golden file is invalid"):
         main(["--check", str(golden), str(runs["a"])])
 
 
@@ -204,7 +204,7 @@ def test_runs_that_are_not_finished(runs, tmp_path):
 def test_a_run_without_a_checkpoint(runs, tmp_path):
     run = Path(shutil.copytree(runs["a"], tmp_path / "run"))
     shutil.rmtree(run / "checkpoints")
-    with pytest.raises(DataError, match="no good checkpoint"):
+    with pytest.raises(DataError, match="no valid checkpoint"):
         main(["--update", str(tmp_path / "g.json"), str(run)])
 
 

@@ -8,7 +8,7 @@ import pytest
 from runner import cli
 from runner.errors import MismatchError, TrainingError
 from runner.experiment import run as experiment
-from runner.report.ci.junit import Case, document
+from runner.report.ci.junit import JUnitCase, document
 
 FAILURES = {
     2.0: TrainingError("the loss is not finite", step=3),
@@ -105,7 +105,7 @@ def test_a_signal(monkeypatch):
     monkeypatch.setattr(experiment, "run", run)
     assert cli.main(["--junit", "out.xml"]) == 130
     (case,) = cases()
-    assert "a signal stopped it" in case.find("error").text
+    assert "stopped by a signal" in case.find("error").text
 
 
 def test_a_file_without_a_place_is_told_before_anything_runs(stand_in, place, capsys):
@@ -116,6 +116,6 @@ def test_a_file_without_a_place_is_told_before_anything_runs(stand_in, place, ca
 
 def test_characters_that_xml_does_not_have():
     text = "a\x00b\x1b[31m\ud800 <&\"'> \N{SNOWMAN}"
-    root = xml.fromstring(document([Case(text, 1.0, 1, text)], text))
+    root = xml.fromstring(document([JUnitCase(text, 1.0, 1, text)], text))
     assert "\N{SNOWMAN}" in root.find(".//failure").text
     assert "\x1b" not in root.find(".//testcase").get("name")

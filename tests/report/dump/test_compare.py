@@ -235,7 +235,7 @@ def test_iterations_ascend_and_only_common_ones_count(tmp_path, capsys):
     found = compare(capsys, a, b)
     assert (found["first"]["name"], found["first"]["iteration"]) == (RELU, 10)
     assert found["iterations"] == [[2, 2], [10, 10]]
-    assert found["notes"] == ["only some iterations are in both: 2, 10"]
+    assert found["notes"] == ["only these iterations are in both dumps: 2, 10"]
 
 
 def test_all_goes_on_behind_the_first_difference(tmp_path, capsys):
@@ -245,8 +245,8 @@ def test_all_goes_on_behind_the_first_difference(tmp_path, capsys):
     assert [row["name"] for row in found["all"]] == [WEIGHT, "cst1", *ORDER]
     assert (found["first"]["name"], found["compared"]["differing"]) == (RELU, 3)
     lines = shown(capsys, a, b, "--all").splitlines()
-    places = [next(k for k, line in enumerate(lines) if name in line) for name in (WEIGHT, *ORDER)]
-    assert places == sorted(places)
+    locations = [next(k for k, line in enumerate(lines) if name in line) for name in (WEIGHT, *ORDER)]
+    assert locations == sorted(locations)
 
 
 # What cannot be measured
@@ -285,7 +285,7 @@ def test_constants_that_are_others_are_left_out(tmp_path, capsys):
     one.held |= {"cst1": np.float32([1, 2, 3]), "cst2": np.int32([3, 4])}
     found = compare(capsys, sync(tmp_path / "a", one), sync(tmp_path / "b", other))
     assert (found["code"], found["only_a"], found["compared"]["values"]) == (0, [], 1)
-    assert found["notes"] == ["constants are not compared: the graphs do not have the same ones"]
+    assert found["notes"] == ["constants are not compared: the graphs have different ones"]
 
 
 def test_what_one_side_lacks_is_a_note(tmp_path, capsys):
@@ -349,7 +349,7 @@ def test_two_folders_are_compared_whatever_their_numbers(tmp_path, capsys):
         (["a", "b", "c"], "unrecognized arguments: c"),
         (["a", "b", "--rtol", "x"], "--rtol"),
         (["a", "b", "--rtol", "-1"], "--rtol"),
-        (["a", "b", "--atol", "inf"], "not a number from 0 on"),
+        (["a", "b", "--atol", "inf"], "not a number of at least 0"),
         (["a", "b", "--atol"], "--atol"),
         (["a", "b", "--alle"], "--alle"),
     ],
@@ -374,7 +374,7 @@ def test_both_runs_in_one_place(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps({"dump": {"name": "sync", "path": str(dump)}}))
-    with pytest.raises(ConfigError, match="in one place"):
+    with pytest.raises(ConfigError, match="in the same folder"):
         main([str(tmp_path / "a"), str(tmp_path / "b")])
 
 

@@ -379,7 +379,7 @@ def test_the_name_of_an_operator_cannot_lead_elsewhere(tmp_path, monkeypatch):
         ("-d dump -i 1.5", ["wrong usage", "-i", "1.5"]),
         ("-d dump -i -1", ["counted from 0", "-i", "-1"]),
         ("-d dump -o -1", ["counted from 0", "-o", "-1"]),
-        ("-d dump -s 1,2,3,4", ["a shape is for a conversion", "-f NCHW"]),
+        ("-d dump -s 1,2,3,4", ["a shape requires a format", "-f NCHW"]),
         ("-d dump -f NCHW -s 1x2", ["not a shape", "1x2", "64,3,3,3"]),
         ("-d dump -f NCHW -s 1,,2", ["not a shape", "1,,2"]),
         ("-d dump -f NCHW -s 1,2,", ["not a shape", "1,2,"]),

@@ -12,10 +12,10 @@ from dump_files import ORDER, RELU, asynchronous, npy, step, sync
 from tables import table
 
 from runner.errors import ConfigError, DataError, StorageError
+from runner.observe.dump.dump import Dump
 from runner.observe.dump.file_names import AsyncName, sanitised
-from runner.observe.dump.match import forms, match
-from runner.observe.dump.reader import Entry
-from runner.observe.dump.recording import Dump
+from runner.observe.dump.match import best_forms, match
+from runner.observe.dump.reader import DumpEntry
 
 LAYOUTS = {"sync": sync, "async": asynchronous, "npy": npy}
 
@@ -115,7 +115,7 @@ def test_what_the_graph_says(tmp_path):
     operation = dump.operation(RELU)
     assert (operation.op, operation.source[0].text) == ("ReLU", "x = self.part1(x)")
     assert dump.operation(sanitised(RELU)) is operation
-    assert dump.maker("%1") is operation
+    assert dump.producer("%1") is operation
     assert dump.operation("Default/nothing") is None
 
 
@@ -156,13 +156,13 @@ def test_mindspore_r1_3(tmp_path):
         np.save(folder / name, array)
     dump = Dump(tmp_path)
     assert dump.iterations == (7,)
-    assert [(entry.name, entry.is_held) for entry in dump.entries(7)] == [("conv1", True), ("Conv2D-op107", False)]
+    assert [(entry.name, entry.is_value) for entry in dump.entries(7)] == [("conv1", True), ("Conv2D-op107", False)]
     assert np.array_equal(dump.entries(7)[1].tensors()["input_0"].array(), array)
 
 
 def test_mindspore_r1_2_on_a_cpu_has_no_device(tmp_path):
     folder = sync(tmp_path, step(), device="Net") / "Net" / "iteration_0"
-    assert Dump(tmp_path).places[0][0].folder == folder.resolve()
+    assert Dump(tmp_path).locations[0][0].folder == folder.resolve()
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_run_without_a_dump_says_how_to_make_one(tmp_path):
     with pytest.raises(DataError, match="no dump found") as caught:
         Dump(tmp_path)
     assert "dump=sync" in caught.value.rows["hint"]
-    assert caught.value.rows["looked in"] == str(tmp_path / "dump")
+    assert caught.value.rows["searched"] == str(tmp_path / "dump")
 
 
 @pytest.mark.parametrize("content", ["{", "[1, 2", "\xff"])
@@ -299,8 +299,8 @@ def test_a_file_that_cannot_be_read(tmp_path):
 # Names
 
 
-def entries(names) -> list[Entry]:
-    return [Entry(name, "-op" not in name, list) for name in names]
+def entries(names) -> list[DumpEntry]:
+    return [DumpEntry(name, "-op" not in name, list) for name in names]
 
 
 SUNK = [name.replace("Default", "Default/network-TrainOneStepCell", 1) for name in ORDER]
@@ -328,7 +328,7 @@ def classless(names: list[str]) -> list[str]:
 @table("turned", [False, True])
 def test_names_of_two_runs_are_matched(a, b, turned):
     a, b = (b, a) if turned else (a, b)
-    found = match(entries(a), entries(b), *forms(a, b))
+    found = match(entries(a), entries(b), *best_forms(a, b))
     assert [(one.name, other.name) for one, other in found.pairs] == list(zip(a, b, strict=True))
 
 
@@ -339,7 +339,7 @@ def test_the_classless_sunk_root_is():
 def test_number_and_type_belong_to_the_name():
     a = ["Default/a-A/Mul-op1", "Default/a-A/Mul-op2", "Default/a-A/Add-op3"]
     b = ["Default/a-A/Mul-op2", "Default/a-A/Sub-op3", "Default/a-A/Mul-op1"]
-    found = match(entries([*a, "x.w"]), entries([*b, "x_w", "y"]), *forms(a, b))
+    found = match(entries([*a, "x.w"]), entries([*b, "x_w", "y"]), *best_forms(a, b))
     assert [(one.name, other.name) for one, other in found.pairs] == [(a[0], a[0]), (a[1], a[1]), ("x.w", "x_w")]
     assert [entry.name for entry in found.only_a] == [a[2]]
     assert [entry.name for entry in found.only_b] == [b[1], "y"]
