@@ -201,14 +201,14 @@ def test_an_error_wakes_who_waits(tmp_path, gate, monkeypatch):
             told.append(error)
 
     def fails(operation, path):
-        gate(operation, path)
-        if path.name == "0":
+        gate(operation, path)  # it waits at a write, and so does who gives when there is no more room
+        if operation == "write" and path.name == "0":
             raise OSError(errno.EIO, "broken")
 
     monkeypatch.setattr(files, "before_operation", fails)
     giver = threading.Thread(target=give)
     giver.start()
-    wait_until(lambda: is_blocked(giver))
+    wait_until(lambda: is_blocked(giver), alive=giver.is_alive)
     gate.is_open.set()
     giver.join()
     assert [error.rows["path"] for error in told] == [str(tmp_path / "0")]
