@@ -6,6 +6,7 @@ import sys
 import pytest
 import yaml
 from hydra.core.hydra_config import HydraConfig
+from tables import table
 
 from runner.config import check, networks, read, schema
 from runner.config.compose import CommandLine, compose
@@ -22,7 +23,7 @@ CHOOSING = {"name", "target", "defaults"}
 NEEDED = {"ge": (f"dump.dump_path={CONF}",)}  # without a default
 
 
-@pytest.mark.parametrize(("group", "option"), OPTIONS)
+@table(("group", "option"), OPTIONS)
 def test_every_option_composes(group, option, monkeypatch):
     monkeypatch.setattr("runner.config.groups.tracking._is_installed", lambda name: True)
     sign = "+" if group == "experiment" else ""

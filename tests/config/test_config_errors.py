@@ -5,6 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from tables import table
 
 from runner.config import gate, networks
 from runner.config.compose import CommandLine, compose
@@ -692,7 +693,7 @@ def expected(text: str) -> str:
     return textwrap.dedent(text).strip()
 
 
-@pytest.mark.parametrize(("overrides", "text"), CASES.items(), ids=CASES.keys())
+@table(("overrides", "text"), CASES.items(), ids=CASES.keys())
 def test_the_whole_text(overrides, text):
     assert text_of(CommandLine(tuple(overrides.split()))) == expected(text)
 

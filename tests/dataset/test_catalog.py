@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from argument_errors import refused_argument
+from tables import table
 
 from runner.config import schema
 from runner.dataset import Cifar10Dataset, catalog
@@ -154,7 +155,7 @@ def test_download_fetches_only_what_is_missing(write_mnist, monkeypatch: pytest.
     assert fetched == ([] if complete else [(folder, "http://x")])
 
 
-@pytest.mark.parametrize(
+@table(
     ("settings", "argument", "value"),
     [
         (DatasetSettings("digit"), "name", "'digit'"),

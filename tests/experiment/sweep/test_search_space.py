@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from tables import table
 
 from runner import cli
 from runner.config import overrides
@@ -36,7 +37,7 @@ def of(line: str, **said) -> Choice | Number:
     return found
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("interval(1e-3,1)", Number("x", 0.001, 1.0)),
