@@ -1,4 +1,4 @@
-"""Dumps that cannot be: each error names the key, the value and its repair, whichever way the dump was asked for."""
+"""Invalid dump settings: each error names the key, the value and its repair, whichever source requests the dump."""
 
 import json
 import os

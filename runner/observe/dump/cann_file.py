@@ -22,7 +22,7 @@ from runner.host import tensor_message
 from runner.host.files import storage_error
 from runner.host.protobuf import bytes_field, number_field, text_field, varint
 from runner.observe.dump import cann_message as msg
-from runner.observe.dump.cann_message import BUFFER, FORMATS, INPUT, OUTPUT, SIDE_NAMES, SIDES, SPACE, Message, Values
+from runner.observe.dump.cann_message import BUFFER, FORMATS, INPUT, OUTPUT, SIDE_NAMES, SIDES, SPACE, DumpData, Values
 from runner.types import Shape
 
 HEADER_LIMIT = 1 << 24  # bytes
@@ -108,9 +108,9 @@ def read(path: Path, version: Literal[1, 2] | None = None) -> DumpFile:
         if version is None:
             version = _detect_version(content)
         if version == 1:
-            return _load(Message(content), _ElementReader(None))
+            return _load(DumpData(content), _ElementReader(None))
         message, rest = _split(content)
-        return _load(Message(message), _ElementReader(rest))
+        return _load(DumpData(message), _ElementReader(rest))
     except DataError as error:
         raise error.add(file=path) from None
 
@@ -151,7 +151,7 @@ def _detect_version(content: memoryview) -> Literal[1, 2]:
     if length <= HEADER_LIMIT or len(content) < 8:
         return 2
     try:
-        Message(content)
+        DumpData(content)
     except DataError as error:
         raise DataError(
             "neither the length of a header nor a message DumpData",
@@ -196,7 +196,7 @@ class _ElementReader:
             raise DataError("the file is longer than its header says", left_over=f"{len(self._rest)} bytes")
 
 
-def _load(message: Message, elements: _ElementReader) -> DumpFile:
+def _load(message: DumpData, elements: _ElementReader) -> DumpFile:
     def load_all(side: int, load: Callable[[Values, int, memoryview], _T]) -> tuple[_T, ...]:
         loaded = []
         for position, part in enumerate(message.parts[side]):

@@ -42,7 +42,7 @@ MAX_TENSORS = 4096
 Values: TypeAlias = dict[int, int | memoryview]
 
 
-class Side(NamedTuple):
+class SideFields(NamedTuple):
     """The field numbers that differ between inputs, outputs and memory buffers."""
 
     data: int
@@ -51,11 +51,16 @@ class Side(NamedTuple):
     sub_format: int = 0
 
 
-SIDES = {INPUT: Side(4, 5, 6, 7), OUTPUT: Side(5, 6, 7, 8), BUFFER: Side(2, 3), SPACE: Side(2, 3)}
+SIDES = {
+    INPUT: SideFields(4, 5, 6, 7),
+    OUTPUT: SideFields(5, 6, 7, 8),
+    BUFFER: SideFields(2, 3),
+    SPACE: SideFields(2, 3),
+}
 
 
-class Message:
-    """DumpData: `values` of its scalar fields, and `parts`, the values of its embedded messages by field, in order.
+class DumpData:
+    """A parsed message: `values` of its scalar fields, and `parts`, the values of its embedded messages by field.
 
     Raises DataError with the offset and the position.
     """

@@ -1,4 +1,4 @@
-"""The queue never holds more than its limit, keeps the order, and its first error reaches whoever asks next."""
+"""The queue never holds more than its limit, keeps the order, and its first error is raised by the next call."""
 
 import errno
 import os
@@ -202,14 +202,14 @@ def test_the_first_error_ends_all(tmp_path, monkeypatch, broken):
 
 
 def test_an_error_wakes_who_waits(tmp_path, gate, monkeypatch):
-    queue, told = WriteQueue(LIMIT), []
+    queue, errors = WriteQueue(LIMIT), []
 
     def give():
         try:
             for number in range(8):
                 queue.put(tmp_path / str(number), [some(number)])
         except StorageError as error:
-            told.append(error)
+            errors.append(error)
 
     def fails(operation, path):
         gate(operation, path)
@@ -222,7 +222,7 @@ def test_an_error_wakes_who_waits(tmp_path, gate, monkeypatch):
     time.sleep(0.05)
     gate.is_open.set()
     giver.join(30)
-    assert [error.rows["path"] for error in told] == [str(tmp_path / "0")]
+    assert [error.rows["path"] for error in errors] == [str(tmp_path / "0")]
     with pytest.raises(StorageError):
         queue.close()
     assert names(tmp_path) == []  # what waited is dropped
