@@ -94,7 +94,7 @@ WRONG = [
     (("print_file_path", None), "print_file_path must be a string\n  given  NoneType"),
     (
         ("print_file_path", "/"),
-        "a print file is a file, and this is a folder\n  key    print_file_path\n  value  /\n  hint   /print.pb",
+        "the print file is a folder\n  key    print_file_path\n  value  /\n  hint   /print.pb",
     ),
     (
         ("print_file_path", "/nowhere/print.pb"),

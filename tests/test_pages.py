@@ -6,10 +6,10 @@ import os
 import re
 import subprocess
 import sys
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from runner import cli, ops
 from runner.config.check import check
@@ -50,27 +50,21 @@ TRIED = [page for page in PAGES if has_blocks(page)]
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory) -> dict[Path, Future]:
-    """A shell for each page, two at a time."""
+def environment(tmp_path_factory) -> dict[str, str]:
+    """Where `runner` and `python` are this checkout's and this interpreter."""
     commands = tmp_path_factory.mktemp("bin")
     for name, words in (("runner", "-m runner"), ("python", "")):
         (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
         (commands / name).chmod(0o755)
     environment = {**os.environ, **CALM, "PYTHONPATH": str(ROOT), "PATH": f"{commands}:{os.environ['PATH']}"}
     environment["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
-
-    def run(page: Path) -> subprocess.CompletedProcess:
-        words = ["bash", "-c", script(page)]
-        place = tmp_path_factory.mktemp(page.stem)
-        return subprocess.run(words, cwd=place, env=environment, capture_output=True, text=True, check=False)
-
-    pool = ThreadPoolExecutor(2)
-    return {page: pool.submit(run, page) for page in TRIED}
+    return environment
 
 
 @pytest.mark.parametrize("page", TRIED, ids=[page.stem for page in TRIED])
-def test_a_page(runs, page):
-    done = runs[page].result()
+def test_a_page(environment, tmp_path, page):
+    command = ["bash", "-c", script(page)]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr + done.stdout
     assert "Traceback" not in done.stderr
     for said, awaited in AWAITED.get(page.stem, {}).items():

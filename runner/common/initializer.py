@@ -24,7 +24,7 @@ class Initializer:
         raise NotImplementedError
 
 
-Initial = Initializer | Tensor | str | float  # what a layer takes as the initial value of a parameter
+Initial = Initializer | Tensor | str | float  # the initial value of a layer's parameter
 
 
 class Constant(Frozen, Initializer):

@@ -17,7 +17,7 @@ from runner.config.groups.tracking import is_asked as is_tracked
 from runner.config.schema import RunRequest
 from runner.errors import BusyError, ConfigError, RunnerError, StorageError, unexpected
 from runner.experiment import evaluate, run as experiment, tracking
-from runner.experiment.ranks.processes import first_speaks, ranks_of
+from runner.experiment.ranks.processes import processes_of, report_on_first_rank
 from runner.host import files
 from runner.host.lazy import uncollected
 from runner.host.signals import Terminated
@@ -37,9 +37,9 @@ def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> 
 
 def run_call(call: CommandLine) -> dict[str, Any]:
     """Run one experiment; nothing is created before its whole config is valid. Raises RunnerError."""
-    with uncollected(), first_speaks(call.overrides):
+    with uncollected(), report_on_first_rank(call.overrides):
         composition = compose(call)
-    with stopped_by_signals(), ranks_of(composition.config) as ranks:
+    with stopped_by_signals(), processes_of(composition.config) as ranks:
         folder = ranks.folder(lambda: claim(composition.folder, composition.folder_given))
         with composition.entered(folder) as request:
             return ranks.run(request, lambda own: _recorded(own, composition))

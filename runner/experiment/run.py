@@ -26,7 +26,7 @@ from runner.experiment.callbacks import Checkpointer, Clock, MetricsJournal, Pro
 from runner.experiment.expect import check_expectations
 from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import Facts, ManifestWriter, check_identity
-from runner.experiment.ranks import agreement
+from runner.experiment.ranks import synchronize
 from runner.host import seed
 from runner.host.files import Journal, make_directory, write_atomically, write_json
 from runner.host.machine import thread_limit
@@ -81,7 +81,7 @@ def _built(request: RunRequest, shown: ValueObserver) -> Experiment:
 
 def _read(network: nn.Cell, read: Callable[[], Any]) -> Any:
     """What a function returns that reads parameters; among ranks the first one reads for all."""
-    return agreement.first_reads(network, read) if world().size > 1 else read()
+    return synchronize.read_on_first_rank(network, read) if world().size > 1 else read()
 
 
 @contextmanager
@@ -165,7 +165,7 @@ def value_observer(config: RunConfig, folder: Path) -> ValueObserver:
         return NO_VALUES
     settings = dump.settings(config, folder)
     if world().size > 1:
-        agreement.check_all_or_none(settings is not None)
+        synchronize.check_all_or_none(settings is not None)
     made: ValueObserver = NO_VALUES if settings is None else dumps.Dumper(settings, config.device.id)
     return made
 
@@ -205,7 +205,7 @@ def _restore(facts: Facts, journal: Journal) -> dict[str, Any]:
 def _train(facts: Facts, watch: Watch, metrics: MetricsJournal) -> CallbackParameters:
     config, built = facts.request.config, facts.built
     with Interruption() as interruption:
-        agreeing = [agreement.Agreement(interruption)] if world().size > 1 else []
+        agreeing = [synchronize.SynchronizeSignals(interruption)] if world().size > 1 else []
         callbacks = [*_observers(facts, watch, metrics), *agreeing, _checkpointer(facts, metrics, interruption)]
         built.model.train(
             config.epochs,

@@ -25,8 +25,8 @@ P = ParamSpec("P")
 POSITIVE = ("total_step", "step_per_epoch", "decay_epoch", "warmup_epoch")
 
 
-def _checked(rates: Callable[P, list[float]]) -> Callable[P, list[float]]:
-    """Decorator: the numbers of steps and epochs are checked before a schedule is made of them."""
+def _check_counts(rates: Callable[P, list[float]]) -> Callable[P, list[float]]:
+    """Decorator: checks the numbers of steps and epochs before the schedule is computed."""
 
     @wraps(rates)
     def function(*args: P.args, **kwargs: P.kwargs) -> list[float]:
@@ -47,7 +47,7 @@ def piecewise_constant_lr(milestone: Sequence[int], learning_rates: Sequence[flo
     return [schedule(step) for step in range(milestone[-1])]
 
 
-@_checked
+@_check_counts
 def exponential_decay_lr(
     learning_rate: float,
     decay_rate: float,
@@ -64,7 +64,7 @@ def exponential_decay_lr(
     return _by_epoch(ExponentialDecayLR(learning_rate, decay_rate, decay_epoch, is_stair), total_step, step_per_epoch)
 
 
-@_checked
+@_check_counts
 def natural_exp_decay_lr(
     learning_rate: float,
     decay_rate: float,
@@ -75,7 +75,7 @@ def natural_exp_decay_lr(
 ) -> list[float]:
     """learning_rate * e ^ (-decay_rate * epoch); with `is_stair` the epoch is the last multiple of decay_epoch.
 
-    That the epoch is not divided by decay_epoch is what r1.2 does; its documentation says otherwise.
+    As in the code of r1.2, the epoch is not divided by decay_epoch; its documentation divides it.
 
     >>> natural_exp_decay_lr(0.1, 0.9, 3, 1, 2, True)
     [0.1, 0.1, 0.016529888822158657]
@@ -83,7 +83,7 @@ def natural_exp_decay_lr(
     return _by_epoch(NaturalExpDecayLR(learning_rate, decay_rate, decay_epoch, is_stair), total_step, step_per_epoch)
 
 
-@_checked
+@_check_counts
 def inverse_decay_lr(
     learning_rate: float,
     decay_rate: float,
@@ -100,7 +100,7 @@ def inverse_decay_lr(
     return _by_epoch(InverseDecayLR(learning_rate, decay_rate, decay_epoch, is_stair), total_step, step_per_epoch)
 
 
-@_checked
+@_check_counts
 def cosine_decay_lr(
     min_lr: float, max_lr: float, total_step: int, step_per_epoch: int, decay_epoch: int
 ) -> list[float]:
@@ -112,7 +112,7 @@ def cosine_decay_lr(
     return _by_epoch(CosineDecayLR(min_lr, max_lr, decay_epoch), total_step, step_per_epoch)
 
 
-@_checked
+@_check_counts
 def polynomial_decay_lr(
     learning_rate: float,
     end_learning_rate: float,
@@ -133,7 +133,7 @@ def polynomial_decay_lr(
     return _by_epoch(schedule, total_step, step_per_epoch)
 
 
-@_checked
+@_check_counts
 def warmup_lr(learning_rate: float, total_step: int, step_per_epoch: int, warmup_epoch: int) -> list[float]:
     """learning_rate * epoch / warmup_epoch, up to learning_rate.
 

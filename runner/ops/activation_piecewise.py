@@ -1,4 +1,4 @@
-"""Nonlinearities made of straight pieces: ReLU6, HSigmoid, HSwish, PReLU."""
+"""Piecewise linear and quadratic activation functions: ReLU6, HSigmoid, HSwish, PReLU."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -18,25 +18,25 @@ from runner.types import Shape, TensorType
 
 @primitive
 class ReLU6(Unary):
-    """x between 0 and 6, else the nearer of the two."""
+    """min(max(x, 0), 6)."""
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return _between(x)
+        return _clip(x)
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (ReLU6Grad()(douts[0], inputs[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
-        return _lower_between(b, x, x)
+        return _lower_clip(b, x, x)
 
 
 @primitive
 class ReLU6Grad(UnaryGrad):
-    """dout where ReLU6's operand x lies between 0 and 6, else 0 (also at 0 and 6)."""
+    """dout where 0 < x < 6 for the operand x of ReLU6, else 0."""
 
     def kernel(self, dout: np.ndarray, x: np.ndarray) -> np.ndarray:
-        made: np.ndarray = dout * ((x > 0) & (x < 6))
-        return made
+        result: np.ndarray = dout * ((x > 0) & (x < 6))
+        return result
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return ReLU6Grad()(douts[0], inputs[1]), None
@@ -51,14 +51,14 @@ class HSigmoid(Unary):
     """ReLU6(x + 3) / 6."""
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(_between(x + x.dtype.type(3)) / x.dtype.type(6))
+        return np.asarray(_clip(x + x.dtype.type(3)) / x.dtype.type(6))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (ReLU6Grad()(douts[0], inputs[0] + 3.0) / 6.0,)
 
     def lower(self, b: Builder, x: str) -> str:
-        moved = b.node("Add", (x, b.const(3.0, like=x)))
-        return b.node("Div", (_lower_between(b, moved, x), b.const(6.0, like=x)))
+        shifted = b.node("Add", (x, b.const(3.0, like=x)))
+        return b.node("Div", (_lower_clip(b, shifted, x), b.const(6.0, like=x)))
 
 
 @primitive
@@ -76,17 +76,17 @@ class HSwish(Unary):
         return b.node("Mul", (x, HSigmoid().lower(b, x)))
 
 
-def _between(x: np.ndarray) -> np.ndarray:
+def _clip(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6)))
 
 
-def _lower_between(b: Builder, x: str, like: str) -> str:
+def _lower_clip(b: Builder, x: str, like: str) -> str:
     return b.node("Clip", (x, b.const(0.0, like=like), b.const(6.0, like=like)))
 
 
 @primitive
 class PReLU(Primitive):
-    """x where it is positive, else weight * x; x (N, C, ...), weight (C,), or (1,) for all channels."""
+    """x where positive, else weight * x; x (N, C, ...), weight (C,), or (1,) for all channels."""
 
     needs: ClassVar = Needs.FIRST
 
@@ -101,11 +101,11 @@ class PReLU(Primitive):
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x, weight), (dout,) = inputs, douts
-        spread = Reshape(_per_channel(x.ndim))(weight)
+        slope = Reshape(_per_channel(x.ndim))(weight)
         positive, zero = Greater()(x, 0.0), Tensor(0.0, x.dtype)
         return (
-            lambda: Select()(positive, dout, dout * spread),
-            lambda: Reshape(weight.shape)(unbroadcast(Select()(positive, zero, dout * x), spread)),
+            lambda: Select()(positive, dout, dout * slope),
+            lambda: Reshape(weight.shape)(unbroadcast(Select()(positive, zero, dout * x), slope)),
         )
 
     def lower(self, b: Builder, x: str, weight: str) -> str:

@@ -16,13 +16,13 @@ from runner.types import Shape, TensorType
 
 
 def require(holds: bool, what: str, **rows: object) -> None:
-    """Raise ShapeError with a sentence and the values it speaks of, unless the condition holds."""
+    """Raise ShapeError with a sentence and labelled values unless the condition holds."""
     if not holds:
         raise ShapeError(what, **rows)
 
 
 class Reshaping(Primitive):
-    """Base: the elements of the one operand, in row-major order, in the shape that `infer` gives."""
+    """Base: the elements of the operand, in row-major order, in the shape that `infer` returns."""
 
     computes: ClassVar = False
 
@@ -36,12 +36,12 @@ class Reshaping(Primitive):
         return b.reshape(x, self.infer(b.type(x)).shape)
 
     def forms(self, x: TensorType) -> Sequence[Form]:
-        return reshaping(x, self.infer(x).shape)
+        return reshape_forms(x, self.infer(x).shape)
 
 
 @primitive
 class Reshape(Reshaping):
-    """The same elements, in row-major order, in another shape; one -1 in `shape` stands for what is left."""
+    """The same elements, in row-major order, in another shape; one -1 in `shape` is inferred."""
 
     shape: Shape = ()
     statics: ClassVar = ("shape",)
@@ -67,7 +67,7 @@ class Reshape(Reshaping):
 
 @primitive
 class Flatten(Reshaping):
-    """(N, ...) to (N, everything else), in row-major order."""
+    """(N, ...) to (N, product of the other axes), in row-major order."""
 
     def infer(self, x: TensorType) -> TensorType:
         require(x.ndim >= 1, "needs at least one axis", x=x)
@@ -77,8 +77,8 @@ class Flatten(Reshaping):
         return x.reshape(len(x), math.prod(x.shape[1:]))
 
 
-def reshaping(x: TensorType, shape: Shape) -> tuple[Form, ...]:
-    """The forms of an operator that only reshapes: batch last it does so as long as the first axis stays."""
+def reshape_forms(x: TensorType, shape: Shape) -> tuple[Form, ...]:
+    """The forms of an operator that only reshapes: batch last only if the first axis stays."""
     plain = Form("plain", lambda b, name: b.reshape(name, shape))
     if not shape or not x.shape or x.shape[0] != shape[0]:
         return (plain,)
@@ -87,7 +87,7 @@ def reshaping(x: TensorType, shape: Shape) -> tuple[Form, ...]:
 
 @primitive
 class ExpandDims(Reshaping):
-    """A new axis of length 1 at `axis`."""
+    """x with a new axis of length 1 at `axis`."""
 
     axis: int = 0
     statics: ClassVar = ("axis",)
@@ -103,7 +103,7 @@ class ExpandDims(Reshaping):
 
 @primitive
 class Transpose(Primitive):
-    """Axes in the order `perm`."""
+    """x with its axes in the order `perm`."""
 
     computes: ClassVar = False
 
@@ -130,7 +130,7 @@ class Transpose(Primitive):
 
 @primitive
 class Cast(Primitive):
-    """The same values with another element type; floats become ints by dropping the fraction."""
+    """The values converted to another element type; floats are truncated to ints."""
 
     needs: ClassVar = Needs.NOTHING
     computes: ClassVar = False
@@ -159,7 +159,7 @@ class Cast(Primitive):
 
 @primitive
 class Concat(Primitive):
-    """Tensors one after the other along `axis`."""
+    """Tensors concatenated along `axis`."""
 
     computes: ClassVar = False
 
@@ -180,7 +180,7 @@ class Concat(Primitive):
         at = self.axis % inputs[0].ndim
         ends = np.cumsum([x.shape[at] for x in inputs]).tolist()
         starts = [0, *ends[:-1]]
-        return [_piece(douts[0], at, start, x) for start, x in zip(starts, inputs, strict=True)]
+        return [_slice_gradient(douts[0], at, start, x) for start, x in zip(starts, inputs, strict=True)]
 
     def lower(self, b: Builder, *xs: str) -> str:
         return b.node("Concat", xs, axis=self.axis)
@@ -193,7 +193,7 @@ class Concat(Primitive):
         return plain, Form("last", moved.lower, (LAST,) * len(xs), (LAST,))
 
 
-def _piece(dout: Value, axis: int, start: int, like: Value) -> Gradient:
+def _slice_gradient(dout: Value, axis: int, start: int, like: Value) -> Gradient:
     begin = tuple(start if k == axis else 0 for k in range(like.ndim))
     return lambda: Slice(begin, like.shape)(dout)
 
@@ -212,7 +212,7 @@ class Slice(Primitive):
         fits = len(self.begin) == len(self.size) == x.ndim and all(
             b >= 0 and s > 0 and b + s <= n for b, s, n in zip(self.begin, self.size, x.shape, strict=True)
         )
-        require(fits, "the block does not lie inside the tensor", x=x, begin=self.begin, size=self.size)
+        require(fits, "the block is not inside of the tensor", x=x, begin=self.begin, size=self.size)
         return x.with_shape(*self.size)
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
@@ -229,7 +229,7 @@ class Slice(Primitive):
 
 @primitive
 class Pad(Primitive):
-    """Zeros around a tensor: `paddings` gives (before, after) for each axis."""
+    """x padded with zeros; `paddings` has (before, after) for each axis."""
 
     computes: ClassVar = False
 

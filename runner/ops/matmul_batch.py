@@ -1,4 +1,4 @@
-"""Products of stacks of matrices."""
+"""Batched matrix product."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from runner.types import TensorType
 
 @primitive
 class BatchMatMul(MatrixProduct):
-    """(..., M, K) times (..., K, N) with equal leading axes, at least one; each operand may be given transposed."""
+    """(..., M, K) times (..., K, N) with equal leading axes, at least one; each operand can be transposed."""
 
     def infer(self, x: TensorType, y: TensorType) -> TensorType:
         fits = x.ndim == y.ndim >= 3 and x.dtype is y.dtype and x.dtype.is_float
@@ -23,10 +23,10 @@ class BatchMatMul(MatrixProduct):
         return x.with_shape(*x.shape[:-2], m, n)
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        made: np.ndarray = (x.swapaxes(-1, -2) if self.transpose_a else x) @ (
+        result: np.ndarray = (x.swapaxes(-1, -2) if self.transpose_a else x) @ (
             y.swapaxes(-1, -2) if self.transpose_b else y
         )
-        return made
+        return result
 
     def lower(self, b: Builder, x: str, y: str) -> str:
         ndim = b.type(x).ndim

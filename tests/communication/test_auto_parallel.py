@@ -108,7 +108,7 @@ def test_it_comes_before_the_network():
     network = nn.Dense(2, 3)
     with pytest.raises(ConfigError) as error:
         context.set_auto_parallel_context(parallel_mode="data_parallel")
-    assert "comes too late" in str(error.value)
+    assert "must precede" in str(error.value)
     assert "Dense" in str(error.value)
     assert settings() == DEFAULTS
     assert network.weight.shape == (3, 2)

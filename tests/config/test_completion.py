@@ -6,10 +6,10 @@ import select
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from runner import cli
 from runner.config import completion
@@ -158,7 +158,7 @@ done
 
 
 def said(*words: str, env: dict[str, str], cwd: Path) -> str:
-    done = subprocess.run(words, env=env, cwd=cwd, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, env=env, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -207,10 +207,8 @@ def test_zsh(shell, place):
         for text, awaited in zip(typed, ("ready", "lenet_mnist"), strict=True):
             os.write(terminal, text.encode())
             shown = ""
-            ends = time.monotonic() + 30
-            while awaited not in shown and time.monotonic() < ends:
-                if select.select([terminal], [], [], 0.1)[0]:
-                    shown += os.read(terminal, 4096).decode(errors="replace")
+            while awaited not in shown and select.select([terminal], [], [], PATIENCE)[0]:
+                shown += os.read(terminal, 4096).decode(errors="replace")
     finally:
         os.close(terminal)
         os.kill(process, 9)

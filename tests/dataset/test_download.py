@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from argument_errors import refused_argument
+from patience import PATIENCE
 
 from runner.dataset import MnistDataset
 from runner.dataset.formats.download import GZIP_OVERHEAD, download, download_mnist
@@ -67,7 +68,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     made.http.server_close()
 
 
-def refused(folder: Path, url: str, timeout: float = 5.0) -> DataError:
+def refused(folder: Path, url: str, timeout: float = PATIENCE) -> DataError:
     with pytest.raises(DataError, match="a download failed") as caught:
         download(folder, url, FILES, timeout)
     assert list(folder.iterdir()) == []

@@ -60,7 +60,7 @@ def test_the_references_example_on_the_real_mnist(real_mnist) -> None:
     assert data.compact()[0].nbytes == 60000 * 32 * 32
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 50), st.integers(2, 60), st.integers(1, 12), st.integers(1, 3), st.booleans(), st.integers(0, 5))
 def test_an_epoch_is_every_row_once_per_pass(
     count: int, buffer_size: int, batch_size: int, repeats: int, repeat_first: bool, epoch: int

@@ -39,7 +39,7 @@ def by_hand(image: np.ndarray, height: int, width: int) -> list[list[Fraction]]:
     return result
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(SIDE, SIDE, SIDE, SIDE, st.integers(0, 10**6))
 def test_linear_bytes_are_the_exact_value_rounded(h: int, w: int, height: int, width: int, number: int) -> None:
     images = np.random.default_rng(number).integers(0, 256, (2, h, w, 3), dtype=np.uint8)

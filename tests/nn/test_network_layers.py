@@ -217,7 +217,7 @@ def test_a_list_is_applied_by_its_owner(mode):
         (
             lambda: nn.LayerNorm((4,))(Tensor(normal(2, 3))),
             ShapeError,
-            "LayerNorm: gamma and beta do not fit to x\n  x           Float32[2, 3]\n  gamma       Float32[4]\n"
+            "LayerNorm: gamma and beta do not match x\n  x           Float32[2, 3]\n  gamma       Float32[4]\n"
             "  beta        Float32[4]\n  expected    Float32[3]",
         ),
         (

@@ -31,8 +31,8 @@ def test_convolution(x_shape, op, w_shape, note):
     )
     x, w, dout = normal(*x_shape), normal(*w_shape), normal(*naive.out_shape)
     y, dx, dw = naive.all_three(x, w, dout)
-    back_input = ops.Conv2DBackpropInput(**op.shared(), input_size=x_shape)
-    back_filter = ops.Conv2DBackpropFilter(**op.shared(), filter_size=w_shape)
+    back_input = ops.Conv2DBackpropInput(**op.common_attributes(), input_size=x_shape)
+    back_filter = ops.Conv2DBackpropFilter(**op.common_attributes(), filter_size=w_shape)
     for made in both(op, x, w):
         assert distance(made, (y,)) < FLOAT32
     for made in both(back_input, dout, w):

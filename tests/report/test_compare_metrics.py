@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from left_runs import leave, varied
+from run_folders import leave, varied
 
 from runner.cli import run_command
 from runner.errors import ConfigError

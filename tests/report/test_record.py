@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 import yaml
-from left_runs import CONFIG, NO_PROCESS, leave, rows_of
+from run_folders import CONFIG, NO_PROCESS, leave, rows_of
 
 from runner.report import list_runs
 from runner.report.record import RunRecord, differing_keys, run_directories

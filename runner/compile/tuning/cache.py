@@ -25,7 +25,7 @@ _LOG = logging.getLogger("runner")
 
 
 def folder() -> Path:
-    """`$XDG_CACHE_HOME/runner/compile/tuning`, or `~/.cache/runner/compile/tuning`."""
+    """`$XDG_CACHE_HOME/runner/tuning`, or `~/.cache/runner/tuning`."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "runner" / "tuning"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from runner.errors import ConfigError, attempted
+from runner.errors import ConfigError, collect_errors
 from runner.observe import dump
 from runner.validation.records import Frozen
 from runner.validation.rules import key
@@ -119,7 +119,7 @@ def disagreements(group: Dump, sunk: bool) -> Iterator[ConfigError]:
     if not isinstance(group, NoDump) and group.config is not None:
         hint = f"dump=none dump.config={group.config}, or the keys of dump={group.name} without dump.config"
         yield ConfigError("a dump is requested twice", key="dump.config", value=group.config, allowed="null", hint=hint)
-    requested, errors = attempted(settings, group, {"path": "", "net_name": ""})
+    requested, errors = collect_errors(settings, group, {"path": "", "net_name": ""})
     yield from errors
     is_sync = isinstance(group, SyncDump) and group.enable
     if sunk and (is_sync or (requested is not None and requested.enabled and requested.kind == "sync")):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.config.groups.session import SessionSettings, options_text, profile_key
-from runner.errors import ConfigError, attempted
+from runner.errors import ConfigError, collect_errors
 from runner.observe import profile
 from runner.validation.records import Frozen
 from runner.validation.rules import key
@@ -69,10 +69,10 @@ def disagreements(profiling: Profiling, session: SessionSettings, is_single: boo
         yield ConfigError("a profile is requested twice", key="session.profiling_mode", value="true", hint=hint)
         return
     if not session.profiling_mode and session.profiling_options != SessionSettings.profiling_options:
-        yield from attempted(lambda: profile.merged(_session_options(session)))[1]
+        yield from collect_errors(lambda: profile.merged(_session_options(session)))[1]
     if not is_requested(profiling, session):
         return
-    requested, errors = attempted(settings, profiling, session, Path())
+    requested, errors = collect_errors(settings, profiling, session, Path())
     yield from errors
     if requested is None:
         return

@@ -25,7 +25,7 @@ from runner.config.loader import SWEEP_DIR, Loader, as_config_error, as_typed
 from runner.config.read import shown
 from runner.config.schema import RunConfig, RunRequest
 from runner.config.source import SEARCH
-from runner.errors import ConfigError, RunnerError, attempted, raise_all
+from runner.errors import ConfigError, RunnerError, collect_errors, raise_all
 from runner.experiment.sweep.check import check_sweep
 from runner.experiment.sweep.hydra_launchers import Jobs, PoolLauncher, Shares, Wanted, is_pool, shares, usual_launcher
 from runner.experiment.sweep.pool import show_in
@@ -101,17 +101,17 @@ class Plan:
 def plan(call: CommandLine) -> Plan:
     """What a sweep will be. Raises ConfigError, before anything is written, when a value is wrong."""
     loader = Loader(call.config_dir, call.config_path)
-    made, errors = attempted(check_sweep, loader, call)
-    master, broken = attempted(loader.load_configuration, call.config_name, list(call.overrides), RunMode.MULTIRUN)
+    made, errors = collect_errors(check_sweep, loader, call)
+    master, broken = collect_errors(loader.load_configuration, call.config_name, list(call.overrides), RunMode.MULTIRUN)
     if master is None:
         raise_all(errors or broken)
         raise AssertionError("a config is there or it is wrong")
-    params, wrong = attempted(_take_params, master)
+    params, wrong = collect_errors(_take_params, master)
     if params:
-        made, errors = attempted(check_sweep, loader, call, params)
+        made, errors = collect_errors(check_sweep, loader, call, params)
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(as_typed(master.hydra.overrides.task))
     origin = Origins(loader, call.config_name, list(call.overrides))
-    searcher, unfit = attempted(_searcher, master, parsed, made.config if made else None, origin)
+    searcher, unfit = collect_errors(_searcher, master, parsed, made.config if made else None, origin)
     raise_all([*errors, *wrong, *(one for one in unfit if not wrong or one.what != search.NOTHING)])
     assert made is not None
     given = OmegaConf.to_container(master.hydra.sweep, resolve=False)["dir"] != SWEEP_DIR  # type: ignore[index,call-overload]

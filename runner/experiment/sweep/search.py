@@ -15,7 +15,7 @@ from runner.config.check import Origin
 from runner.config.groups.search import Search, limit, never_evaluated, settings, space
 from runner.config.groups.search_space import Dimension
 from runner.config.schema import RunConfig
-from runner.errors import attempted, raise_all
+from runner.errors import collect_errors, raise_all
 from runner.experiment.sweep.hydra_launchers import Wanted
 from runner.experiment.sweep.optuna_study import Study
 
@@ -88,7 +88,7 @@ def prepared(
     """
     search, errors = settings(values, origin)
     last = {one.key_or_group: one for one in parsed}.values()
-    dimensions, wrong = attempted(space, last, search)
+    dimensions, wrong = collect_errors(space, last, search)
     unknown = never_evaluated(search, config) if config else None
     raise_all([*errors, *wrong, *([unknown.add(**{"from": origin("hydra.sweeper.metric")})] if unknown else [])])
     return Searcher(search, dimensions or (), [str(one.input_line) for one in last if not one.is_sweep_override()])

@@ -7,8 +7,8 @@ import numpy as np
 import onnx
 import pytest
 from both_modes import relative
-from placed import lenet, resnet, results, training_step
 from random_networks import computed
+from training_steps import lenet, resnet, results, training_step
 
 from runner import nn, ops
 from runner.compile.onnx.builder import OnnxBuilder, stands_for

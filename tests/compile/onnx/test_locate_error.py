@@ -13,7 +13,7 @@ from runner.compile.onnx.locate_error import at_home, located
 from runner.compile.passes import fold, optimize
 from runner.compile.program import Program
 from runner.core.graph import Graph
-from runner.core.primitive import REGISTRY, Primitive, primitive
+from runner.core.primitive import Primitive, primitive
 from runner.core.tracer import trace
 from runner.device import Device
 from runner.errors import DeviceError, InternalError, RunnerError, ShapeError, TrainingError
@@ -58,14 +58,6 @@ class FailsLater(Bad):
     def lower(self, b, x):
         places = b.node("Cast", (b.node("Add", (x, b.const(9.0, like=x))),), to=dt.int64)
         return b.node("GatherElements", (x, places))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def only_here():
-    """Other tests go through all operators that there are."""
-    yield
-    for name in [name for name, kind in REGISTRY.items() if kind.__module__ == __name__]:
-        del REGISTRY[name]
 
 
 class Inner(nn.Cell):

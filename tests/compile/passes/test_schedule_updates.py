@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import pytest
-from placed import lenet, resnet, results, training_step
+from training_steps import lenet, resnet, results, training_step
 
 from runner import dtype as dt, nn, ops
 from runner.compile.onnx.lower import lower

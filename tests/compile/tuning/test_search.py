@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from placed import Batch, lenet, resnet, training_step
+from training_steps import Batch, lenet, resnet, training_step
 
 from runner import nn
 from runner.compile.passes import PASSES, optimize

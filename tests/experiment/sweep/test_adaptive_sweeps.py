@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from swept import killed, record, rows, swept, table
+from sweep_runs import killed, record, rows, swept, table
 
 from runner.config.compose import CommandLine
 from runner.errors import ConfigError, TrainingError

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from swept import record, rows, swept, table
+from sweep_runs import record, rows, swept, table
 
 from runner import cli
 from runner.config.compose import CommandLine

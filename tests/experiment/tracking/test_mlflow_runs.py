@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tracked_runs import ROOT, killed, points, said, words
+from tracking_runs import ROOT, killed, points, said, words
 
 import runner
 from runner.config.compose import CommandLine

@@ -10,13 +10,13 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from datetime import datetime
 from pathlib import Path
 
 import foreign_reader
 import numpy as np
 import pytest
+from patience import PATIENCE, SlowDisk, wait_until
 
 from runner import dtype as dt, ops
 from runner.core.lowering import LAST, TILED
@@ -352,7 +352,7 @@ def test_a_step_that_cannot_have_a_folder(tmp_path):
 
 
 def test_the_limit_holds_for_a_whole_dump(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "before_operation", lambda *_: time.sleep(0.002))
+    monkeypatch.setattr(files, "before_operation", SlowDisk())
     folder = AsyncWriter(settings(tmp_path, queue_mb=1), 0)
     sizes = [70_000, 100, 1_200_000, 3, 250_000, 90_000, 400_000, 300_000] * 4
     for number, size in enumerate(sizes):
@@ -432,7 +432,7 @@ def assert_whole(folder):
 @pytest.mark.parametrize("file_format", ["bin", "npy"])
 def test_a_kill_before_any_operation_leaves_whole_files(tmp_path, file_format):
     running = started(DUMPS + DIES_AT_EACH, tmp_path, file_format)
-    assert running.communicate(timeout=60)[0].strip() in [str(n) for n in range(20, 60)]
+    assert running.communicate(timeout=PATIENCE)[0].strip() in [str(n) for n in range(20, 60)]
     counts = [assert_whole(folder) for folder in sorted(tmp_path.iterdir(), key=lambda path: int(path.name))]
     assert counts == sorted(counts)  # the later it dies, the more is there
     assert counts[-1] == (12 if file_format == "npy" else 10)
@@ -442,11 +442,9 @@ def test_a_kill_before_any_operation_leaves_whole_files(tmp_path, file_format):
 def test_a_kill_at_a_random_moment_leaves_whole_files(tmp_path, file_format):
     running = started(DUMPS + DUMPS_ON, tmp_path, file_format)
     running.stdout.readline()
-    end = time.monotonic() + 30
-    while len(dumped(tmp_path)) < 20 and time.monotonic() < end:
-        time.sleep(0.01)
+    wait_until(lambda: len(dumped(tmp_path)) >= 20, alive=lambda: running.poll() is None)
     os.kill(running.pid, signal.SIGKILL)
-    assert running.wait(30) == -signal.SIGKILL
+    assert running.wait(PATIENCE) == -signal.SIGKILL
     running.stdout.close()
     assert assert_whole(tmp_path) >= 20
 

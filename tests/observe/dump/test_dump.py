@@ -5,10 +5,10 @@ import os
 import shutil
 from pathlib import Path
 
-import dumped
+import dump_files
 import numpy as np
 import pytest
-from dumped import ORDER, RELU, asynchronous, npy, step, sync
+from dump_files import ORDER, RELU, asynchronous, npy, step, sync
 
 from runner.errors import ConfigError, DataError, StorageError
 from runner.observe.dump.dump import Dump
@@ -24,7 +24,7 @@ def contents(dump: Dump, iteration: int = 0) -> dict[tuple[str, str], np.ndarray
     return {(sanitised(e.name), label): x.array() for e in entries for label, x in e.tensors().items()}
 
 
-def expected(made: dumped.Step) -> dict[tuple[str, str], np.ndarray]:
+def expected(made: dump_files.Step) -> dict[tuple[str, str], np.ndarray]:
     found = {(sanitised(name), "output_0"): array for name, array in made.held.items()}
     for name, *sides in made.operators:
         for io, arrays in zip(("input", "output"), sides, strict=True):
@@ -240,7 +240,7 @@ def test_graphs_of_one_network_are_one_dump(tmp_path):
     moved = tmp_path / "0" / "Net_graph_1"
     shutil.move(tmp_path / "other" / "0" / "Net_graph_0", moved)
     (moved / "0").rename(moved / "1")
-    dumped.graphs(tmp_path / "0", number=1)
+    dump_files.graphs(tmp_path / "0", number=1)
     dump = Dump(tmp_path)
     assert dump.iterations == (4, 5)
     assert_equal(contents(dump, 5), expected(step(seed=5)))

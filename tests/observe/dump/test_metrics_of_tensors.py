@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 from runner import dtype as dt
 from runner.errors import ShapeError
@@ -253,7 +254,7 @@ def test_memory_does_not_grow_with_the_tensors(tmp_path):
         np.full(1 << 23, 1 + k * 1e-6, np.float32).tofile(path)  # 32 MiB
     command = [sys.executable, "-c", SCRIPT, *map(str, paths)]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment, check=True)
     elements, outside, kilobytes = map(int, done.stdout.split())
     assert (elements, outside) == (1 << 23, 0)
     assert kilobytes < 40 << 10

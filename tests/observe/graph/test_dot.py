@@ -6,7 +6,8 @@ import shutil
 import subprocess
 
 import pytest
-from stepped import step_graph, tiny_graph
+from patience import PATIENCE
+from step_graphs import step_graph, tiny_graph
 
 from runner.compile.onnx.describe import described
 from runner.compile.onnx.lower import lower
@@ -20,7 +21,9 @@ needs_graphviz = pytest.mark.skipif(shutil.which("dot") is None, reason="Graphvi
 
 def drawn(text: str) -> dict:
     """What Graphviz understands: names of nodes and frames, and edges, in its plain JSON."""
-    done = subprocess.run(["dot", "-Tdot_json"], input=text, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        ["dot", "-Tdot_json"], input=text, capture_output=True, text=True, check=True, timeout=PATIENCE
+    )
     assert done.stderr == ""
     return json.loads(done.stdout)
 

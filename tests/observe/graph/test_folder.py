@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stepped import batch, step_cell, step_graph
+from patience import PATIENCE
+from step_graphs import batch, step_cell, step_graph
 
 import runner
 import runner.observe.graph
@@ -82,7 +83,7 @@ def test_two_processes_write_equal_bytes(tmp_path):
     for name in ("a", "b"):
         command = [sys.executable, "-m", "runner", *words, f"hydra.run.dir={tmp_path / name}"]
         environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": str(ord(name))}
-        subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=120)
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=PATIENCE)
     both = [
         {p.relative_to(f): p.read_bytes() for p in f.rglob("*") if p.is_file()}
         for f in (tmp_path / "a" / "graphs", tmp_path / "b" / "graphs")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stepped import step_graph, tiny_graph
+from step_graphs import step_graph, tiny_graph
 
 import runner.observe.graph
 from runner import dtype as dt, nn, ops

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from profiled_training import BATCH, WAYS, Training, model_of, train
+from profile_training import BATCH, WAYS, Training, model_of, train
 
 from runner import dtype
 from runner.dataset import NumpySlicesDataset
@@ -21,6 +21,26 @@ COLUMNS += ",output_queue_usage_rate,sample_interval,parent_id,children_id"
 SLOW = 0.05
 
 
+class Clock:
+    """`time` for the profiler: it counts what this process computes and what it says that it slept, and not what
+    others do on the machine meanwhile.
+    """
+
+    slept = 0.0
+
+    def perf_counter_ns(self):
+        return time.process_time_ns() + round(self.slept * 1e9)
+
+
+CLOCK = Clock()
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch):
+    for module in ("runner.observe.profile.clock", "runner.dataset.stages"):
+        monkeypatch.setattr(f"{module}.time", CLOCK)
+
+
 class Slow(Transform):
     """A user's transform that takes its time."""
 
@@ -28,7 +48,7 @@ class Slow(Transform):
         return sample.with_dtype(dtype.float32)
 
     def __call__(self, batch):
-        time.sleep(SLOW)
+        CLOCK.slept += SLOW
         return batch.astype(np.float32)
 
 
@@ -66,9 +86,8 @@ def test_a_slow_transform_is_found(tmp_path, mode):
     assert took["Shuffle"] is None
     assert "waits for data" in whole["sentence"]
     assert whole["sentence"] in lines
-    much = whole["waited_share"] > 0.25  # on a busy machine PyNative steps may take longer than that
-    assert mode == "pynative" or much
-    assert lines[-1].startswith("next: dataset.num_parallel_workers") == much
+    assert whole["waited_share"] > 0.25
+    assert lines[-1].startswith("next: dataset.num_parallel_workers")
 
 
 def test_a_queue(tmp_path):

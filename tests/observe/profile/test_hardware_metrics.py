@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from profiled_training import Training
+from profile_training import Training
 
 from runner.observe.profile.counters import COUNTERS, Counter, Counters
 from runner.observe.profile.peak import measured

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import perfetto_in_browser
 import pytest
-from profiled_training import WAYS, Training, data_of, model_of, train
+from profile_training import WAYS, Training, data_of, model_of, train
 
 from runner.core.tracer import trace
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from profiled_training import data_of, model_of
+from profile_training import data_of, model_of
 
 from runner import dtype as dt, ops
 from runner.device import Device

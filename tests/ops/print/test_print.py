@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from both_modes import MODES, nodes_of, step_of
-from printing_net import SHOWN, Error, Net, X, model, rows
+from print_network import SHOWN, Error, Net, X, model, rows
 
 from runner import Tensor, context, nn, ops
 from runner.compile.onnx.lower import parameters_in
@@ -47,7 +47,7 @@ def test_outside_of_any_network(capsys):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_passes_would_remove_is_printed(mode, capsys):
-    """A value that nobody needs, the same one twice, strings alone, an operand, a constant, one of several outputs."""
+    """A value without other uses, the same one twice, strings alone, an operand, a constant, one of several outputs."""
 
     def network(x):
         show = ops.Print()
@@ -138,7 +138,7 @@ def test_effects_stand_apart_from_nodes():
 def test_a_print_of_something_that_is_never_made_is_found():
     graph = graph_of(Net().construct, X)
     graph.effects[0].inputs = (Symbol(TensorType.of(X), "stray"),)
-    with pytest.raises(InternalError, match="used before it is made"):
+    with pytest.raises(InternalError, match="used before it is defined"):
         verify(graph)
 
 
@@ -179,5 +179,5 @@ def test_what_cannot_be_printed(mode, wrong, capsys):
 
 
 def test_as_many_tensors_as_places():
-    with pytest.raises(ShapeError, match="a tensor for every place"):
+    with pytest.raises(ShapeError, match="Print needs one tensor for each None in parts"):
         ops.Print(("a", None)).infer()

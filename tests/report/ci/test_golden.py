@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from left_runs import NO_PROCESS
+from run_folders import NO_PROCESS
 from safetensors.numpy import load_file
 
 from runner.cli import run_command

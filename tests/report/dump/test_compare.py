@@ -9,10 +9,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import dumped
+import dump_files
 import numpy as np
 import pytest
-from dumped import CONV, GRADIENT, MOMENTUM, ORDER, RELU, WEIGHT, Step, asynchronous, npy, step, sync
+from dump_files import CONV, GRADIENT, MOMENTUM, ORDER, RELU, WEIGHT, Step, asynchronous, npy, step, sync
+from patience import PATIENCE
 
 from runner.cli import main as cli, run_command
 from runner.errors import ConfigError, MismatchError
@@ -219,7 +220,7 @@ def test_the_order_is_that_of_execution_and_not_of_names(tmp_path, capsys):
         one.operators[k][2][0] = one.operators[k][2][0] * np.float32(2)
     a, b = sync(tmp_path / "a", one), sync(tmp_path / "b", step())
     assert compare(capsys, a, b)["first"]["name"] == RELU
-    dumped.graphs(a / "Net/0", order=ORDER[::-1])
+    dump_files.graphs(a / "Net/0", order=ORDER[::-1])
     assert compare(capsys, a, b)["first"]["name"] == MOMENTUM
     (a / "Net/0/execution_order/ms_execution_order_graph_0.csv").unlink()
     assert compare(capsys, a, b)["first"]["name"] == RELU
@@ -381,7 +382,7 @@ def test_a_process_ends_with_six_and_prints_plain_text(tmp_path):
     a, b = sync(tmp_path / "a", step(RELU)), sync(tmp_path / "b", step())
     command = [sys.executable, "-m", "runner", "compare", str(a), str(b)]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment)
     assert (done.returncode, done.stderr) == (6, "")
     assert "\x1b" not in done.stdout
     assert "IR             %1([CNode]1) = ReLU(%0)" in done.stdout

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from left_runs import NO_PROCESS, leave, varied
 from pages import cells, page, points, section, unit
+from run_folders import NO_PROCESS, leave, varied
 
 from runner.cli import run_command
 from runner.errors import ConfigError

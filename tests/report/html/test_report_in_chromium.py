@@ -9,7 +9,8 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from left_runs import leave, varied
+from patience import PATIENCE
+from run_folders import leave, varied
 
 from runner.cli import run_command
 
@@ -59,7 +60,7 @@ def opened(report: Path, place: Path, width: int, dark: bool = False) -> tuple[d
     words += [f"--user-data-dir={place / 'profile'}", "--virtual-time-budget=5000", "--dump-dom"]
     words += ["--blink-settings=preferredColorScheme=0"] if dark else []
     command = [str(BROWSER), *words, f"file://{place / 'framed.html'}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     found = re.search(r'<pre id="out">(.*?)</pre>', done.stdout, re.DOTALL)
     assert found, done.stderr
     console = "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)

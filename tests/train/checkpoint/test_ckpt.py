@@ -10,6 +10,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
+from soak import SOAK, thinned
 
 from runner import dtype
 from runner.errors import ConfigError, DataError
@@ -122,7 +123,7 @@ ANY_ARRAY = st.sampled_from(dtype.ALL).flatmap(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.dictionaries(NAMES, ANY_ARRAY, min_size=1, max_size=4), st.sampled_from([1, 7, 1 << 29]), st.booleans())
 def test_any_arrays(arrays, slice_bytes, transposed):
     """Written here, read here and by protobuf; written by protobuf, read here."""
@@ -286,7 +287,7 @@ def test_flipped_bits_give_an_error_or_arrays(tmp_path):
     whole = independent_write(ARRAYS, [0])
     whole += b"".join(message(f"p{k}", [k, 3], "UInt8", bytes(3 * k)) for k in range(12))
     found = 0
-    for bit in range(8 * len(whole)):
+    for bit in thinned(range(8 * len(whole)), 5):
         flipped = bytearray(whole)
         flipped[bit // 8] ^= 1 << bit % 8
         try:
@@ -294,10 +295,10 @@ def test_flipped_bits_give_an_error_or_arrays(tmp_path):
         except DataError:
             found += 1
     assert 8 * len(whole) > 3000
-    assert found > 1000
+    assert found > (1000 if SOAK else 200)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.binary(max_size=200))
 def test_any_bytes_give_an_error_or_arrays(content):
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,6 @@
 """What real processes say and leave behind when something is wrong: exit codes, blocks on stderr, folders."""
 
+import functools
 import gzip
 import json
 import os
@@ -7,15 +8,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import onnxruntime as ort
 import pytest
+from patience import PATIENCE
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LENET = ROOT / "models" / "lenet.py"
 RESNET = ROOT / "models" / "resnet.py"
 PROVIDERS = ort.get_available_providers()
@@ -402,25 +404,23 @@ ROWS = {**CONFIG, **RUNNING, **PLACES}
 def call(folder: Path, words: tuple[str, ...], env: tuple[tuple[str, str], ...] = ()) -> Answer:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", **dict(env)}
     command = [sys.executable, "-m", "runner", *words]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     return Answer(done.returncode, done.stdout, done.stderr, folder)
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory) -> dict[str, Future]:
-    """All processes, a few at a time."""
+def answers(tmp_path_factory) -> Callable[[str], Answer]:
+    """The answer to a row: one process, for all tests that look at it."""
     place = tmp_path_factory.mktemp("bad")
 
-    def answer(number: int, row: Row) -> Answer:
-        folder = place / str(number)
+    @functools.cache
+    def answer(name: str) -> Answer:
+        folder, row = place / str([*ROWS].index(name)), ROWS[name]
         folder.mkdir()
         row.prepare(folder)
         return call(folder, row.words, row.env)
 
-    pool = ThreadPoolExecutor(max(2, os.cpu_count() or 1))
-    started = {name: pool.submit(answer, number, row) for number, (name, row) in enumerate(ROWS.items())}
-    pool.shutdown(wait=False)
-    return started
+    return answer
 
 
 def in_order(pieces: tuple[str, ...], text: str) -> str | None:
@@ -438,7 +438,7 @@ def test_the_block_on_stderr(answers, name):
         "NPU" in name and "CANNExecutionProvider" in PROVIDERS
     ):
         pytest.skip("this onnxruntime has the provider")
-    row, answer = ROWS[name], answers[name].result()
+    row, answer = ROWS[name], answers(name)
     assert answer.code == row.code, answer.err
     assert in_order(row.pieces, answer.err) is None
     for stream in (answer.out, answer.err):
@@ -452,14 +452,14 @@ def test_the_block_on_stderr(answers, name):
 
 @pytest.mark.parametrize("name", CONFIG)
 def test_a_wrong_config_leaves_nothing(answers, name):
-    folder = answers[name].result().folder
+    folder = answers(name).folder
     assert {path.name for path in folder.iterdir()} <= {"own", "data"}
-    assert answers[name].result().out == ""
+    assert answers(name).out == ""
 
 
 @pytest.mark.parametrize("name", RUNNING)
 def test_a_run_that_fails_says_so_in_its_folder(answers, name):
-    answer = answers[name].result()
+    answer = answers(name)
     if answer.code == 0:
         pytest.skip("this machine has the device")
     (status,) = answer.folder.glob("outputs/*/*/status.json")
@@ -475,10 +475,10 @@ def test_a_run_that_fails_says_so_in_its_folder(answers, name):
 
 
 def test_what_was_there_stays(answers):
-    assert (answers["a folder in use"].result().folder / "used" / "precious").read_text() == "x"
-    assert os.listdir(answers["a folder in use"].result().folder / "used") == ["precious"]
+    assert (answers("a folder in use").folder / "used" / "precious").read_text() == "x"
+    assert os.listdir(answers("a folder in use").folder / "used") == ["precious"]
     for name in ("a folder below a file", "a file in the place"):
-        assert (answers[name].result().folder / "file").read_text() == "x"
+        assert (answers(name).folder / "file").read_text() == "x"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -1,4 +1,4 @@
-"""Run by mpirun: `runner` in which one rank fails before a step: `failing.py RANK STEP KIND words...`.
+"""Run by mpirun: `runner` in which one rank fails before a step: `rank_failure.py RANK STEP KIND words...`.
 
 With the kinds `image` and `label` that rank has a batch, number STEP, with values that no network can bear.
 """
@@ -8,17 +8,18 @@ import signal
 import sys
 
 import numpy as np
+from patient_ranks import wait_long
 
 from runner import cli
-from runner.communication.joining import announced
+from runner.communication.launcher import launched
 from runner.dataset.pipeline import Dataset
 from runner.errors import StorageError
-from runner.experiment.ranks import agreement
+from runner.experiment.ranks import synchronize
 
 
 def fail_at(step: int, kind: str) -> None:
     """From now on this rank fails when it has made so many steps."""
-    usual = agreement.Agreement.step_end
+    usual = synchronize.SynchronizeSignals.step_end
 
     def step_end(self, run_context):
         if run_context.original_args().cur_step_num == step:
@@ -29,7 +30,7 @@ def fail_at(step: int, kind: str) -> None:
             os.kill(os.getpid(), signal.Signals[kind])
         usual(self, run_context)
 
-    agreement.Agreement.step_end = step_end
+    synchronize.SynchronizeSignals.step_end = step_end
 
 
 def spoil_at(step: int, kind: str) -> None:
@@ -51,6 +52,8 @@ def spoil_at(step: int, kind: str) -> None:
 
 if __name__ == "__main__":
     rank, step, kind, *words = sys.argv[1:]
-    if announced()[0] == int(rank):
+    if kind in ("image", "SIGINT"):  # what all ranks come to know; of other kinds the failing one is alone
+        wait_long()
+    if launched()[0] == int(rank):
         (spoil_at if kind in ("image", "label") else fail_at)(int(step), kind)
     sys.exit(cli.main(words))

@@ -1,4 +1,4 @@
-"""What all ranks of a data-parallel run do alike: begin with the same state, show the same steps, stop together."""
+"""Keeping the ranks of a data-parallel run in step: equal initial state, equal dumped steps, one step to stop at."""
 
 import signal
 from collections.abc import Callable
@@ -14,26 +14,25 @@ from runner.train.callback import Callback, RunContext
 NUMBERS = {kind: number for number, kind in KINDS.items()}
 
 
-class Agreement(Callback):
-    """After every step the ranks agree whether one of them was asked to stop: then all of them are, at this step."""
+class SynchronizeSignals(Callback):
+    """All-reduces signals after every step: when one rank received a signal, all ranks stop at this step."""
 
     def __init__(self, interruption: Interruption) -> None:
         self.interruption = interruption
 
     def step_end(self, run_context: RunContext) -> None:
-        asked = self.interruption.requested
-        found = max(world().gathered(NUMBERS[asked] if asked else 0))
+        requested = self.interruption.requested
+        found = max(world().gathered(NUMBERS[requested] if requested else 0))
         if found:
             self.interruption.requested = KINDS[signal.Signals(found)]
-            if world().rank:  # on the first rank the checkpoint comes before
+            if world().rank:  # the first rank saves a checkpoint first
                 raise self.interruption.requested
 
 
-def first_reads(network: Cell, read: Callable[[], Any] = lambda: None) -> Any:
-    """The first rank reads parameters from files, and all get them and the value of JSON that its `read` returns: so
-    they begin alike, whatever each of them would have found.
+def read_on_first_rank(network: Cell, read: Callable[[], Any] = lambda: None) -> Any:
+    """Read parameters on the first rank and broadcast them, with the JSON value that `read` returns.
 
-    Raises on all ranks what it raises there, so that they end alike.
+    Raises on all ranks the error of the first one, so that all end with the same exit code.
     """
     failed: RunnerError | None = None
     known = None
@@ -44,7 +43,7 @@ def first_reads(network: Cell, read: Callable[[], Any] = lambda: None) -> Any:
             failed = error
     exit_code = world().shared(failed.exit_code if failed else None)
     if failed is None and exit_code is not None:
-        failed = RunnerError("the first rank could not read what the run begins with")
+        failed = RunnerError("the first rank could not read the initial state")
         failed.exit_code = exit_code
     if failed is not None:
         raise failed
@@ -53,7 +52,7 @@ def first_reads(network: Cell, read: Callable[[], Any] = lambda: None) -> Any:
 
 
 def check_all_or_none(shows: bool) -> None:
-    """Raise ConfigError when only some ranks dump: graph mode computes dumped steps twice, and all ranks must."""
+    """Raise ConfigError when only some ranks dump: graph mode executes dumped steps twice, on all ranks or on none."""
     every = world().gathered(int(shows))
     if len(set(every)) > 1:
         without = ", ".join(str(rank) for rank, one in enumerate(every) if not one)

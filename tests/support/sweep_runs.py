@@ -6,10 +6,11 @@ import json
 import multiprocessing
 import os
 import signal
-import time
 from pathlib import Path
+from typing import TextIO
 
 import pytest
+from patience import wait_until
 
 from runner.config.compose import CommandLine
 from runner.experiment.sweep import sweep
@@ -95,15 +96,18 @@ def killed(monkeypatch: pytest.MonkeyPatch, folder: Path, words: tuple[str, ...]
     return os.waitstatus_to_exitcode(status) == -signal.SIGKILL
 
 
-def wait_until_free(folder: Path, seconds: float = 30.0) -> None:
+def wait_until_free(folder: Path) -> None:
     """Return when no process of a sweep is left: they all hold its lock."""
-    lock, deadline = folder / ".lock", time.monotonic() + seconds
+    lock = folder / ".lock"
     if lock.exists():
         with lock.open() as file:
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return
-                except BlockingIOError:
-                    assert time.monotonic() < deadline
-                    time.sleep(0.01)
+            wait_until(lambda: not is_locked(file))
+
+
+def is_locked(file: TextIO) -> bool:
+    """Whether another process holds the lock of an open file; ours from now on when none does."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False

@@ -6,7 +6,7 @@ import numpy as np
 
 from runner import Model, context, nn, set_seed
 from runner.communication import get_group_size, get_rank, init
-from runner.communication.world import OutOfReach, apart, world
+from runner.communication.world import IsolatedRankError, isolated, world
 from runner.dataset import NumpySlicesDataset
 
 
@@ -39,10 +39,10 @@ def exchanges() -> None:
         assert world().shared({"rank": rank, "ä": [rank * "x", None]}, by) == {"rank": by, "ä": [by * "x", None]}
     assert world().shared(rank) == 0
     if rank == 1:
-        with apart():  # the others need not know
+        with isolated():  # the others need not know
             assert (get_rank(), get_group_size()) == (rank, size)
             world().begin(arrays)
-            assert raised(world().summed, arrays) is OutOfReach
+            assert raised(world().summed, arrays) is IsolatedRankError
     for a, b in zip(world().shared_arrays(arrays), of_rank(0), strict=True):
         assert a.tobytes() == b.tobytes()
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from runner.config.check import check
 from runner.config.compose import CommandLine, compose
@@ -14,7 +15,7 @@ from runner.errors import ConfigError, ConfigErrors, StorageError
 from runner.experiment import dump
 from runner.observe.dump import VARIABLE, json_config
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 COMMON = {
     "dump_mode": 0,
     "path": "/absolute_path",
@@ -413,7 +414,7 @@ def test_a_process(words, variable, pieces, place):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), VARIABLE: variable}
     before = sorted(path.name for path in place.iterdir())
     command = [sys.executable, "-m", "runner", *words]
-    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("ConfigError: ")
     assert "Traceback" not in done.stderr

@@ -1,5 +1,6 @@
 """`session.auto_tune_mode` in whole runs: searched for once, kept, used again, and gone on with."""
 
+import fcntl
 import json
 import shutil
 import threading
@@ -8,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from placed import Batch, training_step
+from patience import wait_until
+from training_steps import Batch, training_step
 
 import runner
 from runner import nn
-from runner.compile.tuning import cache, trial, tuner
+from runner.compile.tuning import cache, search, trial, tuner
 from runner.device import UNTUNED, Device
 from runner.errors import StorageError
 from runner.experiment.resume import resume
@@ -26,9 +28,20 @@ QUICK = (
 )
 
 
+class Ticks:
+    """`time` for the search, which always passes by as much when it is read: limits count what is tried."""
+
+    seconds = 0.0
+
+    def perf_counter(self) -> float:
+        self.seconds += 0.03
+        return self.seconds
+
+
 @pytest.fixture(autouse=True)
 def place(tmp_path, monkeypatch) -> Path:
     """A cache of its own, and times in which every other form than the usual one gains."""
+    monkeypatch.setattr(search, "time", Ticks())
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(trial.Trial, "seconds", lambda way, count: count * 0.9 ** len(way.tuning.forms))
     return tmp_path / "cache" / "runner" / "tuning"
@@ -154,22 +167,29 @@ def test_a_full_disk_costs_only_what_would_be_kept(place, caplog, monkeypatch):
     assert caplog.text.count("cannot be kept") == 1
 
 
-def test_one_process_searches_and_the_others_wait(place):
+def test_one_process_searches_and_the_others_wait(place, monkeypatch):
     cell, arrays = step()
     found = tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1)
     [path] = kept(place)
     content = path.read_bytes()
     path.unlink()
     made: list[dict[str, Any]] = []
-    waiting = threading.Thread(
-        target=lambda: made.append(tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1))
-    )
+    waits, flock = threading.Event(), fcntl.flock
+
+    def noted(file: object, how: int) -> None:
+        waits.set()
+        flock(file, how)
+
     with locked(path.with_suffix(".lock")):
+        monkeypatch.setattr(fcntl, "flock", noted)
+        waiting = threading.Thread(
+            target=lambda: made.append(tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1))
+        )
         waiting.start()
-        waiting.join(0.5)
-        assert waiting.is_alive()
+        wait_until(waits.is_set, alive=waiting.is_alive)
+        assert made == []
         path.write_bytes(content)
-    waiting.join(30)
+    waiting.join()
     assert [report["source"] for report in made] == ["cache"]
     assert made[0]["tuning"] == found["tuning"]
 
