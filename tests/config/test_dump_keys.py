@@ -207,7 +207,7 @@ def test_a_file_relative_to_where_the_command_was_started(place):
 def test_both_kinds_in_a_file(place, warned):
     file(place, e2e_dump_settings={"enable": True, "trans_flag": True}, async_dump_settings={"enable": True})
     assert settings("dump.config=data_dump.json").kind == "sync"
-    assert warned() == ["data_dump.json enables both dumps: only the synchronous one is made"]
+    assert warned() == ["data_dump.json enables both dumps: only the synchronous one is written"]
 
 
 def test_neither_kind_in_a_file(place, warned):

@@ -1,4 +1,4 @@
-"""Dumps that cannot be: each error names the key, the value and its repair, whichever way the dump was asked for."""
+"""Invalid dump settings: each error names the key, the value and its repair, whichever source requests the dump."""
 
 import json
 import os
@@ -202,7 +202,7 @@ FILES = [
             "async_dump_settings": {"enable": True, "op_debug_mode": 3},
         },
         "async_dump_settings.op_debug_mode",
-        ("a key says two things", "value    3\n", "0, as common_dump_settings.op_debug_mode"),
+        ("a key has two values", "value    3\n", "0, as common_dump_settings.op_debug_mode"),
     ),
     (
         {"common_dump_settings": {**COMMON, "file_format": "npy"}, "e2e_dump_settings": E2E},
@@ -354,7 +354,7 @@ def test_a_path_that_is_no_folder(way, path, place):
     if way == "file":
         (place / "mine.json").write_text(json.dumps({"common_dump_settings": {**COMMON, "path": path}}))
         values, key = {"config": "mine.json"}, "common_dump_settings.path"
-    pieces = (f"not a folder: {place}/file\n", f'"{path}"', "a place where nothing is yet")
+    pieces = (f"not a folder: {place}/file\n", f'"{path}"', "a path that does not exist")
     assert_tells(only_error_of(lambda: check({"dump": values})), key, pieces)
 
 

@@ -72,12 +72,12 @@ def fractal_z(x, groups=1):
     n, c, h, w = x.shape
     c0 = c0_of(x)
     out = n // groups
-    together = min(math.lcm(math.lcm(c, c0) // c, math.lcm(out, 16) // out), groups)
-    c1, n1 = up(together * c, c0), up(together * out, 16)
-    made = np.zeros((up(groups, together) * c1 * h * w, n1, 16, c0), x.dtype)
+    blocks = min(math.lcm(math.lcm(c, c0) // c, math.lcm(out, 16) // out), groups)
+    c1, n1 = up(blocks * c, c0), up(blocks * out, 16)
+    made = np.zeros((up(groups, blocks) * c1 * h * w, n1, 16, c0), x.dtype)
     for i, j, k, m in places(x.shape):
         group, inside = divmod(i, out)
-        matrix, place = divmod(group, together)
+        matrix, place = divmod(group, blocks)
         row, column = place * out + inside, place * c + j
         first = ((matrix * c1 + column // c0) * h + k) * w + m
         made[first, row // 16, row % 16, column % c0] = x[i, j, k, m]

@@ -32,7 +32,7 @@ def slowly(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> dict[str, 
             return abs(x - y) > atol + rtol * max(abs(y), rms, normal)
         return not (x == y or (math.isnan(x) and math.isnan(y)))
 
-    def apart(pairs: list[tuple[float, float]]) -> float:
+    def distance(pairs: list[tuple[float, float]]) -> float:
         if any(x != y and not (math.isnan(x) and math.isnan(y)) for x, y in pairs if not math.isfinite(x - y)):
             return math.inf
         squares = math.fsum((x - y) ** 2 for x, y in finite) / len(pairs)
@@ -45,7 +45,7 @@ def slowly(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> dict[str, 
         "max_abs": max((abs(x - y) for x, y in finite), default=0.0),
         "max_rel": max((abs(x - y) / abs(y) for x, y in finite if y), default=0.0),
         "cosine": math.fsum(x * y for x, y in finite) / math.prod(lengths) if all(lengths) else float(not any(lengths)),
-        "l2": apart(pairs),
+        "l2": distance(pairs),
         "nan": tuple(sum(math.isnan(p[k]) for p in pairs) for k in (0, 1)),
         "inf": tuple(sum(math.isinf(p[k]) for p in pairs) for k in (0, 1)),
     }

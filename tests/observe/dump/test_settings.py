@@ -25,17 +25,17 @@ from runner.validation.validate import Invalid
 )
 def test_iterations(text, steps):
     chosen = Iterations.parse(text)
-    assert [step for step in range(200) if chosen.following(step) == step] == steps
-    walked, step = [], chosen.following(0)
+    assert [step for step in range(200) if chosen.next_step(step) == step] == steps
+    walked, step = [], chosen.next_step(0)
     while step is not None:
         walked.append(step)
-        step = chosen.following(step + 1)
+        step = chosen.next_step(step + 1)
     assert walked == steps
 
 
 def test_all_iterations():
     chosen = Iterations.parse("all")
-    assert [chosen.following(step) for step in (0, 5, 10**12)] == [0, 5, 10**12]
+    assert [chosen.next_step(step) for step in (0, 5, 10**12)] == [0, 5, 10**12]
 
 
 WRONG_TEXTS = "", "5-", "-5", "8-5", "-1", "a", "0 | 5-8", " 0", "1||2", "|1", "1|", "1-2-3", "1,2", "ALL", "1.5", "0x1"

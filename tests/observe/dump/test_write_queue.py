@@ -1,4 +1,4 @@
-"""The queue never holds more than its limit, keeps the order, and its first error reaches whoever asks next."""
+"""The queue never holds more than its limit, keeps the order, and its first error is raised by the next call."""
 
 import errno
 import os
@@ -191,14 +191,14 @@ def test_the_first_error_ends_all(tmp_path, monkeypatch, broken):
 
 
 def test_an_error_wakes_who_waits(tmp_path, gate, monkeypatch):
-    queue, told = WriteQueue(LIMIT), []
+    queue, errors = WriteQueue(LIMIT), []
 
     def give():
         try:
             for number in range(8):
                 queue.put(tmp_path / str(number), [some(number)])
         except StorageError as error:
-            told.append(error)
+            errors.append(error)
 
     def fails(operation, path):
         gate(operation, path)  # it waits at a write, and so does who gives when there is no more room
@@ -211,7 +211,7 @@ def test_an_error_wakes_who_waits(tmp_path, gate, monkeypatch):
     wait_until(lambda: is_blocked(giver), alive=giver.is_alive)
     gate.is_open.set()
     giver.join()
-    assert [error.rows["path"] for error in told] == [str(tmp_path / "0")]
+    assert [error.rows["path"] for error in errors] == [str(tmp_path / "0")]
     with pytest.raises(StorageError):
         queue.close()
     assert names(tmp_path) == []  # what waited is dropped
