@@ -64,7 +64,7 @@ def _packages() -> Iterator[Finding]:
             yield Finding("package", name, f"not installed: pip install {name}", "failed")
         else:
             note = f", {_blas()}" if name == "numpy" else ""
-            yield Finding("package", name, versions.get(name, "not installed, used from its folder") + note)
+            yield Finding("package", name, versions.get(name, "not installed, imported from its folder") + note)
     installed = runtimes()
     state = {0: "failed", 1: "ok"}.get(len(installed), "warning")
     yield Finding("package", "onnxruntime", describe_runtimes(installed), state)
@@ -73,7 +73,7 @@ def _packages() -> Iterator[Finding]:
 def _blas() -> str:
     pools = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
     described = (f"{pool['internal_api']} {pool['version']} with {pool['num_threads']} threads" for pool in pools)
-    return " and ".join(described) or "no BLAS that threadpoolctl knows"
+    return " and ".join(described) or "no BLAS recognised by threadpoolctl"
 
 
 def _machine() -> Iterator[Finding]:
@@ -84,12 +84,12 @@ def _machine() -> Iterator[Finding]:
 
 def _devices() -> Iterator[Finding]:
     for target, backend in BACKENDS.items():
-        trouble = unusable(target)
-        if trouble is None:
+        problem = unusable(target)
+        if problem is None:
             yield Finding("device", target, f"usable ({backend.provider} ran a convolution)")
             continue
-        repair = trouble.rows.get("repair")
-        text = f"not usable: {trouble.rows.get('reason', trouble.what)}" + (f"\nrepair: {repair}" if repair else "")
+        repair = problem.rows.get("repair")
+        text = f"not usable: {problem.rows.get('reason', problem.what)}" + (f"\nrepair: {repair}" if repair else "")
         yield Finding("device", target, text, "failed" if target == "CPU" else "warning")
 
 

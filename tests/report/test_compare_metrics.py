@@ -106,14 +106,14 @@ def test_runs_without_a_dump_are_compared_by_metrics(runs, capsys):
 
 @pytest.mark.parametrize("word", ["--dumps", "--all"])
 def test_dumps_can_be_demanded(runs, word, monkeypatch):
-    asked = []
-    monkeypatch.setattr(compare.dumps, "main", lambda *given: asked.append(given) or 0)
+    calls = []
+    monkeypatch.setattr(compare.dumps, "main", lambda *given: calls.append(given) or 0)
     assert main([*runs, word]) == 0
-    assert asked == [(tuple(map(Path, runs)), compare.Tolerance(None, 0.0), word == "--all", False)]
+    assert calls == [(tuple(map(Path, runs)), compare.Tolerance(None, 0.0), word == "--all", False)]
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (["{a}", "--metrics"], "runner compare"),
         (["{a}", "{b}", "--metrics", "--dumps"], "--dumps and --metrics"),
@@ -123,10 +123,10 @@ def test_dumps_can_be_demanded(runs, word, monkeypatch):
         (["{a}", "{a}/.hydra", "--metrics"], "not a run directory"),
     ],
 )
-def test_bad_words(runs, words, told):
+def test_bad_words(runs, words, expected):
     with pytest.raises(ConfigError) as caught:
         main([word.format(a=runs[0], b=runs[1]) for word in words])
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_help(capsys):

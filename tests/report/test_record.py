@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 import yaml
-from run_folders import CONFIG, NOBODY, leave, rows_of
+from run_folders import CONFIG, NO_PROCESS, leave, rows_of
 
 from runner.report import list_runs
 from runner.report.record import RunRecord, differing_keys, run_directories
@@ -26,7 +26,7 @@ def test_a_whole_run(tmp_path):
     ("said", "state"),
     [
         ({"status": "running", "pid": os.getpid()}, "running"),
-        ({"status": "running", "pid": NOBODY}, "killed"),
+        ({"status": "running", "pid": NO_PROCESS}, "killed"),
         ({"status": "running", "pid": "x"}, "killed"),
         ({"status": "interrupted"}, "interrupted"),
         ({"status": "failed"}, "failed"),

@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-NOBODY = 2**31 - 2  # no process has this number
+NO_PROCESS = 2**31 - 2  # no process has this number
 
 CONFIG = {
     "mode": "pynative",

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from hydra.core.override_parser.types import Override
 
 from runner.config.check import Origin
-from runner.config.groups.search import Search, limit, never_evaluated, settings, space
+from runner.config.groups.search import SearchSettings, limit, never_evaluated, settings, space
 from runner.config.groups.search_space import Dimension
 from runner.config.schema import RunConfig
 from runner.errors import collect_errors, raise_all
@@ -38,7 +38,7 @@ class Trials(Protocol):
 class Searcher:
     """Searches a space; `fixed` are the overrides that all trials have."""
 
-    search: Search
+    search: SearchSettings
     space: Sequence[Dimension]
     fixed: Sequence[str]
 

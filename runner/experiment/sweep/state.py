@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from runner.config.schema import changed
 from runner.errors import ConfigError, DataError
 from runner.experiment.sweep import journal
 from runner.host.json_file import flat, written
@@ -149,10 +150,8 @@ def relative(folder: Path, sweep: Path) -> str:
 def refuse_changes(what: str, was: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise ConfigError with a row for every key that two configs do not have in common; `sweep.*` may change."""
     before, after = flat(was), flat(now)
-    names = [name for name in dict.fromkeys((*before, *after)) if not name.startswith("sweep.")]
-    rows = {
-        name: f"was {before.get(name)}, is {after.get(name)}" for name in names if before.get(name) != after.get(name)
-    }
+    names = [name for name in changed(before, after) if not name.startswith("sweep.")]
+    rows = {name: f"was {before.get(name)}, is {after.get(name)}" for name in names}
     if rows:
         raise ConfigError(what, **rows, hint="--force goes on all the same")
 

@@ -1,4 +1,4 @@
-"""Dumps: what operators take and return, as files, and the readers of these files."""
+"""Dumps: writers, readers and comparison of files with the inputs and outputs of operators."""
 
 from runner.host.lazy import late_names
 

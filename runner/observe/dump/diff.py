@@ -26,7 +26,7 @@ FLIPPED = 1e-3  # share of elements, but at least one
 _TYPE = re.compile(r"([A-Za-z0-9]+)-op\d+$")
 
 
-class Status(StrEnum):
+class DiffStatus(StrEnum):
     """The result of comparing an operator.
 
     DIFFERS: the operator is the cause. An output is outside of tolerance, and its |A - B| / |B| is more than GROWTH
@@ -85,14 +85,14 @@ class EntryComparison:
     only: Sequence[str]
 
     @property
-    def status(self) -> Status:
+    def status(self) -> DiffStatus:
         """The status of its outputs relative to its inputs."""
         differing = [pair for pair in self.pairs if pair.differs]
         if not differing:
-            return Status.SAME
+            return DiffStatus.SAME
         if any(self._is_cause(pair) for pair in differing if not pair.is_input):
-            return Status.DIFFERS
-        return Status.INPUTS if any(pair.is_input for pair in differing) else Status.GROWS
+            return DiffStatus.DIFFERS
+        return DiffStatus.INPUTS if any(pair.is_input for pair in differing) else DiffStatus.GROWS
 
     def _is_cause(self, output: TensorPair) -> bool:
         inputs = max((pair.distance for pair in self.pairs if pair.is_input), default=0.0)
@@ -183,9 +183,9 @@ class Verdict:
         """Add the next comparison. Returns whether later ones may still change the verdict."""
         if self.first is not None or (self.earlier is not None and found.iteration != self.earlier.iteration):
             return False  # later differences follow from this one
-        if found.status is Status.DIFFERS:
+        if found.status is DiffStatus.DIFFERS:
             self.first = found
-        elif found.status is not Status.SAME:
+        elif found.status is not DiffStatus.SAME:
             self.earlier = self.earlier or found
         return self.first is None
 

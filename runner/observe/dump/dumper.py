@@ -41,7 +41,7 @@ class Dumper(ValueObserver):
 
     def next_step(self, step: int) -> int | None:
         """The first step in the setting `iterations` that is not before `step`."""
-        return self.settings.iterations.following(step)
+        return self.settings.iterations.next_step(step)
 
     def selects(self, node: Node) -> bool:
         """Whether the setting `kernels` selects an operator."""

@@ -41,9 +41,9 @@ OPTIONAL = {COMMON: ("op_debug_mode", "enable", "file_format"), SYNC: (), ASYNC:
 
 
 def from_environment(variable: str) -> DumpSettings | None:
-    """The dump that a variable of the environment requests; None when it is not set or empty.
+    """The dump that an environment variable requests; None if it is not set or empty.
 
-    Raises ConfigError when it is not the absolute path of a JSON file, and as `read`.
+    Raises ConfigError if it is not the absolute path of a JSON file, and as `read`.
     """
     value = os.environ.get(variable)
     if not value:
@@ -56,7 +56,7 @@ def from_environment(variable: str) -> DumpSettings | None:
 
 
 def read(path: Path, key: str) -> DumpSettings:
-    """The dump that a JSON file requests; `key` is where its name is written.
+    """The dump that a JSON file requests; `key` is the config key or variable with its path.
 
     Raises ConfigError, or ConfigErrors with everything that is wrong in the file.
     """
@@ -75,7 +75,7 @@ def read(path: Path, key: str) -> DumpSettings:
     keys = common | (sync if is_sync else other)
     settings = DumpSettings.from_values(kind, keys, f"{COMMON}.", source=source, file=path)
     if is_sync and is_async:
-        return replace(settings, warning=f"{path} enables both dumps: only the synchronous one is made")
+        return replace(settings, warning=f"{path} enables both dumps: only the synchronous one is written")
     if not is_sync and not is_async:
         return replace(settings, enabled=False, warning=f"nothing is dumped: {path} enables neither of the dumps")
     return settings
@@ -109,7 +109,7 @@ def _sections(values: object, path: Path) -> tuple[dict[str, Any], dict[str, Any
     common, sync, other = (found.get(name, {}) for name in EXAMPLES)
     for name in other:
         if name in common and common[name] != other[name]:
-            invalid = Invalid("a key says two things", f"{show(common[name])}, as {COMMON}.{name}, or one of the two")
+            invalid = Invalid("a key has two values", f"{show(common[name])}, as {COMMON}.{name}, or one of the two")
             errors.append(invalid_value_error(f"{ASYNC}.{name}", other[name], invalid, file=path))
     if sync.get("enable") and common.get("file_format") == "npy":
         invalid = Invalid("a synchronous dump writes no .npy", "bin", hint=f"{SYNC}.enable: false")

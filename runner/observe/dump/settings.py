@@ -19,7 +19,7 @@ Kind = Literal["sync", "async", "ge"]
 ALL = "all"
 STEPS = 'numbers and ranges with "|" between them, counted from 0, such as "0|5-8|100-120", or "all"'
 GE_STEPS = 'numbers and ascending ranges with "|" between them, at most 100, such as "0|3-5|10", or null for every step'
-MOST_SETS = 100
+MAX_SETS = 100
 KERNELS = "a list of full names of operators, operator types and patterns with *"
 PATH = "an absolute path of letters, digits, - _ and /"
 NET_NAME = "letters, digits, - and _"
@@ -46,8 +46,8 @@ class Iterations:
             return cls(None)
         return cls(tuple(sorted(_bounds(part, str(value), allowed) for part in str(value).split("|"))))
 
-    def following(self, step: int) -> int | None:
-        """The first of the steps that is not before `step`; None when there is none."""
+    def next_step(self, step: int) -> int | None:
+        """The first of the steps that is not before `step`; None if there is none."""
         if self.ranges is None:
             return step
         return min((max(first, step) for first, last in self.ranges if last >= step), default=None)
@@ -133,7 +133,7 @@ class DumpSettings:
     def on(self, device_id: int) -> "DumpSettings | None":
         """The dump of a device, whose folder exists afterwards; None, and a warning, if the device dumps nothing.
 
-        Raises StorageError when the folder cannot be created or written.
+        Raises StorageError if the folder cannot be created or written.
         """
         if self.warning:
             _LOG.warning("%s", self.warning)
@@ -156,9 +156,9 @@ def _path(value: object) -> str:
         raise Invalid("not an absolute path", PATH, meant if text and not _forbidden(meant) else None)
     if forbidden := _forbidden(text):
         raise Invalid(f"characters that the path of a dump cannot have: {forbidden}", PATH)
-    for place in (Path(text), *Path(text).parents):
-        if os.path.lexists(place) and not os.path.isdir(place):
-            raise Invalid(f"not a folder: {place}", "a folder, or a place where nothing is yet")
+    for path in (Path(text), *Path(text).parents):
+        if os.path.lexists(path) and not os.path.isdir(path):
+            raise Invalid(f"not a folder: {path}", "a folder, or a path that does not exist")
     return text
 
 
@@ -194,7 +194,7 @@ def _dump_step(value: object) -> str:
     ranges = Iterations.parse(value, GE_STEPS).ranges
     if ranges is None:
         raise Invalid("not a choice of steps", GE_STEPS, "null")
-    if len(ranges) > MOST_SETS:
+    if len(ranges) > MAX_SETS:
         raise Invalid(f"{len(ranges)} sets of steps", GE_STEPS)
     for part in str(value).split("|"):
         first, _, last = part.partition("-")

@@ -4,7 +4,7 @@ import math
 import re
 from typing import Any
 
-from runner.observe.dump.diff import DumpWalk, EntryComparison, Status, TensorPair, Verdict
+from runner.observe.dump.diff import DiffStatus, DumpWalk, EntryComparison, TensorPair, Verdict
 from runner.observe.dump.dump import Dump
 from runner.observe.dump.file_names import INPUT
 from runner.observe.dump.metrics import Measures
@@ -19,7 +19,7 @@ def entry_row(found: EntryComparison) -> Row:
     """The row of an operator, parameter or constant.
 
     {"iteration", "name", "name_b", "kind": "operator" | "value",
-     "status": "same" | "differs" | "inputs differ" | "grows", as `diff.Status`, "only_in_one": [tensor, ...],
+     "status": "same" | "differs" | "inputs differ" | "grows", as `diff.DiffStatus`, "only_in_one": [tensor, ...],
      "tensors": [{"tensor": "output_0", "shape_a", "shape_b", "dtype_a", "dtype_b", "format_a", "format_b", "differs"}
      and, if comparable, {"elements", "outside", "identical", "max_abs", "max_rel", "max_ulp", "cosine",
      "l2", "nan": [A, B], "inf": [A, B], "worst": null | {"index", "a", "b", "bound"}}, ...]}, as `metrics.Measures`
@@ -96,7 +96,7 @@ def count(found: EntryComparison, counts: dict[str, int]) -> None:
     """Add an entry to the counts under "compared"."""
     counts["values" if found.is_value else "operators"] += 1
     counts["tensors"] += len(found.pairs)
-    counts["differing"] += found.status is not Status.SAME
+    counts["differing"] += found.status is not DiffStatus.SAME
 
 
 def _cause(verdict: Verdict) -> str | None:
@@ -104,7 +104,7 @@ def _cause(verdict: Verdict) -> str | None:
         return "operator"
     if verdict.earlier is None:
         return None
-    return "inputs" if verdict.earlier.status is Status.INPUTS else "rounding"
+    return "inputs" if verdict.earlier.status is DiffStatus.INPUTS else "rounding"
 
 
 def _pair(pair: TensorPair) -> Row:

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from both_modes import digits, lenet_step
+from tables import table
 
 from runner import dtype as dt, ops
 from runner.compile.onnx.lower import lower, parameters_in
@@ -77,7 +78,7 @@ def test_fold_leaves_constants_that_would_be_large():
     assert operators(fold(traced(lambda x: x + ops.BroadcastTo((3,))(Tensor([2.0]))))) == ["Add"]
 
 
-@pytest.mark.parametrize(
+@table(
     "net",
     [
         lambda x: ops.Exp()(x) * 1.0,

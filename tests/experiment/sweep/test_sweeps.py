@@ -182,6 +182,31 @@ def configs(place: Path, text: str) -> Path:
     return folder
 
 
+def without_a_key(journal: Path) -> None:
+    """The journal as a version of runner wrote it that did not have the key `dataset.verify`."""
+    first, *others = journal.read_text().splitlines(keepends=True)
+    assert '"verify": true' in first
+    header = json.loads(first)
+    del header["config"]["dataset"]["verify"]
+    journal.write_text("".join([json.dumps(header) + "\n", *others]))
+
+
+@BOTH
+def test_a_sweep_of_a_version_without_a_key_goes_on(ran, place, launcher):
+    (place / "bad").write_text("[2]")
+    with pytest.raises(sweep.SweepError):
+        sweep.start(CommandLine(("seed=1,2", "hydra.sweep.dir=mine", f"hydra/launcher={launcher}")))
+    without_a_key(place / "mine/sweep.jsonl")
+    config = place / "mine/1/config.json"
+    if config.exists():
+        values = json.loads(config.read_text())
+        del values["dataset"]["verify"]
+        config.write_text(json.dumps(values))
+    (place / "bad").unlink()
+    assert [outcome.status for outcome in sweep.resume(place / "mine")] == ["ok", "ok"]
+    assert ran()[-1].startswith("2")
+
+
 def test_a_sweep_of_another_config_is_refused(ran, place):
     folder = configs(place, "epochs: 3\noptimizer: {learning_rate: 0.5}\n")
     (place / "bad").write_text("[2]")

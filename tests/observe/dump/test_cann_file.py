@@ -28,7 +28,7 @@ def written(tmp_path, content):
     return path
 
 
-def told(tensor):
+def described(tensor):
     return tensor.dtype, tensor.format, tensor.shape, tensor.original, tensor.groups, tensor.array.tobytes()
 
 
@@ -98,11 +98,11 @@ def test_bytes_of_a_small_message():
 def test_what_protobuf_writes_is_read(tmp_path, version):
     make = foreign.first if version == 1 else foreign.second
     path = written(tmp_path, make(NAME, INPUTS, OUTPUTS, [b"l1", b""], [b"log"]))
-    for asked in (None, version):
-        found = read(path, asked)
+    for requested in (None, version):
+        found = read(path, requested)
         assert (found.op_name, found.dump_time) == (NAME, 1624605159829577)
-        assert [told(t) for t in found.inputs] == [expected(*t) for t in INPUTS]
-        assert [told(t) for t in found.outputs] == [expected(*t) for t in OUTPUTS]
+        assert [described(t) for t in found.inputs] == [expected(*t) for t in INPUTS]
+        assert [described(t) for t in found.outputs] == [expected(*t) for t in OUTPUTS]
         assert [bytes(b) for b in found.buffers] == [b"l1", b""]
         assert [bytes(b) for b in found.spaces] == [b"log"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from patience import PATIENCE
+from tables import table
 
 from runner import dtype as dt
 from runner.errors import ShapeError
@@ -31,7 +32,7 @@ def slowly(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> dict[str, 
             return abs(x - y) > atol + rtol * max(abs(y), rms, normal)
         return not (x == y or (math.isnan(x) and math.isnan(y)))
 
-    def apart(pairs: list[tuple[float, float]]) -> float:
+    def distance(pairs: list[tuple[float, float]]) -> float:
         if any(x != y and not (math.isnan(x) and math.isnan(y)) for x, y in pairs if not math.isfinite(x - y)):
             return math.inf
         squares = math.fsum((x - y) ** 2 for x, y in finite) / len(pairs)
@@ -44,7 +45,7 @@ def slowly(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> dict[str, 
         "max_abs": max((abs(x - y) for x, y in finite), default=0.0),
         "max_rel": max((abs(x - y) / abs(y) for x, y in finite if y), default=0.0),
         "cosine": math.fsum(x * y for x, y in finite) / math.prod(lengths) if all(lengths) else float(not any(lengths)),
-        "l2": apart(pairs),
+        "l2": distance(pairs),
         "nan": tuple(sum(math.isnan(p[k]) for p in pairs) for k in (0, 1)),
         "inf": tuple(sum(math.isinf(p[k]) for p in pairs) for k in (0, 1)),
     }
@@ -95,8 +96,8 @@ def test_steps_of_mixed_types_are_those_of_the_coarser():
 # Everything at once
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 8192])
-@pytest.mark.parametrize("kinds", [("f4", "f4"), ("f8", "f8"), ("f2", "f2"), ("f4", "f2"), ("f8", "f4"), (">f4", "f4")])
+@table("chunk", [1, 7, 8192])
+@table("kinds", [("f4", "f4"), ("f8", "f8"), ("f2", "f2"), ("f4", "f2"), ("f8", "f4"), (">f4", "f4")])
 def test_measures_are_those_of_the_definitions(kinds, chunk):
     b = RANDOM.normal(size=(5, 3, 4)) * 10.0 ** RANDOM.integers(-6, 4, (5, 3, 4))
     a = b * (1 + 1e-3 * RANDOM.normal(size=b.shape))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tables import table
 
 from runner import dtype as dt
 from runner.observe.dump.file_names import AsyncName, NpyName, SyncName, sanitised
@@ -24,23 +25,23 @@ from runner.validation.validate import Invalid
 )
 def test_iterations(text, steps):
     chosen = Iterations.parse(text)
-    assert [step for step in range(200) if chosen.following(step) == step] == steps
-    walked, step = [], chosen.following(0)
+    assert [step for step in range(200) if chosen.next_step(step) == step] == steps
+    walked, step = [], chosen.next_step(0)
     while step is not None:
         walked.append(step)
-        step = chosen.following(step + 1)
+        step = chosen.next_step(step + 1)
     assert walked == steps
 
 
 def test_all_iterations():
     chosen = Iterations.parse("all")
-    assert [chosen.following(step) for step in (0, 5, 10**12)] == [0, 5, 10**12]
+    assert [chosen.next_step(step) for step in (0, 5, 10**12)] == [0, 5, 10**12]
 
 
 WRONG_TEXTS = "", "5-", "-5", "8-5", "-1", "a", "0 | 5-8", " 0", "1||2", "|1", "1|", "1-2-3", "1,2", "ALL", "1.5", "0x1"
 
 
-@pytest.mark.parametrize("text", [*WRONG_TEXTS, "\u0663", "9" * 19, True, None, 1.0, [0], -1])
+@table("text", [*WRONG_TEXTS, "\u0663", "9" * 19, True, None, 1.0, [0], -1])
 def test_wrong_iterations(text):
     with pytest.raises(Invalid) as caught:
         Iterations.parse(text)

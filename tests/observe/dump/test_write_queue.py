@@ -1,4 +1,4 @@
-"""The queue never holds more than its limit, keeps the order, and its first error reaches whoever asks next."""
+"""The queue never holds more than its limit, keeps the order, and its first error is raised by the next call."""
 
 import errno
 import os
@@ -89,7 +89,7 @@ def test_a_slow_disk_holds_back_who_gives(tmp_path, gate):
 
     giver = threading.Thread(target=give)
     giver.start()
-    wait_until(lambda: len(given) == 3 and is_blocked(giver))
+    wait_until(lambda: len(given) == 3 and is_blocked(giver), alive=giver.is_alive)
     assert given == [0, 1, 2]  # the fourth waits
     assert names(tmp_path)[1:] == []  # one at most, under a temporary name
     gate.is_open.set()
@@ -126,7 +126,7 @@ def test_what_is_larger_than_the_limit_is_written_by_the_caller_when_all_else_is
 
     giver = threading.Thread(target=give, name="giver")
     giver.start()
-    wait_until(lambda: gate.writers and is_blocked(giver))
+    wait_until(lambda: gate.writers and is_blocked(giver), alive=giver.is_alive)
     assert gate.writers == [("small", "dump")]  # the large one waits for it
     gate.is_open.set()
     giver.join()
@@ -148,7 +148,7 @@ def test_many_small_things_are_not_held_for_nothing(gate, tmp_path):
 
     giver = threading.Thread(target=give)
     giver.start()
-    wait_until(lambda: len(given) == 10 and is_blocked(giver))
+    wait_until(lambda: len(given) == 10 and is_blocked(giver), alive=giver.is_alive)
     assert len(given) == 10
     gate.is_open.set()
     giver.join()
@@ -191,27 +191,27 @@ def test_the_first_error_ends_all(tmp_path, monkeypatch, broken):
 
 
 def test_an_error_wakes_who_waits(tmp_path, gate, monkeypatch):
-    queue, told = WriteQueue(LIMIT), []
+    queue, errors = WriteQueue(LIMIT), []
 
     def give():
         try:
             for number in range(8):
                 queue.put(tmp_path / str(number), [some(number)])
         except StorageError as error:
-            told.append(error)
+            errors.append(error)
 
     def fails(operation, path):
-        gate(operation, path)
-        if path.name == "0":
+        gate(operation, path)  # it waits at a write, and so does who gives when there is no more room
+        if operation == "write" and path.name == "0":
             raise OSError(errno.EIO, "broken")
 
     monkeypatch.setattr(files, "before_operation", fails)
     giver = threading.Thread(target=give)
     giver.start()
-    wait_until(lambda: is_blocked(giver))
+    wait_until(lambda: is_blocked(giver), alive=giver.is_alive)
     gate.is_open.set()
     giver.join()
-    assert [error.rows["path"] for error in told] == [str(tmp_path / "0")]
+    assert [error.rows["path"] for error in errors] == [str(tmp_path / "0")]
     with pytest.raises(StorageError):
         queue.close()
     assert names(tmp_path) == []  # what waited is dropped

@@ -1,6 +1,7 @@
 """Which steps are looked at: every question against a plain list of the answers."""
 
 import pytest
+from tables import table
 
 from runner.observe.profile.schedule import Plan, planned
 
@@ -22,9 +23,9 @@ def test_bursts(plan):
     assert not set(firsts) & set(counted)
 
 
-@pytest.mark.parametrize("operators", [True, False])
-@pytest.mark.parametrize("first", [0, 7, 1000])
-@pytest.mark.parametrize("steps", [1, 2, 3, 5, 10, 44, 5000])
+@table("operators", [True, False])
+@table("first", [0, 7, 1000])
+@table("steps", [1, 2, 3, 5, 10, 44, 5000])
 def test_something_is_looked_at_and_something_is_not(operators, first, steps):
     plan = planned(first, first + steps, operators)
     made = range(first, first + steps)

@@ -46,7 +46,7 @@ def test_every_step_does_what_it_says(ran):
 
 
 def test_the_golden_numbers_hold(ran):
-    """On any machine: the file asks for a tolerance and not for bits."""
+    """On any machine: the file requires a tolerance and not equal bits."""
     _, done = ran
     assert "unchanged, within tolerance" in list(done.values())[1].stdout
 

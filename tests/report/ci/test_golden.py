@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from run_folders import NOBODY
+from run_folders import NO_PROCESS
 from safetensors.numpy import load_file
 
 from runner.cli import run_command
@@ -77,7 +77,7 @@ def test_the_same_config_gives_the_same_bits(golden, runs, capsys):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         (lambda v: v["losses"].update(at={**v["losses"]["at"], "3": 1.5}, sha256=""), "loss at step 3"),
         (lambda v: v["losses"].update(sha256="0" * 64), "losses"),
@@ -90,11 +90,11 @@ def test_the_same_config_gives_the_same_bits(golden, runs, capsys):
         (lambda v: v["key"].update({"optimizer.new": 1}), "key.optimizer.new"),
     ],
 )
-def test_whatever_differs_is_told(golden, runs, change, told):
+def test_whatever_differs_is_told(golden, runs, change, expected):
     edit(golden, change)
     text = refused(golden, runs["a"])
-    assert told in text
-    assert ("does not belong to this file" in text) == told.startswith("key.")
+    assert expected in text
+    assert ("does not belong to this file" in text) == expected.startswith("key.")
     assert str(golden) in text
 
 
@@ -154,7 +154,7 @@ def test_the_newest_run_is_taken(runs, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         (None, "missing"),
         ("{", "not JSON"),
@@ -164,12 +164,12 @@ def test_the_newest_run_is_taken(runs, tmp_path, monkeypatch, capsys):
         ('{"format": "runner golden", "version": 1, "strange": 1}', "is invalid"),
     ],
 )
-def test_damaged_files(runs, tmp_path, content, told):
+def test_damaged_files(runs, tmp_path, content, expected):
     if content is not None:
         (tmp_path / "g.json").write_text(content)
     with pytest.raises(DataError) as caught:
         main(["--check", str(tmp_path / "g.json"), str(runs["a"])])
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_edits_that_cannot_be_right(golden, runs, change):
 
 def test_runs_that_are_not_finished(runs, tmp_path):
     run = Path(shutil.copytree(runs["a"], tmp_path / "run"))
-    edit(run / "status.json", lambda values: values.update(status="running", pid=NOBODY))
+    edit(run / "status.json", lambda values: values.update(status="running", pid=NO_PROCESS))
     with pytest.raises(ConfigError, match="not finished"):
         main(["--update", str(tmp_path / "g.json"), str(run)])
     with pytest.raises(ConfigError, match="not a run"):

@@ -55,23 +55,23 @@ def test_a_run(stand_in):
     (case,) = cases()
     assert case.get("name") == "+experiment=lenet epochs=2"
     assert float(case.get("time")) >= 0
-    told = {p.get("name"): p.get("value") for p in case.iter("property")}
-    assert (told["loss"], told["accuracy"]) == ("0.25", "0.5")
-    assert Path(told["run_dir"]).is_dir()
+    values = {p.get("name"): p.get("value") for p in case.iter("property")}
+    assert (values["loss"], values["accuracy"]) == ("0.25", "0.5")
+    assert Path(values["run_dir"]).is_dir()
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "kind", "told"),
+    ("words", "code", "kind", "expected"),
     [
         (["optimizer.learning_rate=2.0"], 1, "failure", "TrainingError: the loss is not finite"),
         (["optimizer.learning_rate=3.0"], 6, "failure", "MismatchError: not met"),
         (["epochs=0"], 2, "error", "ConfigError: out of range"),
     ],
 )
-def test_a_run_that_fails(stand_in, words, code, kind, told, capsys):
+def test_a_run_that_fails(stand_in, words, code, kind, expected, capsys):
     assert cli.main(["--junit", "out.xml", *words]) == code
     (case,) = cases()
-    assert case.find(kind).get("message") == told
+    assert case.find(kind).get("message") == expected
     assert case.find(kind).text == capsys.readouterr().err.strip()
 
 

@@ -1,4 +1,4 @@
-"""`runner compare`: which operator is the first that differs, and what is told of it."""
+"""`runner compare`: the first operator that differs, and what is reported about it."""
 
 import json
 import os

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from pages import cells, page, points, section, unit
-from run_folders import NOBODY, leave, varied
+from run_folders import NO_PROCESS, leave, varied
 
 from runner.cli import run_command
 from runner.errors import ConfigError
@@ -121,17 +121,17 @@ def test_what_runs_say_is_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"state": "running"}, "still running; data up to step 2"),
-        ({"state": "running", "pid": NOBODY}, "the process of the run no longer exists"),
+        ({"state": "running", "pid": NO_PROCESS}, "the process of the run no longer exists"),
         ({"state": "interrupted"}, "interrupted after step 2"),
         ({"state": "failed", "error": "TrainingError: the loss is not finite\n  step  3"}, "the loss is not finite"),
     ],
 )
-def test_runs_that_did_not_end_well(tmp_path, change, told):
+def test_runs_that_did_not_end_well(tmp_path, change, message):
     _, root = made(leave(tmp_path / "a", **change))
-    assert told in root.text
+    assert message in root.text
     assert root.all("svg")
 
 
@@ -369,7 +369,7 @@ def test_where_the_page_goes(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ([], "required: RUN_OR_SWEEP"),
         (["runn"], "nearest  runs"),
@@ -377,13 +377,13 @@ def test_where_the_page_goes(tmp_path, monkeypatch, capsys):
         (["runs", "--out", "x"], "unrecognized"),
     ],
 )
-def test_bad_words(tmp_path, monkeypatch, words, told):
+def test_bad_words(tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     leave(tmp_path / "runs" / "0")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError) as caught:
         main(words)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_help(capsys):
