@@ -104,7 +104,7 @@ def execute(request: RunRequest) -> dict[str, Any]:
     try:
         run = (experiment if request.config.session.graph_run_mode else evaluate).run
         if is_tracked(request.config.tracking):
-            run = tracking.followed(run)
+            run = tracking.with_tracking(run)
         summary: dict[str, Any] = run(request)
         return summary
     except (RunnerError, KeyboardInterrupt):
