@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from runner.communication.world import World, enter, world
-from runner.compile.ort.profiled_session import Measured
+from runner.compile.ort.profiled_session import ProfiledProgram
 from runner.compile.program import Executable, SunkProgram
 from runner.core.observers import ValueObserver
 from runner.core.recorder import Timing
@@ -54,14 +54,14 @@ class Twins:
 
     def __init__(self, clock: Clock, sunk: bool) -> None:
         self.clock, self.sunk = clock, sunk
-        self._made: dict[int, Measured] = {}
+        self._made: dict[int, ProfiledProgram] = {}
 
-    def of(self, program: Executable) -> Measured:
+    def of(self, program: Executable) -> ProfiledProgram:
         """The twin of a program."""
         key = id(program)
         if key not in self._made:
             with self.clock.doing(HOST, "open a session that is profiled"):
-                self._made[key] = Measured(program, self.sunk)
+                self._made[key] = ProfiledProgram(program, self.sunk)
         return self._made[key]
 
     def close(self) -> None:
@@ -91,7 +91,7 @@ class TimedGraphStep:
                 self.step.program(types)
         number, self.number = self.number, self.number + 1
         inside = (
-            self.twins.of(self.step.program(types)).inside(number) if self.clock.looks_at(number) else nullcontext()
+            self.twins.of(self.step.program(types)).profiling(number) if self.clock.looks_at(number) else nullcontext()
         )
         with inside, self.clock.calling(number, 1):
             return self.step(arrays)
@@ -172,7 +172,7 @@ class TimedSink(Sink):
 
     def _run(self, visits: np.ndarray, entries: list[np.ndarray]) -> np.ndarray:
         first, (steps, size) = self._made, visits.shape
-        inside = self.twins.of(self._program(size)).inside(first) if self.clock.looks_at(first) else nullcontext()
+        inside = self.twins.of(self._program(size)).profiling(first) if self.clock.looks_at(first) else nullcontext()
         with inside, self.clock.calling(first, steps):
             return super()._run(visits, entries)
 

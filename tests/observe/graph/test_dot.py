@@ -8,9 +8,9 @@ import subprocess
 import pytest
 from stepped import step_graph, tiny_graph
 
-from runner.compile.onnx.describe import described
+from runner.compile.onnx.describe import describe_model
 from runner.compile.onnx.lower import lower
-from runner.compile.passes import optimize, usual
+from runner.compile.passes import default_passes, optimize
 from runner.device import Device
 from runner.observe.graph.describe import describe
 from runner.observe.graph.dot import MOST_BOXES, MOST_OPERATIONS, dot
@@ -26,14 +26,14 @@ def drawn(text: str) -> dict:
 
 
 def lowered(name):
-    graph = optimize(step_graph(name), usual(Device()))
-    return described(lower(graph, ("image", "label"), ("loss",)), graph, 0)
+    graph = optimize(step_graph(name), default_passes(Device()))
+    return describe_model(lower(graph, ("image", "label"), ("loss",)), graph, 0)
 
 
 LISTINGS = {
     "tiny": lambda: describe(tiny_graph()),
     "lenet": lambda: describe(step_graph("lenet")),
-    "lenet placed": lambda: describe(optimize(step_graph("lenet"), usual(Device()))),
+    "lenet placed": lambda: describe(optimize(step_graph("lenet"), default_passes(Device()))),
     "lenet lowered": lambda: lowered("lenet"),
     "resnet18": lambda: describe(step_graph("resnet18")),
 }
