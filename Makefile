@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install test fast soak lint format types size bench benchmarks startup oracle docs
+.PHONY: help install test fast soak mutants lint format types size bench benchmarks startup oracle docs
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -15,6 +15,9 @@ fast:  ## the suite without real processes and real data sets
 
 soak:  ## what CI thins out: runs and sweeps that die at every single operation and step
 	RUNNER_SOAK=1 pytest tests/experiment/test_resume.py tests/experiment/sweep/test_sweep_kills.py
+
+mutants:  ## whether the tests notice mistakes: 60 seeded one-line mutations, of which at most 4 may survive
+	python tests/mutation/mutants.py
 
 lint:  ## style, without changing anything
 	ruff check . && ruff format --check .

@@ -1,7 +1,7 @@
 """The reference pages, made from the code whenever the site is built, so that nothing generated is kept.
 
-A hook of MkDocs. Keys and their meanings come from the fields of the schema and the comments beside them, commands and
-exit codes from `runner --help`, the files of a run from the README, operators from their registry.
+A hook of MkDocs. Keys and their meanings come from the fields of the schema and the comments beside them, commands,
+flags and exit codes from the table of commands, the files of a run from the README, operators from their registry.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from runner.config.groups import GROUPS
 from runner.config.groups.optimizer import SCHEDULES
 from runner.core.primitive import REGISTRY, Primitive
 from runner.validation.rules import rule_of
-from runner.validation.validate import Wrong, judge, show
+from runner.validation.validate import Invalid, show, validate
 
 ROOT = Path(__file__).parents[1]
 # Groups whose option decides which keys they have; all other parts of the schema are one class.
@@ -78,17 +78,20 @@ def meanings(owner: type[Any]) -> dict[str, str]:
 def allowed(owner: type[Any], field: dataclasses.Field[Any]) -> str:
     """What the error says that is told to a value that no key takes."""
     try:
-        judge(field.type, rule_of(owner, field.name), object())
-    except Wrong as wrong:
-        return wrong.allowed
+        validate(field.type, rule_of(owner, field.name), object())
+    except Invalid as invalid:
+        return invalid.allowed
     return "any value"
 
 
 def commands() -> str:
-    """The help of the command, with the commands as a table."""
-    rows = [f"| `runner {name}` | {_escaped(text)} |" for name, (_, text) in cli.COMMANDS.items()]
-    table = ["| command | does |", "|---|---|", *rows]
-    return "\n".join(["# Commands", "", *table, "", "## `runner --help`", "", "```text", cli._help(), "```"])
+    """A table of the commands, and the help of each."""
+    rows = [f"| `runner {name}` | {_escaped(command.summary)} |" for name, command in cli.COMMANDS.items()]
+    parts = ["# Commands", "", "| command | does |", "|---|---|", *rows, ""]
+    for name in (None, *cli.COMMANDS):
+        title = f"runner {name} --help" if name else "runner --help"
+        parts += [f"## `{title}`", "", "```text", cli.help_of(name).rstrip(), "```", ""]
+    return "\n".join(parts)
 
 
 def run_files() -> str:

@@ -1,130 +1,178 @@
-"""The command `runner`: what the words mean, and which exit code it all ends with."""
+"""The command `runner`: its table of commands, what it does without one, and the exit codes.
+
+The module of a command is imported when the command is called: `doctor` opens every device, and `ls` needs none of
+that. These imports are statements inside functions, so type checkers compare each handler with its call.
+"""
 
 import argparse
 import gc
-import importlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from runner.errors import ConfigError, InternalError, RunnerError, nearest
+from runner.config import command_line
+from runner.config.command_line import Call, Parser
+from runner.errors import ConfigError, RunnerError, nearest, unexpected
 from runner.host import resources
 from runner.host.lazy import uncollected
 
-# The module of a command is loaded when the command is called: `doctor` opens every device, and `ls` needs none of it.
+Handler = Callable[[argparse.Namespace], int]
+
+
+class Command(NamedTuple):
+    """A command: one line about it, its arguments, and what returns its handler once it is called."""
+
+    summary: str
+    arguments: Callable[[Parser], None]
+    load: Callable[[], Handler]
+
+
+def _ls() -> Handler:
+    from runner.report import list_runs
+
+    return lambda given: list_runs.main(given.folder)
+
+
+def _resume() -> Handler:
+    from runner.experiment import resume
+
+    return lambda given: _next_steps(resume.main([given.run, *given.overrides], given.force))
+
+
+def _doctor() -> Handler:
+    from runner.report import doctor
+
+    return lambda given: doctor.main()
+
+
+def _parse_print() -> Handler:
+    from runner.report import parse_print
+
+    return lambda given: parse_print.main(given.file)
+
+
+def _compare() -> Handler:
+    from runner.report import compare
+
+    return compare.main
+
+
+def _report() -> Handler:
+    from runner.report.html import command
+
+    return lambda given: command.main(given.folders, given.output)
+
+
+def _golden() -> Handler:
+    from runner.report.ci import golden
+
+    return lambda given: golden.main(given.file, given.run, given.update)
+
+
+def _convert() -> Handler:
+    from runner.report.dump import convert
+
+    return convert.main
+
+
 COMMANDS = {
-    "ls": ("runner.report.list_runs", "runs, newest first: runner ls [DIR]"),
-    "resume": (
-        "runner.experiment.resume",
-        "go on with what ended too early, run or sweep: runner resume DIR [overrides] [--force]",
-    ),
-    "doctor": ("runner.report.doctor", "versions, devices that really work, and why others do not"),
-    "parse-print": ("runner.report.parse_print", "what the Print operator wrote into a file: runner parse-print FILE"),
-    "compare": (
-        "runner.report.compare",
-        "the first operator that differs in two dumps, or metrics: runner compare A B",
-    ),
-    "report": ("runner.report.html.command", "one page about runs or a sweep: runner report RUN_OR_SWEEP... [-o FILE]"),
-    "golden": ("runner.report.ci.golden", "numbers that must stay: runner golden --update|--check FILE RUN_DIR"),
-    "convert": (
-        "runner.report.dump.convert",
-        "files of an asynchronous dump as .npy: runner convert -d PATH -out DIR [-f NCHW]",
-    ),
+    "ls": Command("list runs, newest first", command_line.ls, _ls),
+    "resume": Command("continue a run or a sweep that ended too early", command_line.resume, _resume),
+    "doctor": Command("versions, usable devices, and why others are not usable", command_line.doctor, _doctor),
+    "parse-print": Command("show what the operator Print wrote into a file", command_line.parse_print, _parse_print),
+    "compare": Command("the first operator that differs in two dumps, or metrics", command_line.compare, _compare),
+    "report": Command("one HTML page about runs or a sweep", command_line.report, _report),
+    "golden": Command("keep the numbers of a run in a file, and check them", command_line.golden, _golden),
+    "convert": Command("convert files of an asynchronous dump to .npy", command_line.convert, _convert),
 }
-HELP = """\
-runner: a declarative experiment runner
-
-usage
-  runner [flags] [overrides]     run an experiment
-  runner COMMAND ...             {commands}
-
-examples
-  runner +experiment=lenet                           train LeNet-5; needs no download
-  runner +experiment=lenet mode=graph epochs=2       override any key
-  runner -m +experiment=lenet seed=1,2,3             a sweep: one run per value
-  runner +experiment=lenet --cfg job                 show the config without running
-
-overrides
-  key=value    set a key          group=option    choose an option of a group
-  +group=option   add a group     ~key            back to the default
-
-groups
-  {groups}
-
-flags
-  -m, --multirun            sweep over comma-separated values
-  -c, --cfg job|hydra|all   show the config; with --resolve, -p PACKAGE
-  -i, --info [TOPIC]        where the config comes from
-  -cn, --config-name NAME   another main config          -cd, --config-dir DIR   a folder with more configs
-  -cp, --config-path DIR    a folder instead of conf/    -sc, --shell-completion install=bash|zsh|fish
-  --junit FILE              the run, or each job of a sweep, as a test case for CI
-  -h, --help                --hydra-help                 --version
-
-exit codes
-  0 ok   1 training failed   2 bad config or usage   3 device not available   4 run directory busy
-  5 storage error   6 expectation or comparison does not hold   7 bad data file   8 jobs of a sweep failed
-  130 interrupted (SIGINT)   143 terminated (SIGTERM)
-"""
-TOPICS = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what the words say and return the exit code; errors are one short block on stderr."""
+    """Run the command line and return the exit code; errors are one short block on stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         return _dispatch(words)
-    except RunnerError as error:
-        return _fail(str(error), error.exit_code)
     except KeyboardInterrupt as stop:
-        terminated = type(stop).__name__ == "Terminated"
-        what = "Terminated" if terminated else "Interrupted"
-        return _fail(f"{what}; runner resume goes on with the run", 143 if terminated else 130)
+        from runner.host.signals import Terminated
+
+        what, code = ("Terminated", 143) if isinstance(stop, Terminated) else ("Interrupted", 130)
+        return _fail(f"{what}; runner resume goes on with the run", code)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `runner ls | head`: nobody reads any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `runner ls | head`: no reader any more
         return 0
     except Exception as error:
-        if "runner.debug=true" in words:
+        reported = error if isinstance(error, RunnerError) else unexpected(error)
+        if reported is not error and "runner.debug=true" in words:
             traceback.print_exc()
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{where.filename}:{where.lineno} in {where.name}"
-        block = InternalError(
-            f"{type(error).__name__}: {error}", at=place, hint="runner.debug=true shows the traceback"
-        )
-        return _fail(str(block), block.exit_code)
+        return _fail(str(reported), reported.exit_code)
 
 
 def _fail(block: str, exit_code: int) -> int:
     sys.stdout.flush()
     print(block, file=sys.stderr)
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        for line in _load("runner.report.ci.annotations").annotations(block):
+        from runner.report.ci.annotations import annotations
+
+        for line in annotations(block):
             print(line, file=sys.stderr)
     return exit_code
 
 
 def _dispatch(words: list[str]) -> int:
     if words and words[0] in COMMANDS:
-        module = _load(COMMANDS[words[0]][0])
-        if words[0] == "resume":
-            _next_steps(module.main(words[1:]))
-            return 0
-        return int(module.main() if words[0] == "doctor" else module.main(words[1:]))
+        return run_command(words[0], words[1:])
     if words and not words[0].startswith(("-", "+", "~")) and "=" not in words[0]:
         _unknown_command(words[0])
-    arguments = _parser().parse_intermixed_args(words)
-    if arguments.help:
-        print(_help(), end="")
-    elif arguments.version:
+    given = parser_of().parse_intermixed_args(words)
+    if given.help:
+        print(help_of(), end="")
+    elif given.version:
         print(_version())
-    elif arguments.shell_completion and "".join(arguments.overrides).startswith("query="):
-        _complete(arguments.overrides[0].partition("=")[2])
+    elif given.shell_completion and "".join(given.overrides).startswith("query="):
+        _complete(given.overrides[0].partition("=")[2])
+    elif given.cfg or given.info or given.hydra_help or given.shell_completion:
+        _show(given)
     else:
-        return _hydra(arguments)
+        return _run(given)
     return 0
+
+
+def run_command(name: str, words: Sequence[str]) -> int:
+    """Do what a command and its words say and return the exit code. Raises RunnerError."""
+    if not {"-h", "--help"}.isdisjoint(words):
+        print(help_of(name), end="")
+        return 0
+    given = parser_of(name).parse_intermixed_args(words)
+    with _loading():
+        handler = COMMANDS[name].load()
+    return handler(given)
+
+
+def parser_of(name: str | None = None) -> Parser:
+    """The parser of a command, or of `runner` without one."""
+    return Parser(f"runner {name}", COMMANDS[name].arguments) if name else Parser("runner", command_line.run)
+
+
+def help_of(name: str | None = None) -> str:
+    """What `--help` prints."""
+    parser = parser_of(name)
+    if name is None:
+        commands = (f"{name:<14}{command.summary}" for name, command in COMMANDS.items())
+        lists = {"commands": "\n  ".join(commands), "groups": "\n  ".join(_groups())}
+        parser.description = str(parser.description).format(**lists)
+    return parser.format_help()
+
+
+def _groups() -> Iterator[str]:
+    for group in sorted(resources.folder("conf").iterdir()):
+        if group.is_dir():
+            options = sorted(file.stem for file in group.iterdir() if file.suffix in (".yaml", ".json"))
+            yield f"{group.name:<12}{', '.join(options)}"
 
 
 def _unknown_command(word: str) -> NoReturn:
@@ -137,70 +185,38 @@ def _unknown_command(word: str) -> NoReturn:
     )
 
 
-def _hydra(arguments: argparse.Namespace) -> int:
-    """The commands that need Hydra."""
-    call = _call(arguments)
-    if arguments.cfg or arguments.info or arguments.hydra_help or arguments.shell_completion:
-        _show(_load("runner.config.display"), arguments, call)
-        return 0
-    start = partial(_start, call, arguments.multirun)
-    if arguments.junit:
-        start = partial(_load("runner.report.ci.junit").reported, Path(arguments.junit), call.overrides, start)
-    ended = start()
-    if not arguments.multirun:
-        _next_steps(ended)
-    return 0
-
-
-def _call(arguments: argparse.Namespace) -> Any:
-    folders = {name: getattr(arguments, name) for name in ("config_dir", "config_path")}
-    paths = {name: Path(value) if value else None for name, value in folders.items()}
-    return _load("runner.config.compose").Call(tuple(arguments.overrides), arguments.config_name, **paths)
-
-
-def _complete(shell: str) -> None:
-    """Answer a shell that asks what can stand next on its line, which it gives as COMP_LINE."""
-    found = _load("runner.config.completion").answer(os.environ.get("COMP_LINE", ""), _parser(), _keys)
-    print(("\n" if shell == "fish" else " ").join(found))
-
-
-def _keys(before: argparse.Namespace, word: str) -> list[str]:
-    """What can stand in place of an override: values that the schema knows, otherwise what Hydra knows."""
-    key, equals, _ = word.partition("=")
-    if equals and (listed := _load("runner.config.values").choices(key)):
-        return [f"{key}={value}" for value in listed]
-    found: list[str] = _load("runner.config.display").candidates(_call(before), word, before.multirun)
-    return found
-
-
-def _start(call: Any, is_sweep: bool) -> Any:
-    """The summary of a run, or the outcomes of a sweep, which prints its table itself."""
-    return (
-        _load("runner.experiment.sweep.sweep").start(call)
-        if is_sweep
-        else _load("runner.experiment.launch").run_call(call)
-    )
-
-
-def _load(name: str) -> Any:
+@contextmanager
+def _loading() -> Iterator[None]:
+    """For imports: without garbage collection, now and of what they leave, since modules stay."""
     with uncollected():
-        module = importlib.import_module(name)
-        gc.freeze()  # modules stay: no collection has to look at them again
-    return module
+        yield
+        gc.freeze()
 
 
-def _show(display: Any, arguments: argparse.Namespace, call: Any) -> None:
-    if arguments.cfg:
-        display.show_config(call, arguments.cfg, arguments.package, arguments.resolve)
-    elif arguments.info:
-        display.show_info(call, arguments.info)
-    elif arguments.hydra_help:
-        display.show_hydra_help(call)
-    else:
-        display.complete(call)
+def _run(given: argparse.Namespace) -> int:
+    call = Call.of(given)
+    start: Callable[[], Any] = partial(_start_sweep if given.multirun else _start_run, call)
+    if given.junit:
+        with _loading():
+            from runner.report.ci.junit import reported
+        start = partial(reported, Path(given.junit), call.overrides, start)
+    ended = start()
+    return 0 if given.multirun else _next_steps(ended)
 
 
-def _next_steps(summary: dict[str, Any]) -> None:
+def _start_run(call: Call) -> dict[str, Any]:
+    with _loading():
+        from runner.experiment import launch
+    return launch.run_call(call)
+
+
+def _start_sweep(call: Call) -> object:
+    with _loading():
+        from runner.experiment import sweep
+    return sweep.start(call)
+
+
+def _next_steps(summary: dict[str, Any]) -> int:
     if summary.get("metrics"):
         values = ", ".join(f"{name} {value:.4f}" for name, value in summary["metrics"].items())
         speed = summary["steps_per_second"]
@@ -208,50 +224,52 @@ def _next_steps(summary: dict[str, Any]) -> None:
     if summary.get("run_dir"):
         print(f"run directory: {summary['run_dir']}")
         print("next: runner ls")
+    return 0
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError("wrong usage", reason=message, hint="runner --help")
+def _show(given: argparse.Namespace) -> None:
+    call = Call.of(given)
+    with _loading():
+        from runner.config import display
+    if given.cfg:
+        display.show_config(call, given.cfg, given.package, given.resolve)
+    elif given.info:
+        display.show_info(call, given.info)
+    elif given.hydra_help:
+        display.show_hydra_help(call)
+    else:
+        display.complete(call)
 
 
-def _parser() -> _Parser:
-    parser = _Parser(prog="runner", add_help=False, allow_abbrev=False)
-    add = parser.add_argument
-    add("overrides", nargs="*")
-    for flags in (("-h", "--help"), ("--hydra-help",), ("--version",), ("--resolve",), ("-r", "--run")):
-        add(*flags, action="store_true")
-    add("-m", "--multirun", action="store_true")
-    add("--junit")
-    add("-sc", "--shell-completion", action="store_true")
-    add("-c", "--cfg", choices=("job", "hydra", "all"))
-    add("-p", "--package")
-    add("-i", "--info", nargs="?", const="all", choices=TOPICS)
-    add("-cn", "--config-name", default="config")
-    add("-cd", "--config-dir")
-    add("-cp", "--config-path")
-    return parser
+def _complete(shell: str) -> None:
+    """Print for a shell what can stand next on its line, which it gives as COMP_LINE."""
+    from runner.config.completion import answer
+
+    found = answer(os.environ.get("COMP_LINE", ""), COMMANDS, parser_of, _keys)
+    print(("\n" if shell == "fish" else " ").join(found))
 
 
-def _help() -> str:
-    commands = "\n                                 ".join(f"{name}: {text}" for name, (_, text) in COMMANDS.items())
-    conf = resources.folder("conf")
-    groups = [f"{group.name:<12}{', '.join(_options(group))}" for group in sorted(conf.iterdir()) if group.is_dir()]
-    return HELP.format(commands=commands, groups="\n  ".join(groups))
+def _keys(before: Sequence[str], word: str) -> list[str]:
+    """What can stand in place of an override: values that the schema knows, otherwise what Hydra knows."""
+    from runner.config.values import choices
 
-
-def _options(group: Path) -> list[str]:
-    return sorted(file.stem for file in group.iterdir() if file.suffix in (".yaml", ".json"))
+    given = parser_of().parse_intermixed_args(before)
+    key, equals, _ = word.partition("=")
+    if equals and (listed := choices(key)):
+        return [f"{key}={value}" for value in listed]
+    with _loading():
+        from runner.config import display
+    return display.candidates(Call.of(given), word, given.multirun)
 
 
 def _version() -> str:
-    metadata = importlib.import_module("importlib.metadata")  # costs 10 ms; only this flag needs it
+    from importlib import metadata  # costs 10 ms; only this flag needs it
+
+    def version(name: str) -> str:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            return "not installed"
+
     names = ("runner", "hydra-core", "omegaconf", "numpy", "onnx", "onnxruntime")
-    return ", ".join(f"{name} {_version_of(metadata, name)}" for name in names)
-
-
-def _version_of(metadata: Any, name: str) -> str:
-    try:
-        return str(metadata.version(name))
-    except metadata.PackageNotFoundError:
-        return "not installed"
+    return ", ".join(f"{name} {version(name)}" for name in names)

@@ -23,6 +23,7 @@ from runner.errors import ConfigError, nearest, raise_all
 from runner.observe import dump, profile
 from runner.observe.graph.folder import GraphFolder, usable
 from runner.ops.print import file, outlet
+from runner.validation.arguments import flag
 
 __all__ = [
     "GRAPH_MODE",
@@ -178,8 +179,8 @@ def _checked(name: str, value: Any) -> Any:
         return targets[str(value).lower()]
     if name == "device_id" and (type(value) is not int or not 0 <= value <= 4095):
         raise ConfigError("device_id out of range", given=value, allowed="0 to 4095")
-    if name in ("reserve_class_name_in_scope", "save_graphs", "enable_profiling") and type(value) is not bool:
-        raise ConfigError(f"{name} must be a bool", given=value)
+    if name in ("reserve_class_name_in_scope", "save_graphs", "enable_profiling"):
+        flag({}, **{name: value})
     if name == "save_graphs_path":
         if not isinstance(value, str | os.PathLike):
             raise ConfigError("save_graphs_path must be a path", given=type(value).__name__)

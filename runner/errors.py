@@ -5,6 +5,7 @@ what is allowed and how to repair it. Inner floors raise with what they know; ou
 """
 
 import difflib
+import traceback
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Self, TypeVar
 
@@ -131,3 +132,12 @@ def attempted(make: Callable[..., T], *given: object) -> tuple[T | None, list[Co
 
 class InternalError(RunnerError):
     """A promise between two parts of runner is broken: a defect of runner, not of its user."""
+
+
+def unexpected(error: BaseException) -> InternalError:
+    """The error to report for an exception that runner did not foresee, with the place that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    place = f"{last.filename}:{last.lineno} in {last.name}" if last else None
+    text = str(error).strip().splitlines() or [""]
+    return InternalError(f"{type(error).__name__}: {text[0]}", at=place, hint="runner.debug=true shows the traceback")

@@ -256,7 +256,7 @@ def test_options_of_the_context_are_text(value, kind):
 
 def test_profiling_of_the_context_is_on_or_off():
     error = only_error_of(lambda: context.set_context(enable_profiling="on"))
-    assert error.what == "enable_profiling must be a bool"
+    assert error.what == "enable_profiling must be True or False"
 
 
 def test_a_file_and_its_line_are_told(place):

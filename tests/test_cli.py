@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runner import cli
-from runner.config.compose import Call
+from runner.config.command_line import Call
 from runner.errors import BusyError, DeviceError, MismatchError, StorageError, TrainingError
 from runner.experiment import launch, run as experiment
 from runner.report import list_runs
@@ -239,13 +239,62 @@ def test_a_sweep_over_options(ran):
         (["-cn", "nothing"], "ConfigError: a config does not exist\n  value  nothing\n"),
         (["-cd", "nowhere"], "ConfigError: the config folder does not exist\n  path  nowhere\n"),
         (["ls", "nowhere"], "ConfigError: the folder does not exist\n  path  nowhere\n"),
-        (["ls", "--all"], "ConfigError: wrong usage\n  value  --all\n"),
+        (
+            ["ls", "--all"],
+            "ConfigError: wrong usage\n  reason  unrecognized arguments: --all\n  usage   runner ls [DIR]\n",
+        ),
     ],
 )
 def test_wrong_usage(words, text, capsys, place):
     assert cli.main(words) == 2
     assert capsys.readouterr().err.startswith(text)
     assert not list(place.iterdir())
+
+
+WRONG = {
+    "ls": ["a", "b"],
+    "resume": [],
+    "doctor": ["a"],
+    "parse-print": [],
+    "compare": ["a"],
+    "report": [],
+    "golden": ["a"],
+    "convert": [],
+}
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_help_and_refuses_wrong_words(name, capsys, place):
+    text = cli.help_of(name)
+    for flag in ("-h", "--help"):
+        assert cli.main([name, flag]) == 0
+        assert capsys.readouterr() == (text, "")
+    assert f"usage: runner {name} " in text
+    for action in cli.parser_of(name)._actions:
+        assert action.help
+        assert all(word in text for word in (*action.option_strings, action.metavar or ""))
+    assert f"\n  {name:<14}{cli.COMMANDS[name].summary}\n" in cli.help_of()
+    for words in (WRONG[name], ["--nothing"]):
+        assert cli.main([name, *words]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith("ConfigError: wrong usage\n  reason  ")
+        assert f"\n  usage   runner {name}" in err
+        assert err.endswith(f"\n  hint    runner {name} --help\n")
+    assert not list(place.iterdir())
+
+
+def test_help_and_completion_load_nothing_of_the_commands(place):
+    code = (
+        "import sys; from runner import cli\n"
+        "for name in cli.COMMANDS: cli.main([name, '--help'])\n"
+        "cli.main(['--help']); cli.main(['-sc', 'query=bash'])\n"
+        "heavy = {'numpy', 'hydra', 'omegaconf', 'yaml', 'rich', 'dataclasses', 'runner.report'} & {*sys.modules}\n"
+        "sys.exit(f'loaded: {heavy}' if heavy else 0)"
+    )
+    for line in ("runner compare x --", "runner convert -t ", "runner -c ", "runner --", "runner ls "):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "COMP_LINE": line}
+        subprocess.run([sys.executable, "-c", code], cwd=place, env=environment, check=True)
 
 
 def test_help_and_version(capsys):

@@ -84,8 +84,8 @@ WRONG = [
     (("device_id", -1), "device_id out of range\n  given    -1\n  allowed  0 to 4095"),
     (("device_id", "0"), "device_id out of range\n  given    0\n  allowed  0 to 4095"),
     (("device_id", True), "device_id out of range\n  given    True\n  allowed  0 to 4095"),
-    (("reserve_class_name_in_scope", 1), "reserve_class_name_in_scope must be a bool\n  given  1"),
-    (("save_graphs", 1), "save_graphs must be a bool\n  given  1"),
+    (("reserve_class_name_in_scope", 1), "reserve_class_name_in_scope must be True or False\n  given  1"),
+    (("save_graphs", 1), "save_graphs must be True or False\n  given  1"),
     (("save_graphs_path", None), "save_graphs_path must be a path\n  given  NoneType"),
     (
         ("save_graphs_path", "/dev/null/graphs"),

@@ -170,7 +170,8 @@ def test_the_files_of_a_run(tmp_path):
 
 def test_every_exit_code_is_told():
     told = set(map(int, re.findall(r"(?:^|· |/)(\d+)\b", section("Exit codes"), re.MULTILINE)))
-    helped = set(map(int, re.findall(r"(?:^| {2,})(\d+) [a-z]", cli.HELP.partition("exit codes")[2], re.MULTILINE)))
+    help_text = cli.help_of().partition("exit codes")[2]
+    helped = set(map(int, re.findall(r"(?:^| {2,})(\d+) [a-z]", help_text, re.MULTILINE)))
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.RunnerError)]
     assert told == helped == {0, 130, 143, *(kind.exit_code for kind in [*kinds, SweepError])}
 

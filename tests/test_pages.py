@@ -156,7 +156,8 @@ def test_a_default_is_one_that_the_checker_accepts(reference):
 
 def test_every_command_flag_and_exit_code_is_told(reference):
     assert set(rows(reference["commands"])) == {f"runner {name}" for name in cli.COMMANDS}
-    assert cli._help() in reference["commands"]
+    for name in (None, *cli.COMMANDS):
+        assert f"```text\n{cli.help_of(name)}```" in reference["commands"]
 
 
 def test_every_operator_has_a_row(reference):

@@ -24,6 +24,9 @@ class Initializer:
         raise NotImplementedError
 
 
+Initial = Initializer | Tensor | str | float  # what a layer takes as the initial value of a parameter
+
+
 class Constant(Frozen, Initializer):
     """The same value everywhere."""
 
@@ -147,9 +150,7 @@ ALIASES: dict[str, type[Initializer]] = {
 }
 
 
-def initializer(
-    init: Initializer | Tensor | str | float, shape: Sequence[int] | None = None, dtype: dt.DType = dt.float32
-) -> Tensor:
+def initializer(init: Initial, shape: Sequence[int] | None = None, dtype: dt.DType = dt.float32) -> Tensor:
     """A tensor filled by a rule, a rule's name, a number, or a given tensor (whose shape must then fit).
 
     Raises ConfigError for an unknown name and ShapeError for a tensor of another shape.

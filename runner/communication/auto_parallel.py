@@ -14,7 +14,7 @@ from runner.communication import fusion
 from runner.communication.world import world
 from runner.errors import ConfigError, nearest
 from runner.validation.rules import Rule
-from runner.validation.validate import Wrong, complaint, describe, judge
+from runner.validation.validate import Invalid, describe, invalid_value_error, validate
 
 _LOG = logging.getLogger("runner")
 
@@ -48,7 +48,7 @@ _RULES: dict[str, tuple[Any, Rule]] = {
     "full_batch": (bool, Rule()),
     "enable_parallel_optimizer": (bool, Rule()),
     "grad_accumulation_step": (int, Rule(low=1)),
-    "all_reduce_fusion_config": (tuple, Rule(judge=fusion.judged)),
+    "all_reduce_fusion_config": (tuple, Rule(validate=fusion.validate_indices)),
     "communi_parallel_mode": (
         str,
         Rule(choices=("all_group_parallel", "same_server_group_parallel", "no_group_parallel")),
@@ -153,9 +153,9 @@ def _checked(name: str, value: Any) -> Any:
     _check_name(name)
     kind, rule = _RULES[name]
     try:
-        made = judge(kind, rule, value)
-    except Wrong as wrong:
-        raise complaint(name, value, wrong) from None
+        made = validate(kind, rule, value)
+    except Invalid as invalid:
+        raise invalid_value_error(name, value, invalid) from None
     allowed = SUPPORTED if name == "parallel_mode" else (_DEFAULTS[name],)
     if (name == "parallel_mode" or name not in _USED) and made not in allowed:
         rows = {"given": made, "supported": ", ".join(map(str, allowed)) or describe(kind, rule)}

@@ -4,23 +4,23 @@ from itertools import pairwise
 from typing import Any
 
 from runner.errors import ConfigError
-from runner.validation.validate import Wrong
+from runner.validation.validate import Invalid
 
 ALLOWED = "whole numbers from 1, ascending, each once, such as [4, 8]"
 
 
-def judged(indices: object) -> tuple[int, ...]:
-    """The indices of parameters at which a new bucket begins. Raises Wrong."""
+def validate_indices(indices: object) -> tuple[int, ...]:
+    """The indices of parameters at which a new bucket begins. Raises Invalid."""
     if not isinstance(indices, list | tuple):
-        raise Wrong("indices must be a list", ALLOWED)
+        raise Invalid("indices must be a list", ALLOWED)
     if not indices:
-        raise Wrong("indices must not be empty", f"{ALLOWED}, or nothing at all: one bucket")
+        raise Invalid("indices must not be empty", f"{ALLOWED}, or nothing at all: one bucket")
     if not all(type(index) is int and index >= 1 for index in indices):
-        raise Wrong("indices must be whole numbers of at least 1", ALLOWED)
+        raise Invalid("indices must be whole numbers of at least 1", ALLOWED)
     if len(set(indices)) != len(indices):
-        raise Wrong("indices must differ", ALLOWED)
+        raise Invalid("indices must differ", ALLOWED)
     if list(indices) != sorted(indices):
-        raise Wrong("indices must ascend", ALLOWED)
+        raise Invalid("indices must ascend", ALLOWED)
     return tuple(indices)
 
 

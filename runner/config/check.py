@@ -20,7 +20,7 @@ from runner.config.groups.tracking import TRACKINGS, Tracking, disagreements as 
 from runner.config.schema import METRICS, MIRRORED, Expectation, Network, RunConfig
 from runner.errors import ConfigError, nearest, raise_all
 from runner.validation.rules import FREE, Rule, rule_of
-from runner.validation.validate import Wrong, complaint, judge, show
+from runner.validation.validate import Invalid, invalid_value_error, show, validate
 
 # Groups whose `name` decides which keys they have; the first one is the default.
 NAMED: dict[Any, Mapping[str, type[Any]]] = {
@@ -95,10 +95,10 @@ class _Checker:
 
     def value(self, kind: Any, rule: Rule, value: object, path: str, default: object) -> Any:
         try:
-            return judge(kind, rule, value)
-        except Wrong as wrong:
-            wrong.hint = wrong.hint or rule.hint
-            self.errors.append(complaint(path, value, wrong).add(**{"from": self.origin(path)}))
+            return validate(kind, rule, value)
+        except Invalid as invalid:
+            invalid.hint = invalid.hint or rule.hint
+            self.errors.append(invalid_value_error(path, value, invalid).add(**{"from": self.origin(path)}))
             return default
 
     def known(
@@ -158,8 +158,8 @@ class _Checker:
             return Expectation(metric)
         self.known(bounds, ("min", "max"), path)
         known = {side: bounds[side] for side in ("min", "max") if side in bounds}
-        judged = {side: self.value(float | None, FREE, bound, _join(path, side), None) for side, bound in known.items()}
-        return Expectation(metric, **judged)
+        bounds = {side: self.value(float | None, FREE, bound, _join(path, side), None) for side, bound in known.items()}
+        return Expectation(metric, **bounds)
 
     def agree(self, config: RunConfig) -> None:
         """Report keys that contradict each other; each of them is allowed on its own."""

@@ -1,85 +1,80 @@
-"""What can stand next on the command line: commands, their flags, folders of runs. Keys and groups are Hydra's answer.
+"""What can stand next on the command line: commands, flags and their values, paths, run directories, overrides.
 
-A shell asks at every press of the key, so nothing is loaded that the answer does not need, and nothing is said about
-a line that is wrong: it is half typed.
+All but overrides follows from the parsers (`runner.config.command_line`). A shell calls this at every press of the key,
+so nothing is loaded that the answer does not need, and no error is reported: the line is not finished.
 """
 
 import argparse
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+from runner.config.command_line import OVERRIDE
 from runner.errors import RunnerError
-from runner.validation.records import Frozen
 
-# Shells split what they are told at spaces, and bash expands it: a file named `$(rm x)` must not get there.
+# Shells split answers at spaces, and bash expands them: a file named `$(rm x)` must not get there.
 _SAFE = re.compile(r"[+~]?[\w./=,+@%-]+")
 _RUNS = ("outputs/*/*", "multirun/*/*", "multirun/*/*/*")
 _RECORDS = ("status.json", "sweep.jsonl", ".hydra")
 
-Keys = Callable[[argparse.Namespace, str], list[str]]
+_PATHS = ("FILE", "PATH", "DIR")  # metavars
+
+Parsers = Callable[[str | None], argparse.ArgumentParser]
+Keys = Callable[[Sequence[str], str], Iterable[str]]
+_Keys = Callable[[str], Iterable[str]]
+_Flags = Mapping[str, argparse.Action]
 
 
-class After(Frozen):
-    """What follows a command: flags, and whether its words are folders of runs, other paths, and then overrides."""
-
-    flags: tuple[str, ...] = ()
-    runs: bool = False
-    paths: bool = False
-    overrides: bool = False
-
-
-# As the commands themselves read their words; tests/config/test_completion.py compares.
-AFTER = {
-    "ls": After(paths=True),
-    "resume": After(("--force",), runs=True, overrides=True),
-    "doctor": After(),
-    "parse-print": After(paths=True),
-    "compare": After(
-        ("--rtol", "--atol", "--all", "--dumps", "--metrics", "--json", "--md", "--csv", "-h", "--help"), runs=True
-    ),
-    "report": After(("-o", "--output", "-h", "--help"), runs=True),
-    "golden": After(("--update", "--check", "-h", "--help"), runs=True, paths=True),
-    "convert": After(("-d", "-out", "-f", "-s", "-t", "-i", "-o", "-v", "-c"), paths=True),
-}
-
-
-def answer(line: str, parser: argparse.ArgumentParser, keys: Keys) -> list[str]:
+def answer(line: str, commands: Collection[str], parser_of: Parsers, keys: Keys) -> list[str]:
     """The candidates for the last word of a line, which begins with the program's name; a space begins a new word.
 
-    `keys` answers for overrides: it gets the flags and overrides before the word, and the word.
+    `parser_of` gives the parser of a command, or with None that of `runner` itself. `keys` gives candidates for an
+    override, from the flags and overrides before it and its beginning.
     """
     words = line.split()[1:]
     word = words.pop() if words and not line[-1].isspace() else ""
-    found: Iterable[str] = ()
+    is_first = not words
+    command = words.pop(0) if words and words[0] in commands else None
+    found: list[str] = [*commands] if is_first else []
+    overrides = words if command is None else [one for one in words if "=" in one]
     with suppress(RunnerError):
-        of = _of_command if words and words[0] in AFTER else _of_run
-        found = of(words, word, parser, keys)
+        found += _candidates(words, word, parser_of(command), partial(keys, overrides))
     return sorted({one for one in found if one.startswith(word) and _SAFE.fullmatch(one)})
 
 
-def _of_command(words: Sequence[str], word: str, parser: argparse.ArgumentParser, keys: Keys) -> list[str]:
-    after = AFTER[words[0]]
-    if word.startswith("-"):
-        return list(after.flags)
-    if after.overrides and any(not one.startswith("-") for one in words[1:]):
-        overrides = [one for one in words[1:] if "=" in one]
-        return keys(parser.parse_args(overrides), word)
-    return (_run_folders() if after.runs else []) + (_paths(word) if after.runs or after.paths else [])
-
-
-def _of_run(words: Sequence[str], word: str, parser: argparse.ArgumentParser, keys: Keys) -> list[str]:
+def _candidates(words: Sequence[str], word: str, parser: argparse.ArgumentParser, keys: _Keys) -> Iterable[str]:
     flags = {flag: action for action in parser._actions for flag in action.option_strings}
-    last = flags.get(words[-1]) if words else None
-    if last is not None and last.choices:
-        return [str(choice) for choice in last.choices]
-    if last is not None and last.nargs is None:
-        return _paths(word)
-    if word.startswith("-"):
-        return list(flags)
-    return ([] if words else list(AFTER)) + keys(parser.parse_intermixed_args(words), word)
+    action = flags.get(words[-1]) if words else None
+    if action is not None and action.choices:
+        return [str(choice) for choice in action.choices]
+    if not _needs_value(action):
+        if word.startswith("-"):
+            return flags
+        action = _positional(words, parser, flags)
+    metavar = "" if action is None else str(action.metavar)
+    if metavar == OVERRIDE:
+        return keys(word)
+    if metavar.startswith("RUN"):
+        return [*_run_folders(), *_paths(word)]
+    return _paths(word) if metavar in _PATHS else ()
+
+
+def _needs_value(action: argparse.Action | None) -> bool:
+    return action is not None and action.nargs is None
+
+
+def _positional(words: Sequence[str], parser: argparse.ArgumentParser, flags: _Flags) -> argparse.Action | None:
+    """The positional argument that the word after `words` belongs to."""
+    pairs = zip(["", *words], words, strict=False)
+    given = sum(not word.startswith("-") and not _needs_value(flags.get(before)) for before, word in pairs)
+    for action in parser._get_positional_actions():
+        if given == 0 or action.nargs in ("*", "+"):
+            return action
+        given -= 1
+    return None
 
 
 def _run_folders() -> list[str]:

@@ -1,4 +1,4 @@
-"""From overrides to a checked run: compose once with Hydra, judge everything, report everything together."""
+"""From overrides to a checked run: compose once with Hydra, validate everything, report everything together."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,20 +15,12 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runner.config import overrides as lines_of, read
 from runner.config.check import examine
+from runner.config.command_line import Call
 from runner.config.loader import RUN_DIR, Loader, as_config_error, as_typed, set_output
 from runner.config.schema import RunConfig, RunRequest, plain
 from runner.config.source import FolderSource
 from runner.errors import ConfigError, ConfigErrors, raise_all
 from runner.validation.records import Frozen
-
-
-class Call(Frozen):
-    """What to compose: overrides, and where the configs are."""
-
-    overrides: tuple[str, ...] = ()
-    config_name: str = "config"
-    config_dir: Path | None = None
-    config_path: Path | None = None
 
 
 class Composition(Frozen):
@@ -132,7 +124,7 @@ def _as_current(record: DictConfig) -> Iterator[None]:
 
 
 def _usable(loader: Loader, parsed: Sequence[Override]) -> tuple[list[str], list[ConfigError], set[str]]:
-    """The overrides without those that choose unknown options, so that the rest can be judged; and those errors.
+    """The overrides without those that choose unknown options, so that the rest can be validated; and those errors.
 
     The errors inside of a group whose option is unknown are not reported: they would follow from it.
     """

@@ -14,7 +14,8 @@ from hydra.core.plugins import Plugins
 from hydra.types import RunMode
 
 from runner.config import overrides, schema
-from runner.config.compose import Call, compose
+from runner.config.command_line import Call
+from runner.config.compose import compose
 from runner.config.loader import Loader, as_config_error
 from runner.errors import ConfigError
 

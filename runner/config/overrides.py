@@ -47,7 +47,7 @@ def uncountable(parsed: Sequence[Override]) -> Iterator[ConfigError]:
 
 
 def forced(override: Override) -> str:
-    """The line that sets a value whether its key exists or not: our checker judges unknown keys, all at once."""
+    """The line that sets a value whether its key exists or not: our checker validates unknown keys, all at once."""
     line = str(override.input_line)
     return line if override.is_hydra_override() or override.is_delete() else "++" + line.lstrip("+")
 

@@ -18,7 +18,7 @@ from runner.config.groups.session import Session
 from runner.config.groups.tracking import NoTracking, Tracking
 from runner.validation.records import Frozen
 from runner.validation.rules import FREE, key
-from runner.validation.validate import Wrong, judge
+from runner.validation.validate import Invalid, validate
 
 METRICS = ("loss", "accuracy")
 MIRRORED = ("cifar10", "synthetic")  # datasets whose images may be augmented: a digit in a mirror is no digit
@@ -108,9 +108,9 @@ class Callbacks(Frozen):
 
 
 def _weights(value: object) -> str:
-    place: str = judge(str, FREE, value)
+    place: str = validate(str, FREE, value)
     if not os.path.exists(place):
-        raise Wrong("no such file or folder", "a .ckpt file, the folder of a checkpoint, or a run directory")
+        raise Invalid("no such file or folder", "a .ckpt file, the folder of a checkpoint, or a run directory")
     return os.path.abspath(place)
 
 
@@ -125,7 +125,9 @@ class Checkpoint(Frozen):
     every_seconds: float | None = key(None, above=0)  # seconds between two checkpoints
     keep_max: int = key(5, low=1)  # how many are kept
     prefix: str = key("CKP", pattern="[A-Za-z0-9_]+")  # the names begin with it
-    load: str | None = key(None, judge=_weights)  # weights to begin with: a .ckpt file, a checkpoint or a run directory
+    load: str | None = key(
+        None, validate=_weights
+    )  # weights to begin with: a .ckpt file, a checkpoint or a run directory
 
 
 class Sweep(Frozen):

@@ -4,6 +4,7 @@ Those who tell do not care what becomes of it.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partialmethod
 from typing import NamedTuple
 
 import numpy as np
@@ -46,37 +47,23 @@ class GraphObserver:
 SILENT = GraphObserver()
 
 
-class Several(GraphObserver):
-    """Passes on what it hears; what one of its observers wants, they all get."""
+class Observers(GraphObserver):
+    """Several observers as one; what one of them needs, all of them get."""
 
     def __init__(self, *observers: GraphObserver) -> None:
         self.observers = observers
         self.records_steps = any(one.records_steps for one in observers)
         self.as_traced = any(one.as_traced for one in observers)
 
-    def traced(self, graph: Graph) -> None:
+    def fire(self, event: str, *arguments: object) -> None:
+        """Call this method of each observer."""
         for one in self.observers:
-            one.traced(graph)
+            getattr(one, event)(*arguments)
 
-    def stage(self, name: str, graph: Graph) -> None:
-        for one in self.observers:
-            one.stage(name, graph)
 
-    def lowered(self, graph: Graph, describe: Callable[[int], object]) -> None:
-        for one in self.observers:
-            one.lowered(graph, describe)
-
-    def compiled(self, graph: Graph, model: object) -> None:
-        for one in self.observers:
-            one.compiled(graph, model)
-
-    def executed(self, graph: Graph) -> None:
-        for one in self.observers:
-            one.executed(graph)
-
-    def failed(self, graph: Graph) -> None:
-        for one in self.observers:
-            one.failed(graph)
+for _event, _method in vars(GraphObserver).items():
+    if callable(_method):
+        setattr(Observers, _event, partialmethod(Observers.fire, _event))
 
 
 class Shown(NamedTuple):

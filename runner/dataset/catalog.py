@@ -5,7 +5,6 @@ from pathlib import Path
 
 import runner.dataset.formats.idx as idx
 from runner import dtype as dt
-from runner.dataset.arguments import flag, one_of, whole
 from runner.dataset.formats.download import MIRROR, download_mnist
 from runner.dataset.pipeline import Dataset
 from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, SyntheticDataset
@@ -13,6 +12,7 @@ from runner.dataset.transforms.c_transforms import OneHot, TypeCast
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, RandomCrop, RandomHorizontalFlip, Rescale, Resize
 from runner.errors import ConfigError
+from runner.validation.arguments import flag, one_of, whole_number
 from runner.validation.records import Frozen
 
 LARGEST_IMAGE = 4096
@@ -59,29 +59,31 @@ def open_dataset(settings: DatasetSettings, train: bool) -> Dataset:
 
     Only training data is shuffled. Raises ConfigError for impossible settings, DataError for missing or damaged files.
     """
-    entry = CATALOG[one_of("name", settings.name, CATALOG)]
-    side = whole("image_size", settings.image_size, 1, LARGEST_IMAGE)
-    if flag("download", settings.download) and entry.open is _cifar10:
+    one_of({}, CATALOG, name=settings.name)
+    flag({}, **{name: getattr(settings, name) for name in ("download", "shuffle", "augment", "normalize")})
+    entry = CATALOG[settings.name]
+    side = whole_number("image_size", settings.image_size, 1, LARGEST_IMAGE)
+    if settings.download and entry.open is _cifar10:
         raise ConfigError("cifar10 cannot be downloaded", argument="download", value=True, allowed="False")
     data = entry.open(settings, "train" if train else "test")
     data = data.map(TypeCast(dt.int32), "label", settings.num_parallel_workers)
     if settings.one_hot is not None:
         data = data.map([OneHot(settings.one_hot), TypeCast(dt.float32)], "label", settings.num_parallel_workers)
     data = data.map(_of_images(settings, entry, side, train), "image", settings.num_parallel_workers)
-    if flag("shuffle", settings.shuffle) and train:
+    if settings.shuffle and train:
         data = data.shuffle(settings.buffer_size)
     return data.batch(settings.batch_size, settings.drop_remainder)
 
 
 def _of_images(settings: DatasetSettings, entry: Entry, side: int, train: bool) -> list[Transform]:
     steps: list[Transform] = [Resize((side, side))]
-    if flag("augment", settings.augment) and not entry.mirrored:
+    if settings.augment and not entry.mirrored:
         rows = {"argument": "augment", "value": True, "allowed": "False", "dataset": settings.name}
         raise ConfigError("augment mirrors images, and these mean something else in a mirror", **rows)
     if settings.augment and train:
         steps += [RandomCrop(side, padding=-(-side // PADDED_PART)), RandomHorizontalFlip()]
     steps.append(_BYTES_TO_1)
-    if flag("normalize", settings.normalize):
+    if settings.normalize:
         steps.append(entry.normalization)
     return [*steps, HWC2CHW()]
 

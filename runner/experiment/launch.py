@@ -11,10 +11,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from runner.config.compose import Call, Composition, compose
+from runner.config.command_line import Call
+from runner.config.compose import Composition, compose
 from runner.config.groups.tracking import is_asked as is_tracked
 from runner.config.schema import RunRequest
-from runner.errors import BusyError, ConfigError, InternalError, RunnerError, StorageError
+from runner.errors import BusyError, ConfigError, RunnerError, StorageError, unexpected
 from runner.experiment import evaluate, run as experiment, tracking
 from runner.experiment.ranks.processes import first_speaks, ranks_of
 from runner.host import files
@@ -69,15 +70,6 @@ def _claim_empty(folder: Path) -> None:
             files.claim_directory(marker)
             return
     raise BusyError("the run directory is not empty", path=folder, contains=", ".join(others[:3]) or marker.name)
-
-
-def unexpected(error: BaseException) -> InternalError:
-    """The block for an exception that runner did not foresee."""
-    frames = traceback.extract_tb(error.__traceback__)
-    last = frames[-1] if frames else None
-    place = f"{last.filename}:{last.lineno} in {last.name}" if last else None
-    text = str(error).strip().splitlines() or [""]
-    return InternalError(f"{type(error).__name__}: {text[0]}", at=place, hint="runner.debug=true shows the traceback")
 
 
 @contextmanager

@@ -13,22 +13,22 @@ from runner.experiment import launch, run, sweep
 from runner.experiment.ranks.processes import ranks_of
 
 SWEEP_FILE = "sweep.jsonl"
-FORCE = "--force"
 
 
-def main(words: Sequence[str]) -> dict[str, Any]:
-    """What the command does: `RUN_DIR [overrides] [--force]`, or the folder of a sweep.
+def main(words: Sequence[str], force: bool) -> dict[str, Any]:
+    """Resume a run or a sweep: `words` are its directory and overrides, in any order.
 
     Returns the summary; a sweep has none. Raises RunnerError.
     """
-    flags = [word for word in words if word.startswith("-")]
-    folders = [word for word in words if not word.startswith("-") and "=" not in word]
-    if len(folders) != 1 or set(flags) - {FORCE}:
-        raise ConfigError("wrong usage", value=" ".join(words), hint="runner resume DIR [key=value ...] [--force]")
+    folders = [word for word in words if "=" not in word]
+    lines = [word for word in words if "=" in word]
+    if len(folders) != 1:
+        reason = f"one directory is needed, and {len(folders) or 'none'} given"
+        raise ConfigError("wrong usage", value=" ".join(words), reason=reason, hint="runner resume --help")
     if (Path(folders[0]) / SWEEP_FILE).exists():
-        sweep.resume(Path(folders[0]), [word for word in words if "=" in word], force=FORCE in flags)
+        sweep.resume(Path(folders[0]), lines, force=force)
         return {}
-    return resume(folders[0], [word for word in words if "=" in word], force=FORCE in flags)
+    return resume(folders[0], lines, force=force)
 
 
 def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -> dict[str, Any]:

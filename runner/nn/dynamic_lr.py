@@ -6,7 +6,6 @@ i // step_per_epoch. All raise ConfigError for arguments that make no sense.
 
 from collections.abc import Sequence
 
-from runner.nn.arguments import whole
 from runner.nn.schedule import (
     CosineDecayLR,
     ExponentialDecayLR,
@@ -17,6 +16,7 @@ from runner.nn.schedule import (
     PolynomialDecayLR,
     WarmUpLR,
 )
+from runner.validation.arguments import whole
 
 
 def piecewise_constant_lr(milestone: Sequence[int], learning_rates: Sequence[float]) -> list[float]:

@@ -15,10 +15,10 @@ from runner import ops
 from runner.core.primitive import current
 from runner.core.value import Parameter, Value
 from runner.errors import TrainingError
-from runner.nn.arguments import above, at_least, whole
 from runner.nn.cell import Cell
 from runner.nn.optim import Optimizer
 from runner.nn.wrap import StepCell
+from runner.validation.arguments import above, at_least, whole
 
 LARGEST = 2.0**100  # a scale that grew on for ever would become infinite
 MOST_BAD_STEPS = 1000  # in a row, as in the reference
@@ -86,8 +86,10 @@ class TrainOneStepWithLossScaleCell(StepCell):
         scaled = self.gradients(loss, self.scale_sense)
         with current().under(None):
             inverse = 1.0 / self.scale_sense
-            self.optimizer([gradient * current().with_dtype(inverse, gradient.dtype) for gradient in scaled])
+            gradients = [gradient * current().with_dtype(inverse, gradient.dtype) for gradient in scaled]
+            self.optimizer(gradients)
             self.finish(self.all_finite(scaled))
+            self.observe(gradients)
         return self.shared(loss)
 
     def all_finite(self, values: list[Value]) -> Value:

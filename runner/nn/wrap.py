@@ -1,10 +1,12 @@
 """The cells that make a training step of a network: the same code runs in PyNative mode and is traced in graph mode."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from runner import ops
 from runner.communication import auto_parallel
 from runner.core.autodiff import gradients
+from runner.core.primitive import current
 from runner.core.value import Value
 from runner.nn import gradient_reducer
 from runner.nn.cell import Cell
@@ -47,6 +49,7 @@ class StepCell(Cell):
         self.grad_reducer = (
             gradient_reducer.reducer_of_context(optimizer.parameters) if auto_parallel.is_data_parallel() else None
         )
+        self.step_values: ops.ObserveStep | None = None  # set by `Model.train` while a callback observes gradients
 
     def gradients(self, loss: Value, sens: float | Value) -> list[Value]:
         """The last gradients of the step, of `sens` times the loss: on all ranks the same bits."""
@@ -55,6 +58,15 @@ class StepCell(Cell):
         own = gradients(loss, self.optimizer.parameters, sens, last=True, ready=self.grad_reducer.ready)
         reduced: list[Value] = self.grad_reducer(own)
         return reduced
+
+    def observe(self, gradients: Sequence[Value]) -> None:
+        """Hand gradients, parameters and what the step assigned to them to the callbacks that observe them.
+
+        To be called when the step has assigned everything. `gradients` are those that the optimizer got.
+        """
+        if self.step_values is not None:
+            parameters, updates = self.optimizer.parameters, current().updates
+            self.step_values(*gradients, *parameters, *[updates.get(p, p) for p in parameters])
 
     def shared(self, loss: Value) -> Value:
         """The loss that the step gives."""
@@ -73,5 +85,7 @@ class TrainOneStepCell(StepCell):
 
     def construct(self, *inputs: Any) -> Value:
         loss: Value = self.network(*inputs)
-        self.optimizer(self.gradients(loss, self.sens))
+        gradients = self.gradients(loss, self.sens)
+        self.optimizer(gradients)
+        self.observe(gradients)
         return self.shared(loss)

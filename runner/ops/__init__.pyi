@@ -80,6 +80,7 @@ from runner.ops.math import (
 )
 from runner.ops.matmul import BiasAdd as BiasAdd, BiasAddGrad as BiasAddGrad, MatMul as MatMul
 from runner.ops.matmul_batch import BatchMatMul as BatchMatMul
+from runner.ops.observe_step import ObserveStep as ObserveStep
 from runner.ops.optimizer import SGD as SGD, Adam as Adam, ApplyMomentum as ApplyMomentum
 from runner.ops.pool import (
     AvgPool as AvgPool,

@@ -43,7 +43,8 @@ class AllReduce(Collective):
 
     def kernel(self, *arrays: np.ndarray) -> Arrays:
         """Exchange with the other ranks. Raises TrainingError when they are gone."""
-        made = world().summed(arrays)
+        with world().exchanging():
+            made = world().summed(arrays)
         if self.op == "mean":
             made = [array / array.dtype.type(world().size) for array in made]
         return tuple(made) if len(made) > 1 else made[0]

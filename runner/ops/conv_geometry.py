@@ -79,5 +79,5 @@ class Convolution(Primitive):
 
 @lru_cache(maxsize=4096)
 def _other(op: Convolution, kind: Any, **more: Any) -> Any:
-    # Remembered, because PyNative mode asks in every step and judging the attributes takes as long as a small kernel.
+    # Cached: PyNative mode calls this in every step, and validating the attributes takes as long as a small kernel.
     return kind(**op.shared(), **more)

@@ -1,53 +1,36 @@
 """`runner compare RUN_A RUN_B`: their dumps where both have one, or else configs and metrics."""
 
-import argparse
 import json
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from runner.errors import ConfigError, DataError, MismatchError, StorageError
 from runner.observe.dump.locate import find
+from runner.observe.dump.metrics import Tolerance
 from runner.report.diff_metrics import Bound, Row, likeness
 from runner.report.dump import diff_command as dumps
-from runner.report.dump.diff_command import from_zero
 from runner.report.format import Table, comma_separated, markdown, tables, verdict
 from runner.report.record import Record
 
-USAGE = "runner compare RUN_A RUN_B [--metrics] [--rtol X] [--atol X] [--md | --json | --csv]"
-HELP = f"""
-
-configs and metrics
-  {USAGE}
-
---metrics compares every loss, the metrics, configs, manifests and speed; so do --md and --csv, and runs without dumps.
-Losses and metrics decide: |a - b| <= atol + rtol * |b|, with 1e-4 and 0 unless given. B is the reference.
-
-  --metrics  not the dumps            --dumps  the dumps, or an error when there are none
-  --md       as Markdown              --csv    as CSV: part, key, A, B, abs, rel, differs
-"""
-_CHOSEN = {"--metrics", "--md", "--csv"}
-_DUMPS = {"--dumps", "--all"}
 PIPED_WIDTH = 400  # columns; lines are not broken there
 
 
-def main(words: Sequence[str]) -> int:
-    """Compare and show. Returns 0 when the runs agree and 6 when they do not.
+def main(given: Namespace) -> int:
+    """Compare two runs and print the result. Returns 0 when they agree and 6 when they do not.
 
-    Raises ConfigError for wrong words, and what the comparison of dumps raises.
+    Raises ConfigError for flags that exclude each other, and what the comparison of dumps raises.
     """
-    if "--help" in words or "-h" in words:
-        print(dumps.HELP.rstrip() + HELP, end="")  # noqa: T201  what the flag is for
-        return 0
-    wanted = _CHOSEN.intersection(words)
-    if wanted and (both := _DUMPS.intersection(words)):
-        raise ConfigError(
-            "wrong usage", reason=f"{min(both)} and {min(wanted)}", usage=USAGE, hint="runner compare --help"
-        )
-    missing = [] if _DUMPS.intersection(words) else _without_dumps(words)
-    if wanted or missing:
-        return _metrics(words, missing)
-    return dumps.main([word for word in words if word != "--dumps"])
+    of_metrics = [f"--{name}" for name in ("csv", "md", "metrics") if getattr(given, name)]
+    of_dumps = [f"--{name}" for name in ("all", "dumps") if getattr(given, name)]
+    if of_metrics and of_dumps:
+        reason = f"{of_dumps[0]} and {of_metrics[0]}"
+        raise ConfigError("wrong usage", reason=reason, hint="runner compare --help")
+    runs = Path(given.a), Path(given.b)
+    missing = [] if of_dumps else _without_dumps(runs)
+    if of_metrics or missing:
+        return _metrics(runs, missing, given)
+    return dumps.main(runs, Tolerance(given.rtol, given.atol), given.all, given.json)
 
 
 def between(folders: Sequence[Path], bound: Bound) -> Row:
@@ -61,10 +44,11 @@ def between(folders: Sequence[Path], bound: Bound) -> Row:
     return likeness(a, b, bound)
 
 
-def _without_dumps(words: Sequence[str]) -> list[Path]:
-    """Of two runs those that have no dump: then their metrics are what can be compared. None for all other paths."""
-    runs = [Path(word) for word in words if (Path(word) / "status.json").is_file()]
-    return [run for run in runs if not has_dump(run)] if len(runs) == 2 else []
+def _without_dumps(folders: Sequence[Path]) -> list[Path]:
+    """If all folders are runs, those that have no dump: then metrics are what can be compared. Otherwise none."""
+    if not all((folder / "status.json").is_file() for folder in folders):
+        return []
+    return [folder for folder in folders if not has_dump(folder)]
 
 
 def has_dump(folder: Path) -> bool:
@@ -78,11 +62,8 @@ def has_dump(folder: Path) -> bool:
     return True
 
 
-def _metrics(words: Sequence[str], missing: Sequence[Path]) -> int:
-    given = _parser().parse_args([word for word in words if word != "--metrics"])
-    if len(given.runs) != 2:
-        raise ConfigError("wrong usage", value=" ".join(words), usage=USAGE, hint="runner compare --help")
-    found = between([Path(run) for run in given.runs], Bound(given.rtol, given.atol))
+def _metrics(runs: Sequence[Path], missing: Sequence[Path], given: Namespace) -> int:
+    found = between(runs, Bound(Bound.rtol if given.rtol is None else given.rtol, given.atol))
     found["notes"] += [f"there is no dump in {run}, so operators are not compared" for run in missing]
     if given.json:
         print(json.dumps(found, allow_nan=False))  # noqa: T201  what the flag is for
@@ -91,22 +72,6 @@ def _metrics(words: Sequence[str], missing: Sequence[Path]) -> int:
     else:
         _show(found)
     return 0 if found["same"] else MismatchError.exit_code
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError("wrong usage", reason=message, usage=USAGE, hint="runner compare --help")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="runner compare", add_help=False, allow_abbrev=False)
-    parser.add_argument("runs", nargs="*")
-    parser.add_argument("--rtol", type=from_zero, default=Bound.rtol)
-    parser.add_argument("--atol", type=from_zero, default=Bound.atol)
-    forms = parser.add_mutually_exclusive_group()
-    for flag in ("--md", "--json", "--csv"):
-        forms.add_argument(flag, action="store_true")
-    return parser
 
 
 def _show(found: Row) -> None:

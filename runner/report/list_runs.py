@@ -30,15 +30,17 @@ class Run:
     values: dict[str, Any]
 
 
-def main(words: Sequence[str]) -> int:
-    """Print the table. Raises ConfigError for a folder that does not exist."""
-    if len(words) > 1 or any(word.startswith("-") for word in words):
-        raise ConfigError("wrong usage", value=" ".join(words), hint="runner ls [DIR]")
-    folders = [Path(word) for word in words] or [Path(name) for name in DEFAULT_FOLDERS if Path(name).is_dir()]
-    if words and not folders[0].is_dir():
-        raise ConfigError("the folder does not exist", path=words[0])
-    _print(find(folders))
+def main(folder: str | None) -> int:
+    """Print the table of one folder, or of DEFAULT_FOLDERS. Raises ConfigError for a folder that does not exist."""
+    if folder is not None and not Path(folder).is_dir():
+        raise ConfigError("the folder does not exist", path=folder)
+    _print(find(default_folders() if folder is None else [Path(folder)]))
     return 0
+
+
+def default_folders() -> list[Path]:
+    """The folders of the current directory where `runner` puts runs and sweeps, as far as they exist."""
+    return [Path(name) for name in DEFAULT_FOLDERS if Path(name).is_dir()]
 
 
 def find(folders: Sequence[Path]) -> list[Run]:

@@ -8,7 +8,7 @@ again apart from the others; they wait in the exchange that this rank did not co
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 
 import numpy as np
 
@@ -31,8 +31,17 @@ class Examined:
     since it knows the operands. Raises TrainingError with the operator, its line and the folder of the dump.
     """
 
-    def __init__(self, make: MakeSteps, step: Step, dataset: Dataset, first: int, failure: dump.FirstFailure) -> None:
+    def __init__(
+        self,
+        make: MakeSteps,
+        step: Step,
+        dataset: Dataset,
+        first: int,
+        failure: dump.FirstFailure,
+        unreported: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.make, self.step, self.dataset, self.first, self.failure = make, step, dataset, first, failure
+        self.unreported = unreported  # inside, callbacks get no gradients of steps
 
     def __call__(self, count: int, leave: Callable[[], bool] = lambda: False) -> np.ndarray:
         """As `make`."""
@@ -74,5 +83,6 @@ class Examined:
             parameter_back()
         self.failure.steps = shown
         batches = self.dataset.prepared(self.dataset.visits_from(self.first))
-        with closing(StepByStep(step, batches, self.first, self.failure)) as again, suppress(TrainingError):
+        again = StepByStep(step, batches, self.first, self.failure)
+        with self.unreported(), closing(again), suppress(TrainingError):
             again(shown.stop - self.first)

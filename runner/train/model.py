@@ -22,14 +22,16 @@ from runner.nn.metrics import get_metrics
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe import dump
 from runner.train import amp, profile
-from runner.train.arguments import check_dump, check_sink_mode, check_train_arguments
+from runner.train.arguments import check_dump, check_train_arguments
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
 from runner.train.failure_replay import Examined
+from runner.train.gradient_observer import GradientObserver
 from runner.train.loop import MakeSteps, run_epochs
 from runner.train.loss_scale_manager import LossScaleManager
 from runner.train.sink import Sink
 from runner.train.steps import StepByStep
 from runner.types import TensorType
+from runner.validation.arguments import flag
 
 # PyNative mode compiles nothing before a network is exported.
 _LOG = logging.getLogger("runner")
@@ -77,6 +79,7 @@ class Model:
         self.precision = amp.policy_of(level, precision_mode)
         self.train_network = amp.training_cell(network, loss_fn, optimizer, level, loss_scale_manager)
         self.eval_network = nn.WithEvalCell(network, loss_fn) if loss_fn is not None else None
+        self.gradients = GradientObserver()
         self.train_step = self._train_step()
         self.steps: Sink | StepByStep | None = None
         self.eval_step: Step | None = None
@@ -126,17 +129,19 @@ class Model:
         seen = self._parameters(hooks, train_dataset, epoch_num=epoch, batch_num=steps, dataset_sink_mode=sunk)
         seen.cur_step_num = first_step
         run_context = RunContext(seen)
+        if self.gradients.attach(self.train_network, hooks, run_context, first_step):
+            self.train_step, self.steps = self._train_step(), None
         self.network.set_train(True)
         total = epoch * steps if max_steps is None else min(max_steps, epoch * steps)
         with ExitStack() as stack:
             stack.enter_context(working_under(self.precision))
-            for callback in hooks.list:
+            for callback in hooks:
                 stack.enter_context(callback)
-            hooks.begin(run_context)
+            hooks.fire("begin", run_context)
             self.steps = stack.enter_context(self._making(train_dataset, sunk, first_step, total))
             make = amp.checked(self._examined(self.steps, train_dataset, first_step), self.train_network)
             run_epochs(make, hooks, run_context, total, steps if sunk else 1)
-            hooks.end(run_context)
+            hooks.fire("end", run_context)
 
     @contextmanager
     def _making(self, dataset: Dataset, sunk: bool, first: int, total: int) -> Iterator[Sink | StepByStep]:
@@ -163,8 +168,7 @@ class Model:
     def _examined(self, make: MakeSteps, dataset: Dataset, first_step: int) -> MakeSteps:
         if self.failure is None:
             return make
-        examined: MakeSteps = Examined(make, self.train_step, dataset, first_step, self.failure)
-        return examined
+        return Examined(make, self.train_step, dataset, first_step, self.failure, self.gradients.paused)
 
     def _steps(self, dataset: Dataset, sunk: bool, first_step: int) -> Sink | StepByStep:
         """What makes steps with the batches of a dataset, from the batch of step `first_step` on."""
@@ -216,7 +220,7 @@ class Model:
         Callbacks hear begin, step_begin and step_end for every batch, and end, where `metrics` are known. Raises
         ConfigError for impossible arguments, and without metrics or without a loss function.
         """
-        check_sink_mode(dataset_sink_mode)
+        flag({}, dataset_sink_mode=dataset_sink_mode)
         hooks = CallbackList(callbacks)
         if not self.metrics or self.eval_network is None:
             raise ConfigError(
@@ -230,11 +234,11 @@ class Model:
         self.network.set_train(False)
         with ExitStack() as stack:
             stack.enter_context(working_under(self.precision))
-            for callback in hooks.list:
+            for callback in hooks:
                 stack.enter_context(callback)
-            hooks.begin(run_context)
+            hooks.fire("begin", run_context)
             seen.metrics = self._evaluate(self.eval_step, hooks, run_context)
-            hooks.end(run_context)
+            hooks.fire("end", run_context)
         self.network.set_train(True)
         return dict(seen.metrics)
 
@@ -245,9 +249,9 @@ class Model:
         with closing(seen.valid_dataset.read(0)) as batches:
             for arrays in batches:
                 seen.cur_step_num += 1
-                hooks.step_begin(run_context)
+                hooks.fire("step_begin", run_context)
                 seen.net_outputs = loss, output, label = step(arrays)
-                hooks.step_end(run_context)
+                hooks.fire("step_end", run_context)
                 for metric in self.metrics.values():
                     metric.update(loss, output, label)
         return {name: metric.eval() for name, metric in self.metrics.items()}

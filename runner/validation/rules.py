@@ -21,7 +21,7 @@ class Rule(Frozen):
     aliases: Mapping[object, str] = field(default_factory=dict)  # other spellings, text in lower case
     pattern: str = ""  # a regular expression that text must match
     fold: bool = False  # choices and aliases match in upper and lower case
-    judge: Callable[[object], Any] | None = None  # decides alone, in place of type and rule; it raises Wrong
+    validate: Callable[[object], Any] | None = None  # in place of type and rule; raises Invalid
     hint: str | None = None
 
 

@@ -1,4 +1,4 @@
-"""Judging one value against a type and a rule: the value in its final form, or why it is not allowed."""
+"""Validates one value against a type and a rule: the value in its final form, or why it is not allowed."""
 
 import json
 import math
@@ -17,7 +17,7 @@ _NOUNS = {int: "whole number", float: "number", bool: "true or false", str: "tex
 
 
 @dataclass
-class Wrong(Exception):
+class Invalid(Exception):
     """Why a value is not allowed; the checker adds key and place."""
 
     what: str
@@ -26,50 +26,50 @@ class Wrong(Exception):
     hint: str | None = None
 
 
-def judge(kind: Any, rule: Rule, value: object) -> Any:
+def validate(kind: Any, rule: Rule, value: object) -> Any:
     """The value as the schema wants it: aliases replaced, whole numbers widened to float where a float is wanted.
 
-    Raises Wrong.
+    Raises Invalid.
     """
     kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
     if value is None and (type(None) in kinds or kind is object):
         return None
-    if rule.judge is not None:
-        return rule.judge(value)
+    if rule.validate is not None:
+        return rule.validate(value)
     kind = next(k for k in kinds if k is not type(None))
     optional = "null or " if len(kinds) > 1 else ""
     if get_origin(kind) is tuple:
-        return _judge_list(get_args(kind)[0], rule, value)
+        return _validate_list(get_args(kind)[0], rule, value)
     if rule.choices:
-        return _judge_choice(rule, value, optional)
-    judged = _TYPES.get(kind, lambda value, allowed: value)(value, optional + describe(kind, rule))
-    if rule.pattern and not re.fullmatch(rule.pattern, str(judged)):
-        raise Wrong("not allowed", f"text that matches {rule.pattern}")
-    if isinstance(judged, int | float) and not isinstance(judged, bool):
-        _judge_range(rule, judged, optional + describe(kind, rule))
-    return judged
+        return _validate_choice(rule, value, optional)
+    valid = _TYPES.get(kind, lambda value, allowed: value)(value, optional + describe(kind, rule))
+    if rule.pattern and not re.fullmatch(rule.pattern, str(valid)):
+        raise Invalid("not allowed", f"text that matches {rule.pattern}")
+    if isinstance(valid, int | float) and not isinstance(valid, bool):
+        _validate_range(rule, valid, optional + describe(kind, rule))
+    return valid
 
 
 def switch(value: object) -> bool:
-    """A judge of true and false, also as 1 and 0. Raises Wrong."""
-    return bool(value) if value in (0, 1) and isinstance(value, int) else _judge_bool(value, "0, 1, true or false")
+    """A validator of true and false, also as 1 and 0. Raises Invalid."""
+    return bool(value) if value in (0, 1) and isinstance(value, int) else _validate_bool(value, "0, 1, true or false")
 
 
-def existing(value: str) -> str:
-    """A folder that is there and can be used, as an absolute path. Raises Wrong."""
+def existing_folder(value: str) -> str:
+    """A folder that is there and can be used, as an absolute path. Raises Invalid."""
     place = os.path.abspath(value)
     if not os.path.isdir(place):
         what = "a folder is missing" if not os.path.lexists(place) else "not a folder"
-        raise Wrong(what, "a folder that exists", hint=f"mkdir -p {place}" if "missing" in what else None)
+        raise Invalid(what, "a folder that exists", hint=f"mkdir -p {place}" if "missing" in what else None)
     if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        raise Wrong("a folder without permission", "a folder that can be read and written")
+        raise Invalid("a folder without permission", "a folder that can be read and written")
     return place
 
 
-def complaint(key: str, value: object, wrong: Wrong, **rows: object) -> ConfigError:
+def invalid_value_error(key: str, value: object, invalid: Invalid, **rows: object) -> ConfigError:
     """The error for a value of a key; `rows` stand in front of it."""
-    about = {"value": show(value), "allowed": wrong.allowed, "nearest": wrong.nearest, "hint": wrong.hint}
-    return ConfigError(wrong.what, key=key, **rows, **about)
+    about = {"value": show(value), "allowed": invalid.allowed, "nearest": invalid.nearest, "hint": invalid.hint}
+    return ConfigError(invalid.what, key=key, **rows, **about)
 
 
 def describe(kind: Any, rule: Rule) -> str:
@@ -100,24 +100,24 @@ def _bounds(rule: Rule) -> str:
     return " and ".join(f"{word} {bound}" for word, bound in parts if bound is not None)
 
 
-def _judge_int(value: object, allowed: str) -> int:
+def _validate_int(value: object, allowed: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         if abs(value) >= 1 << 63:
-            raise Wrong("out of range", f"{allowed} (64 bits)")
+            raise Invalid("out of range", f"{allowed} (64 bits)")
         return value
     whole = value if isinstance(value, float) and value.is_integer() else None
     written = re.fullmatch(r"[+-]?\d{1,18}", value) if isinstance(value, str) else None
     close = str(int(whole)) if whole is not None else written[0] if written else None
-    raise Wrong("not a whole number", allowed, close)
+    raise Invalid("not a whole number", allowed, close)
 
 
-def _judge_float(value: object, allowed: str) -> float:
+def _validate_float(value: object, allowed: str) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         if not _finite(value):
-            raise Wrong("not a finite number", allowed)
+            raise Invalid("not a finite number", allowed)
         return float(value)
     written = re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", value) if isinstance(value, str) else None
-    raise Wrong("not a number", allowed, written[0] if written else None)
+    raise Invalid("not a number", allowed, written[0] if written else None)
 
 
 def _finite(value: float) -> bool:
@@ -127,23 +127,23 @@ def _finite(value: float) -> bool:
         return False
 
 
-def _judge_bool(value: object, allowed: str) -> bool:
+def _validate_bool(value: object, allowed: str) -> bool:
     if isinstance(value, bool):
         return value
     meant = _WORDS.get(value.lower()) if isinstance(value, str) else None
-    raise Wrong("not true or false", allowed, None if meant is None else str(meant).lower())
+    raise Invalid("not true or false", allowed, None if meant is None else str(meant).lower())
 
 
-def _judge_str(value: object, allowed: str) -> str:
+def _validate_str(value: object, allowed: str) -> str:
     if isinstance(value, str):
         return value
-    raise Wrong("not text", allowed, f'"{show(value)}"' if isinstance(value, int | float) else None)
+    raise Invalid("not text", allowed, f'"{show(value)}"' if isinstance(value, int | float) else None)
 
 
-_TYPES: dict[Any, Any] = {int: _judge_int, float: _judge_float, bool: _judge_bool, str: _judge_str}
+_TYPES: dict[Any, Any] = {int: _validate_int, float: _validate_float, bool: _validate_bool, str: _validate_str}
 
 
-def _judge_range(rule: Rule, value: float, allowed: str) -> None:
+def _validate_range(rule: Rule, value: float, allowed: str) -> None:
     inside = (
         (rule.low is None or value >= rule.low)
         and (rule.high is None or value <= rule.high)
@@ -151,10 +151,10 @@ def _judge_range(rule: Rule, value: float, allowed: str) -> None:
         and (rule.below is None or value < rule.below)
     )
     if not inside and value not in rule.also:
-        raise Wrong("out of range", allowed)
+        raise Invalid("out of range", allowed)
 
 
-def _judge_choice(rule: Rule, value: object, optional: str) -> str:
+def _validate_choice(rule: Rule, value: object, optional: str) -> str:
     fold = str.lower if rule.fold else str
     known: dict[object, str] = {fold(choice): choice for choice in rule.choices} | dict(rule.aliases)
     hashable = isinstance(value, str | int) and not isinstance(value, bool)
@@ -163,10 +163,10 @@ def _judge_choice(rule: Rule, value: object, optional: str) -> str:
         return known[wanted]
     allowed = optional + ", ".join([*rule.choices, *(str(alias) for alias in rule.aliases)])
     close = nearest(str(wanted), [name for name in known if isinstance(name, str)]) if isinstance(value, str) else None
-    raise Wrong("not one of the choices", allowed, known[close] if close else None)
+    raise Invalid("not one of the choices", allowed, known[close] if close else None)
 
 
-def _judge_list(kind: Any, rule: Rule, value: object) -> tuple[Any, ...]:
+def _validate_list(kind: Any, rule: Rule, value: object) -> tuple[Any, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise Wrong("not a list", f"a list of {', '.join(rule.choices) or _NOUNS.get(kind, 'value') + 's'}")
-    return tuple(judge(kind, rule, one) for one in value)
+        raise Invalid("not a list", f"a list of {', '.join(rule.choices) or _NOUNS.get(kind, 'value') + 's'}")
+    return tuple(validate(kind, rule, one) for one in value)

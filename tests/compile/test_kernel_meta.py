@@ -13,7 +13,7 @@ from runner import dtype, nn, ops
 from runner.compile.kernel_meta import KernelMeta
 from runner.compile.program import Program
 from runner.core.graph import Graph
-from runner.core.observers import GraphObserver, Several
+from runner.core.observers import GraphObserver, Observers
 from runner.device import Device
 from runner.errors import TrainingError
 from runner.experiment.graphs import FailedGraph, graph_observer
@@ -217,7 +217,16 @@ class Told(GraphObserver):
 
 def test_several_observers_hear_the_same(place):
     one, other = Told(), Told()
-    both = Several(one, other, KernelMeta(place / "meta", 2))
+    both = Observers(one, other, KernelMeta(place / "meta", 2))
     assert (both.as_traced, both.records_steps) == (True, True)
     Program(nn.ReLU().construct, [TensorType(dtype.float32, (2, 2))], Device("CPU"), "net", observer=both)
     assert one.heard == other.heard == ["traced", "lowered", "compiled", "executed"]
+
+
+@pytest.mark.parametrize("event", [name for name, method in vars(GraphObserver).items() if callable(method)])
+def test_every_event_reaches_every_observer(event):
+    seen: list[tuple[object, ...]] = []
+    observer = GraphObserver()
+    setattr(observer, event, lambda *arguments: seen.append(arguments))
+    getattr(Observers(observer, observer), event)(1, 2)
+    assert seen == [(1, 2), (1, 2)]

@@ -1,6 +1,5 @@
 """Tab completion: what `runner -sc query=...` answers, and what real shells make of it."""
 
-import argparse
 import os
 import pty
 import select
@@ -14,10 +13,7 @@ import pytest
 
 from runner import cli
 from runner.config import completion
-from runner.report import compare
-from runner.report.ci import golden
-from runner.report.dump import convert
-from runner.report.html import command as report
+from runner.config.command_line import OVERRIDE
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,8 +61,15 @@ def ask(place, monkeypatch, capsys):
         ("runner +experiment=lenet --cfg j", "job"),
         ("runner compare x --a", "--all --atol"),
         ("runner resume r ep", "epochs="),
-        ("runner resume r --", "--force"),
+        ("runner resume r --", "--force --help"),
+        ("runner resume epochs=2 mode=", "mode=graph mode=pynative"),
+        ("runner resume r mode=graph --force epo", "epochs="),
         ("runner doctor ", ""),
+        ("runner ls x ", ""),
+        ("runner compare --rtol ", ""),
+        ("runner convert -d x -t ", "bin msnpy npy"),
+        ("runner convert -v ", "1 2"),
+        ("runner -p ", ""),
         ("runner seed='", ""),
         ("runner mode mo", ""),
         ("runner -cn", "-cn"),
@@ -95,6 +98,11 @@ def test_folders_of_runs(ask, place):
     assert ask("runner golden --check g") == ["golden.json"]
     assert ask("runner convert -d outputs/2026-01-02/n") == ["outputs/2026-01-02/no_run/"]
     assert ask(f"runner -cd {place}/o") == [f"{place}/outputs/"]
+    assert ask("runner --junit g") == ["golden.json"]
+    assert ask("runner golden --check ") == ["golden.json", "multirun/", "outputs/"]
+    assert ask("runner golden --check golden.json ") == sorted([*runs, "golden.json", "multirun/", "outputs/"])
+    assert ask("runner compare --rtol 1 x o") == ["outputs/", "outputs/2026-01-02/03-04-05"]
+    assert ask("runner compare x y ") == []
 
 
 def test_configs_of_a_folder_of_the_users(ask, place):
@@ -103,32 +111,25 @@ def test_configs_of_a_folder_of_the_users(ask, place):
     assert ask("runner -cd mine +experiment=fi") == ["+experiment=first_try"]
 
 
-@pytest.mark.parametrize(
-    ("words", "module", "besides"),
-    [
-        (("golden", "x"), golden, set()),
-        (("convert", "x"), convert, set()),
-        (("report", "x"), report, set()),
-        (("compare", "--metrics", "x", "x"), compare, {"-h", "--help", *compare._CHOSEN, *compare._DUMPS}),
-        (("compare", "--all", "x", "x"), compare, {"--csv", "--md", *compare._CHOSEN, *compare._DUMPS}),
-    ],
-)
-def test_the_table_of_flags_is_what_a_command_reads(words, module, besides, monkeypatch):
-    class Read(Exception):
-        pass
-
-    def read(parser, *words):
-        raise Read({flag for one in parser._actions for flag in one.option_strings})
-
-    for method in ("parse_args", "parse_intermixed_args"):
-        monkeypatch.setattr(argparse.ArgumentParser, method, read)
-    with pytest.raises(Read) as caught:
-        module.main(words[1:])
-    assert {*completion.AFTER[words[0]].flags} == caught.value.args[0] | besides
+@pytest.mark.parametrize("name", [None, *cli.COMMANDS])
+def test_every_flag_and_choice_is_offered(ask, name):
+    line = f"runner {name or ''}".strip()
+    actions = cli.parser_of(name)._actions
+    flags = {flag for action in actions for flag in action.option_strings}
+    assert "--help" in flags
+    assert set(ask(f"{line} -")) == flags
+    for action in actions:
+        for flag in action.option_strings if action.choices else ():
+            assert ask(f"{line} {flag} ") == sorted(map(str, action.choices))
 
 
-def test_the_table_has_every_command():
-    assert set(completion.AFTER) == set(cli.COMMANDS)
+@pytest.mark.parametrize("name", [None, *cli.COMMANDS])
+def test_every_metavar_says_what_is_offered(name):
+    """A path, a run directory, an override, or one of those that nothing is offered for."""
+    free = {"X", "N", "NAME", "PACKAGE", "FORMAT", "SHAPE"}
+    for action in cli.parser_of(name)._actions:
+        if action.nargs != 0 and not action.choices:
+            assert action.metavar in {*free, *completion._PATHS, OVERRIDE} or action.metavar.startswith("RUN")
 
 
 # Real shells

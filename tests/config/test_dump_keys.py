@@ -16,7 +16,7 @@ from runner.config.compose import Call, compose
 from runner.config.groups.dump import DUMPS, AsyncDump, GeDump, NoDump, SyncDump, is_asked
 from runner.experiment import dump
 from runner.observe.dump import VARIABLE, json_config
-from runner.observe.dump.keys import judged
+from runner.observe.dump.keys import validate_key
 from runner.observe.dump.settings import DumpSettings, Iterations
 
 COMMON = {
@@ -270,14 +270,14 @@ def test_the_session(value, expected):
 
 @pytest.mark.parametrize("kind", [SyncDump, AsyncDump, GeDump])
 def test_defaults_are_allowed(kind):
-    """What nobody wrote is not judged, so it must be right."""
+    """What is not given is not validated, so it must be right."""
     shared = {"enable_dump": "enable"}
-    judgeable = [
-        f for f in fields(kind) if f.metadata.get("rule") and f.metadata["rule"].judge and f.default is not None
+    validated_fields = [
+        f for f in fields(kind) if f.metadata.get("rule") and f.metadata["rule"].validate and f.default is not None
     ]
-    assert len(judgeable) >= 2
-    for f in judgeable:
-        assert judged(shared.get(f.name, f.name), f.default) == f.default
+    assert len(validated_fields) >= 2
+    for f in validated_fields:
+        assert validate_key(shared.get(f.name, f.name), f.default) == f.default
 
 
 def test_what_no_dump_needs_is_not_imported():

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from argument_errors import refused_argument
 
 from runner.config import schema
 from runner.dataset import Cifar10Dataset, catalog
@@ -176,8 +177,7 @@ def test_download_fetches_only_what_is_missing(write_mnist, monkeypatch: pytest.
 def test_settings_are_checked(settings: DatasetSettings, argument: str, value: str) -> None:
     with pytest.raises(ConfigError) as caught:
         open_dataset(settings, train=True)
-    assert caught.value.rows["argument"] == argument
-    assert caught.value.rows["value"] == value
+    assert refused_argument(caught.value) == (argument, value)
 
 
 def test_a_mistyped_name_has_a_nearest() -> None:

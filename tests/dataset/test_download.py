@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from argument_errors import refused_argument
 
 from runner.dataset import MnistDataset
 from runner.dataset.formats.download import GZIP_OVERHEAD, download, download_mnist
@@ -166,7 +167,7 @@ def test_only_web_addresses(tmp_path: Path, url: str) -> None:
 def test_timeouts(tmp_path: Path, timeout: object) -> None:
     with pytest.raises(ConfigError) as caught:
         download(tmp_path, "http://127.0.0.1", FILES, timeout)
-    assert caught.value.rows["argument"] == "timeout"
+    assert refused_argument(caught.value) == ("timeout", repr(timeout))
 
 
 def test_an_address_that_cannot_be_written_in_a_request(tmp_path: Path) -> None:

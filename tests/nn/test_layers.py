@@ -180,12 +180,12 @@ def test_dropout_layers_do_not_draw_each_others_masks_at_other_steps():
         (
             lambda: nn.Conv2d(0, 4, 3),
             ConfigError,
-            "in_channels must be a positive int\n  layer  Conv2d\n  given  0",
+            "in_channels must be a whole number of at least 1\n  layer  Conv2d\n  given  0",
         ),
         (
             lambda: nn.Conv2d(1, 2.0, 3),
             ConfigError,
-            "out_channels must be a positive int\n  layer  Conv2d\n  given  2.0",
+            "out_channels must be a whole number of at least 1\n  layer  Conv2d\n  given  2.0",
         ),
         (
             lambda: nn.Conv2d(3, 4, 3, group=2),
@@ -213,7 +213,11 @@ def test_dropout_layers_do_not_draw_each_others_masks_at_other_steps():
             ShapeError,
             "unknown pad_mode\n  given    full\n  allowed  same, valid, pad",
         ),
-        (lambda: nn.Dense(True, 3), ConfigError, "in_channels must be a positive int\n  layer  Dense\n  given  True"),
+        (
+            lambda: nn.Dense(True, 3),
+            ConfigError,
+            "in_channels must be a whole number of at least 1\n  layer  Dense\n  given  True",
+        ),
         (
             lambda: nn.Dense(2, 3, activation="rely"),
             ConfigError,

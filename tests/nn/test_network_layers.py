@@ -203,7 +203,7 @@ def test_a_list_is_applied_by_its_owner(mode):
             ConfigError,
             "alpha must be a number of at least 0.0\n  layer  LeakyReLU\n  given  'much'",
         ),
-        (lambda: nn.PReLU(0), ConfigError, "channel must be a positive int\n  layer  PReLU\n  given  0"),
+        (lambda: nn.PReLU(0), ConfigError, "channel must be a whole number of at least 1\n  layer  PReLU\n  given  0"),
         (
             lambda: nn.LayerNorm(4),
             ConfigError,
@@ -223,7 +223,7 @@ def test_a_list_is_applied_by_its_owner(mode):
         (
             lambda: nn.Embedding(0, 3),
             ConfigError,
-            "vocab_size must be a positive int\n  layer  Embedding\n  given  0",
+            "vocab_size must be a whole number of at least 1\n  layer  Embedding\n  given  0",
         ),
         (
             lambda: nn.Embedding(4, 3, padding_idx=4),

@@ -3,13 +3,18 @@
 import csv
 import io
 import json
+from functools import partial
+from pathlib import Path
 
 import pytest
 from left_runs import leave, varied
 
+from runner.cli import run_command
 from runner.errors import ConfigError
 from runner.report import compare
-from runner.report.compare import main
+from runner.report.diff_metrics import Bound
+
+main = partial(run_command, "compare")
 
 
 @pytest.fixture
@@ -102,9 +107,9 @@ def test_runs_without_a_dump_are_compared_by_metrics(runs, capsys):
 @pytest.mark.parametrize("word", ["--dumps", "--all"])
 def test_dumps_can_be_demanded(runs, word, monkeypatch):
     asked = []
-    monkeypatch.setattr(compare.dumps, "main", lambda words: asked.append(words) or 0)
+    monkeypatch.setattr(compare.dumps, "main", lambda *given: asked.append(given) or 0)
     assert main([*runs, word]) == 0
-    assert asked == [[*runs, *([word] if word == "--all" else [])]]
+    assert asked == [(tuple(map(Path, runs)), compare.Tolerance(None, 0.0), word == "--all", False)]
 
 
 @pytest.mark.parametrize(
@@ -128,4 +133,5 @@ def test_help(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
     assert "--metrics" in out
+    assert f"rtol {Bound.rtol:g} and atol {Bound.atol:g} unless given" in out
     assert "--all" in out

@@ -17,6 +17,7 @@ from runner.train.callback import (
     check_losses,
     monitor as monitors,
 )
+from runner.train.callback.base import EVENTS
 
 # The output that the reference's page on running a model shows, as it stands there.
 PAGE = """\
@@ -130,7 +131,7 @@ def test_the_line_of_the_time_has_the_form_of_the_reference(capsys):
     assert re.fullmatch(r"epoch time: \d+\.\d{3} ms, per step time: \d+\.\d{3} ms\n", capsys.readouterr().out)
 
 
-HOOKS = ("begin", "epoch_begin", "step_begin", "step_end", "epoch_end", "end")
+HOOKS = ("begin", "epoch_begin", "step_begin", "step_end", "sink_left", "epoch_end", "end")
 
 
 def recorder(seen: list[str], name: str) -> Callback:
@@ -143,8 +144,13 @@ def recorder(seen: list[str], name: str) -> Callback:
 def test_a_list_calls_its_callbacks_in_order(hook):
     seen: list[str] = []
     both = CallbackList([recorder(seen, "a"), Callback(), recorder(seen, "b")])
-    getattr(both, hook)(RunContext(CallbackParameters()))
+    both.fire(hook, RunContext(CallbackParameters()))
     assert seen == [f"a.{hook}", f"b.{hook}"]
+
+
+def test_every_hook_of_a_callback_is_an_event():
+    hooks = {name for name, hook in vars(Callback).items() if callable(hook) and not name.startswith("__")}
+    assert hooks == {*EVENTS, "wants_to_leave"}
 
 
 @pytest.mark.parametrize(("given", "count"), [(None, 0), ([], 0), (Callback(), 1), ((Callback(), Callback()), 2)])

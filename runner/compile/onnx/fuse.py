@@ -3,7 +3,8 @@
     Add(Mul(v, 0.9), Gemm(a, b))    ->  Gemm(a, b, v, beta=0.9)                 momentum; or two branches of a gradient
     Relu(Add(Conv(x, w, c), z))     ->  FusedConv(x, w, c, z, activation=Relu)  rows scaled by BatchNorm, and a sum
 
-Only values without other readers are fused, so values that are returned or dumped are still computed.
+Only values without other readers are fused. Effects do not count as readers: their operands are computed beside the
+fused node, so that observing a step does not change its results.
 """
 
 from __future__ import annotations
@@ -22,23 +23,25 @@ if TYPE_CHECKING:
     from onnx import NodeProto
 
 
-def fuse(builder: OnnxBuilder, kept: Iterable[str]) -> list[NodeProto]:
-    """The nodes of a builder after fusion; the values `kept` remain available."""
+def fuse(builder: OnnxBuilder, kept: Iterable[str], observed: Iterable[str] = ()) -> list[NodeProto]:
+    """The nodes of a builder after fusion; the values `kept` and `observed` are still computed."""
     fuser = _Fuser(builder, kept)
     for node in builder.list:
         if node.op_type == "Add":
             fuser.into_product(node)
         elif node.op_type == "Relu":
             fuser.into_convolution(node)
-    return [node for nodes in fuser.nodes_at.values() for node in nodes]
+    present = fuser.nodes_at.keys() - (fuser.fused - fuser.needed(observed))
+    return [node for name, nodes in fuser.nodes_at.items() if name in present for node in nodes]
 
 
 class _Fuser:
-    """`nodes_at`: for each value, the nodes at the position of its original node; fused values have no entry."""
+    """`nodes_at`: the nodes that compute each value, in order; `fused`: the values that are fused into others."""
 
     def __init__(self, builder: OnnxBuilder, kept: Iterable[str]) -> None:
         self.builder, self.shape = builder, builder.shape
         self.nodes_at = {node.output[0]: [node] for node in builder.list}
+        self.fused: set[str] = set()
         self.uses = Counter(name for node in builder.list for name in node.input)
         self.uses.update(kept)
 
@@ -71,7 +74,7 @@ class _Fuser:
 
     def single_use(self, name: str, kind: str) -> NodeProto | None:
         """The node of this kind that computes a value, if the value is read once."""
-        nodes = self.nodes_at.get(name, ())
+        nodes = () if name in self.fused else self.nodes_at.get(name, ())
         return nodes[-1] if self.uses[name] == 1 and nodes and nodes[-1].op_type == kind else None
 
     def scaled(self, name: str) -> tuple[str, float, tuple[str, ...]]:
@@ -85,8 +88,21 @@ class _Fuser:
         return name, 1.0, ()
 
     def remove(self, *names: str) -> list[NodeProto]:
-        """Remove fused values and return the nodes that computed them."""
-        return [node for name in names for node in self.nodes_at.pop(name, ())]
+        """Mark values as fused and return the nodes that computed them."""
+        nodes = [node for name in names if name not in self.fused for node in self.nodes_at.get(name, ())]
+        self.fused.update(names)
+        return nodes
+
+    def needed(self, observed: Iterable[str]) -> set[str]:
+        """The fused values that must be computed anyway: those observed, and their operands."""
+        found: set[str] = set()
+        pending = [name for name in observed if name in self.fused]
+        while pending:
+            name = pending.pop()
+            found.add(name)
+            inputs = {x for node in self.nodes_at.get(name, ()) for x in node.input}
+            pending += [x for x in inputs if x in self.fused and x not in found]
+        return found
 
     def replace(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,7 @@ def lower(
     _lower_nodes(builder, graph, names)
     types = {name: x.type for x, name in inputs.items()}
     outputs = dict(zip(results, graph.results, strict=True))
-    return _model(_graph(builder, graph.name, types, outputs, names, layouts or {}))
+    return _model(_graph(builder, graph.name, types, outputs, names, layouts or {}, graph.told))
 
 
 def lower_sunk(
@@ -96,8 +96,8 @@ def _body(fetch: Graph, step: Graph, entries: Mapping[str, TensorType], columns:
     _lower_nodes(builder, step, names)
     inputs = {p.name + CARRIED: p.type for p in step.updates} | {n + ENTRY: kind for n, kind in entries.items()}
     outputs = {p.name + NEXT: s for p, s in step.updates.items()} | {"loss": step.outputs[0]}
-    outputs |= {name + EMITTED: x for name, x in step.told.items()}
-    return _graph(builder, "step", inputs, outputs, names, {})
+    emitted = {name + EMITTED: x for name, x in step.told.items()}
+    return _graph(builder, "step", inputs, outputs | emitted, names, {}, emitted)
 
 
 def with_defaults(model: ModelProto, parameters: Mapping[str, np.ndarray]) -> bytes:
@@ -149,10 +149,12 @@ def _graph(
     outputs: Mapping[str, Symbol],
     names: ValueNames,
     layouts: Mapping[Value, Layout],
+    observed: Collection[str],
 ) -> GraphProto:
-    """The nodes and constants of the builder as a graph with the given inputs and outputs."""
+    """The nodes and constants of the builder as a graph with these inputs and outputs; effects read the `observed`."""
     results = [names.of(symbol, layouts.get(symbol, PLAIN)) for symbol in outputs.values()]
-    lowered = fuse(builder, results) if builder.on_host else builder.list
+    kept = [name for name, output in zip(results, outputs, strict=True) if output not in observed]
+    lowered = fuse(builder, kept, results) if builder.on_host else builder.list
     # Inputs, and values that the body of a sink reads from the outer graph, are not computed here.
     computed = {output for node in lowered for output in node.output}
     nodes = _name_results(lowered, results, list(outputs), computed)

@@ -13,11 +13,11 @@ from runner.errors import ConfigError, attempted
 from runner.observe import dump as dumps
 from runner.validation.records import Frozen
 from runner.validation.rules import key
-from runner.validation.validate import Wrong, complaint, existing
+from runner.validation.validate import Invalid, existing_folder, invalid_value_error
 
 
 def _key(default: Any, name: str) -> Any:
-    return key(default, judge=lambda value: dumps.keys.judged(name, value))
+    return key(default, validate=lambda value: dumps.keys.validate_key(name, value))
 
 
 class NoDump(Frozen):
@@ -127,10 +127,10 @@ def disagreements(dump: Dump, sunk: bool) -> Iterator[ConfigError]:
 def _no_folder(path: str | None) -> Iterator[ConfigError]:
     try:
         if path is None:
-            raise Wrong("dump=ge needs a folder", "a folder that exists", hint="dump.dump_path=...")
-        existing(path)
-    except Wrong as wrong:
-        yield complaint("dump.dump_path", path, wrong)
+            raise Invalid("dump=ge needs a folder", "a folder that exists", hint="dump.dump_path=...")
+        existing_folder(path)
+    except Invalid as invalid:
+        yield invalid_value_error("dump.dump_path", path, invalid)
 
 
 def _no_sinking(source: str) -> ConfigError:

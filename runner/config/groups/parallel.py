@@ -30,7 +30,7 @@ class DataParallel:
     global_rank: int | None = key(None, low=0, high=4095)  # of this process; null: that of mpirun
     gradients_mean: bool = False  # the mean of all gradients, not their sum
     parameter_broadcast: bool = False  # all begin with the parameters of the first
-    all_reduce_fusion_config: tuple[int, ...] | None = key(None, judge=fusion.judged)  # null: one bucket
+    all_reduce_fusion_config: tuple[int, ...] | None = key(None, validate=fusion.validate_indices)  # null: one bucket
 
 
 Parallel = StandAlone | DataParallel

@@ -14,7 +14,7 @@ from runner.validation.rules import key
 
 
 def _key(name: str) -> Any:
-    return key(None, judge=lambda value: profile.keys.judged(name, value))
+    return key(None, validate=lambda value: profile.keys.validate_key(name, value))
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class NoProfiling:
     """No profile, unless `options` asks for one: words, or the JSON text of the context's `profiling_options`."""
 
     name: str = key("none", choices=("none",))  # which one
-    options: str | None = key(None, judge=options_text)  # JSON text with these keys, or words
+    options: str | None = key(None, validate=options_text)  # JSON text with these keys, or words
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class TraceProfiling:
     """
 
     name: str = key("trace", choices=("trace",))  # which one
-    options: str | None = key(None, judge=options_text)  # JSON text with these keys, or words
+    options: str | None = key(None, validate=options_text)  # JSON text with these keys, or words
     result_path: str | None = _key("result_path")  # a folder that exists; null: profiling/ in the run directory
     output: str | None = _key("output")  # as result_path
     training_trace: bool | None = _key("training_trace")  # where the time of a step goes
@@ -57,7 +57,7 @@ def is_asked(profiling: Profiling, session: Session) -> bool:
 
 
 def wanted(profiling: Profiling, session: Session) -> dict[str, Any]:
-    """The judged keys of the profile, by their usual names, wherever they stand. Raises ConfigError or ConfigErrors."""
+    """The validated keys of the profile, by their usual names, from any source. Raises ConfigError or ConfigErrors."""
     if session.profiling_mode:
         return _of_session(session)
     options = {} if profiling.options is None else profile.keys.read(profiling.options, "profiling.options")
@@ -72,7 +72,7 @@ def disagreements(profiling: Profiling, session: Session, alone: bool) -> Iterat
         hint = "session.profiling_mode=false, or profiling=none without profiling.options"
         yield ConfigError("a profile is asked for twice", key="session.profiling_mode", value="true", hint=hint)
         return
-    chosen, wrong = attempted(_judged, profiling, session)
+    chosen, wrong = attempted(_validated, profiling, session)
     yield from wrong
     if chosen is None:
         return
@@ -86,7 +86,7 @@ def disagreements(profiling: Profiling, session: Session, alone: bool) -> Iterat
         yield from _missing_points(chosen)
 
 
-def _judged(profiling: Profiling, session: Session) -> dict[str, Any] | None:
+def _validated(profiling: Profiling, session: Session) -> dict[str, Any] | None:
     """As `wanted`, with a look at the words of a session that asks for nothing; None when nobody asks."""
     if session.profiling_options != Session.profiling_options or session.profiling_mode:
         profile.keys.read(session.profiling_options, "session.profiling_options")

@@ -1,4 +1,4 @@
-"""`hydra/sweeper=optuna`: how a sweep searches and where, judged before anything is written.
+"""`hydra/sweeper=optuna`: how a sweep searches and where, validated before anything is written.
 
 The space is written in Hydra's grammar: `choice(a,b)`, `range(1,9,2)` without its end, `interval(0,1)` with its ends,
 whole numbers of `int(interval(1,9))`, and `tag(log,...)` for a logarithmic scale.
@@ -20,7 +20,7 @@ from runner.config.schema import METRICS, RunConfig, defaults
 from runner.errors import ConfigError, attempted, nearest, raise_all
 from runner.validation.records import Frozen
 from runner.validation.rules import FREE, key
-from runner.validation.validate import Wrong, judge, show
+from runner.validation.validate import Invalid, show, validate
 
 DIRECTIONS: Mapping[str, str] = {"loss": "minimize", "accuracy": "maximize"}
 PARAMS = "hydra.sweeper.params"
@@ -30,10 +30,10 @@ _WRITTEN = "interval(0.001,1), tag(log,interval(0.001,1)), int(interval(1,9)), r
 
 
 def _inside(value: object) -> str:
-    place: str = judge(str, FREE, value)
+    place: str = validate(str, FREE, value)
     path = PurePath(place)
     if path.is_absolute() or ".." in path.parts or "://" in place or not path.name:
-        raise Wrong("not a file in the folder of the sweep", "a name, such as study.log")
+        raise Invalid("not a file in the folder of the sweep", "a name, such as study.log")
     return place
 
 
@@ -54,7 +54,7 @@ class Search(Frozen):
     sampler: str = key("tpe", choices=search_space.SAMPLERS, fold=True)
     seed: int = key(1, low=0, high=2**32 - 1)
     study_name: str | None = None
-    storage: str | None = key(None, judge=_inside)
+    storage: str | None = key(None, validate=_inside)
 
     @property
     def wanted(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from runner.errors import ConfigError
 from runner.observe import profile
 from runner.validation.rules import FREE, Rule, key
-from runner.validation.validate import Wrong, judge, switch
+from runner.validation.validate import Invalid, switch, validate
 
 PRECISION_MODES = ("allow_fp32_to_fp16", "force_fp16", "force_fp32", "must_keep_origin_dtype", "allow_mix_precision")
 LOSS_SCALES = ("dynamic", "off")
@@ -24,20 +24,20 @@ ELSEWHERE: Mapping[str, str] = {
 
 def options_text(value: object) -> str:
     """What is to be profiled, as words or JSON; also as the group of keys that Hydra makes of a text without quotes."""
-    text: str = json.dumps(value) if isinstance(value, Mapping) else judge(str, FREE, value)
+    text: str = json.dumps(value) if isinstance(value, Mapping) else validate(str, FREE, value)
     return text
 
 
 def _precision(value: object) -> Any:
-    return judge(str, Rule(choices=PRECISION_MODES), PRECISION_MODES[0] if value is None else value)
+    return validate(str, Rule(choices=PRECISION_MODES), PRECISION_MODES[0] if value is None else value)
 
 
 def _loss_scale(value: object) -> Any:
     """null, `dynamic`, `off`, or a number of at least 1."""
     if value is None or isinstance(value, str):
-        return judge(str, Rule(choices=LOSS_SCALES, fold=True), value) if value is not None else None
+        return validate(str, Rule(choices=LOSS_SCALES, fold=True), value) if value is not None else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < math.inf:
-        raise Wrong("not a loss scale", "null (as precision_mode needs it), dynamic, off, or a number of at least 1")
+        raise Invalid("not a loss scale", "null (as precision_mode needs it), dynamic, off, or a number of at least 1")
     return float(value)
 
 
@@ -45,12 +45,12 @@ def _tuning(value: object) -> str:
     """RL, GA or both, in any order, also as a list: the command line takes `RL,GA` without quotes for a sweep."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
-        raise Wrong("not a way of tuning", _TUNING)
+        raise Invalid("not a way of tuning", _TUNING)
     names = [part.strip() for part in parts]
     known = [name for name in ("RL", "GA") if name in names]
     if len(known) != len(names) or not known:
         meant = [name for name in ("RL", "GA") if name in [one.upper() for one in names]]
-        raise Wrong("not a way of tuning", _TUNING, ",".join(meant) or None)
+        raise Invalid("not a way of tuning", _TUNING, ",".join(meant) or None)
     return ",".join(known)
 
 
@@ -60,11 +60,11 @@ def _optypes(value: object) -> str:
         return "Pooling"
     hint = "only pooling has two implementations"
     meant = "Pooling" if "pool" in str(value).lower() else None
-    raise Wrong("not a type of operators with two implementations", "null or Pooling", meant, hint)
+    raise Invalid("not a type of operators with two implementations", "null or Pooling", meant, hint)
 
 
 def _point(name: str) -> Any:
-    return key(None, judge=lambda value: profile.keys.judged(name, value))
+    return key(None, validate=lambda value: profile.keys.validate_key(name, value))
 
 
 _TUNING = 'null, "RL" (vector operators), "GA" (convolutions and matrix products) or "RL,GA"'
@@ -81,17 +81,17 @@ class Session:
     `profiling_mode` asks for a profile with the words of `profiling_options`; the group `profiling` has more keys.
     """
 
-    precision_mode: str = key(PRECISION_MODES[0], judge=_precision)  # casts the operands of operators
-    loss_scale: float | str | None = key(None, judge=_loss_scale)  # null: dynamic with allow_mix_precision
-    auto_tune_mode: str | None = key(None, judge=_tuning)  # what is searched for
+    precision_mode: str = key(PRECISION_MODES[0], validate=_precision)  # casts the operands of operators
+    loss_scale: float | str | None = key(None, validate=_loss_scale)  # null: dynamic with allow_mix_precision
+    auto_tune_mode: str | None = key(None, validate=_tuning)  # what is searched for
     auto_tune_seconds: float = key(600.0, above=0)  # after that the search ends
     graph_run_mode: int = key(1, low=0, high=1, hint="0: online inference, 1: training")  # 1 trains, 0 only evaluates
     op_debug_level: int = key(0, low=0, high=4, hint=_DEBUG)  # 0 to 4: what is left in kernel_meta/
-    enable_exception_dump: bool = key(False, judge=switch)  # keep what a failing operator took
+    enable_exception_dump: bool = key(False, validate=switch)  # keep what a failing operator took
     op_select_implmode: str = key("high_performance", choices=("high_precision", "high_performance"))  # of pools
-    optypelist_for_implmode: str | None = key(None, judge=_optypes)  # null or Pooling
+    optypelist_for_implmode: str | None = key(None, validate=_optypes)  # null or Pooling
     profiling_mode: bool = False  # make a profile
-    profiling_options: str = key("training_trace", judge=options_text)  # its words or JSON text
+    profiling_options: str = key("training_trace", validate=options_text)  # its words or JSON text
     fp_point: str | None = _point("fp_point")  # operator with which the forward part begins
     bp_point: str | None = _point("bp_point")  # operator with which the backward part ends
     op_trace: str | None = _point("op_trace")  # the operator of profiling_options=op_trace

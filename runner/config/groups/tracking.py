@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from runner.errors import ConfigError
 from runner.validation.records import Frozen
 from runner.validation.rules import FREE, key
-from runner.validation.validate import Wrong, complaint, existing, judge
+from runner.validation.validate import Invalid, existing_folder, invalid_value_error, validate
 
 VARIABLE = "MLFLOW_TRACKING_URI"
 FILE = "mlflow.db"
@@ -18,42 +18,42 @@ NAME_LENGTH = 250  # of what MLflow takes as a name
 
 
 def address(value: object) -> str:
-    """An address of MLflow, a database file with its absolute path; nothing is opened. Raises Wrong."""
-    text: str = judge(str, FREE, value)
+    """An address of MLflow, a database file with its absolute path; nothing is opened. Raises Invalid."""
+    text: str = validate(str, FREE, value)
     scheme, found, rest = text.partition("://")
     if scheme == "sqlite" and found:
         return _file(rest)
     if not found or scheme.split("+")[0] not in ("http", "https", *DATABASES):
         hint = f"a file: sqlite:///{FILE}" if scheme in ("file", text) else None
-        raise Wrong("not an address of MLflow", ADDRESSES, hint=hint)
+        raise Invalid("not an address of MLflow", ADDRESSES, hint=hint)
     try:
         parts = urlsplit(text)
         host = parts.hostname if parts.port != 0 else None
     except ValueError as reason:
-        raise Wrong(f"not an address of MLflow: {reason}", ADDRESSES) from None
+        raise Invalid(f"not an address of MLflow: {reason}", ADDRESSES) from None
     if not host and scheme.startswith("http"):
-        raise Wrong("an address without a host", ADDRESSES)
+        raise Invalid("an address without a host", ADDRESSES)
     if parts.password is not None:
         hint = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or PGPASSWORD, in the environment"
-        raise Wrong("a password in an address, which is written into files", "an address without one", hint=hint)
+        raise Invalid("a password in an address, which is written into files", "an address without one", hint=hint)
     return text
 
 
 def _file(rest: str) -> str:
     path, _, query = rest.removeprefix("/").partition("?")
     if not rest.startswith("/") or path in ("", ":memory:"):
-        raise Wrong("no file of a database", ADDRESSES, hint=f"sqlite:///{FILE}, or sqlite:////tmp/{FILE}")
+        raise Invalid("no file of a database", ADDRESSES, hint=f"sqlite:///{FILE}, or sqlite:////tmp/{FILE}")
     place = os.path.abspath(path)
-    existing(os.path.dirname(place))
+    existing_folder(os.path.dirname(place))
     if os.path.lexists(place) and not os.path.isfile(place):
-        raise Wrong("not a file", "the file of a database, which may be missing")
+        raise Invalid("not a file", "the file of a database, which may be missing")
     return f"sqlite:///{place}{'?' if query else ''}{query}"
 
 
 def _name(value: object) -> str:
-    text: str = judge(str, FREE, value)
+    text: str = validate(str, FREE, value)
     if not 0 < len(text.strip()) <= NAME_LENGTH:
-        raise Wrong("not a name", f"null, or text of 1 to {NAME_LENGTH} characters")
+        raise Invalid("not a name", f"null, or text of 1 to {NAME_LENGTH} characters")
     return text
 
 
@@ -78,9 +78,9 @@ class MlflowTracking(Frozen):
     """
 
     name: str = key("mlflow", choices=("mlflow",))  # which one
-    uri: str | None = key(None, judge=address)  # a file, a server or a database
-    experiment: str | None = key(None, judge=_name)  # under which MLflow lists it
-    run_name: str | None = key(None, judge=_name)  # how MLflow shows it
+    uri: str | None = key(None, validate=address)  # a file, a server or a database
+    experiment: str | None = key(None, validate=_name)  # under which MLflow lists it
+    run_name: str | None = key(None, validate=_name)  # how MLflow shows it
     every_seconds: float = key(2.0, above=0)  # how often it is told what is new
 
 
@@ -98,7 +98,7 @@ def is_asked(tracking: Tracking) -> bool:
 
 
 def address_of(tracking: MlflowTracking) -> str:
-    """Where the run is told to. Raises Wrong for a wrong address in the environment."""
+    """Where the run is told to. Raises Invalid for a wrong address in the environment."""
     return tracking.uri or address(os.environ.get(VARIABLE) or f"sqlite:///{FILE}")
 
 
@@ -108,9 +108,9 @@ def disagreements(tracking: Tracking) -> Iterator[ConfigError]:
     if isinstance(tracking, MlflowTracking):
         try:
             uri = address_of(tracking)
-        except Wrong as wrong:
+        except Invalid as invalid:
             told = os.environ.get(VARIABLE)
-            yield complaint(VARIABLE if told else "tracking.uri", told, wrong)
+            yield invalid_value_error(VARIABLE if told else "tracking.uri", told, invalid)
             return
         if not uri.startswith("http"):
             needed.append("sqlalchemy")  # mlflow-skinny has none, and speaks with servers only

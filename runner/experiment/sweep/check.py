@@ -2,22 +2,22 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from hydra.core.override_parser.types import IntervalSweep, Override
 
 from runner.config import overrides
 from runner.config.check import examine
-from runner.config.compose import Call, Composition, compose
+from runner.config.command_line import Call
+from runner.config.compose import Composition, compose
 from runner.config.groups import search
 from runner.config.loader import Loader
 from runner.config.schema import plain
 from runner.errors import ConfigError, raise_all
 
 
-def judged(loader: Loader, call: Call, params: Sequence[str] = ()) -> Composition:
-    """The config with none of the values that are swept over, once each of them was judged in it.
+def check_sweep(loader: Loader, call: Call, params: Sequence[str] = ()) -> Composition:
+    """The config with none of the values that are swept over, once each of them was validated in it.
 
     `params` are overrides from `hydra.sweeper.params`. Raises ConfigError, or ConfigErrors.
     """
@@ -25,7 +25,7 @@ def judged(loader: Loader, call: Call, params: Sequence[str] = ()) -> Compositio
     problems = [problem for problem in map(loader.unknown_option, parsed) if problem]
     raise_all(problems)
     lines = [_single(loader, override) for override in parsed]
-    made = compose(replace(call, overrides=tuple(line for line in lines if line)))
+    made = compose(call._replace(overrides=tuple(line for line in lines if line)))
     errors: dict[str, ConfigError] = {}
     elsewhere = {one.key_or_group for one in parsed[: len(params)]} - {
         one.key_or_group for one in parsed[len(params) :]

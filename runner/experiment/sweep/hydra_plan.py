@@ -18,14 +18,15 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from runner.config import overrides
 from runner.config.check import examine
-from runner.config.compose import Call, Origins, container, request_for
+from runner.config.command_line import Call
+from runner.config.compose import Origins, container, request_for
 from runner.config.groups import search
 from runner.config.loader import SWEEP_DIR, Loader, as_config_error, as_typed
 from runner.config.read import shown
 from runner.config.schema import RunConfig, RunRequest
 from runner.config.source import SEARCH
 from runner.errors import ConfigError, RunnerError, attempted, raise_all
-from runner.experiment.sweep.check import judged
+from runner.experiment.sweep.check import check_sweep
 from runner.experiment.sweep.hydra_launchers import Jobs, PoolLauncher, Shares, Wanted, is_pool, shares, usual_launcher
 from runner.experiment.sweep.pool import show_in
 from runner.experiment.sweep.search import Searcher, prepared
@@ -100,14 +101,14 @@ class Plan:
 def plan(call: Call) -> Plan:
     """What a sweep will be. Raises ConfigError, before anything is written, when a value is wrong."""
     loader = Loader(call.config_dir, call.config_path)
-    made, errors = attempted(judged, loader, call)
+    made, errors = attempted(check_sweep, loader, call)
     master, broken = attempted(loader.load_configuration, call.config_name, list(call.overrides), RunMode.MULTIRUN)
     if master is None:
         raise_all(errors or broken)
         raise AssertionError("a config is there or it is wrong")
     params, wrong = attempted(_take_params, master)
     if params:
-        made, errors = attempted(judged, loader, call, params)
+        made, errors = attempted(check_sweep, loader, call, params)
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(as_typed(master.hydra.overrides.task))
     origin = Origins(loader, call.config_name, list(call.overrides))
     searcher, unfit = attempted(_searcher, master, parsed, made.config if made else None, origin)

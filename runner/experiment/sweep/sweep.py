@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.config.compose import Call
+from runner.config.command_line import Call
 from runner.config.groups import search_space
 from runner.errors import ConfigError, RunnerError
 from runner.experiment import launch

@@ -3,7 +3,9 @@
     uint64 H | H bytes of the message DumpData, without data | inputs | outputs | buffers | spaces       version 2
     DumpData with the data inside                                                                        version 1
 
-All numbers are little-endian, tensors lie in C order without gaps, and nothing follows the last one.
+All numbers are little-endian, tensors lie in C order without gaps, and nothing follows the last one. The package
+`protobuf` would copy the tensors of version 1 (0.5 s and 1.2 GB for 400 MB, which are mapped here in 1 ms), and not say
+where a file is damaged.
 """
 
 import math
@@ -16,8 +18,9 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.errors import ConfigError, DataError, nearest
+from runner.host import tensor_message
 from runner.host.files import storage_error
-from runner.host.protobuf import VARINT, key, prefixed, varint
+from runner.host.protobuf import bytes_field, number_field, text_field, varint
 from runner.observe.dump import cann_message as msg
 from runner.observe.dump.cann_message import BUFFER, FORMATS, INPUT, OUTPUT, PLACES, SIDES, SPACE, Message, Values
 from runner.types import Shape
@@ -83,11 +86,11 @@ def header(op_name: str, microseconds: int, inputs: Sequence[Stored], outputs: S
     """
     message = b"".join(
         (
-            prefixed(msg.VERSION, b"2.0"),
-            key(msg.TIME, VARINT) + varint(microseconds),
-            *(prefixed(OUTPUT, _described(tensor, OUTPUT)) for tensor in outputs),
-            *(prefixed(INPUT, _described(tensor, INPUT)) for tensor in inputs),
-            prefixed(msg.NAME, op_name.encode()),
+            text_field(msg.VERSION, "2.0"),
+            number_field(msg.TIME, microseconds),
+            *(bytes_field(OUTPUT, _described(tensor, OUTPUT)) for tensor in outputs),
+            *(bytes_field(INPUT, _described(tensor, INPUT)) for tensor in inputs),
+            text_field(msg.NAME, op_name),
         )
     )
     return len(message).to_bytes(8, "little") + message
@@ -115,18 +118,18 @@ def _described(tensor: Stored, side: int) -> bytes:
     if tensor.format not in FORMATS:
         raise ConfigError("not a format of dump files", value=tensor.format, nearest=nearest(tensor.format, FORMATS))
     parts = [
-        key(msg.DATA_TYPE, VARINT) + varint(_CODES[tensor.dtype]),
-        key(msg.FORMAT, VARINT) + varint(FORMATS.index(tensor.format)),
-        prefixed(msg.SHAPE, _dims(tensor.shape)),
-        key(SIDES[side].size, VARINT) + varint(tensor.nbytes),
+        number_field(msg.DATA_TYPE, _CODES[tensor.dtype]),
+        number_field(msg.FORMAT, FORMATS.index(tensor.format)),
+        bytes_field(msg.SHAPE, _dims(tensor.shape)),
+        number_field(SIDES[side].size, tensor.nbytes),
     ]
     if tensor.original:
-        parts.append(prefixed(SIDES[side].original, _dims(tensor.original)))
+        parts.append(bytes_field(SIDES[side].original, _dims(tensor.original)))
     return b"".join(parts)
 
 
 def _dims(shape: Shape) -> bytes:
-    return prefixed(msg.DIM, b"".join(map(varint, shape))) if shape else b""
+    return bytes_field(msg.DIM, b"".join(map(varint, shape))) if shape else b""
 
 
 def _mapped(path: Path) -> memoryview:
@@ -218,13 +221,5 @@ def _loaded(part: Values, side: int, elements: memoryview) -> Loaded:
     if not shape and not elements:
         shape = (0,)  # an operand that was left out
     original, groups = msg.shape(part, SIDES[side].original), msg.number(part, SIDES[side].sub_format)
-    return Loaded(kind, msg.format_name(part), shape, original, _array(kind, shape, elements), groups or 1)
-
-
-def _array(kind: dt.DType, shape: Shape, elements: memoryview) -> np.ndarray:
-    if (size := math.prod(shape) * kind.size) != len(elements):
-        rows = {"shape": f"{kind}{list(shape)}", "expected": f"{size} bytes", "found": f"{len(elements)} bytes"}
-        raise DataError("a tensor has another size than its shape", **rows)
-    if kind is dt.bool_ and np.frombuffer(elements, np.uint8).max(initial=0) > 1:
-        raise DataError("a Bool is neither 0 nor 1")
-    return np.frombuffer(elements, kind.numpy.newbyteorder("<")).reshape(shape)
+    array = tensor_message.array(kind, shape, elements)
+    return Loaded(kind, msg.format_name(part), shape, original, array, groups or 1)

@@ -4,11 +4,13 @@ Source: `dump_data.proto` of MindSpore (mindspore/ccsrc/debug/debugger), proto3,
 """
 
 import math
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from runner import dtype as dt
 from runner.errors import DataError
-from runner.host.protobuf import fields, read_varint
+from runner.host.protobuf import fields, repeated_numbers
+from runner.host.tensor_message import MOST_AXES
 from runner.types import Shape
 
 FORMATS = (
@@ -37,7 +39,6 @@ DATA_TYPE, FORMAT, SHAPE = 1, 2, 3
 DIM = 1
 
 MOST_TENSORS = 4096
-MOST_AXES = 32
 Values: TypeAlias = dict[int, int | memoryview]
 
 
@@ -128,18 +129,9 @@ def shape(part: Values, field: int) -> Shape:
     dims: list[int] = []
     for field_of_shape, value in fields(view(part, field)):
         if field_of_shape == DIM:
-            dims += [value] if isinstance(value, int) else _packed(value)
+            dims += islice(repeated_numbers(value), MOST_AXES + 1)
         if len(dims) > MOST_AXES:
             raise DataError("impossible shape of a tensor", expected=f"at most {MOST_AXES} axes")
     if math.prod(max(length, 1) for length in dims) >> 56:
         raise DataError("impossible shape of a tensor", found=dims)
     return tuple(dims)
-
-
-def _packed(content: memoryview) -> list[int]:
-    made: list[int] = []
-    at = 0
-    while at < len(content) and len(made) <= MOST_AXES:
-        length, at = read_varint(content, at)
-        made.append(length)
-    return made

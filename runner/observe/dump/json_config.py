@@ -20,7 +20,7 @@ from runner.host import json_file
 from runner.host.files import make_directory
 from runner.observe.dump import keys
 from runner.observe.dump.settings import VARIABLE, DumpSettings, Kind
-from runner.validation.validate import Wrong, complaint, show
+from runner.validation.validate import Invalid, invalid_value_error, show
 
 COMMON, SYNC, ASYNC = "common_dump_settings", "e2e_dump_settings", "async_dump_settings"
 EXAMPLES: Mapping[str, Mapping[str, object]] = {  # the keys that each section must have
@@ -83,7 +83,9 @@ def environment() -> Asked | None:
         return None
     if not os.path.isabs(value):
         meant = os.path.abspath(os.path.expanduser(value))
-        raise complaint(VARIABLE, value, Wrong("not an absolute path", "the absolute path of a .json file", meant))
+        raise invalid_value_error(
+            VARIABLE, value, Invalid("not an absolute path", "the absolute path of a .json file", meant)
+        )
     return read(Path(value), VARIABLE)
 
 
@@ -93,7 +95,7 @@ def read(path: Path, key: str) -> Asked:
     Raises ConfigError, or ConfigErrors with everything that is wrong in the file.
     """
     if path.suffix != ".json":
-        raise complaint(key, str(path), Wrong("not a JSON file", "a file whose name ends in .json"))
+        raise invalid_value_error(key, str(path), Invalid("not a JSON file", "a file whose name ends in .json"))
     try:
         source = json_file.content(path)
         values = json_file.parsed(json_file.text(source), str(path))
@@ -117,8 +119,8 @@ class _File:
         self.errors += keys.contradictions(common, COMMON, file=self.path)
         self.compare(common, other)
         if sync.get("enable") and common.get("file_format") == "npy":
-            wrong = Wrong("a synchronous dump writes no .npy", "bin", hint=f"{SYNC}.enable: false")
-            self.errors.append(complaint(f"{COMMON}.file_format", "npy", wrong, file=self.path))
+            invalid = Invalid("a synchronous dump writes no .npy", "bin", hint=f"{SYNC}.enable: false")
+            self.errors.append(invalid_value_error(f"{COMMON}.file_format", "npy", invalid, file=self.path))
         raise_all(self.errors)
         alone = not sync and not other
         on: dict[Kind, bool] = {
@@ -132,8 +134,8 @@ class _File:
     def sections(self) -> dict[str, dict[str, Any]]:
         """The sections that are there, with the keys whose values are right."""
         if not isinstance(self.values, dict):
-            wrong = Wrong("not a group of keys", ", ".join(EXAMPLES))
-            self.errors.append(complaint(COMMON, self.values, wrong, file=self.path))
+            invalid = Invalid("not a group of keys", ", ".join(EXAMPLES))
+            self.errors.append(invalid_value_error(COMMON, self.values, invalid, file=self.path))
             return {}
         self.known(self.values, tuple(EXAMPLES), "")
         if COMMON not in self.values:
@@ -143,7 +145,9 @@ class _File:
     def section(self, name: str, values: object) -> dict[str, Any]:
         names = (*EXAMPLES[name], *OPTIONAL[name])
         if not isinstance(values, dict):
-            self.errors.append(complaint(name, values, Wrong("not a group of keys", ", ".join(names)), file=self.path))
+            self.errors.append(
+                invalid_value_error(name, values, Invalid("not a group of keys", ", ".join(names)), file=self.path)
+            )
             return {}
         self.known(values, names, f"{name}.")
         for key in EXAMPLES[name]:
@@ -153,17 +157,17 @@ class _File:
 
     def value(self, place: str, key: str, value: object) -> Any:
         try:
-            return keys.judged(key, value)
-        except Wrong as wrong:
-            self.errors.append(complaint(place, value, wrong, file=self.path))
+            return keys.validate_key(key, value)
+        except Invalid as invalid:
+            self.errors.append(invalid_value_error(place, value, invalid, file=self.path))
             return None
 
     def known(self, values: Mapping[str, Any], names: tuple[str, ...], prefix: str) -> None:
         for name in values:
             if name not in names:
                 close = nearest(name, names)
-                wrong = Wrong("unknown key", ", ".join(names), close and prefix + close)
-                self.errors.append(complaint(prefix + name, values[name], wrong, file=self.path))
+                invalid = Invalid("unknown key", ", ".join(names), close and prefix + close)
+                self.errors.append(invalid_value_error(prefix + name, values[name], invalid, file=self.path))
 
     def missing(self, key: str, example: object) -> None:
         name = key.rpartition(".")[2]
@@ -174,8 +178,10 @@ class _File:
     def compare(self, common: Mapping[str, Any], other: Mapping[str, Any]) -> None:
         for name in other:
             if name in common and common[name] != other[name]:
-                wrong = Wrong("a key says two things", f"{show(common[name])}, as {COMMON}.{name}, or one of the two")
-                self.errors.append(complaint(f"{ASYNC}.{name}", other[name], wrong, file=self.path))
+                invalid = Invalid(
+                    "a key says two things", f"{show(common[name])}, as {COMMON}.{name}, or one of the two"
+                )
+                self.errors.append(invalid_value_error(f"{ASYNC}.{name}", other[name], invalid, file=self.path))
 
     def warnings(self, on: Mapping[Kind, bool]) -> list[str]:
         if all(on.values()):

@@ -10,7 +10,7 @@ from runner.device import MAX_ID
 from runner.errors import ConfigError
 from runner.observe.dump.settings import ALL, ITERATION_HINT, DumpSettings, Iterations, Kind
 from runner.validation.rules import FREE, Rule
-from runner.validation.validate import Wrong, judge, show
+from runner.validation.validate import Invalid, show, validate
 
 KERNELS = "a list of full names of operators, operator types and patterns with *"
 PATH = "an absolute path of letters, digits, - _ and /"
@@ -19,18 +19,18 @@ GE_STEPS = 'numbers and ascending ranges with "|" between them, at most 100, suc
 MOST_SETS = 100
 
 
-def judged(name: str, value: object) -> Any:
-    """The value of a key in its final form. Raises Wrong."""
+def validate_key(name: str, value: object) -> Any:
+    """The value of a key in its final form. Raises Invalid."""
     kind, rule = _KEYS[name]
     try:
-        return judge(kind, rule, value)
-    except Wrong as wrong:
-        wrong.hint = wrong.hint or rule.hint
+        return validate(kind, rule, value)
+    except Invalid as invalid:
+        invalid.hint = invalid.hint or rule.hint
         raise
 
 
 def settings(kind: Kind, values: Mapping[str, Any], source: bytes) -> DumpSettings:
-    """The dump that judged values ask for, those of one kind together; keys that a kind lacks have their defaults.
+    """The dump that validated values ask for, those of one kind together; keys that a kind lacks have their defaults.
 
     Only a synchronous dump turns values from the device's format: the files of the others say in which they are.
     """
@@ -52,22 +52,22 @@ def settings(kind: Kind, values: Mapping[str, Any], source: bytes) -> DumpSettin
 
 
 def contradictions(values: Mapping[str, Any], group: str, **rows: object) -> Iterator[ConfigError]:
-    """What does not fit together in a group of judged values; `rows` say where it is."""
+    """What does not fit together in a group of validated values; `rows` say where it is."""
     if values["dump_mode"] and not values["kernels"]:
         about = {"value": show(values["kernels"]), "allowed": KERNELS, "hint": "dump_mode 0 dumps all operators"}
         yield ConfigError("dump_mode 1 dumps the kernels, and there are none", key=f"{group}.kernels", **rows, **about)
 
 
 def _path(value: object) -> str:
-    text: str = judge(str, FREE, value)
+    text: str = validate(str, FREE, value)
     if not text.startswith("/"):
         meant = os.path.abspath(os.path.expanduser(text))
-        raise Wrong("not an absolute path", PATH, meant if text and not _strange(meant) else None)
+        raise Invalid("not an absolute path", PATH, meant if text and not _strange(meant) else None)
     if strange := _strange(text):
-        raise Wrong(f"characters that the path of a dump cannot have: {strange}", PATH)
+        raise Invalid(f"characters that the path of a dump cannot have: {strange}", PATH)
     for place in (Path(text), *Path(text).parents):
         if os.path.lexists(place) and not os.path.isdir(place):
-            raise Wrong(f"not a folder: {place}", "a folder, or a place where nothing is yet")
+            raise Invalid(f"not a folder: {place}", "a folder, or a place where nothing is yet")
     return text
 
 
@@ -76,9 +76,9 @@ def _strange(path: str) -> str:
 
 
 def _net_name(value: object) -> str:
-    text: str = judge(str, FREE, value)
+    text: str = validate(str, FREE, value)
     if not re.fullmatch(r"[A-Za-z0-9_-]+", text):
-        raise Wrong("not the name of a network", NET_NAME, re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_") or None)
+        raise Invalid("not the name of a network", NET_NAME, re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_") or None)
     return text
 
 
@@ -89,14 +89,14 @@ def _iteration(value: object) -> str:
 
 def _dump_step(value: object) -> str:
     if value == ALL:
-        raise Wrong("not a choice of steps", GE_STEPS, "null")
+        raise Invalid("not a choice of steps", GE_STEPS, "null")
     chosen = _steps(value, GE_STEPS).ranges or ()
     if len(chosen) > MOST_SETS:
-        raise Wrong(f"{len(chosen)} sets of steps", GE_STEPS)
+        raise Invalid(f"{len(chosen)} sets of steps", GE_STEPS)
     for part in str(value).split("|"):
         first, _, last = part.partition("-")
         if last and int(first) == int(last):
-            raise Wrong(f"a range of steps that does not ascend: {part}", GE_STEPS, first)
+            raise Invalid(f"a range of steps that does not ascend: {part}", GE_STEPS, first)
     return str(value)
 
 
@@ -106,7 +106,7 @@ def _steps(value: object, allowed: str) -> Iterations:
     except ConfigError as wrong:
         part = wrong.rows.get("part", "").strip("'")
         what = f"{wrong.what}: {show(part)}" if part and part != str(value) else wrong.what
-        raise Wrong(what, allowed, wrong.rows.get("hint") or _without_spaces(value)) from None
+        raise Invalid(what, allowed, wrong.rows.get("hint") or _without_spaces(value)) from None
 
 
 def _without_spaces(value: object) -> str | None:
@@ -118,7 +118,7 @@ def _without_spaces(value: object) -> str | None:
 
 def _kernels(value: object) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name.strip() for name in value):
-        raise Wrong("not a list of names", KERNELS, f"[{show(value)}]" if isinstance(value, str) and value else None)
+        raise Invalid("not a list of names", KERNELS, f"[{show(value)}]" if isinstance(value, str) and value else None)
     return tuple(dict.fromkeys(value))
 
 
@@ -126,13 +126,13 @@ _KEYS: dict[str, tuple[Any, Rule]] = {
     "enable": (bool, FREE),
     "trans_flag": (bool, FREE),
     "dump_mode": (int, Rule(low=0, high=1, hint="0: all operators, 1: those that kernels names")),
-    "path": (str, Rule(judge=_path)),
-    "net_name": (str, Rule(judge=_net_name)),
-    "iteration": (str, Rule(judge=_iteration)),
+    "path": (str, Rule(validate=_path)),
+    "net_name": (str, Rule(validate=_net_name)),
+    "iteration": (str, Rule(validate=_iteration)),
     "input_output": (int, Rule(low=0, high=2, hint="0: inputs and outputs, 1: inputs, 2: outputs")),
-    "kernels": (tuple[str, ...], Rule(judge=_kernels)),
+    "kernels": (tuple[str, ...], Rule(validate=_kernels)),
     "support_device": (tuple[int, ...], Rule(low=0, high=MAX_ID, hint="a list of device ids, such as [0, 1]")),
     "op_debug_mode": (int, Rule(low=0, high=3, hint="operators that overflow: 0 off, 1 computing, 2 summing, 3 all")),
     "file_format": (str, Rule(choices=("bin", "npy"))),
-    "dump_step": (str, Rule(judge=_dump_step)),
+    "dump_step": (str, Rule(validate=_dump_step)),
 }

@@ -13,7 +13,7 @@ from runner.host import json_file
 from runner.host.files import make_directory
 from runner.observe.profile.settings import METRICS, ProfilingSettings
 from runner.validation.rules import FREE, Rule
-from runner.validation.validate import Wrong, complaint, existing, judge
+from runner.validation.validate import Invalid, existing_folder, invalid_value_error, validate
 
 TRACES = ("training_trace", "task_trace", "aicpu_trace")
 WORDS = ("training_trace", "task_trace", "op_trace")
@@ -25,10 +25,10 @@ _OPERATOR = "the full name of an operator, or a type with shapes, such as MatMul
 _NAME = "the full name of an operator, or nothing for the one that is found"
 
 
-def judged(name: str, value: object) -> Any:
-    """The value of a key in its final form; None says nothing. Raises Wrong."""
+def validate_key(name: str, value: object) -> Any:
+    """The value of a key in its final form; None says nothing. Raises Invalid."""
     usual = SPELLINGS.get(name, name)
-    return None if value is None else judge(str, _RULES[usual], value)
+    return None if value is None else validate(str, _RULES[usual], value)
 
 
 def read(options: str, key: str) -> dict[str, Any]:
@@ -107,25 +107,29 @@ def _words(text: str, key: str) -> dict[str, Any]:
     names = [name.strip() for name in text.split(":")]
     unknown = [name for name in names if name not in WORDS]
     if unknown:
-        raise complaint(key, text, _unknown_words(names, unknown))
+        raise invalid_value_error(key, text, _unknown_words(names, unknown))
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
-        raise complaint(key, text, Wrong(f"{twice[0]} stands twice", _FORMS, ":".join(dict.fromkeys(names))))
+        raise invalid_value_error(
+            key, text, Invalid(f"{twice[0]} stands twice", _FORMS, ":".join(dict.fromkeys(names)))
+        )
     made: dict[str, Any] = {name: "" if name == "op_trace" else True for name in names}
     if len(made) > 1 and "op_trace" in made:
         hint = "two runs, or task_trace, which measures every operator"
-        raise complaint(key, text, Wrong("op_trace cannot go with another trace", "op_trace alone", hint=hint))
+        raise invalid_value_error(
+            key, text, Invalid("op_trace cannot go with another trace", "op_trace alone", hint=hint)
+        )
     return made
 
 
-def _unknown_words(names: list[str], unknown: list[str]) -> Wrong:
+def _unknown_words(names: list[str], unknown: list[str]) -> Invalid:
     meant = [name if name in WORDS else nearest(name, WORDS) for name in names]
     close = ":".join(dict.fromkeys(name for name in meant if name)) if all(meant) else None
     hint = f"the reference's example spells it {_TYPO}, and means training_trace" if _TYPO in unknown else None
     if any(mark in name for name in unknown for mark in ",|; "):
         hint = "colons stand between the words"
     allowed = f"{', '.join(WORDS)}, with colons between them"
-    return Wrong(f"unknown trace: {', '.join(unknown) or 'nothing'}", allowed, close, hint)
+    return Invalid(f"unknown trace: {', '.join(unknown) or 'nothing'}", allowed, close, hint)
 
 
 def _pairs(values: Mapping[str, object], key: str) -> dict[str, Any]:
@@ -135,10 +139,10 @@ def _pairs(values: Mapping[str, object], key: str) -> dict[str, Any]:
     for name, value in values.items():
         try:
             if name not in known:
-                raise Wrong("unknown key", ", ".join(known), nearest(name, known))
-            made[name] = judged(name, value)
-        except Wrong as wrong:
-            errors.append(complaint(f"{key}.{name}", value, wrong))
+                raise Invalid("unknown key", ", ".join(known), nearest(name, known))
+            made[name] = validate_key(name, value)
+        except Invalid as invalid:
+            errors.append(invalid_value_error(f"{key}.{name}", value, invalid))
     try:
         both = combined((f"{key}.", made))
     except ConfigErrors as several:
@@ -155,34 +159,34 @@ def _on(value: object) -> bool:
     if wanted in known:
         return known[wanted]
     meant = {"yes": "on", "1": "on", "no": "off", "0": "off"}.get(str(value).lower())
-    raise Wrong("neither on nor off", "on, off, true or false", meant)
+    raise Invalid("neither on nor off", "on, off, true or false", meant)
 
 
 def _point(value: object) -> str:
-    text: str = judge(str, FREE, value)
+    text: str = validate(str, FREE, value)
     if text and (text != text.strip() or text.endswith("/")):
-        raise Wrong("not the name of an operator", _NAME, text.strip().rstrip("/") or None)
+        raise Invalid("not the name of an operator", _NAME, text.strip().rstrip("/") or None)
     return text
 
 
 def _operator(value: object) -> str:
-    text: str = judge(str, FREE, value)
+    text: str = validate(str, FREE, value)
     if not text.strip() or text.lower() in ("on", "off", "true", "false"):
-        raise Wrong("not the name of an operator", _OPERATOR)
+        raise Invalid("not the name of an operator", _OPERATOR)
     return text
 
 
 def _folder(value: object) -> str:
-    text: str = judge(str, FREE, value)
+    text: str = validate(str, FREE, value)
     if not text:
-        raise Wrong("not the name of a folder", "a folder that exists", hint="left out: a folder of its own is made")
-    return existing(text)
+        raise Invalid("not the name of a folder", "a folder that exists", hint="left out: a folder of its own is made")
+    return existing_folder(text)
 
 
 _RULES: dict[str, Rule] = {
-    "result_path": Rule(judge=_folder),
-    **dict.fromkeys(TRACES, Rule(judge=_on)),
-    **dict.fromkeys(("fp_point", "bp_point"), Rule(judge=_point)),
+    "result_path": Rule(validate=_folder),
+    **dict.fromkeys(TRACES, Rule(validate=_on)),
+    **dict.fromkeys(("fp_point", "bp_point"), Rule(validate=_point)),
     "ai_core_metrics": Rule(choices=METRICS),
-    "op_trace": Rule(judge=_operator),
+    "op_trace": Rule(validate=_operator),
 }

@@ -2,12 +2,11 @@
 
     Print { repeated Value value = 1; }
     Value { oneof: string desc = 1; TensorProto tensor = 2; }
-    TensorProto { repeated int64 dims = 1; string tensor_type = 2; bytes tensor_content = 3; }
 
 A tensor without axes has no dims. The reference also leaves out the dims of a tensor of shape [1]; here it keeps them.
+The package `protobuf` would read a file only as a whole, up to 2 GB, and not say where it is damaged.
 """
 
-import math
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,15 +17,13 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.value import Tensor
 from runner.errors import ConfigError, DataError, StorageError
-from runner.host import files
-from runner.host.protobuf import VARINT, fields, key, prefixed, read_varint, varint
+from runner.host import files, tensor_message
+from runner.host.protobuf import bytes_field, fields, required_bytes, required_text, text_field
 from runner.ops.print.screen import Part
 
 FILE_LIMIT = 64 << 30  # of what is read, in bytes
-MOST_AXES = 32
 TYPES = {kind.name.lower(): kind for kind in dt.ALL}  # r1.2 says Uint8, MindSpore 2 (and what is written) UInt8
 VALUE, DESC, TENSOR = 1, 1, 2
-DIMS, KIND, CONTENT = 1, 2, 3
 
 
 class PrintFile:
@@ -48,14 +45,14 @@ class PrintFile:
         if self._journal is None:
             self._open()
         assert self._journal is not None
-        content = b"".join(prefixed(VALUE, _value(part)) for part in parts)
+        message = b"".join(bytes_field(VALUE, _value(part)) for part in parts)
         try:
-            self._journal.extend(content)
+            self._journal.extend(message)
         except StorageError:
             with suppress(StorageError):
                 self._journal.cut(self._size)
             raise
-        self._size += len(content)
+        self._size += len(message)
 
     def close(self) -> None:
         """Return when all of it is on the disk. A later Print goes on with the file."""
@@ -102,11 +99,11 @@ def parse_print(print_file_name: str | Path) -> list[str | Tensor]:
     """
     path = Path(print_file_name)
     try:
-        content = memoryview(files.read_bytes(path, FILE_LIMIT))
-        if not content:
+        message = memoryview(files.read_bytes(path, FILE_LIMIT))
+        if not message:
             raise DataError("the print file is empty", hint="nothing was printed, or this is another file")
         made: list[str | Tensor] = []
-        for number, value in fields(content):
+        for number, value in fields(message):
             if number == VALUE:
                 made.append(_parsed(value, len(made) + 1))
         return made
@@ -116,62 +113,26 @@ def parse_print(print_file_name: str | Path) -> list[str | Tensor]:
 
 def _value(part: Part) -> bytes:
     if isinstance(part, str):
-        return prefixed(DESC, part.encode())
-    kind = dt.of(part.dtype).name.encode()
-    dims = b"".join(key(DIMS, VARINT) + varint(length) for length in part.shape)
+        return text_field(DESC, part)
     elements = np.asarray(part, part.dtype.newbyteorder("<"), order="C").tobytes()
-    return prefixed(TENSOR, dims + prefixed(KIND, kind) + prefixed(CONTENT, elements))
+    return bytes_field(TENSOR, tensor_message.head(dt.of(part.dtype), part.shape, len(elements)) + elements)
 
 
 def _parsed(value: int | memoryview, number: int) -> str | Tensor:
     """One string or tensor; `number` counts from 1."""
     try:
-        parts = dict(fields(_bytes(value)))
+        parts = dict(fields(required_bytes(value)))
         if DESC in parts:
-            return str(_bytes(parts[DESC]), "utf-8")
-        return _tensor(_bytes(parts.get(TENSOR)))
-    except UnicodeDecodeError:
-        raise DataError("a string of a print file is not UTF-8", entry=number) from None
+            return required_text(parts[DESC])
+        return _tensor(required_bytes(parts.get(TENSOR)))
     except DataError as error:
         raise error.add(entry=number) from None
 
 
 def _tensor(message: memoryview) -> Tensor:
-    dims: list[int] = []
-    rest: dict[int, int | memoryview] = {}
-    for number, value in fields(message):
-        if number == DIMS:
-            dims += [value] if isinstance(value, int) else _packed(value)
-        else:
-            rest[number] = value
-    name, content = bytes(_bytes(rest.get(KIND))), _bytes(rest.get(CONTENT))
-    kind = TYPES.get(name.decode("ascii", "replace").lower())
+    dims, name, elements = tensor_message.parse(message)
+    kind = TYPES.get(name.lower())
     if kind is None:
         raise DataError("unknown element type", found=ascii(name), allowed=", ".join(map(str, dt.ALL)))
-    return Tensor(_array(kind, [] if dims == [0] and content else dims, content))
-
-
-def _array(kind: dt.DType, shape: list[int], content: memoryview) -> np.ndarray:
-    if len(shape) > MOST_AXES or any(length >> 63 for length in shape):
-        raise DataError("impossible shape of a tensor", found=shape)
-    if (size := math.prod(shape) * kind.size) != len(content):
-        rows = {"shape": shape, "expected": f"{size} bytes", "found": f"{len(content)} bytes"}
-        raise DataError("a tensor has another size than its shape", **rows)
-    if kind is dt.bool_ and np.frombuffer(content, np.uint8).max(initial=0) > 1:
-        raise DataError("a Bool is neither 0 nor 1")
-    return np.frombuffer(content, kind.numpy.newbyteorder("<")).astype(kind.numpy).reshape(shape)
-
-
-def _packed(view: memoryview) -> list[int]:
-    """Numbers one after the other, as newer writers may put them."""
-    made, at = [], 0
-    while at < len(view):
-        number, at = read_varint(view, at)
-        made.append(number)
-    return made
-
-
-def _bytes(value: int | memoryview | None) -> memoryview:
-    if not isinstance(value, memoryview):
-        raise DataError("a message of a print file misses a part")
-    return value
+    array = tensor_message.array(kind, [] if dims == [0] and elements else dims, elements)
+    return Tensor(array.astype(kind.numpy))

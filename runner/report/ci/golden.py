@@ -1,10 +1,7 @@
 """`runner golden --update|--check FILE [RUN_DIR]`: whether a run still gives the numbers that it gave."""
 
-import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
 from runner.errors import ConfigError, MismatchError
 from runner.report import list_runs
@@ -12,55 +9,23 @@ from runner.report.ci import golden_file
 from runner.report.ci.golden_check import Row, check
 from runner.report.format import shown
 
-USAGE = "runner golden --update|--check FILE [RUN_DIR]"
-HELP = f"""\
-usage
-  {USAGE}
-
---update writes what a run gave into a file (JSON) that belongs under version control: metrics, losses, hashes of all
-parameters, and what these numbers depend on. --check compares a run with it. A run with the same config, data, seed,
-threads, processor and versions must give the same bits. One that differs in what the file's "may_differ" names must
-stay within the file's "tolerance"; one that differs in anything else does not belong to the file. Edit both in the
-file: an update keeps them. RUN_DIR is the newest run unless given.
-
-exit codes
-  0 as it was   2 wrong usage, or no finished run   5 a file cannot be written   6 different   7 a damaged file
-"""
 _SHOWN = 12  # rows of the error
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError("wrong usage", reason=message, usage=USAGE, hint="runner golden --help")
-
-
-def main(words: Sequence[str]) -> int:
-    """Do what the words say.
+def main(file: str, run: str | None, should_update: bool) -> int:
+    """Update the file from a run, or check the run against it; None is the newest run.
 
     Raises MismatchError when the run is not what it was, ConfigError and DataError for what cannot be compared.
     """
-    parser = _Parser(prog="runner golden", add_help=False, allow_abbrev=False)
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--update", action="store_true")
-    what.add_argument("--check", action="store_true")
-    parser.add_argument("-h", "--help", action="store_true")
-    parser.add_argument("places", nargs="*")
-    given = parser.parse_intermixed_args(words)
-    if given.help:
-        print(HELP, end="")  # noqa: T201  what the flag is for
-        return 0
-    if given.update == given.check or not 1 <= len(given.places) <= 2:
-        raise ConfigError("wrong usage", value=" ".join(words), usage=USAGE, hint="runner golden --help")
-    file = Path(given.places[0])
-    run = Path(given.places[1]) if len(given.places) == 2 else newest()
-    return update(file, run) if given.update else checked(file, run)
+    folder = newest() if run is None else Path(run)
+    return update(Path(file), folder) if should_update else checked(Path(file), folder)
 
 
 def newest() -> Path:
-    """The newest run in the folders that `runner ls` looks into. Raises ConfigError when there is none."""
-    found = list_runs.find([Path(name) for name in list_runs.DEFAULT_FOLDERS if Path(name).is_dir()])
+    """The newest run in the folders that `runner ls` lists. Raises ConfigError when there is none."""
+    found = list_runs.find(list_runs.default_folders())
     if not found:
-        raise ConfigError("no run here", usage=USAGE)
+        raise ConfigError("no run here", hint="runner golden --update|--check FILE RUN_DIR")
     return found[0].folder
 
 

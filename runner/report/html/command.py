@@ -1,9 +1,7 @@
 """`runner report RUN_OR_SWEEP...`: what was found, written as one page."""
 
-import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from runner.errors import ConfigError, RunnerError, nearest
 from runner.experiment.sweep import journal
@@ -17,44 +15,18 @@ from runner.report.record import Record, places
 
 NAME = "report.html"
 MOST_NAMES = 20
-USAGE = "runner report RUN_OR_SWEEP... [-o FILE]"
-HELP = f"""\
-usage
-  {USAGE}
-
-One page of HTML that needs nothing but itself: curves, configs, what the numbers depend on, profile, graph, links to
-the files; of a sweep or several runs also a table, means over seeds and what each key does; of two runs what differs,
-in their dumps too. Runs that still go on, failed or were killed are shown as far as they came, and the page says so.
-
-  -o, --output FILE   {NAME} in the folder of the run or sweep unless given; of several folders in the current one
-
-exit codes
-  0 written   2 wrong usage, or no run   5 the file cannot be written
-"""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError("wrong usage", reason=message, usage=USAGE, hint="runner report --help")
+def main(words: Sequence[str], output: str | None) -> int:
+    """Write the page about the runs in some folders and print where it is.
 
-
-def main(words: Sequence[str]) -> int:
-    """Write the page and say where. Raises ConfigError when there is no run, StorageError when it cannot be written."""
-    parser = _Parser(prog="runner report", add_help=False, allow_abbrev=False)
-    parser.add_argument("folders", nargs="*")
-    parser.add_argument("-o", "--output")
-    parser.add_argument("-h", "--help", action="store_true")
-    given = parser.parse_intermixed_args(words)
-    if given.help:
-        print(HELP, end="")  # noqa: T201  what the flag is for
-        return 0
-    if not given.folders:
-        raise ConfigError("wrong usage", reason="no run", usage=USAGE, hint="runner ls lists runs")
-    folders = [Path(folder) for folder in given.folders]
-    output = Path(given.output) if given.output else (folders[0] if len(folders) == 1 else Path()) / NAME
+    Raises ConfigError when there is no run, StorageError when the page cannot be written.
+    """
+    folders = [Path(word) for word in words]
+    target = Path(output) if output else (folders[0] if len(folders) == 1 else Path()) / NAME
     runs = found(folders)
-    files.write_atomically(output, written(runs, folders, output.parent))
-    print(f"{output}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}")  # noqa: T201  the answer
+    files.write_atomically(target, written(runs, folders, target.parent))
+    print(f"{target}: {len(runs)} {'run' if len(runs) == 1 else 'runs'}")  # noqa: T201  the result of the command
     return 0
 
 

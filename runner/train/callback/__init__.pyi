@@ -11,6 +11,7 @@ from runner.train.callback.monitor import (
     TimeMonitor as TimeMonitor,
     check_losses as check_losses,
 )
+from runner.train.callback.step_values import StepValues as StepValues
 from runner.train.callback.stopping import (
     EarlyStopping as EarlyStopping,
     LambdaCallback as LambdaCallback,

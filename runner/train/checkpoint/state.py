@@ -17,6 +17,7 @@ from runner.train.checkpoint import manifest
 from runner.train.checkpoint.arrays import decode, encode
 from runner.train.checkpoint.folder import place_of, remove_folder, sweep_temporaries, write_folder
 from runner.train.checkpoint.manifest import MANIFEST, REPAIR, Manifest, Part
+from runner.validation.arguments import whole
 from runner.validation.records import Frozen
 
 __all__ = ["Checkpoint", "load", "newest", "prune", "save", "sweep_temporaries"]
@@ -91,8 +92,7 @@ def prune(folder: Path, prefix: str, keep_max: int) -> list[Path]:
 
     One whose manifest cannot be read has no age and goes first. Raises ConfigError for `keep_max`, or StorageError.
     """
-    if type(keep_max) is not int or keep_max < 1:
-        raise ConfigError("keep_max must be a whole number of at least 1", given=repr(keep_max))
+    whole({}, 1, keep_max=keep_max)
     readable, broken = _candidates(folder, prefix)
     beyond = [*readable, *broken][keep_max:]
     good = next((one for one in readable if _is_good(one)), None) if beyond else None

@@ -23,7 +23,7 @@ from runner.observe.profile.record import Record
 from runner.observe.profile.settings import Place, ProfilingSettings
 from runner.observe.profile.single_op import Alone, Timing, measured, wanted
 from runner.train.callback import Callback, CallbackList
-from runner.train.profile.timed import TimedCallbacks, TimedDataset, TimedSink, heard, timed_step
+from runner.train.profile.timed import TimedCallbacks, TimedDataset, TimedSink, timed_exchanges, timed_step
 from runner.train.sink import Sink
 from runner.train.steps import StepByStep
 from runner.types import TensorType
@@ -39,7 +39,7 @@ class Profiler:
         self.clock = Clock(settings)
 
     def callbacks(self, callbacks: Callback | Sequence[Callback] | None) -> CallbackList:
-        """The callbacks as one, heard by the clock."""
+        """The callbacks as one, with the clock."""
         return TimedCallbacks(callbacks, self.clock)
 
     @contextmanager
@@ -64,7 +64,7 @@ class Profiler:
         timed = TimedDataset(data, self.clock)
         self._check_points(step.cell, data)
         with ExitStack() as stack:
-            stack.enter_context(heard(self.clock))
+            stack.enter_context(timed_exchanges(self.clock))
             stack.callback(self._write, data)  # also when the training fails: what is known may tell why
             if sunk:
                 sink = stack.enter_context(closing(TimedSink(self.clock, step.cell, device, timed, graphs, values)))

@@ -5,14 +5,13 @@ operators, PyNative mode                       the interpreter `Timing`, in the 
 operators, graph mode                          the twin of the program's session, with onnxruntime's profile on
 """
 
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 
-from runner.communication.world import World, enter, world
+from runner.communication.world import world
 from runner.compile.ort.profiled_session import ProfiledProgram
 from runner.compile.program import Executable, SunkProgram
 from runner.core.observers import ValueObserver
@@ -22,6 +21,7 @@ from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe.profile.clock import Clock
 from runner.observe.profile.record import HOST, WORKERS, WRITERS, Look, Moment, Operator, operators_in, with_parts
 from runner.train.callback import Callback, CallbackList, RunContext
+from runner.train.callback.base import Event
 from runner.train.sink import Sink
 from runner.types import TensorType
 
@@ -189,81 +189,31 @@ class TimedSink(Sink):
 
 
 class TimedCallbacks(CallbackList):
-    """Callbacks whose hooks a clock hears."""
+    """Callbacks with a clock."""
 
     def __init__(self, callbacks: Callback | Sequence[Callback] | None, clock: Clock) -> None:
         super().__init__(callbacks)
         self.clock = clock
 
-    def _tell(self, hook: Callable[[Callback], Any]) -> Iterator[Any]:
+    def fire(self, event: Event, run_context: RunContext) -> None:
         for callback in self.list:
-            start = time.perf_counter_ns()
-            yield hook(callback)
-            self.clock.span(WRITERS, type(callback).__name__, start, time.perf_counter_ns())
-
-    def begin(self, run_context: RunContext) -> None:
-        list(self._tell(lambda callback: callback.begin(run_context)))
-
-    def epoch_begin(self, run_context: RunContext) -> None:
-        list(self._tell(lambda callback: callback.epoch_begin(run_context)))
-
-    def step_begin(self, run_context: RunContext) -> None:
-        list(self._tell(lambda callback: callback.step_begin(run_context)))
-
-    def step_end(self, run_context: RunContext) -> None:
-        list(self._tell(lambda callback: callback.step_end(run_context)))
+            with self.clock.doing(WRITERS, type(callback).__name__):
+                getattr(callback, event)(run_context)
 
     def wants_to_leave(self) -> bool:
-        return any(self._tell(lambda callback: callback.wants_to_leave()))
+        return any(map(self._wants_to_leave, self.list))
 
-    def sink_left(self, run_context: RunContext) -> None:
-        list(self._tell(lambda callback: callback.sink_left(run_context)))
-
-    def epoch_end(self, run_context: RunContext) -> None:
-        list(self._tell(lambda callback: callback.epoch_end(run_context)))
-
-    def end(self, run_context: RunContext) -> None:
-        list(self._tell(lambda callback: callback.end(run_context)))
+    def _wants_to_leave(self, callback: Callback) -> bool:
+        with self.clock.doing(WRITERS, type(callback).__name__):
+            return callback.wants_to_leave()
 
 
 @contextmanager
-def heard(clock: Clock) -> Iterator[None]:
-    """Inside, a clock hears the sums over all ranks."""
-    usual = world()
-    enter(HeardWorld(usual, clock))
+def timed_exchanges(clock: Clock) -> Iterator[None]:
+    """Inside, sums over all ranks are timed, with what a rank waits for the others."""
+    present = world()
+    present.exchanging = clock.exchanging
     try:
         yield
     finally:
-        enter(usual)
-
-
-class HeardWorld(World):
-    """A world whose sums a clock hears."""
-
-    def __init__(self, usual: World, clock: Clock) -> None:
-        self.usual, self.clock = usual, clock
-        self.rank, self.size = usual.rank, usual.size
-        self.local_rank, self.local_size = usual.local_rank, usual.local_size
-
-    def begin(self, arrays: Sequence[np.ndarray]) -> None:
-        self.usual.begin(arrays)
-
-    def summed(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """As ever; waiting for the others is part of the time."""
-        with self.clock.exchanging():
-            return self.usual.summed(arrays)
-
-    def shared(self, value: Any, by: int = 0) -> Any:
-        return self.usual.shared(value, by)
-
-    def shared_arrays(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return self.usual.shared_arrays(arrays)
-
-    def gathered(self, number: int) -> list[int]:
-        return self.usual.gathered(number)
-
-    def met(self, seconds: float | None = None) -> bool:
-        return self.usual.met(seconds)
-
-    def abort(self, exit_code: int) -> None:
-        self.usual.abort(exit_code)
+        present.exchanging = nullcontext

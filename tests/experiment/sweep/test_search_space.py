@@ -218,7 +218,7 @@ def test_a_wrong_space_in_a_file(place, params, what):
         assert caught.value.rows["from"] == "hydra.sweeper.params"
 
 
-def test_params_of_the_usual_sweeper_are_judged_too(place):
+def test_params_of_the_usual_sweeper_are_validated_too(place):
     call = configs(place, "    params: {seed: '1,2'}\n")
     made = plan(Call((*call.overrides, "hydra/sweeper=basic"), config_dir=call.config_dir))
     assert made.searcher is None

@@ -18,13 +18,13 @@ import pytest
 
 import runner
 from runner import context, nn, ops
+from runner.cli import run_command
 from runner.config import networks
 from runner.dataset import NumpySlicesDataset
 from runner.errors import StorageError
 from runner.experiment.resume import resume
 from runner.host import files, seed
 from runner.observe.dump.file_names import SyncName
-from runner.report.dump import convert, diff_command
 from runner.train import Model
 
 SMALL = (
@@ -59,7 +59,7 @@ def test_both_modes_give_the_same_files_and_compare_as_equal(tmp_path, capsys):
         run(tmp_path / mode, f"mode={mode}", "dump.iteration='0|3|9'", *SYNC)
     assert operators(tmp_path / "graph") == operators(tmp_path / "pynative")
     capsys.readouterr()
-    assert diff_command.main([str(tmp_path / "graph"), str(tmp_path / "pynative"), "--rtol", "1e-4"]) == 0
+    assert run_command("compare", [str(tmp_path / "graph"), str(tmp_path / "pynative"), "--rtol", "1e-4"]) == 0
     assert "135 operators" in capsys.readouterr().out
 
 
@@ -77,7 +77,7 @@ def test_a_wrong_kernel_is_found(tmp_path, monkeypatch, capsys, mode, side):
         scale_lowered(monkeypatch, kind)
     run(tmp_path / "wrong", f"mode={mode}", *SYNC)
     capsys.readouterr()
-    assert diff_command.main([str(tmp_path / "wrong"), str(tmp_path / "right")]) == 6
+    assert run_command("compare", [str(tmp_path / "wrong"), str(tmp_path / "right")]) == 6
     said = " ".join(capsys.readouterr().out.split())
     if side == "forward":
         assert "Default/network-WithLossCell/_backbone-LeNet5/max_pool2d-MaxPool2d/MaxPool-op2" in said
@@ -170,7 +170,7 @@ def test_resnets_conv1_weight_as_seed_002_reads_it(tmp_path, monkeypatch):
     script(tmp_path / "async", monkeypatch, settings)
     [dumped] = (tmp_path / "async/0/ResNet50_graph_0/0/0").iterdir()
     assert dumped.name.startswith("Conv2D.Default_network__backbone_conv1_Conv2D-op0.0.0.")
-    assert convert.main(["-d", str(dumped), "-out", "output", "-f", "NCHW", "-c", "../"]) == 0
+    assert run_command("convert", ["-d", str(dumped), "-out", "output", "-f", "NCHW", "-c", "../"]) == 0
     np.testing.assert_array_equal(np.load(f"output/{dumped.name}.input.1.4x3x3x3.npy"), weight)
     image = np.load(f"output/{dumped.name}.input.0.4x3x32x32.npy")
     [plain] = place.glob("*_input_0_*")
@@ -290,4 +290,4 @@ def test_kinds_of_dumps_read_alike(tmp_path):
         run(tmp_path / name, "mode=graph", "max_steps=1", *overrides)
     for name in kinds:
         found = tmp_path / "ge" if name == "ge" else tmp_path / name
-        assert diff_command.main([str(tmp_path / "sync"), str(found), "--rtol", "0", "--atol", "0"]) == 0, name
+        assert run_command("compare", [str(tmp_path / "sync"), str(found), "--rtol", "0", "--atol", "0"]) == 0, name

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,12 @@ import pytest
 from left_runs import NOBODY
 from safetensors.numpy import load_file
 
+from runner.cli import run_command
 from runner.errors import ConfigError, DataError, MismatchError
 from runner.experiment import launch
 from runner.report.ci import golden_file
-from runner.report.ci.golden import main
+
+main = partial(run_command, "golden")
 
 WORDS = ("dataset=synthetic", "dataset.num_samples=64", "dataset_sink_mode=false", "callbacks=quiet", "epochs=2")
 

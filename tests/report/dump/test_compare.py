@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tracemalloc
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import dumped
@@ -13,10 +14,11 @@ import numpy as np
 import pytest
 from dumped import CONV, GRADIENT, MOMENTUM, ORDER, RELU, WEIGHT, Step, asynchronous, npy, step, sync
 
-from runner.cli import main as cli
+from runner.cli import main as cli, run_command
 from runner.errors import ConfigError, MismatchError
-from runner.report.dump.diff_command import main
+from runner.observe.dump.metrics import RTOL
 
+main = partial(run_command, "compare")
 LAYOUTS = {"sync": sync, "async": asynchronous, "npy": npy}
 NOISE = 1e-6
 
@@ -342,8 +344,8 @@ def test_two_folders_are_compared_whatever_their_numbers(tmp_path, capsys):
     ("words", "piece"),
     [
         ([], "wrong usage"),
-        (["a"], "runner compare RUN_A RUN_B"),
-        (["a", "b", "c"], "a b c"),
+        (["a"], "required: RUN_B"),
+        (["a", "b", "c"], "unrecognized arguments: c"),
         (["a", "b", "--rtol", "x"], "--rtol"),
         (["a", "b", "--rtol", "-1"], "--rtol"),
         (["a", "b", "--atol", "inf"], "not a number from 0 on"),
@@ -361,6 +363,7 @@ def test_wrong_words(words, piece):
 def test_help_tells_the_tolerance(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
+    assert f"{', '.join(f'{value:g} for {kind}' for kind, value in RTOL.items())}." in out
     assert "0.01 for Float16, 0.0001 for Float32" in out
     assert "6 different" in out
 

@@ -18,7 +18,8 @@ from runner import cli
 from runner.errors import DataError
 from runner.host import files
 from runner.observe.dump import mapping_csv, overflow
-from runner.observe.dump.formats import from_nchw
+from runner.observe.dump.formats import FORMATS, from_nchw
+from runner.report.dump.convert import FAILED_LIST
 
 RNG = np.random.default_rng(0)
 CONV = "Conv2D.Default_network__backbone_conv1_Conv2D-op515.58.16.1624605159829577"
@@ -358,7 +359,7 @@ def test_the_name_of_an_operator_cannot_lead_elsewhere(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "pieces"),
     [
-        ("", ["wrong usage", "-d", "runner convert -d PATH -out DIR"]),
+        ("", ["wrong usage", "-d", "runner convert -d PATH [-out DIR]"]),
         ("-out out", ["wrong usage", "required: -d"]),
         ("-d", ["wrong usage", "argument -d"]),
         ("-d dump extra", ["wrong usage", "extra"]),
@@ -404,6 +405,8 @@ def test_help(capsys, words):
     told = capsys.readouterr().out
     for option in ("-d", "-out", "-f", "-s", "-t", "-i", "-o", "-v", "-c"):
         assert f"  {option}" in told
+    assert f"convert to {', '.join(FORMATS)};" in " ".join(told.split())
+    assert f"DIR/{FAILED_LIST})" in told
 
 
 # The disk, and memory

@@ -6,17 +6,20 @@ import random
 import re
 import shutil
 import statistics
+from functools import partial
 from pathlib import Path
 
 import pytest
 from left_runs import NOBODY, leave, varied
 from pages import cells, page, points, section, unit
 
+from runner.cli import run_command
 from runner.errors import ConfigError
 from runner.experiment import launch
 from runner.experiment.sweep import journal
-from runner.report.html.command import NAME, main
+from runner.report.html.command import NAME
 
+main = partial(run_command, "report")
 TINY = ("dataset=synthetic", "dataset.num_samples=64", "dataset_sink_mode=false", "max_steps=2", "callbacks=quiet")
 
 
@@ -368,7 +371,7 @@ def test_where_the_page_goes(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "no run"),
+        ([], "required: RUN_OR_SWEEP"),
         (["runn"], "nearest  runs"),
         (["empty"], "no run in this folder"),
         (["runs", "--out", "x"], "unrecognized"),
@@ -385,4 +388,4 @@ def test_bad_words(tmp_path, monkeypatch, words, told):
 
 def test_help(capsys):
     assert main(["--help"]) == 0
-    assert "runner report RUN_OR_SWEEP" in capsys.readouterr().out
+    assert "usage: runner report [-o FILE]" in capsys.readouterr().out

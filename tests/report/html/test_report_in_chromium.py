@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from left_runs import leave, varied
 
-from runner.report.html.command import main
+from runner.cli import run_command
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium here")
@@ -79,7 +79,7 @@ def sweep(tmp_path_factory) -> Path:
 
 
 def test_a_sweep_on_a_phone_in_the_dark(sweep, tmp_path):
-    assert main([str(sweep), "-o", str(tmp_path / "page.html")]) == 0
+    assert run_command("report", [str(sweep), "-o", str(tmp_path / "page.html")]) == 0
     told, console = opened(tmp_path / "page.html", tmp_path, 390, dark=True)
     assert console == ""
     assert not {"error", "violation"} & set(told)
@@ -93,7 +93,7 @@ def test_a_sweep_on_a_phone_in_the_dark(sweep, tmp_path):
 
 def test_a_run_on_a_desk_in_the_light(tmp_path):
     run = leave(tmp_path / "a", [2.0 / k for k in range(1, 51)], [(50, {"accuracy": 0.9})])
-    assert main([str(run)]) == 0
+    assert run_command("report", [str(run)]) == 0
     told, console = opened(run / "report.html", tmp_path, 1100)
     assert console == ""
     assert not {"error", "violation"} & set(told)
@@ -107,7 +107,7 @@ def test_a_run_on_a_desk_in_the_light(tmp_path):
 def test_the_probe_sees_what_is_wrong(tmp_path):
     """A page that loads something and writes to the console is caught by the same means."""
     run = leave(tmp_path / "a")
-    assert main([str(run)]) == 0
+    assert run_command("report", [str(run)]) == 0
     text = (run / "report.html").read_text()
     bad = '<img src="https://example.invalid/x.png"><script>console.error("seen")</script></main>'
     (run / "report.html").write_text(text.replace("</main>", bad))
