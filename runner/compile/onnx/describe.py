@@ -11,8 +11,15 @@ from runner.compile.onnx.locate_error import OperatorIndex
 from runner.core.graph import Graph
 from runner.core.lowering import FUSED
 from runner.core.source import user_line
-from runner.observe.graph.describe import attribute_text, constant_text, held, instance_of, source_lines
-from runner.observe.graph.listing import Listing, Operation, Parameter, Subgraph, parameter_of, results_of
+from runner.observe.graph.describe import attribute_text, constant_text, device_type, instance_name, source_lines
+from runner.observe.graph.listing import (
+    ListedParameter,
+    Listing,
+    Operation,
+    Subgraph,
+    parameter_reference,
+    result_references,
+)
 from runner.types import TensorType
 
 if TYPE_CHECKING:
@@ -43,8 +50,8 @@ def describe_model(model: ModelProto, graph: Graph, number: int) -> Listing:
     parameters = []
     for k, value in enumerate(whole.input, 1):
         type = _type(value) or TensorType(dt.float32, ())
-        writer.names[value.name] = parameter_of(k, value.name)
-        parameters.append(Parameter(writer.names[value.name], type, held(type), value.name in weights))
+        writer.names[value.name] = parameter_reference(k, value.name)
+        parameters.append(ListedParameter(writer.names[value.name], type, device_type(type), value.name in weights))
     writer.count = len(parameters)
     entry = writer.subgraph(whole, ())
     return Listing((), tuple(parameters), (entry, *writer.inner))
@@ -72,14 +79,14 @@ class _Writer:
         """Describe one node."""
         attributes = tuple([(a.name, self.attribute(a)) for a in sorted(node.attribute, key=lambda a: str(a.name))])
         operands, operand_types = self.values(node.input)
-        self.names.update(zip(node.output, results_of(k, len(node.output)), strict=True))
+        self.names.update(zip(node.output, result_references(k, len(node.output)), strict=True))
         operator = self.operators.find_in(node.name)
         return Operation(
             k,
             node.name,
             node.op_type,
             operands,
-            instance_of(operator.scope) if operator else "",
+            instance_name(operator.scope) if operator else "",
             attributes,
             operand_types,
             self.values(node.output)[1],
@@ -109,7 +116,7 @@ class _Writer:
     def _inputs(self, graph: GraphProto) -> Iterator[str]:
         for value in graph.input:
             self.count += 1
-            self.names[value.name] = parameter_of(self.count, value.name)
+            self.names[value.name] = parameter_reference(self.count, value.name)
             yield self.names[value.name]
 
 

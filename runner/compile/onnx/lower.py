@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 OPSETS = {"": 18, FUSED: 1}  # 18: BitwiseXor, and reductions with axes as inputs
 IR_VERSION = 9
 UPDATED = ".updated"  # the input `conv1.weight` has the output `conv1.weight.updated`
-# Suffixes inside a sink, with a colon, which no parameter name contains. `:told` marks operands of effects.
+# Suffixes inside a sink, with a colon, which no parameter name contains.
 ENTRY, CARRIED, NEXT, EMITTED = ":entry", ":carried", ":next", ":told"
 
 

@@ -13,7 +13,7 @@ from runner.compile.onnx.lower import lower
 from runner.compile.passes import default_passes, optimize
 from runner.device import Device
 from runner.observe.graph.describe import describe
-from runner.observe.graph.dot import MOST_BOXES, MOST_OPERATIONS, dot
+from runner.observe.graph.dot import MAX_BOXES, MAX_OPERATIONS, dot
 
 needs_graphviz = pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
 
@@ -47,10 +47,10 @@ def test_graphviz_accepts_it(name):
     operations = listing.subgraphs[0].operations
     nodes = [o for o in made["objects"] if "nodes" not in o and "subgraphs" not in o]
     tables = [o for o in nodes if o["label"].startswith("<table") or "<b>" in o["label"]]
-    if len(operations) <= MOST_OPERATIONS:
+    if len(operations) <= MAX_OPERATIONS:
         assert len(tables) == len(operations)
     else:
-        assert len(tables) <= MOST_BOXES
+        assert len(tables) <= MAX_BOXES
         counted = sum(int(n) for table in tables for n in re.findall("\N{MULTIPLICATION SIGN}(\\d+)", table["label"]))
         assert counted == len(operations)
     for edge in made["edges"]:

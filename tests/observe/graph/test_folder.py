@@ -181,7 +181,7 @@ def test_a_renderer_that_fails_is_no_fault_of_the_run(script, tmp_path, monkeypa
     step_graph("lenet", GraphFolder(tmp_path))
     assert names(tmp_path, ".svg") == []
     assert [record.message.split(":")[0] for record in caplog.records] == [
-        f"no picture of {stem}.dot" for stem in ("00_parse_0000", "01_grad_0001")
+        f"{stem}.dot could not be rendered" for stem in ("00_parse_0000", "01_grad_0001")
     ]
 
 

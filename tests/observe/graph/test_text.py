@@ -35,7 +35,7 @@ def test_the_text_of_a_tiny_network():
 def test_a_layout_is_a_second_line_of_types():
     """The formats that the forms of the nodes name, with the shapes in memory."""
     first = describe(optimize(step_graph("lenet"), default_passes(Device()))).subgraphs[0].operations[0]
-    held = first.held
+    held = first.device_types
     assert (first.op, held[0][0].format, held[0][0].shape) == ("Conv2D", "CHWN", (1, 32, 32, 32))
     assert (held[1][0].format, held[1][0].shape) == ("22CHWN", (2, 2, 6, 14, 14, 32))
     assert ">) -> (<Float32x22CHWN[const vector][2, 2, 6, 14, 14, 32]>)" in text(
