@@ -22,14 +22,14 @@ from runner.core.graph import Graph
 from runner.core.primitive import Node
 from runner.core.value import Value
 from runner.device import Device
-from runner.observe.profile.ort_profile import Event, Profile, Run, Walk, read
-from runner.observe.profile.record import Look, Moment
+from runner.observe.profile.ort_profile import OrtEvent, OrtProfile, OrtRun, OrtStep, read
+from runner.observe.profile.record import NodeExecution, ProfiledStep
 
 if TYPE_CHECKING:
     from runner.compile.onnx.lower import ModelProto
 
 MICROSECOND = 1000
-ProfiledCalls = tuple[list[list[Look]], list[str]]  # for each call its steps, numbered from 0; and remarks
+ProfiledCalls = tuple[list[list[ProfiledStep]], list[str]]  # for each call its steps, numbered from 0; and remarks
 
 
 class ProfiledProgram:
@@ -47,7 +47,7 @@ class ProfiledProgram:
 
     @contextmanager
     def profiling(self, first: int) -> Iterator[None]:
-        """Run one call of the program in the profiled session; `first` is the number of its first step."""
+        """OrtRun one call of the program in the profiled session; `first` is the number of its first step."""
         plain, self.program.session = self.program.session, self.session
         self._first_steps.append(first)
         try:
@@ -55,11 +55,11 @@ class ProfiledProgram:
         finally:
             self.program.session = plain
 
-    def close(self) -> tuple[list[Look], list[str]]:
+    def close(self) -> tuple[list[ProfiledStep], list[str]]:
         """End the profile and return the profiled steps and remarks about them."""
         calls, remarks = self.session.close()
         numbered = zip(self._first_steps, calls, strict=False)  # a last call that failed has no steps
-        return [look._replace(step=first + look.step) for first, steps in numbered for look in steps], remarks
+        return [step._replace(step=first + step.step) for first, steps in numbered for step in steps], remarks
 
 
 class ProfiledSession(Session):
@@ -74,7 +74,7 @@ class ProfiledSession(Session):
         super().__init__(model.SerializeToString(), device, optimize=optimize, profile=prefix)
 
     def step(self, values: Sequence[Any]) -> list[Any]:
-        """Run once, and record the time of the call."""
+        """OrtRun once, and record the time of the call."""
         start = time.perf_counter_ns()
         results = super().step(values)
         self._calls.append((start, time.perf_counter_ns()))
@@ -89,15 +89,15 @@ class ProfiledSession(Session):
         runs = profile.runs[: len(self._calls)]
         return [list(self._steps(run, origin)) for run in runs], list(_remarks(profile, len(self._calls)))
 
-    def _steps(self, run: Run, origin: int) -> Iterator[Look]:
-        def at(event: Event | Walk) -> tuple[int, int]:
+    def _steps(self, run: OrtRun, origin: int) -> Iterator[ProfiledStep]:
+        def at(event: OrtEvent | OrtStep) -> tuple[int, int]:
             return origin + event.start * MICROSECOND, origin + event.stop * MICROSECOND
 
-        for step, walk in enumerate(run.steps):
-            moments = [Moment(_operators(e.name, self._operators), e.name, *at(e)) for e in walk.nodes]
-            yield Look(step, *at(walk), moments)
+        for number, ort_step in enumerate(run.steps):
+            executions = [NodeExecution(_operators(e.name, self._operators), e.name, *at(e)) for e in ort_step.nodes]
+            yield ProfiledStep(number, *at(ort_step), executions)
 
-    def _origin(self, runs: list[Run]) -> int:
+    def _origin(self, runs: list[OrtRun]) -> int:
         """The start of the profile on the host's clock, chosen such that every run lies within its call if possible."""
         pairs = list(zip(self._calls, runs, strict=False))
         earliest = max((start - run.start * MICROSECOND for (start, _), run in pairs), default=0)
@@ -110,7 +110,7 @@ class ProfiledSplitSession(SplitSession):
 
     def __init__(self, graph: Graph, device: Device, optimize: bool, layouts: Mapping[Value, Any]) -> None:
         self._profiled: list[ProfiledSession] = []
-        self._collectives: list[list[Moment]] = []  # of each call
+        self._collectives: list[list[NodeExecution]] = []  # of each call
         super().__init__(graph, device, optimize, layouts)
 
     def _session(self, model: ModelProto, device: Device, optimize: bool) -> Session:
@@ -118,14 +118,14 @@ class ProfiledSplitSession(SplitSession):
         return self._profiled[-1]
 
     def step(self, values: Sequence[Any]) -> list[Any]:
-        """Run once, as `SplitSession.step`."""
+        """OrtRun once, as `SplitSession.step`."""
         self._collectives.append([])
         return super().step(values)
 
     def _communicate(self, node: Node, known: dict[Value, Any]) -> None:
         start = time.perf_counter_ns()
         super()._communicate(node, known)
-        self._collectives[-1].append(Moment((node.name,), "", start, time.perf_counter_ns()))
+        self._collectives[-1].append(NodeExecution((node.name,), "", start, time.perf_counter_ns()))
 
     def close(self) -> ProfiledCalls:
         """End the profiles. Each call is one step."""
@@ -135,15 +135,17 @@ class ProfiledSplitSession(SplitSession):
         return [[_merge(collectives, chain.from_iterable(parts))] for collectives, *parts in calls], list(remarks)
 
 
-def _merge(collectives: Sequence[Moment], parts: Iterable[Look]) -> Look:
+def _merge(collectives: Sequence[NodeExecution], parts: Iterable[ProfiledStep]) -> ProfiledStep:
     """The step that consists of these parts and collectives."""
-    looks = list(parts)
-    moments = sorted([*collectives, *(m for look in looks for m in look.moments)], key=lambda m: (m.start, m.stop))
-    spans: list[Look | Moment] = [*looks, *collectives]
-    return Look(0, min(span.start for span in spans), max(span.stop for span in spans), moments)
+    parts = list(parts)
+    executions = sorted(
+        [*collectives, *(e for part in parts for e in part.executions)], key=lambda e: (e.start, e.stop)
+    )
+    spans: list[ProfiledStep | NodeExecution] = [*parts, *collectives]
+    return ProfiledStep(0, min(span.start for span in spans), max(span.stop for span in spans), executions)
 
 
-def _remarks(profile: Profile, calls: int) -> Iterator[str]:
+def _remarks(profile: OrtProfile, calls: int) -> Iterator[str]:
     if profile.full or len(profile.runs) < calls:
         yield (
             f"onnxruntime's profile is incomplete: it has {len(profile.runs)} of {calls} calls"
