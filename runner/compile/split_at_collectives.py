@@ -50,11 +50,11 @@ def split(graph: Graph) -> list[GraphPart]:
         inner = tuple(node for node in nodes if not isinstance(node.op, Collective))
         own = {y for node in inner for y in node.outputs}
         others = {x for node in graph.nodes if node not in inner for x in node.inputs} | set(graph.results)
-        taken = dict.fromkeys(x for node in inner for x in node.inputs if x not in own and x not in graph.constants)
+        operands = dict.fromkeys(x for node in inner for x in node.inputs if x not in own and x not in graph.constants)
         part = replace(
             graph,
             name=f"{graph.name}_part{level}",
-            inputs=tuple(x for x in taken if isinstance(x, Symbol)),
+            inputs=tuple(x for x in operands if isinstance(x, Symbol)),
             parameters={},
             nodes=inner,
             outputs=tuple(y for node in inner for y in node.outputs if y in others and isinstance(y, Symbol)),

@@ -58,10 +58,10 @@ COUNTERS: dict[str, tuple[Counter, ...]] = {
 class Counters:
     """Running counters. `missing`: the reasons for those that are not available, by name."""
 
-    def __init__(self, wanted: tuple[Counter, ...]) -> None:
+    def __init__(self, requested: tuple[Counter, ...]) -> None:
         self._open: dict[str, int] = {}
         self.missing: dict[str, str] = {}
-        for counter in wanted:
+        for counter in requested:
             handle = _open_counter(counter)
             if isinstance(handle, int):
                 self._open[counter.name] = handle
