@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from training import MODES, model_of
 
-from runner.core.observers import Shown, ValueObserver
+from runner.core.observers import ObservedValue, ValueObserver
 from runner.core.primitive import Node
 from runner.dataset import NumpySlicesDataset
 from runner.host.machine import thread_limit
@@ -44,18 +44,18 @@ class BesideTofile:
         self.bytes = self.files = self.calls = 0
         folder.mkdir()
 
-    def operator(self, step: int, graph: int, task: int, node: Node, *sides: Sequence[Shown] | None) -> None:
+    def operator(self, step: int, graph: int, task: int, node: Node, *sides: Sequence[ObservedValue] | None) -> None:
         """Both, the one first that was second before."""
         self._both(lambda: self.writer.operator(step, graph, task, node, *sides), [v for s in sides for v in s or ()])
 
-    def held(self, step: int, graph: int, name: str, value: Shown) -> None:
+    def held(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
         """As an operator."""
         self._both(lambda: self.writer.held(step, graph, name, value), [value])
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.writer, name)
 
-    def _both(self, dump: Callable[[], None], values: list[Shown]) -> None:
+    def _both(self, dump: Callable[[], None], values: list[ObservedValue]) -> None:
         works = {"dump": dump, "tofile": lambda: self._tofile(values)}
         for name in works if self.calls % 2 else reversed(works):
             start = time.perf_counter()
@@ -67,7 +67,7 @@ class BesideTofile:
         self.files += len(values)
         self.bytes += sum(value.array.nbytes for value in values)
 
-    def _tofile(self, values: list[Shown]) -> None:
+    def _tofile(self, values: list[ObservedValue]) -> None:
         for number, value in enumerate(values, self.files):
             value.array.tofile(self.folder / f"{number}.bin")
 

@@ -100,7 +100,7 @@ DUMP = {
 ENVIRONMENT = {"OMP_NUM_THREADS": "2", "COLUMNS": "120", "LC_ALL": "C.UTF-8"}
 
 # Where source lines stand in what is compared as text.
-SOURCE = re.compile(rb"[\w./-]*\b(?:runner|models|conf)/[\w./-]+\.py(?:[(:]\d+\)?)?")
+SOURCE = re.compile(rb"# In file [^\n]*|[\w./-]*\b(?:runner|models|conf)/[\w./-]+\.py(?:[(:]\d+\)?)?")
 # What no two runs have in common, in files whose other content is compared.
 VOLATILE_NAMES = re.compile(r"events\.out\.tfevents|\.lock$|timeline|profil|junit\.xml$|report\.html$|hydra\.yaml$")
 # CANN files and some folders have the time in their names.
@@ -194,7 +194,9 @@ def _shapes(path: Path) -> Iterator[Callable[[bytes], object]]:
     if path.suffix == ".onnx":
         yield _without_metadata
     if path.name.startswith(("stdout", "stderr")) or path.suffix in (".txt", ".log"):
-        yield lambda content: re.sub(rb"[\d.]+", b"N", SOURCE.sub(b"SOURCE", content)).split()
+        yield lambda content: re.sub(
+            rb"[\d.]+", b"N", SOURCE.sub(b"SOURCE", content).replace(b"\xe2\x94\x80", b"")
+        ).split()
     if STAMP.search(path.name):
         yield lambda content: DUMP_TIME.sub(rb"\1", content)
     if path.suffix == ".json":

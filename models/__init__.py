@@ -1,6 +1,6 @@
-"""Networks by the name that a config gives them: name, then file and constructor in this folder.
+"""The networks of configs: name, then file and constructor in this folder.
 
-A constructor takes `num_classes`, `num_channels` (of the images) and what else it declares.
+A constructor takes `num_classes`, `num_channels` (of the images) and its own keyword arguments.
 """
 
 NETWORKS = {

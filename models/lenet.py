@@ -11,7 +11,7 @@ def conv(in_channels: int, out_channels: int, kernel_size: int) -> nn.Conv2d:
 
 
 def dense(in_channels: int, out_channels: int) -> nn.Dense:
-    """A fully connected layer whose bias starts at random too."""
+    """A fully connected layer with random initial weight and bias."""
     return nn.Dense(in_channels, out_channels, TruncatedNormal(0.02), TruncatedNormal(0.02))
 
 

@@ -15,7 +15,7 @@ Conv = Callable[..., nn.Conv2d]
 def _conv2d(
     in_channel: int, out_channel: int, kernel_size: int, stride: int = 1, padding: int = 0, weight_init: str = "uniform"
 ) -> nn.Conv2d:
-    """A convolution without bias; padding 0 means `same`, which adds nothing around a kernel of size 1."""
+    """A convolution without bias; padding 0 means `same`, which adds no padding for a kernel of size 1."""
     rule: Initializer = Uniform(math.sqrt(1 / (in_channel * kernel_size * kernel_size)))
     if weight_init == "he":
         rule = HeNormal(mode="fan_out", nonlinearity="relu")
@@ -24,20 +24,20 @@ def _conv2d(
 
 
 def _dense(in_channel: int, out_channel: int) -> nn.Dense:
-    """A fully connected layer, drawn as the convolutions are."""
+    """A fully connected layer with the initial distribution of the convolutions."""
     rule = Uniform(math.sqrt(1 / in_channel))
     return nn.Dense(in_channel, out_channel, rule, rule)
 
 
 def _down_sample(conv: Conv, in_planes: int, out_planes: int, stride: int) -> nn.SequentialCell | None:
-    """What brings the input of a block to the shape of its output, where they differ."""
+    """The projection of a shortcut when the shapes of input and output of a block differ, else None."""
     if stride == 1 and in_planes == out_planes:
         return None
     return nn.SequentialCell(conv(in_planes, out_planes, 1, stride), nn.BatchNorm2d(out_planes))
 
 
 class BasicBlock(nn.Cell):
-    """Two 3 x 3 convolutions beside a shortcut: (N, in_planes, H, W) to (N, planes, H / stride, W / stride)."""
+    """Two 3 x 3 convolutions with a shortcut: (N, in_planes, H, W) to (N, planes, H / stride, W / stride)."""
 
     expansion = 1
 
@@ -59,7 +59,7 @@ class BasicBlock(nn.Cell):
 
 
 class ResidualBlock(nn.Cell):
-    """A bottleneck beside a shortcut: (N, in_planes, H, W) to (N, 4 planes, H / stride, W / stride)."""
+    """A bottleneck with a shortcut: (N, in_planes, H, W) to (N, 4 planes, H / stride, W / stride)."""
 
     expansion = 4
 
@@ -99,8 +99,8 @@ class GlobalAvgPool(nn.Cell):
 class ResNet(nn.Cell):
     """(N, num_channels, H, W) to logits (N, num_classes).
 
-    `stem` `cifar` is for images of 32 x 32: a 3 x 3 convolution, and at the end a mean over 4 x 4. `imagenet` is for
-    any size, usually 224 x 224: a 7 x 7 convolution and a max-pool, both of stride 2, and a mean over all that is left.
+    `stem` `cifar` is for images of 32 x 32: a 3 x 3 convolution, and a final 4 x 4 average pool. `imagenet` is for any
+    size, usually 224 x 224: a 7 x 7 convolution and a max-pool, both of stride 2, and a final global average pool.
     `width` is the number of channels after the stem; all others are multiples of it. `weight_init` `uniform` draws
     from +-sqrt(1 / fan_in), `he` from a normal distribution of variance 2 / fan_out.
     """

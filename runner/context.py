@@ -16,13 +16,13 @@ from runner.communication.auto_parallel import (
     reset_auto_parallel_context,
     set_auto_parallel_context,
 )
-from runner.core.observers import SILENT, UNSEEING, GraphObserver, ValueObserver
+from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import Device
 from runner.errors import ConfigError, nearest, raise_all
 from runner.observe import dump, profile
 from runner.observe.graph.folder import GraphFolder, writable_folder
-from runner.ops.print import file, outlet
+from runner.ops.print import destination, file
 from runner.validation.arguments import flag
 
 __all__ = [
@@ -55,7 +55,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 _settings = dict(_DEFAULTS)
 _observers: dict[str, GraphObserver] = {}  # by folder: each counts its files as long as the process lives
-_shown_to: list[ValueObserver] = []  # the innermost one comes last
+_value_observers: list[ValueObserver] = []  # the innermost one comes last
 _dumpers: dict[str, ValueObserver] = {}  # by what MINDSPORE_DUMP_CONFIG said
 
 
@@ -99,7 +99,7 @@ def reset_context() -> None:
 
 def _change(settings: dict[str, Any]) -> None:
     _settings.update(settings)
-    outlet.print_to(_settings["print_file_path"])
+    destination.print_to(_settings["print_file_path"])
 
 
 def reserves_class_names() -> bool:
@@ -120,7 +120,7 @@ def device() -> Device:
 def graph_observer() -> GraphObserver:
     """Who hears of the graphs of models and cells that are made now. Raises as `set_context`."""
     if not _settings["save_graphs"]:
-        return SILENT
+        return NO_GRAPHS
     path = os.path.abspath(_settings["save_graphs_path"])
     if path not in _observers:
         _observers[path] = GraphFolder(Path(path))
@@ -133,14 +133,14 @@ def value_observer() -> ValueObserver:
     That is `runner.dump`, or else what the environment variable MINDSPORE_DUMP_CONFIG asks for. Raises ConfigError when
     its file is wrong, and StorageError when its folder cannot be written.
     """
-    if _shown_to:
-        return _shown_to[-1]
+    if _value_observers:
+        return _value_observers[-1]
     asked = os.environ.get(dump.VARIABLE)
     if not asked:
-        return UNSEEING
+        return NO_VALUES
     if asked not in _dumpers:
         settings = dump.json_config.from_environment(device().id)
-        _dumpers[asked] = UNSEEING if settings is None else dump.Dumper(settings, device().id)
+        _dumpers[asked] = NO_VALUES if settings is None else dump.Dumper(settings, device().id)
         atexit.register(_dumpers[asked].close)
     return _dumpers[asked]
 
@@ -159,13 +159,13 @@ def profiling_settings() -> profile.ProfilingSettings | None:
 
 
 @contextmanager
-def shown_to(observer: ValueObserver) -> Iterator[None]:
+def observing(observer: ValueObserver) -> Iterator[None]:
     """Inside, this observer is shown what runs."""
-    _shown_to.append(observer)
+    _value_observers.append(observer)
     try:
         yield
     finally:
-        _shown_to.pop()
+        _value_observers.pop()
 
 
 def _checked(name: str, value: Any) -> Any:
@@ -201,10 +201,10 @@ def _print_file(value: Any) -> str:
         raise ConfigError("print_file_path must be a string", given=type(value).__name__)
     if not value:
         return ""
-    asked = file.checked(value)
-    name = file.free(asked)
-    if name != asked:
-        _LOG.warning("%s exists: prints go to %s", asked, name.name)
+    requested = file.checked_path(value)
+    name = file.unused_path(requested)
+    if name != requested:
+        _LOG.warning("%s exists: prints go to %s", requested, name.name)
     return str(name)
 
 

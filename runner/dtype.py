@@ -13,7 +13,7 @@ from runner.errors import ConfigError, nearest
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DType:
-    """One element type. There is one object per type, so identity is equality."""
+    """An element type. There is one object per type, so equality is identity."""
 
     name: str
     numpy: np.dtype
@@ -22,7 +22,7 @@ class DType:
         return self.name
 
     def __reduce__(self) -> tuple[Callable[[str], "DType"], tuple[str]]:
-        return of, (self.numpy.name,)  # a copy is the same object
+        return of, (self.numpy.name,)  # copies and unpickled types are the same object
 
     @property
     def is_float(self) -> bool:
@@ -50,13 +50,13 @@ float64 = DType("Float64", np.dtype(np.float64))
 
 ALL = (bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, float32, float64)
 _BY_KIND = {(t.numpy.kind, t.numpy.itemsize): t for t in ALL}
-# C has several names for one integer type, and numpy keeps them apart (`l` and `q` are both Int64).
+# C has several names for one integer type, and numpy distinguishes them (`l` and `q` are both Int64).
 _BY_CHAR = {c: _BY_KIND[np.dtype(c).kind, np.dtype(c).itemsize] for c in "?bBhHiIlLqQefd"}
 _BY_NAME = {t.numpy.name: t for t in ALL}
 
 
 def of(kind: "DType | np.dtype | type | str") -> DType:
-    """The element type for a numpy dtype, a Python or numpy scalar type, or a name such as `"float32"`.
+    """The element type of a numpy dtype, a Python or numpy scalar type, or a name such as `"float32"`.
 
     Raises ConfigError for a type that tensors cannot have (text, objects, complex numbers).
     """

@@ -1,7 +1,7 @@
-"""What a user is told when something cannot work, and the exit code that goes with it.
+"""Errors for users, and the exit codes of the command line.
 
-An error is one short block: a sentence that says what is wrong, then labelled rows with the place, the value,
-what is allowed and how to repair it. Inner floors raise with what they know; outer floors `add` the place.
+An error is one short block: a sentence that states the problem, then labelled rows with the place, the value, the
+allowed values and a hint. Inner layers raise with the details that they know; outer layers `add` the place.
 """
 
 import difflib
@@ -23,9 +23,9 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 
 class RunnerError(Exception):
-    """A failure that the user can understand and repair.
+    """A failure that the user can understand and correct.
 
-    `rows` become the labelled lines under the sentence; a row whose value is None is left out.
+    `rows` are the labelled lines below the sentence; rows whose value is None are omitted.
     """
 
     exit_code = 1
@@ -37,9 +37,9 @@ class RunnerError(Exception):
         self.add(**rows)
 
     def add(self, **rows: object) -> Self:
-        """Add rows that an inner floor could not know; a row that is already there keeps its first value.
+        """Add rows; a row that exists keeps its value.
 
-        Underscores of labels are shown as spaces, except in the names of keys (`optimizer.learning_rate`).
+        Underscores in labels are printed as spaces, except in names of keys (`optimizer.learning_rate`).
         """
         for label, value in rows.items():
             if value is not None:
@@ -54,25 +54,25 @@ class RunnerError(Exception):
 
 
 class TrainingError(RunnerError):
-    """Training itself failed: a loss that is not finite, or an error inside a network."""
+    """Training failed: a loss that is not finite, or an error inside a network."""
 
 
 class ConfigError(RunnerError, ValueError):
-    """A configuration or a call that asks for something impossible."""
+    """An invalid configuration or call."""
 
     exit_code = 2
 
 
 class ShapeError(ConfigError):
-    """Operands that do not fit an operator."""
+    """Operands that an operator cannot take."""
 
 
 class NotDifferentiable(ConfigError):
-    """A gradient was asked of an operator that has none."""
+    """A gradient was requested of an operator that has none."""
 
 
 class DeviceError(RunnerError):
-    """The device that was asked for cannot be used on this machine."""
+    """The requested device cannot be used on this machine."""
 
     exit_code = 3
 
@@ -90,19 +90,19 @@ class StorageError(RunnerError, OSError):
 
 
 class MismatchError(RunnerError):
-    """A comparison or an expectation does not hold."""
+    """A comparison or an expectation failed."""
 
     exit_code = 6
 
 
 class DataError(RunnerError, ValueError):
-    """A data file is missing, damaged, or not what its name says."""
+    """A data file is missing, damaged, or has another format than its name says."""
 
     exit_code = 7
 
 
 class ConfigErrors(ConfigError):
-    """All the errors of one configuration, reported together."""
+    """All errors of a configuration."""
 
     def __init__(self, errors: Sequence[ConfigError]) -> None:
         super().__init__(f"{len(errors)} errors in the configuration")
@@ -113,7 +113,7 @@ class ConfigErrors(ConfigError):
 
 
 def raise_all(errors: Collection[ConfigError]) -> None:
-    """Raise the error, or all of them together; nothing when there are none."""
+    """Raise the only error, or ConfigErrors with all of them; do nothing when there are none."""
     if len(errors) == 1:
         raise next(iter(errors))
     if errors:
@@ -121,7 +121,7 @@ def raise_all(errors: Collection[ConfigError]) -> None:
 
 
 def attempted(make: Callable[..., T], *given: object) -> tuple[T | None, list[ConfigError]]:
-    """What a function returns; or None and what is wrong with the configuration, to be raised with other errors."""
+    """The result of a call; or None and its configuration errors, to be raised with others (`raise_all`)."""
     try:
         return make(*given), []
     except ConfigErrors as all_of_them:
@@ -131,7 +131,7 @@ def attempted(make: Callable[..., T], *given: object) -> tuple[T | None, list[Co
 
 
 class InternalError(RunnerError):
-    """A promise between two parts of runner is broken: a defect of runner, not of its user."""
+    """A broken invariant: a defect of runner, not a mistake of the user."""
 
 
 def unexpected(error: BaseException) -> InternalError:

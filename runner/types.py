@@ -1,4 +1,4 @@
-"""`TensorType`: what is known of a tensor before it has data."""
+"""`TensorType`: element type and shape of a tensor, known before it has data."""
 
 import math
 from collections.abc import Sequence
@@ -16,26 +16,26 @@ Shape = tuple[int, ...]
 class TensorType:
     """Element type and shape of a tensor; prints as `Float32[32, 1, 28, 28]`.
 
-    There is one object per type, so identity is equality: types are compared and looked up for every operator.
+    There is one object per type, so equality is identity: types are compared and looked up for every operator.
     """
 
     dtype: dt.DType
     shape: Shape
 
     def __new__(cls, dtype: dt.DType, shape: Shape) -> "TensorType":
-        made = _KNOWN.get((dtype, shape))
-        if made is None:
-            made = object.__new__(cls)
-            made.__dict__.update(dtype=dtype, shape=shape)
-            made = _KNOWN.setdefault((dtype, shape), made)  # another thread may have been quicker
-        return made
+        instance = _INSTANCES.get((dtype, shape))
+        if instance is None:
+            instance = object.__new__(cls)
+            instance.__dict__.update(dtype=dtype, shape=shape)
+            instance = _INSTANCES.setdefault((dtype, shape), instance)  # another thread may have been faster
+        return instance
 
     def __reduce__(self) -> tuple[type["TensorType"], tuple[dt.DType, Shape]]:
         return TensorType, (self.dtype, self.shape)
 
     @classmethod
     def of(cls, array: np.ndarray) -> "TensorType":
-        """The type of an array that exists."""
+        """The type of an array."""
         return cls(dt.of(array.dtype), array.shape)
 
     def with_shape(self, *shape: int) -> "TensorType":
@@ -58,20 +58,20 @@ class TensorType:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the elements take."""
+        """Bytes of all elements."""
         return self.size * self.dtype.size
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
-_KNOWN: dict[tuple[dt.DType, Shape], TensorType] = {}
+_INSTANCES: dict[tuple[dt.DType, Shape], TensorType] = {}
 
 
 def broadcast(*types: TensorType) -> Shape:
-    """The common shape of operands that broadcast against each other.
+    """The common shape of operands that are broadcast.
 
-    Raises ShapeError when an axis has two lengths other than 1.
+    Raises ShapeError when an axis has two different lengths other than 1.
     """
     try:
         return tuple(int(n) for n in np.broadcast_shapes(*(t.shape for t in types)))
@@ -80,7 +80,7 @@ def broadcast(*types: TensorType) -> Shape:
 
 
 def resolve_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
-    """Axes as sorted non-negative numbers; None and () mean all of them, as in the reference.
+    """Axes as sorted non-negative numbers; None and () mean all axes, as in the reference.
 
     Raises ShapeError for an axis that is out of range or named twice.
     """

@@ -1,6 +1,6 @@
 """Initial values of parameters, with the distributions of r1.2 (spec section 8.1).
 
-Every call draws from a generator of its own, derived from the run's seed and the order of creation.
+Every call has its own random generator, derived from the seed of the run and the order of creation.
 """
 
 import math
@@ -17,10 +17,10 @@ from runner.validation.records import Frozen
 
 
 class Initializer:
-    """A rule that fills a shape."""
+    """Base of the rules that fill a new parameter."""
 
     def fill(self, rng: np.random.Generator, shape: Shape) -> np.ndarray:
-        """Values of any float type in the shape."""
+        """Values of this shape, of any float type."""
         raise NotImplementedError
 
 
@@ -60,7 +60,7 @@ class Normal(Frozen, Initializer):
 
 
 class TruncatedNormal(Frozen, Initializer):
-    """Normal distribution around 0, cut at two sigma: what falls outside is drawn again."""
+    """Normal distribution around 0, truncated at two sigma: values outside are drawn again."""
 
     sigma: float = 0.01
 
@@ -151,7 +151,7 @@ ALIASES: dict[str, type[Initializer]] = {
 
 
 def initializer(init: Initial, shape: Sequence[int] | None = None, dtype: dt.DType = dt.float32) -> Tensor:
-    """A tensor filled by a rule, a rule's name, a number, or a given tensor (whose shape must then fit).
+    """A tensor filled by an initializer, its name or a number; or the given tensor, whose shape must then fit.
 
     Raises ConfigError for an unknown name and ShapeError for a tensor of another shape.
     """

@@ -13,7 +13,7 @@ from runner.compile.passes import layout_passes, optimize
 from runner.compile.passes.dce import dce
 from runner.compile.program import Executable
 from runner.core.lowering import LAST, PLAIN, Layout
-from runner.core.observers import SILENT, Shown, ValueObserver
+from runner.core.observers import NO_GRAPHS, ObservedValue, ValueObserver
 from runner.core.primitive import Node
 from runner.core.tracer import trace
 from runner.core.value import Symbol, Value
@@ -42,27 +42,29 @@ class DebugProgram:
         graph = trace(function, types, name, root)
         self.graph = optimize(graph, layout_passes(device))
         in_order = sorted((*self.graph.nodes, *self.graph.effects), key=lambda node: node.number)
-        self.selected = [node for node in in_order if observer.chooses(node)]
+        self.selected = [node for node in in_order if observer.selects(node)]
         computed = {y for node in self.graph.nodes for y in node.outputs}
         fetched = dict.fromkeys(x for node in self.selected for x in (*node.inputs, *node.outputs) if x in computed)
         self.fetched = tuple(x for x in fetched if isinstance(x, Symbol))
-        self.layouts = _layouts(self.graph.nodes) if observer.as_lying else {}
+        self.layouts = _layouts(self.graph.nodes) if observer.device_layout else {}
         self._program: Executable | None = None
         if self.fetched:
             graph = dce(replace(self.graph, outputs=self.fetched, updates={}, effects=()))
             inputs, outputs = [f"input{k}" for k in range(len(types))], [f"value:{x.name}" for x in self.fetched]
-            with locate_errors(graph, SILENT):
+            with locate_errors(graph, NO_GRAPHS):
                 model = lower(graph, inputs, outputs, self.layouts)
                 self._program = Executable(graph, model, device, start, layouts=self.layouts)
 
     def __call__(self, step: int, arrays: Sequence[np.ndarray]) -> None:
         """Run one step for the observer. Each value is released after its last use."""
         self.observer.begin(step, self.types)
-        known: dict[Value, Shown] = {x: Shown(array) for x, array in zip(self.graph.inputs, arrays, strict=True)}
-        known |= {x: Shown(array) for x, array in self.graph.constants.items()}
-        known |= {x: Shown(parameter.data) for parameter, x in self.graph.parameters.items()}
+        known: dict[Value, ObservedValue] = {
+            x: ObservedValue(array) for x, array in zip(self.graph.inputs, arrays, strict=True)
+        }
+        known |= {x: ObservedValue(array) for x, array in self.graph.constants.items()}
+        known |= {x: ObservedValue(parameter.data) for parameter, x in self.graph.parameters.items()}
         outputs = self._program(arrays) if self._program else []
-        known |= {x: Shown(y, self.layouts.get(x, PLAIN)) for x, y in zip(self.fetched, outputs, strict=True)}
+        known |= {x: ObservedValue(y, self.layouts.get(x, PLAIN)) for x, y in zip(self.fetched, outputs, strict=True)}
         outputs.clear()
         last = {x: node for node in self.selected for x in (*node.inputs, *node.outputs)}
         for node in self.selected:

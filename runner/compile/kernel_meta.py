@@ -36,7 +36,7 @@ class KernelMeta(GraphObserver):
 
     def __init__(self, folder: Path, level: int) -> None:
         self.folder, self.level = make_directory(folder), level
-        self.as_traced = level == _AS_TRACED
+        self.disables_optimization = level == _AS_TRACED
         self._taken: Counter[str] = Counter()
         self._model: Any = None
 

@@ -19,7 +19,7 @@ from runner.compile.split_at_collectives import SplitSession, has_collectives
 from runner.core.effect import Effect
 from runner.core.graph import Graph, Pass
 from runner.core.lowering import Layout
-from runner.core.observers import SILENT, GraphObserver
+from runner.core.observers import NO_GRAPHS, GraphObserver
 from runner.core.tracer import trace
 from runner.core.value import Parameter, Tensor, Value
 from runner.device import Device
@@ -47,14 +47,14 @@ class Executable:
         device: Device,
         start: float,
         fed: Sequence[Parameter] = (),
-        observer: GraphObserver = SILENT,
+        observer: GraphObserver = NO_GRAPHS,
         layouts: Mapping[Value, Layout] | None = None,
     ) -> None:
         self.graph, self.model, self.observer = graph, model, observer
         observer.lowered(graph, lambda number: describe.describe_model(model, graph, number))
         observer.compiled(graph, model)
         # A graph with layouts is optimised and ordered for short lifetimes of values: onnxruntime must not reorder it.
-        self.optimize = not (graph.is_placed or observer.as_traced)
+        self.optimize = not (graph.has_forms or observer.disables_optimization)
         self.session: Session | SplitSession = (
             SplitSession(graph, device, self.optimize, layouts)
             if has_collectives(graph)
@@ -86,7 +86,7 @@ class Executable:
             add_location(error, self.graph)
             raise
         for parameter, value in zip(self._updated, results[self._outputs : self._emitted], strict=True):
-            parameter.take(value, fetch)
+            parameter.set_resident(value, fetch)
         outputs = [fetch(value) for value in results[: self._outputs]]
         self._emit(outputs, [fetch(value) for value in results[self._emitted :]])
         return outputs
@@ -95,7 +95,7 @@ class Executable:
         """Emit the effects of one step; `operands` are those of all effects, in order."""
         rest = iter(operands)
         for effect, count in self._effects:
-            effect.tell(*islice(rest, count))
+            effect.emit(*islice(rest, count))
 
 
 class Program(Executable):
@@ -112,7 +112,7 @@ class Program(Executable):
         name: str,
         input_names: Sequence[str] | None = None,
         output_names: Sequence[str] | None = None,
-        observer: GraphObserver = SILENT,
+        observer: GraphObserver = NO_GRAPHS,
         passes: Sequence[Pass] | None = None,
     ) -> None:
         start = time.perf_counter()
@@ -146,7 +146,7 @@ class SunkProgram(Executable):
         stepped: Sequence[Parameter],
         device: Device,
         root: str,
-        observer: GraphObserver = SILENT,
+        observer: GraphObserver = NO_GRAPHS,
     ) -> None:
         start = time.perf_counter()
         passes = _passes(device, observer)
@@ -165,7 +165,7 @@ class SunkProgram(Executable):
 
 
 def _passes(device: Device, observer: GraphObserver, passes: Sequence[Pass] | None = None) -> Sequence[Pass]:
-    if observer.as_traced:
+    if observer.disables_optimization:
         return ()
     return default_passes(device) if passes is None else passes
 
@@ -177,7 +177,7 @@ def standalone_step(
 
     It has no effects. Its nodes have operator, scope, source line and IR index as metadata.
     """
-    graph = dce(graph.silent())
+    graph = dce(graph.without_effects())
     model = lower(graph, inputs, outputs)
     describe.annotate(model, graph)
     return with_defaults(model, {p.name: values[p.name] for p in graph.parameters})

@@ -17,10 +17,10 @@ from runner.compile.onnx.lower import lower
 from runner.compile.ort.session import Session
 from runner.compile.passes.dce import dce
 from runner.core.collective import Collective
+from runner.core.eager import evaluate
 from runner.core.graph import Graph
 from runner.core.lowering import LAST, Layout
-from runner.core.precision import Rounded, rounded
-from runner.core.primitive import Node, infer
+from runner.core.primitive import Node
 from runner.core.value import Symbol, Value
 from runner.device import Device
 
@@ -116,10 +116,7 @@ class SplitSession:
 
     def _communicate(self, node: Node, known: dict[Value, Any]) -> None:
         arrays = [known[x] if isinstance(known[x], np.ndarray) else self.fetch(known[x]) for x in node.inputs]
-        types = infer(node.op, tuple([x.type for x in node.inputs]))
-        result = rounded(node.op.kernel, arrays, types) if isinstance(types, Rounded) else node.op.kernel(*arrays)
-        outputs = result if isinstance(result, tuple) else (result,)
-        known.update((y, self.put(np.asarray(array))) for y, array in zip(node.outputs, outputs, strict=True))
+        known.update((y, self.put(array)) for y, array in zip(node.outputs, evaluate(node, arrays), strict=True))
 
     def _in_layout(self, symbol: Symbol, value: Any) -> Any:
         if self.layouts.get(symbol) is not LAST:

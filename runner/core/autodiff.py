@@ -1,4 +1,4 @@
-"""Reverse-mode differentiation: one walk for both modes.
+"""Reverse-mode differentiation: one implementation for both modes.
 
 Under `Tracer` the gradient rules append nodes to the graph, under `Eager` they compute.
 """
@@ -18,41 +18,41 @@ def gradients(
     parameters: Sequence[Parameter],
     sens: float | Value = 1.0,
     last: bool = False,
-    ready: Callable[[int, Value], None] | None = None,
+    on_gradient: Callable[[int, Value], None] | None = None,
 ) -> list[Value]:
     """The derivative of `loss` (summed over its elements, times `sens`) with respect to each parameter, in its type.
 
-    `sens` is a number, or a scalar that is only known when the step runs.
-    Only what leads from a parameter to the loss is differentiated. A parameter that the loss does not depend on gets
-    zeros. `last` promises that these are the last gradients of the step: PyNative mode then lets go of every
-    activation as soon as its gradient rule has run. `ready` is called with the number of a parameter and its gradient
-    when that is complete, while others are still to come. Raises NotDifferentiable, with the place, when an operator on
-    the way has no gradient, and ConfigError when gradients are asked for after the last ones.
+    `sens` is a number, or a scalar value that is only known when the step runs.
+    Only nodes on a path from a parameter to the loss are differentiated. A parameter that the loss does not depend on
+    gets zeros. `last` promises that these are the last gradients of the step: PyNative mode then releases every
+    activation as soon as its gradient rule has run. `on_gradient` is called with the index of a parameter and its
+    gradient as soon as that gradient is complete, before the others. Raises NotDifferentiable, with scope and source
+    line, when an operator on a path has no gradient, and ConfigError when gradients are requested after the last ones.
     """
     interpreter = current()
     outer = interpreter.origin
-    adjoint: dict[Value, Value] = {interpreter.lift(loss): interpreter.lift(_spread(interpreter, loss, sens))}
+    adjoint: dict[Value, Value] = {interpreter.lift(loss): interpreter.lift(_initial_adjoint(interpreter, loss, sens))}
     handles = [interpreter.lift(p) for p in parameters]
     record = _depending_on(set(handles), interpreter.record(last))
-    complete = _complete(handles, record) if ready else {}
+    complete = _completed_by_position(handles, record) if on_gradient else {}
     try:
-        while record:  # popped, so that what nobody else holds dies on the way
+        while record:  # popped, so that values without other references are freed during the walk
             node, wanted = record.pop()
             if not adjoint.keys().isdisjoint(node.outputs):
                 interpreter.origin = node
                 _pull_back(interpreter, node, wanted, adjoint)
             for k in complete.get(len(record), ()):
-                if ready and handles[k] in adjoint:
-                    ready(k, adjoint[handles[k]])
+                if on_gradient and handles[k] in adjoint:
+                    on_gradient(k, adjoint[handles[k]])
     finally:
         interpreter.origin = outer
-    found = [_adjoint_or_zeros(interpreter, adjoint, handle) for handle in handles]
-    # Where Float16 is forced, so are the sums of what comes back from several places.
-    return [interpreter.with_dtype(value, p.dtype) for value, p in zip(found, parameters, strict=True)]
+    results = [_adjoint_or_zeros(interpreter, adjoint, handle) for handle in handles]
+    # With forced Float16, the sums of gradients from several uses are Float16 too.
+    return [interpreter.with_dtype(value, p.dtype) for value, p in zip(results, parameters, strict=True)]
 
 
 def _depending_on(wanted: set[Value], nodes: Sequence[Node]) -> list[tuple[Node, list[bool]]]:
-    """The nodes that something in `wanted` flows through, each with the answer which of its inputs carry it."""
+    """The nodes that depend on `wanted`, each with a flag per input: whether it depends on `wanted`."""
     record = []
     for node in nodes:
         if not wanted.isdisjoint(node.inputs):
@@ -61,22 +61,22 @@ def _depending_on(wanted: set[Value], nodes: Sequence[Node]) -> list[tuple[Node,
     return record
 
 
-def _complete(handles: Sequence[Value], record: Sequence[tuple[Node, list[bool]]]) -> dict[int, list[int]]:
-    """By place in the record: the numbers of the parameters that are read there first, and whose gradients are complete
-    when the walk back has passed it."""
-    numbers = {handle: k for k, handle in enumerate(handles)}
-    first: dict[int, list[int]] = {}
-    for place, (node, _) in enumerate(record):
+def _completed_by_position(handles: Sequence[Value], record: Sequence[tuple[Node, list[bool]]]) -> dict[int, list[int]]:
+    """By position in the record: the indices of the parameters that are first read there. The backward walk has
+    completed their gradients once it has passed that position."""
+    indices = {handle: k for k, handle in enumerate(handles)}
+    first_reads: dict[int, list[int]] = {}
+    for position, (node, _) in enumerate(record):
         for x in node.inputs:
-            if x in numbers:
-                first.setdefault(place, []).append(numbers.pop(x))
-    return first
+            if x in indices:
+                first_reads.setdefault(position, []).append(indices.pop(x))
+    return first_reads
 
 
 def _pull_back(interpreter: Interpreter, node: Node, wanted: Sequence[bool], adjoint: dict[Value, Value]) -> None:
     douts = [_adjoint_or_zeros(interpreter, adjoint, y) for y in node.outputs]
     for y in node.outputs:
-        adjoint.pop(y, None)  # all who use it come later in the record, so its sum was complete
+        adjoint.pop(y, None)  # all its uses come later in the record, so its sum was complete
     try:
         rules = node.op.grad(node.inputs, node.outputs, douts)
     except NotDifferentiable as error:
@@ -84,8 +84,8 @@ def _pull_back(interpreter: Interpreter, node: Node, wanted: Sequence[bool], adj
         raise error.add(scope=node.name, line=user_line(node.source)) from None
     for x, rule, needed in zip(node.inputs, rules, wanted, strict=True):
         if rule is not None and needed:
-            part = rule() if callable(rule) else rule
-            adjoint[x] = OPERATORS["Add"](adjoint[x], part) if x in adjoint else part
+            gradient = rule() if callable(rule) else rule
+            adjoint[x] = OPERATORS["Add"](adjoint[x], gradient) if x in adjoint else gradient
 
 
 def _adjoint_or_zeros(interpreter: Interpreter, adjoint: dict[Value, Value], value: Value) -> Value:
@@ -93,8 +93,8 @@ def _adjoint_or_zeros(interpreter: Interpreter, adjoint: dict[Value, Value], val
     return interpreter.lift(_filled(value, 0.0)) if found is None else found
 
 
-def _spread(interpreter: Interpreter, loss: Value, sens: float | Value) -> Value:
-    """What the derivative begins with: `sens` for every element of the loss, in its type."""
+def _initial_adjoint(interpreter: Interpreter, loss: Value, sens: float | Value) -> Value:
+    """The adjoint of the loss: `sens` for each of its elements, in its type."""
     if not isinstance(sens, Value):
         return _filled(loss, sens)
     seed = interpreter.with_dtype(interpreter.lift(sens), loss.dtype)

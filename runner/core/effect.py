@@ -1,8 +1,8 @@
-"""Effects: operators that give no value and tell something instead, such as `Print`.
+"""Effects: operators without outputs that emit their operands, such as `Print`.
 
-PyNative mode computes an effect like any operator, and it tells at once. A graph keeps its effects apart from its
-nodes: their operands are results of the graph, and who runs it lets the effects tell after every step, in the order in
-which they were applied (`runner/compile/program.py`).
+PyNative mode computes an effect like any operator, so it emits immediately. A graph keeps effects separate from its
+nodes: their operands are results of the graph, and the program emits them after every step, in the order in which they
+were applied (`runner/compile/program.py`).
 """
 
 from typing import ClassVar
@@ -14,16 +14,16 @@ from runner.core.primitive import Arrays, Primitive
 
 
 class Effect(Primitive):
-    """Base of operators without outputs. Subclasses are declared with `@primitive` and say what `tell` does."""
+    """Base of operators without outputs. Subclasses are declared with `@primitive` and define `emit`."""
 
     needs: ClassVar = Needs.NOTHING
     computes: ClassVar = False
 
-    def tell(self, *arrays: np.ndarray) -> None:
-        """Told the operands of one step; they must stay unchanged."""
+    def emit(self, *arrays: np.ndarray) -> None:
+        """Output the operands of one step; they must not be changed."""
         raise NotImplementedError
 
     def kernel(self, *arrays: np.ndarray) -> Arrays:
-        """Tell at once; there are no outputs."""
-        self.tell(*arrays)
+        """Emit immediately; there are no outputs."""
+        self.emit(*arrays)
         return ()

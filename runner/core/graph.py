@@ -1,4 +1,4 @@
-"""`Graph`: the closed record of one traced step, and the check that it is well formed."""
+"""`Graph`: the immutable record of one traced step, and its verification."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,10 +12,11 @@ from runner.errors import InternalError
 
 @dataclass(frozen=True)
 class Graph:
-    """Inputs, parameters and constants lead through nodes, in order, to outputs and updated parameters.
+    """A program in static single assignment form: nodes, in order, compute outputs and parameter updates from inputs,
+    parameters and constants.
 
-    Every value is made once. Passes give a new graph; none is ever changed. `effects` stand apart from the nodes: they
-    make nothing, and tell their operands after each time that the graph has run.
+    Passes return a new graph. `effects` are separate from the nodes: they have no outputs and emit their operands after
+    each run of the graph.
     """
 
     name: str
@@ -28,51 +29,51 @@ class Graph:
     effects: tuple[Node, ...] = ()
 
     @property
-    def told(self) -> dict[str, Symbol]:
-        """The operands of the effects, in order, under the names that they have as results: `Default/Print-op3:0`."""
+    def effect_operands(self) -> dict[str, Symbol]:
+        """The operands of the effects, in order, by their names as results: `Default/Print-op3:0`."""
         return {f"{effect.name}:{k}": _symbol(x) for effect in self.effects for k, x in enumerate(effect.inputs)}
 
     @property
     def results(self) -> tuple[Symbol, ...]:
-        """What must be computed: the outputs, then the new values of parameters, then what effects tell."""
-        return (*self.outputs, *self.updates.values(), *self.told.values())
+        """All that must be computed: the outputs, the new values of parameters, the operands of effects."""
+        return (*self.outputs, *self.updates.values(), *self.effect_operands.values())
 
-    def silent(self) -> "Graph":
-        """The graph without its effects: for files that others run."""
+    def without_effects(self) -> "Graph":
+        """The graph without its effects, for exported models."""
         return replace(self, effects=())
 
     @property
-    def is_placed(self) -> bool:
-        """Whether the layout pass has chosen forms for the CPU."""
+    def has_forms(self) -> bool:
+        """Whether the layout pass has chosen a form for any node."""
         return any(node.form is not None for node in self.nodes)
 
-    def rewritten(
+    def replace_nodes(
         self,
         nodes: Sequence[Node],
         renamed: Mapping[Value, Symbol],
         constants: Mapping[Symbol, np.ndarray] | None = None,
     ) -> "Graph":
-        """The graph with other nodes, where values that disappeared go by the name of those that replace them."""
+        """The graph with other nodes; `renamed` maps each value that was removed to its replacement."""
 
         def follow(symbol: Symbol) -> Symbol:
             while symbol in renamed:
                 symbol = renamed[symbol]
             return symbol
 
-        def renew(node: Node) -> Node:
+        def with_replacements(node: Node) -> Node:
             return replace(node, inputs=tuple(follow(_symbol(x)) for x in node.inputs))
 
         return replace(
             self,
-            nodes=tuple(map(renew, nodes)),
-            effects=tuple(map(renew, self.effects)),
+            nodes=tuple(map(with_replacements, nodes)),
+            effects=tuple(map(with_replacements, self.effects)),
             outputs=tuple(map(follow, self.outputs)),
             updates={p: follow(s) for p, s in self.updates.items()},
             constants=self.constants if constants is None else constants,
         )
 
-    def walk_types(self) -> Iterator[Symbol]:
-        """Every value, in the order in which it comes to be."""
+    def values(self) -> Iterator[Symbol]:
+        """Every value, in the order of definition."""
         yield from (*self.inputs, *self.parameters.values(), *self.constants)
         for node in self.nodes:
             yield from map(_symbol, node.outputs)
@@ -82,9 +83,9 @@ class Graph:
         for symbol, array in self.constants.items():
             lines.append(f"  {symbol!r} = {array.tolist() if array.size <= 4 else '...'}")
         for node in self.nodes:
-            made = ", ".join(map(repr, node.outputs))
-            lines.append(f"  {made} = {_applied(node)}")
-        lines += [f"  {_applied(effect)}" for effect in self.effects]
+            outputs = ", ".join(map(repr, node.outputs))
+            lines.append(f"  {outputs} = {_call_text(node)}")
+        lines += [f"  {_call_text(effect)}" for effect in self.effects]
         updates = [f"{p.name} <- %{s.name}" for p, s in self.updates.items()]
         lines.append(f"  return {', '.join([*(f'%{s.name}' for s in self.outputs), *updates])}")
         return "\n".join(lines)
@@ -93,8 +94,8 @@ class Graph:
 def verify(graph: Graph) -> Graph:
     """Return the graph if it is well formed.
 
-    Raises InternalError when a value is used before it is made, made twice, has a type other than its operator's rule
-    gives, or when an update does not fit its parameter.
+    Raises InternalError when a value is used before its definition, is defined twice, differs from the type that its
+    operator infers, or when an update does not fit its parameter.
     """
     known: set[Value] = set()
     for symbol in (*graph.inputs, *graph.parameters.values(), *graph.constants):
@@ -110,11 +111,11 @@ def verify(graph: Graph) -> Graph:
     for node in (*graph.nodes, *graph.effects):
         _verify_node(graph, node, known)
     for symbol in graph.results:
-        _require(symbol in known, "a result is never made", graph, symbol)
+        _require(symbol in known, "a result is never defined", graph, symbol)
     for parameter, symbol in graph.updates.items():
         _require(
             parameter in graph.parameters,
-            "an update of a parameter that the graph does not take",
+            "an update of a parameter that is not in the graph",
             graph,
             parameter.name,
         )
@@ -124,23 +125,23 @@ def verify(graph: Graph) -> Graph:
 
 def _verify_node(graph: Graph, node: Node, known: set[Value]) -> None:
     for x in node.inputs:
-        _require(x in known, "a value is used before it is made", graph, x, node)
+        _require(x in known, "a value is used before it is defined", graph, x, node)
     declared = tuple([y.type for y in node.outputs])
-    made = infer(node.op, tuple([x.type for x in node.inputs]))
-    _require(made == declared, "a node has the wrong type", graph, node)
+    inferred = infer(node.op, tuple([x.type for x in node.inputs]))
+    _require(inferred == declared, "a node has the wrong type", graph, node)
     for y in node.outputs:
         _require(y not in known, "a value is defined twice", graph, y, node)
         known.add(y)
 
 
-def _require(holds: bool, what: str, graph: Graph, *where: object) -> None:
-    """The places are put into words only when something is wrong: a whole graph asks this several thousand times."""
+def _require(holds: bool, what: str, graph: Graph, *values: object) -> None:
+    """Places are formatted only on failure: a graph makes several thousand of these checks."""
     if not holds:
-        places = [place.name if isinstance(place, Node) else str(place) for place in where]
+        places = [place.name if isinstance(place, Node) else str(place) for place in values]
         raise InternalError(what, graph=graph.name, at=" in ".join(places))
 
 
-def _applied(node: Node) -> str:
+def _call_text(node: Node) -> str:
     return f"{node.op}({', '.join(f'%{_symbol(x).name}' for x in node.inputs)})  # {node.name}"
 
 

@@ -1,7 +1,4 @@
-"""Who hears of a graph while it is compiled, and who is shown the values of a step while it runs.
-
-Those who tell do not care what becomes of it.
-"""
+"""Observers of graphs while they are compiled, and of the values of a step while it runs."""
 
 from collections.abc import Callable, Sequence
 from functools import partialmethod
@@ -16,96 +13,95 @@ from runner.types import TensorType
 
 
 class GraphObserver:
-    """Hears of one program after the other: `traced`, a `stage` for each pass, `lowered`, `compiled`, and at the end
-    `executed` or `failed`.
-
-    This one, the default, looks away.
+    """Base of graph observers, which ignores every event. For each program: `traced`, a `stage` per pass, `lowered`,
+    `compiled`, and finally `executed` or `failed`.
     """
 
-    records_steps = False  # whether the first step of PyNative mode is to be recorded for it
-    as_traced = False  # whether graphs are to stay as they were traced: neither passes nor the device optimise them
+    records_steps = False  # whether the first step of PyNative mode is recorded and reported
+    disables_optimization = False  # whether neither passes nor the device may change the traced graph
 
     def traced(self, graph: Graph) -> None:
-        """The whole program as it was traced."""
+        """The complete program, as traced."""
 
     def stage(self, name: str, graph: Graph) -> None:
-        """What a pass made of it; perhaps nothing new."""
+        """The graph after a pass, which may be unchanged."""
 
     def lowered(self, graph: Graph, describe: Callable[[int], object]) -> None:
-        """It is an ONNX model now; `describe` gives the listing of that under a number."""
+        """The graph was lowered to an ONNX model; `describe` returns the listing of that model under a number."""
 
     def compiled(self, graph: Graph, model: object) -> None:
-        """The ONNX model (a ModelProto) that the device is given."""
+        """The ONNX model (a ModelProto) for the device."""
 
     def executed(self, graph: Graph) -> None:
-        """It is ready to run, and will."""
+        """The program is ready to run."""
 
     def failed(self, graph: Graph) -> None:
-        """It could not be traced (then this is the part that was), changed, lowered or run; an error is on its way."""
+        """Tracing (`graph` is then the part traced so far), a pass, lowering or the device failed."""
 
 
-SILENT = GraphObserver()
+NO_GRAPHS = GraphObserver()
 
 
-class Observers(GraphObserver):
-    """Several observers as one; what one of them needs, all of them get."""
+class GraphObservers(GraphObserver):
+    """Forwards every event to its observers. What one of them requires applies to all."""
 
     def __init__(self, *observers: GraphObserver) -> None:
         self.observers = observers
-        self.records_steps = any(one.records_steps for one in observers)
-        self.as_traced = any(one.as_traced for one in observers)
+        self.records_steps = any(x.records_steps for x in observers)
+        self.disables_optimization = any(x.disables_optimization for x in observers)
 
     def fire(self, event: str, *arguments: object) -> None:
-        """Call this method of each observer."""
-        for one in self.observers:
-            getattr(one, event)(*arguments)
+        """Call this method of every observer."""
+        for observer in self.observers:
+            getattr(observer, event)(*arguments)
 
 
 for _event, _method in vars(GraphObserver).items():
     if callable(_method):
-        setattr(Observers, _event, partialmethod(Observers.fire, _event))
+        setattr(GraphObservers, _event, partialmethod(GraphObservers.fire, _event))
 
 
-class Shown(NamedTuple):
-    """A value: the array as it lies in memory, and the layout that this is. It must stay unchanged."""
+class ObservedValue(NamedTuple):
+    """A value in memory: an array, which must not be changed, and its layout."""
 
     array: np.ndarray
     layout: Layout = PLAIN
 
 
 class ValueObserver:
-    """Is shown what operators take and make, in the steps of a training that it asks for: `begin`, `operator` for each
-    in the order of execution, `end`. Steps count from 0; `end` comes before parameters have their new values.
-
-    This one, the default, asks for nothing.
+    """Base of value observers, which requests no step. Observers receive the inputs and outputs of operators in the
+    training steps that they request: `begin`, `operator` for each in the order of execution, `end`. Steps count from 0;
+    `end` comes before parameters have their new values.
     """
 
-    as_lying = False  # whether values are shown as they lie on the device, or else plain
-    sinks = True  # whether it may ask for steps of a sink
-    calls = 0  # how many cells were shown to it that were called by themselves
+    device_layout = False  # whether values come in the layout of the device, or else plain
+    supports_sinks = True  # whether it may request steps inside of a sink
+    cell_calls = 0  # number of observed calls of cells outside of a training
 
-    def following(self, step: int) -> int | None:
-        """The first step that it wants to see and that is not before `step`."""
+    def next_step(self, step: int) -> int | None:
+        """The first requested step that is not before `step`; None when there is none."""
         return None
 
-    def chooses(self, node: Node) -> bool:
-        """Whether it wants to see what this operator takes and makes."""
+    def selects(self, node: Node) -> bool:
+        """Whether the inputs and outputs of this operator are requested."""
         return True
 
     def begin(self, step: int, types: tuple[TensorType, ...]) -> None:
-        """A step begins, with inputs of these types."""
+        """A step with inputs of these types begins."""
 
-    def operator(self, step: int, node: Node, inputs: Sequence[Shown], outputs: Sequence[Shown]) -> None:
-        """An operator that it has chosen."""
+    def operator(
+        self, step: int, node: Node, inputs: Sequence[ObservedValue], outputs: Sequence[ObservedValue]
+    ) -> None:
+        """An operator that was selected."""
 
-    def failed(self, step: int, node: Node, inputs: Sequence[Shown]) -> None:
-        """An operator of PyNative mode that could not be computed; an error is on its way."""
+    def failed(self, step: int, node: Node, inputs: Sequence[ObservedValue]) -> None:
+        """An operator of PyNative mode that could not be computed; an error is being raised."""
 
     def end(self, step: int, graph: Graph) -> None:
-        """The step is over; `graph` has all its operators, and parameters with the values that it has used."""
+        """The step is complete; `graph` has all its operators, and its parameters the values that the step used."""
 
     def close(self) -> None:
-        """Nothing follows."""
+        """No more steps follow."""
 
 
-UNSEEING = ValueObserver()
+NO_VALUES = ValueObserver()

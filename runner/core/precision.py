@@ -1,14 +1,14 @@
-"""Element types of floats: what operators need of them, and the policy that a user chose (`session.precision_mode`).
+"""Mixed precision: the float types that operators need, and the policy of the user (`session.precision_mode`).
 
-The walk of a value under a policy:
+How a policy applies:
 
-1. An operator says what it needs (`Primitive.needs`): Float16 pays, Float32 it must be, or it follows its operands.
-2. `Interpreter.bind`, which every operator of both modes passes, asks the policy in force which operands have another
-   type, and binds a `Cast` for each of them: an ordinary operator with a number, a full name and a gradient.
-3. So parameters stay Float32 (the master copy) and their gradients, which come back through that Cast, are Float32.
-4. Optimizers and loss scaling work outside of the policy (`Interpreter.under`).
-5. A kernel that gets Float16 computes in Float32 and rounds its results once (`Rounded`), in numpy as in the graphs for
-   the CPU: sums never accumulate in Float16. Cards have kernels of their own that do the same.
+1. An operator declares its needs (`Primitive.needs`): it gains from Float16, requires Float32, or follows its operands.
+2. `Interpreter.bind`, through which every operator of both modes passes, gets the operands to cast from the current
+   policy and binds a `Cast` for each of them: an ordinary operator with a number, a full name and a gradient.
+3. So parameters stay Float32 (the master copy), and their gradients, which pass back through that Cast, are Float32.
+4. Optimizers and loss scaling compute outside of the policy (`Interpreter.use_precision`).
+5. A kernel with Float16 operands computes in Float32 and rounds its results once (`RoundedTypes`), in numpy and in the
+   graphs for the CPU: sums never accumulate in Float16. GPUs and NPUs have kernels of their own that do the same.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,18 +29,18 @@ HALF, SINGLE = dt.float16, dt.float32
 
 
 class Needs(Enum):
-    """What an operator asks of the element type of its float operands."""
+    """What an operator needs from the element type of its float operands."""
 
     HALF = "gains from Float16: convolutions, matrix products"
     WIDEST = "follows its operands, the widest of them"
     FIRST = "follows its first operand: a bias that is added"
     SINGLE = "needs Float32: sums, logarithms, losses"
     MASTER = "needs Float32 even when Float16 is forced: updates of parameters"
-    NOTHING = "takes each operand as it is: casts, prints"
+    NOTHING = "accepts every operand unchanged: casts, prints"
 
 
-class Needing(Protocol):
-    """The part of an operator that a policy looks at."""
+class PrecisionTraits(Protocol):
+    """The attributes of an operator that a policy reads."""
 
     needs: ClassVar[Needs]
     masters: ClassVar[tuple[int, ...]]
@@ -50,20 +50,20 @@ class Needing(Protocol):
 
 @dataclass(frozen=True)
 class Policy:
-    """One of the `MODES` that change something; `forced` is the type that all operands take which can."""
+    """A casting policy, one of `MODES`. `forced` is the type for all operands that allow it."""
 
     name: str
     forced: dt.DType | None = None
 
-    def casts(self, op: Needing, types: tuple[TensorType, ...]) -> tuple[dt.DType | None, ...] | None:
-        """For each operand the element type that it is cast to, or None; None when nothing is cast.
+    def casts(self, op: PrecisionTraits, types: tuple[TensorType, ...]) -> tuple[dt.DType | None, ...] | None:
+        """For each operand the element type to cast it to, or None; None when nothing is cast.
 
-        Only Float16 and Float32 are cast; an operator that has a Float64 operand is left alone.
+        Only Float16 and Float32 are cast; an operator with a Float64 operand is not changed.
         """
         return _casts(self, op, types)
 
     def target(self, needs: Needs, kinds: Sequence[dt.DType]) -> dt.DType | None:
-        """The type for operands of these types, of an operator with these needs."""
+        """The type to cast to, for operands of the types `kinds` of an operator with these needs."""
         if needs is Needs.NOTHING:
             return None
         if needs is Needs.MASTER:
@@ -76,18 +76,18 @@ class Policy:
 
 
 @lru_cache(maxsize=8192)
-def _casts(policy: Policy, op: Needing, types: tuple[TensorType, ...]) -> tuple[dt.DType | None, ...] | None:
+def _casts(policy: Policy, op: PrecisionTraits, types: tuple[TensorType, ...]) -> tuple[dt.DType | None, ...] | None:
     kinds = [t.dtype for k, t in enumerate(types) if t.dtype.is_float and k not in op.masters]
     if not kinds or dt.float64 in [t.dtype for t in types]:
         return None
     target = policy.target(op.needs, kinds)
     wanted = [SINGLE if k in op.masters else target for k in range(len(types))]
-    made = [w if t.dtype in (HALF, SINGLE) and w is not t.dtype else None for t, w in zip(types, wanted, strict=True)]
-    return tuple(made) if any(made) else None
+    casts = [w if t.dtype in (HALF, SINGLE) and w is not t.dtype else None for t, w in zip(types, wanted, strict=True)]
+    return tuple(casts) if any(casts) else None
 
 
-# By name; None leaves every operator with the types that it is given. Our operators all take Float32, so the default,
-# which takes Float16 where an operator has no Float32, changes nothing.
+# By name; None casts nothing. All operators here accept Float32, so the default, which uses Float16 only where an
+# operator has no Float32 kernel, casts nothing.
 MODES: dict[str, Policy | None] = {
     "allow_fp32_to_fp16": None,
     "force_fp16": Policy("force_fp16", HALF),
@@ -96,7 +96,7 @@ MODES: dict[str, Policy | None] = {
     "allow_mix_precision": Policy("allow_mix_precision"),
 }
 DEFAULT = "allow_fp32_to_fp16"
-_in_force: list[Policy | None] = [None]
+_policies: list[Policy | None] = [None]
 
 
 def policy(mode: str) -> Policy | None:
@@ -107,45 +107,45 @@ def policy(mode: str) -> Policy | None:
     return MODES[mode]
 
 
-def in_force() -> Policy | None:
-    """The policy that interpreters begin with now."""
-    return _in_force[-1]
+def current_policy() -> Policy | None:
+    """The policy that new interpreters start with."""
+    return _policies[-1]
 
 
 @contextmanager
-def working_under(chosen: Policy | None) -> Iterator[None]:
-    """Interpreters that are made inside begin with this policy."""
-    _in_force.append(chosen)
+def use_precision(chosen: Policy | None) -> Iterator[None]:
+    """Context: interpreters created inside start with this policy."""
+    _policies.append(chosen)
     try:
         yield
     finally:
-        _in_force.pop()
+        _policies.pop()
 
 
-class Casting:
-    """The part of an interpreter that casts operands; `precision` is the policy in force, None casts nothing."""
+class OperandCasting:
+    """The part of an interpreter that casts operands; `precision` is the current policy, None casts nothing."""
 
     def __init__(self) -> None:
-        self.precision = in_force()
+        self.precision = current_policy()
 
     def bind(self, op: Any, operands: tuple[Operand, ...]) -> tuple[Value, ...]:
         """Apply an operator."""
         raise NotImplementedError
 
-    def cast(self, policy: Policy, op: Needing, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
-        """The operands in the types in which a policy wants this operator to have them."""
+    def cast(self, policy: Policy, op: PrecisionTraits, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+        """The operands, cast to the types that a policy selects for this operator."""
         wanted = policy.casts(op, tuple([x.type for x in inputs]))
         if wanted is None:
             return inputs
         return tuple([self.with_dtype(x, dtype or x.dtype) for x, dtype in zip(inputs, wanted, strict=True)])
 
     def with_dtype(self, value: Value, dtype: dt.DType) -> Value:
-        """The value with an element type, cast if it has another."""
+        """The value, cast unless it has this element type."""
         return value if value.dtype is dtype else self.bind(_cast_to(dtype), (value,))[0]
 
     @contextmanager
-    def under(self, policy: Policy | None) -> Iterator[None]:
-        """Inside, operands are cast by another policy."""
+    def use_precision(self, policy: Policy | None) -> Iterator[None]:
+        """Context: operands are cast by another policy."""
         before, self.precision = self.precision, policy
         try:
             yield
@@ -159,19 +159,21 @@ def _cast_to(dtype: dt.DType) -> Any:
     return kind(dtype)
 
 
-class Rounded(tuple[TensorType, ...]):
-    """Types of results that are computed in Float32 and rounded once, because operands are Float16."""
+class RoundedTypes(tuple[TensorType, ...]):
+    """Types of outputs that are computed in Float32 and rounded once, because operands are Float16."""
 
     __slots__ = ()
 
 
-def in_single(types: Iterable[TensorType]) -> tuple[TensorType, ...]:
-    """Types with Float32 for Float16."""
+def as_single(types: Iterable[TensorType]) -> tuple[TensorType, ...]:
+    """The types with Float16 replaced by Float32."""
     return tuple([t.with_dtype(SINGLE) if t.dtype is HALF else t for t in types])
 
 
-def rounded(kernel: Callable[..., Any], arrays: Iterable[np.ndarray], types: Rounded) -> tuple[np.ndarray, ...]:
-    """What a kernel makes of arrays, computed in float32 and rounded to the types."""
-    made = kernel(*[a.astype(np.float32) if a.dtype == np.float16 else a for a in arrays])
-    results = made if isinstance(made, tuple) else (made,)
+def compute_rounded(
+    kernel: Callable[..., Any], arrays: Iterable[np.ndarray], types: RoundedTypes
+) -> tuple[np.ndarray, ...]:
+    """The outputs of a kernel, computed in float32 and rounded to the types."""
+    outputs = kernel(*[a.astype(np.float32) if a.dtype == np.float16 else a for a in arrays])
+    results = outputs if isinstance(outputs, tuple) else (outputs,)
     return tuple([np.asarray(a).astype(t.dtype.numpy, copy=False) for a, t in zip(results, types, strict=True)])

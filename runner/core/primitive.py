@@ -1,7 +1,7 @@
-"""Operators, the record of their application, and the interpreters that they pass through.
+"""Operators, the record of their applications, and the base of interpreters.
 
 An operator is a frozen dataclass: its fields are the attributes, its methods the four rules (type, numpy kernel,
-gradient, lowering). Calling one hands it to the current interpreter: `Eager` computes, `Tracer` builds a graph.
+gradient, lowering). A call passes it to the current interpreter: `Eager` computes, `Tracer` builds a graph.
 """
 
 import dataclasses
@@ -15,17 +15,17 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form, Names
-from runner.core.precision import Casting, Needs, Rounded
-from runner.core.source import Source, here, user_line
+from runner.core.precision import Needs, OperandCasting, RoundedTypes
+from runner.core.source import Source, current_source, user_line
 from runner.core.value import Operand, Parameter, Value, as_values
 from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
 from runner.types import TensorType
 
-_type = attrgetter("type")  # as a function for `map`: the quickest way through a few operands
+_type = attrgetter("type")  # a function for `map`: the fastest loop over a few operands
 
 Types = TensorType | tuple[TensorType, ...]
 Arrays = np.ndarray | tuple[np.ndarray, ...]
-Gradient = Value | Callable[[], Value] | None  # a function is called only when that gradient is needed
+Gradient = Value | Callable[[], Value] | None  # a function is called only if that gradient is needed
 
 REGISTRY: dict[str, type["Primitive"]] = {}
 
@@ -34,30 +34,30 @@ REGISTRY: dict[str, type["Primitive"]] = {}
 class Primitive:
     """Base of all operators. Subclasses are declared with `@primitive`."""
 
-    # Fields that a call may also give after the operands, as the reference does.
+    # Fields that a call may also pass after the operands, as in the reference.
     statics: ClassVar[tuple[str, ...]] = ()
     fields: ClassVar[tuple[str, ...]] = ()
     arity: ClassVar[int | None] = None  # number of operands, None for any
     needs: ClassVar[Needs] = Needs.WIDEST
-    masters: ClassVar[tuple[int, ...]] = ()  # operands that are Float32 beside Float16: statistics
-    computes: ClassVar[bool] = True  # and does not only move elements, which is the same in any type
+    masters: ClassVar[tuple[int, ...]] = ()  # operands that stay Float32 next to Float16 ones: statistics
+    computes: ClassVar[bool] = True  # False: it only moves elements, which needs no Float32 for Float16
 
     @property
     def name(self) -> str:
-        """The operator's type, as it appears in full names."""
+        """The operator type, as in full names."""
         return type(self).__name__
 
-    # `Any` lets each operator name its own operands.
+    # `Any`: each operator names its own operands.
     def infer(self, *types: Any, **_: Any) -> Types:
         """Types of the outputs. Raises ShapeError when the operands do not fit."""
         raise NotImplementedError
 
     def kernel(self, *arrays: Any, **_: Any) -> Arrays:
-        """The outputs in numpy; operands are never changed."""
+        """The outputs, computed in numpy; operands are never changed."""
         raise NotImplementedError
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        """For each input its gradient, or a function that gives it, or None; written in operators."""
+        """The gradient of each input, a function that returns it, or None; expressed in operators."""
         raise NotDifferentiable(f"{self.name} has no gradient")
 
     def lower(self, b: Builder, *names: Any, **_: Any) -> Names:
@@ -65,18 +65,18 @@ class Primitive:
         raise NotImplementedError
 
     def forms(self, *types: Any) -> Sequence[Form]:
-        """The ways to lower it on the CPU for operands of these types, the best one first."""
+        """The alternative lowerings on the CPU for operands of these types, the best one first."""
         return (Form("plain", self.lower),)
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        """Number of the operand that equals the output whatever the data are, if there is one."""
+        """Index of the operand that equals the output for any data, or None; `known` are the constant operands."""
         return None
 
-    def merged(
+    def fold_into(
         self, before: "Primitive", weight: np.ndarray, known: Sequence[np.ndarray | None]
     ) -> tuple[np.ndarray, "Primitive", np.ndarray] | None:
-        """How the operator `before`, of (x, weight), can do the work of this one, whose other operands are `known`:
-        with another weight, and followed by an operator with a second operand. None when it cannot.
+        """Fold this operator, whose other operands are `known`, into the operator `before` of (x, weight): the new
+        weight, the operator that then follows, and the second operand of that one. None when it cannot be folded.
         """
         return None
 
@@ -85,12 +85,12 @@ class Primitive:
         return {name: getattr(self, name) for name in self.fields}
 
     def __hash__(self) -> int:
-        # Kept by hand: `cached_property` takes a lock, and gradient rules make operators anew in every step.
-        kept = self.__dict__
-        if "_hash" not in kept:
-            kept["_hash"] = hash((type(self), *[kept[name] for name in self.fields]))
-        made: int = kept["_hash"]
-        return made
+        # Cached by hand: `cached_property` takes a lock, and gradient rules create new operators in every step.
+        cache = self.__dict__
+        if "_hash" not in cache:
+            cache["_hash"] = hash((type(self), *[cache[name] for name in self.fields]))
+        value: int = cache["_hash"]
+        return value
 
     def __eq__(self, other: object) -> bool:
         if self is other or type(self) is not type(other):
@@ -103,7 +103,7 @@ class Primitive:
     def __call__(self, *operands: Any) -> Any:
         op: Primitive = self
         if self.arity is None and len(operands) == 1 and isinstance(operands[0], list | tuple):
-            operands = tuple(operands[0])  # the reference's way to give any number of tensors
+            operands = tuple(operands[0])  # the reference's way to pass any number of tensors
         if self.arity is not None and len(operands) != self.arity:
             op, operands = self._with_statics(operands)
         outputs = _stack[-1].bind(op, operands)
@@ -120,7 +120,7 @@ class Primitive:
 
 
 def _frozen(value: Any) -> Any:
-    """Lists as tuples, so that attributes can be compared and hashed."""
+    """Lists as tuples, so that attributes are comparable and hashable."""
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
@@ -129,27 +129,27 @@ Op = TypeVar("Op", bound=Primitive)
 
 @dataclass_transform(frozen_default=True)
 def family(cls: type[Op]) -> type[Op]:
-    """Declare a base of operators that share fields."""
-    # Comparing, hashing and printing stand in `Primitive`: generating them for each class would slow every start.
+    """Declare a base class of operators with common fields."""
+    # `Primitive` defines comparison, hash and repr: generating them for each class would slow every start.
     return dataclasses.dataclass(frozen=True, eq=False, repr=False)(cls)
 
 
 @dataclass_transform(frozen_default=True)
 def primitive(cls: type[Op]) -> type[Op]:
-    """Declare an operator: make its class a frozen dataclass and register it under its name."""
-    # Most operators have no fields of their own; generating code for each of them would take 10 ms of every start.
+    """Declare an operator: turn its class into a frozen dataclass and register it under its name."""
+    # Most operators have no fields of their own; generating code for all of them would add 10 ms to every start.
     has_fields = any("ClassVar" not in str(kind) for kind in inspect.get_annotations(cls).values())
-    made = family(cls) if has_fields else cls
-    code = made.infer.__code__
-    made.fields = tuple([field.name for field in dataclasses.fields(made) if field.compare])
-    made.arity = None if code.co_flags & inspect.CO_VARARGS else code.co_argcount - 1
-    REGISTRY[made.__name__] = made
-    return made
+    declared = family(cls) if has_fields else cls
+    code = declared.infer.__code__
+    declared.fields = tuple([field.name for field in dataclasses.fields(declared) if field.compare])
+    declared.arity = None if code.co_flags & inspect.CO_VARARGS else code.co_argcount - 1
+    REGISTRY[declared.__name__] = declared
+    return declared
 
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Node:
-    """One application of an operator: the line of the tape and of the graph."""
+    """One application of an operator: the entry of the tape and of the graph."""
 
     op: Primitive
     inputs: tuple[Value, ...]
@@ -167,16 +167,16 @@ class Node:
 
 @lru_cache(maxsize=8192)
 def infer(op: Primitive, types: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
-    """The type rule of an operator, remembered: PyNative mode asks the same question every step."""
-    made = op.infer(*types)
-    results = made if isinstance(made, tuple) else (made,)
-    return Rounded(results) if op.computes and dt.float16 in [t.dtype for t in types] else results
+    """The output types of an operator, cached: PyNative mode infers the same types in every step."""
+    inferred = op.infer(*types)
+    results = inferred if isinstance(inferred, tuple) else (inferred,)
+    return RoundedTypes(results) if op.computes and dt.float16 in [t.dtype for t in types] else results
 
 
-class Interpreter(Casting):
-    """What every operator passes through. Keeps the record: nodes in order, and the updates of parameters.
+class Interpreter(OperandCasting):
+    """Base of interpreters, which apply all operators and record the nodes in order and the updates of parameters.
 
-    `scope` is the stack of cell names that is being executed; `origin` is the node whose gradient is being formed.
+    `scope` is the stack of names of the cells being executed; `origin` the node whose gradient is being computed.
     """
 
     def __init__(self, root: str = "Default") -> None:
@@ -186,49 +186,49 @@ class Interpreter(Casting):
         self.scope: list[str] = [root]
         self.origin: Node | None = None
         self.count = 0
-        self.spent = False  # whether the record was given away
+        self.released = False  # whether the record was handed over
 
     def bind(self, op: Primitive, operands: tuple[Operand, ...]) -> tuple[Value, ...]:
-        """Apply an operator: check types, let the subclass make the outputs, and record."""
+        """Apply an operator: infer types, let the subclass produce the outputs, and record."""
         inputs = self.handles(as_values(operands))
         if self.precision is not None:
             inputs = self.cast(self.precision, op, inputs)
         try:
             types = infer(op, tuple(map(_type, inputs)))
         except RunnerError as error:
-            raise self.located(error, op, inputs) from None
+            raise self.add_location(error, op, inputs) from None
         outputs = self.apply(op, inputs, types)
         self.count += 1
         return outputs
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
-        """Make the outputs."""
+        """Produce the outputs."""
         raise NotImplementedError
 
     def lift(self, operand: Operand) -> Value:
-        """The handle that this interpreter works on for an operand."""
+        """The handle of an operand in this interpreter."""
         raise NotImplementedError
 
     def handles(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
-        """The handles for several values."""
+        """The handles of several values."""
         return tuple([self.lift(x) for x in values])
 
     def record(self, last: bool = False) -> list[Node]:
-        """The nodes so far, in order. With `last` nobody may ask again: the interpreter need not hold them any longer.
+        """The nodes so far, in order. `last` hands them over: the interpreter no longer keeps them.
 
-        Raises ConfigError when somebody asks again.
+        Raises ConfigError in calls after the last one.
         """
-        if self.spent:
+        if self.released:
             raise ConfigError(
-                "the record of this step is used up",
-                reason="gradients(..., last=True) was called before, and it lets go of what it has passed",
-                hint="leave out last=True when gradients are formed more than once in a step",
+                "the record of this step was released",
+                reason="gradients(..., last=True) was called before, and it releases the nodes that it has passed",
+                hint="leave out last=True when gradients are computed more than once in a step",
             )
-        self.spent = last
+        self.released = last
         return list(self.nodes)
 
     def assign(self, parameter: Parameter, value: Value) -> None:
-        """Give a parameter a new value; it holds from the end of the step, in both modes."""
+        """Assign a parameter a new value, which takes effect at the end of the step in both modes."""
         if self.precision is not None and value.dtype.is_float and parameter.dtype.is_float:
             value = self.with_dtype(value, parameter.dtype)
         if value.type != parameter.type:
@@ -237,23 +237,23 @@ class Interpreter(Casting):
             )
         self.updates[parameter] = value
 
-    def where(self) -> str:
-        """Scope of the operator that is being applied."""
+    def current_scope(self) -> str:
+        """Scope of the operator being applied."""
         if self.origin is None:
             return "/".join(self.scope)
         return f"Gradients/{self.origin.scope}/grad{self.origin.op.name}"
 
     def source(self) -> Source:
-        """Source lines of the operator that is being applied."""
-        return here() if self.origin is None else self.origin.source
+        """Source lines of the operator being applied."""
+        return current_source() if self.origin is None else self.origin.source
 
-    def located(self, error: RunnerError, op: Primitive, inputs: Sequence[Value]) -> RunnerError:
-        """Tell an error which operator, operands, scope and line it belongs to."""
+    def add_location(self, error: RunnerError, op: Primitive, inputs: Sequence[Value]) -> RunnerError:
+        """Add operator, operands, scope and source line to an error."""
         if "scope" not in error.rows:
             if not error.what.startswith(op.name):
                 error.what = f"{op.name}: {error.what}"
             error.add(operands=", ".join(str(x.type) for x in inputs) or None, attributes=_attributes_text(op))
-            error.add(scope=f"{self.where()}/{op.name}-op{self.count}", line=user_line(self.source()))
+            error.add(scope=f"{self.current_scope()}/{op.name}-op{self.count}", line=user_line(self.source()))
         return error
 
     def __enter__(self) -> Self:
@@ -268,19 +268,19 @@ def _attributes_text(op: Primitive) -> str | None:
     return ", ".join(f"{name}={value}" for name, value in op.attributes().items()) or None
 
 
-_stack: list[Interpreter] = []  # the first one serves calls outside of any network: runner/core/eager.py installs it
+_stack: list[Interpreter] = []  # the first one is for calls outside of networks: runner/core/eager.py installs it
 
 
 def current() -> Interpreter:
-    """The interpreter in force; the first in the stack is the one that serves calls outside of any network."""
+    """The current interpreter."""
     return _stack[-1]
 
 
 def is_nested() -> bool:
-    """Whether a network is being executed or traced right now."""
+    """Whether a network is being executed or traced."""
     return len(_stack) > 1
 
 
 def install(interpreter: Interpreter) -> None:
-    """Put in the interpreter that serves operators called outside of any network."""
+    """Set the interpreter for operators called outside of networks."""
     _stack[:] = [interpreter]

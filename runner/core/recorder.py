@@ -1,4 +1,4 @@
-"""PyNative mode while somebody looks: it computes as ever, and writes down the graph that the tracer would make."""
+"""PyNative mode with a record of the graph that the tracer would build, with observed values, or with times."""
 
 import time
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import numpy as np
 from runner.core.eager import Eager
 from runner.core.graph import Graph
 from runner.core.lowering import LAST
-from runner.core.observers import Shown, ValueObserver
+from runner.core.observers import ObservedValue, ValueObserver
 from runner.core.primitive import Node, Primitive
 from runner.core.tracer import Tracer, symbols
 from runner.core.value import Parameter, Symbol, Tensor, Value
@@ -18,7 +18,7 @@ from runner.types import TensorType
 
 
 class _Named(Tensor):
-    """A result that knows its symbol. So the record holds no data, and activations die as early as without it."""
+    """A result with its symbol, so that the record holds no data and activations are freed as early as without it."""
 
     __slots__ = ("symbol",)
     symbol: Symbol
@@ -33,37 +33,37 @@ class Recorder(Eager):
         self._inputs: dict[Value, Symbol] = {x: Symbol(x.type, f"input{k}") for k, x in enumerate(inputs)}
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
-        """Run the kernel, and note it."""
+        """Run the kernel, and record it."""
         taped, source = self.tape, self.source()
-        made = super().apply(op, inputs, types)
+        computed = super().apply(op, inputs, types)
         named = symbols(types, self.count)
-        outputs = tuple([_named(y, symbol) for y, symbol in zip(made, named, strict=True)])
-        if taped:  # what gradients are formed of, and where it stands
+        outputs = tuple([_named(y, symbol) for y, symbol in zip(computed, named, strict=True)])
+        if taped:  # gradients use the tape, and their errors its source lines
             self.nodes[-1].outputs, self.nodes[-1].source = outputs, source
         operands = tuple([self._symbol(x) for x in inputs])
-        self._tracer.nodes.append(Node(op, operands, named, self.where(), self.count, source))
+        self._tracer.nodes.append(Node(op, operands, named, self.current_scope(), self.count, source))
         return outputs
 
     def assign(self, parameter: Parameter, value: Value) -> None:
-        """As in every interpreter; `commit` forgets it, the record does not."""
+        """As in every interpreter; the record keeps it after `commit`."""
         super().assign(parameter, value)
         self._tracer.updates[parameter] = self._symbol(value)
 
     @property
-    def noted(self) -> list[Node]:
-        """What was applied so far, with symbols."""
+    def recorded_nodes(self) -> list[Node]:
+        """The nodes applied so far, over symbols."""
         return self._tracer.nodes
 
     def graph(self, name: str, returned: tuple[Value, ...] = ()) -> Graph:
-        """What was computed so far, with these outputs."""
+        """The graph of all operators so far, with these outputs."""
         return self._tracer.graph(name, tuple(self._inputs.values()), tuple([self._symbol(x) for x in returned]))
 
     def _symbol(self, value: Value) -> Symbol:
         if isinstance(value, _Named):
             return value.symbol
-        found = self._inputs[value] if value in self._inputs else self._tracer.lift(value)
-        assert isinstance(found, Symbol)
-        return found
+        symbol = self._inputs[value] if value in self._inputs else self._tracer.lift(value)
+        assert isinstance(symbol, Symbol)
+        return symbol
 
 
 def _named(value: Value, symbol: Symbol) -> _Named:
@@ -73,41 +73,43 @@ def _named(value: Value, symbol: Symbol) -> _Named:
     return named
 
 
-class Showing(Recorder):
-    """`Recorder` of the step that has this number, for an observer of values."""
+class ObservingRecorder(Recorder):
+    """`Recorder` that passes the values of step number `step` to an observer."""
 
     def __init__(self, inputs: tuple[Tensor, ...], step: int, observer: ValueObserver) -> None:
         super().__init__(inputs)
         self.step, self.observer = step, observer
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
-        """Run the kernel, note it, and show it to the observer if it chooses to see it."""
+        """Run the kernel, record it, and pass its values to the observer if it selects the operator."""
         try:
             outputs = super().apply(op, inputs, types)
         except TrainingError:
-            node = Node(op, (), (), self.where(), self.count, self.source())
-            self.observer.failed(self.step, node, self._shown(inputs))
+            node = Node(op, (), (), self.current_scope(), self.count, self.source())
+            self.observer.failed(self.step, node, self._observed(inputs))
             raise
-        node = self.noted[-1]
-        if self.observer.chooses(node):
-            self.observer.operator(self.step, node, self._shown(inputs), self._shown(outputs))
+        node = self.recorded_nodes[-1]
+        if self.observer.selects(node):
+            self.observer.operator(self.step, node, self._observed(inputs), self._observed(outputs))
         return outputs
 
-    def _shown(self, values: Sequence[Value]) -> list[Shown]:
-        return [shown(value.data, self.observer.as_lying) for value in values if isinstance(value, Tensor)]
+    def _observed(self, values: Sequence[Value]) -> list[ObservedValue]:
+        return [
+            observed_value(value.data, self.observer.device_layout) for value in values if isinstance(value, Tensor)
+        ]
 
 
-def shown(array: np.ndarray, as_lying: bool) -> Shown:
-    """An array as it is shown: the kernels of convolutions and pools leave (N, C, H, W) batch last in memory."""
-    if as_lying and array.ndim == 4 and not array.flags.c_contiguous:
-        turned = array.transpose(1, 2, 3, 0)
-        if turned.flags.c_contiguous:
-            return Shown(turned, LAST)
-    return Shown(array)
+def observed_value(array: np.ndarray, device_layout: bool) -> ObservedValue:
+    """An array for an observer: kernels of convolutions and pools return (N, C, H, W) in batch-last memory order."""
+    if device_layout and array.ndim == 4 and not array.flags.c_contiguous:
+        batch_last = array.transpose(1, 2, 3, 0)
+        if batch_last.flags.c_contiguous:
+            return ObservedValue(batch_last, LAST)
+    return ObservedValue(array)
 
 
-class Timed(NamedTuple):
-    """An operator that was computed, from `start` to `stop` (ns of `time.perf_counter_ns`). It holds no data."""
+class TimedOperator(NamedTuple):
+    """One application of an operator, from `start` to `stop` (ns of `time.perf_counter_ns`), without data."""
 
     op: Primitive
     scope: str
@@ -123,17 +125,19 @@ class Timed(NamedTuple):
         return f"{self.scope}/{self.op.name}-op{self.number}"
 
 
-class Timing(Eager):
-    """`Eager` with `timed`: the operators in the order in which they were computed."""
+class TimedInterpreter(Eager):
+    """`Eager` with `timings` of the operators, in the order of execution."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.timed: list[Timed] = []
+        self.timings: list[TimedOperator] = []
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
-        """Run the kernel, and note when."""
+        """Run the kernel, and record its start and end."""
         start = time.perf_counter_ns()
-        made = super().apply(op, inputs, types)
+        outputs = super().apply(op, inputs, types)
         stop = time.perf_counter_ns()
-        self.timed.append(Timed(op, self.where(), self.count, tuple([x.type for x in inputs]), types, start, stop))
-        return made
+        self.timings.append(
+            TimedOperator(op, self.current_scope(), self.count, tuple([x.type for x in inputs]), types, start, stop)
+        )
+        return outputs

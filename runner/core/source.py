@@ -1,4 +1,4 @@
-"""Which lines of a network led to an operator."""
+"""The source lines of a network that led to an operator."""
 
 import linecache
 import sys
@@ -9,7 +9,7 @@ from typing import NamedTuple
 PACKAGE = str(Path(__file__).resolve().parent.parent)
 
 
-class Line(NamedTuple):
+class SourceLine(NamedTuple):
     """A line of Python source."""
 
     file: str
@@ -17,31 +17,31 @@ class Line(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What stands there."""
+        """The line itself, without indentation."""
         return linecache.getline(self.file, self.number).strip()
 
     def __str__(self) -> str:
         return f"{self.file}:{self.number}  {self.text}"
 
 
-Source = tuple[Line, ...]
+Source = tuple[SourceLine, ...]
 
 
-def here() -> Source:
-    """The `construct` lines that are being executed, innermost first; outside of any cell, the caller's line."""
+def current_source() -> Source:
+    """The `construct` lines being executed, innermost first; outside of cells, the caller's line."""
     frame: FrameType | None = sys._getframe(1)
-    lines: list[Line] = []
-    outside: Line | None = None
+    lines: list[SourceLine] = []
+    outside: SourceLine | None = None
     while frame is not None:
         code = frame.f_code
         if code.co_name == "construct":
-            lines.append(Line(code.co_filename, frame.f_lineno))
+            lines.append(SourceLine(code.co_filename, frame.f_lineno))
         elif outside is None and not code.co_filename.startswith(PACKAGE):
-            outside = Line(code.co_filename, frame.f_lineno)
+            outside = SourceLine(code.co_filename, frame.f_lineno)
         frame = frame.f_back
     return tuple(lines) or ((outside,) if outside else ())
 
 
-def user_line(source: Source) -> Line | None:
-    """The innermost line that stands outside of runner's own layers: where a user would look."""
+def user_line(source: Source) -> SourceLine | None:
+    """The innermost line outside of runner's own layers."""
     return next((line for line in source if not line.file.startswith(PACKAGE)), source[0] if source else None)

@@ -1,4 +1,4 @@
-"""Graph mode, first half: a network is executed once with symbols, and what it did is its graph."""
+"""Tracing for graph mode: a network is executed once with symbols, and the operators it applies form its graph."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from runner.core.effect import Effect
 from runner.core.graph import Graph, verify
-from runner.core.observers import SILENT, GraphObserver
+from runner.core.observers import NO_GRAPHS, GraphObserver
 from runner.core.primitive import Interpreter, Node, Primitive
 from runner.core.value import Operand, Parameter, Symbol, Tensor, Value
 from runner.errors import ConfigError
@@ -14,7 +14,7 @@ from runner.types import TensorType
 
 
 class Tracer(Interpreter):
-    """Infers types, and appends to the record."""
+    """Infers types, and appends nodes to the record."""
 
     def __init__(self, root: str = "Default") -> None:
         super().__init__(root)
@@ -23,7 +23,7 @@ class Tracer(Interpreter):
         self._constants: dict[tuple[TensorType, bytes], Symbol] = {}
 
     def lift(self, operand: Operand) -> Value:
-        """Parameters become inputs of the graph, other tensors become constants."""
+        """Parameters become inputs of the graph, other tensors constants."""
         if isinstance(operand, Symbol):
             return operand
         if isinstance(operand, Parameter):
@@ -38,13 +38,13 @@ class Tracer(Interpreter):
         return self._constants[key]
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
-        """Make a symbol per output."""
+        """Create a symbol for each output."""
         outputs = symbols(types, self.count)
-        self.nodes.append(Node(op, inputs, outputs, self.where(), self.count, self.source()))
+        self.nodes.append(Node(op, inputs, outputs, self.current_scope(), self.count, self.source()))
         return outputs
 
     def graph(self, name: str, inputs: tuple[Symbol, ...], outputs: tuple[Symbol, ...]) -> Graph:
-        """The record so far, closed."""
+        """The graph of the record so far."""
         for parameter in self.updates:
             self.lift(parameter)
         updates = {p: _symbol(self.lift(v)) for p, v in self.updates.items()}
@@ -54,7 +54,7 @@ class Tracer(Interpreter):
 
 
 def symbols(types: Sequence[TensorType], number: int) -> tuple[Symbol, ...]:
-    """A symbol for each output of the operator that has this number."""
+    """A symbol for each output of operator `number`."""
     names = [f"{number}"] if len(types) == 1 else [f"{number}.{k}" for k in range(len(types))]
     return tuple([Symbol(type, name) for type, name in zip(types, names, strict=True)])
 
@@ -64,16 +64,16 @@ def trace(
     types: Sequence[TensorType],
     name: str,
     root: str = "Default",
-    observer: GraphObserver = SILENT,
+    observer: GraphObserver = NO_GRAPHS,
 ) -> Graph:
-    """Execute `function` with a symbol per type, and return what it did as a verified graph.
+    """Execute `function` with a symbol for each type, and return its verified graph.
 
-    Raises ConfigError when it returns something other than tensors. The observer hears how far a failed trace came.
+    Raises ConfigError when it returns anything but tensors. On failure the observer receives the part traced so far.
     """
     inputs = tuple(Symbol(type, f"input{k}") for k, type in enumerate(types))
     with Tracer(root) as tracer:
         try:
-            outputs = _returned(tracer, function(*inputs), name)
+            outputs = _output_symbols(tracer, function(*inputs), name)
         except Exception:
             observer.failed(tracer.graph(name, inputs, ()))
             raise
@@ -82,12 +82,12 @@ def trace(
     return graph
 
 
-def _returned(tracer: Tracer, made: object, name: str) -> tuple[Symbol, ...]:
-    returned = made if isinstance(made, tuple | list) else (made,)
-    for value in returned:
+def _output_symbols(tracer: Tracer, returned: object, name: str) -> tuple[Symbol, ...]:
+    values = returned if isinstance(returned, tuple | list) else (returned,)
+    for value in values:
         if not isinstance(value, Value):
             raise ConfigError("a network must return tensors", network=name, returned=type(value).__name__)
-    return tuple(_symbol(tracer.lift(value)) for value in returned)
+    return tuple(_symbol(tracer.lift(value)) for value in values)
 
 
 def _symbol(value: Value) -> Symbol:

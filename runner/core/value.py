@@ -1,6 +1,6 @@
-"""Handles: `Tensor` has data, `Symbol` stands for a value of a graph, `Parameter` is a named tensor to be trained.
+"""Values: a `Tensor` has data, a `Symbol` is a value of a graph, a `Parameter` is a named tensor of a cell.
 
-Operators accept any of them. The arithmetic of handles (`x + y`) goes through `OPERATORS`, which `runner.ops` fills.
+Operators accept any of them. Their arithmetic (`x + y`) uses `OPERATORS`, which `runner.ops` fills.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {}
 
 
 class Value:
-    """What an operator takes and gives: something with a `TensorType`."""
+    """Base of operands and outputs of operators; it has a `TensorType`."""
 
     __slots__ = ("type",)
     type: TensorType
@@ -44,7 +44,7 @@ class Value:
         return self.type.size
 
     def astype(self, dtype: dt.DType) -> "Value":
-        """The same values with another element type."""
+        """The value cast to another element type."""
         return _apply("Cast", self, dtype)
 
     def __add__(self, other: Operand) -> "Value":
@@ -82,7 +82,7 @@ class Value:
 
 
 class Symbol(Value):
-    """A value of a graph: known by type and name, without data."""
+    """A value of a graph: a type and a name, without data."""
 
     __slots__ = ("name",)
 
@@ -107,17 +107,17 @@ class Tensor(Value):
     """
 
     __slots__ = ("_data",)
-    # Without this, `array * tensor` would loop over the elements instead of asking the tensor.
+    # Without this, `array * tensor` would loop over the elements instead of calling the tensor.
     __array_priority__: ClassVar[int] = 100
 
     def __init__(self, input_data: Any, dtype: dt.DType | None = None) -> None:
         array = input_data.asnumpy() if isinstance(input_data, Tensor) else np.asarray(input_data)
         if dtype is None and not isinstance(input_data, Tensor | np.ndarray | np.generic):
             dtype = {"f": dt.float32, "i": dt.int32}.get(array.dtype.kind)
-        made = array.astype(dtype.numpy) if dtype else array
-        if dtype and array.dtype.kind in "iu" and made.dtype.kind in "iu" and not np.array_equal(array, made):
+        data = array.astype(dtype.numpy) if dtype else array
+        if dtype and array.dtype.kind in "iu" and data.dtype.kind in "iu" and not np.array_equal(array, data):
             raise ConfigError("a number does not fit its element type", value=input_data, dtype=dtype)
-        self.type, self._data = TensorType.of(made), made
+        self.type, self._data = TensorType.of(data), data
 
     @classmethod
     def of(cls, array: np.ndarray, type: TensorType) -> "Tensor":
@@ -150,9 +150,9 @@ class Tensor(Value):
 
 
 class Parameter(Tensor):
-    """A named tensor that belongs to a cell; an optimizer changes it when `requires_grad` is true.
+    """A named tensor of a cell; optimizers update it when `requires_grad` is true.
 
-    After a graph ran, the new value stays on the device and is fetched when `data` is read.
+    After a graph has run, the new value stays on the device; reading `data` fetches it.
     """
 
     __slots__ = ("_fetch", "name", "requires_grad", "resident")
@@ -162,32 +162,32 @@ class Parameter(Tensor):
         super().__init__(default_input)
         self._data = np.array(self._data)
         self._fetch: Callable[[Any], np.ndarray] | None = None
-        self.resident: Any = None  # the value as a device holds it, or None when only the host has it
+        self.resident: Any = None  # the value on the device, or None when only the host has it
         self.name, self.requires_grad = name, requires_grad
 
     @property
     def data(self) -> np.ndarray:
-        """The elements, fetched from the device when they are newer there."""
+        """The elements, fetched from the device if they are newer there."""
         if self._data is None:
             assert self._fetch is not None
             self._data = self._fetch(self.resident)
         return self._data
 
-    def take(self, resident: Any, fetch: Callable[[Any], np.ndarray]) -> None:
-        """Take over a value that a device holds, and `fetch`, which brings it to the host when it is asked for."""
+    def set_resident(self, resident: Any, fetch: Callable[[Any], np.ndarray]) -> None:
+        """Set a value that is on the device; `fetch` copies it to the host when `data` is read."""
         self.resident, self._fetch, self._data = resident, fetch, None
 
-    def keep(self) -> Callable[[], None]:
-        """A function that gives the parameter its present value back. Nothing is copied: values are never changed."""
-        kept = self._data, self._fetch, self.resident
+    def snapshot(self) -> Callable[[], None]:
+        """A function that restores the current value. Nothing is copied: values are never changed in place."""
+        saved = self._data, self._fetch, self.resident
 
-        def put_back() -> None:
-            self._data, self._fetch, self.resident = kept
+        def restore() -> None:
+            self._data, self._fetch, self.resident = saved
 
-        return put_back
+        return restore
 
     def set_data(self, data: Any) -> None:
-        """Replace the value. Raises ShapeError when shape or element type differ."""
+        """Replace the value. Raises ShapeError when shape or element type differs."""
         array = data.data if isinstance(data, Tensor) else np.array(data)
         if TensorType.of(array) != self.type:
             raise ShapeError(
@@ -200,7 +200,7 @@ class Parameter(Tensor):
 
 
 def as_values(operands: tuple[Operand, ...]) -> tuple[Value, ...]:
-    """Operands as values; a Python number takes the element type of the first tensor beside it."""
+    """Operands as values; a Python number takes the element type of the first tensor among the operands."""
     for operand in operands:
         if not isinstance(operand, Value):
             break
@@ -211,7 +211,7 @@ def as_values(operands: tuple[Operand, ...]) -> tuple[Value, ...]:
 
 
 def as_constant(value: Operand, like: Value | None) -> Tensor:
-    """A tensor for a number or an array; a number takes the element type of `like` where that can hold it."""
+    """A tensor of a number or an array; a number takes the element type of `like` if that can represent it."""
     if isinstance(value, Tensor):
         return value
     if like is None or not isinstance(value, int | float) or not _holds(like.dtype, value):

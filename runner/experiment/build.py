@@ -13,13 +13,13 @@ from runner.config import networks
 from runner.config.groups.optimizer import Optimizer
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunConfig
-from runner.core.observers import SILENT, UNSEEING, GraphObserver, ValueObserver
+from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.dataset.catalog import DatasetSettings, open_dataset
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError
 from runner.nn.metrics import Loss, get_metrics
-from runner.nn.pooling import choose_impl_mode
+from runner.nn.pooling import set_impl_mode
 from runner.observe import dump
 from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 from runner.train.model import Model
@@ -51,8 +51,8 @@ class Experiment:
 
 def build(
     config: RunConfig,
-    observer: GraphObserver = SILENT,
-    values: ValueObserver = UNSEEING,
+    observer: GraphObserver = NO_GRAPHS,
+    values: ValueObserver = NO_VALUES,
     failure: dump.FirstFailure | None = None,
 ) -> Experiment:
     """Network, data, optimizer and model with its observers.
@@ -64,7 +64,7 @@ def build(
     image, *_ = train_data.column_types()
     network = networks.network(config.network.name)(**config.network.keywords(channels=image.shape[1]))
     if config.session.optypelist_for_implmode == "Pooling":
-        choose_impl_mode(network, config.session.op_select_implmode)
+        set_impl_mode(network, config.session.op_select_implmode)
     loss = nn.SoftmaxCrossEntropyWithLogits(config.loss.sparse, config.loss.reduction)
     total = _total_steps(config, train_data)
     settings = _settings(config.optimizer, "name", "schedule", "learning_rate")

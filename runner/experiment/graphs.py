@@ -4,7 +4,7 @@ from pathlib import Path
 
 from runner import compile as compiler
 from runner.core.graph import Graph
-from runner.core.observers import GraphObserver, Observers
+from runner.core.observers import GraphObserver, GraphObservers
 from runner.observe.graph.folder import GraphFolder, write_failed
 
 
@@ -24,4 +24,6 @@ def graph_observer(save: bool, path: str, folder: Path, debug_level: int = 0) ->
     Raises ConfigError when the path is a file, StorageError when it cannot be written.
     """
     observer: GraphObserver = GraphFolder(folder / path, folder) if save else FailedGraph(folder)
-    return Observers(observer, compiler.KernelMeta(folder / "kernel_meta", debug_level)) if debug_level else observer
+    return (
+        GraphObservers(observer, compiler.KernelMeta(folder / "kernel_meta", debug_level)) if debug_level else observer
+    )

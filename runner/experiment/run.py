@@ -18,7 +18,7 @@ from runner.config.groups.dump import is_asked
 from runner.config.groups.profiling import is_asked as is_profiled
 from runner.config.groups.session import Session
 from runner.config.schema import RunConfig, RunRequest
-from runner.core.observers import UNSEEING, GraphObserver, ValueObserver
+from runner.core.observers import NO_VALUES, GraphObserver, ValueObserver
 from runner.errors import MismatchError, TrainingError
 from runner.experiment import dump, profile, tune
 from runner.experiment.build import MODES, Experiment, build, device_of
@@ -164,11 +164,11 @@ def value_observer(config: RunConfig, folder: Path) -> ValueObserver:
     Raises StorageError, and ConfigError when not all ranks dump.
     """
     if not is_asked(config.dump):
-        return UNSEEING
+        return NO_VALUES
     settings = dump.settings(config, folder)
     if world().size > 1:
         agreement.check_all_or_none(settings is not None)
-    made: ValueObserver = UNSEEING if settings is None else dumps.Dumper(settings, config.device.id)
+    made: ValueObserver = NO_VALUES if settings is None else dumps.Dumper(settings, config.device.id)
     return made
 
 

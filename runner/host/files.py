@@ -1,4 +1,4 @@
-"""The one place that writes: whole files atomically, event lines as a journal, directories as claims.
+"""Writing files: whole files atomically, rows of a journal, and directories that one process claims.
 
 Whole files go to a temporary name in the same folder, are fsynced and renamed, and the folder is fsynced: a reader
 sees the old file or the new one, never a part (`np.savez` lost 50 of 60 files to a kill at a random moment).
@@ -46,12 +46,12 @@ def write_atomically(path: Path, content: Content, mode: int = 0o666) -> None:
 
 
 def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write a whole file as `write_atomically` does, without waiting for the disk: for files that come by the thousand.
+    """Write a whole file as `write_atomically` does, but without fsync: for steps that write thousands of files.
 
-    `pieces` are written one after the other, without copies. A process that is killed leaves the whole file or a
-    temporary one; what the system still holds when the power fails is lost. Raises StorageError.
+    `pieces` are written in order, without copies. A killed process leaves the whole file or a temporary one; a power
+    failure can lose what the operating system had not written yet. Raises StorageError.
     """
-    # Not by `hidden`: the name may be as long as names can be.
+    # Not by `hidden`: the name may already have the greatest possible length.
     temporary = path.with_name(f".{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
     try:
         before_operation("open", path)
@@ -163,10 +163,10 @@ def read_bytes(path: Path, limit: int) -> bytes:
 
 
 class Journal:
-    """A file that grows while a run goes on, by JSON lines or by messages.
+    """An append-only file of JSON lines or binary records.
 
-    Each is handed to the operating system in one write; `sync` (and `close`) puts it on the disk. After a kill the last
-    one may be torn, all earlier ones are whole.
+    Each record is one write to the operating system; `sync` (and `close`) puts it on the disk. After a kill the last
+    record may be cut, all earlier ones are whole.
     """
 
     def __init__(self, path: Path) -> None:
@@ -195,7 +195,7 @@ class Journal:
         return os.fstat(self._file.fileno()).st_size
 
     def cut(self, size: int) -> None:
-        """Forget everything after the first `size` bytes: a run that goes on writes it anew."""
+        """Truncate to the first `size` bytes: a resumed run writes the rest again."""
         try:
             before_operation("truncate", self.path)
             self._file.truncate(size)
@@ -232,11 +232,11 @@ def storage_error(what: str, path: Path, reason: OSError) -> StorageError:
     return StorageError(what, path=path, reason=reason.strerror or reason)
 
 
-# Steps of which whole writes are made; they raise OSError.
+# The primitive operations of whole writes; they raise OSError.
 
 
 def hidden(path: Path, suffix: str) -> Path:
-    """A name that nobody has, in the same folder: `.name.0123456789ab.tmp`."""
+    """An unused name in the same folder: `.name.0123456789ab.tmp`."""
     return path.with_name(f".{path.name}.{os.urandom(6).hex()}{suffix}")
 
 

@@ -1,4 +1,4 @@
-"""Files that users write: read within fixed limits, and JSON as plain values, with the place of what is wrong."""
+"""JSON files of users: read within fixed limits, with the place of every mistake."""
 
 import json
 import math
@@ -17,7 +17,7 @@ MAX_DEPTH = 64
 def content(path: Path) -> bytes:
     """A whole file of at most MAX_BYTES. Raises ConfigError without the file's name."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe in place of a file must not block
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe must not block
         with os.fdopen(handle, "rb") as file:
             state = os.fstat(file.fileno())
             if not stat.S_ISREG(state.st_mode):
@@ -55,7 +55,7 @@ def parsed(source: str, name: str) -> Any:
 
 
 def written(path: Path) -> dict[str, Any]:
-    """What a file says that a run has written; {} when there is none, or when it is damaged."""
+    """The object in a JSON file of a run; {} when the file is missing or damaged."""
     try:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError):
@@ -64,7 +64,7 @@ def written(path: Path) -> dict[str, Any]:
 
 
 def measure(values: object) -> None:
-    """Count nodes and depth, and look at every number. Raises ConfigError."""
+    """Check the limits of nodes and depth, and that every number is finite. Raises ConfigError."""
     count, todo = 0, [(values, 1)]
     while todo:
         value, depth = todo.pop()
@@ -94,12 +94,12 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def syntax_error(language: str, place: str, reason: str) -> ConfigError:
-    """A text that is not of its language; `place` is file, line and column."""
+    """The error for a syntax error; `place` is file, line and column."""
     return ConfigError(f"not {language}", reason=reason).add(**{"from": place})
 
 
 def too_deep() -> ConfigError:
-    """More levels than MAX_DEPTH."""
+    """The error for more levels than MAX_DEPTH."""
     return ConfigError("nested too deeply", allowed=f"{MAX_DEPTH} levels")
 
 

@@ -1,4 +1,4 @@
-"""What this machine and this environment are: versions, processor, cores, memory."""
+"""This machine and its environment: versions, processor, cores, memory."""
 
 import ctypes
 import os
@@ -26,7 +26,7 @@ def runtimes() -> dict[str, str]:
 
 
 def cpu_model() -> str:
-    """The processor's own name, such as `AMD EPYC`; the architecture where the system does not tell."""
+    """The processor's own name, such as `AMD EPYC`; the architecture where the system does not report it."""
     for line in _read("/proc/cpuinfo").splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
@@ -44,7 +44,7 @@ def thread_limit(count: int) -> AbstractContextManager[object]:
     """Limit numpy's matrix products to `count` threads while the context is open; 0 leaves them alone."""
     if not count:
         return nullcontext()
-    from threadpoolctl import threadpool_limits  # here because it looks through all loaded libraries, and few runs ask
+    from threadpoolctl import threadpool_limits  # here: it scans all loaded libraries, and few runs limit threads
 
     limits: AbstractContextManager[object] = threadpool_limits(limits=count, user_api="blas")
     return limits
@@ -52,10 +52,10 @@ def thread_limit(count: int) -> AbstractContextManager[object]:
 
 @cache
 def keep_freed_memory() -> None:
-    """Let the C library keep what is freed for the arrays to come; elsewhere than with glibc nothing happens.
+    """Let glibc keep freed memory for later arrays; no effect with other C libraries.
 
-    Otherwise glibc gives large arrays back to the system and asks again for the next ones, and every page of them is
-    cleared and mapped anew: a third of the time of elementwise operators. The process stays as large as it once was.
+    Otherwise glibc returns large arrays to the system and requests new pages for the next ones, which are cleared and
+    mapped again: a third of the time of elementwise operators. The process keeps its peak size.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is not None:
@@ -71,7 +71,7 @@ def memory_bytes() -> int:
 
 
 def _versions(names: tuple[str, ...]) -> dict[str, str]:
-    from importlib import metadata  # here because it costs 18 ms and most commands never ask
+    from importlib import metadata  # here: it costs 18 ms, and most commands need no versions
 
     found = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""One seed per run; every random generator is derived from it and from what it is for."""
+"""One seed per run; every random generator is derived from the seed and its purpose."""
 
 import zlib
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def set_seed(seed: int) -> None:
 
 @contextmanager
 def preserved() -> Iterator[None]:
-    """Put the seed and its count back when the context is left."""
+    """Restore the seed and its count at the end of the context."""
     before = dict(_state)
     try:
         yield
@@ -43,6 +43,6 @@ def generator(*purpose: str | int) -> np.random.Generator:
 
 
 def next_number() -> int:
-    """0, 1, 2, ... since the seed was set: tells apart the initialisers and layers of one network."""
+    """0, 1, 2, ... since the seed was set: the number of an initialiser or layer within a network."""
     _state["created"] += 1
     return _state["created"] - 1

@@ -17,7 +17,7 @@ KINDS: dict[int, type[KeyboardInterrupt]] = {signal.SIGINT: KeyboardInterrupt, s
 
 
 class Interruption:
-    """While it is open, `requested` says which exception the first signal asks for; None when there was none."""
+    """While it is open, `requested` says the exception of the first signal; None before it."""
 
     def __init__(self) -> None:
         self.requested: type[KeyboardInterrupt] | None = None

@@ -1,6 +1,6 @@
-"""The language in which networks are written, under the names of `mindspore.nn` r1.2; `__init__.pyi` lists them."""
+"""Layers, losses, optimizers, schedules, metrics: the names of `mindspore.nn` r1.2, listed in `__init__.pyi`."""
 
 from runner.host.lazy import late_names
-from runner.nn import steps  # noqa: F401  it registers how a cell is executed in each mode
+from runner.nn import steps  # noqa: F401  registers the executor of each mode
 
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)

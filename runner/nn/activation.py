@@ -10,7 +10,7 @@ from runner.validation.arguments import at_least, whole
 
 
 class Activation(Cell):
-    """Base: one operator that makes a tensor of another one of the same type."""
+    """Base: a layer of one operator with one operand and an output of the same type."""
 
     def __init__(self, operator: Primitive) -> None:
         super().__init__()
@@ -57,21 +57,21 @@ class LogSoftmax(Activation):
 
 
 class ReLU6(Activation):
-    """x between 0 and 6, else the nearer of the two."""
+    """min(max(x, 0), 6)."""
 
     def __init__(self) -> None:
         super().__init__(ops.ReLU6())
 
 
 class GELU(Activation):
-    """x times the normal distribution's integral up to x, in the approximation by a tanh."""
+    """x times the cumulative normal distribution at x, in the tanh approximation."""
 
     def __init__(self) -> None:
         super().__init__(ops.GeLU())
 
 
 class ELU(Activation):
-    """x where it is positive, else alpha (exp(x) - 1)."""
+    """x where positive, else alpha (exp(x) - 1)."""
 
     def __init__(self, alpha: float = 1.0) -> None:
         at_least({"layer": "ELU"}, 0.0, alpha=alpha)
@@ -93,7 +93,7 @@ class HSigmoid(Activation):
 
 
 class LeakyReLU(Cell):
-    """x where it is positive, else alpha x; for an alpha above 1 the other way round, as in the reference."""
+    """max(x, alpha x); for alpha above 1 min(x, alpha x), as in the reference."""
 
     def __init__(self, alpha: float = 0.2) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class LeakyReLU(Cell):
 
 
 class PReLU(Cell):
-    """x where it is positive, else w x, with a learnt w for each of `channel` channels (or one for all)."""
+    """x where positive, else w x, with a trainable w for each of `channel` channels (or one for all)."""
 
     def __init__(self, channel: int = 1, w: Initial = 0.25) -> None:
         super().__init__()

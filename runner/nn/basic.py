@@ -1,4 +1,4 @@
-"""Dense layers and what stands between layers, with the signatures and defaults of r1.2 (spec section 8.2)."""
+"""Dense, Flatten, Dropout and Embedding layers, with the signatures and defaults of r1.2 (spec section 8.2)."""
 
 from runner import dtype as dt, ops
 from runner.common.initializer import Initial, initializer
@@ -45,7 +45,7 @@ class Dense(Cell):
 
 
 class Flatten(Cell):
-    """(N, ...) to (N, everything else)."""
+    """(N, ...) to (N, product of the other axes)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,14 +57,14 @@ class Flatten(Cell):
 
 
 class Dropout(Cell):
-    """While training, keeps each element with probability `keep_prob` and divides it by that; otherwise gives x.
+    """In training, keeps each element with probability `keep_prob` and divides it by `keep_prob`; otherwise returns x.
 
-    Both modes drop the same elements. The count of steps is the parameter `counter`: a resumed run goes on alike.
+    Both modes drop the same elements. The parameter `counter` counts steps, so a resumed run drops the same elements.
     """
 
     def __init__(self, keep_prob: float = 0.5) -> None:
         super().__init__()
-        # Each rank has other samples, and drops other elements of them.
+        # Ranks have different samples, and drop different elements.
         seed = get_seed() * 1_000_003 + next_number() + world().rank * 65_537
         self.dropout = ops.Dropout(float(keep_prob), seed=seed % 2**31)
         self.counter = Parameter(Tensor(0, dt.int64), "counter", requires_grad=False)
@@ -78,10 +78,10 @@ class Dropout(Cell):
 
 
 class Embedding(Cell):
-    """Vectors for numbers: ids of any shape (Int32 or Int64, 0 to vocab_size - 1) to (*ids, embedding_size).
+    """Rows of a table: ids of any shape (Int32 or Int64, 0 to vocab_size - 1) to (*ids.shape, embedding_size).
 
-    embedding_table: (vocab_size, embedding_size), the initial values or how to make them; the row `padding_idx` starts
-    at zeros. `use_one_hot` multiplies one-hot vectors with the table instead of gathering rows.
+    embedding_table: (vocab_size, embedding_size), given by values or an initializer; the row `padding_idx` starts as
+    zeros. `use_one_hot` multiplies one-hot vectors by the table instead of gathering rows.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Embedding(Cell):
         self.vocab_size, self.embedding_size, self.use_one_hot = vocab_size, embedding_size, use_one_hot
         table = initializer(embedding_table, (vocab_size, embedding_size), dtype)
         if padding_idx is not None:
-            table = self._without(table, padding_idx)
+            table = self._with_zero_row(table, padding_idx)
         self.embedding_table = Parameter(table, "embedding_table")
         self.gather, self.reshape = ops.Gather(), ops.Reshape()
         self.one_hot, self.matmul = ops.OneHot(vocab_size, dtype=dtype), ops.MatMul()
@@ -112,7 +112,7 @@ class Embedding(Cell):
         output = self.reshape(self.matmul(hot, self.embedding_table), (*ids.shape, self.embedding_size))
         return output
 
-    def _without(self, table: Tensor, row: int) -> Tensor:
+    def _with_zero_row(self, table: Tensor, row: int) -> Tensor:
         if type(row) is not int or not 0 <= row < self.vocab_size:
             raise ConfigError(
                 "padding_idx must be a row of the table", layer="Embedding", given=repr(row), rows=self.vocab_size

@@ -9,15 +9,15 @@ from runner.core.primitive import current, is_nested
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, nearest
 
-# How a cell is executed that is called outside of any network, by context mode; runner/nn/steps.py registers both.
+# Executes a cell that is called outside of a network, by context mode; runner/nn/steps.py registers both modes.
 EXECUTORS: dict[int, Callable[["Cell", tuple[Any, ...]], Any]] = {}
 
 
 class Cell:
     """Base of all networks and layers.
 
-    A parameter is named after the attributes that lead to it (`conv1.weight`), a scope after attributes and classes
-    (`Default/conv1-Conv2d`). A cell with `auto_prefix=False` leaves the names of its children's parameters alone.
+    Parameters are named by the path of attributes (`conv1.weight`), scopes by attributes and classes
+    (`Default/conv1-Conv2d`). A cell with `auto_prefix=False` does not prefix the parameters of its children.
     """
 
     def __init__(self, auto_prefix: bool = True) -> None:
@@ -25,7 +25,7 @@ class Cell:
         auto_parallel.note_network(self)
 
     def construct(self, *inputs: Any) -> Any:
-        """What the cell computes; written in operators and other cells."""
+        """The computation of the cell, in operators and other cells."""
         raise NotImplementedError(f"{type(self).__name__} must define construct")
 
     def __call__(self, *inputs: Any) -> Any:
@@ -62,7 +62,7 @@ class Cell:
 
     def _adopt(self, name: str, cell: "Cell") -> None:
         if self._auto_prefix and not cell._attribute:
-            shared = set(self.get_parameters())  # these have their names already
+            shared = set(self.get_parameters())  # these are named already
             for parameter in cell.get_parameters():
                 if parameter not in shared:
                     parameter.name = f"{name}.{parameter.name}"
@@ -79,7 +79,7 @@ class Cell:
         self._params[name] = parameter
 
     def assign(self, parameter: Parameter, value: Value) -> None:
-        """Give a parameter a new value; it holds from the end of the step, in both modes."""
+        """Assign a parameter a new value, which takes effect at the end of the step in both modes."""
         current().assign(parameter, current().lift(value))
 
     def name_cells(self) -> dict[str, "Cell"]:
@@ -91,24 +91,24 @@ class Cell:
         return iter(self._cells.values())
 
     def cells_and_names(self, prefix: str = "") -> Iterator[tuple[str, "Cell"]]:
-        """This cell and all below it, with dotted names; shared ones once for every way that leads to them."""
+        """This cell and all cells below it, with dotted names; shared cells once for each of their paths."""
         yield prefix, self
         for name, cell in self._cells.items():
             yield from cell.cells_and_names(f"{prefix}.{name}" if prefix else name)
 
     def get_parameters(self) -> list[Parameter]:
         """All parameters, in order of definition, each once."""
-        found = dict.fromkeys(self._params.values())
+        parameters = dict.fromkeys(self._params.values())
         for cell in self._cells.values():
-            found |= dict.fromkeys(cell.get_parameters())
-        return list(found)
+            parameters |= dict.fromkeys(cell.get_parameters())
+        return list(parameters)
 
     def parameters_dict(self) -> dict[str, Parameter]:
         """All parameters by name. Raises ConfigError when two share a name."""
         named: dict[str, Parameter] = {}
         for parameter in self.get_parameters():
             if parameter.name in named:
-                raise ConfigError("two parameters have one name", name=parameter.name, cell=type(self).__name__)
+                raise ConfigError("two parameters have the same name", name=parameter.name, cell=type(self).__name__)
             named[parameter.name] = parameter
         return named
 
@@ -117,11 +117,11 @@ class Cell:
         return iter(self.parameters_dict().items())
 
     def trainable_params(self) -> list[Parameter]:
-        """Parameters that an optimizer changes."""
+        """Parameters with `requires_grad`, which optimizers update."""
         return [p for p in self.get_parameters() if p.requires_grad]
 
     def untrainable_params(self) -> list[Parameter]:
-        """Parameters that an optimizer leaves alone."""
+        """Parameters without `requires_grad`."""
         return [p for p in self.get_parameters() if not p.requires_grad]
 
     def set_train(self, mode: bool = True) -> "Cell":

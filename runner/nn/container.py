@@ -1,4 +1,4 @@
-"""Cells that hold cells."""
+"""Containers of cells."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -8,13 +8,13 @@ from runner.errors import ConfigError
 from runner.nn.cell import Cell
 
 
-class Numbered(Cell):
-    """Base: cells under the attribute names `0`, `1`, ..."""
+class CellContainer(Cell):
+    """Base: child cells with the attribute names `0`, `1`, ..."""
 
     def __init__(self, *cells: Cell | Iterable[Cell]) -> None:
         super().__init__()
-        one: Any = cells[0] if len(cells) == 1 else None
-        for cell in cells if one is None or isinstance(one, Cell) else one:
+        single: Any = cells[0] if len(cells) == 1 else None
+        for cell in cells if single is None or isinstance(single, Cell) else single:
             self._add(cell)
 
     def __getitem__(self, number: int) -> Cell:
@@ -29,8 +29,8 @@ class Numbered(Cell):
         setattr(self, str(len(self)), cell)
 
 
-class SequentialCell(Numbered):
-    """Cells one after the other."""
+class SequentialCell(CellContainer):
+    """Applies its cells in order."""
 
     def construct(self, x: Value) -> Value:
         for cell in self.cells():
@@ -38,8 +38,8 @@ class SequentialCell(Numbered):
         return x
 
 
-class CellList(Numbered):
-    """Cells in a list that its owner applies as it likes. Raises ConfigError for what is no cell."""
+class CellList(CellContainer):
+    """A list of cells, which its owner applies. Raises ConfigError for elements that are not cells."""
 
     def __iter__(self) -> Iterator[Cell]:
         return self.cells()
@@ -49,7 +49,7 @@ class CellList(Numbered):
         known = set(self.get_parameters())
         is_new = isinstance(cell, Cell) and not cell._attribute
         self._add(cell)
-        if self._attribute and is_new:  # its owner has named the others already
+        if self._attribute and is_new:  # the owner of the list has named the others
             for parameter in cell.get_parameters():
                 if parameter not in known:
                     parameter.name = f"{self._attribute}.{parameter.name}"

@@ -15,7 +15,7 @@ Geometry = tuple[Pair, int, str, Quad, Pair, Pair, int]  # kernel_size, mode, pa
 
 
 class _Convolution(Cell):
-    """Base of both layers, which differ in their operator and in the way the weight lies."""
+    """Base of both layers, which differ in their operator and in the shape of the weight."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class _Convolution(Cell):
             self.bias_add = ops.BiasAdd()
 
     def _prepare(self, in_channels: int, out_channels: int, geometry: Geometry) -> Pair:
-        """Make the operator; the first two sides of the weight. Raises ConfigError for groups that do not fit."""
+        """Create the operator; the first two axes of the weight. Raises ConfigError for invalid groups."""
         raise NotImplementedError
 
     def _biased(self, output: Value) -> Value:
@@ -53,8 +53,9 @@ class _Convolution(Cell):
 class Conv2d(_Convolution):
     """Convolution of (N, in_channels, H, W).
 
-    `pad_mode` `same` keeps ceil(size / stride), with the odd row and column at bottom and right, `valid` pads nothing,
-    `pad` pads by `padding` (an int, or top, bottom, left, right). weight: (out_channels, in_channels/group, KH, KW).
+    `pad_mode` `same` gives ceil(size / stride), an odd row or column of padding at bottom and right; `valid` pads
+    nothing; `pad` pads by `padding` (an int, or top, bottom, left, right).
+    weight: (out_channels, in_channels/group, KH, KW).
     """
 
     def _prepare(self, in_channels: int, out_channels: int, geometry: Geometry) -> Pair:
@@ -69,10 +70,10 @@ class Conv2d(_Convolution):
 
 
 class Conv2dTranspose(_Convolution):
-    """Transposed convolution of (N, in_channels, H, W): what the gradient of Conv2d does with an image.
+    """Transposed convolution of (N, in_channels, H, W): the gradient of Conv2d with respect to its input.
 
-    `pad_mode` `same` gives size * stride, `valid` adds what of the kernel reaches beyond the stride, and `pad` takes
-    `padding` away from that. weight: (in_channels, out_channels/group, KH, KW).
+    `pad_mode` `same` gives size * stride; `valid` adds the part of the kernel beyond the stride; `pad` subtracts
+    `padding` from that. weight: (in_channels, out_channels/group, KH, KW).
     """
 
     def _prepare(self, in_channels: int, out_channels: int, geometry: Geometry) -> Pair:
@@ -82,22 +83,22 @@ class Conv2dTranspose(_Convolution):
                 "group must divide out_channels", layer="Conv2dTranspose", out_channels=out_channels, group=group
             )
         self.out_channels = out_channels
-        # The convolution that it transposes goes the other way: from out_channels to in_channels.
+        # The transposed convolution has in_channels outputs and out_channels inputs.
         self.conv2d_transpose = ops.Conv2DBackpropInput(in_channels, *geometry)
         return in_channels, out_channels // group
 
     def construct(self, x: Value) -> Value:
         require(x.ndim == 4, "Conv2dTranspose needs floats (N, C, H, W)", x=x.type)
         size = (x.shape[0], self.out_channels, self._length(x, 0), self._length(x, 1))
-        require(min(size) >= 1, "Conv2dTranspose: the padding leaves nothing of the image", x=x.type, result=size)
+        require(min(size) >= 1, "Conv2dTranspose: the padding leaves no result", x=x.type, result=size)
         return self._biased(dataclasses.replace(self.conv2d_transpose, input_size=size)(x, self.weight))
 
     def _length(self, x: Value, axis: int) -> int:
-        """Height (0) or width (1) of the result: the smallest image of which x can be the convolution."""
+        """Height (0) or width (1) of the result: the smallest image whose convolution has the size of x."""
         op = self.conv2d_transpose
-        stride, reach = op.stride[axis], op.dilation[axis] * (op.kernel_size[axis] - 1) + 1
+        stride, extent = op.stride[axis], op.dilation[axis] * (op.kernel_size[axis] - 1) + 1
         length = x.shape[2 + axis] * stride
         if op.pad_mode == "same":
             return length
-        beyond = reach - stride
+        beyond = extent - stride
         return length + (max(beyond, 0) if op.pad_mode == "valid" else beyond - sum(op.pad[2 * axis : 2 * axis + 2]))

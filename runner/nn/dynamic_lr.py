@@ -1,7 +1,7 @@
-"""Lists of learning rates, one for each step, that change from epoch to epoch: `mindspore.nn.dynamic_lr` r1.2.
+"""Lists of learning rates, one per step, that change with the epoch: `mindspore.nn.dynamic_lr` r1.2.
 
-An optimizer takes them as its `learning_rate`. `total_step` is the length of the list; the epoch of step i is
-i // step_per_epoch. All raise ConfigError for arguments that make no sense.
+Optimizers accept them as `learning_rate`. `total_step` is the length of the list; the epoch of step i is
+i // step_per_epoch. All raise ConfigError for invalid arguments.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from runner.validation.arguments import whole
 
 
 def piecewise_constant_lr(milestone: Sequence[int], learning_rates: Sequence[float]) -> list[float]:
-    """learning_rates[k] for the steps before milestone[k] that no earlier milestone has; milestone[-1] rates.
+    """learning_rates[k] for the steps from milestone[k - 1] to before milestone[k]; milestone[-1] rates in all.
 
     >>> piecewise_constant_lr([2, 5], [0.1, 0.05])
     [0.1, 0.1, 0.05, 0.05, 0.05]
@@ -37,7 +37,7 @@ def exponential_decay_lr(
     decay_epoch: int,
     is_stair: bool = False,
 ) -> list[float]:
-    """learning_rate * decay_rate ^ (epoch / decay_epoch), the exponent rounded down when `is_stair`.
+    """learning_rate * decay_rate ^ (epoch / decay_epoch), the exponent rounded down if `is_stair`.
 
     >>> exponential_decay_lr(0.1, 0.9, 6, 2, 1)
     [0.1, 0.1, 0.09000000000000001, 0.09000000000000001, 0.08100000000000002, 0.08100000000000002]
@@ -55,7 +55,7 @@ def natural_exp_decay_lr(
     decay_epoch: int,
     is_stair: bool = False,
 ) -> list[float]:
-    """learning_rate * e ^ (-decay_rate * epoch); with `is_stair` the last multiple of decay_epoch counts.
+    """learning_rate * e ^ (-decay_rate * epoch); with `is_stair` the epoch is the last multiple of decay_epoch.
 
     >>> natural_exp_decay_lr(0.1, 0.9, 6, 2, 2, True)
     [0.1, 0.1, 0.1, 0.1, 0.016529888822158657, 0.016529888822158657]
@@ -73,7 +73,7 @@ def inverse_decay_lr(
     decay_epoch: int,
     is_stair: bool = False,
 ) -> list[float]:
-    """learning_rate / (1 + decay_rate * epoch / decay_epoch), the quotient rounded down when `is_stair`.
+    """learning_rate / (1 + decay_rate * epoch / decay_epoch), the quotient rounded down if `is_stair`.
 
     >>> inverse_decay_lr(0.1, 0.5, 4, 1, 1, True)
     [0.1, 0.06666666666666667, 0.05, 0.04]
@@ -106,7 +106,7 @@ def polynomial_decay_lr(
 ) -> list[float]:
     """(learning_rate - end_learning_rate) * (1 - epoch / decay_epoch) ^ power + end_learning_rate.
 
-    The epoch counts up to decay_epoch, or with `update_decay_epoch` decay_epoch moves on to its next multiple.
+    The epoch counts up to decay_epoch; with `update_decay_epoch` decay_epoch is then replaced by its next multiple.
 
     >>> polynomial_decay_lr(0.1, 0.01, 6, 2, 2, 0.5)
     [0.1, 0.1, 0.07363961030678928, 0.07363961030678928, 0.01, 0.01]

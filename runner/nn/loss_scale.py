@@ -1,10 +1,10 @@
-"""Loss scaling: gradients of Float16 vanish when they are small, so the loss is made larger, and they are put right.
+"""Loss scaling: small Float16 gradients underflow, so the loss is multiplied by a scale that gradients are divided by.
 
-A step whose gradients overflow is skipped inside the step itself, so in sinks too: everything that it would have
-assigned keeps its value. Scale and counters are parameters: checkpoints and resumed runs carry them.
+A step whose gradients overflow is skipped inside of the step itself, so also in sinks: everything that it would assign
+keeps its value. Scale and counters are parameters, so checkpoints and resumed runs contain them.
 
-Ranks sum the scaled gradients and look at the sums, which have the same bits everywhere. What is not finite on one rank
-makes the sum not finite, so all of them skip the step, and have the same scale and counters.
+Ranks test the sums of the scaled gradients, which have the same bits on all ranks. A value that is not finite on one
+rank makes the sum not finite, so all ranks skip the step and have the same scale and counters.
 """
 
 from typing import Any
@@ -20,12 +20,12 @@ from runner.nn.optim import Optimizer
 from runner.nn.wrap import StepCell
 from runner.validation.arguments import above, at_least, whole
 
-LARGEST = 2.0**100  # a scale that grew on for ever would become infinite
-MOST_BAD_STEPS = 1000  # in a row, as in the reference
+LARGEST = 2.0**100  # a scale without a limit would become infinite
+MOST_BAD_STEPS = 1000  # consecutive ones, as in the reference
 
 
 class FixedLossScaleUpdateCell(Cell):
-    """A loss scale that stays as it is. `loss_scale_value` is at least 1."""
+    """A constant loss scale. `loss_scale_value` is at least 1."""
 
     def __init__(self, loss_scale_value: float) -> None:
         super().__init__()
@@ -42,8 +42,8 @@ class FixedLossScaleUpdateCell(Cell):
 
 
 class DynamicLossScaleUpdateCell(FixedLossScaleUpdateCell):
-    """Divides the scale by `scale_factor` at an overflow (1 is the least), and multiplies it after `scale_window` good
-    steps in a row."""
+    """Divides the scale by `scale_factor` at an overflow (to at least 1), and multiplies it by `scale_factor` after
+    `scale_window` consecutive steps without one."""
 
     def __init__(self, loss_scale_value: float, scale_factor: float, scale_window: int) -> None:
         super().__init__(loss_scale_value)
@@ -59,16 +59,16 @@ class DynamicLossScaleUpdateCell(FixedLossScaleUpdateCell):
         self.assign(self.good_steps, self.select(grows, 0, good))
         larger = ops.Minimum()(loss_scale * self.scale_factor, LARGEST)
         smaller = ops.Maximum()(loss_scale * (1.0 / self.scale_factor), 1.0)
-        chosen: Value = self.select(finite, self.select(grows, larger, loss_scale), smaller)
-        return chosen
+        updated: Value = self.select(finite, self.select(grows, larger, loss_scale), smaller)
+        return updated
 
 
 class TrainOneStepWithLossScaleCell(StepCell):
-    """Forward, gradients of the scaled loss, update; gives the loss as it is. An overflow changes only the scale.
+    """Forward, gradients of the scaled loss, update; returns the unscaled loss. An overflow changes only the scale.
 
-    `scale_sense` is a number, for a scale that stays, or a cell that makes the next scale (a scalar) of the scale and
-    of a Bool that says whether all gradients were finite. Parameters: `scale_sense`, `overflow_steps` (how many steps
-    were skipped), `bad_steps` (how many of them without a good one since).
+    `scale_sense` is a number, for a constant scale, or a cell that computes the next scale (a scalar) from the scale
+    and a Bool: whether all gradients were finite. Parameters: `scale_sense`, `overflow_steps` (the number of skipped
+    steps), `bad_steps` (the number of consecutive skipped steps up to now).
     """
 
     def __init__(self, network: Cell, optimizer: Optimizer, scale_sense: FixedLossScaleUpdateCell | float) -> None:
@@ -84,22 +84,22 @@ class TrainOneStepWithLossScaleCell(StepCell):
     def construct(self, *inputs: Any) -> Value:
         loss: Value = self.network(*inputs)
         scaled = self.gradients(loss, self.scale_sense)
-        with current().under(None):
+        with current().use_precision(None):
             inverse = 1.0 / self.scale_sense
             gradients = [gradient * current().with_dtype(inverse, gradient.dtype) for gradient in scaled]
             self.optimizer(gradients)
             self.finish(self.all_finite(scaled))
             self.observe(gradients)
-        return self.shared(loss)
+        return self.mean_over_ranks(loss)
 
     def all_finite(self, values: list[Value]) -> Value:
-        """Whether all elements of all of them are finite numbers: a Bool scalar."""
+        """Whether all elements of all values are finite: a Bool scalar."""
         status = [current().with_dtype(ops.FloatStatus()(value), self.scale_sense.dtype) for value in values]
         finite: Value = ops.Equal()(ops.ReduceSum()(ops.Concat()(*status)), 0.0)
         return finite
 
     def finish(self, finite: Value) -> None:
-        """Let everything that the step assigned so far hold only if it is finite; count, and set the next scale."""
+        """Discard everything that the step has assigned unless `finite`; update counters and scale."""
         select, step = ops.Select(), current()
         for parameter, value in list(step.updates.items()):
             step.assign(parameter, select(finite, value, parameter))
@@ -108,7 +108,7 @@ class TrainOneStepWithLossScaleCell(StepCell):
         self.assign(self.scale_sense, self.scale_update(self.scale_sense, finite))
 
     def check(self) -> None:
-        """Raise TrainingError when more than 1000 steps in a row overflew: no scale helps."""
+        """Raise TrainingError after more than 1000 consecutive overflows: no scale avoids them."""
         bad = int(self.bad_steps.data)
         if bad > MOST_BAD_STEPS:
             raise TrainingError(

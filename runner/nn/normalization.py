@@ -12,11 +12,11 @@ from runner.validation.arguments import above, at_least, at_most, flag, whole
 
 
 class BatchNormalization(Cell):
-    """Base: each channel brought to mean `beta` and deviation `gamma`, two parameters that are learnt when `affine`.
+    """Base: normalises each channel to mean `beta` and deviation `gamma`, which are trainable if `affine`.
 
-    While training with the mean and variance of the batch; the moving ones follow them (`momentum` weighs the old
-    value) and are used otherwise. `use_batch_statistics` True or False fixes which are used; in inference the moving
-    ones never change. All four parameters are (num_features,).
+    Training uses mean and variance of the batch and updates the moving averages (`momentum` is the weight of the old
+    value); inference uses the moving averages. `use_batch_statistics` True or False fixes which are used; inference
+    never updates them. All four parameters have shape (num_features,).
     Raises ConfigError for arguments out of range, ShapeError for an x with other axes.
     """
 
@@ -49,24 +49,26 @@ class BatchNormalization(Cell):
         self.moving_variance = Parameter(initializer(moving_var_init, shape), "moving_variance", requires_grad=False)
         self.gamma = Parameter(initializer(gamma_init, shape), "gamma", requires_grad=affine)
         self.beta = Parameter(initializer(beta_init, shape), "beta", requires_grad=affine)
-        self.bn_train = ops.BatchNorm(True, eps, 1.0 - momentum)  # the operator's momentum weighs the new value
+        self.bn_train = ops.BatchNorm(
+            True, eps, 1.0 - momentum
+        )  # the operator's momentum is the weight of the new value
         self.bn_infer = ops.BatchNorm(False, eps)
 
     def construct(self, x: Value) -> Value:
         of_batch = self.training if self.use_batch_statistics is None else self.use_batch_statistics
         op = self.bn_train if of_batch else self.bn_infer
         if x.ndim != self.axes.count(",") + 1:
-            raise current().located(ShapeError(f"{type(self).__name__} takes {self.axes}", x=x.type), op, (x,))
-        moving = [self._newest(self.moving_mean), self._newest(self.moving_variance)]
+            raise current().add_location(ShapeError(f"{type(self).__name__} takes {self.axes}", x=x.type), op, (x,))
+        moving = [self._latest(self.moving_mean), self._latest(self.moving_variance)]
         output: Value
-        output, *moved, _, _ = op(x, self.gamma, self.beta, *moving)
+        output, *updated, _, _ = op(x, self.gamma, self.beta, *moving)
         if of_batch and self.training:
-            self.assign(self.moving_mean, moved[0])
-            self.assign(self.moving_variance, moved[1])
+            self.assign(self.moving_mean, updated[0])
+            self.assign(self.moving_variance, updated[1])
         return output
 
-    def _newest(self, moving: Parameter) -> Value:
-        """What an earlier use of this layer in the same step has made of it."""
+    def _latest(self, moving: Parameter) -> Value:
+        """The value after earlier uses of this layer in the same step."""
         return current().updates.get(moving, moving)
 
 
@@ -83,9 +85,9 @@ class BatchNorm2d(BatchNormalization):
 
 
 class LayerNorm(Cell):
-    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, over the axes of x from `begin_norm_axis` on.
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, over the axes of x from `begin_norm_axis`.
 
-    gamma and beta: `normalized_shape`, which must be the shape of x from `begin_params_axis` on.
+    gamma and beta: `normalized_shape`, which must be the shape of x from `begin_params_axis`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Optimizers: cells that turn gradients into new values of parameters, with the rules of r1.2 (spec section 8.3)."""
+"""Optimizers: cells that update parameters from gradients, with the rules of r1.2 (spec section 8.3)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,12 +18,12 @@ LearningRate: TypeAlias = float | Tensor | Iterable[float] | LearningRateSchedul
 
 
 class Optimizer(Cell):
-    """Base: weight decay, loss scale, and the learning rate as a parameter that no gradient changes.
+    """Base: weight decay, loss scale, and the learning rate as a parameter that is not trained.
 
-    `learning_rate` is a number, or a schedule, or rates for every step of which the last one holds. With a schedule,
-    `global_step` is a parameter too: the number of the next step, from 0. Who runs a step sets the rate first
-    (`upcoming`) and moves on afterwards (`advance`), so a training that is continued goes on in its schedule.
-    Weight decay adds `weight_decay * loss_scale * w` to the gradient of parameters whose names contain neither `beta`
+    `learning_rate` is a number, a schedule, or a rate per step, the last of which stays in effect. With a schedule,
+    `global_step` is a parameter too: the number of the next step, from 0. The caller of a step sets the rate before it
+    (`next_rates`) and counts it afterwards (`advance`), so a resumed training continues its schedule.
+    Weight decay adds `weight_decay * loss_scale * w` to the gradients of parameters whose names contain neither `beta`
     nor `gamma`; then every gradient is divided by `loss_scale`.
     """
 
@@ -47,8 +47,8 @@ class Optimizer(Cell):
         self.weight_decay, self.loss_scale = weight_decay, loss_scale
 
     def __call__(self, *inputs: Any) -> Any:
-        """Assign new values. Parameters and state keep their types whatever `precision_mode` says: the master copy."""
-        with current().under(None):
+        """Assign new values. Parameters and state, the master copy, keep their types under every `precision_mode`."""
+        with current().use_precision(None):
             return super().__call__(*inputs)
 
     @property
@@ -71,24 +71,24 @@ class Optimizer(Cell):
         for target, value in zip(targets, values, strict=True):
             self.assign(target, value)
 
-    def upcoming(self, count: int) -> np.ndarray:
-        """The learning rates of the next `count` steps of the schedule, float32 [count]."""
+    def next_rates(self, count: int) -> np.ndarray:
+        """The scheduled learning rates of the next `count` steps, float32 [count]."""
         assert self.schedule is not None
         return self.schedule.rates(int(self.global_step.data[0]), count)
 
     def advance(self, rates: np.ndarray) -> None:
-        """Steps with these rates were made: `learning_rate` holds the last of them."""
+        """Count steps with these rates; `learning_rate` becomes the last of them."""
         self.learning_rate.set_data(rates[-1])
         self.global_step.set_data(self.global_step.data + np.int32(len(rates)))
 
     def state(self, prefix: str, fill: float = 0.0, scalar: bool = False) -> tuple[Parameter, ...]:
         """One state per parameter, named `{prefix}.{parameter}`."""
-        made = []
+        states = []
         for parameter in self.parameters:
             start = np.full(() if scalar else parameter.shape, fill, parameter.dtype.numpy)
-            made.append(Parameter(start, f"{prefix}.{parameter.name}", requires_grad=False))
-            self.insert_param_to_cell(made[-1].name, made[-1])
-        return tuple(made)
+            states.append(Parameter(start, f"{prefix}.{parameter.name}", requires_grad=False))
+            self.insert_param_to_cell(states[-1].name, states[-1])
+        return tuple(states)
 
 
 class Momentum(Optimizer):
@@ -111,13 +111,13 @@ class Momentum(Optimizer):
 
     def construct(self, gradients: Sequence[Value]) -> None:
         for parameter, moment, gradient in zip(self.parameters, self.moments, gradients, strict=True):
-            ready = self.prepare(parameter, gradient)
-            made = self.opt(parameter, moment, self.learning_rate, ready, self.momentum)
-            self.assign_all((parameter, moment), made)
+            prepared = self.prepare(parameter, gradient)
+            updated = self.opt(parameter, moment, self.learning_rate, prepared, self.momentum)
+            self.assign_all((parameter, moment), updated)
 
 
 class SGD(Optimizer):
-    """Gradient descent, with momentum, dampening and Nesterov's step when asked for."""
+    """Stochastic gradient descent, with optional momentum, dampening and Nesterov momentum."""
 
     def __init__(
         self,
@@ -139,9 +139,9 @@ class SGD(Optimizer):
 
     def construct(self, gradients: Sequence[Value]) -> None:
         for parameter, accum, stat, gradient in zip(self.parameters, self.accum, self.stat, gradients, strict=True):
-            ready = self.prepare(parameter, gradient)
-            made = self.opt(parameter, ready, self.learning_rate, accum, self.momentum, stat)
-            self.assign_all((parameter, accum, stat), made)
+            prepared = self.prepare(parameter, gradient)
+            updated = self.opt(parameter, prepared, self.learning_rate, accum, self.momentum, stat)
+            self.assign_all((parameter, accum, stat), updated)
 
 
 class Adam(Optimizer):
@@ -172,21 +172,21 @@ class Adam(Optimizer):
         powers = self.beta1_power * self.betas[0], self.beta2_power * self.betas[1]
         self.assign_all((self.beta1_power, self.beta2_power), powers)
         for parameter, m, v, gradient in zip(self.parameters, self.moment1, self.moment2, gradients, strict=True):
-            ready = self.prepare(parameter, gradient)
-            made = self.opt(parameter, m, v, *powers, self.learning_rate, *self.betas, self.eps, ready)
-            self.assign_all((parameter, m, v), made)
+            prepared = self.prepare(parameter, gradient)
+            updated = self.opt(parameter, m, v, *powers, self.learning_rate, *self.betas, self.eps, prepared)
+            self.assign_all((parameter, m, v), updated)
 
 
-def scheduled(cell: Cell) -> list[Optimizer]:
-    """The optimizers in a cell whose learning rate follows a schedule."""
+def scheduled_optimizers(cell: Cell) -> list[Optimizer]:
+    """The optimizers in a cell whose learning rate has a schedule."""
     inner = dict.fromkeys(cell for _, cell in cell.cells_and_names())
     return [cell for cell in inner if isinstance(cell, Optimizer) and cell.schedule is not None]
 
 
 @contextmanager
-def one_step(optimizers: Sequence[Optimizer]) -> Iterator[None]:
-    """Inside, a step is made with the learning rates whose turn it is; when it fails, their turn stays."""
-    rates = [optimizer.upcoming(1) for optimizer in optimizers]
+def scheduled_step(optimizers: Sequence[Optimizer]) -> Iterator[None]:
+    """Context of one step with the scheduled learning rates; a step that raises does not count."""
+    rates = [optimizer.next_rates(1) for optimizer in optimizers]
     for optimizer, rate in zip(optimizers, rates, strict=True):
         optimizer.learning_rate.set_data(rate[0])
     yield

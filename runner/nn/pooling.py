@@ -9,7 +9,7 @@ from runner.ops.window import Pair, pair
 
 
 class MaxPool2d(Cell):
-    """Largest element of each window; `pad_mode` `valid` drops incomplete windows, `same` keeps ceil(size / stride)."""
+    """Largest element of each window; `pad_mode` `valid` drops incomplete windows, `same` gives ceil(size / stride)."""
 
     def __init__(self, kernel_size: int | Pair = 1, stride: int | Pair = 1, pad_mode: str = "valid") -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class MaxPool2d(Cell):
 
 
 class AvgPool2d(Cell):
-    """Mean of each window, over what is not padding; `pad_mode` as in MaxPool2d."""
+    """Mean of each window without padding; `pad_mode` as in MaxPool2d."""
 
     def __init__(self, kernel_size: int | Pair = 1, stride: int | Pair = 1, pad_mode: str = "valid") -> None:
         super().__init__()
@@ -32,8 +32,8 @@ class AvgPool2d(Cell):
         return output
 
 
-def choose_impl_mode(network: Cell, impl_mode: str) -> None:
-    """Let the pooling operators that are attributes of cells sum Float16 in this way (`ops.AvgPool`)."""
+def set_impl_mode(network: Cell, impl_mode: str) -> None:
+    """Set how the average pools of a network sum Float16 (`ops.AvgPool.impl_mode`)."""
     for _, cell in network.cells_and_names():
         for name, op in list(vars(cell).items()):
             if isinstance(op, ops.AvgPool):

@@ -1,8 +1,8 @@
-"""Learning rates that change from step to step: values of the number of the step, counted from 0.
+"""Learning rate schedules: functions of the number of the step, counted from 0.
 
 Names and rules are those of `mindspore.nn.learning_rate_schedule` r1.2; `ConstantLR`, `StepLR`, `PerStepLR`,
-`PiecewiseConstantLR` and `WarmUpThen` are our own. A rate is computed in float64, one step at a time, and rounded to
-float32 once: it is the same however many steps are asked for together.
+`PiecewiseConstantLR` and `WarmUpThen` are additions. A rate is computed in float64 for each step by itself, and rounded
+to float32 once, so it does not depend on the number of steps requested at once.
 """
 
 import math
@@ -56,7 +56,7 @@ class LearningRateSchedule:
 
 
 class _Decay(LearningRateSchedule):
-    """The arguments that the exponential and the inverse decay share."""
+    """The common arguments of exponential and inverse decay."""
 
     def __init__(self, learning_rate: float, decay_rate: float, decay_steps: int, is_stair: bool = False) -> None:
         above(self.where, 0.0, learning_rate=learning_rate, decay_rate=decay_rate)
@@ -66,7 +66,7 @@ class _Decay(LearningRateSchedule):
         self.decay_steps, self.is_stair = decay_steps, is_stair
 
     def periods(self, global_step: int) -> float:
-        """How often `decay_steps` steps have passed: a whole number when `is_stair`."""
+        """global_step / decay_steps, rounded down if `is_stair`."""
         return global_step // self.decay_steps if self.is_stair else global_step / self.decay_steps
 
 
@@ -80,7 +80,7 @@ class ExponentialDecayLR(_Decay):
 class NaturalExpDecayLR(_Decay):
     """learning_rate * e ^ (-decay_rate * p), p = step, or with `is_stair` the last multiple of decay_steps.
 
-    That p is not divided by decay_steps is what r1.2 does; its documentation says otherwise.
+    As in the code of r1.2, p is not divided by decay_steps; its documentation divides it.
     """
 
     def construct(self, global_step: int) -> float:
@@ -96,7 +96,7 @@ class InverseDecayLR(_Decay):
 
 
 class CosineDecayLR(LearningRateSchedule):
-    """Half a cosine from max_lr at step 0 to min_lr at step decay_steps, and min_lr from there on."""
+    """Half a cosine from max_lr at step 0 to min_lr at step decay_steps, then min_lr."""
 
     def __init__(self, min_lr: float, max_lr: float, decay_steps: int) -> None:
         at_least(self.where, 0.0, min_lr=min_lr)
@@ -114,8 +114,8 @@ class CosineDecayLR(LearningRateSchedule):
 class PolynomialDecayLR(LearningRateSchedule):
     """(learning_rate - end_learning_rate) * (1 - p) ^ power + end_learning_rate, p = step / decay_steps up to 1.
 
-    With `update_decay_steps` the end is moved to the next multiple of decay_steps whenever it is passed, and the rate
-    jumps up again.
+    With `update_decay_steps` decay_steps is replaced by its next multiple whenever it is passed, where the rate jumps
+    up again.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class PolynomialDecayLR(LearningRateSchedule):
 
 
 class WarmUpLR(LearningRateSchedule):
-    """learning_rate * step / warmup_steps, up to learning_rate: the very first step has the rate 0, as in r1.2."""
+    """learning_rate * step / warmup_steps, up to learning_rate: the first step has the rate 0, as in r1.2."""
 
     def __init__(self, learning_rate: float, warmup_steps: int) -> None:
         at_least(self.where, 0.0, learning_rate=learning_rate)
@@ -154,7 +154,7 @@ class WarmUpLR(LearningRateSchedule):
 
 
 class ConstantLR(LearningRateSchedule):
-    """The same rate in every step; what `WarmUpThen` needs when nothing decays."""
+    """The same rate in every step, for `WarmUpThen` without decay."""
 
     def __init__(self, learning_rate: float) -> None:
         at_least(self.where, 0.0, learning_rate=learning_rate)
@@ -172,7 +172,7 @@ class StepLR(ExponentialDecayLR):
 
 
 class PerStepLR(LearningRateSchedule):
-    """The rates of the first steps one by one; past their end the last one holds (r1.2 reads beyond its tensor)."""
+    """A list of rates, one per step; its last rate stays in effect (r1.2 reads beyond its tensor)."""
 
     def __init__(self, learning_rates: Iterable[float]) -> None:
         values = np.asarray(learning_rates).tolist() if hasattr(learning_rates, "__array__") else list(learning_rates)
@@ -191,7 +191,7 @@ class PerStepLR(LearningRateSchedule):
 
 
 class PiecewiseConstantLR(LearningRateSchedule):
-    """learning_rates[k] until step milestone[k]; from the last milestone on the last rate holds.
+    """learning_rates[k] before step milestone[k]; the last rate stays in effect.
 
     >>> [PiecewiseConstantLR([2, 5], [0.1, 0.05])(step) for step in (0, 1, 2, 4, 5, 99)]
     [0.1, 0.1, 0.05, 0.05, 0.05, 0.05]
@@ -215,7 +215,7 @@ class PiecewiseConstantLR(LearningRateSchedule):
 
 
 class WarmUpThen(LearningRateSchedule):
-    """`warmup_steps` steps from 0 up to the first rate of another schedule, which then begins with its own step 0."""
+    """`warmup_steps` steps from 0 up to the first rate of another schedule, which then starts at its own step 0."""
 
     def __init__(self, warmup_steps: int, schedule: LearningRateSchedule) -> None:
         if not isinstance(schedule, LearningRateSchedule):
@@ -230,14 +230,14 @@ class WarmUpThen(LearningRateSchedule):
 
 
 def schedule_of(learning_rate: object, where: Where) -> tuple[float, LearningRateSchedule | None]:
-    """What an optimizer's `learning_rate` means: the rate of step 0, and the schedule when later rates may differ.
+    """The rate of step 0, and the schedule if later rates may differ, of an optimizer's `learning_rate`.
 
-    Takes a number, a tensor of one number, a schedule, or rates for every step. Raises ConfigError.
+    `learning_rate` is a number, a tensor of one number, a schedule, or one rate per step. Raises ConfigError.
     """
     schedule: LearningRateSchedule | None = None
     if isinstance(learning_rate, LearningRateSchedule):
         schedule = learning_rate
-    elif np.ndim(learning_rate) == 1 if hasattr(learning_rate, "__array__") else _lists(learning_rate):
+    elif np.ndim(learning_rate) == 1 if hasattr(learning_rate, "__array__") else _is_list(learning_rate):
         schedule = PerStepLR(learning_rate)  # type: ignore[arg-type]
     if schedule is not None:
         return schedule(0), schedule
@@ -246,5 +246,5 @@ def schedule_of(learning_rate: object, where: Where) -> tuple[float, LearningRat
     return float(rate), None
 
 
-def _lists(value: object) -> bool:
+def _is_list(value: object) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | bytes)

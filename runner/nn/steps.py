@@ -1,4 +1,4 @@
-"""Two ways to run a cell once: operator by operator, or as a compiled graph. Both take and give arrays."""
+"""Executes a cell once, operator by operator or as a compiled graph, with arrays as inputs and outputs."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ import numpy as np
 from runner import compile as compiler, context
 from runner.core.eager import Eager
 from runner.core.graph import Graph, Pass
-from runner.core.observers import SILENT, UNSEEING, GraphObserver, ValueObserver
-from runner.core.precision import working_under
-from runner.core.recorder import Recorder, Showing
+from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
+from runner.core.precision import use_precision
+from runner.core.recorder import ObservingRecorder, Recorder
 from runner.core.value import Tensor
 from runner.device import Device
 from runner.errors import StorageError
 from runner.nn.cell import EXECUTORS, Cell
-from runner.nn.optim import one_step, scheduled
+from runner.nn.optim import scheduled_optimizers, scheduled_step
 from runner.types import TensorType
 
 
 class Step(Protocol):
-    """Runs a cell once; parameters have their new values afterwards."""
+    """Executes a cell once, and updates its parameters."""
 
     cell: Cell
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Outputs for these inputs."""
+        """The outputs for these inputs."""
 
-    def show(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
-        """The same outputs; the observer is shown the values of the step, which has this number."""
+    def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
+        """The same outputs; the observer receives the values of the step, whose number is `step`."""
 
 
 class EagerStep:
-    """PyNative mode; of the first step the observer hears what graph mode would tell of it (as graph `name`)."""
+    """PyNative mode; the observer receives the graph of the first step under `name`, as from graph mode."""
 
-    def __init__(self, cell: Cell, name: str, observer: GraphObserver = SILENT) -> None:
+    def __init__(self, cell: Cell, name: str, observer: GraphObserver = NO_GRAPHS) -> None:
         self.cell, self.name, self.observer = cell, name, observer
         self.records = observer.records_steps
 
@@ -45,60 +45,60 @@ class EagerStep:
         if self.records:
             inputs = tuple(map(Tensor, arrays))
             return self._record(Recorder(inputs), inputs, lambda graph: None)
-        return self.under(Eager(), arrays)
+        return self.run_with(Eager(), arrays)
 
-    def under(self, interpreter: Eager, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """As a call, under an interpreter of the caller's."""
-        # Numbers may overflow here as in graph mode: the loss tells, and numpy need not say it on the screen too.
+    def run_with(self, interpreter: Eager, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """As a call, with the given interpreter."""
+        # Numbers may overflow as in graph mode: the loss shows it, without warnings of numpy.
         with np.errstate(all="ignore"), interpreter:
-            made = _values(self.cell.construct(*map(Tensor, arrays)))
+            outputs = _as_tuple(self.cell.construct(*map(Tensor, arrays)))
             interpreter.commit()
-        return [value.data for value in made]
+        return [value.data for value in outputs]
 
-    def show(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
-        """As a call; every operator is shown at once."""
+    def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
+        """As a call; the observer receives every operator immediately."""
         inputs = tuple(map(Tensor, arrays))
         observer.begin(step, tuple([x.type for x in inputs]))
-        interpreter = Showing(inputs, step, observer)
+        interpreter = ObservingRecorder(inputs, step, observer)
         return self._record(interpreter, inputs, lambda graph: observer.end(step, graph))
 
     def _record(
-        self, interpreter: Recorder, inputs: tuple[Tensor, ...], hear: Callable[[Graph], None]
+        self, interpreter: Recorder, inputs: tuple[Tensor, ...], on_graph: Callable[[Graph], None]
     ) -> list[np.ndarray]:
-        """Run with a recorder; `hear` gets the graph before parameters have their new values."""
+        """Run with a recorder; `on_graph` receives the graph before parameters have their new values."""
         with np.errstate(all="ignore"), interpreter:
             try:
-                made = _values(self.cell.construct(*inputs))
-            except StorageError:  # of an observer: nothing is wrong with the graph
+                outputs = _as_tuple(self.cell.construct(*inputs))
+            except StorageError:  # raised by an observer: the graph is valid
                 raise
             except Exception:
                 self.observer.failed(interpreter.graph(self.name))
                 raise
-            graph = interpreter.graph(self.name, made)
-            hear(graph)
+            graph = interpreter.graph(self.name, outputs)
+            on_graph(graph)
             interpreter.commit()
         if self.records:
             self.observer.stage("tape", graph)
             self.observer.executed(graph)
             self.records = False
-        return [value.data for value in made]
+        return [value.data for value in outputs]
 
 
-def _values(made: Any) -> tuple[Tensor, ...]:
-    if made is None:
+def _as_tuple(outputs: Any) -> tuple[Tensor, ...]:
+    if outputs is None:
         return ()
-    return tuple(made) if isinstance(made, tuple | list) else (made,)
+    return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
 
 
 class DebugPrograms:
-    """Shows an observer steps of a cell in graph mode; parameters stay as they are."""
+    """Passes the values of steps of a cell in graph mode to an observer, without changing parameters."""
 
     def __init__(self, cell: Cell, device: Device, name: str, root: str, observer: ValueObserver) -> None:
         self.cell, self.device, self.name, self.root, self.observer = cell, device, name, root, observer
         self._compiled: dict[tuple[TensorType, ...], compiler.DebugProgram] = {}
 
     def __call__(self, step: int, arrays: Sequence[np.ndarray]) -> None:
-        """Compute a step for the observer."""
+        """Execute a step for the observer."""
         types = tuple([TensorType.of(array) for array in arrays])
         if types not in self._compiled:
             names = self.name, self.root
@@ -109,10 +109,10 @@ class DebugPrograms:
 
 
 class GraphStep:
-    """Graph mode: one program for each combination of input types, compiled when it is first met.
+    """Graph mode: one program for each combination of input types, compiled on first use.
 
-    `programs` holds them in the order in which they were compiled; the observer hears of each. `passes` are those of
-    the compiler, where they are others than usual.
+    `programs` holds them in the order of compilation; the observer receives the events of each. `passes` replace the
+    default ones of the compiler.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class GraphStep:
         name: str,
         inputs: Sequence[str] | None = None,
         outputs: Sequence[str] | None = None,
-        observer: GraphObserver = SILENT,
+        observer: GraphObserver = NO_GRAPHS,
         passes: Sequence[Pass] | None = None,
     ) -> None:
         self.cell, self.device, self.name, self.observer = cell, device, name, observer
@@ -138,11 +138,11 @@ class GraphStep:
         return self.programs[types]
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Run the program that fits."""
+        """Run the program for these types."""
         return self.program(tuple([TensorType.of(array) for array in arrays]))(arrays)
 
-    def show(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
-        """Show the step first, then make it with the program that makes the others: so its numbers stay the same."""
+    def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
+        """Run the debug program for the observer, then the step with its usual program: results do not change."""
         if self._debug is None or self._debug.observer is not observer:
             self._debug = DebugPrograms(self.cell, self.device, self.name, "Default", observer)
         self._debug(step, arrays)
@@ -151,50 +151,50 @@ class GraphStep:
 
 def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     tensors = [x if isinstance(x, Tensor) else Tensor(x) for x in inputs]
-    observer, number = _shown_call()
+    observer, number = _observed_call()
     if number is not None:
-        with one_step(scheduled(cell)), working_under(context.precision()):
-            shown = EagerStep(cell, type(cell).__name__).show([x.data for x in tensors], number, observer)
-        return _returned([Tensor(array) for array in shown])
+        with scheduled_step(scheduled_optimizers(cell)), use_precision(context.precision()):
+            arrays = EagerStep(cell, type(cell).__name__).observe([x.data for x in tensors], number, observer)
+        return _unwrap([Tensor(array) for array in arrays])
     with (
-        one_step(scheduled(cell)),
+        scheduled_step(scheduled_optimizers(cell)),
         np.errstate(all="ignore"),
-        working_under(context.precision()),
+        use_precision(context.precision()),
         Eager() as interpreter,
     ):
-        made = cell.construct(*tensors)
+        outputs = cell.construct(*tensors)
         interpreter.commit()
-    return made
+    return outputs
 
 
 def _call_graph(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     arrays = [x.data if isinstance(x, Tensor) else Tensor(x).data for x in inputs]
     modes = [c.training for _, c in cell.cells_and_names()]
     key = (context.device(), context.reserves_class_names(), context.precision(), *modes)
-    # The cell keeps its own programs, so that they go when it goes.
+    # The cell owns its programs, so that they are freed with it.
     steps: dict[tuple[Any, ...], GraphStep] = cell.__dict__.setdefault("_graphs", {})
     if key not in steps:
         steps[key] = GraphStep(cell, context.device(), type(cell).__name__, observer=context.graph_observer())
-    observer, number = _shown_call()
-    with one_step(scheduled(cell)), working_under(context.precision()):
+    observer, number = _observed_call()
+    with scheduled_step(scheduled_optimizers(cell)), use_precision(context.precision()):
         if number is not None:
-            made = [Tensor(array) for array in steps[key].show(arrays, number, observer)]
+            outputs = [Tensor(array) for array in steps[key].observe(arrays, number, observer)]
         else:
-            made = steps[key].program(tuple(TensorType.of(array) for array in arrays)).tensors(arrays)
-    return _returned(made)
+            outputs = steps[key].program(tuple(TensorType.of(array) for array in arrays)).tensors(arrays)
+    return _unwrap(outputs)
 
 
-def _shown_call() -> tuple[ValueObserver, int | None]:
-    """Who is shown the call of a cell, and the number of the call when it asks for it."""
+def _observed_call() -> tuple[ValueObserver, int | None]:
+    """The observer of cell calls, and the number of this call if the observer requests it."""
     observer = context.value_observer()
-    if observer is UNSEEING:
+    if observer is NO_VALUES:
         return observer, None
-    number, observer.calls = observer.calls, observer.calls + 1
-    return observer, number if observer.following(number) == number else None
+    number, observer.cell_calls = observer.cell_calls, observer.cell_calls + 1
+    return observer, number if observer.next_step(number) == number else None
 
 
-def _returned(made: Sequence[Tensor]) -> Any:
-    return made[0] if len(made) == 1 else tuple(made) or None
+def _unwrap(outputs: Sequence[Tensor]) -> Any:
+    return outputs[0] if len(outputs) == 1 else tuple(outputs) or None
 
 
 EXECUTORS[context.PYNATIVE_MODE] = _call_eager

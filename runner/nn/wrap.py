@@ -1,4 +1,4 @@
-"""The cells that make a training step of a network: the same code runs in PyNative mode and is traced in graph mode."""
+"""Cells for the training and evaluation step of a network, which PyNative mode executes and graph mode traces."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,38 +38,39 @@ class WithEvalCell(Cell):
 
 
 class StepCell(Cell):
-    """Base of the cells that make a training step: what they need of all ranks.
+    """Base of training step cells: gradients and loss over all ranks.
 
-    When `context.set_auto_parallel_context` says so, gradients are those of all ranks, and the loss is their mean.
+    In data-parallel mode (`context.set_auto_parallel_context`) gradients are reduced over all ranks, and the loss is
+    their mean.
     """
 
     def __init__(self, network: Cell, optimizer: Optimizer) -> None:
         super().__init__(auto_prefix=False)
         self.network, self.optimizer = network, optimizer
         self.grad_reducer = (
-            gradient_reducer.reducer_of_context(optimizer.parameters) if auto_parallel.is_data_parallel() else None
+            gradient_reducer.reducer_from_context(optimizer.parameters) if auto_parallel.is_data_parallel() else None
         )
         self.step_values: ops.ObserveStep | None = None  # set by `Model.train` while a callback observes gradients
 
     def gradients(self, loss: Value, sens: float | Value) -> list[Value]:
-        """The last gradients of the step, of `sens` times the loss: on all ranks the same bits."""
+        """The last gradients of the step, of `sens` times the loss, with the same bits on all ranks."""
         if self.grad_reducer is None:
             return gradients(loss, self.optimizer.parameters, sens, last=True)
-        own = gradients(loss, self.optimizer.parameters, sens, last=True, ready=self.grad_reducer.ready)
+        own = gradients(loss, self.optimizer.parameters, sens, last=True, on_gradient=self.grad_reducer.on_gradient)
         reduced: list[Value] = self.grad_reducer(own)
         return reduced
 
     def observe(self, gradients: Sequence[Value]) -> None:
-        """Hand gradients, parameters and what the step assigned to them to the callbacks that observe them.
+        """Pass gradients, parameters and their newly assigned values to the callbacks that observe them.
 
-        To be called when the step has assigned everything. `gradients` are those that the optimizer got.
+        Called after the last assignment of the step, with the gradients that the optimizer received.
         """
         if self.step_values is not None:
             parameters, updates = self.optimizer.parameters, current().updates
             self.step_values(*gradients, *parameters, *[updates.get(p, p) for p in parameters])
 
-    def shared(self, loss: Value) -> Value:
-        """The loss that the step gives."""
+    def mean_over_ranks(self, loss: Value) -> Value:
+        """The loss that the step returns."""
         if self.grad_reducer is None:
             return loss
         mean: Value = ops.AllReduce("mean")(loss)
@@ -77,7 +78,7 @@ class StepCell(Cell):
 
 
 class TrainOneStepCell(StepCell):
-    """Forward, gradients, update; gives the loss. `sens` scales the gradients."""
+    """Forward, gradients, update; returns the loss. `sens` scales the gradients."""
 
     def __init__(self, network: Cell, optimizer: Optimizer, sens: float = 1.0) -> None:
         super().__init__(network, optimizer)
@@ -88,4 +89,4 @@ class TrainOneStepCell(StepCell):
         gradients = self.gradients(loss, self.sens)
         self.optimizer(gradients)
         self.observe(gradients)
-        return self.shared(loss)
+        return self.mean_over_ranks(loss)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import LAST, Builder, Form, axis_last, either_way
+from runner.core.lowering import LAST, Builder, Form, axis_last, elementwise_forms
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
@@ -53,7 +53,7 @@ class ReluGrad(Primitive):
         return b.node("Mul", (dout, b.node("Cast", (positive,), to=b.type(out).dtype)))
 
     def forms(self, dout: TensorType, out: TensorType) -> Sequence[Form]:
-        return either_way(self._lower_steep if out.dtype is dt.float32 else self.lower, dout, out)
+        return elementwise_forms(self._lower_steep if out.dtype is dt.float32 else self.lower, dout, out)
 
     def _lower_steep(self, b: Builder, dout: str, out: str) -> str:
         """As `lower`, with the mask made in one pass: a ramp so steep that every normal positive number reaches 1."""

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from runner.core.lowering import Builder, Form, either_way
+from runner.core.lowering import Builder, Form, elementwise_forms
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Tensor, Value
@@ -50,7 +50,7 @@ class ReLU6Grad(Primitive):
         return b.node("Mul", (dout, b.node("Cast", (b.node("And", (above, below)),), to=b.type(x).dtype)))
 
     def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
-        return either_way(self.lower, dout, x)
+        return elementwise_forms(self.lower, dout, x)
 
 
 @primitive

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from runner.core.lowering import Builder, Form, either_way
+from runner.core.lowering import Builder, Form, elementwise_forms
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
@@ -58,7 +58,7 @@ class GeLUGrad(Primitive):
         return b.node("Mul", (b.node("Mul", (dout, b.const(0.5, like=x))), slope))
 
     def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
-        return either_way(self.lower, dout, x)
+        return elementwise_forms(self.lower, dout, x)
 
 
 def _bent(x: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import LAST, Builder, Form, axis_last, either_way, lying
+from runner.core.lowering import LAST, Builder, Form, axis_last, elementwise_forms, physical_shape
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
@@ -86,7 +86,7 @@ def reshaping(x: TensorType, shape: Shape) -> tuple[Form, ...]:
     plain = Form("plain", lambda b, name: b.reshape(name, shape))
     if not shape or not x.shape or x.shape[0] != shape[0]:
         return (plain,)
-    return plain, Form("last", lambda b, name: b.reshape(name, lying(shape, LAST)), (LAST,), (LAST,))
+    return plain, Form("last", lambda b, name: b.reshape(name, physical_shape(shape, LAST)), (LAST,), (LAST,))
 
 
 @primitive
@@ -166,7 +166,7 @@ class Cast(Primitive):
         return b.node("Cast", (x,), to=self.dtype)
 
     def forms(self, x: TensorType) -> Sequence[Form]:
-        return either_way(self.lower, x)
+        return elementwise_forms(self.lower, x)
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         return 0 if types[0].dtype is self.dtype else None

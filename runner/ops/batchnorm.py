@@ -83,7 +83,7 @@ class BatchNorm(Normalization):
         dx, dscale, dbias = BatchNormGrad(self.is_training, self.epsilon)(douts[0], x, scale, *outputs[3:])
         return dx, dscale, dbias, None, None
 
-    def merged(
+    def fold_into(
         self, before: Primitive, weight: np.ndarray, known: Sequence[np.ndarray | None]
     ) -> tuple[np.ndarray, Primitive, np.ndarray] | None:
         """Into a convolution, whose filters it scales; computed with doubles and rounded once."""

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, either_way, has_tiles
+from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, can_tile, elementwise_forms
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import OPERATORS, Value
@@ -41,7 +41,7 @@ class Unary(Primitive):
         return b.node(self.onnx, (x,))
 
     def forms(self, x: TensorType) -> Sequence[Form]:
-        return either_way(self.lower, x)
+        return elementwise_forms(self.lower, x)
 
 
 class Binary(Primitive):
@@ -90,7 +90,7 @@ def broadcasting(lower: Callable[..., str], *operands: TensorType) -> tuple[Form
     """
     out = operands[0].with_shape(*broadcast(*operands))
     ways = [LAST] if out.ndim > 1 else []
-    if has_tiles(out) and all(x.shape == out.shape or _is_of_channels(x) for x in operands):
+    if can_tile(out) and all(x.shape == out.shape or _is_of_channels(x) for x in operands):
         ways.append(TILED)
     return Form("plain", lower), *(_in_layout(lower, way, out, operands) for way in ways)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, has_tiles
+from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, can_tile
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.ops.array import require
@@ -32,5 +32,5 @@ class FloatStatus(Primitive):
         return b.reshape(b.node("Cast", (wrong,), to=b.type(x).dtype), (1,))
 
     def forms(self, x: TensorType) -> Sequence[Form]:
-        ways = [PLAIN, *[LAST] * (x.ndim > 1), *[TILED] * has_tiles(x)]
+        ways = [PLAIN, *[LAST] * (x.ndim > 1), *[TILED] * can_tile(x)]
         return tuple(Form(way.name.lower(), self.lower, (way,)) for way in ways)

@@ -60,4 +60,4 @@ class InsertGradientOf(Primitive):
             given=made.type if isinstance(made, Value) else type(made).__name__,
             takes=dout.type,
         )
-        raise current().located(error, self, (dout,))
+        raise current().add_location(error, self, (dout,))

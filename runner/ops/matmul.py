@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, has_tiles
+from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, can_tile
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import OPERATORS, Value
@@ -89,7 +89,7 @@ class BiasAdd(Primitive):
         return b.node("Add", (x, b.reshape(bias, (len_of(b, bias), *(1,) * (b.type(x).ndim - 2)))))
 
     def forms(self, x: TensorType, bias: TensorType) -> Sequence[Form]:
-        ways = (LAST, TILED) if has_tiles(x) else (LAST,)
+        ways = (LAST, TILED) if can_tile(x) else (LAST,)
         return Form("plain", self.lower), *(Form(w.name.lower(), self._lower_rows, (w,), (w,)) for w in ways)
 
     def _lower_rows(self, b: Builder, x: str, bias: str) -> str:
@@ -118,7 +118,7 @@ class BiasAddGrad(Primitive):
         """Each channel is one row of memory, in tiles four."""
         last = Form("last", partial(self._lower_rows, parts=1), (LAST,))
         tiled = Form("tiled", partial(self._lower_rows, parts=4), (TILED,))
-        return (Form("plain", self.lower), last, *[tiled] * has_tiles(dout))
+        return (Form("plain", self.lower), last, *[tiled] * can_tile(dout))
 
     def _lower_rows(self, b: Builder, dout: str, parts: int) -> str:
         rows = b.reshape(dout, (parts, b.type(dout).shape[1], b.type(dout).size // (parts * b.type(dout).shape[1])))

@@ -31,6 +31,6 @@ class ObserveStep(Effect):
         """No outputs."""
         return ()
 
-    def tell(self, *arrays: np.ndarray) -> None:
+    def emit(self, *arrays: np.ndarray) -> None:
         """Hand over the operands of one step."""
         self.receive(*arrays)

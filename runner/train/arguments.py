@@ -22,7 +22,7 @@ def check_train_arguments(
 
 def check_dump(observer: ValueObserver, sunk: bool) -> None:
     """Raise ConfigError when a synchronous dump meets data sinking."""
-    if sunk and not observer.sinks:
+    if sunk and not observer.supports_sinks:
         raise ConfigError(
             "a synchronous dump needs every step by itself",
             dataset_sink_mode="true",

@@ -40,5 +40,5 @@ def dump(
     settings = DumpSettings(
         "sync", Path(path).absolute(), net_name, Iterations.parse(iteration), inputs, outputs, chosen, 0, trans_flag
     )
-    with closing(Dumper(settings, context.device().id)) as dumper, context.shown_to(dumper):
+    with closing(Dumper(settings, context.device().id)) as dumper, context.observing(dumper):
         yield dumper

@@ -45,7 +45,7 @@ class Examined:
 
     def __call__(self, count: int, leave: Callable[[], bool] = lambda: False) -> np.ndarray:
         """As `make`."""
-        put_back = [parameter.keep() for parameter in self.step.cell.get_parameters()]
+        put_back = [parameter.snapshot() for parameter in self.step.cell.get_parameters()]
         try:
             losses = self.make(count, leave)
         except TrainingError as error:

@@ -12,7 +12,7 @@ import numpy as np
 from runner import compile as compiler, context, nn
 from runner.communication import auto_parallel
 from runner.core.observers import GraphObserver, ValueObserver
-from runner.core.precision import working_under
+from runner.core.precision import use_precision
 from runner.core.value import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
@@ -88,7 +88,7 @@ class Model:
     def tune(self, tuner: Callable[[nn.Cell, Device], Device]) -> None:
         """Make training steps as a tuner says, which is asked with the training cell and the device."""
         self.network.set_train(True)
-        with working_under(self.precision):
+        with use_precision(self.precision):
             self.device = tuner(self.train_network, self.device)
         self.train_step = self._train_step()
 
@@ -134,7 +134,7 @@ class Model:
         self.network.set_train(True)
         total = epoch * steps if max_steps is None else min(max_steps, epoch * steps)
         with ExitStack() as stack:
-            stack.enter_context(working_under(self.precision))
+            stack.enter_context(use_precision(self.precision))
             for callback in hooks:
                 stack.enter_context(callback)
             hooks.fire("begin", run_context)
@@ -233,7 +233,7 @@ class Model:
         run_context = RunContext(seen)
         self.network.set_train(False)
         with ExitStack() as stack:
-            stack.enter_context(working_under(self.precision))
+            stack.enter_context(use_precision(self.precision))
             for callback in hooks:
                 stack.enter_context(callback)
             hooks.fire("begin", run_context)
@@ -274,7 +274,7 @@ class Model:
         if self.predict_step is None:
             self.predict_step = self._step(self.eval_mode, self.network, "network", None, None)
         self.network.set_train(False)
-        with working_under(self.precision):
+        with use_precision(self.precision):
             made = self.predict_step([Tensor(x).data for x in data])
         self.network.set_train(True)
         tensors = [Tensor(array) for array in made]
@@ -282,7 +282,7 @@ class Model:
 
     def export(self, types: Sequence[TensorType]) -> bytes:
         """The network in inference mode as an ONNX file for inputs of these types, with its parameters as constants."""
-        with working_under(self.precision):
+        with use_precision(self.precision):
             self.network.set_train(False)
             content = compiler.export_onnx(self.network.construct, types, "network")
             self.network.set_train(True)

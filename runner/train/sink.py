@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 
 from runner import compile as compiler, context, dtype, ops
-from runner.core.observers import SILENT, UNSEEING, GraphObserver, ValueObserver
+from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.core.primitive import current
 from runner.core.value import Value
 from runner.dataset.pipeline import Dataset
@@ -26,7 +26,7 @@ from runner.dataset.transforms.c_transforms import OneHot, TypeCast
 from runner.dataset.transforms.transform import Affine, Transform
 from runner.device import Device
 from runner.nn.cell import Cell
-from runner.nn.optim import scheduled
+from runner.nn.optim import scheduled_optimizers
 from runner.nn.steps import DebugPrograms
 from runner.types import TensorType
 
@@ -49,14 +49,14 @@ class Sink:
         cell: Cell,
         device: Device,
         dataset: Dataset,
-        observer: GraphObserver = SILENT,
-        values: ValueObserver = UNSEEING,
+        observer: GraphObserver = NO_GRAPHS,
+        values: ValueObserver = NO_VALUES,
     ) -> None:
         self.cell, self.device, self.dataset, self.observer, self.values = cell, device, dataset, observer, values
         self.programs: dict[int, compiler.SunkProgram] = {}
         self.interactions = 0
         self._columns = list(dataset.compact()) if on_device(dataset) else []
-        self._scheduled = scheduled(cell)
+        self._scheduled = scheduled_optimizers(cell)
         self._seconds: dict[int, float] = {}  # of one step, by batch size, as measured in the last call
         # The reference wraps a sunk step in one more cell (spec section 2.6).
         self.root = "Default/network-TrainOneStepCell" if context.reserves_class_names() else "Default/network"
@@ -93,8 +93,8 @@ class Sink:
         """One call to the device: the losses of the steps with these visits, [steps]."""
         steps, size = visits.shape
         program = self._program(size)
-        rates = [optimizer.upcoming(steps) for optimizer in self._scheduled]
-        if self.values.following(self._made) == self._made:
+        rates = [optimizer.next_rates(steps) for optimizer in self._scheduled]
+        if self.values.next_step(self._made) == self._made:
             self._show(visits[0], rates)
         start = time.perf_counter()
         losses = program([*entries, *self._columns, *rates])[0]
@@ -107,8 +107,8 @@ class Sink:
 
     def _show(self, visits: np.ndarray, rates: list[np.ndarray]) -> None:
         """Show the first of the steps that are about to be made."""
-        for optimizer, upcoming in zip(self._scheduled, rates, strict=True):
-            optimizer.learning_rate.set_data(upcoming[0])
+        for optimizer, next_rates in zip(self._scheduled, rates, strict=True):
+            optimizer.learning_rate.set_data(next_rates[0])
         self._debug(self._made, self.dataset.fetch(visits))
 
     def _take(self, limit: int) -> np.ndarray:
@@ -117,7 +117,7 @@ class Sink:
             return self._ahead[0]
         first = self._held.pop() if self._held else next(self._visits)
         taken, most = [first], min(limit, self._most(len(first)))
-        if (shown := self.values.following(self._taken + 1)) is not None:
+        if (shown := self.values.next_step(self._taken + 1)) is not None:
             most = min(most, shown - self._taken)
         while len(taken) < most:
             visits = next(self._visits)
@@ -134,7 +134,7 @@ class Sink:
             elements = sum(y.size for node in self._program(size).graph.nodes for y in node.outputs)
             self._seconds[size] = elements * SECONDS_PER_ELEMENT
         most = int(CALL_SECONDS / self._seconds[size])
-        told = sum(x.type.nbytes for x in self._program(size).graph.told.values())
+        told = sum(x.type.nbytes for x in self._program(size).graph.effect_operands.values())
         if told:
             most = min(most, TOLD_BYTES // told)
         if not self._columns:
@@ -179,7 +179,8 @@ def on_device(dataset: Dataset) -> bool:
 def _fetch_rows(dataset: Dataset) -> Callable[..., list[Value]]:
     def fetch(rows: Value, *columns: Value) -> list[Value]:
         chains = dataset.remaining.values()
-        with current().under(None):  # data are made as the pipeline makes them, whatever the network computes in
+        # Data take the types that the pipeline gives them, whatever the precision of the network.
+        with current().use_precision(None):
             pairs = zip(columns, chains, strict=True)
             return [_transformed(ops.Gather(0)(column, rows), chain) for column, chain in pairs]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from runner import compile as compiler
-from runner.core.observers import UNSEEING, ValueObserver
-from runner.nn.optim import one_step, scheduled
+from runner.core.observers import NO_VALUES, ValueObserver
+from runner.nn.optim import scheduled_optimizers, scheduled_step
 from runner.nn.steps import Step
 
 
@@ -25,12 +25,12 @@ class StepByStep:
         step: Step,
         batches: Generator[tuple[np.ndarray, ...], None, None],
         number: int = 0,
-        observer: ValueObserver = UNSEEING,
+        observer: ValueObserver = NO_VALUES,
     ) -> None:
         self.step, self.batches, self.interactions = step, batches, 0
         self.number, self.observer = number, observer
-        self._scheduled = scheduled(step.cell)
-        self._shown = observer.following(number)  # the next step that is shown
+        self._scheduled = scheduled_optimizers(step.cell)
+        self._shown = observer.next_step(number)  # the next step that is shown
 
     def __call__(self, count: int, leave: Callable[[], bool] = lambda: False) -> np.ndarray:
         """Losses of the next `count` steps; `leave` is for sinks, whose callers cannot ask between steps."""
@@ -43,14 +43,14 @@ class StepByStep:
 
     def _one(self) -> np.ndarray:
         batch = next(self.batches)
-        with one_step(self._scheduled):
+        with scheduled_step(self._scheduled):
             made = self.step(batch) if self.number != self._shown else self._show(batch)
         self.number += 1
         return made[0]
 
     def _show(self, batch: tuple[np.ndarray, ...]) -> list[np.ndarray]:
-        made = self.step.show(batch, self.number, self.observer)
-        self._shown = self.observer.following(self.number + 1)
+        made = self.step.observe(batch, self.number, self.observer)
+        self._shown = self.observer.next_step(self.number + 1)
         return made
 
     @property

@@ -5,7 +5,7 @@ import pytest
 from spy import MODES, Spy, train
 
 from runner import context
-from runner.core.observers import UNSEEING
+from runner.core.observers import NO_VALUES
 from runner.errors import ConfigError
 
 
@@ -60,7 +60,7 @@ def test_operators_are_shown_as_they_are(shown, name):
 
 def test_parameters_have_the_values_before_the_update(shown):
     for name, spy in shown[0].items():
-        _, model = train(*MODES[name], UNSEEING, rows=36, epochs=1)
+        _, model = train(*MODES[name], NO_VALUES, rows=36, epochs=1)
         after = model.train_network.parameters_dict()
         assert any(not np.array_equal(after[p].data, v) for (step, p), v in spy.parameters.items() if step == 0)
         # Step 5 is the first of the second epoch: its parameters are those with which the first epoch ended.
@@ -72,10 +72,10 @@ def test_parameters_have_the_values_before_the_update(shown):
 @pytest.mark.parametrize("name", MODES)
 def test_looking_changes_nothing(shown, name):
     """Losses bit for bit, with a short last batch in each epoch."""
-    plain, model = train(*MODES[name], UNSEEING, rows=36)
+    plain, model = train(*MODES[name], NO_VALUES, rows=36)
     assert len(plain) == 10
     assert shown[1][name] == plain
-    seen, again = train(*MODES[name], Spy(range(10), ["Conv2D"], as_lying=True), rows=36)
+    seen, again = train(*MODES[name], Spy(range(10), ["Conv2D"], device_layout=True), rows=36)
     assert seen == plain
     for left, right in zip(model.train_network.get_parameters(), again.train_network.get_parameters(), strict=True):
         np.testing.assert_array_equal(left.data, right.data)
@@ -84,7 +84,7 @@ def test_looking_changes_nothing(shown, name):
 @pytest.mark.parametrize("sink_size", [1, 2, 3, 7])
 def test_sinks_are_split_around_shown_steps(sink_size):
     rates = [0.1, 0.05, 0.0, 0.2, 0.01]
-    plain, _ = train(context.GRAPH_MODE, True, UNSEEING, rate=rates, epochs=2, sink_size=sink_size)
+    plain, _ = train(context.GRAPH_MODE, True, NO_VALUES, rate=rates, epochs=2, sink_size=sink_size)
     spy = Spy([1, 2, 6])
     seen, _ = train(context.GRAPH_MODE, True, spy, rate=rates, epochs=2, sink_size=sink_size)
     assert seen == plain
@@ -109,7 +109,7 @@ def test_only_what_is_chosen_is_computed():
 
 @pytest.mark.parametrize("name", MODES)
 def test_values_as_they_lie(shown, name):
-    spy = Spy([0], as_lying=True)
+    spy = Spy([0], device_layout=True)
     train(*MODES[name], spy, rows=36, epochs=1)
     assert spy.layouts == {"NCHW", "CHWN"}
     plain = shown[0][name]
@@ -119,7 +119,7 @@ def test_values_as_they_lie(shown, name):
 
 def test_an_observer_that_cannot_see_sinks():
     class Single(Spy):
-        sinks = False
+        supports_sinks = False
 
     with pytest.raises(ConfigError, match="synchronous dump needs every step") as caught:
         train(context.GRAPH_MODE, True, Single([0]))

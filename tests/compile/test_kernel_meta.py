@@ -13,7 +13,7 @@ from runner import dtype, nn, ops
 from runner.compile.kernel_meta import KernelMeta
 from runner.compile.program import Program
 from runner.core.graph import Graph
-from runner.core.observers import GraphObserver, Observers
+from runner.core.observers import GraphObserver, GraphObservers
 from runner.device import Device
 from runner.errors import TrainingError
 from runner.experiment.graphs import FailedGraph, graph_observer
@@ -149,7 +149,7 @@ def test_level_2_turns_onnxruntime_off_too():
         program = Program(
             network.construct, [TensorType(dtype.float32, (1, 1, 4, 4))], Device("CPU"), "net", observer=observer
         )
-        seen.append((program.graph.is_placed, program.session.optimization_level))
+        seen.append((program.graph.has_forms, program.session.optimization_level))
     assert seen == [(True, "ORT_DISABLE_ALL"), (False, "ORT_DISABLE_ALL")]
 
 
@@ -217,8 +217,8 @@ class Told(GraphObserver):
 
 def test_several_observers_hear_the_same(place):
     one, other = Told(), Told()
-    both = Observers(one, other, KernelMeta(place / "meta", 2))
-    assert (both.as_traced, both.records_steps) == (True, True)
+    both = GraphObservers(one, other, KernelMeta(place / "meta", 2))
+    assert (both.disables_optimization, both.records_steps) == (True, True)
     Program(nn.ReLU().construct, [TensorType(dtype.float32, (2, 2))], Device("CPU"), "net", observer=both)
     assert one.heard == other.heard == ["traced", "lowered", "compiled", "executed"]
 
@@ -228,5 +228,5 @@ def test_every_event_reaches_every_observer(event):
     seen: list[tuple[object, ...]] = []
     observer = GraphObserver()
     setattr(observer, event, lambda *arguments: seen.append(arguments))
-    getattr(Observers(observer, observer), event)(1, 2)
+    getattr(GraphObservers(observer, observer), event)(1, 2)
     assert seen == [(1, 2), (1, 2)]

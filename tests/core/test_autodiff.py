@@ -131,7 +131,7 @@ def test_gradients_may_be_asked_for_again_unless_they_were_the_last(mode):
         y = w * x
         return gradients(y, [w], last=True)[0] + gradients(y, [w])[0]
 
-    with pytest.raises(ConfigError, match="the record of this step is used up") as caught:
+    with pytest.raises(ConfigError, match="the record of this step was released") as caught:
         step_of(too_late, mode)(X)
     assert "last=True" in caught.value.rows["hint"]
 

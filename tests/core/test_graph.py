@@ -38,14 +38,14 @@ P = Parts
 def test_a_sound_graph_passes_unchanged():
     assert verify(P.graph) is P.graph
     assert P.graph.results == (P.y, P.y)
-    assert [s.name for s in P.graph.walk_types()] == list("xwcsty")
+    assert [s.name for s in P.graph.values()] == list("xwcsty")
 
 
 BROKEN = {
-    "a value is used before it is made\n  graph  net\n  at     %s: Float32[2] in Default/Tanh-op1": replace(
+    "a value is used before it is defined\n  graph  net\n  at     %s: Float32[2] in Default/Tanh-op1": replace(
         P.graph, nodes=(P.tanh, P.add, P.mul)
     ),
-    "a value is used before it is made\n  graph  net\n  at     %c: Float32[2] in Default/Add-op0": replace(
+    "a value is used before it is defined\n  graph  net\n  at     %c: Float32[2] in Default/Add-op0": replace(
         P.graph, constants={}
     ),
     "a value is defined twice\n  graph  net\n  at     %s: Float32[2] in Default/Add-op0": replace(
@@ -61,8 +61,8 @@ BROKEN = {
     "a constant has another type\n  graph  net\n  at     %c: Float32[2]": replace(
         P.graph, constants={P.c: np.zeros(2)}
     ),
-    "a result is never made\n  graph  net\n  at     %z: Float32[1]": replace(P.graph, outputs=(Symbol(ONE, "z"),)),
-    "an update of a parameter that the graph does not take\n  graph  net\n  at     other": replace(
+    "a result is never defined\n  graph  net\n  at     %z: Float32[1]": replace(P.graph, outputs=(Symbol(ONE, "z"),)),
+    "an update of a parameter that is not in the graph\n  graph  net\n  at     other": replace(
         P.graph, updates={Parameter(Tensor([1.0, 2.0]), "other"): P.y}
     ),
     "an update has another type than its parameter\n  graph  net\n  at     weight": replace(

@@ -7,7 +7,7 @@ from models.lenet import LeNet5
 from runner import Tensor, context, dtype, nn, ops
 from runner.core.autodiff import gradients
 from runner.core.eager import Eager
-from runner.core.precision import DEFAULT, MODES, policy, working_under
+from runner.core.precision import DEFAULT, MODES, policy, use_precision
 from runner.core.primitive import REGISTRY
 from runner.core.value import Parameter
 from runner.errors import ConfigError
@@ -81,7 +81,7 @@ def test_an_unknown_mode_is_told_the_nearest():
 
 
 def test_policies_hold_for_interpreters_that_begin_inside():
-    with working_under(policy(FORCED)), Eager() as forced, working_under(None), Eager() as free:
+    with use_precision(policy(FORCED)), Eager() as forced, use_precision(None), Eager() as free:
         assert forced.precision is policy(FORCED)
         assert free.precision is None
     assert Eager().precision is None
@@ -89,7 +89,7 @@ def test_policies_hold_for_interpreters_that_begin_inside():
 
 def test_gradients_of_a_shared_parameter_come_back_in_its_type():
     weight = Parameter(np.full((2, 2), 1.5, np.float32), "w")
-    with working_under(policy(FORCED)), Eager():
+    with use_precision(policy(FORCED)), Eager():
         loss = ops.ReduceSum()(ops.MatMul()(weight, weight))
         (found,) = gradients(loss, [weight])
     assert loss.dtype is dtype.float16

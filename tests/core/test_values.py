@@ -164,7 +164,7 @@ def test_a_parameter_fetches_from_the_device_once_and_only_when_read():
         fetched.append(resident)
         return np.array([7.0], np.float32)
 
-    parameter.take("on the device", fetch)
+    parameter.set_resident("on the device", fetch)
     assert fetched == []
     assert parameter.asnumpy().tolist() == [7]
     assert parameter.asnumpy().tolist() == [7]

@@ -148,7 +148,7 @@ def test_two_parameters_with_one_name():
 
     with pytest.raises(ConfigError) as caught:
         Twice().parameters_dict()
-    assert str(caught.value) == "ConfigError: two parameters have one name\n  name  w\n  cell  Twice"
+    assert str(caught.value) == "ConfigError: two parameters have the same name\n  name  w\n  cell  Twice"
 
 
 def test_attributes_before_init():

@@ -243,8 +243,7 @@ def test_a_list_is_applied_by_its_owner(mode):
         (
             lambda: nn.Conv2dTranspose(2, 2, 3, pad_mode="pad", padding=3)(Tensor(normal(1, 2, 4, 4))),
             ShapeError,
-            "Conv2dTranspose: the padding leaves nothing of the image\n  x       Float32[1, 2, 4, 4]\n"
-            "  result  (1, 2, 0, 0)",
+            "Conv2dTranspose: the padding leaves no result\n  x       Float32[1, 2, 4, 4]\n  result  (1, 2, 0, 0)",
         ),
         (lambda: nn.CellList(nn.ReLU(), 3), ConfigError, "CellList takes cells\n  given  3\n  at     1"),
         (lambda: nn.CellList().append("relu"), ConfigError, "CellList takes cells\n  given  'relu'\n  at     0"),

@@ -12,7 +12,7 @@ from runner.core.value import Tensor
 from runner.device import Device
 from runner.errors import ShapeError
 from runner.experiment import build
-from runner.nn.pooling import choose_impl_mode
+from runner.nn.pooling import set_impl_mode
 from runner.types import TensorType
 
 CPU = Device("CPU", threads=1)
@@ -122,7 +122,7 @@ def modes(network: nn.Cell) -> list[str]:
 
 def test_all_pools_of_a_network_are_chosen():
     network = Pools()
-    choose_impl_mode(network, FAST)
+    set_impl_mode(network, FAST)
     assert modes(network) == [FAST, FAST]
     x = TensorType(dt.float16, (1, 1, 8, 8))
     assert network.first.max_pool == ops.MaxPool(2, 2)

@@ -63,7 +63,7 @@ class Recording(Eager):
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
         """Compute and remember."""
         outputs = super().apply(op, inputs, types)
-        self.seen.append(Node(op, inputs, outputs, self.where(), self.count, ()))
+        self.seen.append(Node(op, inputs, outputs, self.current_scope(), self.count, ()))
         return outputs
 
 

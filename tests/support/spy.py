@@ -7,7 +7,7 @@ import numpy as np
 from models.lenet import LeNet5
 from runner import context, nn
 from runner.core.lowering import LAST
-from runner.core.observers import Shown, ValueObserver
+from runner.core.observers import ObservedValue, ValueObserver
 from runner.dataset import NumpySlicesDataset
 from runner.host import seed
 from runner.train import Model
@@ -20,18 +20,18 @@ Key = tuple[int, str, str, int]
 class Spy(ValueObserver):
     """Keeps values by (step, full name without the root of sinks, side, slot), and parameters by (step, name)."""
 
-    def __init__(self, steps: Sequence[int] = (), kinds: Sequence[str] = (), as_lying: bool = False) -> None:
-        self.steps, self.kinds, self.as_lying = sorted(steps), kinds, as_lying
+    def __init__(self, steps: Sequence[int] = (), kinds: Sequence[str] = (), device_layout: bool = False) -> None:
+        self.steps, self.kinds, self.device_layout = sorted(steps), kinds, device_layout
         self.values: dict[Key, np.ndarray] = {}
         self.parameters: dict[tuple[int, str], np.ndarray] = {}
         self.constants: dict[tuple[int, str], np.ndarray] = {}
         self.layouts: set[str] = set()
         self.heard: list[tuple[str, int]] = []
 
-    def following(self, step):
+    def next_step(self, step):
         return next((one for one in self.steps if one >= step), None)
 
-    def chooses(self, node):
+    def selects(self, node):
         return not self.kinds or node.op.name in self.kinds
 
     def begin(self, step, types):
@@ -49,7 +49,7 @@ class Spy(ValueObserver):
         self.constants |= {(step, symbol.name): np.array(array) for symbol, array in graph.constants.items()}
 
 
-def logical(value: Shown) -> np.ndarray:
+def logical(value: ObservedValue) -> np.ndarray:
     assert value.layout is not LAST or value.array.flags.c_contiguous
     return np.array(np.moveaxis(value.array, -1, 0) if value.layout is LAST else value.array)
 

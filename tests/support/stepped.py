@@ -6,7 +6,7 @@ from models.lenet import LeNet5
 from models.resnet import resnet18
 from runner import dtype as dt, nn
 from runner.core.graph import Graph
-from runner.core.observers import SILENT, GraphObserver
+from runner.core.observers import NO_GRAPHS, GraphObserver
 from runner.core.tracer import trace
 from runner.core.value import Value
 from runner.host import seed
@@ -44,7 +44,7 @@ def batch(name: str) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=shape).astype(np.float32), rng.integers(0, 10, shape[0]).astype(np.int32)
 
 
-def step_graph(name: str, observer: GraphObserver = SILENT) -> Graph:
+def step_graph(name: str, observer: GraphObserver = NO_GRAPHS) -> Graph:
     """Its graph as traced."""
     types = [TensorType.of(array) for array in batch(name)]
     return trace(step_cell(name).construct, types, "train_step", observer=observer)

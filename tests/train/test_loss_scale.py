@@ -8,7 +8,7 @@ from models.lenet import LeNet5
 from runner import Model, context, dtype, nn, ops
 from runner.core.autodiff import gradients
 from runner.core.eager import Eager
-from runner.core.precision import policy, working_under
+from runner.core.precision import policy, use_precision
 from runner.core.recorder import Recorder
 from runner.core.tracer import trace
 from runner.core.value import Parameter, Tensor
@@ -99,7 +99,7 @@ def test_gradients_agree_with_float64(network_class, tolerance):
         weight.set_data(RNG.normal(0, 0.1, weight.shape).astype(np.float32))
     found = []
     for name in ("force_fp16", "allow_mix_precision"):
-        with working_under(policy(name)), Eager():
+        with use_precision(policy(name)), Eager():
             found.append(gradients_of(cell, weights, IMAGES[:8], 256.0))
     for parameter in network.get_parameters():
         parameter.type, parameter._data = parameter.type.with_dtype(dtype.float64), parameter.data.astype(np.float64)
@@ -117,12 +117,12 @@ def test_casts_stand_in_the_graph_and_have_the_same_names_in_both_modes(name):
     loss = nn.WithLossCell(network, nn.SoftmaxCrossEntropyWithLogits(True, "mean"))
     cell = nn.TrainOneStepWithLossScaleCell(loss, nn.Momentum(network.trainable_params(), 0.1, 0.9), 8.0)
     inputs = Tensor(IMAGES[:2]), Tensor(LABELS[:2])
-    with working_under(policy(name)):
+    with use_precision(policy(name)):
         traced = trace(cell.construct, [x.type for x in inputs], "step").nodes
         with Recorder(inputs) as recorder:
             cell.construct(*inputs)
     assert [(n.name, [y.type for y in n.outputs]) for n in traced] == [
-        (n.name, [y.type for y in n.outputs]) for n in recorder.noted
+        (n.name, [y.type for y in n.outputs]) for n in recorder.recorded_nodes
     ]
     casts = [n.name for n in traced if n.op.name == "Cast"]
     assert any(c.startswith("Default/network-WithLossCell/_backbone-LeNet5/conv1-Conv2d/Cast-op") for c in casts)

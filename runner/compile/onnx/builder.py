@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from runner.core.lowering import LAST, PLAIN, TILED, Layout, lying
+from runner.core.lowering import LAST, PLAIN, TILED, Layout, physical_shape
 from runner.dtype import DType
 from runner.errors import InternalError
 from runner.host.lazy import lazy_import
@@ -164,7 +164,7 @@ class OnnxBuilder:
         else:
             matrix = self.reshape(name, (batch, rest) if source is PLAIN else (rest, batch))
             transposed = self.node("Transpose", (matrix,), perm=(1, 0))
-        return self.reshape(transposed, lying(type.shape, target))
+        return self.reshape(transposed, physical_shape(type.shape, target))
 
     def shape(self, name: str) -> Shape | None:
         """The shape of a value on the device, in its layout; None if it is not known."""
@@ -177,7 +177,7 @@ class OnnxBuilder:
     def declare(self, name: str, type: TensorType, layout: Layout = PLAIN) -> None:
         """Set the type and the layout of an operand or a result."""
         self._types[name] = type
-        self._shapes.setdefault(name, lying(type.shape, layout))
+        self._shapes.setdefault(name, physical_shape(type.shape, layout))
 
 
 def _attribute(value: Any) -> Any:

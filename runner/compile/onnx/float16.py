@@ -11,7 +11,7 @@ import numpy as np
 
 from runner.compile.onnx.builder import OnnxBuilder
 from runner.core.lowering import PLAIN, Form
-from runner.core.precision import HALF, SINGLE, Rounded, in_single
+from runner.core.precision import HALF, SINGLE, RoundedTypes, as_single
 from runner.core.primitive import Node, infer
 from runner.types import TensorType
 
@@ -19,14 +19,14 @@ from runner.types import TensorType
 def is_rounded(node: Node, on_host: bool) -> bool:
     """Whether the operator is lowered in Float32: on the CPU, and wherever its operands have both types."""
     kinds = {x.dtype for x in node.inputs}
-    rounds = isinstance(infer(node.op, tuple([x.type for x in node.inputs])), Rounded)
+    rounds = isinstance(infer(node.op, tuple([x.type for x in node.inputs])), RoundedTypes)
     return rounds and (on_host or {HALF, SINGLE} <= kinds)
 
 
 def operand_types(node: Node) -> tuple[TensorType, ...]:
     """The types in which the CPU reads the operands of an operator."""
     types = tuple([x.type for x in node.inputs])
-    return in_single(types) if is_rounded(node, on_host=True) else types
+    return as_single(types) if is_rounded(node, on_host=True) else types
 
 
 def widen(builder: OnnxBuilder, node: Node, form: Form, names: Sequence[str]) -> list[str]:
@@ -46,6 +46,6 @@ def widen(builder: OnnxBuilder, node: Node, form: Form, names: Sequence[str]) ->
 
 def narrow(builder: OnnxBuilder, node: Node, names: Sequence[str]) -> list[str]:
     """The results of an operator that computed in Float32, rounded to their declared types."""
-    computed = infer(node.op, in_single([x.type for x in node.inputs]))
+    computed = infer(node.op, as_single([x.type for x in node.inputs]))
     triples = zip(node.outputs, computed, names, strict=True)
     return [name if y.type is t else builder.node("Cast", (name,), to=y.dtype) for y, t, name in triples]

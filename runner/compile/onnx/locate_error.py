@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from runner.core.graph import Graph
-from runner.core.observers import SILENT, GraphObserver
+from runner.core.observers import NO_GRAPHS, GraphObserver
 from runner.core.primitive import Node
 from runner.core.source import user_line
 from runner.errors import DeviceError, InternalError, RunnerError
@@ -38,7 +38,7 @@ def add_location(error: RunnerError, graph: Graph) -> RunnerError:
 
 
 @contextmanager
-def locate_errors(graph: Graph, observer: GraphObserver = SILENT, step: str | None = None) -> Iterator[None]:
+def locate_errors(graph: Graph, observer: GraphObserver = NO_GRAPHS, step: str | None = None) -> Iterator[None]:
     """Add locations to the errors of a block that processes a graph, and notify the observer; `step` is the pass.
 
     Raises InternalError for an unexpected exception in a pass. Errors of the device are not attributed to the graph.

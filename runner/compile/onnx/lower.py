@@ -13,7 +13,7 @@ from runner.compile.onnx.float16 import is_rounded, narrow, widen
 from runner.compile.onnx.fuse import fuse
 from runner.compile.onnx.names import ValueNames
 from runner.core.graph import Graph
-from runner.core.lowering import FUSED, PLAIN, Form, Layout, lying
+from runner.core.lowering import FUSED, PLAIN, Form, Layout, physical_shape
 from runner.core.primitive import Node
 from runner.core.source import user_line
 from runner.core.value import Parameter, Symbol, Value
@@ -39,16 +39,16 @@ def lower(
     Results are plain except for those that have another layout in `layouts`. Raises ConfigError when two values have
     the same name, and InternalError, with the operator, when ONNX rejects the lowered nodes.
     """
-    results = [*output_names, *(p.name + UPDATED for p in graph.updates), *graph.told]
+    results = [*output_names, *(p.name + UPDATED for p in graph.updates), *graph.effect_operands]
     _check_names(graph.name, [*input_names, *(p.name for p in graph.parameters), *results])
     inputs: dict[Value, str] = dict(zip(graph.inputs, input_names, strict=True))
     inputs |= {symbol: parameter.name for parameter, symbol in graph.parameters.items()}
-    builder = OnnxBuilder(graph.is_placed)
+    builder = OnnxBuilder(graph.has_forms)
     names = ValueNames(builder, inputs)
     _lower_nodes(builder, graph, names)
     types = {name: x.type for x, name in inputs.items()}
     outputs = dict(zip(results, graph.results, strict=True))
-    return _model(_graph(builder, graph.name, types, outputs, names, layouts or {}, graph.told))
+    return _model(_graph(builder, graph.name, types, outputs, names, layouts or {}, graph.effect_operands))
 
 
 def lower_sunk(
@@ -63,7 +63,7 @@ def lower_sunk(
     updates one of `stepped`.
     """
     others = [p for p in step.parameters if p not in stepped]
-    results = [*(p.name + UPDATED for p in step.updates), "losses", *step.told]
+    results = [*(p.name + UPDATED for p in step.updates), "losses", *step.effect_operands]
     _check_names(step.name, [*scanned, *columns, *(p.name for p in (*stepped, *others)), *results])
     for parameter in stepped:
         if parameter in step.updates:
@@ -78,14 +78,14 @@ def lower_sunk(
     inputs += [_info(p.name, p.type, stacked=p in stepped) for p in (*stepped, *others)]
     outputs = [_info("losses", step.outputs[0].type, stacked=True)]
     outputs += [_info(p.name + UPDATED, p.type) for p in step.updates]
-    outputs += [_info(name, x.type, stacked=True) for name, x in step.told.items()]
+    outputs += [_info(name, x.type, stacked=True) for name, x in step.effect_operands.items()]
     return _model(onnx.helper.make_graph([scan], "sink", inputs, outputs))
 
 
 def _body(fetch: Graph, step: Graph, entries: Mapping[str, TensorType], columns: Sequence[str]) -> GraphProto:
     """The body of the Scan. Inputs: carried parameters and one entry each; outputs: carried parameters and the loss."""
     scanned = [name + ENTRY for name in entries][: len(fetch.inputs) - len(columns)]
-    builder = OnnxBuilder(step.is_placed)
+    builder = OnnxBuilder(step.has_forms)
     names = ValueNames(builder, dict(zip(fetch.inputs, [*scanned, *columns], strict=True)))
     _lower_nodes(builder, fetch, names)
     for image, fetched in zip(step.inputs, fetch.outputs, strict=True):
@@ -96,7 +96,7 @@ def _body(fetch: Graph, step: Graph, entries: Mapping[str, TensorType], columns:
     _lower_nodes(builder, step, names)
     inputs = {p.name + CARRIED: p.type for p in step.updates} | {n + ENTRY: kind for n, kind in entries.items()}
     outputs = {p.name + NEXT: s for p, s in step.updates.items()} | {"loss": step.outputs[0]}
-    emitted = {name + EMITTED: x for name, x in step.told.items()}
+    emitted = {name + EMITTED: x for name, x in step.effect_operands.items()}
     return _graph(builder, "step", inputs, outputs | emitted, names, {}, emitted)
 
 
@@ -226,7 +226,7 @@ def _without_unused_outputs(node: NodeProto, used: set[str]) -> NodeProto:
 
 
 def _stored_type(symbol: Symbol, layouts: Mapping[Value, Layout]) -> TensorType:
-    return symbol.type.with_shape(*lying(symbol.shape, layouts.get(symbol, PLAIN)))
+    return symbol.type.with_shape(*physical_shape(symbol.shape, layouts.get(symbol, PLAIN)))
 
 
 def _info(name: str, type: TensorType, stacked: bool = False) -> ValueInfoProto:

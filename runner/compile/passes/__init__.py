@@ -11,7 +11,7 @@ from runner.compile.passes.layout import layout_with
 from runner.compile.passes.merge import merge
 from runner.compile.passes.schedule_updates import soon
 from runner.core.graph import Graph, Pass, verify
-from runner.core.observers import SILENT, GraphObserver
+from runner.core.observers import NO_GRAPHS, GraphObserver
 from runner.device import Device
 
 PASSES: tuple[Pass, ...] = (fold, cse, dce, soon)
@@ -19,16 +19,16 @@ INFERENCE: tuple[Pass, ...] = (freeze, merge, *PASSES)  # weights are constant; 
 
 
 def default_passes(device: Device) -> tuple[Pass, ...]:
-    """The passes for a device. On a CPU the last one chooses layouts; accelerators choose their own."""
+    """The passes for a device. On a CPU the last one selects layouts; accelerators choose their own."""
     return (*PASSES, *layout_passes(device))
 
 
 def layout_passes(device: Device) -> tuple[Pass, ...]:
-    """The pass that chooses the layouts on a device, if there is one."""
+    """The pass that selects the layouts on a device, if there is one."""
     return (layout_with(device.tuning),) if device.target == "CPU" and device.tuning.placed else ()
 
 
-def optimize(graph: Graph, passes: Sequence[Pass] = PASSES, observer: GraphObserver = SILENT) -> Graph:
+def optimize(graph: Graph, passes: Sequence[Pass] = PASSES, observer: GraphObserver = NO_GRAPHS) -> Graph:
     """Apply passes in order, verify the graph after each, and notify the observer.
 
     Raises InternalError, with the pass and the operator, when a pass fails or returns a graph that is not well formed.

@@ -17,4 +17,4 @@ def cse(graph: Graph) -> Graph:
             kept.append(node)
         else:
             renamed.update(zip(node.outputs, earlier.outputs, strict=True))  # type: ignore[arg-type]
-    return graph.rewritten(kept, renamed)
+    return graph.replace_nodes(kept, renamed)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from runner.core.eager import evaluate
 from runner.core.graph import Graph
-from runner.core.precision import Rounded, rounded
-from runner.core.primitive import Node, infer
+from runner.core.primitive import Node
 from runner.core.value import Symbol, Value
 from runner.errors import TrainingError
 
@@ -28,7 +28,7 @@ def fold(graph: Graph) -> Graph:
             constants.update(_compute(node, values))
         else:
             kept.append(node)
-    return graph.rewritten(kept, renamed, constants)
+    return graph.replace_nodes(kept, renamed, constants)
 
 
 def _identity_operand(node: Node, inputs: Sequence[Value], values: Sequence[np.ndarray | None]) -> Symbol | None:
@@ -38,10 +38,7 @@ def _identity_operand(node: Node, inputs: Sequence[Value], values: Sequence[np.n
 
 
 def _compute(node: Node, values: Sequence[np.ndarray | None]) -> dict[Symbol, np.ndarray]:
-    types = infer(node.op, tuple([x.type for x in node.inputs]))
     try:
-        result = rounded(node.op.kernel, values, types) if isinstance(types, Rounded) else node.op.kernel(*values)  # type: ignore[arg-type]
+        return dict(zip(node.outputs, evaluate(node, values), strict=True))  # type: ignore[arg-type]
     except (ArithmeticError, IndexError, ValueError) as error:
         raise TrainingError(f"{node.op.name}: {error}", operator=node.name) from error
-    arrays = result if isinstance(result, tuple) else (result,)
-    return {y: np.asarray(a) for y, a in zip(node.outputs, arrays, strict=True)}  # type: ignore[misc]

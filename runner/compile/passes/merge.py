@@ -12,7 +12,7 @@ from runner.types import TensorType
 
 
 def merge(graph: Graph) -> Graph:
-    """Merge operators that define `Primitive.merged` into the weights of the operator before them.
+    """Merge operators that define `Primitive.fold_into` into the weights of the operator before them.
 
     Only constant weights are changed, and only where the value between the two operators has no other reader. Sums are
     computed in another order, so results differ by rounding errors.
@@ -41,7 +41,7 @@ class _Merger:
         weight = self.array(before.inputs[1]) if len(before.inputs) == 2 else None
         if weight is None:
             return
-        merged = node.op.merged(before.op, weight, [self.array(x) for x in node.inputs[1:]])
+        merged = node.op.fold_into(before.op, weight, [self.array(x) for x in node.inputs[1:]])
         if merged is not None:
             scaled, op, shift = merged
             self.nodes[at] = replace(before, inputs=(before.inputs[0], self.constant(f"{node.number}.scaled", scaled)))

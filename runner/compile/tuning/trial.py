@@ -37,7 +37,7 @@ class Trial:
         inputs = [f"input{k}" for k in range(len(arrays))]
         outputs = [f"output{k}" for k in range(len(graph.outputs))]
         model = lower(self.graph, inputs, outputs).SerializeToString()
-        self.session = Session(model, device, optimize=not self.graph.is_placed)
+        self.session = Session(model, device, optimize=not self.graph.has_forms)
         self._values = [self.session.put(array) for array in (*arrays, *(p.data for p in graph.parameters))]
 
     def results(self) -> list[np.ndarray]:
@@ -93,7 +93,7 @@ def results_agree(graph: Graph, expected: Sequence[np.ndarray], results: Sequenc
     For a parameter the error is relative to the change of its value, plus the rounding error of the value itself.
     """
     before: list[Parameter | None] = [None] * len(graph.outputs)
-    before += [*graph.updates, *(None for _ in graph.told)]
+    before += [*graph.updates, *(None for _ in graph.effect_operands)]
     return all(_near(a, b, None if p is None else p.data) for a, b, p in zip(expected, results, before, strict=True))
 
 

@@ -4,7 +4,7 @@ from contextlib import closing
 
 from runner.config.groups.profiling import is_asked as is_profiled
 from runner.config.schema import RunRequest
-from runner.core.observers import SILENT
+from runner.core.observers import NO_GRAPHS
 from runner.experiment import profile, run
 from runner.experiment.build import build
 from runner.experiment.ranks import agreement
@@ -18,7 +18,7 @@ def follow(request: RunRequest) -> None:
     if not config.session.graph_run_mode:
         return
     with run.settled(config), closing(run.value_observer(config, folder)) as shown:
-        built = build(config, SILENT, shown, run.failure_observer(config, folder))
+        built = build(config, NO_GRAPHS, shown, run.failure_observer(config, folder))
         if is_profiled(config.profiling, config.session):
             profile.watch(config, built, folder)
         if config.checkpoint.load is not None and not request.resume:

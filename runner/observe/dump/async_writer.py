@@ -21,7 +21,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import LAST, TILED
-from runner.core.observers import Shown
+from runner.core.observers import ObservedValue
 from runner.core.primitive import Node
 from runner.host.files import make_directory, write_whole
 from runner.observe.dump import mapping_csv, statistics
@@ -77,14 +77,14 @@ class AsyncFolder:
         graph: int,
         task: int,
         node: Node,
-        inputs: Sequence[Shown] | None,
-        outputs: Sequence[Shown] | None,
+        inputs: Sequence[ObservedValue] | None,
+        outputs: Sequence[ObservedValue] | None,
     ) -> None:
         """One execution of an operator, under its type and full name."""
         name = AsyncName(node.op.name, sanitised(node.name), task, STREAM, self._timestamp())
         self._write(self._folder(step, graph), name, node.name, inputs or (), outputs or ())
 
-    def held(self, step: int, graph: int, name: str, value: Shown) -> None:
+    def held(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
         """A parameter or constant, as the only output of an operator of the type Parameter."""
         operator = AsyncName(PARAMETER, sanitised(name), 0, STREAM, self._timestamp())
         self._write(self._folder(step, graph), operator, name, (), (value,))
@@ -123,7 +123,12 @@ class AsyncFolder:
         return self._last
 
     def _write(
-        self, folder: _Folder, name: AsyncName, full_name: str, inputs: Sequence[Shown], outputs: Sequence[Shown]
+        self,
+        folder: _Folder,
+        name: AsyncName,
+        full_name: str,
+        inputs: Sequence[ObservedValue],
+        outputs: Sequence[ObservedValue],
     ) -> None:
         taken, made = [stored(value) for value in inputs], [stored(value) for value in outputs]
         if self._settings.file_format == "npy":
@@ -143,7 +148,7 @@ class AsyncFolder:
         self.queue.submit(partial(_write_with_row, folder, folder.place(str(name)), pieces, row), array.nbytes)
 
 
-def stored(value: Shown) -> tuple[Stored, np.ndarray]:
+def stored(value: ObservedValue) -> tuple[Stored, np.ndarray]:
     """How a file describes a value, and an array with its elements in that order (its shape may have more axes).
 
     (C, H, W, N) is a format of dump files; any other value comes plain.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from runner.core.graph import Graph
-from runner.core.observers import Shown, ValueObserver
+from runner.core.observers import ObservedValue, ValueObserver
 from runner.core.primitive import Node, Primitive
 from runner.observe.dump import overflow
 from runner.observe.dump.async_writer import AsyncFolder
@@ -31,19 +31,19 @@ class Dumper(ValueObserver):
     def __init__(self, settings: DumpSettings, device_id: int = 0) -> None:
         self.settings = settings
         self.writer: Writer = (SyncFolder if settings.kind == "sync" else AsyncFolder)(settings, device_id)
-        self.sinks = settings.kind != "sync"
-        self.as_lying = self.sinks or not settings.trans_flag
+        self.supports_sinks = settings.kind != "sync"
+        self.device_layout = self.supports_sinks or not settings.trans_flag
         self.selection = Selection(settings.kernels)
         self._graphs: dict[tuple[TensorType, ...], int] = {}
         self._graph = 0  # number of the present one
         self._written: set[int] = set()
         self._overflown = False
 
-    def following(self, step: int) -> int | None:
+    def next_step(self, step: int) -> int | None:
         """As the iterations of the settings say."""
         return self.settings.iterations.following(step)
 
-    def chooses(self, node: Node) -> bool:
+    def selects(self, node: Node) -> bool:
         """As the kernels of the settings say."""
         return self.selection.operator(node.name, node.op.name)
 
@@ -52,7 +52,9 @@ class Dumper(ValueObserver):
         self._graph = self._graphs.setdefault(types, len(self._graphs))
         self._overflown = False
 
-    def operator(self, step: int, node: Node, inputs: Sequence[Shown], outputs: Sequence[Shown]) -> None:
+    def operator(
+        self, step: int, node: Node, inputs: Sequence[ObservedValue], outputs: Sequence[ObservedValue]
+    ) -> None:
         """Write it."""
         mode = self.settings.op_debug_mode
         if mode:
@@ -71,7 +73,7 @@ class Dumper(ValueObserver):
             held = {p.name: p.data for p in graph.parameters} | {x.name: a for x, a in graph.constants.items()}
             for name, array in held.items():
                 if self.selection.held(name):
-                    self.writer.held(step, self._graph, name, Shown(array))
+                    self.writer.held(step, self._graph, name, ObservedValue(array))
         self.writer.finish(step)
 
     def close(self) -> None:
@@ -91,7 +93,7 @@ class Dumper(ValueObserver):
             self._overflown = True
             content = overflow.record(overflow.kind(node.op.name), node.number)
             record = _Record(Opdebug(), (), (), "", node.number, node.source)
-            shown = [Shown(np.frombuffer(content, np.uint8))]
+            shown = [ObservedValue(np.frombuffer(content, np.uint8))]
             self.writer.operator(step, self._graph, node.number, record, None, shown)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from runner.core.graph import Graph
-from runner.core.observers import Shown, ValueObserver
+from runner.core.observers import ObservedValue, ValueObserver
 from runner.core.primitive import Node
 from runner.core.source import user_line
 from runner.observe.dump.settings import DumpSettings
@@ -27,19 +27,21 @@ class FirstFailure(ValueObserver):
         self._rows: dict[str, str] = {}
         self._folder: SyncFolder | None = None
 
-    def following(self, step: int) -> int | None:
+    def next_step(self, step: int) -> int | None:
         """Every step of `steps`."""
         first = max(step, self.steps.start)
         return first if first in self.steps and self.found is None else None
 
-    def operator(self, step: int, node: Node, inputs: Sequence[Shown], outputs: Sequence[Shown]) -> None:
+    def operator(
+        self, step: int, node: Node, inputs: Sequence[ObservedValue], outputs: Sequence[ObservedValue]
+    ) -> None:
         """Dump the first one whose results are not finite."""
         if self.found is None and any(map(is_overflown, outputs)):
             wrong = [f"input {k}" for k, value in enumerate(inputs) if is_overflown(value)]
             self._rows = {"inputs": f"{' and '.join(wrong)} not finite" if wrong else "all finite"}
             self._dump(step, node, inputs, outputs)
 
-    def failed(self, step: int, node: Node, inputs: Sequence[Shown]) -> None:
+    def failed(self, step: int, node: Node, inputs: Sequence[ObservedValue]) -> None:
         """Dump what an operator was given that could not be computed."""
         if self.found is None:
             self._dump(step, node, inputs, None)
@@ -57,12 +59,14 @@ class FirstFailure(ValueObserver):
         line = user_line(self.found.source)
         return {"operator": self.found.name, "line": line, **self._rows, "dump": str(self.settings.path)}
 
-    def _dump(self, step: int, node: Node, inputs: Sequence[Shown], outputs: Sequence[Shown] | None) -> None:
+    def _dump(
+        self, step: int, node: Node, inputs: Sequence[ObservedValue], outputs: Sequence[ObservedValue] | None
+    ) -> None:
         self.found = node
         self._folder = SyncFolder(self.settings, self.device_id)
         self._folder.operator(step, 0, node.number, node, inputs, outputs)
 
 
-def is_overflown(value: Shown) -> bool:
+def is_overflown(value: ObservedValue) -> bool:
     """Whether a value has an element that is infinite or not a number."""
     return value.array.dtype.kind == "f" and not np.isfinite(value.array).all()

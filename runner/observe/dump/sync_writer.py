@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.core.lowering import PLAIN
-from runner.core.observers import Shown
+from runner.core.observers import ObservedValue
 from runner.core.primitive import Node
 from runner.host.files import make_directory
 from runner.observe.dump.file_names import DEFAULT_FORMAT, INPUT, OUTPUT, SyncName
@@ -33,8 +33,8 @@ class SyncFolder:
         graph: int,
         task: int,
         node: Node,
-        inputs: Sequence[Shown] | None,
-        outputs: Sequence[Shown] | None,
+        inputs: Sequence[ObservedValue] | None,
+        outputs: Sequence[ObservedValue] | None,
     ) -> None:
         """A file for each tensor, under the full name."""
         folder = self._iteration(step)
@@ -42,7 +42,7 @@ class SyncFolder:
             for slot, value in enumerate(values or ()):
                 _write(folder, node.name, io, slot, value)
 
-    def held(self, step: int, graph: int, name: str, value: Shown) -> None:
+    def held(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
         """A parameter or constant, as an output under its own name."""
         _write(self._iteration(step), name, OUTPUT, 0, value)
 
@@ -60,7 +60,7 @@ class SyncFolder:
         return make_directory(self.folder / f"iteration_{step}")
 
 
-def _write(folder: Path, name: str, io: str, slot: int, value: Shown) -> None:
+def _write(folder: Path, name: str, io: str, slot: int, value: ObservedValue) -> None:
     array, layout = value
     lies = DEFAULT_FORMAT if layout is PLAIN else layout.value
     write_pieces(folder / str(SyncName(name, io, slot, TensorType.of(array), lies)), [array])

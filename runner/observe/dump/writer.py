@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from runner.core.graph import Graph
-from runner.core.observers import Shown
+from runner.core.observers import ObservedValue
 from runner.core.primitive import Node
 from runner.host.files import make_directory, write_atomically, write_whole
 from runner.observe.dump.formats import in_order
@@ -36,15 +36,15 @@ class Writer(Protocol):
         graph: int,
         task: int,
         node: Node,
-        inputs: Sequence[Shown] | None,
-        outputs: Sequence[Shown] | None,
+        inputs: Sequence[ObservedValue] | None,
+        outputs: Sequence[ObservedValue] | None,
     ) -> None:
         """What an operator took and made; None for a side that is not wanted.
 
         `graph` is the number of its graph, `task` its place in the order of execution.
         """
 
-    def held(self, step: int, graph: int, name: str, value: Shown) -> None:
+    def held(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
         """A parameter or constant, under its bare name."""
 
     def graph(self, graph: int, listing: str, proto: bytes, order: Sequence[str]) -> None:

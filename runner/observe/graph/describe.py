@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from runner.core.graph import Graph
-from runner.core.lowering import PLAIN, Form, Layout, lying
+from runner.core.lowering import PLAIN, Form, Layout, physical_shape
 from runner.core.primitive import Node
 from runner.core.source import PACKAGE, Source
 from runner.core.value import Symbol, Value
@@ -113,7 +113,7 @@ def device_type(type: TensorType, layout: Layout = PLAIN) -> DeviceType:
     """The device type of a value in a layout. Only layouts of values with four axes have a name."""
     layout = layout if type.ndim > 1 else PLAIN
     name = layout.value if type.ndim == 4 else "DefaultFormat" if layout is PLAIN else "BatchLast"
-    return DeviceType(type.dtype, name, lying(type.shape, layout))
+    return DeviceType(type.dtype, name, physical_shape(type.shape, layout))
 
 
 def _operation(node: Node, references: Mapping[Value, str]) -> Operation:

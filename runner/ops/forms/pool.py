@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from runner import dtype as dt
-from runner.core.lowering import LAST, TILED, Builder, Form, lying
+from runner.core.lowering import LAST, TILED, Builder, Form, physical_shape
 from runner.ops.window import Windows, counts
 from runner.types import TensorType
 
@@ -34,7 +34,7 @@ def tiled_forms(lower: Callable[..., str], windows: Windows, x: TensorType, grad
 
 def tiled_maximum(x: TensorType, b: Builder, name: str) -> str:
     """MaxPool: the largest of the four corners."""
-    _, _, *pooled = lying(x.shape, TILED)
+    _, _, *pooled = physical_shape(x.shape, TILED)
     return b.reshape(_largest(b, _taps(b, name, (1, 4, x.size // 4))), pooled)
 
 
@@ -42,7 +42,7 @@ def tiled_maximum_gradient(x: TensorType, b: Builder, name: str, out: str, dout:
     """MaxPoolGrad: to the first corner that has the maximum."""
     level = 1, 4, x.size // 4
     made = _to_first(b, x.dtype, _taps(b, name, level), _as_tap(b, out, level), _as_tap(b, dout, level))
-    return b.reshape(made, lying(x.shape, TILED))
+    return b.reshape(made, physical_shape(x.shape, TILED))
 
 
 def maximum(windows: Windows, x: TensorType, b: Builder, name: str) -> str:

@@ -66,13 +66,13 @@ class PrintFile:
                 files.write_new(self.path, b"")
                 break
             except FileExistsError:
-                self.path = free(self.path)
+                self.path = unused_path(self.path)
             except OSError as reason:
                 raise files.storage_error("cannot make the print file", self.path, reason) from reason
         self._journal = files.Journal(self.path)
 
 
-def free(path: Path) -> Path:
+def unused_path(path: Path) -> Path:
     """The path, with the time in seconds as a suffix when there is such a file already, as the reference does it."""
     name, seconds = path, int(time.time())
     while name.exists():
@@ -81,7 +81,7 @@ def free(path: Path) -> Path:
     return name
 
 
-def checked(path: str) -> Path:
+def checked_path(path: str) -> Path:
     """The absolute path of a print file to be. Raises ConfigError when its folder is not there or it is a folder."""
     place = Path(path).absolute()
     rows = {"key": "print_file_path", "value": path}

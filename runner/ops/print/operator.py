@@ -8,7 +8,7 @@ from runner.core.effect import Effect
 from runner.core.primitive import current, primitive
 from runner.core.value import Tensor, Value
 from runner.errors import ConfigError, ShapeError
-from runner.ops.print import outlet
+from runner.ops.print import destination
 from runner.types import TensorType
 
 
@@ -39,7 +39,7 @@ class Print(Effect):
             except ConfigError as reason:
                 error = reason
         error.add(position=position + 1, allowed="strings, tensors, arrays and numbers")
-        raise current().located(error, self, ())
+        raise current().add_location(error, self, ())
 
     def infer(self, *types: TensorType) -> tuple[TensorType, ...]:
         """No outputs. Raises ShapeError when the tensors are not as many as the places for them."""
@@ -47,7 +47,7 @@ class Print(Effect):
             raise ShapeError("a tensor for every place", places=self.parts.count(None), given=len(types))
         return ()
 
-    def tell(self, *arrays: np.ndarray) -> None:
+    def emit(self, *arrays: np.ndarray) -> None:
         """Print the strings and the tensors of one step."""
         rest = iter(arrays)
-        outlet.tell([next(rest) if part is None else part for part in self.parts])
+        destination.write([next(rest) if part is None else part for part in self.parts])

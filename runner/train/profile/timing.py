@@ -1,7 +1,7 @@
 """Training with a clock: the same steps, run by the same programs, and a `Clock` that measures them.
 
 wait for data, calls to the device, callbacks   by the host's clock, in every step
-operators, PyNative mode                        by the interpreter `Timing`, in profiled steps
+operators, PyNative mode                        by the interpreter `TimedInterpreter`, in profiled steps
 operators, graph mode                           by a second session of the program, with onnxruntime's profile
 """
 
@@ -15,7 +15,7 @@ from runner.communication.world import world
 from runner.compile.ort.profiled_session import ProfiledProgram
 from runner.compile.program import Executable, SunkProgram
 from runner.core.observers import ValueObserver
-from runner.core.recorder import Timing
+from runner.core.recorder import TimedInterpreter
 from runner.dataset.pipeline import Batch, Dataset
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe.profile.clock import Clock
@@ -106,10 +106,10 @@ class TimedGraphStep:
         with inside, self.clock.calling(number, 1):
             return self.step(arrays)
 
-    def show(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
+    def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
         """One step with an observer; not timed, because observing takes longer than the step."""
         self.number += 1
-        return self.step.show(arrays, step, observer)
+        return self.step.observe(arrays, step, observer)
 
     def close(self) -> None:
         """No step follows."""
@@ -129,22 +129,22 @@ class TimedEagerStep:
         if not self.clock.is_profiled(number) or self.step.records:
             with self.clock.calling(number, 1):
                 return self.step(arrays)
-        interpreter = Timing()
+        interpreter = TimedInterpreter()
         with self.clock.calling(number, 1):
-            outputs = self.step.under(interpreter, arrays)
+            outputs = self.step.run_with(interpreter, arrays)
         self._add_profiled_step(number, interpreter)
         return outputs
 
-    def show(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
+    def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
         """One step with an observer; not timed."""
         self.number += 1
-        return self.step.show(arrays, step, observer)
+        return self.step.observe(arrays, step, observer)
 
     def close(self) -> None:
         """No step follows."""
 
-    def _add_profiled_step(self, number: int, interpreter: Timing) -> None:
-        call, known, timed = self.clock.record.calls[-1], self.clock.record.operators, interpreter.timed
+    def _add_profiled_step(self, number: int, interpreter: TimedInterpreter) -> None:
+        call, known, timed = self.clock.record.calls[-1], self.clock.record.operators, interpreter.timings
         executions = [NodeExecution((t.name,), "", t.start, t.stop) for t in timed]
         new = [] if known else [ProfiledOperator(t.name, t.op, t.number, t.inputs, t.outputs) for t in timed]
         self.clock.add_profiled_steps(with_parts(new), [ProfiledStep(number, call.start, call.stop, executions)])

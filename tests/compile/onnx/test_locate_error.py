@@ -150,7 +150,7 @@ def traced(operator: Primitive) -> Graph:
 
 def breaks(graph: Graph) -> Graph:
     """A pass that forgets the first node."""
-    return graph.rewritten(graph.nodes[1:], {})
+    return graph.replace_nodes(graph.nodes[1:], {})
 
 
 def stumbles(graph: Graph) -> Graph:

@@ -157,7 +157,7 @@ def test_half_precision_is_rounded_once():
     op = ops.BatchNorm(False, 1e-5)
     conv = ops.Conv2D(1, 1)
     weight, known = np.full((1, 1, 1, 1), 3.0, np.float16), [np.full(1, v, np.float32) for v in (2.0, 1.0, 0.5, 0.25)]
-    scaled, after, shift = op.merged(conv, weight, known)
+    scaled, after, shift = op.fold_into(conv, weight, known)
     factor = 2.0 / np.sqrt(0.25 + 1e-5)
     assert (scaled.dtype, shift.dtype, after) == (np.float16, np.float16, ops.BiasAdd())
     assert scaled.item() == np.float16(3.0 * factor)

@@ -58,15 +58,15 @@ def test_a_placed_step_computes_the_same(network, batch):
     """The loss and every update."""
     graph, arrays = step_graph(network, batch)
     placed, plain = optimize(graph, default_passes(Device())), optimize(graph, PASSES)
-    assert (placed.is_placed, plain.is_placed) == (True, False)
+    assert (placed.has_forms, plain.has_forms) == (True, False)
     assert distance(results(placed, *arrays), results(plain, *arrays)) < ROUNDING[network]
 
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_short_rows_of_a_batch_do_not_pay(network):
     """32 bytes do: seven images lie as they came, eight are turned around."""
-    lying = {batch: optimize(step_graph(network, batch)[0], default_passes(Device())) for batch in (7, 8)}
-    images = {batch: [n for n in g.nodes if n.op.name.startswith("Conv2D")] for batch, g in lying.items()}
+    graphs = {batch: optimize(step_graph(network, batch)[0], default_passes(Device())) for batch in (7, 8)}
+    images = {batch: [n for n in g.nodes if n.op.name.startswith("Conv2D")] for batch, g in graphs.items()}
     assert {form_of(node).results for node in images[7]} == {()}
     assert PLAIN not in {form_of(node).operands[0] for node in images[8]}
 

@@ -11,7 +11,7 @@ from runner import Model, cli, context, nn, ops
 from runner.communication import fusion, get_group_size, get_rank, init, joining, world
 from runner.compile.split_at_collectives import split
 from runner.core.eager import Eager
-from runner.core.precision import policy, working_under
+from runner.core.precision import policy, use_precision
 from runner.core.tracer import trace
 from runner.core.value import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
@@ -166,7 +166,7 @@ def test_gradients_travel_in_float32_whatever_is_forced(several, kind, scaled):
     sent = []
     several.summed = lambda arrays: sent.append(list(arrays)) or [array + np.float32(2.0**-12) for array in arrays]
     several.begin = lambda arrays: several.told.append([id(array) for array in arrays])
-    with working_under(policy("force_fp16")):
+    with use_precision(policy("force_fp16")):
         step([X, Y])
     assert [[array.dtype for array in arrays] for arrays in sent] == [[np.float32, np.float32], [np.float32]]
     assert several.told == ([[id(array) for array in sent[0]]] if kind == "pynative" else [])

@@ -20,7 +20,7 @@ import pytest
 
 from runner import dtype as dt, ops
 from runner.core.lowering import LAST, TILED
-from runner.core.observers import Shown
+from runner.core.observers import ObservedValue
 from runner.core.primitive import Node
 from runner.errors import StorageError
 from runner.host import files
@@ -45,7 +45,7 @@ def opened(folder, **changes):
 
 
 def shown(*arrays):
-    return [Shown(np.asarray(array)) for array in arrays]
+    return [ObservedValue(np.asarray(array)) for array in arrays]
 
 
 def noise(*shape, kind=np.float32):
@@ -113,7 +113,7 @@ def test_arrays_in_any_order_of_memory(tmp_path):
 def test_values_as_they_lie(tmp_path):
     lying, matrix, tiles = noise(3, 4, 5, 2), noise(3, 2), noise(2, 2, 3, 4, 5, 6)
     folder = opened(tmp_path)
-    values = [Shown(lying, LAST), Shown(matrix, LAST), Shown(tiles, TILED)]
+    values = [ObservedValue(lying, LAST), ObservedValue(matrix, LAST), ObservedValue(tiles, TILED)]
     folder.operator(0, 0, 7, ADD, values, None)
     folder.close()
     four, two, tiled = foreign_reader.read(only(tmp_path)).inputs
@@ -139,8 +139,8 @@ def test_a_side_that_is_not_wanted(tmp_path, inputs, outputs, sizes):
 def test_parameters_and_constants_are_operators_of_their_own(tmp_path):
     weight, constant = noise(4, 3, 2, 2), np.float32(0.5)
     folder = opened(tmp_path)
-    folder.held(3, 0, "backbone.conv1.weight", Shown(weight))
-    folder.held(3, 0, "const 1", Shown(np.asarray(constant)))
+    folder.held(3, 0, "backbone.conv1.weight", ObservedValue(weight))
+    folder.held(3, 0, "const 1", ObservedValue(np.asarray(constant)))
     folder.close()
     place = tmp_path / "0/Net_graph_0/0/3"
     first = foreign_reader.read(place / f"Parameter.backbone_conv1_weight.0.0.{STAMP}")
@@ -199,7 +199,7 @@ def test_npy_files_are_those_of_numpy(tmp_path):
     arrays = [noise(2, 3), noise(4, 3).T, np.array(2.5, np.float16), np.empty((0, 3), np.int64), np.array([True])]
     lying = noise(3, 4, 5, 2)
     folder = opened(tmp_path, file_format="npy")
-    folder.operator(1, 0, 7, ADD, shown(*arrays), [Shown(lying, LAST)])
+    folder.operator(1, 0, 7, ADD, shown(*arrays), [ObservedValue(lying, LAST)])
     folder.close()
     stem = f"0/Net_graph_0/0/1/Add.Default_network-Net_my_cell-Dense_Add-op7.7.0.{STAMP}"
     expected = {f"{stem}.input.{slot}.DefaultFormat.npy": array for slot, array in enumerate(arrays)}
@@ -214,8 +214,8 @@ def test_npy_files_are_those_of_numpy(tmp_path):
 def test_a_line_of_statistics_for_each_tensor(tmp_path):
     x, lying, weight = noise(2, 3), noise(3, 4, 5, 2), np.array([-1, 0, 4])
     folder = opened(tmp_path, file_format="npy")
-    folder.operator(1, 0, 7, ADD, shown(x), [Shown(lying, LAST)])
-    folder.held(1, 0, "weight", Shown(weight))
+    folder.operator(1, 0, 7, ADD, shown(x), [ObservedValue(lying, LAST)])
+    folder.held(1, 0, "weight", ObservedValue(weight))
     folder.finish(1)
     folder.operator(2, 0, 7, ADD, None, shown(x))
     folder.finish(2)
@@ -305,7 +305,7 @@ def a_dump(folder, file_format):
     try:
         for step in range(2):
             writer.operator(step, 0, 7, ADD, shown(noise(30, 20)), shown(noise(5)))
-            writer.held(step, 0, "n" * 300, Shown(noise(9)))
+            writer.held(step, 0, "n" * 300, ObservedValue(noise(9)))
             writer.finish(step)
     finally:
         writer.close()
@@ -371,7 +371,7 @@ import numpy as np
 from pathlib import Path
 from runner import ops
 from runner.host import files
-from runner.core.observers import Shown
+from runner.core.observers import ObservedValue
 from runner.core.primitive import Node
 from runner.observe.dump.async_writer import AsyncFolder
 from runner.observe.dump.settings import DumpSettings
@@ -381,7 +381,7 @@ def dump(folder, file_format, steps):
     for step in range(steps):
         for number in range(4):
             node = Node(ops.Add(), (), (), "Default/" + "n" * 40 * number * number, number, ())
-            writer.operator(step, 0, number, node, [Shown(np.full((50_000,), number, np.float32))], None)
+            writer.operator(step, 0, number, node, [ObservedValue(np.full((50_000,), number, np.float32))], None)
         writer.finish(step)
     writer.close()
 """

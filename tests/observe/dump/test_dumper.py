@@ -29,7 +29,7 @@ def dumped(path, name, **options):
     settings = DumpSettings("sync", path, "net", **{"iterations": STEPS, **options})
     with closing(Dumper(settings, 2)) as dumper:
         if name == "sunk":
-            dumper.sinks = True
+            dumper.supports_sinks = True
         train(*MODES[name], dumper, rows=40, epochs=1)
     folder = path / "net" / "2"
     return {
@@ -165,7 +165,7 @@ def test_from_python(tmp_path, mode):
     with runner.dump(tmp_path, kernels=["*fc3*"], net_name="mine", iteration="1|2") as dumper:
         for _ in range(4):
             np.testing.assert_array_equal(net(runner.Tensor(x)).asnumpy(), expected)
-    assert dumper.calls == 4
+    assert dumper.cell_calls == 4
     places = sorted((tmp_path / "mine" / "0").glob("iteration_*"))
     assert [place.name for place in places] == ["iteration_1", "iteration_2"]
     [file] = places[0].glob("*BiasAdd*_output_0_*")

@@ -15,7 +15,7 @@ import runner.observe.graph
 from runner import Model, Tensor, context, nn, ops
 from runner.compile.passes import default_passes, optimize
 from runner.compile.program import Program
-from runner.core.observers import SILENT
+from runner.core.observers import NO_GRAPHS
 from runner.device import Device
 from runner.errors import ConfigError, ShapeError, StorageError
 from runner.nn.steps import EagerStep, GraphStep
@@ -199,16 +199,16 @@ def test_a_script_saves_the_graphs_of_its_cells(tmp_path, monkeypatch):
 
 
 def test_nobody_listens_by_default():
-    assert Model(nn.Dense(3, 2)).observer is SILENT
-    assert context.graph_observer() is SILENT
-    assert not SILENT.records_steps
+    assert Model(nn.Dense(3, 2)).observer is NO_GRAPHS
+    assert context.graph_observer() is NO_GRAPHS
+    assert not NO_GRAPHS.records_steps
 
 
 @pytest.mark.parametrize("mode", [context.GRAPH_MODE, context.PYNATIVE_MODE])
 def test_watching_changes_no_number(mode, tmp_path):
     images, labels = batch("lenet")
     made = []
-    for observer in (SILENT, GraphFolder(tmp_path)):
+    for observer in (NO_GRAPHS, GraphFolder(tmp_path)):
         cell = step_cell("lenet")
         model = Model(cell, mode=mode, device=Device("CPU", threads=1), observer=observer)
         losses = [model.train_step((images, labels))[0] for _ in range(3)]

@@ -9,7 +9,7 @@ import pytest
 import runner
 from runner import Tensor, cli, dtype, parse_print
 from runner.errors import DataError
-from runner.ops.print import outlet
+from runner.ops.print import destination
 from runner.ops.print.file import PrintFile
 
 RNG = np.random.default_rng(0)
@@ -189,6 +189,6 @@ def test_the_command_shows_what_the_screen_would_have_shown(tmp_path, capsys):
     path = written(tmp_path / "print.pb", PARTS[:4], PARTS[4:])
     assert cli.main(["parse-print", str(path)]) == 0
     shown = capsys.readouterr().out
-    outlet.tell(PARTS)
+    destination.write(PARTS)
     assert shown == capsys.readouterr().out
     assert "Tensor(shape=[2, 3], dtype=Float32, value=\n" in shown

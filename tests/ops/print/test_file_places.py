@@ -8,12 +8,12 @@ import pytest
 from runner import context, parse_print
 from runner.errors import StorageError
 from runner.host import files
-from runner.ops.print import file, outlet
+from runner.ops.print import destination, file
 from runner.ops.print.file import PrintFile
 
 
 def test_a_name_that_is_free_is_kept(tmp_path):
-    assert file.free(tmp_path / "print.pb") == tmp_path / "print.pb"
+    assert file.unused_path(tmp_path / "print.pb") == tmp_path / "print.pb"
     assert not list(tmp_path.iterdir())
 
 
@@ -23,7 +23,7 @@ def test_a_name_that_is_taken_gets_the_time(tmp_path, monkeypatch, caplog):
     for name in ("print.pb", "print.pb.1618000000", "print.pb.1618000001"):
         context.set_context(print_file_path=str(path))
         assert context.get_context("print_file_path") == str(tmp_path / name)
-        outlet.tell([name])
+        destination.write([name])
     context.set_context(print_file_path="")
     assert {p.name: parse_print(p) for p in tmp_path.iterdir()} == {
         name: [name] for name in ("print.pb", "print.pb.1618000000", "print.pb.1618000001")
@@ -53,17 +53,17 @@ def test_another_process_may_be_quicker(tmp_path, monkeypatch):
 
 def test_a_file_is_continued_when_its_settings_come_back(tmp_path, capsys):
     context.set_context(print_file_path=str(tmp_path / "a"))
-    outlet.tell(["one"])
+    destination.write(["one"])
     with context.preserved():
         context.set_context(print_file_path=str(tmp_path / "b"))
-        outlet.tell(["two"])
+        destination.write(["two"])
         context.set_context(print_file_path="")
-        outlet.tell(["three"])
-    outlet.tell(["four"])
+        destination.write(["three"])
+    destination.write(["four"])
     context.set_context(mode=context.GRAPH_MODE)
-    outlet.tell(["five"])
+    destination.write(["five"])
     context.reset_context()
-    outlet.tell(["six"])
+    destination.write(["six"])
     assert parse_print(tmp_path / "a") == ["one", "four", "five"]
     assert parse_print(tmp_path / "b") == ["two"]
     assert capsys.readouterr().out == "three\nsix\n"
@@ -74,7 +74,7 @@ def test_a_relative_path_is_that_of_the_moment(tmp_path, monkeypatch):
     context.set_context(print_file_path="print.pb")
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
-    outlet.tell(["here"])
+    destination.write(["here"])
     context.reset_context()
     assert parse_print(tmp_path / "print.pb") == ["here"]
 

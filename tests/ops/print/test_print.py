@@ -126,12 +126,12 @@ def test_effects_stand_apart_from_nodes():
     graph = graph_of(Net().construct, X)
     assert [node.op.name for node in graph.nodes] == ["MatMul", "InsertGradientOf"]
     assert [effect.op.name for effect in graph.effects] == ["Print", "Print"]
-    assert len(graph.told) == 4
-    assert graph.results[1:] == tuple(graph.told.values())
+    assert len(graph.effect_operands) == 4
+    assert graph.results[1:] == tuple(graph.effect_operands.values())
     small = optimize(graph)
     assert [node.op.name for node in small.nodes] == ["MatMul"]
     assert small.effects[0].inputs == small.inputs
-    assert small.told[f"{small.effects[1].name}:0"] is small.outputs[0]
+    assert small.effect_operands[f"{small.effects[1].name}:0"] is small.outputs[0]
     assert "Print(parts=('rows', None))(%input0)" in str(graph)
 
 
@@ -147,8 +147,8 @@ def test_files_for_others_are_silent():
     made.train(1, rows().batch(2), None, False)
     program: Program = next(iter(made.train_step.programs.values()))
     updated = [f"{p.name}.updated" for p in program.graph.updates]
-    assert [output.name for output in program.model.graph.output] == ["loss", *updated, *program.graph.told]
-    assert len(program.graph.told) == 5  # x, y, w, training, gradient
+    assert [output.name for output in program.model.graph.output] == ["loss", *updated, *program.graph.effect_operands]
+    assert len(program.graph.effect_operands) == 5  # x, y, w, training, gradient
     onnx = pytest.importorskip("onnx")
     step = onnx.load_from_string(standalone_step(program.graph, ("x", "y"), ("loss",), parameter_values(program.graph)))
     assert [output.name for output in step.graph.output] == ["loss", *updated]

@@ -39,7 +39,7 @@ def test_a_rate_that_changes_every_step(capsys):
 
 def test_calls_are_short_when_much_is_printed(capsys, monkeypatch):
     expected, whole = training(capsys, context.GRAPH_MODE, True, drop=True)
-    told = sum(x.type.nbytes for x in whole.programs[0].graph.told.values())
+    told = sum(x.type.nbytes for x in whole.programs[0].graph.effect_operands.values())
     assert told == 16 + 8 + 8 + 1 + 8  # x, y, w, training, gradient
     monkeypatch.setattr(sink, "TOLD_BYTES", 2 * told + 1)
     sunk, made = training(capsys, context.GRAPH_MODE, True, drop=True)

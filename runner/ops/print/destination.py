@@ -10,7 +10,7 @@ _files: dict[str, PrintFile] = {}  # all that this process has printed to, so th
 _chosen = [""]  # the path of the one in use, or nothing for the screen
 
 
-def tell(parts: Sequence[Part]) -> None:
+def write(parts: Sequence[Part]) -> None:
     """Print strings and tensors, each on a line of its own. Raises StorageError when a file cannot take them."""
     if _chosen[0]:
         _files[_chosen[0]].append(parts)
