@@ -24,6 +24,6 @@ def graph_observer(save: bool, path: str, folder: Path, debug_level: int = 0) ->
     Raises ConfigError when the path is a file, StorageError when it cannot be written.
     """
     observer: GraphObserver = GraphFolder(folder / path, folder) if save else FailedGraph(folder)
-    return (
-        GraphObservers(observer, compiler.KernelMeta(folder / "kernel_meta", debug_level)) if debug_level else observer
-    )
+    if not debug_level:
+        return observer
+    return GraphObservers(observer, compiler.KernelMeta(folder / "kernel_meta", debug_level))
