@@ -1,7 +1,7 @@
 """Training with a clock: the same steps, run by the same programs, and a `Clock` that measures them.
 
 wait for data, calls to the device, callbacks   by the host's clock, in every step
-operators, PyNative mode                        by the interpreter `TimedInterpreter`, in profiled steps
+operators, PyNative mode                        by `TimedInterpreter`, in profiled steps
 operators, graph mode                           by a second session of the program, with onnxruntime's profile
 """
 
@@ -112,7 +112,7 @@ class TimedGraphStep:
         return self.step.observe(arrays, step, observer)
 
     def close(self) -> None:
-        """No step follows."""
+        """End the steps."""
         self.profiled.close()
 
 
@@ -141,7 +141,7 @@ class TimedEagerStep:
         return self.step.observe(arrays, step, observer)
 
     def close(self) -> None:
-        """No step follows."""
+        """End the steps."""
 
     def _add_profiled_step(self, number: int, interpreter: TimedInterpreter) -> None:
         call, known, timed = self.clock.record.calls[-1], self.clock.record.operators, interpreter.timings
@@ -196,7 +196,7 @@ class TimedSink(Sink):
                 self._program(size)
 
     def close(self) -> None:
-        """No step follows."""
+        """End the steps."""
         self.profiled.close()
 
 
