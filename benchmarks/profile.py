@@ -29,7 +29,7 @@ from runner.dataset.stages import stages
 from runner.host.machine import thread_limit
 from runner.observe.profile import write
 from runner.observe.profile.record import ProfileRecord
-from runner.observe.profile.settings import Place, ProfilingSettings
+from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 from runner.train import Model
 from runner.train.profile.profiler import Profiler
 
@@ -64,8 +64,8 @@ class Watched:
     """A profiled training, and what its record says."""
 
     def __init__(self, o: argparse.Namespace, sunk: bool, folder: Path, wanted: dict[str, Any]) -> None:
-        self.settings = ProfilingSettings(folder, **wanted)
-        self.place, self.records = Place("graph", "cpu", o.threads), [ProfileRecord(0)]
+        self.settings = ProfileSettings(folder, **wanted)
+        self.place, self.records = ProfileTarget("graph", "cpu", o.threads), [ProfileRecord(0)]
         self.written = 0.0
         self.model = model_of(o.net, "graph", o.threads)
         self.model.profiler = Profiler(self.settings, self._write)

@@ -19,6 +19,7 @@ from runner.config import schema
 from runner.config.groups import GROUPS
 from runner.config.groups.optimizer import SCHEDULES
 from runner.core.primitive import REGISTRY, Primitive
+from runner.validation.records import Frozen
 from runner.validation.rules import rule_of
 from runner.validation.validate import Invalid, show, validate
 
@@ -65,13 +66,14 @@ def sections(owner: type[Any], path: str) -> Iterator[tuple[str, type[Any]]]:
 
 
 def meanings(owner: type[Any]) -> dict[str, str]:
-    """The comments beside the fields of a class, by field."""
-    source = inspect.getsource(owner)
-    lines = source.splitlines()
+    """The comments beside the fields of a class and of those that it inherits from, by field."""
     found = {}
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT and (field := re.match(r"    (\w+):", lines[token.start[0] - 1])):
-            found[field[1]] = token.string.lstrip("# ")
+    for kind in reversed(owner.__mro__[: owner.__mro__.index(Frozen)] if issubclass(owner, Frozen) else (owner,)):
+        source = inspect.getsource(kind)
+        lines = source.splitlines()
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT and (field := re.match(r"    (\w+):", lines[token.start[0] - 1])):
+                found[field[1]] = token.string.lstrip("# ")
     return found
 
 

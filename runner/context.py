@@ -19,7 +19,7 @@ from runner.communication.auto_parallel import (
 from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import Device
-from runner.errors import ConfigError, nearest, raise_all
+from runner.errors import ConfigError, nearest
 from runner.observe import dump, profile
 from runner.observe.graph.folder import GraphFolder, writable_folder
 from runner.ops.print import destination, file
@@ -139,23 +139,27 @@ def value_observer() -> ValueObserver:
     if not asked:
         return NO_VALUES
     if asked not in _dumpers:
-        settings = dump.json_config.from_environment(device().id)
+        settings = dump.json_config.from_environment(dump.VARIABLE)
+        settings = settings and settings.on(device().id)
         _dumpers[asked] = NO_VALUES if settings is None else dump.Dumper(settings, device().id)
         atexit.register(_dumpers[asked].close)
     return _dumpers[asked]
 
 
-def profiling_settings() -> profile.ProfilingSettings | None:
-    """What is measured of models that are trained now; None when nothing is.
+def profiling_settings() -> profile.ProfileSettings | None:
+    """The profile of models that are trained now; None when there is none.
 
-    Files go to `result_path` of the options or else to the folder `profiling` where the process runs, which is there
-    afterwards. Raises ConfigError for a folder that is gone, StorageError for one that cannot be made.
+    Files go to `result_path` of the options or else to the folder `profiling` where the process runs, which exists
+    afterwards. Raises ConfigError for a folder that is gone, StorageError for one that cannot be created.
     """
     if not _settings["enable_profiling"]:
         return None
-    wanted = profile.keys.read(_settings["profiling_options"], "profiling_options")
-    made: profile.ProfilingSettings = profile.keys.settings(wanted, False, Path.cwd(), _settings["device_id"])
-    return made
+    return _profile(_settings["profiling_options"]).with_folder()
+
+
+def _profile(options: str) -> profile.ProfileSettings:
+    sources = {"profiling_options.": profile.options(options, "profiling_options")}
+    return profile.ProfileSettings.from_values(sources, Path.cwd(), _settings["device_id"])
 
 
 @contextmanager
@@ -211,7 +215,7 @@ def _print_file(value: Any) -> str:
 def _profiling_options(value: Any) -> str:
     if not isinstance(value, str):
         raise ConfigError("profiling_options must be a string", given=type(value).__name__, allowed="words or JSON")
-    raise_all(list(profile.keys.contradictions(profile.keys.read(value, "profiling_options"), "profiling_options.")))
+    _profile(value)
     return value
 
 

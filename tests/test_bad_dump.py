@@ -113,7 +113,7 @@ CONFIG = [
     (("dump=async", "dump.queue_mb=1.5"), "dump.queue_mb", ("not a whole number", "1.5", "at least 1\n")),
     (("dump=async", "dump.file_format=npz"), "dump.file_format", ("not one of", '"npz"', "bin, npy\n", "npy\n")),
     (("dump=async", "dump.dump_mode=1"), "dump.kernels", ("there are none", "[]", "dump_mode 0 dumps all operators")),
-    (("dump=sync", "dump.config=x.json"), "dump.config", ("asked for twice", "x.json", "dump=none dump.config=x.json")),
+    (("dump=sync", "dump.config=x.json"), "dump.config", ("requested twice", "x.json", "dump=none dump.config=x.json")),
     (("dump=sync", "mode=graph"), "dataset_sink_mode", ("true", "allowed  false\n", "dataset_sink_mode=false, or")),
     (("dump=ge",), "dump.dump_path", ("needs a folder", "null", "dump.dump_path=...")),
     (("dump=ge", "dump.dump_path=no/where"), "dump.dump_path", ("missing", '"no/where"', "mkdir -p /")),
@@ -315,14 +315,14 @@ def test_a_text(text, pieces, place):
 @pytest.mark.parametrize(("value", "pieces"), ENVIRONMENT)
 def test_the_environment(value, pieces, place, monkeypatch):
     monkeypatch.setenv(VARIABLE, value)
-    for call in (lambda: check({}), lambda: json_config.from_environment(0)):
+    for call in (lambda: check({}), lambda: json_config.from_environment(VARIABLE)):
         assert_tells(only_error_of(call), VARIABLE, pieces)
 
 
 def test_a_key_of_the_file_that_the_environment_names(place, monkeypatch):
     (place / "mine.json").write_text(json.dumps({"common_dump_settings": {**COMMON, "iteration": "8-5"}}))
     monkeypatch.setenv(VARIABLE, str(place / "mine.json"))
-    for call in (lambda: check({}), lambda: json_config.from_environment(0)):
+    for call in (lambda: check({}), lambda: json_config.from_environment(VARIABLE)):
         pieces = (f"file     {place}/mine.json\n", '"8-5"', "nearest  5-8\n")
         assert_tells(only_error_of(call), "common_dump_settings.iteration", pieces)
 

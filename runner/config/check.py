@@ -6,16 +6,16 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from runner.config import networks
-from runner.config.groups.dump import DUMPS, Dump, disagreements as dump_disagreements, is_asked
+from runner.config.groups.dump import DUMPS, Dump, disagreements as dump_disagreements, is_requested as is_dumped
 from runner.config.groups.optimizer import OPTIMIZERS, SCHEDULES, Cosine, Optimizer, Schedule
 from runner.config.groups.parallel import PARALLELS, DataParallel, Parallel
 from runner.config.groups.profiling import (
     PROFILES,
     Profiling,
     disagreements as profiling_disagreements,
-    is_asked as is_profiled,
+    is_requested as is_profiled,
 )
-from runner.config.groups.session import ELSEWHERE, Session, disagreements as session_disagreements
+from runner.config.groups.session import ELSEWHERE, SessionSettings, disagreements as session_disagreements
 from runner.config.groups.tracking import TRACKINGS, Tracking, disagreements as tracking_disagreements
 from runner.config.schema import METRICS, MIRRORED, Expectation, Network, RunConfig
 from runner.errors import ConfigError, nearest, raise_all
@@ -80,24 +80,22 @@ class _Checker:
         return owner(**self.fields(owner, values, path))
 
     def fields(self, owner: type[Any], values: Mapping[str, Any], path: str) -> dict[str, Any]:
-        hints, names = inspect.get_annotations(owner), _names(owner)
-        return {name: self.one(owner, name, hints[name], values[name], path) for name in names if name in values}
+        return {f.name: self.one(owner, f, values[f.name], path) for f in dataclasses.fields(owner) if f.name in values}
 
-    def one(self, owner: type[Any], name: str, kind: Any, value: object, path: str) -> Any:
-        place = _join(path, name)
+    def one(self, owner: type[Any], field: dataclasses.Field[Any], value: object, path: str) -> Any:
+        name, kind, place = field.name, field.type, _join(path, field.name)
         if kind in NAMED:
             return self.named(NAMED[kind], value, place)
         if name == "expect":
             return self.expectations(value, place)
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-            return self.section(kind, value, place, ELSEWHERE if kind is Session else NOWHERE)
-        return self.value(kind, rule_of(owner, name), value, place, owner.__dataclass_fields__[name].default)
+            return self.section(kind, value, place, ELSEWHERE if kind is SessionSettings else NOWHERE)
+        return self.value(kind, rule_of(owner, name), value, place, field.default)
 
     def value(self, kind: Any, rule: Rule, value: object, path: str, default: object) -> Any:
         try:
             return validate(kind, rule, value)
         except Invalid as invalid:
-            invalid.hint = invalid.hint or rule.hint
             self.errors.append(invalid_value_error(path, value, invalid).add(**{"from": self.origin(path)}))
             return default
 
@@ -197,13 +195,13 @@ class _Checker:
         if not wrong & {"dump", "mode", "dataset_sink_mode"}:
             found += dump_disagreements(config.dump, sunk=config.mode == "graph" and config.dataset_sink_mode)
         if not wrong & {"profiling", "session"}:
-            alone = not isinstance(config.parallel, DataParallel)
-            found += profiling_disagreements(config.profiling, config.session, alone)
+            is_single = not isinstance(config.parallel, DataParallel)
+            found += profiling_disagreements(config.profiling, config.session, is_single)
         if "tracking" not in wrong:
             found += tracking_disagreements(config.tracking)
         if not self.errors and not found:
-            asked = is_asked(config.dump), is_profiled(config.profiling, config.session)
-            found += session_disagreements(config.session, config.eval.every != "never", *asked)
+            requested = is_dumped(config.dump), is_profiled(config.profiling, config.session)
+            found += session_disagreements(config.session, config.eval.every != "never", *requested)
         for error in found:
             key = error.rows["key"]
             origin = self.origin(key) if key.split(".")[0] in _names(RunConfig) else None  # or in a JSON file

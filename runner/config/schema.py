@@ -14,7 +14,7 @@ from runner.config.groups.dump import Dump, NoDump
 from runner.config.groups.optimizer import Momentum, Optimizer
 from runner.config.groups.parallel import Parallel, StandAlone
 from runner.config.groups.profiling import NoProfiling, Profiling
-from runner.config.groups.session import Session
+from runner.config.groups.session import SessionSettings
 from runner.config.groups.tracking import NoTracking, Tracking
 from runner.validation.records import Frozen
 from runner.validation.rules import FREE, key
@@ -162,7 +162,7 @@ class RunConfig(Frozen):
     save_graphs_path: str = "graphs"  # relative to the run directory
     dump: Dump = field(default=NoDump())
     profiling: Profiling = field(default=NoProfiling())
-    session: Session = field(default=Session())
+    session: SessionSettings = field(default=SessionSettings())
     parallel: Parallel = field(default=StandAlone())
     tracking: Tracking = field(default=NoTracking())
     expect: tuple[Expectation, ...] = ()

@@ -1,6 +1,5 @@
 """What a key of the schema may be, where that is a short list: the choices, true and false."""
 
-import inspect
 from types import NoneType
 from typing import Any, get_args
 
@@ -26,8 +25,8 @@ def choices(key: str) -> list[str]:
 
 def kinds(owner: type[Any], name: str) -> tuple[Any, ...]:
     """The types that a field may have; none when there is no such field."""
-    annotation = inspect.get_annotations(owner).get(name)
-    return () if annotation is None else get_args(annotation) or (annotation,)
+    field = owner.__dataclass_fields__.get(name)
+    return () if field is None else get_args(field.type) or (field.type,)
 
 
 def _values(owner: type[Any], name: str) -> list[str]:

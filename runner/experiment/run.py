@@ -14,9 +14,9 @@ import numpy as np
 
 from runner import compile as compiler, context, nn
 from runner.communication.world import world
-from runner.config.groups.dump import is_asked
-from runner.config.groups.profiling import is_asked as is_profiled
-from runner.config.groups.session import Session
+from runner.config.groups.dump import is_requested
+from runner.config.groups.profiling import is_requested as is_profiled
+from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig, RunRequest
 from runner.core.observers import NO_VALUES, GraphObserver, ValueObserver
 from runner.errors import MismatchError, TrainingError
@@ -71,7 +71,7 @@ def _built(request: RunRequest, shown: ValueObserver) -> Experiment:
         tune.tune(config, built, folder, request.resume)
     if is_profiled(config.profiling, config.session):
         profile.watch(config, built, folder)
-    elif config.session.profiling_options != Session.profiling_options:
+    elif config.session.profiling_options != SessionSettings.profiling_options:
         _LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
     if config.checkpoint.load is not None and not request.resume:
         network, given = built.model.network, (config.checkpoint.load, config.checkpoint.prefix)
@@ -163,7 +163,7 @@ def value_observer(config: RunConfig, folder: Path) -> ValueObserver:
 
     Raises StorageError, and ConfigError when not all ranks dump.
     """
-    if not is_asked(config.dump):
+    if not is_requested(config.dump):
         return NO_VALUES
     settings = dump.settings(config, folder)
     if world().size > 1:

@@ -72,7 +72,10 @@ class Model:
         self.device = context.device() if device is None else device
         self.observer = context.graph_observer() if observer is None else observer
         asks = profiler is None and context.get_context("enable_profiling")
-        self.failure, self.profiler = failure, profile.of_context(self.mode, self.device) if asks else profiler
+        self.failure, self.profiler = (
+            failure,
+            profile.profiler_from_context(self.mode, self.device) if asks else profiler,
+        )
         self.values = values  # None: as the context says when training begins
         self.parallel = auto_parallel.settings() if auto_parallel.is_data_parallel() else None
         level = amp.resolved(amp_level, self.device)

@@ -13,11 +13,11 @@ import yaml
 from runner.config import schema
 from runner.config.check import check
 from runner.config.compose import Call, compose
-from runner.config.groups.dump import DUMPS, AsyncDump, GeDump, NoDump, SyncDump, is_asked
+from runner.config.groups.dump import DUMPS, AsyncDump, GeDump, NoDump, SyncDump, is_requested
 from runner.experiment import dump
 from runner.observe.dump import VARIABLE, json_config
-from runner.observe.dump.keys import validate_key
-from runner.observe.dump.settings import DumpSettings, Iterations
+from runner.observe.dump.settings import KEYS, DumpSettings, Iterations
+from runner.validation.validate import validate
 
 COMMON = {
     "dump_mode": 0,
@@ -75,7 +75,7 @@ def test_overrides_reach_it_as_they_are_written():
 def test_nothing_is_dumped_unless_it_is_asked_for(place):
     config = compose(Call()).config
     assert config.dump == NoDump()
-    assert not is_asked(config.dump)
+    assert not is_requested(config.dump)
     assert dump.settings(config, place) is None
     assert list(place.iterdir()) == []
 
@@ -83,14 +83,14 @@ def test_nothing_is_dumped_unless_it_is_asked_for(place):
 def test_the_defaults_of_a_synchronous_dump(place):
     made = settings("dump=sync", "network=resnet18")
     expected = DumpSettings("sync", place / "run" / "dump", "resnet18", Iterations(((0, 0),)))
-    assert made == replace(expected, source=made.source)
+    assert made == replace(expected, source=made.source, devices=tuple(range(8)))
     assert made.path.is_dir()
 
 
 def test_the_defaults_of_an_asynchronous_dump(place):
     made = settings("dump=async")
     expected = DumpSettings("async", place / "run" / "dump", "lenet5", Iterations(((0, 0),)), trans_flag=False)
-    assert made == replace(expected, source=made.source)
+    assert made == replace(expected, source=made.source, devices=tuple(range(8)))
 
 
 def test_the_defaults_of_a_dump_of_ge(place):
@@ -178,7 +178,7 @@ def test_the_file_that_is_kept_asks_for_the_same(kind, place):
     lines += ("dump.trans_flag=false",) if kind == "sync" else ("dump.file_format=npy",)
     made = settings(f"dump={kind}", f"dump.path={place}/d", "dump.op_debug_mode=1", "dump.support_device=[0]", *lines)
     (place / "kept.json").write_bytes(made.source)
-    assert json_config.read(place / "kept.json", "x") == json_config.Asked(made, (0,))
+    assert json_config.read(place / "kept.json", "x") == made
 
 
 def test_the_file_that_is_kept_has_the_keys_of_the_seed(place):
@@ -219,7 +219,7 @@ def test_the_environment(place, monkeypatch, warned):
     monkeypatch.setenv(VARIABLE, str(file(place)))
     config = compose(Call()).config
     assert config.dump == NoDump()
-    assert is_asked(config.dump)
+    assert is_requested(config.dump)
     assert dump.settings(config, place).path == place / "data_dump"
     assert warned() == []
 
@@ -264,28 +264,28 @@ def test_a_name_chooses_too():
 @pytest.mark.parametrize(("value", "expected"), [("0", False), ("1", True), ("true", True), ("false", False)])
 def test_the_session(value, expected):
     config = compose(Call((f"session.enable_exception_dump={value}",))).config
-    assert config.session == schema.Session(enable_exception_dump=expected)
+    assert config.session == schema.SessionSettings(enable_exception_dump=expected)
     assert config.session.enable_exception_dump is expected
 
 
 @pytest.mark.parametrize("kind", [SyncDump, AsyncDump, GeDump])
 def test_defaults_are_allowed(kind):
     """What is not given is not validated, so it must be right."""
-    shared = {"enable_dump": "enable"}
     validated_fields = [
         f for f in fields(kind) if f.metadata.get("rule") and f.metadata["rule"].validate and f.default is not None
     ]
     assert len(validated_fields) >= 2
     for f in validated_fields:
-        assert validate_key(shared.get(f.name, f.name), f.default) == f.default
+        assert validate(*KEYS[f.name], f.default) == f.default
 
 
 def test_what_no_dump_needs_is_not_imported():
     code = (
         "import sys\n"
+        "from pathlib import Path\n"
         "from runner.experiment import dump\n"
         "from runner.config.compose import Call, compose\n"
-        "dump.settings(compose(Call()).config, None)\n"
+        "dump.settings(compose(Call()).config, Path())\n"
         "loaded = [n for n, m in sys.modules.items() if n.startswith('runner.observe.dump.')]\n"
         "print([n for n in loaded if type(sys.modules[n]).__name__ != '_LazyModule'])\n"
     )

@@ -12,10 +12,10 @@ from runner import context
 from runner.config import schema
 from runner.config.check import check
 from runner.config.compose import Call, compose
-from runner.config.groups.profiling import NoProfiling, TraceProfiling, is_asked
-from runner.config.groups.session import Session
+from runner.config.groups.profiling import NoProfiling, TraceProfiling, is_requested
+from runner.config.groups.session import SessionSettings
 from runner.experiment import profile
-from runner.observe.profile.settings import ProfilingSettings
+from runner.observe.profile.settings import ProfileSettings
 
 FP = "Default/network-WithLossCell/_backbone-LeNet5/conv1-Conv2d/Conv2D-op1"
 BP = "Gradients/Default/network-WithLossCell/_backbone-LeNet5/conv1-Conv2d/gradConv2D/Conv2DBackpropFilter-op40"
@@ -30,14 +30,14 @@ def place(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def settings(*lines: str, folder: str = "run") -> ProfilingSettings:
+def settings(*lines: str, folder: str = "run") -> ProfileSettings:
     return profile.settings(compose(Call(lines)).config, Path(folder))
 
 
 def test_nothing_is_profiled_unless_it_is_asked_for():
     config = compose(Call()).config
-    assert (config.profiling, config.session) == (NoProfiling(), Session())
-    assert not is_asked(config.profiling, config.session)
+    assert (config.profiling, config.session) == (NoProfiling(), SessionSettings())
+    assert not is_requested(config.profiling, config.session)
 
 
 def test_nothing_is_imported_unless_it_is_asked_for():
@@ -105,7 +105,7 @@ ASKED = [
 
 @pytest.mark.parametrize(("lines", "expected"), ASKED, ids=[" ".join(lines)[:70] for lines, _ in ASKED])
 def test_what_is_asked_for(lines, expected, place):
-    assert settings(*lines) == ProfilingSettings(result_path=place / "run" / "profiling", **expected)
+    assert settings(*lines) == ProfileSettings(result_path=place / "run" / "profiling", **expected)
     assert (place / "run" / "profiling").is_dir()
 
 
@@ -161,8 +161,8 @@ SESSION = [
 @pytest.mark.parametrize(("line", "expected"), SESSION)
 def test_the_session(line, expected):
     key, _, text = line.partition("=")
-    assert compose(Call((f"session.{line}",))).config.session == Session(**expected)
-    assert check({"session": {key: yaml.safe_load(text)}}).session == Session(**expected)
+    assert compose(Call((f"session.{line}",))).config.session == SessionSettings(**expected)
+    assert check({"session": {key: yaml.safe_load(text)}}).session == SessionSettings(**expected)
 
 
 def test_the_resolved_config_reads_back():
@@ -180,9 +180,9 @@ SEED_001 = (
 
 def test_the_context_of_the_reference_documents(place):
     exec(SEED_001.replace("mindspore", "runner").replace("/home/data/output", str(place / "output")), {})
-    assert context.profiling_settings() == ProfilingSettings(place / "output", training_trace=True)
+    assert context.profiling_settings() == ProfileSettings(place / "output", training_trace=True)
     context.set_context(profiling_options="training_trace:task_trace", device_id=2)
-    expected = ProfilingSettings(place / "profiling", **TASKS, device_id=2)
+    expected = ProfileSettings(place / "profiling", **TASKS, device_id=2)
     assert context.profiling_settings() == expected
     context.set_context(enable_profiling=False)
     assert context.profiling_settings() is None

@@ -17,7 +17,7 @@ from runner.dataset.stages import stages
 from runner.device import Device
 from runner.observe.profile import write
 from runner.observe.profile.record import ProfileRecord
-from runner.observe.profile.settings import Place, ProfilingSettings
+from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 from runner.train.profile.profiler import Profiler
 
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
@@ -29,10 +29,10 @@ class Training:
     """A profiled training: its model, its files, the lines of the summary and the record."""
 
     def __init__(self, folder: Path, mode: str, sunk: bool, steps: int = 24, net: str = "lenet", **settings: Any):
-        self.settings = ProfilingSettings(
+        self.settings = ProfileSettings(
             folder, **({"training_trace": True, "task_trace": True, "aicpu_trace": True} | settings)
         )
-        self.folder, self.place, self.sunk, self.steps = folder, Place(mode, "cpu", 1), sunk, steps
+        self.folder, self.place, self.sunk, self.steps = folder, ProfileTarget(mode, "cpu", 1), sunk, steps
         self.lines: list[str] = []
         self.records: list[ProfileRecord] = []
         self.model = model_of(net, mode)

@@ -3,11 +3,11 @@
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from runner.errors import ConfigError
 from runner.observe import profile
+from runner.validation.records import Frozen
 from runner.validation.rules import FREE, Rule, key
 from runner.validation.validate import Invalid, switch, validate
 
@@ -33,9 +33,9 @@ def _precision(value: object) -> Any:
 
 
 def _loss_scale(value: object) -> Any:
-    """null, `dynamic`, `off`, or a number of at least 1."""
-    if value is None or isinstance(value, str):
-        return validate(str, Rule(choices=LOSS_SCALES, fold=True), value) if value is not None else None
+    """`dynamic`, `off`, or a number of at least 1."""
+    if isinstance(value, str):
+        return validate(str, Rule(choices=LOSS_SCALES, fold=True), value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < math.inf:
         raise Invalid("not a loss scale", "null (as precision_mode needs it), dynamic, off, or a number of at least 1")
     return float(value)
@@ -44,9 +44,7 @@ def _loss_scale(value: object) -> Any:
 def _tuning(value: object) -> str:
     """RL, GA or both, in any order, also as a list: the command line takes `RL,GA` without quotes for a sweep."""
     parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
-        raise Invalid("not a way of tuning", _TUNING)
-    names = [part.strip() for part in parts]
+    names = [str(part).strip() for part in parts] if isinstance(parts, Sequence) else []
     known = [name for name in ("RL", "GA") if name in names]
     if len(known) != len(names) or not known:
         meant = [name for name in ("RL", "GA") if name in [one.upper() for one in names]]
@@ -63,16 +61,16 @@ def _optypes(value: object) -> str:
     raise Invalid("not a type of operators with two implementations", "null or Pooling", meant, hint)
 
 
-def _point(name: str) -> Any:
-    return key(None, validate=lambda value: profile.keys.validate_key(name, value))
+def profile_key(name: str) -> Any:
+    """A key of a profile, null by default; its rule is looked up when a value is validated."""
+    return key(None, validate=lambda value: validate(*profile.KEYS[name], value))
 
 
 _TUNING = 'null, "RL" (vector operators), "GA" (convolutions and matrix products) or "RL,GA"'
 _DEBUG = "0 off, 1 maps to the source, 2 also turns optimisation off, 3 the compiled model, 4 also what was fused"
 
 
-@dataclass(frozen=True)
-class Session:
+class SessionSettings(Frozen):
     """How a graph is compiled, and what is kept of it.
 
     `auto_tune_mode` searches for at most `auto_tune_seconds`, in the first start of a training.
@@ -92,13 +90,13 @@ class Session:
     optypelist_for_implmode: str | None = key(None, validate=_optypes)  # null or Pooling
     profiling_mode: bool = False  # make a profile
     profiling_options: str = key("training_trace", validate=options_text)  # its words or JSON text
-    fp_point: str | None = _point("fp_point")  # operator with which the forward part begins
-    bp_point: str | None = _point("bp_point")  # operator with which the backward part ends
-    op_trace: str | None = _point("op_trace")  # the operator of profiling_options=op_trace
+    fp_point: str | None = profile_key("fp_point")  # operator with which the forward part begins
+    bp_point: str | None = profile_key("bp_point")  # operator with which the backward part ends
+    op_trace: str | None = profile_key("op_trace")  # the operator of profiling_options=op_trace
     initialize_system: bool = False  # time the initialisation apart
 
 
-def disagreements(session: Session, evaluated: bool, dumped: bool, profiled: bool) -> Iterator[ConfigError]:
+def disagreements(session: SessionSettings, evaluated: bool, dumped: bool, profiled: bool) -> Iterator[ConfigError]:
     """What does not fit a run that trains nothing: no evaluation, and files about training steps."""
     if session.graph_run_mode == 1:
         return

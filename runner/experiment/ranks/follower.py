@@ -2,7 +2,7 @@
 
 from contextlib import closing
 
-from runner.config.groups.profiling import is_asked as is_profiled
+from runner.config.groups.profiling import is_requested as is_profiled
 from runner.config.schema import RunRequest
 from runner.core.observers import NO_GRAPHS
 from runner.experiment import profile, run

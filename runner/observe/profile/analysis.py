@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from runner.observe.profile.fp_bp_points import PointTimes, StepPoints, find_operator, find_points, point_times
 from runner.observe.profile.record import HOST, NodeExecution, ProfiledOperator, ProfiledStep, ProfileRecord
-from runner.observe.profile.settings import ProfilingSettings
+from runner.observe.profile.settings import ProfileSettings
 
 COPY = "Identity"
 
@@ -71,7 +71,7 @@ class StepRow(NamedTuple):
 class Analysis:
     """Figures of a record."""
 
-    def __init__(self, record: ProfileRecord, settings: ProfilingSettings) -> None:
+    def __init__(self, record: ProfileRecord, settings: ProfileSettings) -> None:
         self.record, self.settings = record, settings
 
     @cached_property

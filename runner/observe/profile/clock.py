@@ -16,7 +16,7 @@ from runner.observe.profile.record import (
     Span,
 )
 from runner.observe.profile.schedule import ENDLESS, ProfileSchedule, schedule
-from runner.observe.profile.settings import ProfilingSettings
+from runner.observe.profile.settings import ProfileSettings
 
 SHORTEST = 20_000  # ns; shorter spans are not recorded
 SPANS = 20_000  # of one track; later ones are only counted
@@ -26,7 +26,7 @@ CALLS = 200_000  # to the device; later ones are only counted
 class Clock:
     """Collects the `record` of a training. `is_profiled` says whether the operators of a step are timed."""
 
-    def __init__(self, settings: ProfilingSettings) -> None:
+    def __init__(self, settings: ProfileSettings) -> None:
         self.settings = settings
         self.record = ProfileRecord(time.perf_counter_ns())
         self.schedule = ProfileSchedule(0, 1, 1, 0, 0)

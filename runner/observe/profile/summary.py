@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from runner.observe.profile.analysis import Analysis, OperatorTimes
 from runner.observe.profile.data_pipeline import LARGE, sentence, waiting_share
-from runner.observe.profile.settings import Place
+from runner.observe.profile.settings import ProfileTarget
 
 TOP, WIDTH = 10, 88
 OVERHEAD = 0.15  # a share of the step that is worth a recommendation
@@ -19,13 +19,13 @@ NAMES = {
 }
 
 
-def lines(analysis: Analysis, place: Place) -> Iterator[str]:
+def lines(analysis: Analysis, target: ProfileTarget) -> Iterator[str]:
     """The summary, line by line."""
     steps = sum(call.steps for call in analysis.record.calls)
     profiled = len(analysis.record.profiled_steps)
     whole = sum(analysis.parts.values())
-    whose = f" of {place.whose}" if place.whose else ""
-    yield f"profile{whose}: {steps} steps, {whole / 1e6:.3f} ms each; operators were timed in {profiled} of them"
+    label = f" of {target.label}" if target.label else ""
+    yield f"profile{label}: {steps} steps, {whole / 1e6:.3f} ms each; operators were timed in {profiled} of them"
     for name, ns in analysis.parts.items():
         if ns:
             yield f"  {NAMES[name]:22} {ns / 1e6:10.3f} ms  {ns / whole:6.1%}"
@@ -35,21 +35,21 @@ def lines(analysis: Analysis, place: Place) -> Iterator[str]:
         yield f"  {times.median / 1e6:10.3f} ms  {times.median / whole:6.1%}  {_name(times)}"
     yield sentence(analysis)
     yield from (f"note: {remark}" for remark in analysis.record.remarks)
-    yield f"next: {advice(analysis, place)}"
+    yield f"next: {advice(analysis, target)}"
 
 
-def advice(analysis: Analysis, place: Place) -> str:
+def advice(analysis: Analysis, target: ProfileTarget) -> str:
     """The recommendation: one thing to try next."""
     parts, whole = analysis.parts, sum(analysis.parts.values()) or 1.0
     if waiting_share(analysis) > LARGE:
         return "dataset.num_parallel_workers=2 or more: the run waits for data"
-    if place.mode == "pynative":
+    if target.mode == "pynative":
         return "mode=graph: the same numbers, in one call for each step or for many"
     if parts.get("aggregation", 0.0) / whole > LARGE:
         share = parts["aggregation"] / whole
         return f"a larger dataset.batch_size: {share:.0%} of a step are exchanges, and waiting for other ranks in them"
     outside = (parts.get("callbacks_and_python", 0.0) + parts.get("data_preparation", 0.0)) / whole
-    if outside > OVERHEAD and not analysis.record.sunk and place.ranks == 1:
+    if outside > OVERHEAD and not analysis.record.sunk and target.ranks == 1:
         return f"dataset_sink_mode=true: {outside:.0%} of a step is spent on the host"
     pauses = _pauses(analysis)
     if pauses > OVERHEAD:
@@ -58,7 +58,7 @@ def advice(analysis: Analysis, place: Place) -> str:
     if largest:
         share = largest[0].median / whole
         where = f"{share:.0%} of it in {_shortened(largest[0].name)}"
-        tuned = "session.auto_tune_mode='RL,GA' or " if place.ranks == 1 else ""
+        tuned = "session.auto_tune_mode='RL,GA' or " if target.ranks == 1 else ""
         return f"{tuned}a narrower network: most of a step is computing, {where}"
     return "profiling.task_trace=on, to see the operators"
 

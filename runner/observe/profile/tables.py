@@ -13,7 +13,7 @@ from typing import Any
 from runner.host.csv_file import csv_text
 from runner.observe.profile.analysis import Analysis, OperatorTimes
 from runner.observe.profile.record import ProfiledOperator
-from runner.observe.profile.settings import Place
+from runner.observe.profile.settings import ProfileTarget
 from runner.types import TensorType
 
 DETAIL = (
@@ -27,10 +27,10 @@ FRAMEWORK = ("task_id", "stream_id", "block_dim", "full_op_name", "op_name", "op
 MS = 1e6
 
 
-def detail(analysis: Analysis, place: Place) -> str:
+def detail(analysis: Analysis, target: ProfileTarget) -> str:
     """A row for each operator, the longest first."""
     whole = sum(times.total for times in analysis.operator_times) or 1.0
-    side = "HostCpu" if place.device == "cpu" else "Device"
+    side = "HostCpu" if target.device == "cpu" else "Device"
     rows = [
         (
             side,
@@ -64,7 +64,7 @@ def types(analysis: Analysis) -> str:
     return csv_text(TYPES, rows)
 
 
-def framework(analysis: Analysis, place: Place) -> str:
+def framework(analysis: Analysis, target: ProfileTarget) -> str:
     """A row for each operator in the order of the graph: operands, results and cost."""
     rows = []
     for number, times in enumerate(t for t in analysis.operator_times if t.operator):
@@ -72,7 +72,7 @@ def framework(analysis: Analysis, place: Place) -> str:
         assert operator is not None
         info = json.dumps(_info(operator, times), separators=(",", ":"))
         names = operator.name, operator.short, operator.kind, operator.subgraph
-        rows.append((number, 0, place.threads, *names, info))
+        rows.append((number, 0, target.threads, *names, info))
     return csv_text(FRAMEWORK, rows)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from runner.observe.profile.analysis import Analysis, owner
 from runner.observe.profile.clock import SPANS
 from runner.observe.profile.record import DATA, EXCHANGES, HOST, WORKERS, WRITERS, NodeExecution, ProfiledStep
-from runner.observe.profile.settings import Place
+from runner.observe.profile.settings import ProfileTarget
 
 STEPS, OPERATORS = "steps", "operators"
 TRACKS = (STEPS, HOST, DATA, WORKERS, OPERATORS, WRITERS, EXCHANGES)
@@ -22,10 +22,10 @@ SLICES = 60_000  # of operators; later steps are left out (the reference limits 
 Event = dict[str, Any]
 
 
-def events(analysis: Analysis, place: Place) -> list[Event]:
+def events(analysis: Analysis, target: ProfileTarget) -> list[Event]:
     """The events of the trace."""
     tracks = TRACKS if EXCHANGES in analysis.record.tracks else TRACKS[:-1]
-    trace = list(_named_tracks(place, tracks))
+    trace = list(_named_tracks(target, tracks))
     origin, process = analysis.record.origin, os.getpid()
     threads = {track: tid for tid, track in enumerate(tracks, 1)}
 
@@ -53,8 +53,8 @@ def events(analysis: Analysis, place: Place) -> list[Event]:
     return trace
 
 
-def _named_tracks(place: Place, tracks: Sequence[str]) -> Iterator[Event]:
-    names = {"process_name": f"runner, {place.whose}" if place.whose else "runner"}
+def _named_tracks(target: ProfileTarget, tracks: Sequence[str]) -> Iterator[Event]:
+    names = {"process_name": f"runner, {target.label}" if target.label else "runner"}
     for kind, name in names.items():
         yield {"name": kind, "ph": "M", "pid": os.getpid(), "tid": 0, "args": {"name": name}}
     for tid, track in enumerate(tracks, 1):

@@ -20,7 +20,7 @@ from runner.observe.profile import write
 from runner.observe.profile.clock import Clock
 from runner.observe.profile.fp_bp_points import check_point
 from runner.observe.profile.record import ProfileRecord
-from runner.observe.profile.settings import Place, ProfilingSettings
+from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 from runner.observe.profile.single_op import SingleOperator, TimingStatistics, measure_time, parse_operator
 from runner.train.callback import Callback, CallbackList
 from runner.train.profile.timing import TimedCallbacks, TimedDataset, TimedSink, timed_exchanges, timed_step
@@ -34,7 +34,7 @@ Writer = Callable[[ProfileRecord, Dataset], object]
 class Profiler:
     """Profiles trainings. `write` receives the record and the dataset of each training, and writes the files."""
 
-    def __init__(self, settings: ProfilingSettings, write: Writer) -> None:
+    def __init__(self, settings: ProfileSettings, write: Writer) -> None:
         self.settings, self.write = settings, write
         self.clock = Clock(settings)
 
@@ -85,15 +85,10 @@ class Profiler:
             graph = trace(cell.construct, data.column_types(), "train_step")
             for key, point in points.items():
                 if point:
-                    check_point(
-                        point,
-                        key,
-                        [node.name for node in graph.nodes],
-                        "leave it out, and it is determined automatically",
-                    )
+                    check_point(point, key, [node.name for node in graph.nodes], "leave it out, and it is found")
 
 
-def find(text: str, cell: Cell, types: Sequence[TensorType]) -> SingleOperator:
+def find_operator(text: str, cell: Cell, types: Sequence[TensorType]) -> SingleOperator:
     """The operator in a text: its full name in the graph of `cell` for inputs of these types, or a type with shapes.
 
     Raises ConfigError.
@@ -101,7 +96,7 @@ def find(text: str, cell: Cell, types: Sequence[TensorType]) -> SingleOperator:
     return parse_operator(text, lambda: trace(cell.construct, types, "train_step"))
 
 
-def both_modes(operator: SingleOperator, device: Device) -> dict[str, TimingStatistics]:
+def measure_in_both_modes(operator: SingleOperator, device: Device) -> dict[str, TimingStatistics]:
     """The times of a single operator by mode: of its kernel, and of a session with only this operator.
 
     Raises what compiling and the device raise.
@@ -119,11 +114,11 @@ def both_modes(operator: SingleOperator, device: Device) -> dict[str, TimingStat
 MODES = {context.GRAPH_MODE: "graph", context.PYNATIVE_MODE: "pynative"}
 
 
-def of_context(mode: int, device: Device) -> Profiler | None:
-    """Who profiles a model of this mode on this device, writes the files and prints the summary; None when nobody asks.
+def profiler_from_context(mode: int, device: Device) -> Profiler | None:
+    """The profiler that the context requests for a model of this mode and device; None without `enable_profiling`.
 
     Of several ranks the first one prints. Raises ConfigError for `op_trace`, which trains nothing, and StorageError
-    when the folder cannot be made.
+    when the folder cannot be created.
     """
     settings = context.profiling_settings()
     if settings is None:
@@ -131,15 +126,15 @@ def of_context(mode: int, device: Device) -> Profiler | None:
     if settings.op_trace:
         hint = f"runner profiling=trace profiling.op_trace='{settings.op_trace}'"
         raise ConfigError("a model that trains has no op_trace", key="profiling_options.op_trace", hint=hint)
-    return telling(settings, mode, device)
+    return profiler_from_settings(settings, mode, device)
 
 
-def telling(settings: ProfilingSettings, mode: int, device: Device) -> Profiler:
-    """Who profiles trainings of this mode and device, writes the files and, on the first rank, prints the summary."""
+def profiler_from_settings(settings: ProfileSettings, mode: int, device: Device) -> Profiler:
+    """A profiler of trainings in this mode on this device. It writes the files; the first rank prints the summary."""
 
-    def written(record: ProfileRecord, data: Dataset) -> None:
-        place = Place(MODES[mode], device.target.lower(), device.workers, world().rank, world().size)
-        for line in write.write(record, settings, place, stages(data)):
+    def write_files(record: ProfileRecord, data: Dataset) -> None:
+        target = ProfileTarget(MODES[mode], device.target.lower(), device.workers, world().rank, world().size)
+        for line in write.write(record, settings, target, stages(data)):
             print(line)  # noqa: T201  the summary
 
-    return Profiler(settings, written)
+    return Profiler(settings, write_files)

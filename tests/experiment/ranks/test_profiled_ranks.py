@@ -18,7 +18,7 @@ from runner.dataset import NumpySlicesDataset
 from runner.dataset.stages import stages
 from runner.device import Device
 from runner.observe.profile import write
-from runner.observe.profile.settings import Place, ProfilingSettings
+from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 from runner.train.profile.profiler import Profiler
 
 STEPS, TICKS = 20, 1e5  # of 10 ns in a millisecond
@@ -58,14 +58,14 @@ def trained(mode, folder=None, **settings):
     net, said = Line(), []
 
     def written(record, data):
-        place = Place(mode, "cpu", 1, world.world().rank, world.world().size)
+        place = ProfileTarget(mode, "cpu", 1, world.world().rank, world.world().size)
         said.extend([record, write.write(record, profiled, place, stages(data))])
 
     model = Model(net, mode=MODES[mode], device=Device(threads=1))
     model.train_network = nn.TrainOneStepCell(net, nn.SGD(net.trainable_params(), 0.01))
     model.train_step = model._train_step()
     if folder is not None:
-        profiled = ProfilingSettings(folder, training_trace=True, task_trace=True)
+        profiled = ProfileSettings(folder, training_trace=True, task_trace=True)
         model.profiler = Profiler(profiled, written)
     model.train(1, data, dataset_sink_mode=False)
     return [p.data.tobytes() for p in net.trainable_params()], said

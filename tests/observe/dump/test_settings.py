@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from runner import dtype as dt
-from runner.errors import ConfigError
 from runner.observe.dump.file_names import AsyncName, NpyName, SyncName, sanitised
 from runner.observe.dump.selection import Selection
 from runner.observe.dump.settings import Iterations
 from runner.types import TensorType
+from runner.validation.validate import Invalid
 
 
 @pytest.mark.parametrize(
@@ -24,18 +24,16 @@ from runner.types import TensorType
 )
 def test_iterations(text, steps):
     chosen = Iterations.parse(text)
-    assert [step for step in range(200) if step in chosen] == steps
+    assert [step for step in range(200) if chosen.following(step) == step] == steps
     walked, step = [], chosen.following(0)
     while step is not None:
         walked.append(step)
         step = chosen.following(step + 1)
     assert walked == steps
-    assert Iterations.parse(str(chosen)) == chosen
 
 
 def test_all_iterations():
     chosen = Iterations.parse("all")
-    assert str(chosen) == "all"
     assert [chosen.following(step) for step in (0, 5, 10**12)] == [0, 5, 10**12]
 
 
@@ -44,10 +42,9 @@ WRONG_TEXTS = "", "5-", "-5", "8-5", "-1", "a", "0 | 5-8", " 0", "1||2", "|1", "
 
 @pytest.mark.parametrize("text", [*WRONG_TEXTS, "\u0663", "9" * 19, True, None, 1.0, [0], -1])
 def test_wrong_iterations(text):
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(Invalid) as caught:
         Iterations.parse(text)
-    assert "value" in caught.value.rows
-    assert {"allowed", "hint"} & caught.value.rows.keys()
+    assert "such as" in caught.value.allowed
 
 
 SYNC_NAMES = [

@@ -16,7 +16,7 @@ from runner.observe.profile.record import (
     ProfileRecord,
     with_parts,
 )
-from runner.observe.profile.settings import Place, ProfilingSettings
+from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 from runner.types import TensorType
 
 FORWARD, BACKWARD, UPDATE = "Default/a/Neg-op0", "Gradients/Default/a/gradNeg/Neg-op1", "Default/optimizer/Sub-op2"
@@ -49,7 +49,7 @@ def record():
     return made
 
 
-SETTINGS = ProfilingSettings(Path(), True, True)  # no file is written here
+SETTINGS = ProfileSettings(Path(), True, True)  # no file is written here
 
 
 def analysis(settings):
@@ -147,7 +147,7 @@ def test_ticks():
 
 
 def test_a_point_that_the_compiler_has_merged_is_a_remark():
-    settings = ProfilingSettings(Path(), True, True, fp_point="Default/a/Gone-op7", bp_point=UPDATE)
+    settings = ProfileSettings(Path(), True, True, fp_point="Default/a/Gone-op7", bp_point=UPDATE)
     figures = Analysis(record(), settings)
     assert figures.points == (FORWARD, UPDATE)
     assert "fp_point Default/a/Gone-op7 is not executed" in figures.record.remarks[0]
@@ -158,7 +158,7 @@ def test_types_and_details_on_paper():
     rows = tables.types(figures).splitlines()
     assert rows[1].startswith("Neg,2,2,0.000767,")  # (333.3 + 433.3) ns
     assert rows[2].startswith("Sub,1,1,0.000233,")
-    first = tables.detail(figures, Place("graph", "gpu")).splitlines()[1].split(",")
+    first = tables.detail(figures, ProfileTarget("graph", "gpu")).splitlines()[1].split(",")
     assert first[:5] == ["Device", "Neg", "Neg-op1", BACKWARD, "1"]
 
 

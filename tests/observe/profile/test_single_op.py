@@ -8,13 +8,13 @@ from runner import dtype as dt, ops
 from runner.device import Device
 from runner.errors import ConfigError
 from runner.observe.profile.single_op import TimingStatistics, lines, measure_time, report
-from runner.train.profile.profiler import both_modes, find
+from runner.train.profile.profiler import find_operator, measure_in_both_modes
 
 CONV = "Default/network-WithLossCell/_backbone-LeNet5/conv2-Conv2d/Conv2D-op3"
 
 
 def parsed(text):
-    return find(text, model_of("lenet", "graph").train_network, data_of("lenet").column_types())
+    return find_operator(text, model_of("lenet", "graph").train_network, data_of("lenet").column_types())
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_errors_name_the_faulty_part(text, what, rows):
 
 def test_both_modes_compute_it():
     found = parsed("MatMul(64x80,80x48)")
-    timings = both_modes(found, Device(threads=1))
+    timings = measure_in_both_modes(found, Device(threads=1))
     assert set(timings) == {"graph", "pynative"}
     for timing in timings.values():
         assert 20 <= timing.runs <= 1000
