@@ -47,7 +47,7 @@ class ProfiledProgram:
 
     @contextmanager
     def profiling(self, first: int) -> Iterator[None]:
-        """OrtRun one call of the program in the profiled session; `first` is the number of its first step."""
+        """Run one call of the program in the profiled session; `first` is the number of its first step."""
         plain, self.program.session = self.program.session, self.session
         self._first_steps.append(first)
         try:
@@ -74,7 +74,7 @@ class ProfiledSession(Session):
         super().__init__(model.SerializeToString(), device, optimize=optimize, profile=prefix)
 
     def step(self, values: Sequence[Any]) -> list[Any]:
-        """OrtRun once, and record the time of the call."""
+        """Run once, and record the time of the call."""
         start = time.perf_counter_ns()
         results = super().step(values)
         self._calls.append((start, time.perf_counter_ns()))
@@ -118,7 +118,7 @@ class ProfiledSplitSession(SplitSession):
         return self._profiled[-1]
 
     def step(self, values: Sequence[Any]) -> list[Any]:
-        """OrtRun once, as `SplitSession.step`."""
+        """Run once, as `SplitSession.step`."""
         self._collectives.append([])
         return super().step(values)
 

@@ -58,7 +58,7 @@ class ProfileSettings:
         """The profile with the values of several sources, in `folder`/profiling unless `result_path` is among them.
 
         Without values, `training_trace` is on, and the other traces are with `everything`. A trace of the operators
-        comes with `PipeUtilization`. Raises as `merged`, and for what does not fit together, with the last prefix.
+        comes with `PipeUtilization`. Raises as `merged`, and for contradictory values, with the last prefix.
         """
         values = merged(sources)
         raise_all(list(_contradictions(values, [*sources][-1])))
