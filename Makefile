@@ -1,28 +1,28 @@
 .DEFAULT_GOAL := help
 .PHONY: help install test fast soak mutants lint format types size bench benchmarks startup oracle docs
 
-help:  ## this list
+help:  ## print this list of targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-install:  ## everything that contributors need, in the tested versions
+install:  ## install everything that contributors need, in the tested versions
 	pip install -c constraints.txt -e ".[dev]"
 
 test:  ## the whole suite
 	pytest -n 2 --dist worksteal
 
 fast:  ## the suite without real processes and real data sets
-	pytest -x --ignore=tests/test_cli.py --ignore=tests/dataset
+	pytest -x --ignore=tests/test_cli.py --ignore=tests/dataset --ignore=tests/end_to_end --ignore=tests/experiment
 
-soak:  ## what CI thins out: runs and sweeps that die at every single operation and step
-	RUNNER_SOAK=1 pytest tests/experiment/test_resume.py tests/experiment/sweep/test_sweep_kills.py
+soak:  ## the long tests: kills at every single operation and step, every flipped bit, random examples
+	RUNNER_SOAK=1 pytest $$(grep -rlE '^from (soak|hypothesis) import' tests --include='test_*.py')
 
-mutants:  ## whether the tests notice mistakes: 60 seeded one-line mutations, of which at most 4 may survive
+mutants:  ## check that the tests find mistakes: 60 seeded one-line mutations, at most 4 may survive
 	python tests/mutation/mutants.py
 
-lint:  ## style, without changing anything
+lint:  ## check style without changing files
 	ruff check . && ruff format --check .
 
-format:  ## repair style
+format:  ## fix style
 	ruff check --fix . && ruff format .
 
 types:  ## mypy --strict
@@ -37,10 +37,10 @@ REPEATS ?= 5
 peers = $(if $(PEERS),--peer $(foreach peer,$(PEERS),$(firstword $(subst =, ,$(peer)))) --peer-python $(PEERS))
 both = --mode graph pynative --threads 1 2 --repeats $(REPEATS) $(peers)
 
-bench:  ## one step of LeNet in both modes, beside the peers of PEERS="torch=/path/python jax=/path/python"
+bench:  ## time a step of LeNet in both modes, in turn with the peers of PEERS="torch=/path/python jax=/path/python"
 	python benchmarks/step.py lenet5 --mode graph pynative --threads 1 2 $(peers)
 
-benchmarks:  ## all figures of BENCHMARKS.md but for the profiles, as JSON lines into RESULTS; PEERS as for bench
+benchmarks:  ## measure most figures of BENCHMARKS.md, as JSON lines into RESULTS; PEERS as for bench
 	@mkdir -p $(dir $(RESULTS))
 	python benchmarks/step.py lenet5 --steps 1000 --sink 0 1000 $(both) > $(RESULTS)
 	python benchmarks/step.py lenet5 --batch 256 --sink 0 300 $(both) >> $(RESULTS)
@@ -54,11 +54,11 @@ benchmarks:  ## all figures of BENCHMARKS.md but for the profiles, as JSON lines
 	python benchmarks/startup.py >> $(RESULTS)
 	python benchmarks/sweep.py -- mode=graph epochs=10 >> $(RESULTS)
 
-startup:  ## from the start of the process to the first loss
+startup:  ## time from the start of the process to the first loss
 	python benchmarks/startup.py
 
-oracle:  ## the comparison with PyTorch, which the suite skips where torch is missing
-	pip install torch==2.13.0 && pytest tests/test_torch.py
+oracle:  ## compare with PyTorch; the suite skips these tests where torch is missing
+	pip install torch==2.13.0 && pytest tests/end_to_end/test_torch.py
 
-docs:  ## the documentation site, into build/site; needs pip install -e ".[docs]"
+docs:  ## build the documentation site into build/site; needs pip install -e ".[docs]"
 	PYTHONPATH=. mkdocs build --strict

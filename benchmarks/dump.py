@@ -28,7 +28,7 @@ from runner.core.primitive import Node
 from runner.dataset import NumpySlicesDataset
 from runner.host.machine import thread_limit
 from runner.nn.steps import DebugPrograms
-from runner.observe.dump.async_writer import AsyncFolder
+from runner.observe.dump.async_writer import AsyncWriter
 from runner.observe.dump.dumper import Dumper
 from runner.observe.dump.settings import DumpSettings, Iterations
 
@@ -44,13 +44,17 @@ class BesideTofile:
         self.bytes = self.files = self.calls = 0
         folder.mkdir()
 
-    def operator(self, step: int, graph: int, task: int, node: Node, *sides: Sequence[ObservedValue] | None) -> None:
+    def write_operator(
+        self, step: int, graph: int, task: int, node: Node, *sides: Sequence[ObservedValue] | None
+    ) -> None:
         """Both, the one first that was second before."""
-        self._both(lambda: self.writer.operator(step, graph, task, node, *sides), [v for s in sides for v in s or ()])
+        self._both(
+            lambda: self.writer.write_operator(step, graph, task, node, *sides), [v for s in sides for v in s or ()]
+        )
 
-    def held(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
+    def write_value(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
         """As an operator."""
-        self._both(lambda: self.writer.held(step, graph, name, value), [value])
+        self._both(lambda: self.writer.write_value(step, graph, name, value), [value])
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.writer, name)
@@ -146,7 +150,7 @@ class _Watching:
 def queue(net: str, mode: str, threads: int, limit: int, folder: Path) -> dict[str, Any]:
     """How much waited."""
     dumper = Dumper(DumpSettings("async", folder, net, Iterations.parse("0-2"), queue_mb=limit))
-    assert isinstance(dumper.writer, AsyncFolder)
+    assert isinstance(dumper.writer, AsyncWriter)
     with closing(dumper):
         train(net, mode, threads, dumper, False, 3)
     return {

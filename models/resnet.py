@@ -7,7 +7,7 @@ from functools import partial
 from runner import nn, ops
 from runner.common.initializer import HeNormal, Initializer, Uniform
 from runner.core.value import Value
-from runner.nn.arguments import one_of, whole
+from runner.validation.arguments import one_of, whole
 
 Conv = Callable[..., nn.Conv2d]
 

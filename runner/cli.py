@@ -1,7 +1,7 @@
-"""The command `runner`: its table of commands, what it does without one, and the exit codes.
+"""The command `runner`: the table of its commands, runs and sweeps, and exit codes.
 
 The module of a command is imported when the command is called: `doctor` opens every device, and `ls` needs none of
-that. These imports are statements inside functions, so type checkers compare each handler with its call.
+them. The imports are statements inside functions, so that type checkers verify the calls.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from runner.config import command_line
-from runner.config.command_line import Call, Parser
+from runner.config.command_line import CommandLine, Parser
 from runner.errors import ConfigError, RunnerError, nearest, unexpected
 from runner.host.lazy import uncollected
 
@@ -24,7 +24,7 @@ Handler = Callable[[argparse.Namespace], int]
 
 
 class Command(NamedTuple):
-    """A command: one line about it, its arguments, and what returns its handler once it is called."""
+    """A command: a summary of one line, the declaration of its arguments, and a function that imports its handler."""
 
     summary: str
     arguments: Callable[[Parser], None]
@@ -34,25 +34,25 @@ class Command(NamedTuple):
 def _ls() -> Handler:
     from runner.report import list_runs
 
-    return lambda given: list_runs.main(given.folder)
+    return lambda args: list_runs.main(args.folder)
 
 
 def _resume() -> Handler:
     from runner.experiment import resume
 
-    return lambda given: _next_steps(resume.main([given.run, *given.overrides], given.force))
+    return lambda args: _print_summary(resume.main([args.run, *args.overrides], args.force))
 
 
 def _doctor() -> Handler:
     from runner.report import doctor
 
-    return lambda given: doctor.main()
+    return lambda args: doctor.main()
 
 
 def _parse_print() -> Handler:
     from runner.report import parse_print
 
-    return lambda given: parse_print.main(given.file)
+    return lambda args: parse_print.main(args.file)
 
 
 def _compare() -> Handler:
@@ -64,13 +64,13 @@ def _compare() -> Handler:
 def _report() -> Handler:
     from runner.report.html import command
 
-    return lambda given: command.main(given.folders, given.output)
+    return lambda args: command.main(args.folders, args.output)
 
 
 def _golden() -> Handler:
     from runner.report.ci import golden
 
-    return lambda given: golden.main(given.file, given.run, given.update)
+    return lambda args: golden.main(args.file, args.run, args.update)
 
 
 def _convert() -> Handler:
@@ -81,12 +81,12 @@ def _convert() -> Handler:
 
 COMMANDS = {
     "ls": Command("list runs, newest first", command_line.ls, _ls),
-    "resume": Command("continue a run or a sweep that ended too early", command_line.resume, _resume),
-    "doctor": Command("versions, usable devices, and why others are not usable", command_line.doctor, _doctor),
-    "parse-print": Command("show what the operator Print wrote into a file", command_line.parse_print, _parse_print),
-    "compare": Command("the first operator that differs in two dumps, or metrics", command_line.compare, _compare),
-    "report": Command("one HTML page about runs or a sweep", command_line.report, _report),
-    "golden": Command("keep the numbers of a run in a file, and check them", command_line.golden, _golden),
+    "resume": Command("continue an unfinished run or sweep", command_line.resume, _resume),
+    "doctor": Command("check packages, machine and devices", command_line.doctor, _doctor),
+    "parse-print": Command("show a file that the operator Print has written", command_line.parse_print, _parse_print),
+    "compare": Command("compare two runs: their dumps, or their metrics", command_line.compare, _compare),
+    "report": Command("write an HTML page about runs or a sweep", command_line.report, _report),
+    "golden": Command("save the results of a run in a file, or check them", command_line.golden, _golden),
     "convert": Command("convert files of an asynchronous dump to .npy", command_line.convert, _convert),
 }
 
@@ -100,9 +100,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         from runner.host.signals import Terminated
 
         what, code = ("Terminated", 143) if isinstance(stop, Terminated) else ("Interrupted", 130)
-        return _fail(f"{what}; runner resume goes on with the run", code)
+        return _fail(f"{what}; runner resume continues the run", code)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `runner ls | head`: no reader any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `runner ls | head`: closed pipe
         return 0
     except Exception as error:
         reported = error if isinstance(error, RunnerError) else unexpected(error)
@@ -127,38 +127,38 @@ def _dispatch(words: list[str]) -> int:
         return run_command(words[0], words[1:])
     if words and not words[0].startswith(("-", "+", "~")) and "=" not in words[0]:
         _unknown_command(words[0])
-    given = parser_of().parse_intermixed_args(words)
-    if given.help:
+    args = parser_of().parse_intermixed_args(words)
+    if args.help:
         print(help_of(), end="")
-    elif given.version:
+    elif args.version:
         print(_version())
-    elif given.shell_completion and "".join(given.overrides).startswith("query="):
-        _complete(given.overrides[0].partition("=")[2])
-    elif given.cfg or given.info or given.hydra_help or given.shell_completion:
-        _show(given)
+    elif args.shell_completion and "".join(args.overrides).startswith("query="):
+        _complete(args.overrides[0].partition("=")[2])
+    elif args.cfg or args.info or args.hydra_help or args.shell_completion:
+        _show(args)
     else:
-        return _run(given)
+        return _run(args)
     return 0
 
 
 def run_command(name: str, words: Sequence[str]) -> int:
-    """Do what a command and its words say and return the exit code. Raises RunnerError."""
+    """Run a command with the words after its name and return the exit code. Raises RunnerError."""
     if not {"-h", "--help"}.isdisjoint(words):
         print(help_of(name), end="")
         return 0
-    given = parser_of(name).parse_intermixed_args(words)
+    args = parser_of(name).parse_intermixed_args(words)
     with _loading():
         handler = COMMANDS[name].load()
-    return handler(given)
+    return handler(args)
 
 
 def parser_of(name: str | None = None) -> Parser:
-    """The parser of a command, or of `runner` without one."""
+    """The parser of a command, or of `runner` itself (None)."""
     return Parser(f"runner {name}", COMMANDS[name].arguments) if name else Parser("runner", command_line.run)
 
 
 def help_of(name: str | None = None) -> str:
-    """What `--help` prints."""
+    """The output of `--help`."""
     parser = parser_of(name)
     if name is None:
         commands = (f"{name:<14}{command.summary}" for name, command in COMMANDS.items())
@@ -186,36 +186,36 @@ def _unknown_command(word: str) -> NoReturn:
 
 @contextmanager
 def _loading() -> Iterator[None]:
-    """For imports: without garbage collection, now and of what they leave, since modules stay."""
+    """Disable garbage collection during imports, and exclude the imported objects from later collections."""
     with uncollected():
         yield
         gc.freeze()
 
 
-def _run(given: argparse.Namespace) -> int:
-    call = Call.of(given)
-    start: Callable[[], Any] = partial(_start_sweep if given.multirun else _start_run, call)
-    if given.junit:
+def _run(args: argparse.Namespace) -> int:
+    line = CommandLine.of(args)
+    start: Callable[[], Any] = partial(_start_sweep if args.multirun else _start_run, line)
+    if args.junit:
         with _loading():
-            from runner.report.ci.junit import reported
-        start = partial(reported, Path(given.junit), call.overrides, start)
-    ended = start()
-    return 0 if given.multirun else _next_steps(ended)
+            from runner.report.ci.junit import run_and_report
+        start = partial(run_and_report, Path(args.junit), line.overrides, start)
+    result = start()
+    return 0 if args.multirun else _print_summary(result)
 
 
-def _start_run(call: Call) -> dict[str, Any]:
+def _start_run(line: CommandLine) -> dict[str, Any]:
     with _loading():
         from runner.experiment import launch
-    return launch.run_call(call)
+    return launch.run_call(line)
 
 
-def _start_sweep(call: Call) -> object:
+def _start_sweep(line: CommandLine) -> object:
     with _loading():
         from runner.experiment import sweep
-    return sweep.start(call)
+    return sweep.start(line)
 
 
-def _next_steps(summary: dict[str, Any]) -> int:
+def _print_summary(summary: dict[str, Any]) -> int:
     if summary.get("metrics"):
         values = ", ".join(f"{name} {value:.4f}" for name, value in summary["metrics"].items())
         speed = summary["steps_per_second"]
@@ -226,39 +226,39 @@ def _next_steps(summary: dict[str, Any]) -> int:
     return 0
 
 
-def _show(given: argparse.Namespace) -> None:
-    call = Call.of(given)
+def _show(args: argparse.Namespace) -> None:
+    line = CommandLine.of(args)
     with _loading():
         from runner.config import display
-    if given.cfg:
-        display.show_config(call, given.cfg, given.package, given.resolve)
-    elif given.info:
-        display.show_info(call, given.info)
-    elif given.hydra_help:
-        display.show_hydra_help(call)
+    if args.cfg:
+        display.show_config(line, args.cfg, args.package, args.resolve)
+    elif args.info:
+        display.show_info(line, args.info)
+    elif args.hydra_help:
+        display.show_hydra_help(line)
     else:
-        display.complete(call)
+        display.complete(line)
 
 
 def _complete(shell: str) -> None:
-    """Print for a shell what can stand next on its line, which it gives as COMP_LINE."""
-    from runner.config.completion import answer
+    """Print the candidates for the last word of COMP_LINE, the shell's command line."""
+    from runner.config.completion import complete
 
-    found = answer(os.environ.get("COMP_LINE", ""), COMMANDS, parser_of, _keys)
-    print(("\n" if shell == "fish" else " ").join(found))
+    candidates = complete(os.environ.get("COMP_LINE", ""), COMMANDS, parser_of, _override_candidates)
+    print(("\n" if shell == "fish" else " ").join(candidates))
 
 
-def _keys(before: Sequence[str], word: str) -> list[str]:
-    """What can stand in place of an override: values that the schema knows, otherwise what Hydra knows."""
+def _override_candidates(before: Sequence[str], word: str) -> list[str]:
+    """Candidates for an override: values from the schema, otherwise those of Hydra."""
     from runner.config.values import choices
 
-    given = parser_of().parse_intermixed_args(before)
+    args = parser_of().parse_intermixed_args(before)
     key, equals, _ = word.partition("=")
-    if equals and (listed := choices(key)):
-        return [f"{key}={value}" for value in listed]
+    if equals and (values := choices(key)):
+        return [f"{key}={value}" for value in values]
     with _loading():
         from runner.config import display
-    return display.candidates(Call.of(given), word, given.multirun)
+    return display.candidates(CommandLine.of(args), word, args.multirun)
 
 
 def _version() -> str:

@@ -1,4 +1,4 @@
-"""`runner.context`: the settings of scripts that use the Python API, under the reference's names (spec section 1.1)."""
+"""`runner.context`: global settings of scripts that use the Python API, with the names of the reference (spec 1.1)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from runner.communication.auto_parallel import (
 from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import Device
-from runner.errors import ConfigError, nearest, raise_all
+from runner.errors import ConfigError, nearest
 from runner.observe import dump, profile
-from runner.observe.graph.folder import GraphFolder, usable
+from runner.observe.graph.folder import GraphFolder, writable_folder
 from runner.ops.print import destination, file
+from runner.validation.arguments import flag
 
 __all__ = [
     "GRAPH_MODE",
@@ -53,25 +54,25 @@ _DEFAULTS: dict[str, Any] = {
     "profiling_options": "training_trace",
 }
 _settings = dict(_DEFAULTS)
-_observers: dict[str, GraphObserver] = {}  # by folder: each counts its files as long as the process lives
-_value_observers: list[ValueObserver] = []  # the innermost one comes last
-_dumpers: dict[str, ValueObserver] = {}  # by what MINDSPORE_DUMP_CONFIG said
+_observers: dict[str, GraphObserver] = {}  # by folder: each numbers its files for the lifetime of the process
+_value_observers: list[ValueObserver] = []  # the innermost one is last
+_dumpers: dict[str, ValueObserver] = {}  # by the value of MINDSPORE_DUMP_CONFIG
 
 
 def set_context(**settings: Any) -> None:
-    """Change settings; nothing is changed when one of them is wrong.
+    """Change settings; nothing is changed when one of them is invalid.
 
     `mode` GRAPH_MODE (0) or PYNATIVE_MODE (1, default) · `device_target` CPU, GPU or Ascend · `device_id` 0 to 4095,
-    without effect on the CPU · `reserve_class_name_in_scope` bool · `print_file_path` the file that the Print operator
-    writes ("": the screen); a name that is taken gets the time as a suffix · `save_graphs` bool, whether the
-    graphs of models and cells are written, and `save_graphs_path` the folder for them (default: where the process
-    runs) · `precision_mode` in which element types networks compute: allow_fp32_to_fp16 (default), force_fp16,
-    force_fp32, must_keep_origin_dtype or allow_mix_precision · `enable_profiling` bool, whether models are profiled
-    that are trained now, and `profiling_options` what is measured: words such as "training_trace:task_trace", or JSON
-    such as '{"result_path": "/home/data/output", "training_trace": "on"}'. Raises ConfigError (a ValueError;
-    ConfigErrors when JSON has several faults), and StorageError for a folder that cannot be written.
+    without effect on the CPU · `reserve_class_name_in_scope` bool · `print_file_path` the output file of the Print
+    operator ("": the screen); an existing name gets the time as a suffix · `save_graphs` bool, whether the graphs of
+    models and cells are written, and `save_graphs_path` their folder (default: the working directory) ·
+    `precision_mode` the element types in which networks compute: allow_fp32_to_fp16 (default), force_fp16, force_fp32,
+    must_keep_origin_dtype or allow_mix_precision · `enable_profiling` bool, whether trainings are profiled, and
+    `profiling_options` what is measured: words such as "training_trace:task_trace", or JSON such as
+    '{"result_path": "/home/data/output", "training_trace": "on"}'. Raises ConfigError (a ValueError; ConfigErrors for
+    several errors in JSON), and StorageError for a folder that cannot be written.
     """
-    _change({name: _checked(name, value) for name, value in settings.items()})
+    _change({name: _validate(name, value) for name, value in settings.items()})
 
 
 def get_context(name: str) -> Any:
@@ -83,7 +84,7 @@ def get_context(name: str) -> Any:
 
 @contextmanager
 def preserved() -> Iterator[None]:
-    """Put all settings back when the context is left."""
+    """Context: all settings are restored at its end."""
     before = dict(_settings)
     try:
         yield
@@ -92,7 +93,7 @@ def preserved() -> Iterator[None]:
 
 
 def reset_context() -> None:
-    """All settings as at the start of the process."""
+    """Restore the settings of the start of the process."""
     _change(_DEFAULTS)
 
 
@@ -102,22 +103,22 @@ def _change(settings: dict[str, Any]) -> None:
 
 
 def reserves_class_names() -> bool:
-    """Whether scopes carry class names."""
+    """Whether scopes contain class names."""
     return bool(_settings["reserve_class_name_in_scope"])
 
 
 def precision() -> Policy | None:
-    """In which element types networks compute; None: in those that they have."""
+    """The precision policy of networks; None casts nothing."""
     return policy(_settings["precision_mode"])
 
 
 def device() -> Device:
-    """The device that graph mode uses."""
+    """The device of graph mode."""
     return Device(target=_settings["device_target"], id=_settings["device_id"])
 
 
 def graph_observer() -> GraphObserver:
-    """Who hears of the graphs of models and cells that are made now. Raises as `set_context`."""
+    """The graph observer of new models and cells. Raises as `set_context`."""
     if not _settings["save_graphs"]:
         return NO_GRAPHS
     path = os.path.abspath(_settings["save_graphs_path"])
@@ -127,39 +128,43 @@ def graph_observer() -> GraphObserver:
 
 
 def value_observer() -> ValueObserver:
-    """Who is shown the steps of models that are trained now, and the cells that are called now.
+    """The value observer of training steps and of calls of cells.
 
-    That is `runner.dump`, or else what the environment variable MINDSPORE_DUMP_CONFIG asks for. Raises ConfigError when
-    its file is wrong, and StorageError when its folder cannot be written.
+    It is the current `runner.dump`, or else the dump that the environment variable MINDSPORE_DUMP_CONFIG configures.
+    Raises ConfigError when its file is invalid, and StorageError when its folder cannot be written.
     """
     if _value_observers:
         return _value_observers[-1]
-    asked = os.environ.get(dump.VARIABLE)
-    if not asked:
+    config = os.environ.get(dump.VARIABLE)
+    if not config:
         return NO_VALUES
-    if asked not in _dumpers:
-        settings = dump.json_config.from_environment(device().id)
-        _dumpers[asked] = NO_VALUES if settings is None else dump.Dumper(settings, device().id)
-        atexit.register(_dumpers[asked].close)
-    return _dumpers[asked]
+    if config not in _dumpers:
+        settings = dump.json_config.from_environment(dump.VARIABLE)
+        settings = settings and settings.on(device().id)
+        _dumpers[config] = NO_VALUES if settings is None else dump.Dumper(settings, device().id)
+        atexit.register(_dumpers[config].close)
+    return _dumpers[config]
 
 
-def profiling_settings() -> profile.ProfilingSettings | None:
-    """What is measured of models that are trained now; None when nothing is.
+def profiling_settings() -> profile.ProfileSettings | None:
+    """The settings for profiles of trainings; None when they are not profiled.
 
-    Files go to `result_path` of the options or else to the folder `profiling` where the process runs, which is there
-    afterwards. Raises ConfigError for a folder that is gone, StorageError for one that cannot be made.
+    Files are written to `result_path` of the options, or else to the folder `profiling` of the working directory, which
+    is created. Raises ConfigError for a folder that no longer exists, StorageError for one that cannot be created.
     """
     if not _settings["enable_profiling"]:
         return None
-    wanted = profile.keys.read(_settings["profiling_options"], "profiling_options")
-    made: profile.ProfilingSettings = profile.keys.settings(wanted, False, Path.cwd(), _settings["device_id"])
-    return made
+    return _profile(_settings["profiling_options"]).with_folder()
+
+
+def _profile(options: str) -> profile.ProfileSettings:
+    sources = {"profiling_options.": profile.options(options, "profiling_options")}
+    return profile.ProfileSettings.from_values(sources, Path.cwd(), _settings["device_id"])
 
 
 @contextmanager
 def observing(observer: ValueObserver) -> Iterator[None]:
-    """Inside, this observer is shown what runs."""
+    """Context: training steps and calls of cells are observed by this observer."""
     _value_observers.append(observer)
     try:
         yield
@@ -167,7 +172,7 @@ def observing(observer: ValueObserver) -> Iterator[None]:
         _value_observers.pop()
 
 
-def _checked(name: str, value: Any) -> Any:
+def _validate(name: str, value: Any) -> Any:
     if name == "mode" and (type(value) is not int or value not in (GRAPH_MODE, PYNATIVE_MODE)):
         raise ConfigError("unknown mode", given=value, allowed="context.GRAPH_MODE (0), context.PYNATIVE_MODE (1)")
     if name == "device_target":
@@ -178,12 +183,12 @@ def _checked(name: str, value: Any) -> Any:
         return targets[str(value).lower()]
     if name == "device_id" and (type(value) is not int or not 0 <= value <= 4095):
         raise ConfigError("device_id out of range", given=value, allowed="0 to 4095")
-    if name in ("reserve_class_name_in_scope", "save_graphs", "enable_profiling") and type(value) is not bool:
-        raise ConfigError(f"{name} must be a bool", given=value)
+    if name in ("reserve_class_name_in_scope", "save_graphs", "enable_profiling"):
+        flag({}, **{name: value})
     if name == "save_graphs_path":
         if not isinstance(value, str | os.PathLike):
             raise ConfigError("save_graphs_path must be a path", given=type(value).__name__)
-        return str(usable(Path(os.path.abspath(value))))
+        return str(writable_folder(Path(os.path.abspath(value))))
     if name == "print_file_path":
         return _print_file(value)
     if name == "precision_mode":
@@ -210,7 +215,7 @@ def _print_file(value: Any) -> str:
 def _profiling_options(value: Any) -> str:
     if not isinstance(value, str):
         raise ConfigError("profiling_options must be a string", given=type(value).__name__, allowed="words or JSON")
-    raise_all(list(profile.keys.contradictions(profile.keys.read(value, "profiling_options"), "profiling_options.")))
+    _profile(value)
     return value
 
 

@@ -120,7 +120,7 @@ def raise_all(errors: Collection[ConfigError]) -> None:
         raise ConfigErrors(tuple(errors))
 
 
-def attempted(make: Callable[..., T], *given: object) -> tuple[T | None, list[ConfigError]]:
+def collect_errors(make: Callable[..., T], *given: object) -> tuple[T | None, list[ConfigError]]:
     """The result of a call; or None and its configuration errors, to be raised with others (`raise_all`)."""
     try:
         return make(*given), []

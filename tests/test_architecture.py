@@ -59,7 +59,7 @@ THIRD_PARTIES = {
     "torch": set(),
     "sklearn": set(),  # its import takes a second
 }
-MODELS_MAY_IMPORT = "runner.nn", "runner.ops", "runner.common", "runner.core.value"
+MODELS_MAY_IMPORT = "runner.nn", "runner.ops", "runner.common", "runner.core.value", "runner.validation.arguments"
 RUNS_WHAT_IT_READS = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "misc", "base_classes", "tools"}
 PUBLIC_ADDRESSES = {"runner.common"}  # of the reference

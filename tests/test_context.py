@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tables import table
 
 from models.lenet import LeNet5
 from runner import Tensor, context, nn, ops
@@ -84,8 +85,8 @@ WRONG = [
     (("device_id", -1), "device_id out of range\n  given    -1\n  allowed  0 to 4095"),
     (("device_id", "0"), "device_id out of range\n  given    0\n  allowed  0 to 4095"),
     (("device_id", True), "device_id out of range\n  given    True\n  allowed  0 to 4095"),
-    (("reserve_class_name_in_scope", 1), "reserve_class_name_in_scope must be a bool\n  given  1"),
-    (("save_graphs", 1), "save_graphs must be a bool\n  given  1"),
+    (("reserve_class_name_in_scope", 1), "reserve_class_name_in_scope must be True or False\n  given  1"),
+    (("save_graphs", 1), "save_graphs must be True or False\n  given  1"),
     (("save_graphs_path", None), "save_graphs_path must be a path\n  given  NoneType"),
     (
         ("save_graphs_path", "/dev/null/graphs"),
@@ -94,7 +95,7 @@ WRONG = [
     (("print_file_path", None), "print_file_path must be a string\n  given  NoneType"),
     (
         ("print_file_path", "/"),
-        "a print file is a file, and this is a folder\n  key    print_file_path\n  value  /\n  hint   /print.pb",
+        "the print file is a folder\n  key    print_file_path\n  value  /\n  hint   /print.pb",
     ),
     (
         ("print_file_path", "/nowhere/print.pb"),
@@ -109,7 +110,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("setting", "text"), WRONG, ids=[f"{name}={value!r}" for (name, value), _ in WRONG])
+@table(("setting", "text"), WRONG, ids=[f"{name}={value!r}" for (name, value), _ in WRONG])
 def test_a_wrong_setting_changes_nothing(setting, text):
     name, value = setting
     right = {"device_id": 3, "device_target": "GPU"} if name not in ("device_id", "device_target") else {"mode": 0}

@@ -1,5 +1,6 @@
 """What the documents say is so: commands run, outputs are the real ones, files exist."""
 
+import ast
 import json
 import os
 import re
@@ -7,11 +8,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from test_architecture import ORDER
 
 from runner import cli, errors
 from runner.experiment.sweep.sweep import SweepError
@@ -51,7 +52,7 @@ def skipped(line: str) -> str | None:
 
 
 @pytest.fixture(scope="module")
-def tour(tmp_path_factory) -> dict[str, Future]:
+def tour(tmp_path_factory) -> dict[str, subprocess.CompletedProcess]:
     """Every command of the tour that needs nothing else, shortened, all in one folder; `ls` comes last."""
     place = tmp_path_factory.mktemp("tour")
 
@@ -66,16 +67,14 @@ def tour(tmp_path_factory) -> dict[str, Future]:
         return command("-m", "runner", *words[1:], *(["max_steps=2"] if runs else []), cwd=place)
 
     lines = [line for line in TOUR if not skipped(line)]
-    with ThreadPoolExecutor(2) as pool:
-        started = {line: pool.submit(run, line) for line in lines if spoken(line) != ["runner", "ls"]}
-    return {**started, **{line: ThreadPoolExecutor(1).submit(run, line) for line in lines if line not in started}}
+    return {line: run(line) for line in sorted(lines, key=lambda line: spoken(line) == ["runner", "ls"])}
 
 
 @pytest.mark.parametrize("line", TOUR, ids=[" ".join(spoken(line)) for line in TOUR])
 def test_the_tour(tour, line):
     if reason := skipped(line):
         pytest.skip(reason)
-    done, words = tour[line].result(), spoken(line)
+    done, words = tour[line], spoken(line)
     assert done.returncode == next((code for word, code in CODES.items() if word in words), 0), done.stderr
     if "--cfg" in words:
         assert re.search(r"^epochs: \d+$", done.stdout, re.MULTILINE)
@@ -154,7 +153,7 @@ def test_the_reports_that_are_shown(tmp_path):
         short = ["max_steps=2", "callbacks=quiet"] if words[0] == "-m" else []
         done = command("-m", "runner", *words, *short, cwd=tmp_path)
         assert done.returncode == codes.get(words[0], 0), done.stderr
-    assert "as it was, bit for bit" in done.stdout
+    assert "unchanged, bit for bit" in done.stdout
     assert (tmp_path / "junit.xml").read_text().count("<testcase") == 3
     assert "Over seeds" in (tmp_path / "multirun" / "seeds" / "report.html").read_text()
 
@@ -240,3 +239,86 @@ def test_the_example_of_switching_modes(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Tensor(shape=[1, 4, 5, 5], dtype=Float32, value=\n")
     assert float(done.stdout.split()[-1]) < 1e-6
+
+
+# The design pages, and the path of a batch
+
+DESIGN = [page for page in sorted((ROOT / "docs" / "design").glob("*.md")) if page.stem != "index"]
+PARTS = ["Problem", "Decision", "Measurement", "Rejected", "Files"]
+NOT_OURS = {"instantiate", "MPI_Allreduce", "If"}  # rejected alternatives
+
+
+def sources() -> dict[Path, str]:
+    """The text of every file that a page may speak of."""
+    folders = [ROOT / folder for folder in (*FOLDERS, "docs")]
+    kinds = {".py", ".pyi", ".yaml", ".json"}
+    files = [file for folder in folders for file in folder.rglob("*") if file.suffix in kinds]
+    return {file: file.read_text(encoding="utf-8", errors="replace") for file in files}
+
+
+@pytest.mark.parametrize("page", DESIGN, ids=[page.stem for page in DESIGN])
+def test_a_design_page_has_all_parts_and_is_in_the_index(page):
+    text = page.read_text()
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == PARTS
+    title = re.match(r"# (.*)\n", text)[1]
+    assert f"- [{title}]({page.name})\n" in (page.parent / "index.md").read_text()
+    assert f"design/{page.name}\n" in (ROOT / "mkdocs.yml").read_text()
+    named = {path for quoted in re.findall(r"`([\w./-]+/[\w./-]*)`", text) for path in [quoted.rstrip("/")]}
+    assert [path for path in named if path.split("/")[0] in (*FOLDERS, "docs") and not (ROOT / path).exists()] == []
+
+
+def test_every_name_in_the_design_pages_is_in_the_code():
+    files = sources()
+    known = set(re.findall(r"\w+", "\n".join(files.values()))) | {part for file in files for part in file.parts}
+    known |= {file.stem for file in files} | NOT_OURS
+    for page in (*DESIGN, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"):
+        text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        quoted = [words for words in re.findall(r"`([^`\n]+)`", text) if "/" not in words and words[:5] != "make "]
+        unknown = {name for words in quoted for name in re.findall(r"[A-Za-z_]\w+", words)} - known
+        assert unknown == set(), page
+
+
+def members(tree: ast.Module) -> dict[str, set[str]]:
+    """What the classes of a module define, by class; also attributes that their methods set."""
+    found = {}
+    for kind in (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)):
+        defined = {node.name for node in kind.body if isinstance(node, ast.FunctionDef)}
+        defined |= {node.target.id for node in kind.body if isinstance(node, ast.AnnAssign)}
+        attributes = [node for node in ast.walk(kind) if isinstance(node, ast.Attribute)]
+        found[kind.name] = defined | {node.attr for node in attributes if isinstance(node.ctx, ast.Store)}
+    return found
+
+
+def test_every_member_in_the_design_pages_is_one_of_its_class():
+    classes: dict[str, set[str]] = {}
+    for file in (ROOT / "runner").rglob("*.py"):
+        for name, defined in members(ast.parse(file.read_text())).items():
+            classes[name] = classes.get(name, set()) | defined
+    for page in (*DESIGN, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"):
+        quoted = re.findall(r"`([A-Z]\w+)\.(\w+)`", page.read_text())
+        assert [(name, member) for name, member in quoted if member not in classes.get(name, {member})] == [], page
+
+
+def test_the_path_of_a_batch_names_functions_of_those_files():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    rows = re.findall(r"^\| \w+ \| .* \| `([\w.]+)` \| `([\w./]+)` \|$", text, re.MULTILINE)
+    assert len(rows) > 15
+    for name, file in rows:
+        body = ast.parse((ROOT / file).read_text()).body
+        for part in name.split("."):
+            found = [node for node in body if getattr(node, "name", None) == part]
+            assert found, f"{file} has no {name}"
+            body = getattr(found[0], "body", [])
+
+
+def test_the_architecture_fits_on_two_screens():
+    lines = (ROOT / "ARCHITECTURE.md").read_text().splitlines()
+    assert len(lines) <= 120
+    assert max(map(len, lines)) <= 120
+
+
+def test_the_diagram_of_packages_has_the_order_that_is_tested():
+    diagram = re.search(r"^```\n(.*?)^```", (ROOT / "ARCHITECTURE.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+    left = [line[: diagram.index("the table")] for line in reversed(diagram.splitlines())]
+    drawn = [name for line in left for name in re.findall(r"(\w+)(?:/|\.py)", line)]
+    assert drawn == [name for name in ORDER if name != "__main__"]

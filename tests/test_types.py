@@ -27,7 +27,7 @@ WRONG = {
     "sweep.start(1, 2, 3, 4, 5)": "Too many arguments",
     "tracking.folowed": "folowed",
     "ranks.joined(1, 2, 3, 4, 5)": "Too many arguments",
-    "profile.ProfilingSettings(wrong=1)": "wrong",
+    "profile.ProfileSettings(wrong=1)": "wrong",
     "runner.run(3)": "incompatible type",
     "dataset.Nothing": "Nothing",
 }

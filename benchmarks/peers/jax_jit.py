@@ -11,22 +11,10 @@ have threads. The first step compiles. Prints one JSON object.
 
 import os
 
-from timing import (
-    BLOCKS,
-    LEARNING_RATE,
-    MOMENTUM,
-    arguments,
-    confine,
-    first_row,
-    parsed,
-    report,
-    rows_of,
-    shape_of,
-    timed,
-)
+import timing
 
-OPTIONS = parsed(arguments(__doc__))
-confine(OPTIONS.threads)
+OPTIONS = timing.parsed(timing.arguments(__doc__))
+timing.confine(OPTIONS.threads)
 os.environ["JAX_PLATFORMS"] = "cpu"
 
 import jax  # noqa: E402  (it starts its threads when it is imported)
@@ -92,7 +80,7 @@ def lenet(p, moving, x):
 
 def blocks(net: str):
     """Name, channels taken, planes, channels made and stride of each block of a ResNet."""
-    (bottleneck, counts), given = BLOCKS[net], 64
+    (bottleneck, counts), given = timing.BLOCKS[net], 64
     for number, count in enumerate(counts):
         for k in range(count):
             planes, stride = 64 << number, 2 if number and not k else 1
@@ -106,7 +94,7 @@ def resnet_parameters(net: str) -> dict:
     p = {"stem": conv(3, 3, 64)}
     for name, given, planes, made, stride in blocks(net):
         inner = [(1, given, planes), (3, planes, planes), (1, planes, made)]
-        for k, shape in enumerate(inner if BLOCKS[net][0] else [(3, given, planes), (3, planes, made)]):
+        for k, shape in enumerate(inner if timing.BLOCKS[net][0] else [(3, given, planes), (3, planes, made)]):
             p[f"{name}.{k}"] = conv(*shape)
         if stride > 1 or given != made:
             p[f"{name}.shortcut"] = conv(1, given, made)
@@ -115,7 +103,7 @@ def resnet_parameters(net: str) -> dict:
 
 def resnet(net: str, p, moving, x):
     """Images to logits, and the moved statistics."""
-    moved, last, strided = {}, *((2, 1) if BLOCKS[net][0] else (1, 0))
+    moved, last, strided = {}, *((2, 1) if timing.BLOCKS[net][0] else (1, 0))
 
     def layer(x, name, stride=1):
         made, moved[name] = normed(x, p[name], moving[name], stride)
@@ -143,8 +131,8 @@ def step_of(network):
     def step(state, images, labels, rows):
         p, velocity, moving = state
         (loss, moved), gradient = jax.value_and_grad(loss_of, has_aux=True)(p, moving, images[rows], labels[rows])
-        velocity = jax.tree.map(lambda v, g: MOMENTUM * v + g, velocity, gradient)
-        return (jax.tree.map(lambda w, v: w - LEARNING_RATE * v, p, velocity), velocity, moved), loss
+        velocity = jax.tree.map(lambda v, g: timing.MOMENTUM * v + g, velocity, gradient)
+        return (jax.tree.map(lambda w, v: w - timing.LEARNING_RATE * v, p, velocity), velocity, moved), loss
 
     return jax.jit(step, donate_argnums=0)
 
@@ -152,11 +140,11 @@ def step_of(network):
 def main() -> None:
     """Measure."""
     o = OPTIONS
-    large = o.net in BLOCKS
+    large = o.net in timing.BLOCKS
     p = resnet_parameters(o.net) if large else lenet_parameters()
     moving = {k: (np.zeros_like(v["g"]), np.ones_like(v["g"])) for k, v in p.items() if "g" in v}
     step = step_of((lambda *given: resnet(o.net, *given)) if large else lenet)
-    count, (channels, *size) = rows_of(o.net, o.batch), shape_of(o.net)
+    count, (channels, *size) = timing.rows_of(o.net, o.batch), timing.shape_of(o.net)
     images = jnp.asarray(RNG.standard_normal((count, *size, channels), np.float32))
     labels, order = jnp.asarray(RNG.integers(0, 10, count, np.int32)), RNG.permutation(count).astype(np.int32)
     state = jax.tree.map(jnp.asarray, (p, jax.tree.map(np.zeros_like, p), moving))
@@ -164,12 +152,12 @@ def main() -> None:
     def run(steps: int) -> None:
         nonlocal state
         for i in range(steps):
-            start = first_row(i, o.net, o.batch)
+            start = timing.first_row(i, o.net, o.batch)
             state, loss = step(state, images, labels, order[start : start + o.batch])
         jax.block_until_ready((state, loss))
 
     parameters = sum(a.size for a in jax.tree.leaves(p))
-    report("jax", o, version=jax.__version__, parameters=parameters, **timed(run, o.steps))
+    timing.report("jax", o, version=jax.__version__, parameters=parameters, **timing.timed(run, o.steps))
 
 
 if __name__ == "__main__":

@@ -8,22 +8,10 @@ MindSpore counts the cores that it may use, so the process is confined to as man
 compiles. Prints one JSON object. A step of ResNet-50 may take a minute: ask for `--steps 1`.
 """
 
-from timing import (
-    BLOCKS,
-    LEARNING_RATE,
-    MOMENTUM,
-    arguments,
-    confine,
-    first_row,
-    parsed,
-    report,
-    rows_of,
-    shape_of,
-    timed,
-)
+import timing
 
-OPTIONS = parsed(arguments(__doc__))
-confine(OPTIONS.threads)
+OPTIONS = timing.parsed(timing.arguments(__doc__))
+timing.confine(OPTIONS.threads)
 
 import mindspore  # noqa: E402  (it starts its threads when it is imported)
 import numpy as np  # noqa: E402
@@ -79,23 +67,23 @@ def main() -> None:
     mindspore.set_context(mode=mindspore.GRAPH_MODE)
     mindspore.set_device("CPU")
     mindspore.set_seed(0)
-    network = resnet(*BLOCKS[o.net]) if o.net in BLOCKS else lenet()
+    network = resnet(*timing.BLOCKS[o.net]) if o.net in timing.BLOCKS else lenet()
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
-    optimizer = nn.Momentum(network.trainable_params(), LEARNING_RATE, MOMENTUM)
+    optimizer = nn.Momentum(network.trainable_params(), timing.LEARNING_RATE, timing.MOMENTUM)
     step = nn.TrainOneStepCell(nn.WithLossCell(network, loss), optimizer).set_train()
-    count, rng = rows_of(o.net, o.batch), np.random.default_rng(0)
-    images = rng.standard_normal((count, *shape_of(o.net)), np.float32)
+    count, rng = timing.rows_of(o.net, o.batch), np.random.default_rng(0)
+    images = rng.standard_normal((count, *timing.shape_of(o.net)), np.float32)
     labels, order = rng.integers(0, 10, count, np.int32), rng.permutation(count)
 
     def run(steps: int) -> float:
         for i in range(steps):
-            start = first_row(i, o.net, o.batch)
+            start = timing.first_row(i, o.net, o.batch)
             rows = order[start : start + o.batch]
             made = step(mindspore.Tensor(images[rows]), mindspore.Tensor(labels[rows]))
         return float(made.asnumpy())
 
     parameters = sum(p.size for p in network.trainable_params())
-    report("mindspore", o, version=mindspore.__version__, parameters=parameters, **timed(run, o.steps))
+    timing.report("mindspore", o, version=mindspore.__version__, parameters=parameters, **timing.timed(run, o.steps))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,9 @@ class Initializer:
         raise NotImplementedError
 
 
+Initial = Initializer | Tensor | str | float  # the initial value of a layer's parameter
+
+
 class Constant(Frozen, Initializer):
     """The same value everywhere."""
 
@@ -87,27 +90,39 @@ class XavierUniform(Frozen, Initializer):
         return rng.uniform(-bound, bound, shape)
 
 
-class HeUniform(Frozen, Initializer):
-    """Uniform within gain * sqrt(3 / fan) (He et al., 2015)."""
+class He(Frozen, Initializer):
+    """Base of the rules of He et al. (2015), whose deviation is gain / sqrt(fan)."""
 
     negative_slope: float = 0.0
     mode: str = "fan_in"
     nonlinearity: str = "leaky_relu"
 
+    def deviation(self, shape: Shape) -> float:
+        """gain / sqrt(fan). Raises ConfigError for an unknown mode or nonlinearity."""
+        slopes = {"leaky_relu": math.sqrt(2.0 / (1.0 + self.negative_slope**2)), "relu": math.sqrt(2.0)}
+        gains = slopes | {"linear": 1.0, "sigmoid": 1.0, "tanh": 5.0 / 3.0}
+        if self.mode not in ("fan_in", "fan_out"):
+            raise ConfigError("unknown mode of an initialiser", given=self.mode, allowed="fan_in, fan_out")
+        if self.nonlinearity not in gains:
+            allowed = ", ".join(gains)
+            raise ConfigError("unknown nonlinearity of an initialiser", given=self.nonlinearity, allowed=allowed)
+        fan_in, fan_out = fans(shape)
+        return gains[self.nonlinearity] / math.sqrt(fan_in if self.mode == "fan_in" else fan_out)
+
+
+class HeUniform(He):
+    """Uniform within gain * sqrt(3 / fan)."""
+
     def fill(self, rng: np.random.Generator, shape: Shape) -> np.ndarray:
-        bound = math.sqrt(3.0) * he_deviation(shape, self.negative_slope, self.mode, self.nonlinearity)
+        bound = math.sqrt(3.0) * self.deviation(shape)
         return rng.uniform(-bound, bound, shape)
 
 
-class HeNormal(Frozen, Initializer):
-    """Normal with deviation gain / sqrt(fan) (He et al., 2015)."""
-
-    negative_slope: float = 0.0
-    mode: str = "fan_in"
-    nonlinearity: str = "leaky_relu"
+class HeNormal(He):
+    """Normal with deviation gain / sqrt(fan)."""
 
     def fill(self, rng: np.random.Generator, shape: Shape) -> np.ndarray:
-        return rng.normal(0.0, he_deviation(shape, self.negative_slope, self.mode, self.nonlinearity), shape)
+        return rng.normal(0.0, self.deviation(shape), shape)
 
 
 def fans(shape: Shape) -> tuple[int, int]:
@@ -116,18 +131,6 @@ def fans(shape: Shape) -> tuple[int, int]:
         raise ShapeError("fan_in and fan_out need at least two axes", shape=shape)
     field = math.prod(shape[2:])
     return shape[1] * field, shape[0] * field
-
-
-def he_deviation(shape: Shape, negative_slope: float, mode: str, nonlinearity: str) -> float:
-    """gain / sqrt(fan). Raises ConfigError for an unknown mode or nonlinearity."""
-    slopes = {"leaky_relu": math.sqrt(2.0 / (1.0 + negative_slope**2)), "relu": math.sqrt(2.0)}
-    gains = slopes | {"linear": 1.0, "sigmoid": 1.0, "tanh": 5.0 / 3.0}
-    if mode not in ("fan_in", "fan_out"):
-        raise ConfigError("unknown mode of an initialiser", given=mode, allowed="fan_in, fan_out")
-    if nonlinearity not in gains:
-        raise ConfigError("unknown nonlinearity of an initialiser", given=nonlinearity, allowed=", ".join(gains))
-    fan_in, fan_out = fans(shape)
-    return gains[nonlinearity] / math.sqrt(fan_in if mode == "fan_in" else fan_out)
 
 
 ALIASES: dict[str, type[Initializer]] = {
@@ -147,9 +150,7 @@ ALIASES: dict[str, type[Initializer]] = {
 }
 
 
-def initializer(
-    init: Initializer | Tensor | str | float, shape: Sequence[int] | None = None, dtype: dt.DType = dt.float32
-) -> Tensor:
+def initializer(init: Initial, shape: Sequence[int] | None = None, dtype: dt.DType = dt.float32) -> Tensor:
     """A tensor filled by an initializer, its name or a number; or the given tensor, whose shape must then fit.
 
     Raises ConfigError for an unknown name and ShapeError for a tensor of another shape.

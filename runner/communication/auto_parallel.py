@@ -1,7 +1,7 @@
-"""`set_auto_parallel_context` and what belongs to it, under the reference's names (spec section 1.3).
+"""`set_auto_parallel_context` and related functions, under the reference's names (spec section 1.3).
 
-Of its five modes runner has `stand_alone` and `data_parallel`: every rank holds the whole network, trains it with its
-own part of the data, and the gradients of all ranks are summed between gradient and optimizer.
+Of its five modes `stand_alone` and `data_parallel` are supported: every rank holds the whole network and trains it with
+its part of each batch; gradients are summed over all ranks before the optimizer.
 """
 
 import logging
@@ -55,7 +55,7 @@ _RULES: dict[str, tuple[Any, Rule]] = {
     ),
 }
 _DEFAULTS: dict[str, Any] = {
-    "device_num": None,  # as many as mpirun has started
+    "device_num": None,  # the number that mpirun launched
     "global_rank": None,
     "gradients_mean": False,
     "gradient_fp32_sync": True,
@@ -73,7 +73,7 @@ _DEFAULTS: dict[str, Any] = {
     "all_reduce_fusion_config": None,
     "communi_parallel_mode": "all_group_parallel",
 }
-# What has an effect; the others belong to modes that are not supported, and may only be what they are.
+# Settings with an effect; the others belong to unsupported modes and must keep their defaults.
 _USED = (
     "device_num",
     "global_rank",
@@ -91,23 +91,23 @@ def set_auto_parallel_context(**settings: Any) -> None:
     """Change settings, before the network is built; nothing is changed when one of them is wrong.
 
     `parallel_mode` "stand_alone" (default) or "data_parallel" · `device_num` 1 to 4096, `global_rank` 0 to 4095, both
-    as mpirun has them unless they are given · `gradients_mean` bool, whether gradients are divided by the number of
-    ranks (default False, as in the reference: the learning rate counts as many times as there are ranks) ·
-    `parameter_broadcast` bool, whether the first rank's parameters are those of all ranks at the start ·
-    `all_reduce_fusion_config` the indices of parameters at which another bucket of gradients begins (default: one
-    bucket). The other keys of the reference belong to modes that are not supported: only their defaults are allowed.
+    by default those of mpirun · `gradients_mean` bool, whether gradients are divided by the number of ranks (default
+    False, as in the reference: gradients are sums, as if the learning rate were multiplied by the number of ranks) ·
+    `parameter_broadcast` bool, whether all ranks start with the parameters of the first one ·
+    `all_reduce_fusion_config` the indices of parameters at which a new bucket of gradients begins (default: one
+    bucket). The other keys of the reference belong to unsupported modes: only their defaults are allowed.
     Raises ConfigError (a ValueError), also when a network exists.
     """
     made = {name: _checked(name, value) for name, value in settings.items()}
     existing = next(iter(_networks), None)
     if existing is not None:
         rows = {"network": type(existing).__name__, "repair": "call it before the network is built"}
-        raise ConfigError("set_auto_parallel_context comes too late", **rows)
+        raise ConfigError("set_auto_parallel_context must precede the network", **rows)
     _settings.update(made)
 
 
 def get_auto_parallel_context(attr_key: str) -> Any:
-    """A setting; device_num and global_rank are those of the processes that have joined unless they were given.
+    """A setting; device_num and global_rank default to size and rank of the world.
 
     Raises ConfigError for an unknown name.
     """
@@ -117,25 +117,25 @@ def get_auto_parallel_context(attr_key: str) -> Any:
 
 
 def reset_auto_parallel_context() -> None:
-    """All settings as at the start of the process. Networks that exist keep what they were built with, and no longer
-    stand in the way of new settings."""
+    """Restore all defaults. Existing networks keep the settings that they were built with, and no longer prevent new
+    settings."""
     _settings.update(_DEFAULTS)
     _networks.clear()
 
 
 def settings() -> dict[str, Any]:
-    """All settings; None stands for what mpirun says."""
+    """All settings; None: as mpirun launched the process."""
     return dict(_settings)
 
 
 def is_data_parallel() -> bool:
-    """Whether a training step that is built now sums its gradients over all ranks."""
+    """Whether training steps built now sum their gradients over all ranks."""
     return bool(_settings["parallel_mode"] == ParallelMode.DATA_PARALLEL)
 
 
 @contextmanager
 def applied(**settings: Any) -> Iterator[None]:
-    """Inside, these checked settings hold, for networks that are built there."""
+    """Inside, these validated settings hold for networks that are built."""
     before = dict(_settings)
     _settings.update(settings)
     try:
@@ -145,7 +145,7 @@ def applied(**settings: Any) -> Iterator[None]:
 
 
 def note_network(cell: Any) -> None:
-    """A cell was made: settings come too late for it."""
+    """Record a cell: settings can no longer change for it."""
     _networks.add(cell)
 
 

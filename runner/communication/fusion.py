@@ -1,4 +1,4 @@
-"""Which gradients travel together: the rule of `all_reduce_fusion_config` (spec section 1.3)."""
+"""Buckets of gradients: the rule of `all_reduce_fusion_config` (spec section 1.3)."""
 
 from itertools import pairwise
 from typing import Any
@@ -25,7 +25,7 @@ def validate_indices(indices: object) -> tuple[int, ...]:
 
 
 def buckets(count: int, indices: tuple[int, ...] | None) -> list[range]:
-    """The parameters of each bucket, of `count` in all. Raises ConfigError when an index is beyond them.
+    """The indices of the parameters in each bucket. Raises ConfigError when an index is not below `count`.
 
     >>> buckets(10, (4, 8))
     [range(0, 4), range(4, 8), range(8, 10)]

@@ -1,9 +1,9 @@
-"""The only file that speaks MPI, which carries bytes and nothing else: sums are ours, in a fixed order.
+"""MPI, which transports bytes only: sums are computed here, in a fixed order. The only file that uses mpi4py.
 
-MPI libraries may add in any order, and those that were tried do so differently (of four ranks, three libraries give two
-results). Here a bucket of n numbers is cut into one chunk for each rank: chunks go to their ranks, which add them in
-the order of ranks and send the sums back. That moves 2 n numbers, however many ranks there are, and every sum is made
-once, so that all ranks have the same bits even on different processors.
+MPI libraries may add in any order, and do so differently (three libraries give two results for the sum of four ranks).
+Here a bucket of n numbers is cut into one chunk per rank: each rank receives its chunk from all ranks, adds in the
+order of ranks, and sends the sum to all. That moves 2 n numbers for any number of ranks, and each sum is computed once,
+so all ranks have the same bits even on different processors.
 """
 
 import json
@@ -18,62 +18,62 @@ from runner.communication.world import World
 from runner.errors import ConfigError, TrainingError
 
 INSTALL = 'pip install "runner[mpi]" (mpi4py and the wheel of MPICH; no system package is needed)'
-PATIENCE = 0.05  # of the time that was waited already: how long the next pause may be
-SPINS = 200  # looks without a pause, some 50 microseconds
+PATIENCE = 0.05  # the next pause, as a share of the time waited so far
+SPINS = 200  # polls without a pause, about 50 microseconds
 FIRST_PAUSE, LONGEST_PAUSE = 5e-5, 5e-3  # seconds
 
 
-class Ranks(World):
-    """The processes of one mpirun; `expected` is how many mpirun says that there are. Raises ConfigError."""
+class MpiWorld(World):
+    """The processes of one mpirun; `expected` is the number that mpirun announces. Raises ConfigError."""
 
     def __init__(self, expected: int) -> None:
         self._mpi = _loaded()
         self._steps = self._mpi.COMM_WORLD.Dup()
-        self._end = self._mpi.COMM_WORLD.Dup()  # apart, so that who ends can be waited for while others still exchange
+        self._end = self._mpi.COMM_WORLD.Dup()  # separate: ranks wait for the end while others still communicate
         self.rank, self.size = self._steps.Get_rank(), self._steps.Get_size()
         if self.size != expected:
             rows = {"mpirun": f"{expected} processes", "mpi4py": f"{self.size}, {_library(self._mpi)}"}
             repair = "the mpirun that belongs to mpi4py's MPI: with the wheel of MPICH, the one beside python"
-            raise ConfigError("mpirun and mpi4py are not of one MPI", **rows, repair=repair)
+            raise ConfigError("mpirun and mpi4py belong to different MPI libraries", **rows, repair=repair)
         here = self._steps.Split_type(self._mpi.COMM_TYPE_SHARED)
         self.local_rank, self.local_size = here.Get_rank(), here.Get_size()
         self._begun: dict[tuple[int, ...], _Sum] = {}
 
     def begin(self, arrays: Sequence[np.ndarray]) -> None:
-        """Send the chunks; `summed` with the same arrays goes on from there."""
+        """Start sending the chunks; `summed` with the same arrays continues."""
         self._begun[_key(arrays)] = _Sum(self, arrays)
 
     def summed(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """As described in `World`. Raises TrainingError when ranks are gone."""
+        """As described in `World`. Raises TrainingError when ranks have ended."""
         started = self._begun.pop(_key(arrays), None) or _Sum(self, arrays)
         return started.result()
 
     def exchange(self, name: str, *buffers: np.ndarray, **how: int) -> Any:
-        """Start an exchange of MPI, such as `Ialltoall`, with arrays as bytes. Raises TrainingError."""
+        """Start a non-blocking MPI call, such as `Ialltoall`, on arrays as bytes. Raises TrainingError."""
         try:
             return getattr(self._steps, name)(*[_bytes(buffer) for buffer in buffers], **how)
         except self._mpi.Exception as reason:
-            raise TrainingError("the ranks have lost each other", rank=self.rank, reason=reason) from None
+            raise TrainingError("the connection between ranks is lost", rank=self.rank, reason=reason) from None
 
     def finish(self, request: Any) -> None:
-        """Wait until an exchange is done; others may have the processor meanwhile, and signals are answered.
+        """Wait for a non-blocking call, without occupying the processor and with signals handled.
 
         Raises TrainingError.
         """
         try:
             _wait(request)
         except self._mpi.Exception as reason:
-            raise TrainingError("the ranks have lost each other", rank=self.rank, reason=reason) from None
+            raise TrainingError("the connection between ranks is lost", rank=self.rank, reason=reason) from None
 
     def shared(self, value: Any, by: int = 0) -> Any:
-        """One rank's value."""
+        """Broadcast a JSON value of one rank."""
         text = np.frombuffer(json.dumps(value).encode(), np.uint8)
         length = self._of(by, np.array([len(text)], np.int64))[0]
         made = self._of(by, text if self.rank == by else np.zeros(length, np.uint8))
         return json.loads(made.tobytes())
 
     def shared_arrays(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The first rank's arrays."""
+        """Broadcast the first rank's arrays."""
         return [self._of(0, array) for array in arrays]
 
     def _of(self, rank: int, array: np.ndarray) -> np.ndarray:
@@ -83,41 +83,41 @@ class Ranks(World):
         return made
 
     def gathered(self, number: int) -> list[int]:
-        """The numbers of all ranks."""
+        """All-gather one number."""
         every = np.zeros(self.size, np.int64)
         self.finish(self.exchange("Iallgather", np.array([number], np.int64), every))
         return [int(one) for one in every]
 
     def met(self, seconds: float | None = None) -> bool:
-        """Wait for all; once for each run."""
+        """Wait for all ranks; once per run."""
         return _wait(self._end.Ibarrier(), seconds)
 
     def abort(self, exit_code: int) -> None:
-        """`MPI_Abort`: mpirun ends all ranks, and itself with this code."""
+        """`MPI_Abort`: mpirun ends all ranks, and exits with this code."""
         self._mpi.COMM_WORLD.Abort(exit_code)
 
 
 class _Sum:
-    """The sum of a bucket, from its first half, which is begun at once."""
+    """The sum of a bucket; the constructor starts its first half."""
 
-    def __init__(self, ranks: Ranks, arrays: Sequence[np.ndarray]) -> None:
-        self.ranks, self.arrays = ranks, list(arrays)  # held, so that nothing else can have their identity meanwhile
+    def __init__(self, world: MpiWorld, arrays: Sequence[np.ndarray]) -> None:
+        self.world, self.arrays = world, list(arrays)  # referenced, so that their ids stay unique
         self.size = sum(array.size for array in arrays)
-        self.chunk = -(-self.size // ranks.size)
-        self.sent = np.zeros(self.chunk * ranks.size, arrays[0].dtype)
+        self.chunk = -(-self.size // world.size)
+        self.sent = np.zeros(self.chunk * world.size, arrays[0].dtype)
         np.concatenate([array.ravel() for array in arrays], out=self.sent[: self.size])
-        self.parts = np.empty((ranks.size, self.chunk), self.sent.dtype)
-        self.request = ranks.exchange("Ialltoall", self.sent, self.parts)
+        self.parts = np.empty((world.size, self.chunk), self.sent.dtype)
+        self.request = world.exchange("Ialltoall", self.sent, self.parts)
 
     def result(self) -> list[np.ndarray]:
-        """Wait, add in the order of ranks, and collect the sums of the others."""
-        self.ranks.finish(self.request)
+        """Wait, add the chunks in the order of ranks, and gather the sums of the other ranks."""
+        self.world.finish(self.request)
         total = self.parts[0].copy()
-        with np.errstate(all="ignore"):  # numbers may overflow, as everywhere in a step
+        with np.errstate(all="ignore"):  # overflow is detected by the step
             for part in self.parts[1:]:
                 total += part
         every = np.empty_like(self.sent)
-        self.ranks.finish(self.ranks.exchange("Iallgather", total, every))
+        self.world.finish(self.world.exchange("Iallgather", total, every))
         ends = np.cumsum([array.size for array in self.arrays])
         pieces = np.split(every[: self.size], ends[:-1])
         return [piece.reshape(array.shape) for piece, array in zip(pieces, self.arrays, strict=True)]
@@ -132,7 +132,7 @@ def _bytes(array: np.ndarray) -> np.ndarray:
 
 
 def _wait(request: Any, seconds: float | None = None) -> bool:
-    """Look until a request is done, or the time is over; pauses grow with what was waited, so they cost little."""
+    """Poll until a request is done or the time is over; pauses grow with the time waited, so they add little."""
     for _ in range(SPINS):
         if request.Test():
             return True
@@ -147,7 +147,7 @@ def _wait(request: Any, seconds: float | None = None) -> bool:
 
 def _loaded() -> Any:
     try:
-        from mpi4py import MPI  # starts MPI, so not before somebody joins
+        from mpi4py import MPI  # starts MPI, so only when the process joins
     except (ImportError, RuntimeError, OSError) as reason:
         rows = {"reason": str(reason).splitlines()[0], "repair": INSTALL}
         raise ConfigError("mpirun has started this process, but mpi4py cannot be used", **rows) from None

@@ -1,25 +1,26 @@
-"""The ranks of a data-parallel run: who they are, and what they exchange.
+"""The ranks of a data-parallel run and their collectives.
 
-A process that has not joined others is a world of one, and every exchange in it gives back what went in.
+A process that has not joined others is a world of size 1, whose collectives return their operands.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 
 
 class World:
-    """One process by itself: rank 0 of 1. `local_rank` and `local_size` count the ranks on this machine.
+    """A world of one process: rank 0 of 1. `local_rank` and `local_size` count the ranks on this machine.
 
-    All ranks must make the same exchanges in the same order.
+    All ranks must call the same collectives in the same order.
     """
 
     rank, size, local_rank, local_size = 0, 1, 0, 1
+    exchanging: Callable[[], AbstractContextManager[object]] = nullcontext  # around `summed`; used by profiles
 
     def begin(self, arrays: Sequence[np.ndarray]) -> None:
-        """These arrays will be summed next but something: what is on the way early costs no time later."""
+        """Start the sum of these arrays, which `summed` will finish: communication overlaps with computation."""
 
     def summed(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The sums over all ranks, added in the order of ranks: the same bits on every rank and in every run.
@@ -29,63 +30,63 @@ class World:
         return list(arrays)
 
     def shared(self, value: Any, by: int = 0) -> Any:
-        """What one rank gives, on all ranks; a value of JSON."""
+        """Broadcast: a JSON value of the rank `by`, on all ranks."""
         return value
 
     def shared_arrays(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The arrays of the first rank, on all ranks; types and shapes are the same everywhere."""
+        """Broadcast: the arrays of the first rank, on all ranks; types and shapes must be equal on all of them."""
         return list(arrays)
 
     def gathered(self, number: int) -> list[int]:
-        """The numbers of all ranks, in the order of ranks."""
+        """All-gather: one number of each rank, in the order of ranks."""
         return [number]
 
     def met(self, seconds: float | None = None) -> bool:
-        """Whether all ranks have come to their end within so many seconds (None: wait for them)."""
+        """Barrier at the end of a run: whether all ranks reached it within `seconds` (None: without a limit)."""
         return True
 
     def abort(self, exit_code: int) -> None:
-        """End all ranks at once."""
+        """Terminate all ranks immediately."""
 
 
 _present = [World()]
 
 
 def world() -> World:
-    """The world that this process is in."""
+    """The world of this process."""
     return _present[0]
 
 
 def enter(joined: World) -> World:
-    """This process is in another world from now on."""
+    """Replace the world of this process."""
     _present[0] = joined
     return joined
 
 
-class OutOfReach(Exception):
-    """What one rank makes by itself comes to an exchange with the others, who do not make it."""
+class IsolatedRankError(Exception):
+    """An isolated rank reached a collective, which the other ranks do not call."""
 
 
-class _Apart(World):
-    """A rank among others that does not meet them."""
+class _IsolatedWorld(World):
+    """A rank of several, without collectives."""
 
     def __init__(self, among: World) -> None:
         self.rank, self.size = among.rank, among.size
         self.local_rank, self.local_size = among.local_rank, among.local_size
 
     def summed(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        raise OutOfReach
+        raise IsolatedRankError
 
 
 @contextmanager
-def apart() -> Iterator[None]:
-    """Inside, this process exchanges nothing with others: what needs their sums raises OutOfReach.
+def isolated() -> Iterator[None]:
+    """Inside, this process does not communicate: a collective raises IsolatedRankError.
 
-    A process by itself needs nobody.
+    A world of size 1 stays as it is.
     """
     among = world()
     if among.size > 1:
-        enter(_Apart(among))
+        enter(_IsolatedWorld(among))
     try:
         yield
     finally:

@@ -7,10 +7,10 @@ from typing import Any
 
 from runner.config import networks
 from runner.config.groups import GROUPS, NAMED
-from runner.config.groups.dump import disagreements as dump_disagreements, is_asked
+from runner.config.groups.dump import disagreements as dump_disagreements, is_requested as is_dumped
 from runner.config.groups.optimizer import disagreements as optimizer_disagreements
 from runner.config.groups.parallel import DataParallel
-from runner.config.groups.profiling import disagreements as profiling_disagreements, is_asked as is_profiled
+from runner.config.groups.profiling import disagreements as profiling_disagreements, is_requested as is_profiled
 from runner.config.groups.session import ELSEWHERE, SessionSettings, disagreements as session_disagreements
 from runner.config.groups.tracking import disagreements as tracking_disagreements
 from runner.config.schema import Expectation, NetworkSettings, RunConfig
@@ -85,7 +85,6 @@ class _Checker:
         try:
             return validate(kind, rule, value)
         except Invalid as invalid:
-            invalid.hint = invalid.hint or rule.hint
             self.errors.append(invalid_value_error(path, value, invalid).add(**{"from": self.origin(path)}))
             return default
 
@@ -184,12 +183,12 @@ class _Checker:
         if not wrong & {"dump", "mode", "dataset_sink_mode"}:
             found += dump_disagreements(config.dump, sunk=config.mode == "graph" and config.dataset_sink_mode)
         if not wrong & {"profiling", "session"}:
-            alone = not isinstance(config.parallel, DataParallel)
-            found += profiling_disagreements(config.profiling, config.session, alone)
+            is_single = not isinstance(config.parallel, DataParallel)
+            found += profiling_disagreements(config.profiling, config.session, is_single)
         if "tracking" not in wrong:
             found += tracking_disagreements(config.tracking)
         if not self.errors and not found:
-            requested = is_asked(config.dump), is_profiled(config.profiling, config.session)
+            requested = is_dumped(config.dump), is_profiled(config.profiling, config.session)
             found += session_disagreements(config.session, config.eval.every != "never", *requested)
         for error in found:
             key = error.rows["key"]

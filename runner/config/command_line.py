@@ -1,8 +1,8 @@
-"""What can stand on the command line: the flags of a run, and the arguments of each command.
+"""Declarations of the command line: the flags of a run, and the arguments of each command.
 
-Parsing, `--help`, tab completion and the reference page are made from these declarations; nothing that a command needs
-to do its work is loaded for them. A metavar says what a word is, in the help and for completion: RUN, RUN_DIR and the
-like a run directory, FILE, PATH and DIR a path, OVERRIDE an override.
+Parsing, `--help`, tab completion and the reference page are generated from them, without loading what a command needs
+to do its work. The metavar of an argument determines its completion: RUN, RUN_DIR and RUN_OR_SWEEP complete run
+directories, FILE, PATH and DIR complete paths, OVERRIDE completes overrides.
 """
 
 import argparse
@@ -34,8 +34,8 @@ groups
   {groups}"""
 
 
-class Call(NamedTuple):
-    """What to compose: overrides, and where the configs are."""
+class CommandLine(NamedTuple):
+    """The part of a command line that determines a config: overrides, and where the config files are."""
 
     overrides: tuple[str, ...] = ()
     config_name: str = "config"
@@ -43,14 +43,14 @@ class Call(NamedTuple):
     config_path: Path | None = None
 
     @classmethod
-    def of(cls, given: argparse.Namespace) -> "Call":
-        """From the parsed flags and overrides of `run`."""
-        folders = (Path(folder) if folder else None for folder in (given.config_dir, given.config_path))
-        return cls(tuple(given.overrides), given.config_name, *folders)
+    def of(cls, args: argparse.Namespace) -> "CommandLine":
+        """From the parsed arguments of `run`."""
+        folders = (Path(folder) if folder else None for folder in (args.config_dir, args.config_path))
+        return cls(tuple(args.overrides), args.config_name, *folders)
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    """Help of one width on all screens, with the value behind all names of a flag, as from Python 3.13 on."""
+    """Help of fixed width, with the metavar after all names of a flag, as in Python 3.13 and later."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=110, max_help_position=32)
@@ -65,7 +65,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """The parser of `runner` or of one of its commands, with the arguments that `declare` adds.
 
-    `--help` is a flag without an effect of its own, flags are never abbreviated, and errors are raised as ConfigError.
+    `--help` only sets a flag, flags cannot be abbreviated, and errors are raised as ConfigError.
     """
 
     def __init__(self, prog: str, declare: Callable[["Parser"], None]) -> None:
@@ -75,24 +75,24 @@ class Parser(argparse.ArgumentParser):
         self.flags.add_argument("-h", "--help", action="store_true", help="show this help")
 
     def error(self, message: str) -> NoReturn:
-        """Raise ConfigError: what is wrong, and how the command is used."""
+        """Raise ConfigError with the message of argparse and the usage of the command."""
         usage = " ".join(self.format_usage().split()[1:]).replace(" [-h]", "")
         raise ConfigError("wrong usage", reason=message, usage=usage, hint=f"{self.prog} --help")
 
 
 def non_negative(text: str) -> float:
-    """A finite number that is not below zero. Raises ArgumentTypeError, which argparse reports."""
+    """Parse a finite number that is not negative. Raises ArgumentTypeError, which argparse reports."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value) or value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is not a number from 0 on")
+        raise argparse.ArgumentTypeError(f"{text} is not a number of at least 0")
     return value
 
 
 def run(parser: Parser) -> None:
-    """`runner [flags] [overrides]`. In the description, `{commands}` and `{groups}` stand for their lists."""
+    """`runner [flags] [overrides]`. `{commands}` and `{groups}` in the description are placeholders."""
     parser.usage = "runner [flags] [overrides]"
     parser.description = _RUN
     parser.epilog = """\
@@ -113,35 +113,35 @@ exit codes
     add("-cn", "--config-name", default="config", metavar="NAME", help="another main config")
     add("-cd", "--config-dir", metavar="DIR", help="a folder with more configs")
     add("-cp", "--config-path", metavar="DIR", help="a folder instead of conf/")
-    add("--junit", metavar="FILE", help="the run, or each job of a sweep, as a test case for CI")
+    add("--junit", metavar="FILE", help="write a JUnit file with the run, or each job of a sweep, as a test case")
     add("-sc", "--shell-completion", action="store_true", help="with install=bash|zsh|fish or uninstall=...")
-    add("-r", "--run", action="store_true", help="one run, as without this flag")
+    add("-r", "--run", action="store_true", help="a single run (the default)")
     add("--hydra-help", action="store_true", help="show Hydra's own help")
-    add("--version", action="store_true", help="show the versions of runner and of what it needs")
+    add("--version", action="store_true", help="show the versions of runner and its dependencies")
 
 
 def ls(parser: Parser) -> None:
     """`runner ls`."""
     parser.description = "Runs and jobs of sweeps below a folder with their status, loss and accuracy, newest first."
-    parser.add_argument("folder", nargs="?", metavar="DIR", help="outputs/ and multirun/ unless given")
+    parser.add_argument("folder", nargs="?", metavar="DIR", help="default: outputs/ and multirun/")
 
 
 def resume(parser: Parser) -> None:
     """`runner resume`."""
     parser.description = """\
-Continue a run from its newest good checkpoint, or do what is missing of a sweep: jobs that never began, failed or
-were interrupted. A run continues only if nothing has changed that its numbers depend on."""
+Continue a run from its newest valid checkpoint, or run the unfinished jobs of a sweep: those that never began, failed
+or were interrupted. A run continues only if nothing has changed that affects its results."""
     parser.add_argument("run", metavar="RUN_OR_SWEEP", help="its directory")
     parser.add_argument("overrides", nargs="*", default=[], metavar=OVERRIDE, help="such as epochs=100")
-    parser.flags.add_argument("--force", action="store_true", help="continue although something has changed")
+    parser.flags.add_argument("--force", action="store_true", help="continue despite changes that affect the results")
 
 
 def doctor(parser: Parser) -> None:
     """`runner doctor`."""
     parser.description = """\
-Versions of packages, processor and memory, whether each device runs a convolution and, if not, why and how to repair
-it, and whether run directories can be made here."""
-    parser.epilog = "exit codes\n  0 the CPU works and every package is there   3 otherwise"
+Versions of packages, processor and memory; whether each device can run a convolution and, if not, the reason and the
+repair; whether run directories can be created here."""
+    parser.epilog = "exit codes\n  0 the CPU works and all packages are installed   3 otherwise"
 
 
 def parse_print(parser: Parser) -> None:
@@ -156,30 +156,30 @@ def compare(parser: Parser) -> None:
     parser.description = """\
 Compare two runs: their dumps if both have one, otherwise their metrics. B is the reference.
 
-Dumps. Operators are matched by full name, whether steps were sunk or not and whether names contain classes or not,
-and compared in the order of execution. The first operator is shown that makes a difference: its results are outside
-of tolerance, and at least four times as far apart (as |A - B| / |B| of whole tensors) as its inputs. If there is
-none, rounding has grown along the way or the inputs came from elsewhere, and the first operator outside of tolerance
-is shown. Parameters and constants come before all operators. An element differs if
+Dumps. Operators are matched by full name (independent of data sinking and of class names in scopes) and compared in
+execution order. The first operator that causes a difference is shown: its outputs are outside of tolerance, and their
+distance (|A - B| / |B| of whole tensors) is more than four times that of its inputs. If there is none, rounding errors
+have accumulated or the input data differ, and the first operator outside of tolerance is shown. Parameters and
+constants come before all operators. An element differs if
 |a - b| > atol + rtol * max(|b|, rms, least): rms is the root mean square of the finite elements of the tensor of B
 (elements near zero are often sums that cancel), least the smallest normal number of the coarser of the two types.
 The default rtol is that of the coarser type, too: 0.01 for Float16, 0.0001 for Float32, 1e-09 for Float64. atol is 0,
-since gradients may be so small that any other number would hide their errors. Integers and Booleans must be equal.
+since gradients may be so small that any other value would hide their errors. Integers and Booleans must be equal.
 NaN equals NaN, an infinity equals itself.
 
 Metrics. Every loss, the metrics, configs, manifests and speed. Losses and metrics decide: they agree if
-|a - b| <= atol + rtol * |b|, with rtol 0.0001 and atol 0 unless given."""
+|a - b| <= atol + rtol * |b|, with rtol 0.0001 and atol 0 by default."""
     parser.epilog = """\
 exit codes
   0 same   2 wrong usage   5 a file cannot be read   6 different   7 no dump, or a damaged one"""
     parser.add_argument("a", metavar="RUN_A", help="a run directory, the path of a dump, or a folder below that,")
-    parser.add_argument("b", metavar="RUN_B", help="down to the folder of one iteration")
+    parser.add_argument("b", metavar="RUN_B", help="such as the folder of one iteration")
     add = parser.flags.add_argument
     add("--rtol", type=non_negative, metavar="X", help="relative tolerance")
     add("--atol", type=non_negative, metavar="X", default=0.0, help="absolute tolerance")
-    add("--metrics", action="store_true", help="metrics, even if there are dumps")
-    add("--dumps", action="store_true", help="dumps, or an error if there are none")
-    add("--all", action="store_true", help="dumps to the end: a table of all operators")
+    add("--metrics", action="store_true", help="compare metrics even if there are dumps")
+    add("--dumps", action="store_true", help="compare dumps; an error if there are none")
+    add("--all", action="store_true", help="compare dumps and print a table of all operators")
     form = parser.flags.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     form.add_argument("--md", action="store_true", help="metrics as Markdown")
@@ -189,49 +189,49 @@ exit codes
 def report(parser: Parser) -> None:
     """`runner report`."""
     parser.description = """\
-Write one HTML page that needs no other file: curves, configs, what the numbers depend on, profile, graph, links to
-the files; for a sweep or several runs also a table, means over seeds and the effect of each key; for two runs their
-differences, also those of their dumps. Of a run that is not finished, failed or was killed, the page has what there
-is, and says so."""
+Write a self-contained HTML page: curves, configs, what the numbers depend on, profile, graph, links to the files; for
+a sweep or several runs also a table, means over seeds and the effect of each key; for two runs also their differences,
+including those of their dumps. The page of a run that is unfinished, failed or was killed has the data up to that
+point and a note."""
     parser.epilog = "exit codes\n  0 written   2 wrong usage, or no run   5 the file cannot be written"
     parser.add_argument("folders", nargs="+", metavar="RUN_OR_SWEEP", help="directories of runs, sweeps, or of several")
-    default = "report.html in the directory of the run or sweep; of several, in the current one"
-    parser.flags.add_argument("-o", "--output", metavar="FILE", help=f"unless given, {default}")
+    default = "report.html in the directory of the run or sweep; in the current one if there are several"
+    parser.flags.add_argument("-o", "--output", metavar="FILE", help=f"default: {default}")
 
 
 def golden(parser: Parser) -> None:
     """`runner golden`."""
     parser.description = """\
-Keep the numbers of a run in a file, or compare a run with such a file (JSON; it belongs under version control). It
-has metrics, losses, hashes of all parameters, and what these numbers depend on. A run with the same config, data,
-seed, threads, processor and versions must give the same bits. One that differs in what the file's "may_differ" names
-must stay within the file's "tolerance"; one that differs in anything else does not belong to the file. Edit both in
-the file: an update keeps them."""
+Write the results of a run to a golden file (JSON, to be kept under version control), or compare a run with such a
+file. It has metrics, losses, hashes of all parameters, and what determines these results. A run with the same config,
+data, seed, threads, processor and versions must have the same bits. A run that differs only in names matched by
+"may_differ" must be within "tolerance"; a run that differs in anything else cannot be compared. Edit both keys in the
+file: an update keeps them."""
     parser.epilog = """\
 exit codes
-  0 as it was   2 wrong usage, or no finished run   5 a file cannot be written   6 different   7 a damaged file"""
+  0 unchanged   2 wrong usage, or no finished run   5 a file cannot be written   6 different   7 a damaged file"""
     action = parser.flags.add_mutually_exclusive_group(required=True)
-    action.add_argument("--update", action="store_true", help="write what the run gave into the file")
+    action.add_argument("--update", action="store_true", help="write the results of the run to the file")
     action.add_argument("--check", action="store_true", help="compare the run with the file")
     parser.add_argument("file", metavar="FILE", help="the golden file")
-    parser.add_argument("run", nargs="?", metavar="RUN_DIR", help="the newest run unless given")
+    parser.add_argument("run", nargs="?", metavar="RUN_DIR", help="default: the newest run")
 
 
 def convert(parser: Parser) -> None:
     """`runner convert`, with the flags of the reference's script."""
-    parser.description = "Convert files of an asynchronous dump to .npy; a folder is searched with all folders below."
+    parser.description = "Convert files of an asynchronous dump to .npy; folders are searched recursively."
     parser.epilog = """\
 exit codes
   0 ok   2 wrong usage   5 storage error   7 damaged files (they are listed in DIR/convert_failed_file_list.txt)"""
     add = parser.flags.add_argument
     add("-d", dest="path", required=True, metavar="PATH", help="a file of an asynchronous dump, or a folder of them")
-    add("-out", dest="folder", default=".", metavar="DIR", help="where the results go; the current folder unless given")
+    add("-out", dest="folder", default=".", metavar="DIR", help="the output folder; default: the current one")
     formats = "NCHW, ND, NHWC, HWCN, CHWN, NC1HWC0, FRACTAL_Z, FRACTAL_NZ"
-    add("-f", dest="format", metavar="FORMAT", help=f"convert to {formats}; tensors stay as they are unless given")
+    add("-f", dest="format", metavar="FORMAT", help=f"convert to {formats}; default: the format of the file")
     add("-s", dest="shape", metavar="SHAPE", help="the shape N,C,H,W without padding, for files that do not have it")
     kinds = "npy (the default), bin (the elements only), or msnpy (npy with shorter names)"
     add("-t", dest="type", default="npy", choices=("npy", "bin", "msnpy"), help=kinds)
     add("-i", dest="input", type=int, metavar="N", help="only the N-th input, counted from 0")
     add("-o", dest="output", type=int, metavar="N", help="only the N-th output, counted from 0")
-    add("-v", dest="version", type=int, choices=(1, 2), help="the version of the files; found out unless given")
+    add("-v", dest="version", type=int, choices=(1, 2), help="the version of the files; default: detected")
     add("-c", dest="script", metavar="DIR", help="has no effect: FRACTAL_Z needs no script here")

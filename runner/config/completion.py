@@ -1,7 +1,7 @@
-"""What can stand next on the command line: commands, flags and their values, paths, run directories, overrides.
+"""Tab completion: commands, flags and their values, paths, run directories, overrides.
 
-All but overrides follows from the parsers (`runner.config.command_line`). A shell calls this at every press of the key,
-so nothing is loaded that the answer does not need, and no error is reported: the line is not finished.
+All candidates except overrides are derived from the parsers (`runner.config.command_line`). A shell calls this on every
+key press, so only the necessary modules are loaded; errors are ignored because the line is incomplete.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from pathlib import Path
 from runner.config.command_line import OVERRIDE
 from runner.errors import RunnerError
 
-# Shells split answers at spaces, and bash expands them: a file named `$(rm x)` must not get there.
+# Shells split candidates at spaces, and bash expands them: a file named `$(rm x)` must not be a candidate.
 _SAFE = re.compile(r"[+~]?[\w./=,+@%-]+")
 _RUNS = ("outputs/*/*", "multirun/*/*", "multirun/*/*/*")
 _RECORDS = ("status.json", "sweep.jsonl", ".hydra")
@@ -23,16 +23,15 @@ _RECORDS = ("status.json", "sweep.jsonl", ".hydra")
 _PATHS = ("FILE", "PATH", "DIR")  # metavars
 
 Parsers = Callable[[str | None], argparse.ArgumentParser]
-Keys = Callable[[Sequence[str], str], Iterable[str]]
-_Keys = Callable[[str], Iterable[str]]
+Overrides = Callable[[Sequence[str], str], Iterable[str]]
 _Flags = Mapping[str, argparse.Action]
 
 
-def answer(line: str, commands: Collection[str], parser_of: Parsers, keys: Keys) -> list[str]:
+def complete(line: str, commands: Collection[str], parser_of: Parsers, override_candidates: Overrides) -> list[str]:
     """The candidates for the last word of a line, which begins with the program's name; a space begins a new word.
 
-    `parser_of` gives the parser of a command, or with None that of `runner` itself. `keys` gives candidates for an
-    override, from the flags and overrides before it and its beginning.
+    `parser_of` returns the parser of a command, or for None that of `runner` itself. `override_candidates` returns
+    candidates for an override, given the flags and overrides before it and its beginning.
     """
     words = line.split()[1:]
     word = words.pop() if words and not line[-1].isspace() else ""
@@ -41,11 +40,16 @@ def answer(line: str, commands: Collection[str], parser_of: Parsers, keys: Keys)
     found: list[str] = [*commands] if is_first else []
     overrides = words if command is None else [one for one in words if "=" in one]
     with suppress(RunnerError):
-        found += _candidates(words, word, parser_of(command), partial(keys, overrides))
+        found += _candidates(words, word, parser_of(command), partial(override_candidates, overrides))
     return sorted({one for one in found if one.startswith(word) and _SAFE.fullmatch(one)})
 
 
-def _candidates(words: Sequence[str], word: str, parser: argparse.ArgumentParser, keys: _Keys) -> Iterable[str]:
+def _candidates(
+    words: Sequence[str],
+    word: str,
+    parser: argparse.ArgumentParser,
+    override_candidates: Callable[[str], Iterable[str]],
+) -> Iterable[str]:
     flags = {flag: action for action in parser._actions for flag in action.option_strings}
     action = flags.get(words[-1]) if words else None
     if action is not None and action.choices:
@@ -56,7 +60,7 @@ def _candidates(words: Sequence[str], word: str, parser: argparse.ArgumentParser
         action = _positional(words, parser, flags)
     metavar = "" if action is None else str(action.metavar)
     if metavar == OVERRIDE:
-        return keys(word)
+        return override_candidates(word)
     if metavar.startswith("RUN"):
         return [*_run_folders(), *_paths(word)]
     return _paths(word) if metavar in _PATHS else ()
@@ -69,24 +73,24 @@ def _needs_value(action: argparse.Action | None) -> bool:
 def _positional(words: Sequence[str], parser: argparse.ArgumentParser, flags: _Flags) -> argparse.Action | None:
     """The positional argument that the word after `words` belongs to."""
     pairs = zip(["", *words], words, strict=False)
-    given = sum(not word.startswith("-") and not _needs_value(flags.get(before)) for before, word in pairs)
+    count = sum(not word.startswith("-") and not _needs_value(flags.get(before)) for before, word in pairs)
     for action in parser._get_positional_actions():
-        if given == 0 or action.nargs in ("*", "+"):
+        if count == 0 or action.nargs in ("*", "+"):
             return action
-        given -= 1
+        count -= 1
     return None
 
 
 def _run_folders() -> list[str]:
-    """Runs and sweeps where `runner` puts them."""
-    places = (place for pattern in _RUNS for place in Path().glob(pattern))
-    return [str(place) for place in places if any((place / record).exists() for record in _RECORDS)]
+    """Runs and sweeps in the default folders."""
+    folders = (folder for pattern in _RUNS for folder in Path().glob(pattern))
+    return [str(folder) for folder in folders if any((folder / record).exists() for record in _RECORDS)]
 
 
 def _paths(word: str) -> list[str]:
-    """Files and folders that begin like a word, folders with a slash."""
+    """Files and folders that begin with a word, folders with a trailing slash."""
     start = word.rpartition("/")[2]
-    before = word[: len(word) - len(start)]
-    with suppress(OSError), os.scandir(before or ".") as entries:
-        return [f"{before}{one.name}{'/' * one.is_dir()}" for one in entries if start or not one.name.startswith(".")]
+    parent = word[: len(word) - len(start)]
+    with suppress(OSError), os.scandir(parent or ".") as entries:
+        return [f"{parent}{one.name}{'/' * one.is_dir()}" for one in entries if start or not one.name.startswith(".")]
     return []

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runner.config import overrides as lines_of, read
 from runner.config.check import examine
-from runner.config.command_line import Call
+from runner.config.command_line import CommandLine
 from runner.config.loader import RUN_DIR, Loader, as_config_error, as_typed, set_output
 from runner.config.schema import RunConfig, RunRequest, plain
 from runner.config.source import FolderSource
@@ -57,7 +57,7 @@ class Composition(Frozen):
             configure_log(None, verbose)  # type: ignore[arg-type]
 
 
-def compose(call: Call) -> Composition:
+def compose(call: CommandLine) -> Composition:
     """Compose and check one run; nothing is written.
 
     Raises ConfigError, or ConfigErrors with every error of the config.

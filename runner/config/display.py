@@ -14,13 +14,13 @@ from hydra.core.plugins import Plugins
 from hydra.types import RunMode
 
 from runner.config import overrides, schema
-from runner.config.command_line import Call
+from runner.config.command_line import CommandLine
 from runner.config.compose import compose
 from runner.config.loader import Loader, as_config_error
 from runner.errors import ConfigError
 
 
-def show_config(call: Call, part: str, package: str | None, resolve: bool) -> None:
+def show_config(call: CommandLine, part: str, package: str | None, resolve: bool) -> None:
     """Print the composed config: `part` is job, hydra or all. Raises ConfigError, after printing, when it is wrong."""
     with as_config_error(), _hydra(call) as hydra:
         try:
@@ -30,7 +30,7 @@ def show_config(call: Call, part: str, package: str | None, resolve: bool) -> No
     compose(call)
 
 
-def show_info(call: Call, topic: str) -> None:
+def show_info(call: CommandLine, topic: str) -> None:
     """Print how the config comes about: defaults, search path, plugins, or all."""
     overrides.parse(call.overrides)
     Plugins.instance()
@@ -38,7 +38,7 @@ def show_info(call: Call, topic: str) -> None:
         hydra.show_info(topic, call.config_name, list(call.overrides), RunMode.RUN)
 
 
-def show_hydra_help(call: Call) -> None:
+def show_hydra_help(call: CommandLine) -> None:
     """Print Hydra's own help."""
     overrides.parse(call.overrides)
     Plugins.instance()
@@ -52,14 +52,14 @@ def show_hydra_help(call: Call) -> None:
         Hydra("runner", plain).hydra_help(call.config_name, get_args_parser(), arguments)
 
 
-def complete(call: Call) -> None:
+def complete(call: CommandLine) -> None:
     """Install or remove shell completion: `install=bash`, `uninstall=bash`."""
     Plugins.instance()
     with as_config_error(), _hydra(call) as hydra:
         hydra.shell_completion(call.config_name, list(call.overrides))
 
 
-def candidates(call: Call, word: str, multirun: bool) -> list[str]:
+def candidates(call: CommandLine, word: str, multirun: bool) -> list[str]:
     """What Hydra knows that can stand in place of a word after the overrides of a call: groups, options, keys.
 
     Raises ConfigError when these overrides are wrong.
@@ -85,7 +85,7 @@ def _written(candidate: str) -> str | None:
 
 
 @contextmanager
-def _hydra(call: Call) -> Iterator[Hydra]:
+def _hydra(call: CommandLine) -> Iterator[Hydra]:
     """Hydra's own showing; it leaves its config behind, which belongs to a run only."""
     holder = HydraConfig.instance()
     before = holder.cfg

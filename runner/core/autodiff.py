@@ -65,12 +65,12 @@ def _completed_by_position(handles: Sequence[Value], record: Sequence[tuple[Node
     """By position in the record: the indices of the parameters that are first read there. The backward walk has
     completed their gradients once it has passed that position."""
     indices = {handle: k for k, handle in enumerate(handles)}
-    first_reads: dict[int, list[int]] = {}
+    read_on_first_rank: dict[int, list[int]] = {}
     for position, (node, _) in enumerate(record):
         for x in node.inputs:
             if x in indices:
-                first_reads.setdefault(position, []).append(indices.pop(x))
-    return first_reads
+                read_on_first_rank.setdefault(position, []).append(indices.pop(x))
+    return read_on_first_rank
 
 
 def _pull_back(interpreter: Interpreter, node: Node, wanted: Sequence[bool], adjoint: dict[Value, Value]) -> None:

@@ -1,6 +1,6 @@
 """`Graph`: the immutable record of one traced step, and its verification."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -71,12 +71,6 @@ class Graph:
             updates={p: follow(s) for p, s in self.updates.items()},
             constants=self.constants if constants is None else constants,
         )
-
-    def values(self) -> Iterator[Symbol]:
-        """Every value, in the order of definition."""
-        yield from (*self.inputs, *self.parameters.values(), *self.constants)
-        for node in self.nodes:
-            yield from map(_symbol, node.outputs)
 
     def __str__(self) -> str:
         lines = [f"graph {self.name}({', '.join(map(repr, (*self.inputs, *self.parameters.values())))})"]

@@ -75,7 +75,7 @@ class Form:
 def physical_shape(shape: Shape, layout: Layout) -> Shape:
     """The shape of the array that holds a value of `shape` in a layout. TILED needs (N, C, H, W) with even H and W.
 
-    >>> lying((32, 3, 8, 10), LAST), lying((32, 3, 8, 10), TILED)
+    >>> physical_shape((32, 3, 8, 10), LAST), physical_shape((32, 3, 8, 10), TILED)
     ((3, 8, 10, 32), (2, 2, 3, 4, 5, 32))
     """
     if layout is TILED:

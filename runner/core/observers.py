@@ -1,6 +1,7 @@
 """Observers of graphs while they are compiled, and of the values of a step while it runs."""
 
 from collections.abc import Callable, Sequence
+from functools import partialmethod
 from typing import NamedTuple
 
 import numpy as np
@@ -49,29 +50,15 @@ class GraphObservers(GraphObserver):
         self.records_steps = any(x.records_steps for x in observers)
         self.disables_optimization = any(x.disables_optimization for x in observers)
 
-    def traced(self, graph: Graph) -> None:
+    def fire(self, event: str, *arguments: object) -> None:
+        """Call this method of every observer."""
         for observer in self.observers:
-            observer.traced(graph)
+            getattr(observer, event)(*arguments)
 
-    def stage(self, name: str, graph: Graph) -> None:
-        for observer in self.observers:
-            observer.stage(name, graph)
 
-    def lowered(self, graph: Graph, describe: Callable[[int], object]) -> None:
-        for observer in self.observers:
-            observer.lowered(graph, describe)
-
-    def compiled(self, graph: Graph, model: object) -> None:
-        for observer in self.observers:
-            observer.compiled(graph, model)
-
-    def executed(self, graph: Graph) -> None:
-        for observer in self.observers:
-            observer.executed(graph)
-
-    def failed(self, graph: Graph) -> None:
-        for observer in self.observers:
-            observer.failed(graph)
+for _event, _method in vars(GraphObserver).items():
+    if callable(_method):
+        setattr(GraphObservers, _event, partialmethod(GraphObservers.fire, _event))
 
 
 class ObservedValue(NamedTuple):

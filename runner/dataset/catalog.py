@@ -10,9 +10,9 @@ from typing import Any
 
 import runner.dataset.formats.idx as idx
 from runner import dtype as dt
-from runner.dataset.arguments import MOST_WORKERS
 from runner.dataset.formats.download import MIRROR, download_mnist
 from runner.dataset.pipeline import Dataset
+from runner.dataset.prefetch import MOST_WORKERS
 from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, SyntheticDataset
 from runner.dataset.transforms.c_transforms import OneHot, TypeCast
 from runner.dataset.transforms.transform import Transform

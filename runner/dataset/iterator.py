@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterator
 from typing import Generic, Self, TypeVar
 
-from runner.dataset.arguments import flag, whole
+from runner.validation.arguments import flag, whole_number
 
 T = TypeVar("T")
 
 
 def epochs_asked(num_epochs: int, output_numpy: bool) -> int:
     """How many epochs an iterator goes through, -1 for any number. Raises ConfigError for impossible arguments."""
-    flag("output_numpy", output_numpy)
-    return -1 if num_epochs == -1 else whole("num_epochs", num_epochs, 1)
+    flag({}, output_numpy=output_numpy)
+    return -1 if num_epochs == -1 else whole_number("num_epochs", num_epochs, 1)
 
 
 class EpochIterator(Generic[T]):

@@ -11,15 +11,15 @@ from functools import partial
 
 import numpy as np
 
-from runner.dataset.arguments import flag, whole, workers
 from runner.dataset.column import Column
 from runner.dataset.iterator import EpochIterator, epochs_asked
 from runner.dataset.order import NO_VISIT, Batched, Divided, Order, Repeated, Shuffled
-from runner.dataset.prefetch import prefetched, threads_for
+from runner.dataset.prefetch import prefetched, threads_for, worker_count
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.visits import Visits
 from runner.errors import ConfigError, nearest
 from runner.types import TensorType
+from runner.validation.arguments import flag, whole_number
 
 Batch = tuple[np.ndarray, ...]  # an array for each column
 
@@ -66,11 +66,11 @@ class Dataset:
 
         A buffer of at least the dataset's size makes every order equally likely.
         """
-        return self._ordered(Shuffled(self._order, whole("buffer_size", buffer_size, 2)))
+        return self._ordered(Shuffled(self._order, whole_number("buffer_size", buffer_size, 2)))
 
     def repeat(self, count: int = 1) -> "Dataset":
         """Make one epoch `count` passes long."""
-        return self._ordered(Repeated(self._order, whole("count", count, 1)))
+        return self._ordered(Repeated(self._order, whole_number("count", count, 1)))
 
     def batch(
         self, batch_size: int, drop_remainder: bool = False, num_parallel_workers: int | None = None
@@ -81,7 +81,8 @@ class Dataset:
         """
         if self._order.batch_size is not None:
             raise ConfigError("batch after batch", argument="batch_size", value=batch_size, repair="batch once")
-        order = Batched(self._order, whole("batch_size", batch_size, 1), flag("drop_remainder", drop_remainder))
+        flag({}, drop_remainder=drop_remainder)
+        order = Batched(self._order, whole_number("batch_size", batch_size, 1), drop_remainder)
         if order.count == 0:
             raise ConfigError(
                 "the dataset is smaller than one batch",
@@ -99,12 +100,12 @@ class Dataset:
         """
         if self._order.batch_size is None:
             raise ConfigError("only batches can be divided", argument="parts", value=parts, repair="batch first")
-        whole("part", part, 0, whole("parts", parts, 1) - 1)
+        whole_number("part", part, 0, whole_number("parts", parts, 1) - 1)
         return self._ordered(Divided(self._order, parts, part))
 
     def visits(self, epoch: int) -> np.ndarray | list[np.ndarray]:
         """Visits of each batch of an epoch: int64 [steps, batch], or a list of [<= batch] with a short one."""
-        visits = self._order.visits(whole("epoch", epoch, 0)).reshape(self._order.count, -1)
+        visits = self._order.visits(whole_number("epoch", epoch, 0)).reshape(self._order.count, -1)
         filled = visits != NO_VISIT
         return visits if filled.all() else [row[full] for row, full in zip(visits, filled, strict=True)]
 
@@ -121,7 +122,7 @@ class Dataset:
 
     def order(self, epoch: int) -> np.ndarray:
         """Source rows in the order in which an epoch visits them, int64 [rows]."""
-        visits = self._order.visits(whole("epoch", epoch, 0))
+        visits = self._order.visits(whole_number("epoch", epoch, 0))
         return self.rows(np.extract(visits != NO_VISIT, visits))
 
     def batches(self, epoch: int) -> np.ndarray | list[np.ndarray]:
@@ -162,7 +163,7 @@ class Dataset:
         Without `batch` the items are single samples, without a batch axis.
         """
         fetch = self.fetch if self._order.batch_size is not None else self._fetch_one
-        return self._prefetched(fetch, self.visits(epoch)[whole("start", start, 0) :])
+        return self._prefetched(fetch, self.visits(epoch)[whole_number("start", start, 0) :])
 
     def create_tuple_iterator(self, num_epochs: int = -1, output_numpy: bool = False) -> EpochIterator[Batch]:
         """Items as tuples of arrays; each `for` over the iterator is one epoch, beginning with epoch 0.
@@ -226,7 +227,7 @@ class Dataset:
         return Dataset(self._columns, order, self._workers)
 
     def _more_workers(self, asked: int | None) -> int | None:
-        return max(filter(None, (workers(asked), self._workers)), default=None)
+        return max(filter(None, (worker_count(asked), self._workers)), default=None)
 
     def _column_number(self, named: str | Sequence[str] | None) -> int:
         names = self.get_col_names()

@@ -13,10 +13,20 @@ from typing import TypeVar
 
 import numpy as np
 
+from runner.validation.arguments import whole_number
+
 T = TypeVar("T")
 
+MOST_WORKERS = 64
 AHEAD_PER_WORKER = 2
 WORTH_A_THREAD = 1 << 18  # values that are read or computed for a batch
+
+
+def worker_count(num_parallel_workers: object) -> int | None:
+    """The argument: 1 to 64, or None where the caller leaves the choice to runner. Raises ConfigError."""
+    if num_parallel_workers is None:
+        return None
+    return whole_number("num_parallel_workers", num_parallel_workers, 1, MOST_WORKERS)
 
 
 def threads_for(workers: int | None, values: int) -> int:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runner.dataset.arguments import flag, whole, workers
 from runner.dataset.column import Column
 from runner.dataset.order import Order, Sharded, Shuffled, Straight
+from runner.dataset.prefetch import worker_count
 from runner.errors import ConfigError
+from runner.validation.arguments import flag, whole_number
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,14 @@ class RowSelection:
         if (num_shards is None) != (shard_id is None):
             given = f"num_shards={num_shards}, shard_id={shard_id}"
             raise ConfigError("a shard needs both numbers", argument="shard_id", value=given, allowed="both or none")
-        shards = 1 if num_shards is None else whole("num_shards", num_shards, 1)
+        flag({}, shuffle=shuffle is not None and shuffle)
+        shards = 1 if num_shards is None else whole_number("num_shards", num_shards, 1)
         return cls(
-            None if num_samples is None else whole("num_samples", num_samples, 1),
-            workers(num_parallel_workers),
-            shuffle is not None and flag("shuffle", shuffle),
+            None if num_samples is None else whole_number("num_samples", num_samples, 1),
+            worker_count(num_parallel_workers),
+            bool(shuffle),
             shards,
-            0 if shard_id is None else whole("shard_id", shard_id, 0, shards - 1),
+            0 if shard_id is None else whole_number("shard_id", shard_id, 0, shards - 1),
         )
 
     def of_data(self, data: Mapping[str, np.ndarray]) -> tuple[list[Column], Order, int | None]:

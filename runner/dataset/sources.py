@@ -15,12 +15,12 @@ import numpy as np
 import runner.dataset.formats.cifar as cifar
 import runner.dataset.formats.digits as digits
 import runner.dataset.formats.idx as idx
-from runner.dataset.arguments import flag, one_of, several, whole
 from runner.dataset.formats.content import missing
 from runner.dataset.formats.synthetic import make_images
 from runner.dataset.pipeline import Dataset
 from runner.dataset.selection import RowSelection
 from runner.errors import ConfigError
+from runner.validation.arguments import as_list, flag, one_of, whole_number
 
 USAGES = ("train", "test", "all")
 Folder = str | PathLike[str]
@@ -49,12 +49,13 @@ class MnistDataset(Dataset):
         verify: bool = True,
     ) -> None:
         selection = RowSelection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
-        folder, checked = _folder(dataset_dir), flag("verify", verify)
+        folder = _folder(dataset_dir)
+        flag({}, verify=verify)
         present = [split for split in idx.PREFIXES if idx.has_part_of(folder, split)]
         if usage is None and not present:
             raise missing(folder, "MNIST's train-* and t10k-* files, there or in train/ and test/", idx.MISSING)
         splits = _splits(usage, present)
-        data = _joined([idx.read_split(folder, split, checked) for split in splits], folder)
+        data = _joined([idx.read_split(folder, split, verify) for split in splits], folder)
         super().__init__(*selection.of_data(data))
 
 
@@ -103,7 +104,8 @@ class DigitsDataset(Dataset):
         shard_id: int | None = None,
     ) -> None:
         selection = RowSelection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
-        chosen = "all" if usage is None else one_of("usage", usage, USAGES)
+        chosen = "all" if usage is None else usage
+        one_of({}, USAGES, usage=chosen)
         images, labels = digits.read_digits(digits.digits_file())
         rows = np.arange(len(labels)) if chosen == "all" else digits.split_rows(chosen)
         super().__init__(*selection.of_data({"image": images[rows], "label": labels[rows]}))
@@ -131,16 +133,17 @@ class SyntheticDataset(Dataset):
         shard_id: int | None = None,
     ) -> None:
         selection = RowSelection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
-        sides = tuple(whole("image_shape", side, 1) for side in several(image_shape))
+        one_of({}, USAGES[:2], usage=usage)
+        sides = tuple(whole_number("image_shape", side, 1) for side in as_list(image_shape))
         if len(sides) != 3:
             raise ConfigError("not an image's shape", argument="image_shape", value=sides, allowed="(H, W, C)")
         height, width, channels = sides
         images, labels = make_images(
-            whole("num_samples", num_samples, 1),
+            whole_number("num_samples", num_samples, 1),
             (height, width, channels),
-            whole("num_classes", num_classes, 1),
-            whole("seed", seed, 0),
-            one_of("usage", usage, USAGES[:2]),
+            whole_number("num_classes", num_classes, 1),
+            whole_number("seed", seed, 0),
+            usage,
         )
         super().__init__(*selection.of_data({"image": images, "label": labels}))
 
@@ -175,7 +178,7 @@ class NumpySlicesDataset(Dataset):
 def _named_arrays(data: object, column_names: str | Sequence[str] | None) -> dict[str, np.ndarray]:
     values = list(data.values()) if isinstance(data, Mapping) else list(data) if isinstance(data, tuple) else [data]
     named = [str(name) for name in data] if isinstance(data, Mapping) else [f"column_{k}" for k in range(len(values))]
-    names = named if column_names is None else [str(name) for name in several(column_names)]
+    names = named if column_names is None else [str(name) for name in as_list(column_names)]
     if len(names) != len(values) or len(set(names)) != len(names):
         raise ConfigError(
             "not one name per column", argument="column_names", value=names, allowed=f"{len(values)} different names"
@@ -197,8 +200,10 @@ def _folder(dataset_dir: Folder) -> Path:
 
 
 def _splits(usage: str | None, present: list[str]) -> list[str]:
-    chosen = present if usage is None else [one_of("usage", usage, USAGES)]
-    return ["train", "test"] if chosen == ["all"] else chosen
+    if usage is None:
+        return present
+    one_of({}, USAGES, usage=usage)
+    return ["train", "test"] if usage == "all" else [usage]
 
 
 def _joined(parts: list[Pair], folder: Path) -> dict[str, np.ndarray]:

@@ -137,5 +137,5 @@ def _check_pynative_device(device: Device) -> None:
     if device.allow_fallback:
         _LOG.warning("%s", error.what)
         return
-    trouble = compiler.unusable(device.target, device.id)
+    trouble = compiler.device_problem(device.target, device.id)
     raise trouble.add(also=error.what) if isinstance(trouble, DeviceError) else error

@@ -11,13 +11,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from runner.config.command_line import Call
+from runner.config.command_line import CommandLine
 from runner.config.compose import Composition, compose
 from runner.config.groups.tracking import is_asked as is_tracked
 from runner.config.schema import RunRequest
 from runner.errors import BusyError, ConfigError, RunnerError, StorageError, unexpected
 from runner.experiment import evaluate, run as experiment, tracking
-from runner.experiment.ranks.processes import first_speaks, ranks_of
+from runner.experiment.ranks.processes import processes_of, report_on_first_rank
 from runner.host import files
 from runner.host.lazy import uncollected
 from runner.host.signals import Terminated
@@ -32,14 +32,14 @@ def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> 
     `overrides` are written as on the command line: `runner.run(["+experiment=lenet", "epochs=2"])`. Raises the
     RunnerError whose `exit_code` the command would have returned.
     """
-    return run_call(Call(tuple(overrides), config_dir=None if config_dir is None else Path(config_dir)))
+    return run_call(CommandLine(tuple(overrides), config_dir=None if config_dir is None else Path(config_dir)))
 
 
-def run_call(call: Call) -> dict[str, Any]:
+def run_call(call: CommandLine) -> dict[str, Any]:
     """Run one experiment; nothing is created before its whole config is valid. Raises RunnerError."""
-    with uncollected(), first_speaks(call.overrides):
+    with uncollected(), report_on_first_rank(call.overrides):
         composition = compose(call)
-    with stopped_by_signals(), ranks_of(composition.config) as ranks:
+    with stopped_by_signals(), processes_of(composition.config) as ranks:
         folder = ranks.folder(lambda: claim(composition.folder, composition.folder_given))
         with composition.entered(folder) as request:
             return ranks.run(request, lambda own: _recorded(own, composition))

@@ -1,10 +1,10 @@
-"""The profile of a run: from its config to who profiles it."""
+"""The profile of a run: from its config to the profiler of its model, or to the times of one operator."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from runner.config.groups.profiling import NoProfiling, wanted
+from runner.config.groups import profiling
 from runner.config.schema import RunConfig
 from runner.experiment.build import Experiment
 from runner.host.files import write_json
@@ -12,34 +12,28 @@ from runner.observe import profile
 from runner.train import profile as profiler
 
 
-def settings(config: RunConfig, folder: Path) -> profile.ProfilingSettings:
-    """The profile of a checked run in `folder` that asks for one; the folder of its files is there afterwards.
+def settings(config: RunConfig, folder: Path) -> profile.ProfileSettings:
+    """The profile of a checked run in `folder` that requests one; the folder of its files exists afterwards.
 
-    Without words or JSON that choose, the group `profiling=trace` traces everything. Raises StorageError.
+    Raises StorageError, and ConfigError or ConfigErrors when a folder is no longer as it was when it was checked.
     """
-    profiling, session = config.profiling, config.session
-    everything = not isinstance(profiling, NoProfiling) and profiling.options is None
-    made = profile.keys.settings(wanted(profiling, session), everything, folder, config.device.id)
-    return made
+    return profiling.settings(config.profiling, config.session, folder, config.device.id).with_folder()
 
 
 def watch(config: RunConfig, built: Experiment, folder: Path) -> None:
-    """Measure the operator that `op_trace` asks for, or else let the training be profiled.
-
-    Raises ConfigError and StorageError.
-    """
+    """Measure the operator of `op_trace`, or else let the training be profiled. Raises ConfigError and StorageError."""
     chosen = settings(config, folder)
     if chosen.op_trace:
         _trace_one(chosen, chosen.op_trace, built)
     else:
-        built.model.profiler = profiler.telling(chosen, built.model.mode, built.model.device)
+        built.model.profiler = profiler.profiler_from_settings(chosen, built.model.mode, built.model.device)
 
 
-def _trace_one(chosen: profile.ProfilingSettings, op_trace: str, built: Experiment) -> None:
-    """Measure one operator alone, in both modes."""
+def _trace_one(chosen: profile.ProfileSettings, op_trace: str, built: Experiment) -> None:
+    """Measure one operator by itself, in both modes."""
     model = built.model
-    found = profiler.find(op_trace, model.train_network, built.train_data.column_types())
-    timings = profiler.both_modes(found, model.device)
+    found = profiler.find_operator(op_trace, model.train_network, built.train_data.column_types())
+    timings = profiler.measure_in_both_modes(found, model.device)
     write_json(chosen.result_path / f"op_trace_{chosen.device_id}.json", profile.single_op.report(found, timings))
     for line in profile.single_op.lines(found, timings):
         print(line)  # noqa: T201  the summary

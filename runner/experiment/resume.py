@@ -10,7 +10,7 @@ from runner.config.check import check
 from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError
 from runner.experiment import launch, run, sweep
-from runner.experiment.ranks.processes import ranks_of
+from runner.experiment.ranks.processes import processes_of
 
 SWEEP_FILE = "sweep.jsonl"
 
@@ -46,7 +46,7 @@ def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -
     request = RunRequest(config, place, name, plain(config), tuple(lines), resume=True, force=force)
     if status.get("status") == "ok" and not lines:
         raise ConfigError("the run is finished", path=place, hint="more epochs: runner resume RUN_DIR epochs=...")
-    with launch.stopped_by_signals(), ranks_of(config) as ranks:
+    with launch.stopped_by_signals(), processes_of(config) as ranks:
         return ranks.run(request, _recorded)
 
 

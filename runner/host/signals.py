@@ -1,4 +1,8 @@
-"""SIGINT and SIGTERM while training: the first lets the step end and be saved, the second ends the run at once."""
+"""SIGINT and SIGTERM while training: the first lets the step end and be saved, the second ends the run at once.
+
+A process that was started with SIGINT ignored, as shells start background jobs, keeps ignoring it: Ctrl-C is meant for
+the job in the foreground. SIGTERM is addressed to this process and always ends it.
+"""
 
 import logging
 import signal
@@ -16,6 +20,11 @@ class Terminated(KeyboardInterrupt):
 KINDS: dict[int, type[KeyboardInterrupt]] = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
 
 
+def stop_signals() -> tuple[int, ...]:
+    """The signals that end a run in this process."""
+    return tuple(n for n in KINDS if n == signal.SIGTERM or signal.getsignal(n) is not signal.SIG_IGN)
+
+
 class Interruption:
     """While it is open, `requested` says the exception of the first signal; None before it."""
 
@@ -31,7 +40,7 @@ class Interruption:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
-            self._before = {number: signal.signal(number, self._handle) for number in KINDS}
+            self._before = {number: signal.signal(number, self._handle) for number in stop_signals()}
         return self
 
     def __exit__(

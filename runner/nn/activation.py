@@ -1,12 +1,12 @@
 """Nonlinearities as layers, with the signatures and defaults of r1.2."""
 
 from runner import ops
-from runner.common.initializer import initializer
+from runner.common.initializer import Initial, initializer
 from runner.core.primitive import Primitive
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, nearest
-from runner.nn.arguments import Init, at_least, positive
 from runner.nn.cell import Cell
+from runner.validation.arguments import at_least, whole
 
 
 class Activation(Cell):
@@ -109,9 +109,9 @@ class LeakyReLU(Cell):
 class PReLU(Cell):
     """x where positive, else w x, with a trainable w for each of `channel` channels (or one for all)."""
 
-    def __init__(self, channel: int = 1, w: Init = 0.25) -> None:
+    def __init__(self, channel: int = 1, w: Initial = 0.25) -> None:
         super().__init__()
-        positive(self, channel=channel)
+        whole({"layer": type(self).__name__}, 1, channel=channel)
         self.w = Parameter(initializer(w, (channel,)), "a")  # the name in the reference's checkpoints
         self.prelu = ops.PReLU()
 

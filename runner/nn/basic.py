@@ -1,14 +1,14 @@
 """Dense, Flatten, Dropout and Embedding layers, with the signatures and defaults of r1.2 (spec section 8.2)."""
 
 from runner import dtype as dt, ops
-from runner.common.initializer import initializer
+from runner.common.initializer import Initial, initializer
 from runner.communication.world import world
 from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError
 from runner.host.seed import get_seed, next_number
 from runner.nn.activation import get_activation
-from runner.nn.arguments import Init, flag, positive
 from runner.nn.cell import Cell
+from runner.validation.arguments import flag, whole
 
 
 class Dense(Cell):
@@ -18,13 +18,13 @@ class Dense(Cell):
         self,
         in_channels: int,
         out_channels: int,
-        weight_init: Init = "normal",
-        bias_init: Init = "zeros",
+        weight_init: Initial = "normal",
+        bias_init: Initial = "zeros",
         has_bias: bool = True,
         activation: str | Cell | None = None,
     ) -> None:
         super().__init__()
-        positive(self, in_channels=in_channels, out_channels=out_channels)
+        whole({"layer": type(self).__name__}, 1, in_channels=in_channels, out_channels=out_channels)
         self.in_channels, self.out_channels, self.has_bias = in_channels, out_channels, has_bias
         self.weight = Parameter(initializer(weight_init, (out_channels, in_channels)), "weight")
         self.matmul, self.reshape = ops.MatMul(transpose_b=True), ops.Reshape()
@@ -89,12 +89,12 @@ class Embedding(Cell):
         vocab_size: int,
         embedding_size: int,
         use_one_hot: bool = False,
-        embedding_table: Init = "normal",
+        embedding_table: Initial = "normal",
         dtype: dt.DType = dt.float32,
         padding_idx: int | None = None,
     ) -> None:
         super().__init__()
-        positive(self, vocab_size=vocab_size, embedding_size=embedding_size)
+        whole({"layer": type(self).__name__}, 1, vocab_size=vocab_size, embedding_size=embedding_size)
         flag({"layer": "Embedding"}, use_one_hot=use_one_hot)
         self.vocab_size, self.embedding_size, self.use_one_hot = vocab_size, embedding_size, use_one_hot
         table = initializer(embedding_table, (vocab_size, embedding_size), dtype)

@@ -3,13 +3,13 @@
 import dataclasses
 
 from runner import ops
-from runner.common.initializer import initializer
+from runner.common.initializer import Initial, initializer
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError
-from runner.nn.arguments import Init, positive
 from runner.nn.cell import Cell
 from runner.ops.array import require
 from runner.ops.window import Pair, Quad, pair, quad
+from runner.validation.arguments import whole
 
 Geometry = tuple[Pair, int, str, Quad, Pair, Pair, int]  # kernel_size, mode, pad_mode, pad, stride, dilation, group
 
@@ -28,11 +28,11 @@ class _Convolution(Cell):
         dilation: int | Pair = 1,
         group: int = 1,
         has_bias: bool = False,
-        weight_init: Init = "normal",
-        bias_init: Init = "zeros",
+        weight_init: Initial = "normal",
+        bias_init: Initial = "zeros",
     ) -> None:
         super().__init__()
-        positive(self, in_channels=in_channels, out_channels=out_channels, group=group)
+        whole({"layer": type(self).__name__}, 1, in_channels=in_channels, out_channels=out_channels, group=group)
         kernel = pair(kernel_size, "kernel_size")
         pad, strides, dilations = quad(padding, "padding"), pair(stride, "stride"), pair(dilation, "dilation")
         channels = self._prepare(in_channels, out_channels, (kernel, 1, pad_mode, pad, strides, dilations, group))

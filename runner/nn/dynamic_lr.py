@@ -4,9 +4,11 @@ Optimizers accept them as `learning_rate`. `total_step` is the length of the lis
 i // step_per_epoch. All raise ConfigError for invalid arguments.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import signature
+from typing import ParamSpec
 
-from runner.nn.arguments import whole
 from runner.nn.schedule import (
     CosineDecayLR,
     ExponentialDecayLR,
@@ -17,6 +19,22 @@ from runner.nn.schedule import (
     PolynomialDecayLR,
     WarmUpLR,
 )
+from runner.validation.arguments import whole
+
+P = ParamSpec("P")
+POSITIVE = ("total_step", "step_per_epoch", "decay_epoch", "warmup_epoch")
+
+
+def _check_counts(rates: Callable[P, list[float]]) -> Callable[P, list[float]]:
+    """Decorator: checks the numbers of steps and epochs before the schedule is computed."""
+
+    @wraps(rates)
+    def function(*args: P.args, **kwargs: P.kwargs) -> list[float]:
+        given = signature(rates).bind(*args, **kwargs).arguments
+        whole({"function": rates.__name__}, 1, **{name: given[name] for name in POSITIVE if name in given})
+        return rates(*args, **kwargs)
+
+    return function
 
 
 def piecewise_constant_lr(milestone: Sequence[int], learning_rates: Sequence[float]) -> list[float]:
@@ -29,6 +47,7 @@ def piecewise_constant_lr(milestone: Sequence[int], learning_rates: Sequence[flo
     return [schedule(step) for step in range(milestone[-1])]
 
 
+@_check_counts
 def exponential_decay_lr(
     learning_rate: float,
     decay_rate: float,
@@ -42,11 +61,10 @@ def exponential_decay_lr(
     >>> exponential_decay_lr(0.1, 0.9, 6, 2, 1)
     [0.1, 0.1, 0.09000000000000001, 0.09000000000000001, 0.08100000000000002, 0.08100000000000002]
     """
-    _check("exponential_decay_lr", total_step, step_per_epoch, decay_epoch=decay_epoch)
-    schedule = ExponentialDecayLR(learning_rate, decay_rate, decay_epoch, is_stair)
-    return _by_epoch(schedule, total_step, step_per_epoch)
+    return _by_epoch(ExponentialDecayLR(learning_rate, decay_rate, decay_epoch, is_stair), total_step, step_per_epoch)
 
 
+@_check_counts
 def natural_exp_decay_lr(
     learning_rate: float,
     decay_rate: float,
@@ -57,14 +75,15 @@ def natural_exp_decay_lr(
 ) -> list[float]:
     """learning_rate * e ^ (-decay_rate * epoch); with `is_stair` the epoch is the last multiple of decay_epoch.
 
-    >>> natural_exp_decay_lr(0.1, 0.9, 6, 2, 2, True)
-    [0.1, 0.1, 0.1, 0.1, 0.016529888822158657, 0.016529888822158657]
+    As in the code of r1.2, the epoch is not divided by decay_epoch; its documentation divides it.
+
+    >>> natural_exp_decay_lr(0.1, 0.9, 3, 1, 2, True)
+    [0.1, 0.1, 0.016529888822158657]
     """
-    _check("natural_exp_decay_lr", total_step, step_per_epoch, decay_epoch=decay_epoch)
-    schedule = NaturalExpDecayLR(learning_rate, decay_rate, decay_epoch, is_stair)
-    return _by_epoch(schedule, total_step, step_per_epoch)
+    return _by_epoch(NaturalExpDecayLR(learning_rate, decay_rate, decay_epoch, is_stair), total_step, step_per_epoch)
 
 
+@_check_counts
 def inverse_decay_lr(
     learning_rate: float,
     decay_rate: float,
@@ -78,11 +97,10 @@ def inverse_decay_lr(
     >>> inverse_decay_lr(0.1, 0.5, 4, 1, 1, True)
     [0.1, 0.06666666666666667, 0.05, 0.04]
     """
-    _check("inverse_decay_lr", total_step, step_per_epoch, decay_epoch=decay_epoch)
-    schedule = InverseDecayLR(learning_rate, decay_rate, decay_epoch, is_stair)
-    return _by_epoch(schedule, total_step, step_per_epoch)
+    return _by_epoch(InverseDecayLR(learning_rate, decay_rate, decay_epoch, is_stair), total_step, step_per_epoch)
 
 
+@_check_counts
 def cosine_decay_lr(
     min_lr: float, max_lr: float, total_step: int, step_per_epoch: int, decay_epoch: int
 ) -> list[float]:
@@ -91,10 +109,10 @@ def cosine_decay_lr(
     >>> cosine_decay_lr(0.01, 0.1, 6, 2, 2)
     [0.1, 0.1, 0.05500000000000001, 0.05500000000000001, 0.01, 0.01]
     """
-    _check("cosine_decay_lr", total_step, step_per_epoch, decay_epoch=decay_epoch)
     return _by_epoch(CosineDecayLR(min_lr, max_lr, decay_epoch), total_step, step_per_epoch)
 
 
+@_check_counts
 def polynomial_decay_lr(
     learning_rate: float,
     end_learning_rate: float,
@@ -111,23 +129,18 @@ def polynomial_decay_lr(
     >>> polynomial_decay_lr(0.1, 0.01, 6, 2, 2, 0.5)
     [0.1, 0.1, 0.07363961030678928, 0.07363961030678928, 0.01, 0.01]
     """
-    _check("polynomial_decay_lr", total_step, step_per_epoch, decay_epoch=decay_epoch)
     schedule = PolynomialDecayLR(learning_rate, end_learning_rate, decay_epoch, power, update_decay_epoch)
     return _by_epoch(schedule, total_step, step_per_epoch)
 
 
+@_check_counts
 def warmup_lr(learning_rate: float, total_step: int, step_per_epoch: int, warmup_epoch: int) -> list[float]:
     """learning_rate * epoch / warmup_epoch, up to learning_rate.
 
     >>> warmup_lr(0.1, 6, 2, 2)
     [0.0, 0.0, 0.05, 0.05, 0.1, 0.1]
     """
-    _check("warmup_lr", total_step, step_per_epoch, warmup_epoch=warmup_epoch)
     return _by_epoch(WarmUpLR(learning_rate, warmup_epoch), total_step, step_per_epoch)
-
-
-def _check(function: str, total_step: int, step_per_epoch: int, **epochs: int) -> None:
-    whole({"function": function}, 1, total_step=total_step, step_per_epoch=step_per_epoch, **epochs)
 
 
 def _by_epoch(schedule: LearningRateSchedule, total_step: int, step_per_epoch: int) -> list[float]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from runner import dtype as dt, ops
 from runner.communication import auto_parallel
 from runner.communication.fusion import buckets
-from runner.communication.joining import join
+from runner.communication.launcher import join
 from runner.communication.world import world
 from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError

@@ -15,10 +15,10 @@ from runner import ops
 from runner.core.primitive import current
 from runner.core.value import Parameter, Value
 from runner.errors import TrainingError
-from runner.nn.arguments import above, at_least, whole
 from runner.nn.cell import Cell
 from runner.nn.optim import Optimizer
 from runner.nn.wrap import StepCell
+from runner.validation.arguments import above, at_least, whole
 
 LARGEST = 2.0**100  # a scale without a limit would become infinite
 MOST_BAD_STEPS = 1000  # consecutive ones, as in the reference

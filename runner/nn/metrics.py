@@ -1,4 +1,4 @@
-"""Metrics: accumulated over the batches of an evaluation."""
+"""Metrics, accumulated over the batches of an evaluation."""
 
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Self
@@ -22,20 +22,20 @@ class Metric:
         return cls()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Reset the accumulated values."""
         raise NotImplementedError
 
     def update(self, loss: np.ndarray, output: np.ndarray, label: np.ndarray) -> None:
-        """Take in one batch: loss (scalar or per sample), output of the network (N, ...), label (N, ...)."""
+        """Add one batch: loss (scalar or per sample), output of the network (N, ...), label (N, ...)."""
         raise NotImplementedError
 
     def eval(self) -> float:
-        """The value over all batches. Raises ConfigError when there was none."""
+        """The value over all batches. Raises ConfigError when there were none."""
         raise NotImplementedError
 
 
 class Mean(Metric):
-    """Base of metrics that average something over samples."""
+    """Base of metrics that are a mean over samples."""
 
     def __init__(self) -> None:
         self.clear()
@@ -50,20 +50,20 @@ class Mean(Metric):
 
 
 class Accuracy(Mean):
-    """Share of samples whose largest output (N, C) is at the label: class numbers (N,) or one-hot (N, C)."""
+    """Share of samples whose largest output (N, C) is that of the label: class numbers (N,) or one-hot (N, C)."""
 
     direction = "maximize"
 
     def update(self, loss: np.ndarray, output: np.ndarray, label: np.ndarray) -> None:
-        wanted = label.argmax(-1) if label.ndim == output.ndim else label
-        self.total += float((output.argmax(-1) == wanted).sum())
+        classes = label.argmax(-1) if label.ndim == output.ndim else label
+        self.total += float((output.argmax(-1) == classes).sum())
         self.count += len(label)
 
 
 class Loss(Mean):
-    """Mean loss per sample; a batch counts with its size, so a short last one does not weigh too much.
+    """Mean loss per sample; batches are weighted by their size, so that a smaller last one has no more weight.
 
-    `summed` tells that the loss function adds up the samples of a batch instead of averaging them.
+    `summed`: the loss function sums the samples of a batch instead of averaging them.
     """
 
     def __init__(self, summed: bool = False) -> None:
@@ -85,9 +85,9 @@ ALIASES = {"acc": "accuracy"}  # of the reference
 
 
 def get_metrics(wanted: Mapping[str, Metric] | Iterable[str] | str | None) -> dict[str, Metric]:
-    """Metrics from one name or several, or from a dict of names and metrics; a set is taken in alphabetical order.
+    """Metrics of one or several names, or of a dict of names and metrics; sets are sorted alphabetically.
 
-    Raises ConfigError for an unknown name, and for a dict with something else than metrics.
+    Raises ConfigError for an unknown name, and for a value of a dict that is not a metric.
     """
     if isinstance(wanted, Mapping):
         for name, metric in wanted.items():

@@ -3,12 +3,12 @@
 from typing import ClassVar
 
 from runner import ops
-from runner.common.initializer import initializer
+from runner.common.initializer import Initial, initializer
 from runner.core.primitive import current
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, ShapeError
-from runner.nn.arguments import Init, above, at_least, at_most, flag, positive
 from runner.nn.cell import Cell
+from runner.validation.arguments import above, at_least, at_most, flag, whole
 
 
 class BatchNormalization(Cell):
@@ -28,15 +28,15 @@ class BatchNormalization(Cell):
         eps: float = 1e-5,
         momentum: float = 0.9,
         affine: bool = True,
-        gamma_init: Init = "ones",
-        beta_init: Init = "zeros",
-        moving_mean_init: Init = "zeros",
-        moving_var_init: Init = "ones",
+        gamma_init: Initial = "ones",
+        beta_init: Initial = "zeros",
+        moving_mean_init: Initial = "zeros",
+        moving_var_init: Initial = "ones",
         use_batch_statistics: bool | None = None,
     ) -> None:
         super().__init__()
         where = {"layer": type(self).__name__}
-        positive(self, num_features=num_features)
+        whole({"layer": type(self).__name__}, 1, num_features=num_features)
         above(where, 0.0, eps=eps)
         at_least(where, 0.0, momentum=momentum)
         at_most(where, 1.0, eps=eps, momentum=momentum)
@@ -95,8 +95,8 @@ class LayerNorm(Cell):
         normalized_shape: tuple[int, ...] | list[int],
         begin_norm_axis: int = -1,
         begin_params_axis: int = -1,
-        gamma_init: Init = "ones",
-        beta_init: Init = "zeros",
+        gamma_init: Initial = "ones",
+        beta_init: Initial = "zeros",
         epsilon: float = 1e-7,
     ) -> None:
         super().__init__()

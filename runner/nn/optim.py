@@ -10,9 +10,9 @@ from runner import dtype as dt, ops
 from runner.core.primitive import current
 from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError
-from runner.nn.arguments import above, at_least
 from runner.nn.cell import Cell
 from runner.nn.schedule import LearningRateSchedule, schedule_of
+from runner.validation.arguments import above, at_least
 
 LearningRate: TypeAlias = float | Tensor | Iterable[float] | LearningRateSchedule
 

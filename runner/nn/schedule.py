@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from runner.errors import ConfigError
-from runner.nn.arguments import Where, above, at_least, flag, number, whole
+from runner.validation.arguments import Where, above, at_least, flag, scalar, whole
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -178,7 +178,7 @@ class PerStepLR(LearningRateSchedule):
         values = np.asarray(learning_rates).tolist() if hasattr(learning_rates, "__array__") else list(learning_rates)
         if not values:
             raise ConfigError("a list of learning rates needs at least one", **self.where)
-        values = [number(value) for value in values]
+        values = [scalar(value) for value in values]
         for step, value in enumerate(values):
             at_least(self.where, 0.0, **{f"learning_rates[{step}]": value})
         self.learning_rates = list(map(float, values))
@@ -241,7 +241,7 @@ def schedule_of(learning_rate: object, where: Where) -> tuple[float, LearningRat
         schedule = PerStepLR(learning_rate)  # type: ignore[arg-type]
     if schedule is not None:
         return schedule(0), schedule
-    rate = number(learning_rate)
+    rate = scalar(learning_rate)
     at_least(where, 0.0, learning_rate=rate)
     return float(rate), None
 

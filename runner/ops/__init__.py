@@ -1,9 +1,9 @@
-"""The vocabulary: one class per operator, with its type rule, numpy kernel, gradient and lowering.
+"""Operators: one class each, with its type rule, numpy kernel, gradient and lowering.
 
 Names and attributes are those of `mindspore.ops` r1.2; `__init__.pyi` lists them.
 """
 
 from runner.host.lazy import late_names
-from runner.ops import array, elementwise, matmul  # noqa: F401  they register the arithmetic of tensors (`x + y`)
+from runner.ops import array, elementwise, matmul  # noqa: F401  registers the arithmetic of tensors (`x + y`)
 
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)

@@ -1,4 +1,4 @@
-"""Nonlinearities."""
+"""Activation functions."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -11,7 +11,7 @@ from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.ops.array import require
-from runner.ops.elementwise import Unary
+from runner.ops.elementwise import Unary, UnaryGrad
 from runner.ops.reduce import ReduceSum
 from runner.types import TensorType
 
@@ -25,24 +25,20 @@ class ReLU(Unary):
     onnx: ClassVar = "Relu"
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(np.maximum(x, x.dtype.type(0)))  # NumPy 1 makes a Float64 of a scalar and a bare 0
+        return np.asarray(np.maximum(x, x.dtype.type(0)))  # in NumPy 1, a scalar and a Python 0 give a Float64
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (ReluGrad()(douts[0], outputs[0]),)
 
 
 @primitive
-class ReluGrad(Primitive):
+class ReluGrad(UnaryGrad):
     """dout where ReLU's result `out` is positive, else 0."""
 
-    def infer(self, dout: TensorType, out: TensorType) -> TensorType:
-        require(dout == out, "dout and out must have one type", dout=dout, out=out)
-        return dout
-
     def kernel(self, dout: np.ndarray, out: np.ndarray) -> np.ndarray:
-        made: np.ndarray = np.asarray(out > 0).astype(dout.dtype)  # numpy multiplies bools with floats slowly
-        made *= dout
-        return made
+        result: np.ndarray = np.asarray(out > 0).astype(dout.dtype)  # numpy multiplies bools with floats slowly
+        result *= dout
+        return result
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return ReluGrad()(douts[0], inputs[1]), None
@@ -56,7 +52,7 @@ class ReluGrad(Primitive):
         return elementwise_forms(self._lower_steep if out.dtype is dt.float32 else self.lower, dout, out)
 
     def _lower_steep(self, b: Builder, dout: str, out: str) -> str:
-        """As `lower`, with the mask made in one pass: a ramp so steep that every normal positive number reaches 1."""
+        """As `lower`, with the mask computed in one pass: a ramp so steep that every normal positive number gives 1."""
         return b.node("Mul", (dout, b.node("HardSigmoid", (out,), alpha=STEEP, beta=0.0)))
 
 
@@ -85,10 +81,10 @@ class Tanh(Unary):
 
 
 def log_softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
-    """log(exp(x) / sum(exp(x))), computed from x - max(x) so that nothing overflows."""
+    """log(exp(x) / sum(exp(x))), computed from x - max(x) to avoid overflow."""
     shifted = x - x.max(axis, keepdims=True)
-    made: np.ndarray = shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))
-    return made
+    result: np.ndarray = shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))
+    return result
 
 
 @primitive
@@ -116,7 +112,7 @@ class Softmax(Primitive):
         return b.node("Softmax", (x,), axis=self.axis)
 
     def forms(self, x: TensorType) -> Sequence[Form]:
-        return along_axis(self, x)
+        return axis_forms(self, x)
 
 
 @primitive
@@ -141,11 +137,11 @@ class LogSoftmax(Primitive):
         return b.node("LogSoftmax", (x,), axis=self.axis)
 
     def forms(self, x: TensorType) -> Sequence[Form]:
-        return along_axis(self, x)
+        return axis_forms(self, x)
 
 
-def along_axis(op: Softmax | LogSoftmax, x: TensorType) -> tuple[Form, ...]:
-    """The forms of an operator that works along one axis, which has another number batch last."""
+def axis_forms(op: Softmax | LogSoftmax, x: TensorType) -> tuple[Form, ...]:
+    """The forms of an operator along one axis, whose position differs in the batch-last layout."""
     plain = Form("plain", op.lower)
     if x.ndim < 2:
         return (plain,)

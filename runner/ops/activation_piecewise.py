@@ -1,46 +1,42 @@
-"""Nonlinearities made of straight pieces: ReLU6, HSigmoid, HSwish, PReLU."""
+"""Piecewise linear and quadratic activation functions: ReLU6, HSigmoid, HSwish, PReLU."""
 
 from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from runner.core.lowering import Builder, Form, elementwise_forms
+from runner.core.lowering import Builder
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Tensor, Value
 from runner.ops.array import Reshape, require
 from runner.ops.compare import Greater, Select
-from runner.ops.elementwise import Unary
+from runner.ops.elementwise import Unary, UnaryGrad
 from runner.ops.reduce import unbroadcast
 from runner.types import Shape, TensorType
 
 
 @primitive
 class ReLU6(Unary):
-    """x between 0 and 6, else the nearer of the two."""
+    """min(max(x, 0), 6)."""
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return _between(x)
+        return _clip(x)
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (ReLU6Grad()(douts[0], inputs[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
-        return _lower_between(b, x, x)
+        return _lower_clip(b, x, x)
 
 
 @primitive
-class ReLU6Grad(Primitive):
-    """dout where ReLU6's operand x lies between 0 and 6, else 0 (also at 0 and 6)."""
-
-    def infer(self, dout: TensorType, x: TensorType) -> TensorType:
-        require(dout == x, "dout and x must have one type", dout=dout, x=x)
-        return dout
+class ReLU6Grad(UnaryGrad):
+    """dout where 0 < x < 6 for the operand x of ReLU6, else 0."""
 
     def kernel(self, dout: np.ndarray, x: np.ndarray) -> np.ndarray:
-        made: np.ndarray = dout * ((x > 0) & (x < 6))
-        return made
+        result: np.ndarray = dout * ((x > 0) & (x < 6))
+        return result
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return ReLU6Grad()(douts[0], inputs[1]), None
@@ -49,23 +45,20 @@ class ReLU6Grad(Primitive):
         above, below = b.node("Greater", (x, b.const(0.0, like=x))), b.node("Less", (x, b.const(6.0, like=x)))
         return b.node("Mul", (dout, b.node("Cast", (b.node("And", (above, below)),), to=b.type(x).dtype)))
 
-    def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
-        return elementwise_forms(self.lower, dout, x)
-
 
 @primitive
 class HSigmoid(Unary):
     """ReLU6(x + 3) / 6."""
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(_between(x + x.dtype.type(3)) / x.dtype.type(6))
+        return np.asarray(_clip(x + x.dtype.type(3)) / x.dtype.type(6))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (ReLU6Grad()(douts[0], inputs[0] + 3.0) / 6.0,)
 
     def lower(self, b: Builder, x: str) -> str:
-        moved = b.node("Add", (x, b.const(3.0, like=x)))
-        return b.node("Div", (_lower_between(b, moved, x), b.const(6.0, like=x)))
+        shifted = b.node("Add", (x, b.const(3.0, like=x)))
+        return b.node("Div", (_lower_clip(b, shifted, x), b.const(6.0, like=x)))
 
 
 @primitive
@@ -83,17 +76,17 @@ class HSwish(Unary):
         return b.node("Mul", (x, HSigmoid().lower(b, x)))
 
 
-def _between(x: np.ndarray) -> np.ndarray:
+def _clip(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.minimum(np.maximum(x, x.dtype.type(0)), x.dtype.type(6)))
 
 
-def _lower_between(b: Builder, x: str, like: str) -> str:
+def _lower_clip(b: Builder, x: str, like: str) -> str:
     return b.node("Clip", (x, b.const(0.0, like=like), b.const(6.0, like=like)))
 
 
 @primitive
 class PReLU(Primitive):
-    """x where it is positive, else weight * x; x (N, C, ...), weight (C,), or (1,) for all channels."""
+    """x where positive, else weight * x; x (N, C, ...), weight (C,), or (1,) for all channels."""
 
     needs: ClassVar = Needs.FIRST
 
@@ -108,11 +101,11 @@ class PReLU(Primitive):
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x, weight), (dout,) = inputs, douts
-        spread = Reshape(_per_channel(x.ndim))(weight)
+        slope = Reshape(_per_channel(x.ndim))(weight)
         positive, zero = Greater()(x, 0.0), Tensor(0.0, x.dtype)
         return (
-            lambda: Select()(positive, dout, dout * spread),
-            lambda: Reshape(weight.shape)(unbroadcast(Select()(positive, zero, dout * x), spread)),
+            lambda: Select()(positive, dout, dout * slope),
+            lambda: Reshape(weight.shape)(unbroadcast(Select()(positive, zero, dout * x), slope)),
         )
 
     def lower(self, b: Builder, x: str, weight: str) -> str:

@@ -1,4 +1,4 @@
-"""Nonlinearities with exponentials in them: GeLU, Elu, Softplus."""
+"""Activation functions with exponentials: GeLU, Elu, Softplus."""
 
 import math
 from collections.abc import Sequence
@@ -6,15 +6,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from runner.core.lowering import Builder, Form, elementwise_forms
+from runner.core.lowering import Builder
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.primitive import Gradient, primitive
 from runner.core.value import Value
 from runner.ops.activation import Sigmoid
-from runner.ops.array import require
 from runner.ops.compare import Greater, Select
-from runner.ops.elementwise import Unary
-from runner.types import TensorType
+from runner.ops.elementwise import Unary, UnaryGrad
 
 # Hendrycks and Gimpel, "Gaussian Error Linear Units", section 2: gelu(x) ~ x/2 (1 + tanh(SLOPE (x + CUBIC x^3))).
 SLOPE = math.sqrt(2.0 / math.pi)
@@ -23,56 +21,49 @@ CUBIC = 0.044715
 
 @primitive
 class GeLU(Unary):
-    """x times the normal distribution's integral up to x, in the approximation by a tanh (as in r1.2)."""
+    """x times the cumulative normal distribution at x, in the tanh approximation (as in r1.2)."""
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(0.5 * x * (1.0 + _bent(x)), x.dtype)
+        return np.asarray(0.5 * x * (1.0 + _tanh_term(x)), x.dtype)
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (GeLUGrad()(douts[0], inputs[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
-        share = b.node("Add", (_lower_bent(b, x), b.const(1.0, like=x)))
+        share = b.node("Add", (_lower_tanh_term(b, x), b.const(1.0, like=x)))
         return b.node("Mul", (b.node("Mul", (x, b.const(0.5, like=x))), share))
 
 
 @primitive
-class GeLUGrad(Primitive):
+class GeLUGrad(UnaryGrad):
     """dout times the derivative of GeLU at x."""
 
-    def infer(self, dout: TensorType, x: TensorType) -> TensorType:
-        require(dout == x, "dout and x must have one type", dout=dout, x=x)
-        return dout
-
     def kernel(self, dout: np.ndarray, x: np.ndarray) -> np.ndarray:
-        bent = _bent(x)
-        rise = SLOPE + 3.0 * SLOPE * CUBIC * (x * x)
-        return np.asarray(dout * 0.5 * (1.0 + bent + x * (1.0 - bent * bent) * rise), dout.dtype)
+        tanh = _tanh_term(x)
+        inner = SLOPE + 3.0 * SLOPE * CUBIC * (x * x)
+        return np.asarray(dout * 0.5 * (1.0 + tanh + x * (1.0 - tanh * tanh) * inner), dout.dtype)
 
     def lower(self, b: Builder, dout: str, x: str) -> str:
-        one, bent = b.const(1.0, like=x), _lower_bent(b, x)
+        one, tanh = b.const(1.0, like=x), _lower_tanh_term(b, x)
         cubic = b.node("Mul", (b.node("Mul", (x, x)), b.const(3.0 * SLOPE * CUBIC, like=x)))
-        rise = b.node("Mul", (x, b.node("Add", (cubic, b.const(SLOPE, like=x)))))
-        steep = b.node("Mul", (b.node("Sub", (one, b.node("Mul", (bent, bent)))), rise))
-        slope = b.node("Add", (b.node("Add", (bent, one)), steep))
+        inner = b.node("Mul", (x, b.node("Add", (cubic, b.const(SLOPE, like=x)))))
+        steep = b.node("Mul", (b.node("Sub", (one, b.node("Mul", (tanh, tanh)))), inner))
+        slope = b.node("Add", (b.node("Add", (tanh, one)), steep))
         return b.node("Mul", (b.node("Mul", (dout, b.const(0.5, like=x))), slope))
 
-    def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
-        return elementwise_forms(self.lower, dout, x)
 
-
-def _bent(x: np.ndarray) -> np.ndarray:
+def _tanh_term(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.tanh(x * (SLOPE + SLOPE * CUBIC * (x * x))))
 
 
-def _lower_bent(b: Builder, x: str) -> str:
+def _lower_tanh_term(b: Builder, x: str) -> str:
     cubic = b.node("Mul", (b.node("Mul", (x, x)), b.const(SLOPE * CUBIC, like=x)))
     return b.node("Tanh", (b.node("Mul", (x, b.node("Add", (cubic, b.const(SLOPE, like=x))))),))
 
 
 @primitive
 class Elu(Unary):
-    """x where it is positive, else alpha (exp(x) - 1). The gradient at 0 is the one from below, alpha."""
+    """x where positive, else alpha (exp(x) - 1). The gradient at 0 is that from below, alpha."""
 
     alpha: float = 1.0
 
@@ -83,12 +74,12 @@ class Elu(Unary):
         return (Select()(Greater()(inputs[0], 0.0), douts[0], douts[0] * (outputs[0] + self.alpha)),)
 
     def lower(self, b: Builder, x: str) -> str:
-        return b.node("Elu", (x,), alpha=float(self.alpha))  # attributes of ONNX are Float32, also when x is Float64
+        return b.node("Elu", (x,), alpha=float(self.alpha))  # ONNX attributes are Float32, even for a Float64 x
 
 
 @primitive
 class Softplus(Unary):
-    """log(1 + exp(x)), computed so that nothing overflows."""
+    """log(1 + exp(x)), computed without overflow."""
 
     needs: ClassVar = Needs.SINGLE
     onnx: ClassVar = "Softplus"

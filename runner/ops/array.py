@@ -16,16 +16,32 @@ from runner.types import Shape, TensorType
 
 
 def require(holds: bool, what: str, **rows: object) -> None:
-    """Raise ShapeError with a sentence and the values it speaks of, unless the condition holds."""
+    """Raise ShapeError with a sentence and labelled values unless the condition holds."""
     if not holds:
         raise ShapeError(what, **rows)
 
 
-@primitive
-class Reshape(Primitive):
-    """The same elements, in row-major order, in another shape; one -1 in `shape` stands for what is left."""
+class Reshaping(Primitive):
+    """Base: the elements of the operand, in row-major order, in the shape that `infer` returns."""
 
     computes: ClassVar = False
+
+    def infer(self, x: TensorType) -> TensorType:
+        raise NotImplementedError
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (Reshape(inputs[0].shape)(douts[0]),)
+
+    def lower(self, b: Builder, x: str) -> str:
+        return b.reshape(x, self.infer(b.type(x)).shape)
+
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        return reshape_forms(x, self.infer(x).shape)
+
+
+@primitive
+class Reshape(Reshaping):
+    """The same elements, in row-major order, in another shape; one -1 in `shape` is inferred."""
 
     shape: Shape = ()
     statics: ClassVar = ("shape",)
@@ -45,24 +61,13 @@ class Reshape(Primitive):
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return x.reshape(self.shape)
 
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (Reshape(inputs[0].shape)(douts[0]),)
-
-    def lower(self, b: Builder, x: str) -> str:
-        return b.reshape(x, self.infer(b.type(x)).shape)
-
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return reshaping(x, self.infer(x).shape)
-
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         return 0 if types[0].shape == self.infer(types[0]).shape else None
 
 
 @primitive
-class Flatten(Primitive):
-    """(N, ...) to (N, everything else), in row-major order."""
-
-    computes: ClassVar = False
+class Flatten(Reshaping):
+    """(N, ...) to (N, product of the other axes), in row-major order."""
 
     def infer(self, x: TensorType) -> TensorType:
         require(x.ndim >= 1, "needs at least one axis", x=x)
@@ -71,18 +76,9 @@ class Flatten(Primitive):
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return x.reshape(len(x), math.prod(x.shape[1:]))
 
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (Reshape(inputs[0].shape)(douts[0]),)
 
-    def lower(self, b: Builder, x: str) -> str:
-        return b.reshape(x, self.infer(b.type(x)).shape)
-
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return reshaping(x, self.infer(x).shape)
-
-
-def reshaping(x: TensorType, shape: Shape) -> tuple[Form, ...]:
-    """The forms of an operator that only reshapes: batch last it does so as long as the first axis stays."""
+def reshape_forms(x: TensorType, shape: Shape) -> tuple[Form, ...]:
+    """The forms of an operator that only reshapes: batch last only if the first axis stays."""
     plain = Form("plain", lambda b, name: b.reshape(name, shape))
     if not shape or not x.shape or x.shape[0] != shape[0]:
         return (plain,)
@@ -90,10 +86,8 @@ def reshaping(x: TensorType, shape: Shape) -> tuple[Form, ...]:
 
 
 @primitive
-class ExpandDims(Primitive):
-    """A new axis of length 1 at `axis`."""
-
-    computes: ClassVar = False
+class ExpandDims(Reshaping):
+    """x with a new axis of length 1 at `axis`."""
 
     axis: int = 0
     statics: ClassVar = ("axis",)
@@ -106,19 +100,10 @@ class ExpandDims(Primitive):
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.expand_dims(x, self.axis)
 
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (Reshape(inputs[0].shape)(douts[0]),)
-
-    def lower(self, b: Builder, x: str) -> str:
-        return b.reshape(x, self.infer(b.type(x)).shape)
-
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return reshaping(x, self.infer(x).shape)
-
 
 @primitive
 class Transpose(Primitive):
-    """Axes in the order `perm`."""
+    """x with its axes in the order `perm`."""
 
     computes: ClassVar = False
 
@@ -145,7 +130,7 @@ class Transpose(Primitive):
 
 @primitive
 class Cast(Primitive):
-    """The same values with another element type; floats become ints by dropping the fraction."""
+    """The values converted to another element type; floats are truncated to ints."""
 
     needs: ClassVar = Needs.NOTHING
     computes: ClassVar = False
@@ -174,7 +159,7 @@ class Cast(Primitive):
 
 @primitive
 class Concat(Primitive):
-    """Tensors one after the other along `axis`."""
+    """Tensors concatenated along `axis`."""
 
     computes: ClassVar = False
 
@@ -195,7 +180,7 @@ class Concat(Primitive):
         at = self.axis % inputs[0].ndim
         ends = np.cumsum([x.shape[at] for x in inputs]).tolist()
         starts = [0, *ends[:-1]]
-        return [_piece(douts[0], at, start, x) for start, x in zip(starts, inputs, strict=True)]
+        return [_slice_gradient(douts[0], at, start, x) for start, x in zip(starts, inputs, strict=True)]
 
     def lower(self, b: Builder, *xs: str) -> str:
         return b.node("Concat", xs, axis=self.axis)
@@ -208,7 +193,7 @@ class Concat(Primitive):
         return plain, Form("last", moved.lower, (LAST,) * len(xs), (LAST,))
 
 
-def _piece(dout: Value, axis: int, start: int, like: Value) -> Gradient:
+def _slice_gradient(dout: Value, axis: int, start: int, like: Value) -> Gradient:
     begin = tuple(start if k == axis else 0 for k in range(like.ndim))
     return lambda: Slice(begin, like.shape)(dout)
 
@@ -227,7 +212,7 @@ class Slice(Primitive):
         fits = len(self.begin) == len(self.size) == x.ndim and all(
             b >= 0 and s > 0 and b + s <= n for b, s, n in zip(self.begin, self.size, x.shape, strict=True)
         )
-        require(fits, "the block does not lie inside the tensor", x=x, begin=self.begin, size=self.size)
+        require(fits, "the block is not inside of the tensor", x=x, begin=self.begin, size=self.size)
         return x.with_shape(*self.size)
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
@@ -244,7 +229,7 @@ class Slice(Primitive):
 
 @primitive
 class Pad(Primitive):
-    """Zeros around a tensor: `paddings` gives (before, after) for each axis."""
+    """x padded with zeros; `paddings` has (before, after) for each axis."""
 
     computes: ClassVar = False
 

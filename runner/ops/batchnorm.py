@@ -1,7 +1,7 @@
 """Batch normalisation (Ioffe and Szegedy, 2015) over the channels of (N, C) or (N, C, H, W), and its gradient.
 
-Attributes, operands and outputs are the reference's. Variances are taken of centred elements, so that a mean far from 0
-costs no digits.
+Attributes, operands and outputs are those of the reference. Variances are computed from centred elements, so that a
+mean far from 0 costs no precision.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
 from runner.ops.array import require
 from runner.ops.conv import Conv2D
-from runner.ops.forms import batchnorm as by_rows
+from runner.ops.forms import batchnorm as row_forms
 from runner.ops.matmul import BiasAdd
 from runner.types import TensorType
 
@@ -24,7 +24,7 @@ BLOCK = 1 << 19  # bytes
 
 @family
 class Normalization(Primitive):
-    """Base of both. `is_training`: with the mean and the variance of the batch, else with the given ones."""
+    """Base of both. `is_training`: use mean and variance of the batch, else the operands."""
 
     is_training: bool = False
     epsilon: float = 1e-5
@@ -37,11 +37,11 @@ class Normalization(Primitive):
 class BatchNorm(Normalization):
     """y = (x - mean) / sqrt(variance + epsilon) * scale + bias, for each channel: (x, scale, bias, mean, variance).
 
-    x is (N, C) or (N, C, H, W), the others (C,). Gives y; the new moving mean and variance, which weigh the batch by
-    `momentum` (without `is_training`: the given ones); and the mean and 1 / sqrt(variance + epsilon) that y was made
-    with. y is made with the biased variance, the moving one takes n / (n - 1) of it, as cuDNN, Ascend, MindSpore 2
-    and PyTorch do. The variance of a single element is 0: a last batch of one sample must not end a training.
-    Only y passes gradients on, to x, scale and bias.
+    x is (N, C) or (N, C, H, W), the others (C,). Outputs: y; the new moving mean and variance, in which the batch has
+    the weight `momentum` (without `is_training`: the operands); and the mean and 1 / sqrt(variance + epsilon) used for
+    y. y uses the biased variance, the moving variance n / (n - 1) of it, as in cuDNN, Ascend, MindSpore 2 and PyTorch.
+    The variance of a single element is 0, so that a last batch of one sample does not end a training.
+    Only y has a gradient, with respect to x, scale and bias.
     """
 
     masters: ClassVar = (1, 2, 3, 4)
@@ -55,7 +55,7 @@ class BatchNorm(Normalization):
     def infer(
         self, x: TensorType, scale: TensorType, bias: TensorType, mean: TensorType, variance: TensorType
     ) -> tuple[TensorType, ...]:
-        check(x, scale=scale, bias=bias, mean=mean, variance=variance)
+        check_channels(x, scale=scale, bias=bias, mean=mean, variance=variance)
         return x, mean, variance, mean, variance
 
     def kernel(
@@ -63,19 +63,22 @@ class BatchNorm(Normalization):
     ) -> tuple[np.ndarray, ...]:
         if not self.is_training:
             inverse = 1 / np.sqrt(variance + self.epsilon)
-            centred = by_channel(x) - mean[:, None]
-            return like(scaled(centred, scale * inverse, bias), x), mean, variance, mean, inverse
-        rows = by_channel(x)
-        y, middle, biased, count = np.empty_like(rows), np.empty_like(mean), np.empty_like(mean), rows.shape[1]
-        for part in blocks(rows):
-            middle[part] = sums(rows[part]) / count
-            centred = np.subtract(rows[part], middle[part, None], out=y[part])
-            biased[part] = dots(centred, centred) / count
+            centred = channel_rows(x) - mean[:, None]
+            return from_channel_rows(scaled(centred, scale * inverse, bias), x), mean, variance, mean, inverse
+        rows = channel_rows(x)
+        y, batch_mean, biased, count = np.empty_like(rows), np.empty_like(mean), np.empty_like(mean), rows.shape[1]
+        for part in cache_blocks(rows):
+            batch_mean[part] = row_sums(rows[part]) / count
+            centred = np.subtract(rows[part], batch_mean[part, None], out=y[part])
+            biased[part] = row_dots(centred, centred) / count
             scaled(centred, scale[part] / np.sqrt(biased[part] + self.epsilon), bias[part])
-        moved = self._moved(mean, middle), self._moved(variance, biased * (count / max(count - 1, 1)))
-        return like(y, x), *moved, middle, 1 / np.sqrt(biased + self.epsilon)
+        moving = (
+            self._moving_average(mean, batch_mean),
+            self._moving_average(variance, biased * (count / max(count - 1, 1))),
+        )
+        return from_channel_rows(y, x), *moving, batch_mean, 1 / np.sqrt(biased + self.epsilon)
 
-    def _moved(self, moving: np.ndarray, batch: np.ndarray) -> np.ndarray:
+    def _moving_average(self, moving: np.ndarray, batch: np.ndarray) -> np.ndarray:
         return moving * (1.0 - self.momentum) + batch * self.momentum
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
@@ -86,7 +89,7 @@ class BatchNorm(Normalization):
     def fold_into(
         self, before: Primitive, weight: np.ndarray, known: Sequence[np.ndarray | None]
     ) -> tuple[np.ndarray, Primitive, np.ndarray] | None:
-        """Into a convolution, whose filters it scales; computed with doubles and rounded once."""
+        """Fold into a convolution by scaling its filters; computed in float64 and rounded once."""
         values = [np.float64(array) for array in known if array is not None]
         if self.is_training or not isinstance(before, Conv2D) or len(values) < len(known):
             return None
@@ -96,30 +99,30 @@ class BatchNorm(Normalization):
         return scaled.astype(weight.dtype), BiasAdd(), shift.astype(weight.dtype)
 
     def lower(self, b: Builder, x: str, scale: str, bias: str, mean: str, variance: str) -> tuple[str, ...]:
-        """Training in single steps: CUDA has no BatchNormalization with `training_mode`."""
+        """Training uses elementary operators: CUDA has no BatchNormalization with `training_mode`."""
         if not self.is_training:
             y = b.node("BatchNormalization", (x, scale, bias, mean, variance), epsilon=self.epsilon)
-            return y, mean, variance, mean, by_rows.inverse_deviation(b, x, variance, self.epsilon)
-        axes, count = b.const(axes_of(b.type(x))), count_of(b.type(x))
-        middle = b.node("ReduceMean", (x, axes), keepdims=0)
-        centred = b.node("Sub", (x, over(b, middle, x)))
+            return y, mean, variance, mean, row_forms.inverse_deviation(b, x, variance, self.epsilon)
+        axes, count = b.const(reduced_axes(b.type(x))), channel_size(b.type(x))
+        batch_mean = b.node("ReduceMean", (x, axes), keepdims=0)
+        centred = b.node("Sub", (x, per_channel(b, batch_mean, x)))
         spread = b.node("ReduceMean", (b.node("Mul", (centred, centred)), axes), keepdims=0)
-        inverse = by_rows.inverse_deviation(b, x, spread, self.epsilon)
-        y = b.node("Mul", (centred, over(b, b.node("Mul", (scale, inverse)), x)))
+        inverse = row_forms.inverse_deviation(b, x, spread, self.epsilon)
+        y = b.node("Mul", (centred, per_channel(b, b.node("Mul", (scale, inverse)), x)))
         unbiased = b.node("Mul", (spread, b.const(count / max(count - 1, 1), like=x)))
-        new_mean = by_rows.moved(b, mean, middle, self.momentum)
-        new_variance = by_rows.moved(b, variance, unbiased, self.momentum)
-        return b.node("Add", (y, over(b, bias, x))), new_mean, new_variance, middle, inverse
+        new_mean = row_forms.moving_average(b, mean, batch_mean, self.momentum)
+        new_variance = row_forms.moving_average(b, variance, unbiased, self.momentum)
+        return b.node("Add", (y, per_channel(b, bias, x))), new_mean, new_variance, batch_mean, inverse
 
     def forms(self, x: TensorType, *channels: TensorType) -> Sequence[Form]:
-        return *by_rows.forms(self, self.momentum, x), Form("plain", self.lower, penalty=x.size)
+        return *row_forms.forms(self, self.momentum, x), Form("plain", self.lower, penalty=x.size)
 
 
 @primitive
 class BatchNormGrad(Normalization):
-    """Gradients of BatchNorm for x, scale and bias: (dout, x, scale, reserve_space_1, reserve_space_2).
+    """Gradients of BatchNorm with respect to x, scale and bias: (dout, x, scale, reserve_space_1, reserve_space_2).
 
-    The reserve spaces are the last two outputs of BatchNorm: a mean and 1 / sqrt(variance + epsilon).
+    The reserve spaces are the last two outputs of BatchNorm: mean and 1 / sqrt(variance + epsilon).
     """
 
     masters: ClassVar = (2, 3, 4)
@@ -132,7 +135,7 @@ class BatchNormGrad(Normalization):
         reserve_space_1: TensorType,
         reserve_space_2: TensorType,
     ) -> tuple[TensorType, TensorType, TensorType]:
-        check(x, scale=scale, reserve_space_1=reserve_space_1, reserve_space_2=reserve_space_2)
+        check_channels(x, scale=scale, reserve_space_1=reserve_space_1, reserve_space_2=reserve_space_2)
         require(dout == x, "dout must have the type of x", dout=dout, x=x)
         return x, scale, scale
 
@@ -144,42 +147,41 @@ class BatchNormGrad(Normalization):
         reserve_space_1: np.ndarray,
         reserve_space_2: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        douts, rows, inverse = by_channel(dout), by_channel(x), reserve_space_2
+        douts, rows, inverse = channel_rows(dout), channel_rows(x), reserve_space_2
         dx, along, dbias = np.empty_like(rows), np.empty_like(scale), np.empty_like(scale)
-        for part in blocks(rows):
+        for part in cache_blocks(rows):
             centred = np.subtract(rows[part], reserve_space_1[part, None], out=dx[part])
-            dbias[part], along[part] = sums(douts[part]), dots(douts[part], centred)
+            dbias[part], along[part] = row_sums(douts[part]), row_dots(douts[part], centred)
             if self.is_training:
                 share = inverse[part] ** 2 / -rows.shape[1]
                 scaled(centred, along[part] * share, dbias[part] / -rows.shape[1])
                 centred += douts[part]
             np.multiply(centred if self.is_training else douts[part], (scale * inverse)[part, None], out=dx[part])
-        return like(dx, x), along * inverse, dbias
+        return from_channel_rows(dx, x), along * inverse, dbias
 
     def lower(
         self, b: Builder, dout: str, x: str, scale: str, reserve_space_1: str, reserve_space_2: str
     ) -> tuple[str, str, str]:
-        axes, inverse = b.const(axes_of(b.type(x))), reserve_space_2
-        centred = b.node("Sub", (x, over(b, reserve_space_1, x)))
+        axes, inverse = b.const(reduced_axes(b.type(x))), reserve_space_2
+        centred = b.node("Sub", (x, per_channel(b, reserve_space_1, x)))
         dbias = b.node("ReduceSum", (dout, axes), keepdims=0)
         along = b.node("ReduceSum", (b.node("Mul", (dout, centred)), axes), keepdims=0)
         dscale = b.node("Mul", (along, inverse))
         dx = dout
         if self.is_training:
-            share = b.const(1.0 / count_of(b.type(x)), like=x)
+            share = b.const(1.0 / channel_size(b.type(x)), like=x)
             slope = b.node("Mul", (b.node("Mul", (dscale, inverse)), share))
-            dx = b.node("Sub", (dx, over(b, b.node("Mul", (dbias, share)), x)))
-            dx = b.node("Sub", (dx, b.node("Mul", (centred, over(b, slope, x)))))
-        return b.node("Mul", (dx, over(b, b.node("Mul", (scale, inverse)), x))), dscale, dbias
+            dx = b.node("Sub", (dx, per_channel(b, b.node("Mul", (dbias, share)), x)))
+            dx = b.node("Sub", (dx, b.node("Mul", (centred, per_channel(b, slope, x)))))
+        return b.node("Mul", (dx, per_channel(b, b.node("Mul", (scale, inverse)), x))), dscale, dbias
 
     def forms(self, dout: TensorType, x: TensorType, *channels: TensorType) -> Sequence[Form]:
-        return *by_rows.gradient_forms(self, x), Form("plain", self.lower, penalty=x.size)
+        return *row_forms.gradient_forms(self, x), Form("plain", self.lower, penalty=x.size)
 
 
-def check(x: TensorType, **channels: TensorType) -> None:
-    """x is (N, C) or (N, C, H, W) of floats, the others (C,) of the same, or of Float32 beside Float16.
-
-    Raises ShapeError.
+def check_channels(x: TensorType, **channels: TensorType) -> None:
+    """Raise ShapeError unless x is (N, C) or (N, C, H, W) of floats, and the others are (C,) of the same element type,
+    or of Float32 if x is Float16.
     """
     require(x.ndim in (2, 4) and x.dtype.is_float, "needs floats (N, C) or (N, C, H, W)", x=x)
     for name, given in channels.items():
@@ -194,32 +196,32 @@ def check(x: TensorType, **channels: TensorType) -> None:
         )
 
 
-def by_channel(x: np.ndarray) -> np.ndarray:
-    """(N, C, ...) as rows (C, elements of the channel); free when the memory runs that way (see window.py)."""
-    turned = x.transpose(*range(1, x.ndim), 0)
-    return np.ascontiguousarray(turned).reshape(x.shape[1], -1)
+def channel_rows(x: np.ndarray) -> np.ndarray:
+    """(N, C, ...) as rows (C, elements of the channel); no copy in batch-last memory order (see window.py)."""
+    batch_last = x.transpose(*range(1, x.ndim), 0)
+    return np.ascontiguousarray(batch_last).reshape(x.shape[1], -1)
 
 
-def like(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Rows of channels seen in the shape of x."""
+def from_channel_rows(rows: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """A view of channel rows in the shape of x."""
     return rows.reshape(*x.shape[1:], len(x)).transpose(-1, *range(x.ndim - 1))
 
 
-def blocks(rows: np.ndarray) -> list[slice]:
-    """Rows that are worked on together: few enough to stay in the cache from one pass to the next."""
+def cache_blocks(rows: np.ndarray) -> list[slice]:
+    """Blocks of rows that are small enough to stay in the cache between passes."""
     step = max(1, BLOCK // rows[0].nbytes)
     return [slice(start, start + step) for start in range(0, len(rows), step)]
 
 
-def sums(rows: np.ndarray) -> np.ndarray:
-    """Sum of each row; as a matrix product, which is five times faster than numpy's sum."""
+def row_sums(rows: np.ndarray) -> np.ndarray:
+    """Sum of each row, by a matrix product, which is five times faster than numpy's sum."""
     return rows @ np.ones(rows.shape[1], rows.dtype)
 
 
-def dots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def row_dots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Scalar product of each pair of rows."""
-    made: np.ndarray = a[:, None, :] @ b[:, :, None]
-    return made[:, 0, 0]
+    result: np.ndarray = a[:, None, :] @ b[:, :, None]
+    return result[:, 0, 0]
 
 
 def scaled(rows: np.ndarray, factor: np.ndarray, shift: np.ndarray) -> np.ndarray:
@@ -229,17 +231,17 @@ def scaled(rows: np.ndarray, factor: np.ndarray, shift: np.ndarray) -> np.ndarra
     return rows
 
 
-def axes_of(x: TensorType) -> list[int]:
-    """All axes but the channels."""
+def reduced_axes(x: TensorType) -> list[int]:
+    """All axes except the channels."""
     return [axis for axis in range(x.ndim) if axis != 1]
 
 
-def count_of(x: TensorType) -> int:
+def channel_size(x: TensorType) -> int:
     """Number of elements of each channel."""
     return x.size // x.shape[1]
 
 
-def over(b: Builder, channels: str, x: str) -> str:
-    """(C,) in a shape that broadcasts along the channels of x."""
+def per_channel(b: Builder, channels: str, x: str) -> str:
+    """(C,) reshaped to broadcast against x."""
     type = b.type(x)
     return channels if type.ndim == 2 else b.reshape(channels, (1, type.shape[1], 1, 1))

@@ -1,4 +1,4 @@
-"""Comparison, and the choice between elements: larger, smaller, first or second."""
+"""Comparisons, and selection of elements: maximum, minimum, by condition."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -10,7 +10,7 @@ from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Tensor, Value
 from runner.ops.array import Cast, require
-from runner.ops.elementwise import Binary, broadcasting
+from runner.ops.elementwise import Binary, broadcast_forms
 from runner.ops.reduce import BroadcastTo, ReduceSum, Reduction, unbroadcast
 from runner.types import TensorType, broadcast
 
@@ -18,16 +18,16 @@ from runner.types import TensorType, broadcast
 class Extremum(Binary):
     """Base of Maximum and Minimum: where the operands are equal, the gradient goes to x."""
 
-    wins: ClassVar[type[Binary]]
+    comparison: ClassVar[type[Binary]]
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         x, y = inputs
-        first = Cast(douts[0].dtype)(self.wins()(x, y))
+        first = Cast(douts[0].dtype)(self.comparison()(x, y))
         return lambda: unbroadcast(douts[0] * first, x), lambda: unbroadcast(douts[0] * (1.0 - first), y)
 
 
 class Comparison(Binary):
-    """Base: gives Bool and has no gradient."""
+    """Base: the result is Bool and has no gradient."""
 
     def infer(self, x: TensorType, y: TensorType) -> TensorType:
         return super().infer(x, y).with_dtype(dt.bool_)
@@ -94,7 +94,7 @@ class Maximum(Extremum):
 
     ufunc: ClassVar = np.maximum
     onnx: ClassVar = "Max"
-    wins: ClassVar = GreaterEqual
+    comparison: ClassVar = GreaterEqual
 
 
 @primitive
@@ -103,7 +103,7 @@ class Minimum(Extremum):
 
     ufunc: ClassVar = np.minimum
     onnx: ClassVar = "Min"
-    wins: ClassVar = LessEqual
+    comparison: ClassVar = LessEqual
 
 
 @primitive
@@ -133,17 +133,17 @@ class Select(Primitive):
         return b.node("Where", (condition, x, y))
 
     def forms(self, condition: TensorType, x: TensorType, y: TensorType) -> Sequence[Form]:
-        return broadcasting(self.lower, condition, x, y)
+        return broadcast_forms(self.lower, condition, x, y)
 
 
 class ReduceExtremum(Reduction):
-    """Base of ReduceMax and ReduceMin: elements that tie share the gradient equally, as in the reference."""
+    """Base of ReduceMax and ReduceMin: equal extrema share the gradient equally, as in the reference."""
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x,), (y,) = inputs, outputs
-        mask = Cast(x.dtype)(Equal()(x, self.spread(y, x)))
+        mask = Cast(x.dtype)(Equal()(x, self.broadcast_back(y, x)))
         share = mask / BroadcastTo(x.shape)(ReduceSum(True, self.axes(x))(mask))
-        return (share * self.spread(douts[0], x),)
+        return (share * self.broadcast_back(douts[0], x),)
 
 
 @primitive

@@ -1,7 +1,7 @@
 """Convolution and its two gradients.
 
 Convolution is bilinear, so each of the three operators is the derivative of the other two; in numpy all three are one
-matrix product with the columns of the windows. Attributes and operand order are the reference's.
+matrix product with the columns of the windows (im2col). Attributes and operand order are those of the reference.
 """
 
 import math
@@ -19,8 +19,6 @@ from runner.ops.forms import conv_filter, conv_forward, conv_input
 from runner.ops.window import batch_first, batch_last
 from runner.types import Shape, TensorType
 
-# Only graph mode lowers.
-
 
 @primitive
 class Conv2D(Convolution):
@@ -32,7 +30,7 @@ class Conv2D(Convolution):
         channels = f"{w} has {w.shape[1]} x group {self.group}"
         require(x.shape[1] == w.shape[1] * self.group, "channels of x against w", x=f"{x} has {x.shape[1]}", w=channels)
         expected = (self.out_channel, w.shape[1], *self.kernel_size)
-        require(w.shape == expected, "w has another shape than the attributes say", w=w, expected=expected)
+        require(w.shape == expected, "the shape of w does not match the attributes", w=w, expected=expected)
         return x.with_shape(x.shape[0], self.out_channel, *self.windows(x.shape).out)
 
     def kernel(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -41,36 +39,36 @@ class Conv2D(Convolution):
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x, w), (dout,) = inputs, douts
         return (
-            lambda: self.other(Conv2DBackpropInput, input_size=x.shape)(dout, w),
-            lambda: self.other(Conv2DBackpropFilter, filter_size=w.shape)(dout, x),
+            lambda: self.sibling(Conv2DBackpropInput, input_size=x.shape)(dout, w),
+            lambda: self.sibling(Conv2DBackpropFilter, filter_size=w.shape)(dout, x),
         )
 
     def lower(self, b: Builder, x: str, w: str) -> str:
         return b.node("Conv", (x, w), group=self.group, **self.windows(b.type(x).shape).onnx())
 
     def forms(self, x: TensorType, w: TensorType) -> Sequence[Form]:
-        gains = conv_forward.forms(self, x) if self.gains(x) else ()
-        return *gains, Form("plain", self.lower, penalty=x.size)
+        suits_batch_last = conv_forward.forms(self, x) if self.suits_batch_last(x) else ()
+        return *suits_batch_last, Form("plain", self.lower, penalty=x.size)
 
 
 @primitive
 class Conv2DBackpropInput(Convolution):
-    """Gradient of Conv2D for x: (dout, w) to `input_size`, which is an attribute because a stride forgets it."""
+    """Gradient of Conv2D with respect to x: (dout, w) to `input_size`, which a stride makes ambiguous."""
 
     input_size: Shape = ()
 
     def infer(self, dout: TensorType, w: TensorType) -> TensorType:
-        expected = self.other(Conv2D).infer(dout.with_shape(*self.input_size), w)
-        require(dout == expected, "dout has another type than the attributes say", dout=dout, expected=expected)
+        expected = self.sibling(Conv2D).infer(dout.with_shape(*self.input_size), w)
+        require(dout == expected, "the type of dout does not match the attributes", dout=dout, expected=expected)
         return dout.with_shape(*self.input_size)
 
     def kernel(self, dout: np.ndarray, w: np.ndarray) -> np.ndarray:
         windows, channels = self.windows(self.input_size), self.input_size[1]
         reverse = windows.reverse
-        # Gathering needs a column for each element of the image; adding up, one for each of the result, takes longer.
+        # im2col needs a column per element of the image; col2im needs one per element of the result, but is slower.
         if reverse and len(w) * math.prod(windows.size) <= channels * math.prod(windows.out):
-            turned = w.reshape(self.group, -1, *w.shape[1:])[..., ::-1, ::-1].swapaxes(1, 2)
-            filters = turned.reshape(self.group, channels // self.group, -1)
+            flipped = w.reshape(self.group, -1, *w.shape[1:])[..., ::-1, ::-1].swapaxes(1, 2)
+            filters = flipped.reshape(self.group, channels // self.group, -1)
             return batch_first(reverse.correlate(batch_last(dout), filters))
         douts, filters = self.grouped(batch_last(dout)), self.grouped(w).swapaxes(1, 2)
         if self.is_pointwise(windows) and self.stride == (1, 1):
@@ -78,53 +76,53 @@ class Conv2DBackpropInput(Convolution):
         image = np.zeros((channels, *windows.padded, len(dout)), dout.dtype)
         if reverse and self.group == 1:
             rows = w[..., ::-1].transpose(2, 1, 0, 3).reshape(self.kernel_size[0], channels, -1)
-            return batch_first(windows.spread_rows(batch_last(dout), rows, image))
+            return batch_first(windows.col2im_rows(batch_last(dout), rows, image))
         slabs = windows.slabs(channels * math.prod(self.kernel_size), len(dout), dout.itemsize)
-        return batch_first(windows.spread(((slab, filters @ douts[..., slab]) for slab in slabs), image))
+        return batch_first(windows.col2im(((slab, filters @ douts[..., slab]) for slab in slabs), image))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (dout, w), (g,) = inputs, douts
         return (
-            lambda: self.other(Conv2D)(g, w),
-            lambda: self.other(Conv2DBackpropFilter, filter_size=w.shape)(dout, g),
+            lambda: self.sibling(Conv2D)(g, w),
+            lambda: self.sibling(Conv2DBackpropFilter, filter_size=w.shape)(dout, g),
         )
 
     def lower(self, b: Builder, dout: str, w: str) -> str:
         windows = self.windows(self.input_size)
-        # The rows and columns that the stride did not reach come back as output_padding.
-        missing = [(p - r) % s for p, r, s in zip(windows.padded, windows.reach, windows.strides, strict=True)]
+        # output_padding restores the rows and columns that the stride did not reach.
+        missing = [(p - r) % s for p, r, s in zip(windows.padded, windows.extent, windows.strides, strict=True)]
         return b.node("ConvTranspose", (dout, w), output_padding=missing, group=self.group, **windows.onnx())
 
     def forms(self, dout: TensorType, w: TensorType) -> Sequence[Form]:
-        gains = conv_input.forms(self, self.input_size) if self.gains(dout) else ()
-        return *gains, Form("plain", self.lower, penalty=dout.size)
+        suits_batch_last = conv_input.forms(self, self.input_size) if self.suits_batch_last(dout) else ()
+        return *suits_batch_last, Form("plain", self.lower, penalty=dout.size)
 
 
 @primitive
 class Conv2DBackpropFilter(Convolution):
-    """Gradient of Conv2D for w: (dout, x) to `filter_size`."""
+    """Gradient of Conv2D with respect to w: (dout, x) to `filter_size`."""
 
     filter_size: Shape = ()
 
     def infer(self, dout: TensorType, x: TensorType) -> TensorType:
-        expected = self.other(Conv2D).infer(x, x.with_shape(*self.filter_size))
-        require(dout == expected, "dout has another type than the attributes say", dout=dout, expected=expected)
+        expected = self.sibling(Conv2D).infer(x, x.with_shape(*self.filter_size))
+        require(dout == expected, "the type of dout does not match the attributes", dout=dout, expected=expected)
         return x.with_shape(*self.filter_size)
 
     def kernel(self, dout: np.ndarray, x: np.ndarray) -> np.ndarray:
-        douts, slabs = self.grouped(batch_last(dout)), self.windows(x.shape).columns(batch_last(x))
+        douts, slabs = self.grouped(batch_last(dout)), self.windows(x.shape).im2col(batch_last(x))
         parts = (transposed_product(douts[..., part], self.grouped(columns)) for part, columns in slabs)
         return reduce(np.add, parts).reshape(self.filter_size)
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (dout, x), (g,) = inputs, douts
         return (
-            lambda: self.other(Conv2D)(x, g),
-            lambda: self.other(Conv2DBackpropInput, input_size=x.shape)(dout, g),
+            lambda: self.sibling(Conv2D)(x, g),
+            lambda: self.sibling(Conv2DBackpropInput, input_size=x.shape)(dout, g),
         )
 
     def lower(self, b: Builder, dout: str, x: str) -> str:
-        """Also a convolution: batch and channel change places, and so do stride and dilation."""
+        """Also a convolution, with batch and channel swapped, and stride and dilation swapped."""
         windows, (n, c, h, w), group = self.windows(b.type(x).shape), b.type(x).shape, self.group
         if group > 1:
             split = b.node("Transpose", (b.reshape(x, (n, group, c // group, h, w)),), perm=(2, 1, 0, 3, 4))
@@ -132,20 +130,20 @@ class Conv2DBackpropFilter(Convolution):
         else:
             images = b.node("Transpose", (x,), perm=(1, 0, 2, 3))
         swapped = {**windows.onnx(), "strides": windows.dilations, "dilations": windows.strides}
-        made = b.node("Conv", (images, b.node("Transpose", (dout,), perm=(1, 0, 2, 3))), group=group, **swapped)
-        if not windows.covers:
-            made = b.node("Slice", (made, b.const([0, 0]), b.const(list(self.kernel_size)), b.const([2, 3])))
-        return b.node("Transpose", (made,), perm=(1, 0, 2, 3))
+        result = b.node("Conv", (images, b.node("Transpose", (dout,), perm=(1, 0, 2, 3))), group=group, **swapped)
+        if not windows.covers_image:
+            result = b.node("Slice", (result, b.const([0, 0]), b.const(list(self.kernel_size)), b.const([2, 3])))
+        return b.node("Transpose", (result,), perm=(1, 0, 2, 3))
 
     def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
-        gains = conv_filter.forms(self, x) if self.gains(x) else ()
-        return *gains, Form("plain", self.lower, penalty=4 * x.size)
+        suits_batch_last = conv_filter.forms(self, x) if self.suits_batch_last(x) else ()
+        return *suits_batch_last, Form("plain", self.lower, penalty=4 * x.size)
 
 
 def transposed_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a (G, M, P) times the transposed of b (G, N, P), as (G, M, N).
 
-    The taller one comes first: OpenBLAS is up to twice as fast that way.
+    The matrix with more rows is the left operand, for which OpenBLAS is up to twice as fast.
     """
     if a.shape[1] >= b.shape[1]:
         return np.asarray(a @ b.swapaxes(1, 2))

@@ -1,4 +1,4 @@
-"""What convolution and its two gradients share: the attributes of the reference, and where the windows lie."""
+"""The base of convolution and its two gradients: the attributes of the reference and the geometry."""
 
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
@@ -9,16 +9,16 @@ from runner import dtype as dt
 from runner.core.precision import Needs
 from runner.core.primitive import Primitive, family
 from runner.ops.array import require
-from runner.ops.forms.columns import pays
+from runner.ops.forms.columns import fills_rows
 from runner.ops.window import PAD_MODES, Pair, Quad, Windows, pair, quad
 from runner.types import Shape, TensorType
 
-Other = TypeVar("Other", bound="Convolution")
+Sibling = TypeVar("Sibling", bound="Convolution")
 
 
 @family
 class Convolution(Primitive):
-    """Base of the three: the attributes, and where the windows lie in an image."""
+    """Base of the three operators: attributes and window geometry."""
 
     needs: ClassVar = Needs.HALF
 
@@ -54,23 +54,23 @@ class Convolution(Primitive):
             (image[2], image[3]), self.kernel_size, self.stride, self.pad_mode, self.pad, self.dilation
         )
 
-    def shared(self) -> dict[str, Any]:
-        """The attributes that the three operators share."""
+    def common_attributes(self) -> dict[str, Any]:
+        """The attributes of all three operators."""
         names = ("out_channel", "kernel_size", "mode", "pad_mode", "pad", "stride", "dilation", "group")
         return {name: getattr(self, name) for name in names}
 
-    def other(self, kind: type[Other], **more: Shape) -> Other:
-        """Another of the three operators: with the attributes that they share, and with its own."""
-        made: Other = _other(self, kind, **more)  # type: ignore[arg-type]  # mypy asks the instances for a hash
-        return made
+    def sibling(self, kind: type[Sibling], **more: Shape) -> Sibling:
+        """Another of the three operators, with the common attributes and its own."""
+        operator: Sibling = _sibling(self, kind, **more)  # type: ignore[arg-type]  # mypy needs a hash of the values
+        return operator
 
     def is_pointwise(self, windows: Windows) -> bool:
-        """Whether each window is one pixel, so that no columns are needed."""
+        """Whether each window is one pixel, so that im2col is not needed."""
         return windows.kernel == (1, 1) and not any(windows.pads) and self.group == 1
 
-    def gains(self, x: TensorType) -> bool:
-        """Whether values of this batch are better off batch last; onnxruntime convolves floats only."""
-        return x.dtype is dt.float32 and pays(x.shape[0], x.dtype.size)
+    def suits_batch_last(self, x: TensorType) -> bool:
+        """Whether batch-last layout is faster for this batch; onnxruntime convolves only floats."""
+        return x.dtype is dt.float32 and fills_rows(x.shape[0], x.dtype.size)
 
     def grouped(self, a: np.ndarray) -> np.ndarray:
         """Split the first axis by group, and flatten the rest: (G, rows, columns)."""
@@ -78,6 +78,6 @@ class Convolution(Primitive):
 
 
 @lru_cache(maxsize=4096)
-def _other(op: Convolution, kind: Any, **more: Any) -> Any:
+def _sibling(op: Convolution, kind: Any, **more: Any) -> Any:
     # Cached: PyNative mode calls this in every step, and validating the attributes takes as long as a small kernel.
-    return kind(**op.shared(), **more)
+    return kind(**op.common_attributes(), **more)

@@ -1,4 +1,4 @@
-"""Arithmetic, element by element with broadcasting."""
+"""Elementwise arithmetic with broadcasting."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -15,15 +15,15 @@ from runner.ops.reduce import unbroadcast
 from runner.types import TensorType, broadcast
 
 
-def only(value: float, array: np.ndarray | None) -> bool:
-    """Whether an operand is known to hold nothing but this number; of floats also the sign of 0 counts."""
+def is_filled_with(value: float, array: np.ndarray | None) -> bool:
+    """Whether an operand is known, and all its elements are this number, including the sign of 0 for floats."""
     if array is None or not np.all(array == value):
         return False
     return array.dtype.kind != "f" or bool(np.all(np.signbit(array) == np.signbit(value)))
 
 
 class Unary(Primitive):
-    """Base: one operand, the result has its type."""
+    """Base: one operand, and a result of the same type."""
 
     ufunc: ClassVar[Any]
     onnx: ClassVar[str]
@@ -34,8 +34,8 @@ class Unary(Primitive):
         return x
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        made: np.ndarray = self.ufunc(x)
-        return made
+        result: np.ndarray = self.ufunc(x)
+        return result
 
     def lower(self, b: Builder, x: str) -> str:
         return b.node(self.onnx, (x,))
@@ -44,13 +44,26 @@ class Unary(Primitive):
         return elementwise_forms(self.lower, x)
 
 
+class UnaryGrad(Primitive):
+    """Base: the gradient of a Unary, from dout and its operand or its result, all of one type."""
+
+    def infer(self, dout: TensorType, x: TensorType) -> TensorType:
+        require(dout == x, "dout and x must have one type", dout=dout, x=x)
+        return dout
+
+    def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
+        return elementwise_forms(self.lower, dout, x)
+
+
 class Binary(Primitive):
-    """Base: two operands of one element type that broadcast against each other."""
+    """Base: two operands of one element type that are broadcast."""
 
     ufunc: ClassVar[Any]
     onnx: ClassVar[str]
     floats_only: ClassVar[bool] = False
     bools: ClassVar[bool] = False
+    neutral: ClassVar[float | None] = None  # as the second operand it does not change the first one
+    commutes: ClassVar[bool] = False  # the neutral element may also be the first operand
 
     def infer(self, x: TensorType, y: TensorType) -> TensorType:
         require(x.dtype is y.dtype, "operands must have the same element type", x=x, y=y)
@@ -59,62 +72,66 @@ class Binary(Primitive):
         return x if x.shape == y.shape else x.with_shape(*broadcast(x, y))
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        made: np.ndarray = self.ufunc(x, y)
-        return made
+        result: np.ndarray = self.ufunc(x, y)
+        return result
 
     def lower(self, b: Builder, x: str, y: str) -> str:
-        return b.node(self.onnx, (ranked(b, x, y), ranked(b, y, x)))
+        return b.node(self.onnx, (with_rank_of(b, x, y), with_rank_of(b, y, x)))
 
     def forms(self, x: TensorType, y: TensorType) -> Sequence[Form]:
-        return broadcasting(self.lower, x, y)
+        return broadcast_forms(self.lower, x, y)
 
-    def neutral(self, types: Sequence[TensorType], keep: int, other: np.ndarray | None, value: float) -> bool:
-        """Whether operand `keep` is the result because the other one holds only its neutral element."""
-        return only(value, other) and types[keep].shape == broadcast(*types)
+    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
+        if self.neutral is None:
+            return None
+        for k in (0, 1) if self.commutes else (0,):
+            if is_filled_with(self.neutral, known[1 - k]) and types[k].shape == broadcast(*types):
+                return k
+        return None
 
 
-def ranked(b: Builder, scalar: str, beside: str) -> str:
-    """A scalar in the rank of what it meets; other values as they are.
+def with_rank_of(b: Builder, scalar: str, other: str) -> str:
+    """A scalar reshaped to the rank of the other operand; other values unchanged.
 
-    onnxruntime walks element by element where a scalar meets trailing axes of length 1, forty times slower.
+    onnxruntime loops over elements when it broadcasts a scalar against trailing axes of length 1: forty times slower.
     """
-    ndim = b.type(beside).ndim
+    ndim = b.type(other).ndim
     return scalar if b.type(scalar).ndim or ndim < 2 else b.reshape(scalar, (1,) * ndim)
 
 
-def broadcasting(lower: Callable[..., str], *operands: TensorType) -> tuple[Form, ...]:
-    """The forms of an operator on operands that broadcast.
+def broadcast_forms(lower: Callable[..., str], *operands: TensorType) -> tuple[Form, ...]:
+    """The forms of an operator whose operands are broadcast.
 
-    Those that have the batch are turned around; the others only get a 1 in its place. In tiles all have the whole
-    shape, or one element per channel.
+    Batch last, operands with the batch axis are transposed; in the others that axis is a 1 at the end. Tiled, operands
+    have the shape of the result, or one element per channel.
     """
     out = operands[0].with_shape(*broadcast(*operands))
-    ways = [LAST] if out.ndim > 1 else []
-    if can_tile(out) and all(x.shape == out.shape or _is_of_channels(x) for x in operands):
-        ways.append(TILED)
-    return Form("plain", lower), *(_in_layout(lower, way, out, operands) for way in ways)
+    layouts = [LAST] if out.ndim > 1 else []
+    if can_tile(out) and all(x.shape == out.shape or _is_per_channel(x) for x in operands):
+        layouts.append(TILED)
+    return Form("plain", lower), *(_in_layout(lower, layout, out, operands) for layout in layouts)
 
 
-def _in_layout(lower: Callable[..., str], way: Layout, out: TensorType, operands: Sequence[TensorType]) -> Form:
-    whole = [
-        x.shape == out.shape if way is TILED else x.shape[:1] == out.shape[:1] and x.ndim == out.ndim for x in operands
-    ]
-    lies = tuple(way if has_batch else PLAIN for has_batch in whole)
+def _in_layout(lower: Callable[..., str], layout: Layout, out: TensorType, operands: Sequence[TensorType]) -> Form:
+    def has_batch(x: TensorType) -> bool:
+        return x.shape == out.shape if layout is TILED else x.shape[:1] == out.shape[:1] and x.ndim == out.ndim
 
-    def lower_so(b: Builder, *names: str) -> str:
-        pairs = zip(names, whole, strict=True)
-        return lower(b, *(name if has_batch else _without_batch(b, name, out.ndim) for name, has_batch in pairs))
+    batched = [has_batch(x) for x in operands]
 
-    return Form(way.name.lower(), lower_so, lies, (way,))
+    def lower_in_layout(b: Builder, *names: str) -> str:
+        pairs = zip(names, batched, strict=True)
+        return lower(b, *(name if batch else _without_batch(b, name, out.ndim) for name, batch in pairs))
+
+    return Form(layout.name.lower(), lower_in_layout, tuple(layout if batch else PLAIN for batch in batched), (layout,))
 
 
-def _is_of_channels(x: TensorType) -> bool:
+def _is_per_channel(x: TensorType) -> bool:
     """Whether a value broadcasts to (N, C, H, W) with at most one element per channel."""
     return ((1,) * (4 - x.ndim) + x.shape)[2:] == (1, 1) and (x.ndim < 4 or x.shape[0] == 1)
 
 
 def _without_batch(b: Builder, name: str, ndim: int) -> str:
-    """An operand without the batch, with a 1 in its place: what is left of its axes, and 1."""
+    """An operand without the batch axis: its other axes, then a 1."""
     shape = b.type(name).shape
     if not shape:
         return name
@@ -128,14 +145,12 @@ class Add(Binary):
 
     ufunc: ClassVar = np.add
     onnx: ClassVar = "Add"
+    neutral: ClassVar = -0.0  # not 0.0, since -0.0 + 0.0 is 0.0
+    commutes: ClassVar = True
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         x, y = inputs
         return lambda: unbroadcast(douts[0], x), lambda: unbroadcast(douts[0], y)
-
-    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        # -0.0 + 0.0 is 0.0, so of the two zeros only -0.0 leaves everything as it is.
-        return next((k for k in (0, 1) if self.neutral(types, k, known[1 - k], -0.0)), None)
 
 
 @primitive
@@ -144,13 +159,11 @@ class Sub(Binary):
 
     ufunc: ClassVar = np.subtract
     onnx: ClassVar = "Sub"
+    neutral: ClassVar = 0
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         x, y = inputs
         return lambda: unbroadcast(douts[0], x), lambda: unbroadcast(-douts[0], y)
-
-    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        return 0 if self.neutral(types, 0, known[1], 0) else None
 
 
 @primitive
@@ -159,13 +172,12 @@ class Mul(Binary):
 
     ufunc: ClassVar = np.multiply
     onnx: ClassVar = "Mul"
+    neutral: ClassVar = 1
+    commutes: ClassVar = True
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         x, y = inputs
         return lambda: unbroadcast(douts[0] * y, x), lambda: unbroadcast(douts[0] * x, y)
-
-    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        return next((k for k in (0, 1) if self.neutral(types, k, known[1 - k], 1)), None)
 
 
 @primitive
@@ -175,18 +187,16 @@ class RealDiv(Binary):
     ufunc: ClassVar = np.divide
     onnx: ClassVar = "Div"
     floats_only: ClassVar = True
+    neutral: ClassVar = 1
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         x, y = inputs
         return lambda: unbroadcast(douts[0] / y, x), lambda: unbroadcast(-(douts[0] * outputs[0]) / y, y)
 
-    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        return 0 if self.neutral(types, 0, known[1], 1) else None
-
 
 @primitive
 class Pow(Binary):
-    """x to the power y, of floats; the gradient for y needs x > 0."""
+    """x to the power y, of floats; the gradient with respect to y needs x > 0."""
 
     needs: ClassVar = Needs.SINGLE
     ufunc: ClassVar = np.power

@@ -1,4 +1,4 @@
-"""What is wrong with the numbers of a tensor."""
+"""Detection of values that are not finite."""
 
 from collections.abc import Sequence
 
@@ -26,11 +26,11 @@ class FloatStatus(Primitive):
         return (None,)
 
     def lower(self, b: Builder, x: str) -> str:
-        # 0 times a number is 0, but NaN for what is not finite; and a sum of zeros cannot overflow.
-        nothing = b.node("Mul", (x, b.const(0.0, like=x)))
-        wrong = b.node("IsNaN", (b.node("ReduceSum", (nothing,), keepdims=0),))
-        return b.reshape(b.node("Cast", (wrong,), to=b.type(x).dtype), (1,))
+        # x * 0 is 0 for finite x, else NaN; and a sum of zeros cannot overflow.
+        zeros = b.node("Mul", (x, b.const(0.0, like=x)))
+        not_finite = b.node("IsNaN", (b.node("ReduceSum", (zeros,), keepdims=0),))
+        return b.reshape(b.node("Cast", (not_finite,), to=b.type(x).dtype), (1,))
 
     def forms(self, x: TensorType) -> Sequence[Form]:
-        ways = [PLAIN, *[LAST] * (x.ndim > 1), *[TILED] * can_tile(x)]
-        return tuple(Form(way.name.lower(), self.lower, (way,)) for way in ways)
+        layouts = [PLAIN, *[LAST] * (x.ndim > 1), *[TILED] * can_tile(x)]
+        return tuple(Form(layout.name.lower(), self.lower, (layout,)) for layout in layouts)

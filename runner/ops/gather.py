@@ -1,4 +1,4 @@
-"""Operators whose operands are positions: rows that are chosen, counted together, or marked."""
+"""Operators indexed by an integer operand: OneHot, Gather, UnsortedSegmentSum."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -18,7 +18,7 @@ from runner.types import TensorType
 class OneHot(Primitive):
     """Class numbers of any shape to vectors of length `depth` along a new last axis: `on_value` at the class.
 
-    A number below 0 or from `depth` on has no place: its vector is `off_value` throughout.
+    For numbers below 0 or above `depth - 1` all elements are `off_value`.
     """
 
     computes: ClassVar = False
@@ -37,14 +37,14 @@ class OneHot(Primitive):
     def kernel(self, indices: np.ndarray) -> np.ndarray:
         hit = indices[..., None] == np.arange(self.depth)
         values = np.array([self.off_value, self.on_value], self.dtype.numpy)
-        made: np.ndarray = values[hit.astype(np.intp)]
-        return made
+        result: np.ndarray = values[hit.astype(np.intp)]
+        return result
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (None,)
 
     def lower(self, b: Builder, indices: str) -> str:
-        # Not ONNX's OneHot, which counts negative numbers from the end; onnxruntime also lacks it for most types.
+        # Not the OneHot of ONNX, where negative numbers count from the end; onnxruntime lacks it for most types.
         on, off = (b.const(np.array(value, self.dtype.numpy)) for value in (self.on_value, self.off_value))
         numbers = b.reshape(b.node("Cast", (indices,), to=dt.int64), (*b.type(indices).shape, 1))
         hit = b.node("Equal", (numbers, b.const(list(range(self.depth)))))
@@ -53,7 +53,7 @@ class OneHot(Primitive):
 
 @primitive
 class Gather(Primitive):
-    """Rows of `params` (K, ...) along `axis`, chosen by `indices` of any shape (Int32 or Int64, 0 to K - 1)."""
+    """Rows of `params` (K, ...) along `axis`, selected by `indices` of any shape (Int32 or Int64, 0 to K - 1)."""
 
     computes: ClassVar = False
 
@@ -73,7 +73,7 @@ class Gather(Primitive):
         params, indices = inputs
         at = self.axis % params.ndim
         count = indices.ndim
-        # Bring the gathered axes to the front, so that the adjoint is a sum of rows.
+        # With the gathered axes in front, the adjoint is a sum of rows.
         front = (*range(at, at + count), *range(at), *range(at + count, outputs[0].ndim))
         rows = UnsortedSegmentSum(params.shape[at])(Transpose(front)(douts[0]), indices)
         back = (*range(1, at + 1), 0, *range(at + 1, params.ndim))
@@ -110,7 +110,7 @@ class UnsortedSegmentSum(Primitive):
 
     def lower(self, b: Builder, x: str, segment_ids: str) -> str:
         out = self.infer(b.type(x), b.type(segment_ids))
-        # Spread out when the model is loaded: a constant would make it as large as an embedding's table.
+        # Expanded when the model is loaded: a constant would make it as large as the table of an embedding.
         zeros = b.node("Expand", (b.const(np.zeros((), out.dtype.numpy)), b.const(list(out.shape))))
         index = b.reshape(b.node("Cast", (segment_ids,), to=dt.int64), (*b.type(segment_ids).shape, 1))
         return b.node("ScatterND", (zeros, index, x), reduction="add")

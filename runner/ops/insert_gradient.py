@@ -1,4 +1,4 @@
-"""Operators that concern only gradients."""
+"""Operators that affect only gradients."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
@@ -15,11 +15,11 @@ from runner.types import TensorType
 
 @primitive
 class InsertGradientOf(Primitive):
-    """x as it is; on the way back the gradient becomes f(gradient): the place to look at it, or to change it.
+    """The identity, whose gradient is f(gradient): to observe or to change gradients.
 
-    `f` takes a tensor and gives one of the same type; it is written in operators, like `construct`. It is no attribute:
-    when the gradients are formed it has done its work, and all that stays is the identity. Raises ConfigError when `f`
-    cannot be called, and ShapeError, while gradients are formed, when it gives something else.
+    `f` takes a tensor and returns one of the same type, computed by operators, as in `construct`. It is not an
+    attribute: it is applied while gradients are computed, and the graph contains only the identity. Raises ConfigError
+    when `f` is not callable, and ShapeError, while gradients are computed, when it returns another type.
     """
 
     computes: ClassVar = False
@@ -31,7 +31,7 @@ class InsertGradientOf(Primitive):
             raise ConfigError("InsertGradientOf needs a function", given=type(self.f).__name__, takes="f(gradient)")
 
     def infer(self, x: TensorType) -> TensorType:
-        """As x."""
+        """The type of x."""
         return x
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
@@ -39,25 +39,25 @@ class InsertGradientOf(Primitive):
         return x
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        """What `f` makes of the gradient."""
-        return (lambda: self._made(douts[0]),)
+        """f(gradient)."""
+        return (lambda: self._apply(douts[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
-        """The identity; usually the graph does without it."""
+        """The identity, which optimised graphs do not contain."""
         return b.node("Identity", (x,))
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         """Always x."""
         return 0
 
-    def _made(self, dout: Value) -> Value:
-        made = self.f(dout)
-        if isinstance(made, Value) and made.type == dout.type:
-            return made
+    def _apply(self, dout: Value) -> Value:
+        gradient = self.f(dout)
+        if isinstance(gradient, Value) and gradient.type == dout.type:
+            return gradient
         error = ShapeError(
-            "the function must give a gradient of the same type",
+            "the function must return a gradient of the same type",
             function=getattr(self.f, "__qualname__", type(self.f).__name__),
-            given=made.type if isinstance(made, Value) else type(made).__name__,
+            given=gradient.type if isinstance(gradient, Value) else type(gradient).__name__,
             takes=dout.type,
         )
         raise current().add_location(error, self, (dout,))

@@ -1,4 +1,4 @@
-"""Normalisation of each sample by its own mean and variance, and its gradient."""
+"""Layer normalisation (Ba, Kiros and Hinton, 2016), and its gradient."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -15,7 +15,7 @@ from runner.types import Shape, TensorType, resolve_axes
 
 @family
 class Normalization(Primitive):
-    """Base: axes from `begin_norm_axis` on are normalised; gamma and beta have those from `begin_params_axis` on."""
+    """Base: axes from `begin_norm_axis` are normalised; gamma and beta have the axes from `begin_params_axis`."""
 
     needs: ClassVar = Needs.SINGLE
 
@@ -24,42 +24,42 @@ class Normalization(Primitive):
     epsilon: float = 1e-7
 
     def axes(self, ndim: int) -> tuple[int, ...]:
-        """The axes over which mean and variance are formed."""
+        """The axes of mean and variance."""
         return tuple(range(resolve_axes(self.begin_norm_axis, ndim)[0], ndim))
 
     def params_at(self, ndim: int) -> int:
-        """The first axis that gamma and beta have."""
+        """The first axis of gamma and beta."""
         return resolve_axes(self.begin_params_axis, ndim)[0]
 
-    def kept(self, shape: Shape) -> Shape:
-        """Shape of mean and variance: the normalised axes stay with length 1."""
+    def keepdims_shape(self, shape: Shape) -> Shape:
+        """Shape of mean and variance: normalised axes have length 1."""
         axes = self.axes(len(shape))
         return tuple(1 if k in axes else n for k, n in enumerate(shape))
 
     def mean(self, b: Builder, value: str, ndim: int) -> str:
-        """The ONNX mean over the normalised axes of a value."""
+        """Lower the mean of a value over the normalised axes."""
         return b.node("ReduceMean", (value, b.const(list(self.axes(ndim)))), keepdims=1)
 
-    def scaled(self, b: Builder, x: str, mean: str, variance: str) -> tuple[str, str]:
-        """(x - mean) and the deviation sqrt(variance + epsilon) in ONNX."""
+    def centre_and_deviation(self, b: Builder, x: str, mean: str, variance: str) -> tuple[str, str]:
+        """Lower x - mean and the deviation sqrt(variance + epsilon)."""
         inside = b.node("Add", (variance, b.const(float(self.epsilon), like=x)))
         return b.node("Sub", (x, mean)), b.node("Sqrt", (inside,))
 
 
 @primitive
 class LayerNorm(Normalization):
-    """(x - mean) / sqrt(variance + epsilon) * gamma + beta; gives y, mean and variance (biased).
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta; outputs: y, mean and variance (biased).
 
-    x of floats; gamma and beta in the shape of x from `begin_params_axis` on. Mean and variance keep the normalised
-    axes with length 1. As in the reference, no gradient flows through the second and third output.
+    x of floats; gamma and beta have the shape of x from `begin_params_axis`. In mean and variance the normalised axes
+    have length 1. As in the reference, the second and third output have no gradient.
     """
 
     def infer(self, x: TensorType, gamma: TensorType, beta: TensorType) -> tuple[TensorType, TensorType, TensorType]:
         require(x.ndim >= 1 and x.dtype.is_float, "needs floats with at least one axis", x=x)
         expected = x.with_shape(*x.shape[self.params_at(x.ndim) :])
         fits = gamma == beta == expected
-        require(fits, "gamma and beta do not fit to x", x=x, gamma=gamma, beta=beta, expected=expected)
-        few = x.with_shape(*self.kept(x.shape))
+        require(fits, "gamma and beta do not match x", x=x, gamma=gamma, beta=beta, expected=expected)
+        few = x.with_shape(*self.keepdims_shape(x.shape))
         return x, few, few
 
     def kernel(self, x: np.ndarray, gamma: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -74,22 +74,22 @@ class LayerNorm(Normalization):
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x, gamma, _), (_, mean, variance) = inputs, outputs
-        made: tuple[Value, Value, Value] = LayerNormGrad(**self.attributes())(x, douts[0], variance, mean, gamma)
-        return made
+        gradients: tuple[Value, Value, Value] = LayerNormGrad(**self.attributes())(x, douts[0], variance, mean, gamma)
+        return gradients
 
     def lower(self, b: Builder, x: str, gamma: str, beta: str) -> tuple[str, str, str]:
-        # Not ONNX's LayerNormalization: its third output is 1 / deviation, and the variance is part of the interface.
+        # Not the LayerNormalization of ONNX, whose third output is 1 / deviation instead of the variance.
         ndim = b.type(x).ndim
         mean = self.mean(b, x, ndim)
         centred = b.node("Sub", (x, mean))
         variance = self.mean(b, b.node("Mul", (centred, centred)), ndim)
-        normal = b.node("Div", self.scaled(b, x, mean, variance))
+        normal = b.node("Div", self.centre_and_deviation(b, x, mean, variance))
         return b.node("Add", (b.node("Mul", (normal, gamma)), beta)), mean, variance
 
 
 @primitive
 class LayerNormGrad(Normalization):
-    """Gradients of LayerNorm for x, gamma and beta, from (x, dout, variance, mean, gamma)."""
+    """Gradients of LayerNorm with respect to x, gamma and beta: (x, dout, variance, mean, gamma)."""
 
     def infer(
         self, x: TensorType, dout: TensorType, variance: TensorType, mean: TensorType, gamma: TensorType
@@ -111,13 +111,13 @@ class LayerNormGrad(Normalization):
 
     def lower(self, b: Builder, x: str, dout: str, variance: str, mean: str, gamma: str) -> tuple[str, str, str]:
         ndim = b.type(x).ndim
-        centred, deviation = self.scaled(b, x, mean, variance)
+        centred, deviation = self.centre_and_deviation(b, x, mean, variance)
         normal, weighed = b.node("Div", (centred, deviation)), b.node("Mul", (dout, gamma))
         along = b.node("Mul", (normal, self.mean(b, b.node("Mul", (weighed, normal)), ndim)))
         across = b.node("Sub", (weighed, self.mean(b, weighed, ndim)))
         dx = b.node("Div", (b.node("Sub", (across, along)), deviation))
         lead = b.const(list(range(self.params_at(ndim))))
         parts = b.node("Mul", (dout, normal)), dout
-        # Without leading axes there is nothing to sum; ONNX takes an empty list for all axes unless told otherwise.
+        # Without leading axes there is nothing to sum; an empty list means all axes without noop_with_empty_axes.
         dgamma, dbeta = (b.node("ReduceSum", (part, lead), keepdims=0, noop_with_empty_axes=1) for part in parts)
         return dx, dgamma, dbeta

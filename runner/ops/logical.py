@@ -1,4 +1,4 @@
-"""Logic of Bool tensors, element by element with broadcasting."""
+"""Elementwise logic of Bool tensors with broadcasting."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -28,7 +28,7 @@ class Logic(Binary):
 
 @primitive
 class LogicalAnd(Logic):
-    """Whether x and y hold."""
+    """x and y."""
 
     ufunc: ClassVar = np.logical_and
     onnx: ClassVar = "And"
@@ -36,7 +36,7 @@ class LogicalAnd(Logic):
 
 @primitive
 class LogicalOr(Logic):
-    """Whether x or y holds, or both."""
+    """x or y."""
 
     ufunc: ClassVar = np.logical_or
     onnx: ClassVar = "Or"
@@ -44,7 +44,7 @@ class LogicalOr(Logic):
 
 @primitive
 class LogicalNot(Unary):
-    """Whether x does not hold."""
+    """not x."""
 
     ufunc: ClassVar = np.logical_not
     onnx: ClassVar = "Not"

@@ -18,9 +18,9 @@ from runner.types import TensorType
 
 @primitive
 class SparseSoftmaxCrossEntropyWithLogits(Primitive):
-    """Mean of -log softmax(logits)[label] over the batch, or with `is_grad` its gradient for the logits.
+    """Mean of -log softmax(logits)[label] over the batch, or with `is_grad` its gradient with respect to the logits.
 
-    logits (N, C) of floats, labels (N,) Int32 or Int64 from 0 to C - 1. Gives a scalar, or (N, C) with `is_grad`.
+    logits (N, C) of floats, labels (N,) Int32 or Int64 from 0 to C - 1; the result is a scalar, with `is_grad` (N, C).
     """
 
     needs: ClassVar = Needs.SINGLE
@@ -38,10 +38,10 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
         rows, logarithms = np.arange(count), log_softmax(logits)
         if not self.is_grad:
             return np.asarray(-logarithms[rows, labels].mean(dtype=logits.dtype))
-        made: np.ndarray = np.exp(logarithms)
-        made[rows, labels] -= 1
-        made /= count
-        return made
+        result: np.ndarray = np.exp(logarithms)
+        result[rows, labels] -= 1
+        result /= count
+        return result
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         if self.is_grad:
@@ -53,8 +53,8 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
         return self._lower_along(b, logits, labels, axis=1)
 
     def forms(self, logits: TensorType, labels: TensorType) -> Sequence[Form]:
-        lies = (LAST,) if self.is_grad else (PLAIN,)
-        return Form("plain", self.lower), Form("last", partial(self._lower_along, axis=0), (LAST,), lies)
+        results = (LAST,) if self.is_grad else (PLAIN,)
+        return Form("plain", self.lower), Form("last", partial(self._lower_along, axis=0), (LAST,), results)
 
     def _lower_along(self, b: Builder, logits: str, labels: str, axis: int) -> str:
         count, classes = b.type(logits).shape
@@ -63,7 +63,7 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
             shape = (count, 1) if axis else (1, count)
             chosen = b.node("GatherElements", (logarithms, b.reshape(labels, shape)), axis=axis)
             return b.node("Neg", (b.node("ReduceMean", (chosen,), keepdims=0),))
-        numbers = b.node("Cast", (labels,), to=dt.int64)  # onnxruntime has OneHot for few combinations of types
+        numbers = b.node("Cast", (labels,), to=dt.int64)  # onnxruntime has OneHot for few types
         share = b.const(1.0 / count, like=logits)
         hit = b.const(np.array([0.0, 1.0 / count], b.type(logits).dtype.numpy))
         probabilities = b.node("Mul", (b.node("Exp", (logarithms,)), share))
@@ -72,10 +72,10 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
 
 @primitive
 class SoftmaxCrossEntropyWithLogits(Primitive):
-    """-sum(labels * log softmax(logits)) per sample, and its gradient for the logits.
+    """-sum(labels * log softmax(logits)) per sample, and its gradient with respect to the logits.
 
-    logits and labels (N, C) of floats; gives (N,) and (N, C). As in the reference, labels
-    get no gradient, and the second output passes none on.
+    logits and labels (N, C) of floats; outputs (N,) and (N, C). As in the reference, labels and the second output have
+    no gradient.
     """
 
     needs: ClassVar = Needs.SINGLE
@@ -96,5 +96,5 @@ class SoftmaxCrossEntropyWithLogits(Primitive):
 
     def lower(self, b: Builder, logits: str, labels: str) -> tuple[str, str]:
         logarithms = b.node("LogSoftmax", (logits,), axis=-1)
-        weighed = b.node("ReduceSum", (b.node("Mul", (labels, logarithms)), b.const([-1])), keepdims=0)
-        return b.node("Neg", (weighed,)), b.node("Sub", (b.node("Exp", (logarithms,)), labels))
+        total = b.node("ReduceSum", (b.node("Mul", (labels, logarithms)), b.const([-1])), keepdims=0)
+        return b.node("Neg", (total,)), b.node("Sub", (b.node("Exp", (logarithms,)), labels))

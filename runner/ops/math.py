@@ -1,4 +1,4 @@
-"""More functions of one operand, element by element."""
+"""More elementwise functions of one operand."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -66,7 +66,7 @@ class Cos(Unary):
 
 @primitive
 class Floor(Unary):
-    """The largest whole number that is not above x; flat, so it passes no gradient."""
+    """The largest whole number that is not above x; without a gradient."""
 
     ufunc: ClassVar = np.floor
     onnx: ClassVar = "Floor"
@@ -75,8 +75,8 @@ class Floor(Unary):
         return (None,)
 
 
-class Filled(Primitive):
-    """Base: the type of x, and the same number everywhere."""
+class ConstantLike(Primitive):
+    """Base: a constant in the type of x."""
 
     computes: ClassVar = False
     number: ClassVar[int]
@@ -96,14 +96,14 @@ class Filled(Primitive):
 
 
 @primitive
-class OnesLike(Filled):
+class OnesLike(ConstantLike):
     """Ones in the type of x."""
 
     number: ClassVar = 1
 
 
 @primitive
-class ZerosLike(Filled):
+class ZerosLike(ConstantLike):
     """Zeros in the type of x."""
 
     number: ClassVar = 0

@@ -1,4 +1,4 @@
-"""Matrix products and the bias that follows them."""
+"""Matrix product and addition of a bias."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,60 +9,69 @@ import numpy as np
 
 from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, can_tile
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import OPERATORS, Value
 from runner.ops.array import require
 from runner.types import Shape, TensorType
 
 
-@primitive
-class MatMul(Primitive):
-    """(M, K) times (K, N); each operand may be given transposed."""
+@family
+class MatrixProduct(Primitive):
+    """Base: products of matrices; `transpose_a` and `transpose_b` transpose the operands."""
 
     needs: ClassVar = Needs.HALF
 
     transpose_a: bool = False
     transpose_b: bool = False
 
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        (x, y), (dout,), (ta, tb) = inputs, douts, (self.transpose_a, self.transpose_b)
+        product = type(self)
+        return (
+            lambda: product(tb, True)(y, dout) if ta else product(False, not tb)(dout, y),
+            lambda: product(True, ta)(dout, x) if tb else product(not ta, False)(x, dout),
+        )
+
+
+@primitive
+class MatMul(MatrixProduct):
+    """(M, K) times (K, N); `transpose_a` and `transpose_b` transpose the operands."""
+
     def infer(self, x: TensorType, y: TensorType) -> TensorType:
         fits = x.ndim == y.ndim == 2 and x.dtype is y.dtype and x.dtype.is_float
         require(fits, "needs two matrices of floats, of one element type", x=x, y=y)
-        (m, k), (rows, n) = _turned(x.shape, self.transpose_a), _turned(y.shape, self.transpose_b)
+        (m, k), (rows, n) = _transposed(x.shape, self.transpose_a), _transposed(y.shape, self.transpose_b)
         require(k == rows, "inner axes differ", x=f"{x} has {k}", y=f"{y} has {rows}")
         return x.with_shape(m, n)
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        made: np.ndarray = (x.T if self.transpose_a else x) @ (y.T if self.transpose_b else y)
-        return made
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        (x, y), (dout,), (ta, tb) = inputs, douts, (self.transpose_a, self.transpose_b)
-        return (
-            lambda: MatMul(tb, True)(y, dout) if ta else MatMul(False, not tb)(dout, y),
-            lambda: MatMul(True, ta)(dout, x) if tb else MatMul(not ta, False)(x, dout),
-        )
+        result: np.ndarray = (x.T if self.transpose_a else x) @ (y.T if self.transpose_b else y)
+        return result
 
     def lower(self, b: Builder, x: str, y: str) -> str:
-        return self._lower_turned(b, x, y, PLAIN, PLAIN)
+        return self._lower_layouts(b, x, y, PLAIN, PLAIN)
 
     def forms(self, x: TensorType, y: TensorType) -> Sequence[Form]:
-        """A matrix that lies batch last is one that is given transposed; the rows of the result come from x."""
+        """In batch-last layout a matrix is stored transposed; the result has the rows of x."""
         return tuple(
             Form(
-                "product", partial(self._lower_turned, x_lies=a, y_lies=b), (a, b), (PLAIN if self.transpose_a else a,)
+                "product",
+                partial(self._lower_layouts, x_layout=a, y_layout=b),
+                (a, b),
+                (PLAIN if self.transpose_a else a,),
             )
             for a, b in product((PLAIN, LAST), repeat=2)
         )
 
-    def _lower_turned(self, b: Builder, x: str, y: str, x_lies: Layout, y_lies: Layout) -> str:
-        turns = self.transpose_a != (x_lies is LAST), self.transpose_b != (y_lies is LAST)
-        if x_lies is LAST and not self.transpose_a:
-            return b.node("Gemm", (y, x), transA=int(not turns[1]), transB=int(not turns[0]))
-        return b.node("Gemm", (x, y), transA=int(turns[0]), transB=int(turns[1]))
+    def _lower_layouts(self, b: Builder, x: str, y: str, x_layout: Layout, y_layout: Layout) -> str:
+        trans_x, trans_y = self.transpose_a != (x_layout is LAST), self.transpose_b != (y_layout is LAST)
+        if x_layout is LAST and not self.transpose_a:
+            return b.node("Gemm", (y, x), transA=int(not trans_y), transB=int(not trans_x))
+        return b.node("Gemm", (x, y), transA=int(trans_x), transB=int(trans_y))
 
 
-def _turned(shape: Shape, turn: bool) -> Shape:
-    return shape[::-1] if turn else shape
+def _transposed(shape: Shape, transpose: bool) -> Shape:
+    return shape[::-1] if transpose else shape
 
 
 @primitive
@@ -79,8 +88,8 @@ class BiasAdd(Primitive):
         return x
 
     def kernel(self, x: np.ndarray, bias: np.ndarray) -> np.ndarray:
-        made: np.ndarray = x + bias.reshape(-1, *(1,) * (x.ndim - 2))
-        return made
+        result: np.ndarray = x + bias.reshape(-1, *(1,) * (x.ndim - 2))
+        return result
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return douts[0], lambda: BiasAddGrad()(douts[0])
@@ -89,8 +98,8 @@ class BiasAdd(Primitive):
         return b.node("Add", (x, b.reshape(bias, (len_of(b, bias), *(1,) * (b.type(x).ndim - 2)))))
 
     def forms(self, x: TensorType, bias: TensorType) -> Sequence[Form]:
-        ways = (LAST, TILED) if can_tile(x) else (LAST,)
-        return Form("plain", self.lower), *(Form(w.name.lower(), self._lower_rows, (w,), (w,)) for w in ways)
+        layouts = (LAST, TILED) if can_tile(x) else (LAST,)
+        return Form("plain", self.lower), *(Form(x.name.lower(), self._lower_rows, (x,), (x,)) for x in layouts)
 
     def _lower_rows(self, b: Builder, x: str, bias: str) -> str:
         return b.node("Add", (x, b.reshape(bias, (len_of(b, bias), *(1,) * (b.type(x).ndim - 1)))))
@@ -98,7 +107,7 @@ class BiasAdd(Primitive):
 
 @primitive
 class BiasAddGrad(Primitive):
-    """Sum of a gradient over everything but the channels: (N, C, ...) to (C,)."""
+    """Sum of a gradient over all axes except the channels: (N, C, ...) to (C,)."""
 
     needs: ClassVar = Needs.SINGLE
 
@@ -107,15 +116,15 @@ class BiasAddGrad(Primitive):
         return dout.with_shape(dout.shape[1])
 
     def kernel(self, dout: np.ndarray) -> np.ndarray:
-        made: np.ndarray = dout.sum((0, *range(2, dout.ndim)), dtype=dout.dtype)
-        return made
+        result: np.ndarray = dout.sum((0, *range(2, dout.ndim)), dtype=dout.dtype)
+        return result
 
     def lower(self, b: Builder, dout: str) -> str:
         axes = [0, *range(2, b.type(dout).ndim)]
         return b.node("ReduceSum", (dout, b.const(axes)), keepdims=0)
 
     def forms(self, dout: TensorType) -> Sequence[Form]:
-        """Each channel is one row of memory, in tiles four."""
+        """Each channel is one row of memory, or four rows in tiled layout."""
         last = Form("last", partial(self._lower_rows, parts=1), (LAST,))
         tiled = Form("tiled", partial(self._lower_rows, parts=4), (TILED,))
         return (Form("plain", self.lower), last, *[tiled] * can_tile(dout))

@@ -1,26 +1,17 @@
-"""Products of stacks of matrices."""
-
-from collections.abc import Sequence
-from typing import ClassVar
+"""Batched matrix product."""
 
 import numpy as np
 
 from runner.core.lowering import Builder
-from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, primitive
-from runner.core.value import Value
+from runner.core.primitive import primitive
 from runner.ops.array import require
+from runner.ops.matmul import MatrixProduct
 from runner.types import TensorType
 
 
 @primitive
-class BatchMatMul(Primitive):
-    """(..., M, K) times (..., K, N) with equal leading axes, at least one; each operand may be given transposed."""
-
-    needs: ClassVar = Needs.HALF
-
-    transpose_a: bool = False
-    transpose_b: bool = False
+class BatchMatMul(MatrixProduct):
+    """(..., M, K) times (..., K, N) with equal leading axes, at least one; each operand can be transposed."""
 
     def infer(self, x: TensorType, y: TensorType) -> TensorType:
         fits = x.ndim == y.ndim >= 3 and x.dtype is y.dtype and x.dtype.is_float
@@ -32,17 +23,10 @@ class BatchMatMul(Primitive):
         return x.with_shape(*x.shape[:-2], m, n)
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        made: np.ndarray = (x.swapaxes(-1, -2) if self.transpose_a else x) @ (
+        result: np.ndarray = (x.swapaxes(-1, -2) if self.transpose_a else x) @ (
             y.swapaxes(-1, -2) if self.transpose_b else y
         )
-        return made
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        (x, y), (dout,), (ta, tb) = inputs, douts, (self.transpose_a, self.transpose_b)
-        return (
-            lambda: BatchMatMul(tb, True)(y, dout) if ta else BatchMatMul(False, not tb)(dout, y),
-            lambda: BatchMatMul(True, ta)(dout, x) if tb else BatchMatMul(not ta, False)(x, dout),
-        )
+        return result
 
     def lower(self, b: Builder, x: str, y: str) -> str:
         ndim = b.type(x).ndim

@@ -1,4 +1,4 @@
-"""`ObserveStep`: hands values of a training step to a function on the host."""
+"""`ObserveStep`: passes values of a training step to a function on the host."""
 
 from collections.abc import Callable
 from dataclasses import field
@@ -32,5 +32,5 @@ class ObserveStep(Effect):
         return ()
 
     def emit(self, *arrays: np.ndarray) -> None:
-        """Hand over the operands of one step."""
+        """Pass the operands of one step."""
         self.receive(*arrays)

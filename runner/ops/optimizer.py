@@ -1,6 +1,6 @@
-"""Update rules as operators. They change nothing: they give the new values, which the optimizer assigns.
+"""Update rules of optimizers as operators, which return the new values that the optimizer assigns.
 
-Rules of r1.2 (spec section 8.3); the operand order is the reference's.
+Rules of r1.2 (spec section 8.3), with the operand order of the reference.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from runner.core.lowering import Builder
 from runner.core.precision import Needs
 from runner.core.primitive import Primitive, primitive
 from runner.ops.array import require
-from runner.ops.elementwise import ranked
+from runner.ops.elementwise import with_rank_of
 from runner.types import TensorType
 
 
-def check(variable: TensorType, state: Sequence[TensorType], scalars: Sequence[TensorType]) -> None:
-    """State and gradient have the type of the variable, the rest are scalars of its element type. Raises ShapeError."""
+def check_operands(variable: TensorType, state: Sequence[TensorType], scalars: Sequence[TensorType]) -> None:
+    """Raise ShapeError unless state and gradient have the type of the variable, and scalars its element type."""
     require(variable.dtype.is_float, "needs floats", variable=variable)
     for other in state:
         require(other == variable, "gradient and state must have the variable's type", variable=variable, given=other)
@@ -31,7 +31,7 @@ class ApplyMomentum(Primitive):
     """accumulation = accumulation * momentum + gradient; variable -= learning_rate * accumulation.
 
     With `use_nesterov`: variable -= learning_rate * (gradient + momentum * accumulation). Learning rate and momentum
-    are scalars. Gives the new variable and accumulation.
+    are scalars. Outputs: the new variable and accumulation.
     """
 
     needs: ClassVar = Needs.MASTER
@@ -46,7 +46,7 @@ class ApplyMomentum(Primitive):
         gradient: TensorType,
         momentum: TensorType,
     ) -> tuple[TensorType, TensorType]:
-        check(variable, (accumulation, gradient), (learning_rate, momentum))
+        check_operands(variable, (accumulation, gradient), (learning_rate, momentum))
         return variable, accumulation
 
     def kernel(
@@ -57,26 +57,26 @@ class ApplyMomentum(Primitive):
         gradient: np.ndarray,
         momentum: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
-        moved = accumulation * momentum + gradient
-        step = gradient + momentum * moved if self.use_nesterov else moved
-        return variable - learning_rate * step, moved
+        new_accum = accumulation * momentum + gradient
+        step = gradient + momentum * new_accum if self.use_nesterov else new_accum
+        return variable - learning_rate * step, new_accum
 
     def lower(
         self, b: Builder, variable: str, accumulation: str, learning_rate: str, gradient: str, momentum: str
     ) -> tuple[str, str]:
-        learning_rate, momentum = (ranked(b, scalar, variable) for scalar in (learning_rate, momentum))
-        moved = b.node("Add", (b.node("Mul", (accumulation, momentum)), gradient))
-        step = b.node("Add", (gradient, b.node("Mul", (moved, momentum)))) if self.use_nesterov else moved
-        return b.node("Sub", (variable, b.node("Mul", (step, learning_rate)))), moved
+        learning_rate, momentum = (with_rank_of(b, scalar, variable) for scalar in (learning_rate, momentum))
+        new_accum = b.node("Add", (b.node("Mul", (accumulation, momentum)), gradient))
+        step = b.node("Add", (gradient, b.node("Mul", (new_accum, momentum)))) if self.use_nesterov else new_accum
+        return b.node("Sub", (variable, b.node("Mul", (step, learning_rate)))), new_accum
 
 
 @primitive
 class SGD(Primitive):
     """Gradient descent with dampened momentum: (parameters, gradient, learning_rate, accum, momentum, stat).
 
-    g = gradient + weight_decay * parameters; accum = momentum * accum + (1 - dampening) * g, but g itself on the first
-    step, where `stat` (a scalar that counts) is 0; parameters -= learning_rate * accum, or with `nesterov`
-    learning_rate * (g + momentum * accum). Gives the new parameters, accum and stat.
+    g = gradient + weight_decay * parameters; accum = momentum * accum + (1 - dampening) * g, but g itself in the first
+    step, when `stat` (a scalar counter) is 0; parameters -= learning_rate * accum, or with `nesterov`
+    learning_rate * (g + momentum * accum). Outputs: the new parameters, accum and stat.
     """
 
     needs: ClassVar = Needs.MASTER
@@ -94,7 +94,7 @@ class SGD(Primitive):
         momentum: TensorType,
         stat: TensorType,
     ) -> tuple[TensorType, TensorType, TensorType]:
-        check(parameters, (gradient, accum), (learning_rate, momentum, stat))
+        check_operands(parameters, (gradient, accum), (learning_rate, momentum, stat))
         return parameters, accum, stat
 
     def kernel(
@@ -109,23 +109,23 @@ class SGD(Primitive):
         one = np.ones((), parameters.dtype)
         g = gradient + parameters * (one * self.weight_decay)
         share = one - np.minimum(stat, one) * (one * self.dampening)
-        moved = accum * momentum + g * share
-        step = g + moved * momentum if self.nesterov else moved
-        return parameters - step * learning_rate, moved, stat + one
+        new_accum = accum * momentum + g * share
+        step = g + new_accum * momentum if self.nesterov else new_accum
+        return parameters - step * learning_rate, new_accum, stat + one
 
     def lower(
         self, b: Builder, parameters: str, gradient: str, learning_rate: str, accum: str, momentum: str, stat: str
     ) -> tuple[str, str, str]:
-        learning_rate, momentum = (ranked(b, scalar, parameters) for scalar in (learning_rate, momentum))
+        learning_rate, momentum = (with_rank_of(b, scalar, parameters) for scalar in (learning_rate, momentum))
         one = b.const(1.0, like=parameters)
         rank = (1,) * b.type(parameters).ndim
         decay = b.node("Mul", (parameters, b.reshape(b.const(self.weight_decay, like=parameters), rank)))
         g = b.node("Add", (gradient, decay)) if self.weight_decay else gradient
         damped = b.node("Mul", (b.node("Min", (stat, one)), b.const(self.dampening, like=parameters)))
         fresh = b.node("Mul", (g, b.reshape(b.node("Sub", (one, damped)), rank))) if self.dampening else g
-        moved = b.node("Add", (b.node("Mul", (accum, momentum)), fresh))
-        step = b.node("Add", (g, b.node("Mul", (moved, momentum)))) if self.nesterov else moved
-        return b.node("Sub", (parameters, b.node("Mul", (step, learning_rate)))), moved, b.node("Add", (stat, one))
+        new_accum = b.node("Add", (b.node("Mul", (accum, momentum)), fresh))
+        step = b.node("Add", (g, b.node("Mul", (new_accum, momentum)))) if self.nesterov else new_accum
+        return b.node("Sub", (parameters, b.node("Mul", (step, learning_rate)))), new_accum, b.node("Add", (stat, one))
 
 
 @primitive
@@ -133,7 +133,7 @@ class Adam(Primitive):
     """Kingma and Ba, 2014: (var, m, v, beta1_power, beta2_power, lr, beta1, beta2, epsilon, gradient).
 
     m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
-    var -= lr * sqrt(1 - beta2_power) / (1 - beta1_power) * m / (sqrt(v) + epsilon). Gives the new var, m and v.
+    var -= lr * sqrt(1 - beta2_power) / (1 - beta1_power) * m / (sqrt(v) + epsilon). Outputs: the new var, m and v.
     """
 
     needs: ClassVar = Needs.MASTER
@@ -151,7 +151,7 @@ class Adam(Primitive):
         epsilon: TensorType,
         gradient: TensorType,
     ) -> tuple[TensorType, TensorType, TensorType]:
-        check(var, (m, v, gradient), (beta1_power, beta2_power, lr, beta1, beta2, epsilon))
+        check_operands(var, (m, v, gradient), (beta1_power, beta2_power, lr, beta1, beta2, epsilon))
         return var, m, v
 
     def kernel(self, *operands: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -164,7 +164,7 @@ class Adam(Primitive):
 
     def lower(self, b: Builder, *names: str) -> tuple[str, str, str]:
         var, m, v, *scalars, gradient = names
-        beta1_power, beta2_power, lr, beta1, beta2, epsilon = (ranked(b, scalar, var) for scalar in scalars)
+        beta1_power, beta2_power, lr, beta1, beta2, epsilon = (with_rank_of(b, scalar, var) for scalar in scalars)
 
         def n(kind: str, *inputs: str) -> str:
             return b.node(kind, inputs)

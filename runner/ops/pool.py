@@ -1,4 +1,4 @@
-"""Pooling and its gradients. The gradient of a maximum goes to the first one in its window, in row-major order."""
+"""Pooling and its gradients. The gradient of a maximum goes to its first position in the window, row-major."""
 
 import math
 from collections.abc import Sequence
@@ -58,14 +58,14 @@ class MaxPool(Pooling):
     def kernel(self, x: np.ndarray) -> np.ndarray:
         windows = self.windows(x.shape)
         padded = windows.pad(batch_last(x), -np.inf)
-        rows = reduce(np.maximum, [padded[:, tap] for tap in windows.taps(0)])  # first down: in whole rows
+        rows = reduce(np.maximum, [padded[:, tap] for tap in windows.taps(0)])  # height first: on whole rows
         return batch_first(reduce(np.maximum, [rows[:, :, tap] for tap in windows.taps(1)]))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (MaxPoolGrad(self.kernel_size, self.strides, self.pad_mode)(inputs[0], outputs[0], douts[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
-        # The positions are for the gradient; the builder drops them when nothing uses them.
+        # The second output, the positions, is for the gradient; the builder removes it if unused.
         return b.nodes("MaxPool", (x,), 2, **self.onnx(b.type(x).shape))[0]
 
     def forms(self, x: TensorType) -> Sequence[Form]:
@@ -76,7 +76,7 @@ class MaxPool(Pooling):
 
 @primitive
 class MaxPoolGrad(Pooling):
-    """Gradient of MaxPool: (x, out, dout) to the shape of x."""
+    """Gradient of MaxPool: (x, out, dout) to the type of x."""
 
     def infer(self, x: TensorType, out: TensorType, dout: TensorType) -> TensorType:
         require(
@@ -90,21 +90,21 @@ class MaxPoolGrad(Pooling):
         tiles = windows.tiles
         image = (np.empty if tiles else np.zeros)(padded.shape, x.dtype)
         read, write, largest = windows.view(padded), windows.view(image), batch_last(out)
-        left = batch_last(dout).copy()  # what no earlier element of the window has taken
+        rest = batch_last(dout).copy()  # the gradient that no earlier element of the window has received
         for i, j in np.ndindex(*windows.kernel):
             part = (read[:, i, j] == largest).astype(x.dtype)  # numpy multiplies bools with floats slowly
-            part *= left
+            part *= rest
             write[:, i, j] = part if tiles else part + write[:, i, j]
-            left -= part
+            rest -= part
         return batch_first(windows.crop(image))
 
     def lower(self, b: Builder, x: str, out: str, dout: str) -> str:
         shape, pooled = b.type(x).shape, b.type(out).shape
-        if pool.goes_by_taps(self.windows(shape)):
+        if pool.uses_taps(self.windows(shape)):
             return self._by_taps(b, x, out, dout)
         places = b.nodes("MaxPool", (x,), 2, **self.onnx(shape))[1]
         count = math.prod(pooled)
-        # Spread out when the model is loaded: as a constant the zeros would make it as large as the images.
+        # Expanded when the model is loaded: a constant would make it as large as the images.
         zeros = b.node("Expand", (b.const(np.zeros((), b.type(x).dtype.numpy)), b.const([math.prod(shape)])))
         flat = (zeros, b.reshape(places, (count,)), b.reshape(dout, (count,)))
         return b.reshape(b.node("ScatterElements", flat, axis=0, reduction="add"), shape)
@@ -115,18 +115,18 @@ class MaxPoolGrad(Pooling):
         return *tiled, *pool.forms(pool.maximum_gradient, windows, x, 3), Form("plain", self.lower)
 
     def _by_taps(self, b: Builder, x: str, out: str, dout: str) -> str:
-        """Turned batch last and back, which takes half the time of MaxPool's positions."""
+        """By transposing to batch last and back, in half the time that positions of MaxPool take."""
         last = [b.node("Transpose", (name,), perm=(1, 2, 3, 0)) for name in (x, out, dout)]
-        made = pool.maximum_gradient(self.windows(b.type(x).shape), b.type(x), b, *last)
-        return b.node("Transpose", (made,), perm=(3, 0, 1, 2))
+        result = pool.maximum_gradient(self.windows(b.type(x).shape), b.type(x), b, *last)
+        return b.node("Transpose", (result,), perm=(3, 0, 1, 2))
 
 
 @primitive
 class AvgPool(Pooling):
-    """Mean of each window, over the elements that are not padding.
+    """Mean of each window over the elements that are not padding.
 
-    `impl_mode` tells how Float16 is summed: `high_precision` in Float32, rounded once; `high_performance` in Float16,
-    each sum rounded, one element after the other in row-major order.
+    `impl_mode` selects the summation of Float16: `high_precision` in Float32, rounded once; `high_performance` in
+    Float16, element by element in row-major order with each sum rounded.
     """
 
     impl_mode: str = "high_precision"
@@ -135,7 +135,7 @@ class AvgPool(Pooling):
         super().__post_init__()
         require(self.impl_mode in IMPL_MODES, "unknown impl_mode", given=self.impl_mode, allowed=", ".join(IMPL_MODES))
         if self.impl_mode == "high_performance":
-            object.__setattr__(self, "computes", False)  # in Float32, with one rounding at the end
+            object.__setattr__(self, "computes", False)  # so it is not computed in Float32 with one rounding
 
     def infer(self, x: TensorType) -> TensorType:
         return self.pooled(x)
@@ -171,7 +171,7 @@ class AvgPoolGrad(Pooling):
 
     def infer(self, dout: TensorType) -> TensorType:
         expected = self.pooled(dout.with_shape(*self.x_shape))
-        require(dout == expected, "dout has another shape than the attributes say", dout=dout, expected=expected)
+        require(dout == expected, "the shape of dout does not match the attributes", dout=dout, expected=expected)
         return dout.with_shape(*self.x_shape)
 
     def kernel(self, dout: np.ndarray) -> np.ndarray:
@@ -180,20 +180,20 @@ class AvgPoolGrad(Pooling):
         channels = self.x_shape[1]
         columns = np.broadcast_to(share[:, None, None], (channels, *windows.kernel, *share.shape[1:]))
         image = np.zeros((channels, *windows.padded, len(dout)), dout.dtype)
-        return batch_first(windows.spread([(slice(0, math.prod(windows.out) * len(dout)), columns)], image))
+        return batch_first(windows.col2im([(slice(0, math.prod(windows.out) * len(dout)), columns)], image))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (AvgPool(self.kernel_size, self.strides, self.pad_mode)(douts[0]),)
 
     def lower(self, b: Builder, dout: str) -> str:
-        """A transposed convolution with ones, one channel at a time."""
+        """A transposed convolution with ones, for each channel separately."""
         windows, (n, c, h, w), dtype = self.windows(self.x_shape), self.x_shape, b.type(dout).dtype.numpy
         share = b.node("Div", (dout, b.const(counts(windows, dtype))))
         single = b.reshape(share, (n * c, 1, *windows.out))
-        missing = [(p - r) % s for p, r, s in zip(windows.padded, windows.reach, windows.strides, strict=True)]
+        missing = [(p - r) % s for p, r, s in zip(windows.padded, windows.extent, windows.strides, strict=True)]
         ones = b.const(np.ones((1, 1, *windows.kernel), dtype))
-        made = b.node("ConvTranspose", (single, ones), output_padding=missing, group=1, **windows.onnx())
-        return b.reshape(made, (n, c, h, w))
+        result = b.node("ConvTranspose", (single, ones), output_padding=missing, group=1, **windows.onnx())
+        return b.reshape(result, (n, c, h, w))
 
     def forms(self, dout: TensorType) -> Sequence[Form]:
         x = dout.with_shape(*self.x_shape)

@@ -1,4 +1,4 @@
-"""Sums and means, and broadcasting, which is the adjoint of a sum."""
+"""Sum, mean, broadcasting (the adjoint of a sum), and positions of extrema."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -19,36 +19,36 @@ Axis = int | tuple[int, ...] | None
 
 @family
 class Reduction(Primitive):
-    """Base of operators that take axes away; `keep_dims` keeps them with length 1."""
+    """Base of operators that reduce axes; `keep_dims` keeps them with length 1."""
 
     keep_dims: bool = False
     axis: Axis = ()
     statics: ClassVar = ("axis",)
 
     def axes(self, x: TensorType | Value) -> tuple[int, ...]:
-        """The reduced axes as numbers from 0."""
+        """The reduced axes, as sorted non-negative numbers."""
         return resolve_axes(self.axis, x.ndim)
 
-    def kept(self, x: TensorType | Value) -> Shape:
-        """Shape of the result while the reduced axes stay with length 1."""
+    def keepdims_shape(self, x: TensorType | Value) -> Shape:
+        """Shape of the result with reduced axes of length 1."""
         return tuple(1 if k in self.axes(x) else n for k, n in enumerate(x.shape))
 
     def infer(self, x: TensorType) -> TensorType:
         if self.keep_dims:
-            return x.with_shape(*self.kept(x))
+            return x.with_shape(*self.keepdims_shape(x))
         return x.with_shape(*(n for k, n in enumerate(x.shape) if k not in self.axes(x)))
 
-    def spread(self, value: Value, x: Value) -> Value:
-        """A value in the result's shape, repeated over the reduced axes."""
-        spread: Value = BroadcastTo(x.shape)(Reshape(self.kept(x))(value))
-        return spread
+    def broadcast_back(self, value: Value, x: Value) -> Value:
+        """A value of the shape of the result, repeated over the reduced axes."""
+        repeated: Value = BroadcastTo(x.shape)(Reshape(self.keepdims_shape(x))(value))
+        return repeated
 
     def lower_as(self, b: Builder, kind: str, x: str) -> str:
-        """The ONNX reduction of that kind."""
+        """Lower to the ONNX reduction `kind`."""
         return b.node(kind, (x, b.const(list(self.axes(b.type(x))))), keepdims=int(self.keep_dims))
 
     def forms(self, x: TensorType) -> Sequence[Form]:
-        """Batch last the axes have other numbers; a result without the batch lies as its type says."""
+        """Batch last the axes have other positions; a result without the batch axis is plain."""
         plain, axes = Form("plain", self.lower), self.axes(x)
         if x.ndim < 2:
             return (plain,)
@@ -69,7 +69,7 @@ class ReduceSum(Reduction):
         return np.asarray(x.sum(self.axes(TensorType.of(x)), dtype=x.dtype, keepdims=self.keep_dims))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (self.spread(douts[0], inputs[0]),)
+        return (self.broadcast_back(douts[0], inputs[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
         return self.lower_as(b, "ReduceSum", x)
@@ -92,7 +92,7 @@ class ReduceMean(Reduction):
         return np.asarray(x.mean(self.axes(TensorType.of(x)), dtype=x.dtype, keepdims=self.keep_dims))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (self.spread(douts[0] * (outputs[0].size / inputs[0].size), inputs[0]),)
+        return (self.broadcast_back(douts[0] * (outputs[0].size / inputs[0].size), inputs[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
         return self.lower_as(b, "ReduceMean", x)
@@ -126,7 +126,7 @@ class BroadcastTo(Primitive):
 
 
 def unbroadcast(dout: Value, like: Value) -> Value:
-    """Sum a gradient over the axes along which its operand was repeated."""
+    """Sum a gradient over the axes along which its operand was broadcast."""
     if dout.shape == like.shape:
         return dout
     lead = dout.ndim - like.ndim

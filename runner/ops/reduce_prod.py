@@ -1,4 +1,4 @@
-"""Products over axes."""
+"""Product over axes."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -19,8 +19,8 @@ from runner.types import TensorType
 class ReduceProd(Reduction):
     """Product over `axis` (all axes by default).
 
-    The gradient multiplies, for each element, all the others: right where elements are 0, and it takes n * n
-    multiplications and elements of memory for a product of n.
+    The gradient of each element is the product of all others, which is exact for elements of 0, and takes n * n
+    multiplications and elements of memory for a product of n elements.
     """
 
     needs: ClassVar = Needs.SINGLE
@@ -36,7 +36,7 @@ class ReduceProd(Reduction):
         rows = Reshape((-1, 1, count))(moved)
         others = ReduceProd(axis=-1)(Select()(Tensor(np.eye(count, dtype=bool)), Tensor(1.0, x.dtype), rows))
         back = tuple(perm.index(k) for k in range(x.ndim))
-        return (self.spread(douts[0], x) * Transpose(back)(Reshape(moved.shape)(others)),)
+        return (self.broadcast_back(douts[0], x) * Transpose(back)(Reshape(moved.shape)(others)),)
 
     def lower(self, b: Builder, x: str) -> str:
         return self.lower_as(b, "ReduceProd", x)

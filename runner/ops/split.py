@@ -1,4 +1,4 @@
-"""Operators that take tensors apart along an axis, and put equal ones together."""
+"""Operators that split and join tensors along an axis, and that remove or repeat axes."""
 
 import math
 from collections.abc import Sequence
@@ -6,34 +6,34 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from runner.core.lowering import Builder
+from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
-from runner.ops.array import Concat, Reshape, require
+from runner.ops.array import Concat, Reshape, Reshaping, require
 from runner.ops.reduce import ReduceSum
 from runner.types import Shape, TensorType, resolve_axes
 
 
-class Apart(Primitive):
-    """Base of operators that give a tuple, also when it holds a single tensor."""
+class TupleOutput(Primitive):
+    """Base of operators that always return a tuple, even of a single tensor."""
 
     computes: ClassVar = False
 
     def __call__(self, *operands: Any) -> tuple[Any, ...]:
-        made = super().__call__(*operands)
-        return made if isinstance(made, tuple) else (made,)
+        outputs = super().__call__(*operands)
+        return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
-def pieces(b: Builder, x: str, axis: int, count: int) -> tuple[str, ...]:
-    """A value in `count` equal pieces. Slices, and not one Split: of that, nobody could leave out what is not used."""
+def split_evenly(b: Builder, x: str, axis: int, count: int) -> tuple[str, ...]:
+    """Lower a split into `count` equal parts, by Slices: unused ones can be removed, unused outputs of a Split not."""
     length = b.type(x).shape[axis] // count
     ends = [(k * length, (k + 1) * length) for k in range(count)]
     return tuple(b.node("Slice", (x, b.const([low]), b.const([high]), b.const([axis]))) for low, high in ends)
 
 
 @primitive
-class Split(Apart):
-    """A tensor in `output_num` equal pieces along `axis`, as a tuple. The pieces are put together by Concat."""
+class Split(TupleOutput):
+    """A tuple of `output_num` equal parts of a tensor along `axis`. The adjoint is Concat."""
 
     axis: int = 0
     output_num: int = 1
@@ -53,18 +53,18 @@ class Split(Apart):
         return (Concat(self.axis)(*douts),)
 
     def lower(self, b: Builder, x: str) -> tuple[str, ...]:
-        return pieces(b, x, self.axis % b.type(x).ndim, self.output_num)
+        return split_evenly(b, x, self.axis % b.type(x).ndim, self.output_num)
 
 
 @primitive
-class Unstack(Apart):
-    """The tensors that lie along `axis`, as a tuple; the axis is gone. The adjoint of Stack."""
+class Unstack(TupleOutput):
+    """A tuple of the tensors along `axis`, without that axis. The adjoint is Stack."""
 
     axis: int = 0
 
     def infer(self, x: TensorType) -> tuple[TensorType, ...]:
         (axis,) = resolve_axes(self.axis, x.ndim)
-        require(x.shape[axis] >= 1, "there is nothing along the axis", x=x, axis=self.axis)
+        require(x.shape[axis] >= 1, "the axis has length 0", x=x, axis=self.axis)
         return (x.with_shape(*x.shape[:axis], *x.shape[axis + 1 :]),) * x.shape[axis]
 
     def kernel(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -74,14 +74,14 @@ class Unstack(Apart):
         return (Stack(self.axis % inputs[0].ndim)(*douts),)
 
     def lower(self, b: Builder, x: str) -> tuple[str, ...]:
-        made = self.infer(b.type(x))
+        types = self.infer(b.type(x))
         axis = self.axis % b.type(x).ndim
-        return tuple(b.reshape(piece, made[0].shape) for piece in pieces(b, x, axis, len(made)))
+        return tuple(b.reshape(part, types[0].shape) for part in split_evenly(b, x, axis, len(types)))
 
 
 @primitive
 class Stack(Primitive):
-    """Tensors of one type side by side along a new axis."""
+    """Tensors of one type joined along a new axis."""
 
     computes: ClassVar = False
 
@@ -109,32 +109,27 @@ class Stack(Primitive):
 
 
 @primitive
-class Squeeze(Primitive):
-    """Without the axes in `axis`, which must have length 1; without all axes of length 1 when it is ()."""
-
-    computes: ClassVar = False
+class Squeeze(Reshaping):
+    """x without the axes in `axis`, which must have length 1; () removes all axes of length 1."""
 
     axis: int | tuple[int, ...] = ()
 
     def infer(self, x: TensorType) -> TensorType:
         ones = tuple(k for k, n in enumerate(x.shape) if n == 1)
-        gone = ones if self.axis == () else resolve_axes(self.axis, x.ndim)
-        require(set(gone) <= set(ones), "only axes of length 1 can go", x=x, axis=self.axis)
-        return x.with_shape(*(n for k, n in enumerate(x.shape) if k not in gone))
+        removed = ones if self.axis == () else resolve_axes(self.axis, x.ndim)
+        require(set(removed) <= set(ones), "only axes of length 1 can be removed", x=x, axis=self.axis)
+        return x.with_shape(*(n for k, n in enumerate(x.shape) if k not in removed))
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return x.reshape(self.infer(TensorType.of(x)).shape)
 
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (Reshape(inputs[0].shape)(douts[0]),)
-
-    def lower(self, b: Builder, x: str) -> str:
-        return b.reshape(x, self.infer(b.type(x)).shape)
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        return (Form("plain", self.lower),)
 
 
 @primitive
 class Tile(Primitive):
-    """A tensor repeated `multiples` times along each axis; `multiples` may name more axes than x has, in front."""
+    """x repeated `multiples` times along each axis; more multiples than axes add leading axes."""
 
     computes: ClassVar = False
 
@@ -144,24 +139,24 @@ class Tile(Primitive):
     def infer(self, x: TensorType) -> TensorType:
         fits = len(self.multiples) >= x.ndim and all(m >= 1 for m in self.multiples)
         require(fits, "needs a positive multiple for each axis", x=x, multiples=self.multiples)
-        return x.with_shape(*(m * n for m, n in zip(self.multiples, self._wide(x.shape), strict=True)))
+        return x.with_shape(*(m * n for m, n in zip(self.multiples, self._with_leading_axes(x.shape), strict=True)))
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.tile(x, self.multiples)
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        wide = self._wide(inputs[0].shape)
-        apart = tuple(k for pair in zip(self.multiples, wide, strict=True) for k in pair)
+        shape = self._with_leading_axes(inputs[0].shape)
+        interleaved = tuple(k for pair in zip(self.multiples, shape, strict=True) for k in pair)
         if math.prod(self.multiples) == 1:
             return (Reshape(inputs[0].shape)(douts[0]),)
-        summed = ReduceSum(axis=tuple(range(0, len(apart), 2)))(Reshape(apart)(douts[0]))
+        summed = ReduceSum(axis=tuple(range(0, len(interleaved), 2)))(Reshape(interleaved)(douts[0]))
         return (Reshape(inputs[0].shape)(summed),)
 
     def lower(self, b: Builder, x: str) -> str:
-        return b.node("Tile", (b.reshape(x, self._wide(b.type(x).shape)), b.const(list(self.multiples))))
+        return b.node("Tile", (b.reshape(x, self._with_leading_axes(b.type(x).shape)), b.const(list(self.multiples))))
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         return 0 if self.multiples == (1,) * types[0].ndim else None
 
-    def _wide(self, shape: Shape) -> Shape:
+    def _with_leading_axes(self, shape: Shape) -> Shape:
         return (*(1,) * (len(self.multiples) - len(shape)), *shape)

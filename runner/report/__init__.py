@@ -1,1 +1,1 @@
-"""Runs by what they left in their folders: read, compared, shown."""
+"""Reports about runs, read from their run directories: lists, comparisons, HTML pages, files for CI."""

@@ -1,4 +1,4 @@
-"""`runner compare RUN_A RUN_B`: their dumps where both have one, or else configs and metrics."""
+"""`runner compare RUN_A RUN_B`: compares the dumps if both runs have one, otherwise configs and metrics."""
 
 import json
 from argparse import Namespace
@@ -6,76 +6,77 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.errors import ConfigError, DataError, MismatchError, StorageError
-from runner.observe.dump.locate import find
+from runner.observe.dump.locate import find_iterations
 from runner.observe.dump.metrics import Tolerance
-from runner.report.diff_metrics import Bound, Row, likeness
+from runner.report.diff_metrics import MetricTolerance, Row, compare_runs
 from runner.report.dump import diff_command as dumps
-from runner.report.format import Table, comma_separated, markdown, tables, verdict
-from runner.report.record import Record
+from runner.report.format import Table, csv_text, markdown, tables, verdict
+from runner.report.record import RunRecord
 
-PIPED_WIDTH = 400  # columns; lines are not broken there
+PIPED_WIDTH = 400  # columns; wider than any line, so that piped output is not wrapped
 
 
-def main(given: Namespace) -> int:
-    """Compare two runs and print the result. Returns 0 when they agree and 6 when they do not.
+def main(args: Namespace) -> int:
+    """Compare two runs and print the result. Returns 0 if they agree, otherwise 6.
 
-    Raises ConfigError for flags that exclude each other, and what the comparison of dumps raises.
+    Raises ConfigError for mutually exclusive flags, and the errors of the dump comparison.
     """
-    of_metrics = [f"--{name}" for name in ("csv", "md", "metrics") if getattr(given, name)]
-    of_dumps = [f"--{name}" for name in ("all", "dumps") if getattr(given, name)]
-    if of_metrics and of_dumps:
-        reason = f"{of_dumps[0]} and {of_metrics[0]}"
+    metric_flags = [f"--{name}" for name in ("csv", "md", "metrics") if getattr(args, name)]
+    dump_flags = [f"--{name}" for name in ("all", "dumps") if getattr(args, name)]
+    if metric_flags and dump_flags:
+        reason = f"{dump_flags[0]} and {metric_flags[0]}"
         raise ConfigError("wrong usage", reason=reason, hint="runner compare --help")
-    runs = Path(given.a), Path(given.b)
-    missing = [] if of_dumps else _without_dumps(runs)
-    if of_metrics or missing:
-        return _metrics(runs, missing, given)
-    return dumps.main(runs, Tolerance(given.rtol, given.atol), given.all, given.json)
+    runs = Path(args.a), Path(args.b)
+    missing = [] if dump_flags else _runs_without_dump(runs)
+    if metric_flags or missing:
+        return _compare_metrics(runs, missing, args)
+    return dumps.main(runs, Tolerance(args.rtol, args.atol), args.all, args.json)
 
 
-def between(folders: Sequence[Path], bound: Bound) -> Row:
-    """`likeness` of two folders. Raises ConfigError when one is no run."""
+def compare_run_directories(folders: Sequence[Path], tolerance: MetricTolerance) -> Row:
+    """`compare_runs` for two folders. Raises ConfigError if one is not a run directory."""
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError("the run does not exist", path=folder, hint="runner ls lists runs")
         if not any((folder / name).exists() for name in ("status.json", "metrics.jsonl", ".hydra")):
             raise ConfigError("not a run directory", path=folder, missing="status.json", hint="runner ls lists runs")
-    a, b = map(Record, folders)
-    return likeness(a, b, bound)
+    a, b = map(RunRecord, folders)
+    return compare_runs(a, b, tolerance)
 
 
-def _without_dumps(folders: Sequence[Path]) -> list[Path]:
-    """If all folders are runs, those that have no dump: then metrics are what can be compared. Otherwise none."""
+def has_dump(folder: Path) -> bool:
+    """Whether a run has at least one dump that can be located."""
+    try:
+        find_iterations(folder)
+    except (DataError, StorageError):
+        return False
+    except ConfigError:  # several dumps
+        return True
+    return True
+
+
+def _runs_without_dump(folders: Sequence[Path]) -> list[Path]:
+    """The runs that have no dump; none if one of the folders is not a run directory: it may be a dump itself."""
     if not all((folder / "status.json").is_file() for folder in folders):
         return []
     return [folder for folder in folders if not has_dump(folder)]
 
 
-def has_dump(folder: Path) -> bool:
-    """Whether a run has a dump that can be found, or several to choose from."""
-    try:
-        find(folder)
-    except (DataError, StorageError):
-        return False
-    except ConfigError:
-        return True
-    return True
-
-
-def _metrics(runs: Sequence[Path], missing: Sequence[Path], given: Namespace) -> int:
-    found = between(runs, Bound(Bound.rtol if given.rtol is None else given.rtol, given.atol))
+def _compare_metrics(runs: Sequence[Path], missing: Sequence[Path], args: Namespace) -> int:
+    tolerance = MetricTolerance(MetricTolerance.rtol if args.rtol is None else args.rtol, args.atol)
+    found = compare_run_directories(runs, tolerance)
     found["notes"] += [f"there is no dump in {run}, so operators are not compared" for run in missing]
-    if given.json:
-        print(json.dumps(found, allow_nan=False))  # noqa: T201  what the flag is for
-    elif given.md or given.csv:
-        print(markdown(found) if given.md else comma_separated(found), end="")  # noqa: T201
+    if args.json:
+        print(json.dumps(found, allow_nan=False))  # noqa: T201  output of the command
+    elif args.md or args.csv:
+        print(markdown(found) if args.md else csv_text(found), end="")  # noqa: T201
     else:
-        _show(found)
+        _print(found)
     return 0 if found["same"] else MismatchError.exit_code
 
 
-def _show(found: Row) -> None:
-    # rich takes 60 ms to import, and --json needs none of it
+def _print(found: Row) -> None:
+    # importing rich takes 60 ms, and --json does not need it
     from rich.console import Console
     from rich.text import Text
 
@@ -84,17 +85,17 @@ def _show(found: Row) -> None:
         console = Console(width=PIPED_WIDTH, soft_wrap=True, highlight=False)
     console.print(Text(verdict(found), style="green" if found["same"] else "bold red"))
     for table in tables(found):
-        console.print(_rich(table))
+        console.print(_rich_table(table))
     for note in found["notes"]:
         console.print(Text(f"note: {note}"))
 
 
-def _rich(table: Table) -> object:
+def _rich_table(table: Table) -> object:
     from rich.box import SIMPLE
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    made = RichTable(*table.columns, title=table.title, title_justify="left", box=SIMPLE)
+    rich_table = RichTable(*table.columns, title=table.title, title_justify="left", box=SIMPLE)
     for number, row in enumerate(table.rows):
-        made.add_row(*map(Text, row), style="red" if number in table.marked else "")
-    return made
+        rich_table.add_row(*map(Text, row), style="red" if number in table.marked else "")
+    return rich_table

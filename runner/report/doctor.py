@@ -1,4 +1,4 @@
-"""`runner doctor`: what this machine and this environment can do, and how to repair what they cannot."""
+"""`runner doctor`: checks packages, machine, devices and the output folder, and suggests repairs."""
 
 import os
 from collections.abc import Iterator
@@ -6,24 +6,24 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy  # noqa: F401, loads the BLAS that threadpoolctl is asked about
+import numpy  # noqa: F401, loads the BLAS that threadpoolctl inspects
 import threadpoolctl
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runner.compile.ort.session import unusable
+from runner.compile.ort.session import device_problem
 from runner.device import BACKENDS, describe_runtimes
 from runner.errors import DeviceError
 from runner.host.machine import PACKAGES, cpu_model, memory_bytes, packages, runtimes, usable_cores
 
-_MODULES = {"hydra-core": "hydra", "scikit-learn": "sklearn"}  # where the module has another name
+_MODULES = {"hydra-core": "hydra", "scikit-learn": "sklearn"}  # packages whose module has a different name
 _COLOURS = {"ok": "green", "warning": "yellow", "failed": "red"}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report; `state` is ok, warning or failed, and failed makes the exit code 3."""
+    """One line of the report. `state` is ok, warning or failed; exit code 3 if any has failed."""
 
     part: str
     name: str
@@ -32,7 +32,7 @@ class Finding:
 
 
 def main() -> int:
-    """Print the report. Returns 0 when the CPU works and every package is there, otherwise 3."""
+    """Print the report. Returns 0 if the CPU works and all packages are installed, otherwise 3."""
     findings = [*_packages(), *_machine(), *_devices(), _outputs(Path("outputs"))]
     console = Console()
     if console.is_terminal:
@@ -64,7 +64,7 @@ def _packages() -> Iterator[Finding]:
             yield Finding("package", name, f"not installed: pip install {name}", "failed")
         else:
             note = f", {_blas()}" if name == "numpy" else ""
-            yield Finding("package", name, versions.get(name, "not installed, used from its folder") + note)
+            yield Finding("package", name, versions.get(name, "not installed, imported from its folder") + note)
     installed = runtimes()
     state = {0: "failed", 1: "ok"}.get(len(installed), "warning")
     yield Finding("package", "onnxruntime", describe_runtimes(installed), state)
@@ -73,7 +73,7 @@ def _packages() -> Iterator[Finding]:
 def _blas() -> str:
     pools = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
     described = (f"{pool['internal_api']} {pool['version']} with {pool['num_threads']} threads" for pool in pools)
-    return " and ".join(described) or "no BLAS that threadpoolctl knows"
+    return " and ".join(described) or "no BLAS recognised by threadpoolctl"
 
 
 def _machine() -> Iterator[Finding]:
@@ -84,19 +84,19 @@ def _machine() -> Iterator[Finding]:
 
 def _devices() -> Iterator[Finding]:
     for target, backend in BACKENDS.items():
-        trouble = unusable(target)
-        if trouble is None:
+        problem = device_problem(target)
+        if problem is None:
             yield Finding("device", target, f"usable ({backend.provider} ran a convolution)")
             continue
-        repair = trouble.rows.get("repair")
-        text = f"not usable: {trouble.rows.get('reason', trouble.what)}" + (f"\nrepair: {repair}" if repair else "")
+        repair = problem.rows.get("repair")
+        text = f"not usable: {problem.rows.get('reason', problem.what)}" + (f"\nrepair: {repair}" if repair else "")
         yield Finding("device", target, text, "failed" if target == "CPU" else "warning")
 
 
 def _outputs(folder: Path) -> Finding:
-    """Whether run directories can be made; nothing is created to find out."""
+    """Whether run directories can be created, judged by permissions: nothing is created."""
     absolute = folder.absolute()
-    existing = next(place for place in (absolute, *absolute.parents) if place.exists())
+    existing = next(path for path in (absolute, *absolute.parents) if path.exists())
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         return Finding("folder", "outputs", f"{absolute} is writable")
     return Finding("folder", "outputs", f"{absolute} cannot be written: no permission in {existing}", "failed")

@@ -1,4 +1,4 @@
-"""What `likeness` has found, as tables: for the screen, as Markdown, as CSV."""
+"""The result of `compare_runs` as tables for the terminal, as Markdown and as CSV."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ HEAD = ("part", "key", "A", "B", "abs", "rel", "differs")
 
 @dataclass(frozen=True)
 class Table:
-    """A title, the names of the columns, and cells; `marked` are the numbers of the rows that differ."""
+    """A title, the names of the columns, and cells; `marked` are the indices of the rows that differ."""
 
     title: str
     columns: tuple[str, ...]
@@ -20,7 +20,7 @@ class Table:
 
 
 def verdict(found: Row) -> str:
-    """One sentence."""
+    """The result in one line, beginning with `same: ` or `different: `."""
     losses = found["losses"]
     if found["same"]:
         return f"same: {losses['steps']} losses and {len(found['metrics'])} metrics agree within rtol {found['rtol']:g}"
@@ -33,18 +33,20 @@ def verdict(found: Row) -> str:
 
 
 def tables(found: Row) -> list[Table]:
-    """Metrics and losses, then what differs in the configs, in what the numbers depend on, and in speed."""
-    made = [_metrics(found)] if found["metrics"] or found["losses"]["steps"] else []
+    """Metrics and losses, then the differing keys of configs, manifests and speed."""
+    result = [_metrics(found)] if found["metrics"] or found["losses"]["steps"] else []
     titles = {"config": "config", "manifest": "what the numbers depend on", "figures": "speed and memory"}
     for part, title in titles.items():
-        rows: list[tuple[str, ...]] = [(row["key"], shown(row["a"]), shown(row["b"])) for row in found[part]]
+        rows: list[tuple[str, ...]] = [
+            (row["key"], format_value(row["a"]), format_value(row["b"])) for row in found[part]
+        ]
         if rows:
-            made.append(Table(title, ("key", "A", "B"), rows))
-    return made
+            result.append(Table(title, ("key", "A", "B"), rows))
+    return result
 
 
 def markdown(found: Row) -> str:
-    """For a comment on a pull request, or the summary of a job."""
+    """Markdown for a comment on a pull request or the summary of a CI job."""
     lines = [f"**{_cell(verdict(found))}**", "", f"A `{found['a']}`, B `{found['b']}`", ""]
     for table in tables(found):
         lines += [f"### {table.title}", "", _line(table.columns), _line(["---"] * len(table.columns))]
@@ -52,8 +54,8 @@ def markdown(found: Row) -> str:
     return "\n".join([*lines, *(f"note: {_cell(note)}" for note in found["notes"])]).rstrip() + "\n"
 
 
-def comma_separated(found: Row) -> str:
-    """One table with the columns of HEAD, as RFC 4180 wants it, for spreadsheets."""
+def csv_text(found: Row) -> str:
+    """One table with the columns of HEAD for spreadsheets (RFC 4180)."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(HEAD)
@@ -67,16 +69,16 @@ def comma_separated(found: Row) -> str:
     return text.getvalue()
 
 
-def shown(value: object) -> str:
-    """A value in a cell.
+def format_value(value: object) -> str:
+    """A value as the text of a table cell.
 
-    >>> shown(None), shown(0.1), shown(1e-7 / 3), shown([1, 2])
+    >>> format_value(None), format_value(0.1), format_value(1e-7 / 3), format_value([1, 2])
     ('-', '0.1', '3.33333e-08', '1, 2')
     """
     if value is None:
         return "-"
     if isinstance(value, list | tuple):
-        return ", ".join(map(shown, value))
+        return ", ".join(map(format_value, value))
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -84,7 +86,11 @@ def shown(value: object) -> str:
 
 def _metrics(found: Row) -> Table:
     rows = [
-        (row["metric"], *(shown(row[name]) for name in ("a", "b", "abs", "rel")), "DIFFERS" if row["differs"] else "ok")
+        (
+            row["metric"],
+            *(format_value(row[name]) for name in ("a", "b", "abs", "rel")),
+            "DIFFERS" if row["differs"] else "ok",
+        )
         for row in found["metrics"]
     ]
     marked = {k for k, row in enumerate(found["metrics"]) if row["differs"]}
@@ -92,9 +98,11 @@ def _metrics(found: Row) -> Table:
     if losses["steps"]:
         first = losses["first"]
         word = f"DIFFERS at step {first['global_step']}" if first else "ok"
-        ends = (shown(first["a"]), shown(first["b"])) if first else ("", "")
+        ends = (format_value(first["a"]), format_value(first["b"])) if first else ("", "")
         marked |= {len(rows)} if first else set()
-        rows.append((f"{losses['steps']} losses", *ends, shown(losses["max_abs"]), shown(losses["max_rel"]), word))
+        rows.append(
+            (f"{losses['steps']} losses", *ends, format_value(losses["max_abs"]), format_value(losses["max_rel"]), word)
+        )
     return Table("metrics", ("metric", "A", "B", "max abs", "max rel", ""), rows, frozenset(marked))
 
 

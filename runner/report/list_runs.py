@@ -1,4 +1,4 @@
-"""`runner ls`: the runs below a folder, newest first, from the files that they left, damaged ones included."""
+"""`runner ls`: lists the runs below a folder, newest first, including those whose files are damaged."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import ConfigError
-from runner.report.record import Record, places
+from runner.report.record import RunRecord, run_directories
 
 DEFAULT_FOLDERS = ("outputs", "multirun")
 COLUMNS = ("started", "status", "experiment", "mode", "device", "loss", "accuracy", "folder")
@@ -21,8 +21,8 @@ _COLOURS = {
 
 
 @dataclass(frozen=True)
-class Run:
-    """One run as it is listed."""
+class ListedRun:
+    """A row of the list."""
 
     folder: Path
     status: str
@@ -34,34 +34,34 @@ def main(folder: str | None) -> int:
     """Print the table of one folder, or of DEFAULT_FOLDERS. Raises ConfigError for a folder that does not exist."""
     if folder is not None and not Path(folder).is_dir():
         raise ConfigError("the folder does not exist", path=folder)
-    _print(find(default_folders() if folder is None else [Path(folder)]))
+    _print(find_runs(default_folders() if folder is None else [Path(folder)]))
     return 0
 
 
 def default_folders() -> list[Path]:
-    """The folders of the current directory where `runner` puts runs and sweeps, as far as they exist."""
+    """The existing ones of DEFAULT_FOLDERS, in which `runner` creates runs and sweeps."""
     return [Path(name) for name in DEFAULT_FOLDERS if Path(name).is_dir()]
 
 
-def find(folders: Sequence[Path]) -> list[Run]:
+def find_runs(folders: Sequence[Path]) -> list[ListedRun]:
     """The runs below some folders, newest first."""
-    runs = [_read(place) for folder in folders for place in places(folder)]
+    runs = [_read(directory) for folder in folders for directory in run_directories(folder)]
     return sorted(runs, key=lambda run: (run.started, str(run.folder)), reverse=True)
 
 
-def _read(place: Path) -> Run:
-    record = Record(place)
+def _read(directory: Path) -> ListedRun:
+    record = RunRecord(directory)
     if not record.status:
-        return Run(place, "broken", "", {})
+        return ListedRun(directory, "broken", "", {})
     summary, status = record.summary, record.status
-    known = {name: summary.get(name, status.get(name)) for name in ("experiment", "mode", "device", "loss")}
+    values = {name: summary.get(name, status.get(name)) for name in ("experiment", "mode", "device", "loss")}
     metrics = summary.get("metrics")
-    known["accuracy"] = metrics.get("accuracy") if isinstance(metrics, dict) else None
-    return Run(place, record.state, str(record.status.get("started", "")), known)
+    values["accuracy"] = metrics.get("accuracy") if isinstance(metrics, dict) else None
+    return ListedRun(directory, record.state, str(record.status.get("started", "")), values)
 
 
-def _print(runs: Sequence[Run]) -> None:
-    # rich takes 60 ms to import, and only a table needs it
+def _print(runs: Sequence[ListedRun]) -> None:
+    # importing rich takes 60 ms, and only the table needs it
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
@@ -80,7 +80,7 @@ def _print(runs: Sequence[Run]) -> None:
     console.print(table)
 
 
-def _cells(run: Run) -> list[str]:
+def _cells(run: ListedRun) -> list[str]:
     started = run.started[:19].replace("T", " ")
     return [started, run.status, *(_cell(run.values.get(name)) for name in COLUMNS[2:-1]), str(run.folder)]
 

@@ -1,4 +1,4 @@
-"""What a run left in its folder. Whatever is missing or damaged is empty, and `notes` say so: nothing here raises."""
+"""The files of a run directory. Missing or damaged files read as empty, and `notes` lists them; nothing here raises."""
 
 import json
 import math
@@ -16,16 +16,16 @@ from runner.host import files
 from runner.host.json_file import flat
 
 STATES = ("ok", "running", "interrupted", "failed", "killed", "broken")
-MOST_BYTES = 16 << 20  # of one file that is read as a whole
-MOST_LINE = 1 << 16  # bytes of one event
+MAX_FILE_BYTES = 16 << 20  # of a file that is read as a whole
+MAX_LINE_BYTES = 1 << 16  # of one event
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """`metrics.jsonl`: global steps (n,) int64 ascending, their losses (n,) float64, and the `eval` events as they are.
+    """`metrics.jsonl`: global steps (n,) int64 ascending, their losses (n,) float64, and the `eval` events unchanged.
 
-    `damaged` counts lines that are no events; `torn` tells that the last line has no end, as a kill or a run that goes
-    on may leave it.
+    `damaged` counts the lines that are not events. `torn`: the last line is incomplete, because the run was killed or
+    is still writing.
     """
 
     steps: np.ndarray
@@ -35,8 +35,8 @@ class Metrics:
     torn: bool = False
 
 
-class Record:
-    """The files of one run."""
+class RunRecord:
+    """The content of one run directory; each file is read when first accessed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -48,16 +48,16 @@ class Record:
 
     @cached_property
     def state(self) -> str:
-        """One of STATES: `killed` says running, but its process is gone; `broken` has no status that can be read."""
-        said = str(self.status.get("status", "broken"))
-        if said == "running" and not is_alive(self.status.get("pid")):
+        """One of STATES. `killed`: status running, but its process does not exist; `broken`: no readable status."""
+        status = str(self.status.get("status", "broken"))
+        if status == "running" and not is_alive(self.status.get("pid")):
             return "killed"
-        return said if said in STATES else "broken"
+        return status if status in STATES else "broken"
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The resolved config by dotted keys; of a job that never began, what its overrides set."""
-        return self._dotted("config.json") or self._overridden()
+        """The resolved config by dotted keys; for a job that never began, the values of its overrides."""
+        return self._dotted("config.json") or self._override_values()
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Record:
 
     @cached_property
     def overrides(self) -> list[str]:
-        """What the user typed, from Hydra's record: a list of YAML, one override a line."""
+        """The overrides of the command line, from Hydra's `overrides.yaml`: a YAML list, one override per line."""
         text = self._bytes(".hydra/overrides.yaml").decode(errors="replace")
         return [_unquoted(line[2:].strip()) for line in text.splitlines() if line.startswith("- ")]
 
@@ -99,45 +99,47 @@ class Record:
 
     @cached_property
     def results(self) -> dict[str, float]:
-        """The loss of the last step, and the metrics of the last evaluation, by name (`eval.loss` is that of the test
-        split)."""
-        found: dict[str, float] = {}
+        """The loss of the last step and the metrics of the last evaluation, by name.
+
+        `eval.loss` is the loss on the test split.
+        """
+        results: dict[str, float] = {}
         if len(self.metrics.losses):
-            found["loss"] = float(self.metrics.losses[-1])
+            results["loss"] = float(self.metrics.losses[-1])
         for name, value in (self.metrics.evaluations or [{}])[-1].items():
             if name not in ("event", "epoch", "global_step") and is_number(value):
-                found["eval.loss" if name == "loss" else name] = value
-        return found
+                results["eval.loss" if name == "loss" else name] = value
+        return results
 
     @cached_property
     def step(self) -> int:
-        """The last step that was written down; 0 when there is none."""
+        """The last recorded global step; 0 if there is none."""
         return int(self.metrics.steps[-1]) if len(self.metrics.steps) else 0
 
     @property
     def name(self) -> str:
-        """Of the experiment, or of the network."""
+        """The name of the experiment, or else of the network."""
         return str(self.status.get("experiment") or self.status.get("network") or "run")
 
     @property
     def notes(self) -> list[str]:
-        """What a reader should know before believing the rest."""
-        notes = {
-            "running": f"it is still running; this is as far as step {self.step}",
-            "killed": f"its process is gone without an end; this is as far as step {self.step}",
-            "interrupted": f"it was interrupted after step {self.step}; runner resume goes on with it",
-            "broken": "its status.json is missing or damaged; this is what else could be read",
+        """Reasons why the data may be incomplete."""
+        by_state = {
+            "running": f"the run is still running; data up to step {self.step}",
+            "killed": f"the process of the run no longer exists; data up to step {self.step}",
+            "interrupted": f"the run was interrupted after step {self.step}; runner resume continues it",
+            "broken": "status.json is missing or damaged; the other files were read",
         }
-        found = [notes[self.state]] if self.state in notes else []
+        notes = [by_state[self.state]] if self.state in by_state else []
         if self.metrics.damaged:
-            found.append(f"{self.metrics.damaged} lines of metrics.jsonl are damaged and left out")
+            notes.append(f"{self.metrics.damaged} damaged lines of metrics.jsonl are skipped")
         if self.metrics.torn and self.state != "running":
-            found.append("the last line of metrics.jsonl is torn")
-        return found
+            notes.append("the last line of metrics.jsonl is torn")
+        return notes
 
-    def _overridden(self) -> dict[str, Any]:
-        pairs = (line.lstrip("+").partition("=") for line in self.overrides)
-        return {key: _value(value) for key, equals, value in pairs if equals}
+    def _override_values(self) -> dict[str, Any]:
+        items = (line.lstrip("+").partition("=") for line in self.overrides)
+        return {key: _value(value) for key, equals, value in items if equals}
 
     def _dotted(self, name: str) -> dict[str, Any]:
         try:
@@ -147,31 +149,31 @@ class Record:
 
     def _object(self, name: str) -> dict[str, Any]:
         try:
-            found = json.loads(self._bytes(name))
+            content = json.loads(self._bytes(name))
         except (ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return content if isinstance(content, dict) else {}
 
     def _bytes(self, name: str) -> bytes:
         try:
-            return files.read_bytes(self.folder / name, MOST_BYTES)
+            return files.read_bytes(self.folder / name, MAX_FILE_BYTES)
         except (DataError, StorageError):
             return b""
 
     def _lines(self, name: str) -> Iterator[bytes]:
         path = self.folder / name
         try:
-            if not path.is_file():  # a pipe would wait for its writer
+            if not path.is_file():  # opening a pipe would block
                 return
             with open(path, "rb") as file:
-                while line := file.readline(MOST_LINE):
+                while line := file.readline(MAX_LINE_BYTES):
                     yield line
         except OSError:
             return
 
 
 def is_alive(pid: object) -> bool:
-    """Whether a process has this number."""
+    """Whether a process with this id exists."""
     if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
         return False
     try:
@@ -184,27 +186,27 @@ def is_alive(pid: object) -> bool:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a finite number, and not a truth value."""
+    """Whether it is a finite number and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def places(folder: Path) -> Iterator[Path]:
-    """The runs in a folder, itself included: those with a `status.json`, or with Hydra's records only, which were
-    killed at their start."""
-    for place, folders, names in os.walk(folder, onerror=None):
+def run_directories(folder: Path) -> Iterator[Path]:
+    """The run directories in a folder, itself included: those with a `status.json`, or only with Hydra's files, if the
+    run was killed at its start."""
+    for directory, folders, names in os.walk(folder, onerror=None):
         if "status.json" in names or (".hydra" in folders and "multirun.yaml" not in names):
             folders.clear()
-            yield Path(place)
+            yield Path(directory)
 
 
-def differing(values: Sequence[dict[str, Any]]) -> list[str]:
-    """The keys whose values are not the same in all of some flat configs, in the order of the first that has them."""
-    keys = dict.fromkeys(key for one in values for key in one)
-    return [key for key in keys if any(one.get(key) != values[0].get(key) for one in values)]
+def differing_keys(configs: Sequence[dict[str, Any]]) -> list[str]:
+    """The keys whose values are not equal in all flat configs, in order of first appearance."""
+    keys = dict.fromkeys(key for config in configs for key in config)
+    return [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
 
 
 def _event(line: bytes) -> dict[str, Any] | None:
-    """A whole event; None for anything else."""
+    """A valid event of `metrics.jsonl`; None for anything else."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
@@ -212,8 +214,8 @@ def _event(line: bytes) -> dict[str, Any] | None:
     if not isinstance(row, dict) or row.get("event") not in ("step", "eval"):
         return None
     step = row.get("global_step")
-    whole = isinstance(step, int) and not isinstance(step, bool) and 0 <= step < 1 << 62
-    return row if whole and (row["event"] == "eval" or is_number(row.get("loss"))) else None
+    valid_step = isinstance(step, int) and not isinstance(step, bool) and 0 <= step < 1 << 62
+    return row if valid_step and (row["event"] == "eval" or is_number(row.get("loss"))) else None
 
 
 def _value(text: str) -> Any:

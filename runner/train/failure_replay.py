@@ -2,7 +2,7 @@
 
 Among ranks: a loss is the mean of all, so when it is not finite they all make the step again, with its exchanges, and
 agree on whose operator was the first one. A step that could not be made may have failed on one rank only, so it is made
-again apart from the others; they wait in the exchange that this rank did not come to, until it ends them.
+again isolated from the others; they wait in the exchange that this rank did not come to, until it ends them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, closing, nullcontext, suppress
 
 import numpy as np
 
-from runner.communication.world import OutOfReach, apart, world
+from runner.communication.world import IsolatedRankError, isolated, world
 from runner.dataset.pipeline import Dataset
 from runner.errors import TrainingError
 from runner.nn.steps import EagerStep, Step
@@ -63,9 +63,9 @@ class Examined:
         """What is to be said of steps that could not be made."""
         why = "PyNative mode makes the same steps without an error"
         try:
-            with apart():
+            with isolated():
                 self._repeat(put_back, EagerStep(self.step.cell, "step"), shown)
-        except OutOfReach:
+        except IsolatedRankError:
             why = "this rank cannot make the step again beyond its first exchange with others"
         return self.failure.rows or {"dump": f"none: {why}"}
 

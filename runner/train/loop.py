@@ -18,16 +18,16 @@ def run_epochs(make: MakeSteps, hooks: CallbackList, run_context: RunContext, to
         if run_context.get_stop_requested():
             break
         seen.cur_epoch_num = number + 1
-        hooks.epoch_begin(run_context)
+        hooks.fire("epoch_begin", run_context)
         end = min(total, seen.cur_epoch_num * seen.batch_num)
         while seen.cur_step_num < end and not run_context.get_stop_requested():
-            hooks.step_begin(run_context)
+            hooks.fire("step_begin", run_context)
             count = min(chunk, end - seen.cur_step_num)
             seen.losses = make(count, hooks.wants_to_leave)
             seen.cur_step_num += len(seen.losses)
             seen.net_outputs = seen.losses[-1]
             if len(seen.losses) < count:
-                hooks.sink_left(run_context)
+                hooks.fire("sink_left", run_context)
             else:
-                hooks.step_end(run_context)
-        hooks.epoch_end(run_context)
+                hooks.fire("step_end", run_context)
+        hooks.fire("epoch_end", run_context)

@@ -1,9 +1,9 @@
 """How a `Model` scales its loss (spec section 6.4)."""
 
 from runner.errors import ConfigError
-from runner.nn.arguments import above, at_least, whole
 from runner.nn.loss_scale import DynamicLossScaleUpdateCell, FixedLossScaleUpdateCell
 from runner.nn.optim import Optimizer
+from runner.validation.arguments import above, at_least, whole
 
 
 class LossScaleManager:

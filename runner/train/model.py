@@ -22,7 +22,7 @@ from runner.nn.metrics import get_metrics
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe import dump
 from runner.train import amp, profile
-from runner.train.arguments import check_dump, check_sink_mode, check_train_arguments
+from runner.train.arguments import check_dump, check_train_arguments
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
 from runner.train.failure_replay import Examined
 from runner.train.gradient_observer import GradientObserver
@@ -31,6 +31,7 @@ from runner.train.loss_scale_manager import LossScaleManager
 from runner.train.sink import Sink
 from runner.train.steps import StepByStep
 from runner.types import TensorType
+from runner.validation.arguments import flag
 
 # PyNative mode compiles nothing before a network is exported.
 _LOG = logging.getLogger("runner")
@@ -71,7 +72,10 @@ class Model:
         self.device = context.device() if device is None else device
         self.observer = context.graph_observer() if observer is None else observer
         asks = profiler is None and context.get_context("enable_profiling")
-        self.failure, self.profiler = failure, profile.of_context(self.mode, self.device) if asks else profiler
+        self.failure, self.profiler = (
+            failure,
+            profile.profiler_from_context(self.mode, self.device) if asks else profiler,
+        )
         self.values = values  # None: as the context says when training begins
         self.parallel = auto_parallel.settings() if auto_parallel.is_data_parallel() else None
         level = amp.resolved(amp_level, self.device)
@@ -134,13 +138,13 @@ class Model:
         total = epoch * steps if max_steps is None else min(max_steps, epoch * steps)
         with ExitStack() as stack:
             stack.enter_context(use_precision(self.precision))
-            for callback in hooks.list:
+            for callback in hooks:
                 stack.enter_context(callback)
-            hooks.begin(run_context)
+            hooks.fire("begin", run_context)
             self.steps = stack.enter_context(self._making(train_dataset, sunk, first_step, total))
             make = amp.checked(self._examined(self.steps, train_dataset, first_step), self.train_network)
             run_epochs(make, hooks, run_context, total, steps if sunk else 1)
-            hooks.end(run_context)
+            hooks.fire("end", run_context)
 
     @contextmanager
     def _making(self, dataset: Dataset, sunk: bool, first: int, total: int) -> Iterator[Sink | StepByStep]:
@@ -219,7 +223,7 @@ class Model:
         Callbacks hear begin, step_begin and step_end for every batch, and end, where `metrics` are known. Raises
         ConfigError for impossible arguments, and without metrics or without a loss function.
         """
-        check_sink_mode(dataset_sink_mode)
+        flag({}, dataset_sink_mode=dataset_sink_mode)
         hooks = CallbackList(callbacks)
         if not self.metrics or self.eval_network is None:
             raise ConfigError(
@@ -233,11 +237,11 @@ class Model:
         self.network.set_train(False)
         with ExitStack() as stack:
             stack.enter_context(use_precision(self.precision))
-            for callback in hooks.list:
+            for callback in hooks:
                 stack.enter_context(callback)
-            hooks.begin(run_context)
+            hooks.fire("begin", run_context)
             seen.metrics = self._evaluate(self.eval_step, hooks, run_context)
-            hooks.end(run_context)
+            hooks.fire("end", run_context)
         self.network.set_train(True)
         return dict(seen.metrics)
 
@@ -248,9 +252,9 @@ class Model:
         with closing(seen.valid_dataset.read(0)) as batches:
             for arrays in batches:
                 seen.cur_step_num += 1
-                hooks.step_begin(run_context)
+                hooks.fire("step_begin", run_context)
                 seen.net_outputs = loss, output, label = step(arrays)
-                hooks.step_end(run_context)
+                hooks.fire("step_end", run_context)
                 for metric in self.metrics.values():
                     metric.update(loss, output, label)
         return {name: metric.eval() for name, metric in self.metrics.items()}

@@ -31,8 +31,16 @@ class Invalid(Exception):
 def validate(kind: Any, rule: Rule, value: object) -> Any:
     """The value as the schema wants it: aliases replaced, whole numbers widened to float where a float is wanted.
 
-    Raises Invalid.
+    Raises Invalid, with the hint of the rule where there is no better one.
     """
+    try:
+        return _validate(kind, rule, value)
+    except Invalid as invalid:
+        invalid.hint = invalid.hint or rule.hint
+        raise
+
+
+def _validate(kind: Any, rule: Rule, value: object) -> Any:
     kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
     if value is None and (type(None) in kinds or kind is object):
         return None

@@ -1,6 +1,7 @@
 """`set_auto_parallel_context`: every setting of the reference, and every wrong one."""
 
 import pytest
+from tables import table
 
 from runner import context, nn
 from runner.errors import ConfigError
@@ -60,7 +61,7 @@ def test_every_setting(name, value, kept):
     assert settings() == DEFAULTS
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "value", "said"),
     [
         ("device_num", 0, "out of range"),
@@ -108,7 +109,7 @@ def test_it_comes_before_the_network():
     network = nn.Dense(2, 3)
     with pytest.raises(ConfigError) as error:
         context.set_auto_parallel_context(parallel_mode="data_parallel")
-    assert "comes too late" in str(error.value)
+    assert "must precede" in str(error.value)
     assert "Dense" in str(error.value)
     assert settings() == DEFAULTS
     assert network.weight.shape == (3, 2)

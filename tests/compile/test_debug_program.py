@@ -23,7 +23,7 @@ def test_every_mode_shows_the_same_operators(shown):
     for spy in spies.values():
         assert spy.values.keys() == expected.keys()
         assert spy.parameters.keys() == spies["pynative"].parameters.keys()
-        assert spy.heard == [(event, step) for step in (0, 3, 5, 9) for event in ("begin", "end")]
+        assert spy.events == [(event, step) for step in (0, 3, 5, 9) for event in ("begin", "end")]
 
 
 def test_numbers_agree(shown):
@@ -88,7 +88,7 @@ def test_sinks_are_split_around_shown_steps(sink_size):
     spy = Spy([1, 2, 6])
     seen, _ = train(context.GRAPH_MODE, True, spy, rate=rates, epochs=2, sink_size=sink_size)
     assert seen == plain
-    assert [step for event, step in spy.heard if event == "end"] == [s for s in (1, 2, 6) if s < 2 * sink_size]
+    assert [step for event, step in spy.events if event == "end"] == [s for s in (1, 2, 6) if s < 2 * sink_size]
     by_step = Spy([1, 2, 6])
     train(context.PYNATIVE_MODE, False, by_step, rate=rates, epochs=2)
     for key, value in spy.values.items():
@@ -104,7 +104,7 @@ def test_only_what_is_chosen_is_computed():
     nothing = Spy([0], ["NoSuchOperator"])
     train(context.GRAPH_MODE, False, nothing, rows=8, epochs=1)
     assert nothing.values == {}
-    assert nothing.heard == [("begin", 0), ("end", 0)]
+    assert nothing.events == [("begin", 0), ("end", 0)]
 
 
 @pytest.mark.parametrize("name", MODES)

@@ -197,22 +197,22 @@ class Told(GraphObserver):
     """Remembers what it hears."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.events: list[str] = []
 
     def traced(self, graph: Graph) -> None:
-        self.heard.append("traced")
+        self.events.append("traced")
 
     def stage(self, name: str, graph: Graph) -> None:
-        self.heard.append(name)
+        self.events.append(name)
 
     def lowered(self, graph: Graph, describe) -> None:
-        self.heard.append("lowered")
+        self.events.append("lowered")
 
     def compiled(self, graph: Graph, model: object) -> None:
-        self.heard.append("compiled")
+        self.events.append("compiled")
 
     def executed(self, graph: Graph) -> None:
-        self.heard.append("executed")
+        self.events.append("executed")
 
 
 def test_several_observers_hear_the_same(place):
@@ -220,4 +220,13 @@ def test_several_observers_hear_the_same(place):
     both = GraphObservers(one, other, KernelMeta(place / "meta", 2))
     assert (both.disables_optimization, both.records_steps) == (True, True)
     Program(nn.ReLU().construct, [TensorType(dtype.float32, (2, 2))], Device("CPU"), "net", observer=both)
-    assert one.heard == other.heard == ["traced", "lowered", "compiled", "executed"]
+    assert one.events == other.events == ["traced", "lowered", "compiled", "executed"]
+
+
+@pytest.mark.parametrize("event", [name for name, method in vars(GraphObserver).items() if callable(method)])
+def test_every_event_reaches_every_observer(event):
+    seen: list[tuple[object, ...]] = []
+    observer = GraphObserver()
+    setattr(observer, event, lambda *arguments: seen.append(arguments))
+    getattr(GraphObservers(observer, observer), event)(1, 2)
+    assert seen == [(1, 2), (1, 2)]

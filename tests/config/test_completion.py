@@ -6,10 +6,10 @@ import select
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from runner import cli
 from runner.config import completion
@@ -29,9 +29,9 @@ def ask(place, monkeypatch, capsys):
     def answers(line: str) -> list[str]:
         monkeypatch.setenv("COMP_LINE", line)
         assert cli.main(["-sc", "query=bash"]) == 0
-        told = capsys.readouterr()
-        assert told.err == ""
-        return told.out.split()
+        printed = capsys.readouterr()
+        assert printed.err == ""
+        return printed.out.split()
 
     return answers
 
@@ -158,7 +158,7 @@ done
 
 
 def said(*words: str, env: dict[str, str], cwd: Path) -> str:
-    done = subprocess.run(words, env=env, cwd=cwd, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, env=env, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -166,8 +166,8 @@ def said(*words: str, env: dict[str, str], cwd: Path) -> str:
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 def test_bash(shell, place):
     lines = ["runner +experiment=lenet_m", "runner mode=", "runner rep"]
-    told = said("bash", "--norc", "-c", BASH, "bash", *lines, env=shell, cwd=place)
-    assert told.splitlines() == ["+experiment=lenet_mnist", "mode=graph mode=pynative", "report"]
+    printed = said("bash", "--norc", "-c", BASH, "bash", *lines, env=shell, cwd=place)
+    assert printed.splitlines() == ["+experiment=lenet_mnist", "mode=graph mode=pynative", "report"]
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
@@ -178,16 +178,16 @@ def test_nothing_that_a_config_or_a_file_is_called_is_executed(shell, place):
     (place / "mine" / "experiment" / "trap.yaml").write_text(trap)
     (place / "d$(touch trapped)").mkdir()
     lines = ["runner -cd mine +experiment=trap dataset.data_dir=", "runner report d", "runner report m"]
-    told = said("bash", "--norc", "-c", BASH, "bash", *lines, env=shell, cwd=place)
-    assert told.splitlines()[::2] == ["", "mine/"]  # for the second one, bash itself looks for files
+    printed = said("bash", "--norc", "-c", BASH, "bash", *lines, env=shell, cwd=place)
+    assert printed.splitlines()[::2] == ["", "mine/"]  # for the second one, bash itself looks for files
     assert not (place / "trapped").exists()
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="no fish here")
 def test_fish(shell, place):
-    asked = "runner -sc install=fish | source; complete -C 'runner +experiment=lenet_m'; complete -C 'runner rep'"
-    told = said("fish", "--no-config", "-c", asked, env=shell, cwd=place)
-    assert told.split() == ["+experiment=lenet_mnist", "report"]
+    commands = "runner -sc install=fish | source; complete -C 'runner +experiment=lenet_m'; complete -C 'runner rep'"
+    printed = said("fish", "--no-config", "-c", commands, env=shell, cwd=place)
+    assert printed.split() == ["+experiment=lenet_mnist", "report"]
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh here")
@@ -207,10 +207,8 @@ def test_zsh(shell, place):
         for text, awaited in zip(typed, ("ready", "lenet_mnist"), strict=True):
             os.write(terminal, text.encode())
             shown = ""
-            ends = time.monotonic() + 30
-            while awaited not in shown and time.monotonic() < ends:
-                if select.select([terminal], [], [], 0.1)[0]:
-                    shown += os.read(terminal, 4096).decode(errors="replace")
+            while awaited not in shown and select.select([terminal], [], [], PATIENCE)[0]:
+                shown += os.read(terminal, 4096).decode(errors="replace")
     finally:
         os.close(terminal)
         os.kill(process, 9)

@@ -6,9 +6,10 @@ import sys
 import pytest
 import yaml
 from hydra.core.hydra_config import HydraConfig
+from tables import table
 
 from runner.config import check, networks, read, schema
-from runner.config.compose import Call, compose
+from runner.config.compose import CommandLine, compose
 from runner.config.loader import Loader
 from runner.config.options import TABLES, all_options
 from runner.dataset.catalog import CATALOG
@@ -22,24 +23,24 @@ CHOOSING = {"name", "target", "defaults"}
 NEEDED = {"ge": (f"dump.dump_path={CONF}",)}  # without a default
 
 
-@pytest.mark.parametrize(("group", "option"), OPTIONS)
+@table(("group", "option"), OPTIONS)
 def test_every_option_composes(group, option, monkeypatch):
     monkeypatch.setattr("runner.config.groups.tracking._is_installed", lambda name: True)
     sign = "+" if group == "experiment" else ""
-    made = compose(Call((f"{sign}{group}={option}", *NEEDED.get(option, ()))))
+    made = compose(CommandLine((f"{sign}{group}={option}", *NEEDED.get(option, ()))))
     if group in TABLES:
         assert getattr(made.config, group).name == option
 
 
 def test_the_defaults_are_the_dataclass():
-    assert compose(Call()).config == schema.RunConfig()
+    assert compose(CommandLine()).config == schema.RunConfig()
 
 
 def test_what_is_shown_and_saved_are_options():
-    made = compose(Call(("callbacks=quiet", "checkpoint=minutely"))).config
+    made = compose(CommandLine(("callbacks=quiet", "checkpoint=minutely"))).config
     assert made.callbacks == schema.CallbackSettings(loss_monitor=0, time_monitor=False, progress=False)
     assert made.checkpoint == schema.CheckpointSettings(every_seconds=60.0)
-    made = compose(Call(("callbacks=default", "checkpoint=last", "checkpoint.keep_max=2"))).config
+    made = compose(CommandLine(("callbacks=default", "checkpoint=last", "checkpoint.keep_max=2"))).config
     assert (made.callbacks, made.checkpoint) == (schema.CallbackSettings(), schema.CheckpointSettings(keep_max=2))
 
 
@@ -48,14 +49,14 @@ def test_everything_can_be_left_out():
 
 
 def test_the_shown_config_has_every_key(tmp_path):
-    made = compose(Call())
+    made = compose(CommandLine())
     with made.entered(tmp_path) as request:
         shown = yaml.safe_load(dict(made.records())[".hydra/config.yaml"])
         assert shown.keys() == request.resolved.keys() == schema.defaults(schema.RunConfig).keys()
 
 
 def test_a_resolved_config_composes_to_itself(tmp_path):
-    with compose(Call(("+experiment=lenet", "optimizer=adam", "mode=0"))).entered(tmp_path) as request:
+    with compose(CommandLine(("+experiment=lenet", "optimizer=adam", "mode=0"))).entered(tmp_path) as request:
         assert check.check(json.loads(json.dumps(request.resolved))) == request.config
 
 
@@ -103,7 +104,7 @@ def test_a_device_is_found_in_any_case(spelling, target):
 def test_floats_are_floats_everywhere(text, suffix, tmp_path):
     (tmp_path / "experiment").mkdir()
     if suffix == "override":
-        call = Call((f"optimizer.learning_rate={text}",))
+        call = CommandLine((f"optimizer.learning_rate={text}",))
     else:
         text = "0" + text if suffix == "json" and text.startswith(".") else text
         line = {
@@ -111,7 +112,7 @@ def test_floats_are_floats_everywhere(text, suffix, tmp_path):
             "json": f'{{"@package": "optimizer", "learning_rate": {text}}}',
         }
         (tmp_path / "experiment" / f"x.{suffix}").write_text(line[suffix])
-        call = Call(("+experiment=x",), config_dir=tmp_path)
+        call = CommandLine(("+experiment=x",), config_dir=tmp_path)
     assert compose(call).config.optimizer.learning_rate == 0.01
 
 
@@ -125,7 +126,7 @@ def test_yaml_and_json_mix(tmp_path):
     (tmp_path / "experiment" / "x.json").write_text(
         '{"@package": "_global_", "defaults": [{"override /dataset": "mnist"}], "seed": 9}'
     )
-    made = compose(Call(("+experiment=x", "max_steps=5"), config_name="main", config_dir=tmp_path)).config
+    made = compose(CommandLine(("+experiment=x", "max_steps=5"), config_name="main", config_dir=tmp_path)).config
     assert (made.dataset.name, made.optimizer.name, made.optimizer.learning_rate) == ("mnist", "adam", 0.5)
     assert (made.epochs, made.seed, made.max_steps) == (4, 9, 5)
 
@@ -135,18 +136,18 @@ def test_two_files_of_one_name_are_refused(tmp_path):
     for suffix in ("yaml", "json"):
         (tmp_path / "experiment" / f"x.{suffix}").write_text("{}")
     with pytest.raises(ConfigError, match="two files for one config"):
-        compose(Call(("+experiment=x",), config_dir=tmp_path))
+        compose(CommandLine(("+experiment=x",), config_dir=tmp_path))
 
 
 def test_an_option_may_be_named_with_its_suffix():
-    assert compose(Call(("dataset=synthetic.json",))).config.dataset.name == "synthetic"
+    assert compose(CommandLine(("dataset=synthetic.json",))).config.dataset.name == "synthetic"
 
 
 def test_a_network_gets_the_keywords_that_its_constructor_declares():
-    network = compose(Call(("network.num_channels=3", "network.num_classes=100"))).config.network
+    network = compose(CommandLine(("network.num_channels=3", "network.num_classes=100"))).config.network
     assert network.keywords(channels=1) == {"num_classes": 100, "num_channels": 3}
     words = ("network=resnet18", "network.width=8", "network.num_channels=null")
-    assert compose(Call(words)).config.network.keywords(channels=3) == {
+    assert compose(CommandLine(words)).config.network.keywords(channels=3) == {
         "num_classes": 10,
         "num_channels": 3,
         "width": 8,
@@ -179,7 +180,7 @@ def test_a_package_of_the_user_named_models_is_left_alone(monkeypatch):
 
 
 def test_the_request_says_where_it_came_from(tmp_path):
-    made = compose(Call(("+experiment=lenet", "epochs=2", "hydra.verbose=false")))
+    made = compose(CommandLine(("+experiment=lenet", "epochs=2", "hydra.verbose=false")))
     assert HydraConfig.instance().cfg is None
     with made.entered(tmp_path) as request:
         assert (request.experiment, request.overrides) == ("lenet", ("+experiment=lenet", "epochs=2"))
@@ -194,20 +195,20 @@ def test_the_request_says_where_it_came_from(tmp_path):
 
 
 def test_a_value_may_name_the_folder_of_the_run(tmp_path):
-    made = compose(Call(("dataset.data_dir='${hydra:runtime.output_dir}/data'",)))
+    made = compose(CommandLine(("dataset.data_dir='${hydra:runtime.output_dir}/data'",)))
     with made.entered(tmp_path) as request:
         assert request.overrides == ("dataset.data_dir='${hydra:runtime.output_dir}/data'",)
         assert request.config.dataset.data_dir == request.resolved["dataset"]["data_dir"] == f"{tmp_path}/data"
 
 
 def test_a_key_can_be_put_back_to_its_default():
-    assert compose(Call(("+experiment=lenet", "~expect"))).config.expect == ()
+    assert compose(CommandLine(("+experiment=lenet", "~expect"))).config.expect == ()
 
 
 def test_hydra_itself_is_left_as_it_was():
     from hydra.core.config_store import ConfigStore
 
-    compose(Call())
+    compose(CommandLine())
     usual = ConfigStore.instance().load("hydra/config.yaml").node
     assert {"job_logging": "default"} in usual.defaults
 

@@ -5,9 +5,10 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from tables import table
 
 from runner.config import gate, networks
-from runner.config.compose import Call, compose
+from runner.config.compose import CommandLine, compose
 from runner.config.groups.optimizer import AdamSettings
 from runner.config.schema import RunConfig
 from runner.dataset.catalog import AUGMENTABLE, CATALOG, DatasetSettings
@@ -664,7 +665,7 @@ FILES = {
 }
 
 
-def text_of(call: Call) -> str:
+def text_of(call: CommandLine) -> str:
     with pytest.raises(RunnerError) as caught:
         compose(call)
     assert caught.value.exit_code == 2
@@ -692,9 +693,9 @@ def expected(text: str) -> str:
     return textwrap.dedent(text).strip()
 
 
-@pytest.mark.parametrize(("overrides", "text"), CASES.items(), ids=CASES.keys())
+@table(("overrides", "text"), CASES.items(), ids=CASES.keys())
 def test_the_whole_text(overrides, text):
-    assert text_of(Call(tuple(overrides.split()))) == expected(text)
+    assert text_of(CommandLine(tuple(overrides.split()))) == expected(text)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -705,7 +706,7 @@ def test_the_whole_text_for_a_file(name, tmp_path, monkeypatch):
     (folder / name).write_text(content)
     monkeypatch.chdir(tmp_path)
     assert text_of(
-        Call((f"+experiment={Path(name).stem}",), config_dir=folder.parent.relative_to(tmp_path))
+        CommandLine((f"+experiment={Path(name).stem}",), config_dir=folder.parent.relative_to(tmp_path))
     ) == expected(text)
 
 

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tables import table
 
 from runner.config import schema
 from runner.config.check import check
-from runner.config.compose import Call, compose
-from runner.config.groups.dump import DUMPS, AsyncDump, GeDump, NoDump, SyncDump, is_asked
+from runner.config.compose import CommandLine, compose
+from runner.config.groups.dump import DUMPS, AsyncDump, GeDump, NoDump, SyncDump, is_requested
 from runner.experiment import dump
 from runner.observe.dump import VARIABLE, json_config
-from runner.observe.dump.keys import validate_key
-from runner.observe.dump.settings import DumpSettings, Iterations
+from runner.observe.dump.settings import KEYS, DumpSettings, Iterations
+from runner.validation.validate import validate
 
 COMMON = {
     "dump_mode": 0,
@@ -67,15 +68,15 @@ def settings(*lines: str, folder: str = "run") -> DumpSettings | None:
 
 def test_overrides_reach_it_as_they_are_written():
     lines = ("dump.iteration=0|5-8|100-120", "dump.dump_mode=1", "dump.kernels=[Default/a-B/Conv2D-op1,MatMul,*fc1*]")
-    dump = compose(Call(("dump=sync", *lines, "dump.support_device=[0,1]"))).config.dump
+    dump = compose(CommandLine(("dump=sync", *lines, "dump.support_device=[0,1]"))).config.dump
     kernels = ("Default/a-B/Conv2D-op1", "MatMul", "*fc1*")
     assert dump == SyncDump(iteration="0|5-8|100-120", dump_mode=1, kernels=kernels, support_device=(0, 1))
 
 
 def test_nothing_is_dumped_unless_it_is_asked_for(place):
-    config = compose(Call()).config
+    config = compose(CommandLine()).config
     assert config.dump == NoDump()
-    assert not is_asked(config.dump)
+    assert not is_requested(config.dump)
     assert dump.settings(config, place) is None
     assert list(place.iterdir()) == []
 
@@ -83,14 +84,14 @@ def test_nothing_is_dumped_unless_it_is_asked_for(place):
 def test_the_defaults_of_a_synchronous_dump(place):
     made = settings("dump=sync", "network=resnet18")
     expected = DumpSettings("sync", place / "run" / "dump", "resnet18", Iterations(((0, 0),)))
-    assert made == replace(expected, source=made.source)
+    assert made == replace(expected, source=made.source, devices=tuple(range(8)))
     assert made.path.is_dir()
 
 
 def test_the_defaults_of_an_asynchronous_dump(place):
     made = settings("dump=async")
     expected = DumpSettings("async", place / "run" / "dump", "lenet5", Iterations(((0, 0),)), trans_flag=False)
-    assert made == replace(expected, source=made.source)
+    assert made == replace(expected, source=made.source, devices=tuple(range(8)))
 
 
 def test_the_defaults_of_a_dump_of_ge(place):
@@ -106,7 +107,7 @@ def test_the_defaults_of_a_dump_of_ge(place):
     }
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "field", "expected"),
     [
         ("dump.path=/{place}/else", "path", "{place}/else"),
@@ -122,7 +123,7 @@ def test_the_defaults_of_a_dump_of_ge(place):
         ("dump.op_debug_mode=3", "op_debug_mode", 3),
     ],
 )
-@pytest.mark.parametrize("kind", ["sync", "async"])
+@table("kind", ["sync", "async"])
 def test_what_the_keys_mean(kind, line, field, expected, place):
     made = settings(f"dump={kind}", line.replace("/{place}", str(place)))
     wanted = Path(expected.format(place=place)) if field == "path" else expected
@@ -178,7 +179,7 @@ def test_the_file_that_is_kept_asks_for_the_same(kind, place):
     lines += ("dump.trans_flag=false",) if kind == "sync" else ("dump.file_format=npy",)
     made = settings(f"dump={kind}", f"dump.path={place}/d", "dump.op_debug_mode=1", "dump.support_device=[0]", *lines)
     (place / "kept.json").write_bytes(made.source)
-    assert json_config.read(place / "kept.json", "x") == json_config.Asked(made, (0,))
+    assert json_config.read(place / "kept.json", "x") == made
 
 
 def test_the_file_that_is_kept_has_the_keys_of_the_seed(place):
@@ -206,7 +207,7 @@ def test_a_file_relative_to_where_the_command_was_started(place):
 def test_both_kinds_in_a_file(place, warned):
     file(place, e2e_dump_settings={"enable": True, "trans_flag": True}, async_dump_settings={"enable": True})
     assert settings("dump.config=data_dump.json").kind == "sync"
-    assert warned() == ["data_dump.json enables both dumps: only the synchronous one is made"]
+    assert warned() == ["data_dump.json enables both dumps: only the synchronous one is written"]
 
 
 def test_neither_kind_in_a_file(place, warned):
@@ -217,9 +218,9 @@ def test_neither_kind_in_a_file(place, warned):
 
 def test_the_environment(place, monkeypatch, warned):
     monkeypatch.setenv(VARIABLE, str(file(place)))
-    config = compose(Call()).config
+    config = compose(CommandLine()).config
     assert config.dump == NoDump()
-    assert is_asked(config.dump)
+    assert is_requested(config.dump)
     assert dump.settings(config, place).path == place / "data_dump"
     assert warned() == []
 
@@ -238,7 +239,7 @@ def test_the_config_comes_before_the_environment(lines, place, monkeypatch, warn
 @pytest.mark.parametrize("name", DUMPS)
 def test_a_resolved_config_composes_to_itself(name):
     lines = ("dump.dump_path=.", "dump.dump_step=0|3-5") if name == "ge" else ()
-    config = compose(Call((f"dump={name}", *lines))).config
+    config = compose(CommandLine((f"dump={name}", *lines))).config
     assert check(json.loads(json.dumps(schema.plain(config)))) == config
     assert config.dump.name == name
 
@@ -253,17 +254,17 @@ def test_a_file_of_the_config_chooses_a_dump(suffix, place):
         text = "# @package _global_\n" + yaml.safe_dump(chosen).replace("false", "off")  # as YAML 1.1 reads it
         assert "trans_flag: off" in text
     (place / "own" / "experiment" / f"mine.{suffix}").write_text(text)
-    config = compose(Call(("+experiment=mine", "dump.iteration=0|7"), config_dir=place / "own")).config
+    config = compose(CommandLine(("+experiment=mine", "dump.iteration=0|7"), config_dir=place / "own")).config
     assert config.dump == SyncDump(trans_flag=False, iteration="0|7", kernels=("MatMul",), dump_mode=1)
 
 
 def test_a_name_chooses_too():
-    assert compose(Call(("dump.name=async", "dump.queue_mb=1"))).config.dump == AsyncDump(queue_mb=1)
+    assert compose(CommandLine(("dump.name=async", "dump.queue_mb=1"))).config.dump == AsyncDump(queue_mb=1)
 
 
 @pytest.mark.parametrize(("value", "expected"), [("0", False), ("1", True), ("true", True), ("false", False)])
 def test_the_session(value, expected):
-    config = compose(Call((f"session.enable_exception_dump={value}",))).config
+    config = compose(CommandLine((f"session.enable_exception_dump={value}",))).config
     assert config.session == schema.SessionSettings(enable_exception_dump=expected)
     assert config.session.enable_exception_dump is expected
 
@@ -271,21 +272,21 @@ def test_the_session(value, expected):
 @pytest.mark.parametrize("kind", [SyncDump, AsyncDump, GeDump])
 def test_defaults_are_allowed(kind):
     """What is not given is not validated, so it must be right."""
-    shared = {"enable_dump": "enable"}
     validated_fields = [
         f for f in fields(kind) if f.metadata.get("rule") and f.metadata["rule"].validate and f.default is not None
     ]
     assert len(validated_fields) >= 2
     for f in validated_fields:
-        assert validate_key(shared.get(f.name, f.name), f.default) == f.default
+        assert validate(*KEYS[f.name], f.default) == f.default
 
 
 def test_what_no_dump_needs_is_not_imported():
     code = (
         "import sys\n"
+        "from pathlib import Path\n"
         "from runner.experiment import dump\n"
-        "from runner.config.compose import Call, compose\n"
-        "dump.settings(compose(Call()).config, None)\n"
+        "from runner.config.compose import CommandLine, compose\n"
+        "dump.settings(compose(CommandLine()).config, Path())\n"
         "loaded = [n for n, m in sys.modules.items() if n.startswith('runner.observe.dump.')]\n"
         "print([n for n in loaded if type(sys.modules[n]).__name__ != '_LazyModule'])\n"
     )

@@ -1,14 +1,15 @@
 """The group `parallel`: keys, defaults, and every way in which they can be wrong."""
 
 import pytest
+from tables import table
 
-from runner.config.compose import Call, compose
+from runner.config.compose import CommandLine, compose
 from runner.config.groups.parallel import DataParallel, StandAlone
 from runner.errors import ConfigError
 
 
 def parallel(*lines):
-    return compose(Call(lines)).config.parallel
+    return compose(CommandLine(lines)).config.parallel
 
 
 def test_the_defaults():
@@ -43,7 +44,7 @@ def test_what_one_process_can(line):
     assert parallel("parallel=data_parallel", line) == DataParallel()
 
 
-@pytest.mark.parametrize(
+@table(
     ("lines", "said"),
     [
         (("parallel=auto_parallel",), "not supported; stand_alone and data_parallel are"),
@@ -63,7 +64,7 @@ def test_what_one_process_can(line):
         (("parallel=data_parallel", "session.auto_tune_mode=GA"), "cannot do this yet\n  key   session.auto_tune_mode"),
         (
             ("parallel=data_parallel", "profiling=trace", "profiling.op_trace='ReLU(3x4)'"),
-            "several ranks cannot measure one operator alone\n  key     profiling.op_trace\n  value   ReLU(3x4)",
+            "several ranks cannot measure a single operator\n  key     profiling.op_trace\n  value   ReLU(3x4)",
         ),
         (
             ("parallel=data_parallel", "profiling=trace", "profiling.op_trace='ReLU(3x4)'"),

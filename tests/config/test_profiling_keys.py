@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tables import table
 
 from runner import context
 from runner.config import schema
 from runner.config.check import check
-from runner.config.compose import Call, compose
-from runner.config.groups.profiling import NoProfiling, TraceProfiling, is_asked
+from runner.config.compose import CommandLine, compose
+from runner.config.groups.profiling import NoProfiling, TraceProfiling, is_requested
 from runner.config.groups.session import SessionSettings
 from runner.experiment import profile
-from runner.observe.profile.settings import ProfilingSettings
+from runner.observe.profile.settings import ProfileSettings
 
 FP = "Default/network-WithLossCell/_backbone-LeNet5/conv1-Conv2d/Conv2D-op1"
 BP = "Gradients/Default/network-WithLossCell/_backbone-LeNet5/conv1-Conv2d/gradConv2D/Conv2DBackpropFilter-op40"
@@ -30,18 +31,18 @@ def place(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def settings(*lines: str, folder: str = "run") -> ProfilingSettings:
-    return profile.settings(compose(Call(lines)).config, Path(folder))
+def settings(*lines: str, folder: str = "run") -> ProfileSettings:
+    return profile.settings(compose(CommandLine(lines)).config, Path(folder))
 
 
 def test_nothing_is_profiled_unless_it_is_asked_for():
-    config = compose(Call()).config
+    config = compose(CommandLine()).config
     assert (config.profiling, config.session) == (NoProfiling(), SessionSettings())
-    assert not is_asked(config.profiling, config.session)
+    assert not is_requested(config.profiling, config.session)
 
 
 def test_nothing_is_imported_unless_it_is_asked_for():
-    text = "import sys\nfrom runner.config.compose import Call, compose\ncompose(Call())\n"
+    text = "import sys\nfrom runner.config.compose import CommandLine, compose\ncompose(CommandLine())\n"
     text += "print([name for name in sys.modules if name == 'runner.observe.profile.settings'])"
     command = [sys.executable, "-c", text]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(schema.__file__).parents[2])
@@ -103,9 +104,9 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize(("lines", "expected"), ASKED, ids=[" ".join(lines)[:70] for lines, _ in ASKED])
+@table(("lines", "expected"), ASKED, ids=[" ".join(lines)[:70] for lines, _ in ASKED])
 def test_what_is_asked_for(lines, expected, place):
-    assert settings(*lines) == ProfilingSettings(result_path=place / "run" / "profiling", **expected)
+    assert settings(*lines) == ProfileSettings(result_path=place / "run" / "profiling", **expected)
     assert (place / "run" / "profiling").is_dir()
 
 
@@ -127,7 +128,7 @@ def test_words_of_files(word, place):
     (place / "mine" / "config.yaml").write_text(text)
     (place / "mine" / "profiling").mkdir()
     (place / "mine" / "profiling" / "trace.yaml").write_text("defaults: [/schema/profiling/trace]\n")
-    profiling = compose(Call(config_path=place / "mine")).config.profiling
+    profiling = compose(CommandLine(config_path=place / "mine")).config.profiling
     assert profiling == TraceProfiling(task_trace=word.strip('"').lower() in ("on", "true"))
 
 
@@ -135,9 +136,9 @@ def test_a_profile_in_the_group_of_an_experiment(place):
     (place / "mine" / "experiment").mkdir(parents=True)
     text = "# @package _global_\ndefaults:\n  - override /profiling: trace\nprofiling:\n  aicpu_trace: off\n"
     (place / "mine" / "experiment" / "slow.yaml").write_text(text)
-    call = Call(("+experiment=slow",), config_dir=place / "mine")
+    call = CommandLine(("+experiment=slow",), config_dir=place / "mine")
     assert compose(call).config.profiling == TraceProfiling(aicpu_trace=False)
-    call = Call(("+experiment=slow", "profiling=none", "~profiling.aicpu_trace"), config_dir=place / "mine")
+    call = CommandLine(("+experiment=slow", "profiling=none", "~profiling.aicpu_trace"), config_dir=place / "mine")
     assert compose(call).config.profiling == NoProfiling()
 
 
@@ -161,13 +162,13 @@ SESSION = [
 @pytest.mark.parametrize(("line", "expected"), SESSION)
 def test_the_session(line, expected):
     key, _, text = line.partition("=")
-    assert compose(Call((f"session.{line}",))).config.session == SessionSettings(**expected)
+    assert compose(CommandLine((f"session.{line}",))).config.session == SessionSettings(**expected)
     assert check({"session": {key: yaml.safe_load(text)}}).session == SessionSettings(**expected)
 
 
 def test_the_resolved_config_reads_back():
     lines = ("profiling=trace", "profiling.output=output", "profiling.aicpu=off", "session.auto_tune_mode=[RL]")
-    config = compose(Call(lines)).config
+    config = compose(CommandLine(lines)).config
     assert check(json.loads(json.dumps(schema.plain(config)))) == config
 
 
@@ -180,9 +181,9 @@ SEED_001 = (
 
 def test_the_context_of_the_reference_documents(place):
     exec(SEED_001.replace("mindspore", "runner").replace("/home/data/output", str(place / "output")), {})
-    assert context.profiling_settings() == ProfilingSettings(place / "output", training_trace=True)
+    assert context.profiling_settings() == ProfileSettings(place / "output", training_trace=True)
     context.set_context(profiling_options="training_trace:task_trace", device_id=2)
-    expected = ProfilingSettings(place / "profiling", **TASKS, device_id=2)
+    expected = ProfileSettings(place / "profiling", **TASKS, device_id=2)
     assert context.profiling_settings() == expected
     context.set_context(enable_profiling=False)
     assert context.profiling_settings() is None

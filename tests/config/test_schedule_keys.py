@@ -4,7 +4,7 @@ import pytest
 
 import runner
 from runner import nn
-from runner.config.compose import Call, compose
+from runner.config.compose import CommandLine, compose
 from runner.config.groups.optimizer import OPTIMIZERS, AdamSettings
 from runner.config.groups.schedule import (
     SCHEDULES,
@@ -44,7 +44,7 @@ def test_every_optimizer_has_a_schedule_and_every_schedule_a_warm_up():
 
 def test_overrides_choose_a_schedule_and_its_keys():
     lines = ("optimizer=adam", "optimizer.schedule.name=cosine", "optimizer.schedule.decay_steps=2000")
-    config = compose(Call(lines)).config
+    config = compose(CommandLine(lines)).config
     assert config.optimizer == AdamSettings(schedule=CosineDecayLRSettings(decay_steps=2000))
 
 
@@ -55,7 +55,7 @@ def test_a_file_chooses_a_schedule(file, tmp_path):
     yaml = "# @package _global_\noptimizer:\n  schedule: {name: step, decay_steps: 7}\n"
     json = '{"@package": "_global_", "optimizer": {"schedule": {"name": "step", "decay_steps": 7}}}'
     (folder / file).write_text(json if file.endswith("json") else yaml)
-    config = compose(Call(("+experiment=mine", "optimizer.schedule.warmup_steps=3"), config_dir=tmp_path)).config
+    config = compose(CommandLine(("+experiment=mine", "optimizer.schedule.warmup_steps=3"), config_dir=tmp_path)).config
     assert config.optimizer.schedule == StepLRSettings(decay_steps=7, warmup_steps=3)
 
 

@@ -7,7 +7,7 @@ import pytest
 from runner import nn
 from runner.config import options, schema
 from runner.config.check import check
-from runner.config.compose import Call, compose
+from runner.config.compose import CommandLine, compose
 from runner.config.groups.constructor import ConstructorSettings, argument
 from runner.config.groups.loss import LOSSES, LossSettings
 from runner.config.groups.optimizer import OPTIMIZERS
@@ -90,14 +90,14 @@ def test_choices_are_the_names_of_the_table(name, table):
 def test_a_search_and_expectations_know_all_metrics():
     assert SearchSettings.__dataclass_fields__["metric"].metadata["rule"].choices == tuple(METRICS)
     for name in METRICS:
-        made = compose(Call((f"expect.{name}.max=1e9", f"eval.metrics=[{name}]"))).config
+        made = compose(CommandLine((f"expect.{name}.max=1e9", f"eval.metrics=[{name}]"))).config
         assert made.expect == (schema.Expectation(name, max=1e9),)
 
 
 def test_an_expected_metric_must_be_evaluated(monkeypatch):
     monkeypatch.setitem(METRICS, "error", nn.Loss)
     with pytest.raises(ConfigError) as caught:
-        compose(Call(("expect.error.max=1",)))
+        compose(CommandLine(("expect.error.max=1",)))
     assert (caught.value.what, caught.value.rows["key"]) == ("an expectation that is never evaluated", "expect.error")
     assert caught.value.rows["hint"] == "eval.every=end with error among eval.metrics, or ~expect"
 
@@ -132,6 +132,6 @@ def test_a_file_comes_before_the_entry_of_a_table(tmp_path):
     (tmp_path / "dataset").mkdir()
     (tmp_path / "dataset" / "mnist.yaml").write_text("name: mnist\nbatch_size: 7\n")
     (tmp_path / "config.yaml").write_text("defaults:\n  - /schema/run\n  - dataset: digits\n  - optimizer: adam\n")
-    made = compose(Call(("dataset=mnist",), config_path=tmp_path)).config
+    made = compose(CommandLine(("dataset=mnist",), config_path=tmp_path)).config
     assert (made.dataset.name, made.dataset.batch_size, made.optimizer.name) == ("mnist", 7, "adam")
-    assert compose(Call(config_path=tmp_path)).config.dataset == schema.DatasetSettings()
+    assert compose(CommandLine(config_path=tmp_path)).config.dataset == schema.DatasetSettings()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runner.config.compose import Call, compose
+from runner.config.compose import CommandLine, compose
 from runner.config.groups import tracking
 from runner.config.groups.tracking import MlflowTracking, NoTracking, TensorBoardTracking
 from runner.errors import ConfigError, ConfigErrors
@@ -51,7 +51,7 @@ def place(tmp_path, monkeypatch):
 
 def errors_of(*lines: str) -> list[ConfigError]:
     with pytest.raises(ConfigError) as caught:
-        compose(Call(lines))
+        compose(CommandLine(lines))
     assert caught.value.exit_code == 2
     return list(caught.value.errors) if isinstance(caught.value, ConfigErrors) else [caught.value]
 
@@ -100,9 +100,9 @@ def test_a_missing_library_is_told_with_all_other_errors(monkeypatch, lines, mis
 
 def test_a_server_needs_no_library_of_databases(monkeypatch):
     monkeypatch.setattr(tracking, "_is_installed", lambda name: name != "sqlalchemy")
-    assert compose(Call(("tracking=mlflow", "tracking.uri=http://localhost:5000"))).config.tracking == MlflowTracking(
-        uri="http://localhost:5000"
-    )
+    assert compose(
+        CommandLine(("tracking=mlflow", "tracking.uri=http://localhost:5000"))
+    ).config.tracking == MlflowTracking(uri="http://localhost:5000")
 
 
 def test_a_library_is_what_can_be_imported(place, monkeypatch):
@@ -119,13 +119,13 @@ def test_a_wrong_address_in_the_environment(monkeypatch):
     (error,) = errors_of("tracking=mlflow")
     assert error.rows["key"] == tracking.VARIABLE
     assert error.rows["value"] == '"file:./mlruns"'
-    compose(Call(("tracking=tensorboard",)))  # which does not ask for it
+    compose(CommandLine(("tracking=tensorboard",)))  # which does not ask for it
 
 
 def test_what_is_right(place, monkeypatch):
-    assert compose(Call()).config.tracking == NoTracking()
-    assert compose(Call(("tracking=tensorboard",))).config.tracking == TensorBoardTracking(every_seconds=2.0)
-    made = compose(Call(("tracking=mlflow", "tracking.uri='sqlite:///a b.db?timeout=9'"))).config.tracking
+    assert compose(CommandLine()).config.tracking == NoTracking()
+    assert compose(CommandLine(("tracking=tensorboard",))).config.tracking == TensorBoardTracking(every_seconds=2.0)
+    made = compose(CommandLine(("tracking=mlflow", "tracking.uri='sqlite:///a b.db?timeout=9'"))).config.tracking
     assert made.uri == f"sqlite:///{place}/a b.db?timeout=9"
     assert tracking.address_of(made) == made.uri
     assert tracking.address_of(MlflowTracking()) == f"sqlite:///{place}/mlflow.db"

@@ -35,7 +35,7 @@ def one_by_one(values: np.ndarray, transforms: list[Transform]) -> np.ndarray:
 RANDOM = [RandomCrop((4, 5), 1), RandomHorizontalFlip(0.5)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.sampled_from([*SCALINGS, *RANDOM, Resize((6, 6))]), max_size=5), st.booleans())
 def test_arranged_chain_equals_the_written_one(steps: list[Transform], channels_first: bool) -> None:
     chain = [*steps, HWC2CHW()] if channels_first else steps

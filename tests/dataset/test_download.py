@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from argument_errors import refused_argument
+from patience import PATIENCE
 
 from runner.dataset import MnistDataset
 from runner.dataset.formats.download import GZIP_OVERHEAD, download, download_mnist
@@ -66,7 +68,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     made.http.server_close()
 
 
-def refused(folder: Path, url: str, timeout: float = 5.0) -> DataError:
+def refused(folder: Path, url: str, timeout: float = PATIENCE) -> DataError:
     with pytest.raises(DataError, match="a download failed") as caught:
         download(folder, url, FILES, timeout)
     assert list(folder.iterdir()) == []
@@ -166,7 +168,7 @@ def test_only_web_addresses(tmp_path: Path, url: str) -> None:
 def test_timeouts(tmp_path: Path, timeout: object) -> None:
     with pytest.raises(ConfigError) as caught:
         download(tmp_path, "http://127.0.0.1", FILES, timeout)
-    assert caught.value.rows["argument"] == "timeout"
+    assert refused_argument(caught.value) == ("timeout", repr(timeout))
 
 
 def test_an_address_that_cannot_be_written_in_a_request(tmp_path: Path) -> None:

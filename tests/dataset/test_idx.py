@@ -51,7 +51,7 @@ def test_more_data_is_refused(tmp_path: Path, name: str, stored: bytes) -> None:
     assert refused(tmp_path / "b.gz", gzip.compress(PLAIN + b"\0")) is not None
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.integers(0, 15), st.integers(1, 255))
 def test_a_changed_header_is_refused(tmp_path_factory: pytest.TempPathFactory, place: int, flip: int) -> None:
     data = bytearray(PLAIN)
@@ -59,7 +59,7 @@ def test_a_changed_header_is_refused(tmp_path_factory: pytest.TempPathFactory, p
     assert refused(tmp_path_factory.getbasetemp() / "header-idx3-ubyte", bytes(data)) is not None
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(st.lists(st.tuples(st.integers(0, len(ZIPPED) - 1), st.integers(1, 255)), min_size=1, max_size=4))
 def test_a_changed_gzip_file_is_refused_or_right(
     tmp_path_factory: pytest.TempPathFactory, flips: list[tuple[int, int]]
@@ -70,7 +70,7 @@ def test_a_changed_gzip_file_is_refused_or_right(
     refused(tmp_path_factory.getbasetemp() / "flipped-idx3-ubyte.gz", bytes(data))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=80))
 def test_anything_else_is_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     for name in ("any-idx3-ubyte", "any-idx3-ubyte.gz"):

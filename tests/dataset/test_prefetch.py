@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from patience import is_blocked, wait_until
 
 from runner.dataset.prefetch import WORTH_A_THREAD, prefetched, threads_for
 
@@ -29,25 +30,24 @@ def test_the_order_is_kept(threads: int) -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_next_batches_are_ready_and_no_more(threads: int) -> None:
     asked: list[int] = []
-    idle = threading.Event()
 
     def fetch(batch: np.ndarray) -> int:
         asked.append(int(batch[0]))
-        if len(asked) == wanted:
-            idle.set()
         return int(batch[0])
+
+    def nothing_goes_on() -> bool:
+        workers = [thread for thread in threading.enumerate() if thread.name in names()]
+        return len(asked) >= wanted and all(map(is_blocked, workers))
 
     taken: list[int] = []
     wanted = 2 * threads + 1
     items = prefetched(fetch, (taken.append(int(b[0])) or b for b in BATCHES), threads)
     assert next(items) == 0
-    assert idle.wait(5)  # nobody asked for a second batch
-    time.sleep(0.02)
+    wait_until(nothing_goes_on)  # nobody asked for a second batch
     assert sorted(asked) == taken == list(range(wanted))
-    idle.clear()
     wanted += 1
     assert next(items) == 1
-    assert idle.wait(5)
+    wait_until(nothing_goes_on)
     assert sorted(asked) == list(range(wanted))
     items.close()
     assert names() == []
@@ -89,19 +89,24 @@ def test_an_error_of_the_order_ends_the_threads_too(threads: int) -> None:
 
 
 def test_closing_waits_for_what_is_being_prepared_and_drops_the_rest() -> None:
-    begun, ended = [], []
+    begun, ended, may_end = [], [], threading.Event()
 
     def fetch(batch: np.ndarray) -> None:
         begun.append(int(batch[0]))
-        time.sleep(0.05 if batch[0] else 0.0)
+        if batch[0]:
+            may_end.wait()
         ended.append(int(batch[0]))
 
     items = prefetched(fetch, BATCHES, 1)
     next(items)
-    time.sleep(0.01)
-    items.close()
-    assert begun == ended
-    assert len(begun) < 3
+    wait_until(lambda: len(begun) == 2)
+    closing = threading.Thread(target=items.close)
+    closing.start()
+    wait_until(lambda: is_blocked(closing))
+    assert ended == [0]
+    may_end.set()
+    closing.join()
+    assert begun == ended == [0, 1]
     assert names() == []
 
 

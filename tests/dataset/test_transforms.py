@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from argument_errors import refused_argument
 
 from runner import dtype as dt
 from runner.dataset.transforms import Affine, c_transforms as CT
@@ -50,8 +51,7 @@ def test_one_hot_takes_whole_numbers(sample: TensorType) -> None:
 def test_one_hot_checks_its_argument(number: object) -> None:
     with pytest.raises(ConfigError) as caught:
         CT.OneHot(number)
-    assert caught.value.rows["argument"] == "num_classes"
-    assert caught.value.rows["value"] == repr(number)
+    assert refused_argument(caught.value) == ("num_classes", repr(number))
 
 
 def test_affine_joins_in_double_precision() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import runner
-from runner.config.compose import Call, compose
+from runner.config.compose import CommandLine, compose
 from runner.dataset import MnistDataset
 from runner.dataset.catalog import DatasetSettings, open_dataset
 from runner.dataset.formats import idx
@@ -74,7 +74,7 @@ def test_files_of_other_formats_have_no_published_sums(write_cifar, verify: bool
 def test_a_file_configures_it(file: str, text: str, verify: bool, tmp_path: Path) -> None:
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment" / file).write_text(text.format(str(verify).lower()))
-    assert compose(Call(("+experiment=mine",), config_dir=tmp_path)).config.dataset.verify is verify
+    assert compose(CommandLine(("+experiment=mine",), config_dir=tmp_path)).config.dataset.verify is verify
 
 
 def test_a_run_trains_on_other_images(other_images: Path, tmp_path: Path) -> None:

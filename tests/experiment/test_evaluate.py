@@ -10,7 +10,7 @@ import pytest
 import runner
 from models.lenet import LeNet5
 from runner import cli
-from runner.config.compose import Call, compose
+from runner.config.compose import CommandLine, compose
 from runner.errors import ConfigError, ConfigErrors, DataError, MismatchError
 
 LENET = ("+experiment=lenet", "callbacks=quiet", "device.threads=1")
@@ -122,7 +122,7 @@ def test_a_run_without_a_good_checkpoint(place):
 )
 def test_what_does_not_fit(line, key, what):
     with pytest.raises(ConfigError) as caught:
-        compose(Call((*ONLINE, line)))
+        compose(CommandLine((*ONLINE, line)))
     assert not isinstance(caught.value, ConfigErrors)
     assert (caught.value.rows["key"], caught.value.what) == (key, what)
 

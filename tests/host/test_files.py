@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from runner.errors import BusyError, StorageError
 from runner.host import files
@@ -25,7 +26,7 @@ def process(code: str, *words: object) -> subprocess.Popen:
 
 
 def answer(running: subprocess.Popen) -> str:
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0, err
     return out
 

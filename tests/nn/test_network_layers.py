@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from both_modes import MODES, relative, step_of
+from tables import table
 
 from runner import dtype as dt, nn
 from runner.core.autodiff import gradients
@@ -23,8 +24,8 @@ def gelu(x):
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(
+@table("mode", MODES)
+@table(
     ("layer", "expected"),
     [
         (nn.LogSoftmax(), lambda x: x - np.log(np.exp(x).sum(-1, keepdims=True))),
@@ -119,8 +120,8 @@ def transposed(x, weight, stride, dilation, group, before, size):
     return out
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(
+@table("mode", MODES)
+@table(
     ("options", "size", "before"),
     [
         ({}, (4, 3), (1, 1)),
@@ -190,7 +191,7 @@ def test_a_list_is_applied_by_its_owner(mode):
 # Refusals
 
 
-@pytest.mark.parametrize(
+@table(
     ("make", "error", "text"),
     [
         (
@@ -203,7 +204,7 @@ def test_a_list_is_applied_by_its_owner(mode):
             ConfigError,
             "alpha must be a number of at least 0.0\n  layer  LeakyReLU\n  given  'much'",
         ),
-        (lambda: nn.PReLU(0), ConfigError, "channel must be a positive int\n  layer  PReLU\n  given  0"),
+        (lambda: nn.PReLU(0), ConfigError, "channel must be a whole number of at least 1\n  layer  PReLU\n  given  0"),
         (
             lambda: nn.LayerNorm(4),
             ConfigError,
@@ -217,13 +218,13 @@ def test_a_list_is_applied_by_its_owner(mode):
         (
             lambda: nn.LayerNorm((4,))(Tensor(normal(2, 3))),
             ShapeError,
-            "LayerNorm: gamma and beta do not fit to x\n  x           Float32[2, 3]\n  gamma       Float32[4]\n"
+            "LayerNorm: gamma and beta do not match x\n  x           Float32[2, 3]\n  gamma       Float32[4]\n"
             "  beta        Float32[4]\n  expected    Float32[3]",
         ),
         (
             lambda: nn.Embedding(0, 3),
             ConfigError,
-            "vocab_size must be a positive int\n  layer  Embedding\n  given  0",
+            "vocab_size must be a whole number of at least 1\n  layer  Embedding\n  given  0",
         ),
         (
             lambda: nn.Embedding(4, 3, padding_idx=4),

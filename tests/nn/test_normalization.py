@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from both_modes import MODES, relative, step_of
+from tables import table
 
 from runner import nn, ops
 from runner.core.autodiff import gradients
@@ -24,9 +25,9 @@ def of_batch(x: np.ndarray) -> np.ndarray:
 
 
 @BOTH
-@pytest.mark.parametrize(("kind", "x"), [(nn.BatchNorm1d, X[:, :, 0, 0]), (nn.BatchNorm2d, X)])
-@pytest.mark.parametrize("fixed", [None, True, False])
-@pytest.mark.parametrize("training", [True, False])
+@table(("kind", "x"), [(nn.BatchNorm1d, X[:, :, 0, 0]), (nn.BatchNorm2d, X)])
+@table("fixed", [None, True, False])
+@table("training", [True, False])
 def test_which_statistics_are_used_and_moved(kind, x, fixed, training, mode):
     cell = kind(2, momentum=0.75, moving_mean_init=0.5, moving_var_init=4.0, use_batch_statistics=fixed)
     cell.set_train(training)
@@ -152,8 +153,8 @@ def test_other_channels(mode):
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        ({"num_features": 0}, "num_features must be a positive int"),
-        ({"num_features": 2.0}, "num_features must be a positive int"),
+        ({"num_features": 0}, "num_features must be a whole number of at least 1"),
+        ({"num_features": 2.0}, "num_features must be a whole number of at least 1"),
         ({"eps": 0.0}, "eps must be above 0.0"),
         ({"eps": 2.0}, "eps must be at most 1.0"),
         ({"momentum": -0.1}, "momentum must be a number of at least 0.0"),

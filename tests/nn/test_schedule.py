@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from tables import table
 
 from runner import Tensor, dtype, nn
 from runner.errors import ConfigError
@@ -173,7 +174,7 @@ def test_a_polynomial_list_can_move_its_end():
     assert made == [1.0, 0.5, 0.0, 1 - 3 / 4, 0.0, 1 - 5 / 6, 0.0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.floats(1e-6, 1.0), st.floats(0.1, 0.999), st.integers(1, 50), st.integers(0, 200), st.booleans())
 def test_rates_do_not_depend_on_how_many_are_asked_for(rate, decay, steps, start, stair):
     for schedule in (
@@ -182,10 +183,10 @@ def test_rates_do_not_depend_on_how_many_are_asked_for(rate, decay, steps, start
         nn.WarmUpThen(steps, nn.CosineDecayLR(0.0, rate, steps)),
         nn.PolynomialDecayLR(rate, rate * decay, steps, 1.5, stair),
     ):
-        together = schedule.rates(start, 16)
+        all_at_once = schedule.rates(start, 16)
         alone = np.concatenate([schedule.rates(start + k, 1) for k in range(16)])
-        assert together.tobytes() == alone.tobytes()
-        assert (together <= np.float32(rate)).all()
+        assert all_at_once.tobytes() == alone.tobytes()
+        assert (all_at_once <= np.float32(rate)).all()
 
 
 @given(st.integers(1, 30), st.integers(1, 30), st.lists(st.integers(0, 1000), max_size=5))
@@ -273,7 +274,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("make", "what", "schedule", "shown"), WRONG)
+@table(("make", "what", "schedule", "shown"), WRONG)
 def test_arguments_that_make_no_sense(make, what, schedule, shown):
     with pytest.raises(ConfigError) as caught:
         make()

@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 
 import pytest
 from contract import (
@@ -19,6 +20,7 @@ from contract import (
 )
 from operands import Sample
 from samples import NO_ADJOINT, NO_GRADIENT, NO_TEXT, NOT_DIFFERENTIABLE, SAMPLES, WIDE
+from tables import check_rows
 
 from runner import ops
 from runner.core.effect import Effect
@@ -27,11 +29,19 @@ from runner.types import TensorType
 
 
 def every(samples: list[Sample]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("sample", samples, ids=lambda s: s.name)
+    """For each operator one test of all its rows."""
+    rows: dict[str, list[Sample]] = {}
+    for sample in samples:
+        rows.setdefault(sample.op.name, []).append(sample)
+    return pytest.mark.parametrize("samples", rows.values(), ids=rows)
+
+
+def check(samples: list[Sample], promise: Callable[..., object]) -> None:
+    check_rows(samples, lambda s: promise(s.op, s.arrays), name=lambda s: s.name)
 
 
 def test_every_operator_has_a_row():
-    """All but effects, which give nothing to compare: `tests/prints` holds what they tell."""
+    """All but effects, which have no outputs: `tests/ops/print` tests what they emit."""
     assert {name for name, kind in REGISTRY.items() if not issubclass(kind, Effect)} == {s.op.name for s in SAMPLES}
 
 
@@ -48,13 +58,13 @@ def test_the_exceptions_are_of_operators_that_exist():
 
 
 @every(SAMPLES)
-def test_the_type_rule_tells_the_truth(sample: Sample):
-    check_types(sample.op, sample.arrays)
+def test_the_type_rule_tells_the_truth(samples: list[Sample]):
+    check(samples, check_types)
 
 
 @every([*SAMPLES, *WIDE])
-def test_onnxruntime_agrees_with_numpy(sample: Sample):
-    check_onnx(sample.op, sample.arrays)
+def test_onnxruntime_agrees_with_numpy(samples: list[Sample]):
+    check(samples, check_onnx)
 
 
 def test_the_wide_samples_reach_every_form_of_a_convolution():
@@ -74,35 +84,35 @@ def test_the_wide_samples_reach_every_form_of_a_convolution():
 
 
 @every(SAMPLES)
-def test_float32_agrees_with_float64(sample: Sample):
-    check_precision(sample.op, sample.arrays)
+def test_float32_agrees_with_float64(samples: list[Sample]):
+    check(samples, check_precision)
 
 
 @every([s for s in SAMPLES if s.smooth and has_floats(s.arrays) and is_differentiable(s.op)])
-def test_the_gradient_rule_is_right(sample: Sample):
-    check_gradient(sample.op, sample.arrays)
+def test_the_gradient_rule_is_right(samples: list[Sample]):
+    check(samples, check_gradient)
 
 
 @every([s for s in SAMPLES if not is_differentiable(s.op)])
-def test_what_has_no_gradient_says_so(sample: Sample):
-    check_not_differentiable(sample.op, sample.arrays)
+def test_what_has_no_gradient_says_so(samples: list[Sample]):
+    check(samples, check_not_differentiable)
 
 
 @every(SAMPLES)
-def test_operands_are_not_written_to(sample: Sample):
-    check_inputs_unchanged(sample.op, sample.arrays)
+def test_operands_are_not_written_to(samples: list[Sample]):
+    check(samples, check_inputs_unchanged)
 
 
 @every(SAMPLES)
-def test_memory_layout_does_not_matter(sample: Sample):
-    check_layout(sample.op, sample.arrays)
+def test_memory_layout_does_not_matter(samples: list[Sample]):
+    check(samples, check_layout)
 
 
 @every([s for s in SAMPLES if s.op.name not in NO_TEXT])
-def test_the_text_of_an_operator_is_the_operator(sample: Sample):
-    check_repr(sample.op)
+def test_the_text_of_an_operator_is_the_operator(samples: list[Sample]):
+    check_rows(samples, lambda s: check_repr(s.op), name=lambda s: s.name)
 
 
 @every(SAMPLES)
-def test_two_runs_give_the_same_bytes(sample: Sample):
-    check_repeatable(sample.op, sample.arrays)
+def test_two_runs_give_the_same_bytes(samples: list[Sample]):
+    check(samples, check_repeatable)

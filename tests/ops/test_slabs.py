@@ -54,7 +54,7 @@ def test_convolution_and_its_gradients(monkeypatch, case, columns):
     shared = {"pad_mode": "pad", "pad": pad, "stride": stride, "dilation": dilation, "group": group}
     made = ops.Conv2D(count, kernel, **shared).kernel(x, w)
     assert np.allclose(made, y, rtol=0, atol=1e-12)
-    # Convolution is linear in both operands, so <y'(d), g> = <d, gradient> tells every element of the gradients.
+    # Convolution is linear in both operands, so <y'(d), g> = <d, gradient> determines every element of the gradients.
     dx = ops.Conv2DBackpropInput(count, kernel, **shared, input_size=shape).kernel(g, w)
     dw = ops.Conv2DBackpropFilter(count, kernel, **shared, filter_size=w.shape).kernel(g, x)
     for place in [tuple(rng.integers(0, x.shape)) for _ in range(30)]:
@@ -71,6 +71,6 @@ def test_convolution_and_its_gradients(monkeypatch, case, columns):
 def test_a_slab_is_whole_rows_and_wide_enough(monkeypatch, columns, starts):
     monkeypatch.setattr(window, "SLAB_BYTES", 1)
     monkeypatch.setattr(window, "SLAB_COLUMNS", columns)
-    parts = list(Windows((5, 4), (2, 2)).columns(np.ones((1, 5, 4, 2), np.float32)))
+    parts = list(Windows((5, 4), (2, 2)).im2col(np.ones((1, 5, 4, 2), np.float32)))
     assert [part.start for part, _ in parts] == starts
     assert all(slab.shape == (4, part.stop - part.start) for part, slab in parts)

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from left_runs import leave, varied
+from run_folders import leave, varied
 
 from runner.cli import run_command
 from runner.errors import ConfigError
 from runner.report import compare
-from runner.report.diff_metrics import Bound
+from runner.report.diff_metrics import MetricTolerance
 
 main = partial(run_command, "compare")
 
@@ -106,32 +106,32 @@ def test_runs_without_a_dump_are_compared_by_metrics(runs, capsys):
 
 @pytest.mark.parametrize("word", ["--dumps", "--all"])
 def test_dumps_can_be_demanded(runs, word, monkeypatch):
-    asked = []
-    monkeypatch.setattr(compare.dumps, "main", lambda *given: asked.append(given) or 0)
+    calls = []
+    monkeypatch.setattr(compare.dumps, "main", lambda *given: calls.append(given) or 0)
     assert main([*runs, word]) == 0
-    assert asked == [(tuple(map(Path, runs)), compare.Tolerance(None, 0.0), word == "--all", False)]
+    assert calls == [(tuple(map(Path, runs)), compare.Tolerance(None, 0.0), word == "--all", False)]
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (["{a}", "--metrics"], "runner compare"),
         (["{a}", "{b}", "--metrics", "--dumps"], "--dumps and --metrics"),
         (["{a}", "{b}", "--md", "--json"], "not allowed with"),
-        (["{a}", "{b}", "--metrics", "--rtol", "-1"], "from 0 on"),
+        (["{a}", "{b}", "--metrics", "--rtol", "-1"], "of at least 0"),
         (["{a}", "nowhere", "--metrics"], "does not exist"),
         (["{a}", "{a}/.hydra", "--metrics"], "not a run directory"),
     ],
 )
-def test_bad_words(runs, words, told):
+def test_bad_words(runs, words, expected):
     with pytest.raises(ConfigError) as caught:
         main([word.format(a=runs[0], b=runs[1]) for word in words])
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_help(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
     assert "--metrics" in out
-    assert f"rtol {Bound.rtol:g} and atol {Bound.atol:g} unless given" in out
+    assert f"rtol {MetricTolerance.rtol:g} and atol {MetricTolerance.atol:g} by default" in out
     assert "--all" in out

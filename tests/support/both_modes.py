@@ -1,4 +1,4 @@
-"""Helpers: run a cell or a function in PyNative and in graph mode, and say how far two results are apart."""
+"""Helpers: run a cell or a function in PyNative and in graph mode, and measure the distance of two results."""
 
 from collections.abc import Callable, Sequence
 

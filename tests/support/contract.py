@@ -165,7 +165,7 @@ def has_floats(arrays: Arrays) -> bool:
 
 
 def check_inputs_unchanged(op: Primitive, arrays: Arrays) -> None:
-    """Kernels work on arrays that nobody may write, and nothing of them changes."""
+    """Kernels work on read-only arrays, and do not change them."""
     frozen = tuple(a.copy() for a in arrays)
     for a in frozen:
         a.flags.writeable = False

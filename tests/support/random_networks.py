@@ -1,4 +1,4 @@
-"""Small networks put together at random, with gradients; and what their operators give one by one in numpy."""
+"""Small random networks, with gradients, and the results of their operators in numpy."""
 
 import math
 from collections.abc import Sequence

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 from runner.communication.world import World
 
@@ -34,7 +35,11 @@ def start(ranks: int, *words: object, **options: object) -> "subprocess.Popen[st
 def mpirun(ranks: int, *words: object, **options: object) -> tuple[int, str, str]:
     """Exit code, what was printed, and the errors."""
     with start(ranks, *words, **options) as process:
-        out, err = process.communicate(timeout=60)
+        try:
+            out, err = process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
     return process.returncode, out, err
 
 

@@ -267,8 +267,8 @@ def convolutions(batch: int | None = None) -> Iterator[Sample]:
         x, w = normal(*x_shape), normal(*w_shape)
         dout = normal(x_shape[0], op.out_channel, *op.windows(x_shape).out)
         yield row(op, x, w, note=note)
-        yield row(ops.Conv2DBackpropInput(**op.shared(), input_size=x_shape), dout, w, note=note)
-        yield row(ops.Conv2DBackpropFilter(**op.shared(), filter_size=w_shape), dout, x, note=note)
+        yield row(ops.Conv2DBackpropInput(**op.common_attributes(), input_size=x_shape), dout, w, note=note)
+        yield row(ops.Conv2DBackpropFilter(**op.common_attributes(), filter_size=w_shape), dout, x, note=note)
 
 
 def normalizations() -> Iterator[Sample]:

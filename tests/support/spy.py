@@ -26,7 +26,7 @@ class Spy(ValueObserver):
         self.parameters: dict[tuple[int, str], np.ndarray] = {}
         self.constants: dict[tuple[int, str], np.ndarray] = {}
         self.layouts: set[str] = set()
-        self.heard: list[tuple[str, int]] = []
+        self.events: list[tuple[str, int]] = []
 
     def next_step(self, step):
         return next((one for one in self.steps if one >= step), None)
@@ -35,7 +35,7 @@ class Spy(ValueObserver):
         return not self.kinds or node.op.name in self.kinds
 
     def begin(self, step, types):
-        self.heard.append(("begin", step))
+        self.events.append(("begin", step))
 
     def operator(self, step, node, inputs, outputs):
         for side, values in (("input", inputs), ("output", outputs)):
@@ -44,7 +44,7 @@ class Spy(ValueObserver):
                 self.values[step, node.name.replace(ROOT, "Default/"), side, slot] = logical(value)
 
     def end(self, step, graph):
-        self.heard.append(("end", step))
+        self.events.append(("end", step))
         self.parameters |= {(step, p.name): np.array(p.data) for p in graph.parameters}
         self.constants |= {(step, symbol.name): np.array(array) for symbol, array in graph.constants.items()}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from runner.errors import ConfigError, TrainingError
-from runner.experiment.callbacks import Clock
+from runner.experiment.callbacks import Stopwatch
 from runner.train.callback import (
     Callback,
     CallbackList,
@@ -17,6 +17,7 @@ from runner.train.callback import (
     check_losses,
     monitor as monitors,
 )
+from runner.train.callback.base import EVENTS
 
 # The output that the reference's page on running a model shows, as it stands there.
 PAGE = """\
@@ -130,7 +131,7 @@ def test_the_line_of_the_time_has_the_form_of_the_reference(capsys):
     assert re.fullmatch(r"epoch time: \d+\.\d{3} ms, per step time: \d+\.\d{3} ms\n", capsys.readouterr().out)
 
 
-HOOKS = ("begin", "epoch_begin", "step_begin", "step_end", "epoch_end", "end")
+HOOKS = ("begin", "epoch_begin", "step_begin", "step_end", "sink_left", "epoch_end", "end")
 
 
 def recorder(seen: list[str], name: str) -> Callback:
@@ -143,8 +144,13 @@ def recorder(seen: list[str], name: str) -> Callback:
 def test_a_list_calls_its_callbacks_in_order(hook):
     seen: list[str] = []
     both = CallbackList([recorder(seen, "a"), Callback(), recorder(seen, "b")])
-    getattr(both, hook)(RunContext(CallbackParameters()))
+    both.fire(hook, RunContext(CallbackParameters()))
     assert seen == [f"a.{hook}", f"b.{hook}"]
+
+
+def test_every_hook_of_a_callback_is_an_event():
+    hooks = {name for name, hook in vars(Callback).items() if callable(hook) and not name.startswith("__")}
+    assert hooks == {*EVENTS, "wants_to_leave", "step_gradients"}
 
 
 @pytest.mark.parametrize(("given", "count"), [(None, 0), ([], 0), (Callback(), 1), ((Callback(), Callback()), 2)])
@@ -182,7 +188,7 @@ def test_the_clock_runs_while_steps_run(monkeypatch):
     """What other callbacks do between steps and after the last one, such as an evaluation, is not training."""
     now = [10.0]
     monkeypatch.setattr("runner.experiment.callbacks.time.perf_counter", lambda: now[0])
-    clock, moment = Clock(), at(1, 1, [0.5], batch_num=1)
+    clock, moment = Stopwatch(), at(1, 1, [0.5], batch_num=1)
     moments = [("begin", 12.0), ("step_begin", 13.0), ("step_end", 15.0), ("epoch_end", 20.0)]
     for hook, time in (*moments, ("step_begin", 21.0), ("step_end", 23.0), ("end", 30.0)):
         now[0] = time

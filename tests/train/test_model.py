@@ -396,7 +396,7 @@ def test_what_callbacks_hear_of_an_evaluation(mode, sunk):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ((None, 1), "dataset_sink_mode must be a bool\n  given  1"),
+        ((None, 1), "dataset_sink_mode must be True or False\n  given  1"),
         (([LossMonitor],), f"callbacks must be Callback objects\n  given  {LossMonitor!r}\n  at     0"),
     ],
 )
@@ -458,15 +458,15 @@ def test_an_exported_network_needs_nobody(mode, tmp_path):
 @pytest.mark.parametrize(
     ("keywords", "text"),
     [
-        ({"epoch": 0}, "epoch must be a positive whole number\n  given  0"),
-        ({"epoch": 1.0}, "epoch must be a positive whole number\n  given  1.0"),
-        ({"epoch": True}, "epoch must be a positive whole number\n  given  True"),
-        ({"dataset_sink_mode": 1}, "dataset_sink_mode must be a bool\n  given  1"),
-        ({"sink_size": 0}, "sink_size must be -1 or positive\n  given  0"),
-        ({"sink_size": -2}, "sink_size must be -1 or positive\n  given  -2"),
-        ({"sink_size": 2.5}, "sink_size must be -1 or positive\n  given  2.5"),
-        ({"max_steps": 0}, "max_steps must be None or a positive whole number\n  given  0"),
-        ({"max_steps": "9"}, "max_steps must be None or a positive whole number\n  given  '9'"),
+        ({"epoch": 0}, "epoch must be a whole number of at least 1\n  given  0"),
+        ({"epoch": 1.0}, "epoch must be a whole number of at least 1\n  given  1.0"),
+        ({"epoch": True}, "epoch must be a whole number of at least 1\n  given  True"),
+        ({"dataset_sink_mode": 1}, "dataset_sink_mode must be True or False\n  given  1"),
+        ({"sink_size": 0}, "sink_size must be -1 or a whole number of at least 1\n  given  0"),
+        ({"sink_size": -2}, "sink_size must be -1 or a whole number of at least 1\n  given  -2"),
+        ({"sink_size": 2.5}, "sink_size must be -1 or a whole number of at least 1\n  given  2.5"),
+        ({"max_steps": 0}, "max_steps must be a whole number of at least 1\n  given  0"),
+        ({"max_steps": "9"}, "max_steps must be a whole number of at least 1\n  given  '9'"),
         ({"callbacks": [LossMonitor]}, f"callbacks must be Callback objects\n  given  {LossMonitor!r}\n  at     0"),
         ({"train_dataset": [1, 2]}, "train_dataset must be a dataset of runner.dataset\n  given  [1, 2]"),
     ],

@@ -1,38 +1,37 @@
-"""Keys of the group `dump`, whose `name` decides which keys it has, and what does not fit together in them.
+"""Keys of the group `dump`, whose `name` decides which keys it has, and the dump that they request.
 
-What the keys may be is said in `runner/dumps`, which is not imported before a dump is asked for.
+Their rules are in `runner.observe.dump`, whose modules are not loaded before a dump is requested.
 """
 
 import os
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from runner.errors import ConfigError, attempted
-from runner.observe import dump as dumps
+from runner.errors import ConfigError, collect_errors
+from runner.observe import dump
 from runner.validation.records import Frozen
 from runner.validation.rules import key
-from runner.validation.validate import Invalid, existing_folder, invalid_value_error
+from runner.validation.validate import validate
 
 
 def _key(default: Any, name: str) -> Any:
-    return key(default, validate=lambda value: dumps.keys.validate_key(name, value))
+    return key(default, validate=lambda value: validate(*dump.KEYS[name], value))
 
 
 class NoDump(Frozen):
-    """No dump, unless `config`, a JSON file, asks for one; or, without it, MINDSPORE_DUMP_CONFIG."""
+    """No dump, unless `config`, a JSON file, requests one; or, without it, MINDSPORE_DUMP_CONFIG."""
 
     name: str = key("none", choices=("none",))  # which one
     config: str | None = None  # relative to where the command was started
 
 
-class SyncDump(Frozen):
-    """What operators take and make, written before the next step begins."""
+class _KernelDump(Frozen):
+    """The keys of both dumps of seed 002."""
 
-    name: str = key("sync", choices=("sync",))  # which one
+    name: str
     config: str | None = None  # a JSON file of MindSpore
-    enable: bool = _key(True, "enable")  # false: no dump
+    enable: bool = True  # false: no dump
     path: str | None = _key(None, "path")  # null: dump/ in the run directory
     net_name: str | None = _key(None, "net_name")  # null: the name of the network
     iteration: str = _key("0", "iteration")  # steps from 0: `0|5-8` or `all`
@@ -41,25 +40,27 @@ class SyncDump(Frozen):
     kernels: tuple[str, ...] = _key((), "kernels")  # full names, types or patterns
     support_device: tuple[int, ...] = _key(tuple(range(8)), "support_device")  # device ids that dump
     op_debug_mode: int = _key(0, "op_debug_mode")  # 3: only operators with results that are not finite
-    trans_flag: bool = _key(True, "trans_flag")  # (N, C, H, W) on every device
+
+    def values(self) -> dict[str, Any]:
+        """The keys of `runner.observe.dump`."""
+        return {
+            name: value for name, value in vars(self).items() if name not in ("name", "config") and value is not None
+        }
 
 
-class AsyncDump(Frozen):
-    """The same, as it lies on the device, written while the training goes on."""
+class SyncDump(_KernelDump):
+    """Inputs and outputs of operators, written before the next step begins."""
+
+    name: str = key("sync", choices=("sync",))  # which one
+    trans_flag: bool = True  # (N, C, H, W) on every device
+
+
+class AsyncDump(_KernelDump):
+    """The same, in the layout of the device, written while the training goes on."""
 
     name: str = key("async", choices=("async",))  # which one
-    config: str | None = None  # a JSON file of MindSpore
-    enable: bool = _key(True, "enable")  # false: no dump
-    path: str | None = _key(None, "path")  # where; null: dump/ in the run directory
-    net_name: str | None = _key(None, "net_name")  # a folder name; null: that of the network
-    iteration: str = _key("0", "iteration")  # steps from 0: `0|5-8` or `all`
-    dump_mode: int = _key(0, "dump_mode")  # 0: all operators, 1: those of `kernels`
-    input_output: int = _key(0, "input_output")  # 0: both, 1: inputs, 2: outputs
-    kernels: tuple[str, ...] = _key((), "kernels")  # full names, types or patterns
-    support_device: tuple[int, ...] = _key(tuple(range(8)), "support_device")  # device ids that dump
-    op_debug_mode: int = _key(0, "op_debug_mode")  # 3: only operators with results that are not finite
     file_format: str = _key("bin", "file_format")  # bin, or npy with statistic.csv
-    queue_mb: int = key(256, low=1)  # memory of the queue of files, in MiB
+    queue_mb: int = _key(256, "queue_mb")  # memory of the queue of files, in MiB
 
 
 class GeDump(Frozen):
@@ -67,78 +68,67 @@ class GeDump(Frozen):
 
     name: str = key("ge", choices=("ge",))  # which one
     config: str | None = None  # a JSON file of MindSpore
-    enable_dump: bool = _key(True, "enable")  # false: no dump
+    enable_dump: bool = True  # false: no dump
     dump_path: str | None = None  # a folder that exists, relative to where the command was started
     dump_step: str | None = _key(None, "dump_step")  # null: every step
     dump_mode: str = key("output", choices=("input", "output", "all"))  # which side of operators
     file_format: str = _key("bin", "file_format")  # bin, or npy with statistic.csv
-    queue_mb: int = key(256, low=1)  # memory of the queue of files, in MiB
+    queue_mb: int = _key(256, "queue_mb")  # memory of the queue of files, in MiB
 
-    @property
-    def enable(self) -> bool:
-        """As the other kinds call it."""
-        return self.enable_dump
+    def values(self) -> dict[str, Any]:
+        """The same in the keys of `runner.observe.dump`."""
+        return {
+            "enable": self.enable_dump,
+            "dump_path": self.dump_path,
+            "iteration": "all" if self.dump_step is None else self.dump_step,
+            "input_output": ("all", "input", "output").index(self.dump_mode),
+            "file_format": self.file_format,
+            "queue_mb": self.queue_mb,
+        }
 
 
 Dump = NoDump | SyncDump | AsyncDump | GeDump
 DUMPS: dict[str, type[Dump]] = {"none": NoDump, "sync": SyncDump, "async": AsyncDump, "ge": GeDump}
 
 
-def is_asked(dump: Dump) -> bool:
-    """Whether a run may dump something: only then `runner.experiment.dump` is needed, which tells what."""
-    return not isinstance(dump, NoDump) or dump.config is not None or bool(os.environ.get(dumps.VARIABLE))
+def is_requested(group: Dump) -> bool:
+    """Whether a run may dump something."""
+    return not isinstance(group, NoDump) or group.config is not None or bool(os.environ.get(dump.VARIABLE))
 
 
-def from_file(dump: Dump) -> Any:
-    """What a JSON file requests (`json_config.Asked`): that of `config`, or of the environment; or None.
+def settings(group: Dump, defaults: Mapping[str, str]) -> "dump.DumpSettings | None":
+    """The dump that a group requests by its keys, or else by its JSON file or the environment.
 
-    A group with keys of its own comes before the environment. Raises ConfigError, or ConfigErrors.
+    `defaults` has the `path` and the `net_name` of a group without its own. Raises ConfigError or ConfigErrors.
     """
-    if isinstance(dump, NoDump) and dump.config is not None:
-        return dumps.json_config.read(Path(dump.config), "dump.config")
-    if isinstance(dump, NoDump) and os.environ.get(dumps.VARIABLE):
-        return dumps.json_config.environment()
-    return None
+    if not is_requested(group):
+        return None
+    if isinstance(group, NoDump):
+        if group.config is None:
+            return dump.json_config.from_environment(dump.VARIABLE)
+        return dump.json_config.read(Path(group.config), "dump.config")
+    kind, values = cast("dump.Kind", group.name), group.values()
+    if not values["enable"]:
+        return None
+    source = dump.json_config.text(kind, vars(group) if kind == "ge" else {**defaults, **values})
+    return dump.DumpSettings.from_values(kind, values, "dump.", defaults, source)
 
 
-def disagreements(dump: Dump, sunk: bool) -> Iterator[ConfigError]:
-    """What is wrong with a dump as a whole, its JSON file included; `sunk`: whether steps are sunk to the device."""
-    asked, wrong = attempted(from_file, dump)
-    if wrong:
-        yield from wrong
-        return
-    if isinstance(dump, NoDump):
-        if asked is not None and asked.settings is not None and asked.settings.kind == "sync" and sunk:
-            yield _no_sinking(f"dump.config={dump.config}" if dump.config else dumps.VARIABLE)
-        return
-    if dump.config is not None:
-        hint = f"dump=none dump.config={dump.config}, or the keys of dump={dump.name} without dump.config"
-        yield ConfigError("a dump is asked for twice", key="dump.config", value=dump.config, allowed="null", hint=hint)
-    if not dump.enable:
-        return
-    if isinstance(dump, GeDump):
-        yield from _no_folder(dump.dump_path)
-        return
-    yield from dumps.keys.contradictions(asdict(dump), "dump")
-    if isinstance(dump, SyncDump) and sunk:
-        yield _no_sinking("dump=sync")
-
-
-def _no_folder(path: str | None) -> Iterator[ConfigError]:
-    try:
-        if path is None:
-            raise Invalid("dump=ge needs a folder", "a folder that exists", hint="dump.dump_path=...")
-        existing_folder(path)
-    except Invalid as invalid:
-        yield invalid_value_error("dump.dump_path", path, invalid)
-
-
-def _no_sinking(source: str) -> ConfigError:
-    return ConfigError(
-        "a synchronous dump writes after every step, and sunk steps do not come back one by one",
-        key="dataset_sink_mode",
-        value="true",
-        allowed="false",
-        dump=source,
-        hint="dataset_sink_mode=false, or an asynchronous dump (dump=async)",
-    )
+def disagreements(group: Dump, sunk: bool) -> Iterator[ConfigError]:
+    """Errors of a dump as a whole, its JSON file included; `sunk`: whether steps are sunk to the device."""
+    if not isinstance(group, NoDump) and group.config is not None:
+        hint = f"dump=none dump.config={group.config}, or the keys of dump={group.name} without dump.config"
+        yield ConfigError("a dump is requested twice", key="dump.config", value=group.config, allowed="null", hint=hint)
+    requested, errors = collect_errors(settings, group, {"path": "", "net_name": ""})
+    yield from errors
+    is_sync = isinstance(group, SyncDump) and group.enable
+    if sunk and (is_sync or (requested is not None and requested.enabled and requested.kind == "sync")):
+        source = dump.VARIABLE if group.config is None else f"dump.config={group.config}"
+        yield ConfigError(
+            "a synchronous dump writes after every step, and sunk steps do not come back one by one",
+            key="dataset_sink_mode",
+            value="true",
+            allowed="false",
+            dump=source if isinstance(group, NoDump) else f"dump={group.name}",
+            hint="dataset_sink_mode=false, or an asynchronous dump (dump=async)",
+        )

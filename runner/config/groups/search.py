@@ -17,7 +17,7 @@ from runner.config import check, overrides
 from runner.config.groups import search_space
 from runner.config.groups.search_space import Choice, Dimension, Number
 from runner.config.schema import RunConfig, defaults
-from runner.errors import ConfigError, attempted, nearest, raise_all
+from runner.errors import ConfigError, collect_errors, nearest, raise_all
 from runner.nn.metrics import METRICS
 from runner.validation.records import Frozen
 from runner.validation.rules import FREE, key
@@ -96,7 +96,7 @@ def lines(params: object) -> list[str]:
         else:
             line = f"{name}={value if isinstance(value, str) else Transformer.str(value)}"
             found.append(line)
-            errors += [_from_params(error) for error in attempted(overrides.parse, [line])[1]]
+            errors += [_from_params(error) for error in collect_errors(overrides.parse, [line])[1]]
     raise_all(errors)
     return found
 

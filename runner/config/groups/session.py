@@ -1,13 +1,13 @@
-"""Keys of the group `session`: how graphs are compiled and watched (the session options of seed 004)."""
+"""Keys of the group `session`: how graphs are compiled and observed (the session options of seed 004)."""
 
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from runner.errors import ConfigError
 from runner.observe import profile
+from runner.validation.records import Frozen
 from runner.validation.rules import FREE, Rule, key
 from runner.validation.validate import Invalid, switch, validate
 
@@ -17,13 +17,13 @@ LOSS_SCALES = ("dynamic", "off")
 ELSEWHERE: Mapping[str, str] = {
     "enable_dump": "dump=ge, with dump.dump_path",
     **{name: f"dump=ge dump.{name}=..." for name in ("dump_path", "dump_step", "dump_mode")},
-    "enable_dump_debug": "dump=async dump.op_debug_mode=3 looks for overflow",
-    "dump_debug_mode": "dump=async dump.op_debug_mode=1, 2 or 3 looks for overflow",
+    "enable_dump_debug": "dump=async dump.op_debug_mode=3 detects overflow",
+    "dump_debug_mode": "dump=async dump.op_debug_mode=1, 2 or 3 detects overflow",
 }
 
 
 def options_text(value: object) -> str:
-    """What is to be profiled, as words or JSON; also as the group of keys that Hydra makes of a text without quotes."""
+    """The options of a profile, words or JSON; also as the group of keys that Hydra reads from JSON without quotes."""
     text: str = json.dumps(value) if isinstance(value, Mapping) else validate(str, FREE, value)
     return text
 
@@ -33,9 +33,9 @@ def _precision(value: object) -> Any:
 
 
 def _loss_scale(value: object) -> Any:
-    """null, `dynamic`, `off`, or a number of at least 1."""
-    if value is None or isinstance(value, str):
-        return validate(str, Rule(choices=LOSS_SCALES, fold=True), value) if value is not None else None
+    """`dynamic`, `off`, or a number of at least 1."""
+    if isinstance(value, str):
+        return validate(str, Rule(choices=LOSS_SCALES, fold=True), value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < math.inf:
         raise Invalid("not a loss scale", "null (as precision_mode needs it), dynamic, off, or a number of at least 1")
     return float(value)
@@ -44,9 +44,7 @@ def _loss_scale(value: object) -> Any:
 def _tuning(value: object) -> str:
     """RL, GA or both, in any order, also as a list: the command line takes `RL,GA` without quotes for a sweep."""
     parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
-        raise Invalid("not a way of tuning", _TUNING)
-    names = [part.strip() for part in parts]
+    names = [str(part).strip() for part in parts] if isinstance(parts, Sequence) else []
     known = [name for name in ("RL", "GA") if name in names]
     if len(known) != len(names) or not known:
         meant = [name for name in ("RL", "GA") if name in [one.upper() for one in names]]
@@ -63,22 +61,22 @@ def _optypes(value: object) -> str:
     raise Invalid("not a type of operators with two implementations", "null or Pooling", meant, hint)
 
 
-def _point(name: str) -> Any:
-    return key(None, validate=lambda value: profile.keys.validate_key(name, value))
+def profile_key(name: str) -> Any:
+    """A key of a profile, null by default; its rule is looked up when a value is validated."""
+    return key(None, validate=lambda value: validate(*profile.KEYS[name], value))
 
 
 _TUNING = 'null, "RL" (vector operators), "GA" (convolutions and matrix products) or "RL,GA"'
 _DEBUG = "0 off, 1 maps to the source, 2 also turns optimisation off, 3 the compiled model, 4 also what was fused"
 
 
-@dataclass(frozen=True)
-class SessionSettings:
-    """How a graph is compiled, and what is kept of it.
+class SessionSettings(Frozen):
+    """How a graph is compiled, and which files it leaves.
 
     `auto_tune_mode` searches for at most `auto_tune_seconds`, in the first start of a training.
-    `enable_exception_dump` leaves what the operator took and made that failed, or that made the first NaN or Inf.
-    `op_select_implmode` says how the operators of `optypelist_for_implmode` sum Float16 (null: in Float32).
-    `profiling_mode` asks for a profile with the words of `profiling_options`; the group `profiling` has more keys.
+    `enable_exception_dump` dumps the operator that failed, or whose results have the first NaN or Inf.
+    `op_select_implmode` selects how the operators of `optypelist_for_implmode` sum Float16 (null: in Float32).
+    `profiling_mode` requests a profile with the words of `profiling_options`; the group `profiling` has more keys.
     """
 
     precision_mode: str = key(PRECISION_MODES[0], validate=_precision)  # casts the operands of operators
@@ -86,20 +84,20 @@ class SessionSettings:
     auto_tune_mode: str | None = key(None, validate=_tuning)  # what is searched for
     auto_tune_seconds: float = key(600.0, above=0)  # after that the search ends
     graph_run_mode: int = key(1, low=0, high=1, hint="0: online inference, 1: training")  # 1 trains, 0 only evaluates
-    op_debug_level: int = key(0, low=0, high=4, hint=_DEBUG)  # 0 to 4: what is left in kernel_meta/
-    enable_exception_dump: bool = key(False, validate=switch)  # keep what a failing operator took
+    op_debug_level: int = key(0, low=0, high=4, hint=_DEBUG)  # 0 to 4: which files are in kernel_meta/
+    enable_exception_dump: bool = key(False, validate=switch)  # dump the operands of a failing operator
     op_select_implmode: str = key("high_performance", choices=("high_precision", "high_performance"))  # of pools
     optypelist_for_implmode: str | None = key(None, validate=_optypes)  # null or Pooling
     profiling_mode: bool = False  # make a profile
     profiling_options: str = key("training_trace", validate=options_text)  # its words or JSON text
-    fp_point: str | None = _point("fp_point")  # operator with which the forward part begins
-    bp_point: str | None = _point("bp_point")  # operator with which the backward part ends
-    op_trace: str | None = _point("op_trace")  # the operator of profiling_options=op_trace
-    initialize_system: bool = False  # time the initialisation apart
+    fp_point: str | None = profile_key("fp_point")  # operator with which the forward part begins
+    bp_point: str | None = profile_key("bp_point")  # operator with which the backward part ends
+    op_trace: str | None = profile_key("op_trace")  # the operator of profiling_options=op_trace
+    initialize_system: bool = False  # time the initialisation separately
 
 
 def disagreements(session: SessionSettings, evaluated: bool, dumped: bool, profiled: bool) -> Iterator[ConfigError]:
-    """What does not fit a run that trains nothing: no evaluation, and files about training steps."""
+    """Errors of a run that trains nothing: it has no evaluation, or requests files about training steps."""
     if session.graph_run_mode == 1:
         return
     only = "session.graph_run_mode=0 only evaluates"
@@ -107,6 +105,6 @@ def disagreements(session: SessionSettings, evaluated: bool, dumped: bool, profi
         hint = f"{only}: eval.every=end, or session.graph_run_mode=1"
         yield ConfigError("nothing is left to do", key="eval.every", value="never", allowed="end or epoch", hint=hint)
     tuned = session.auto_tune_mode is not None
-    for name, asked in (("dump", dumped), ("profiling", profiled), ("session.auto_tune_mode", tuned)):
-        if asked:
+    for name, requested in (("dump", dumped), ("profiling", profiled), ("session.auto_tune_mode", tuned)):
+        if requested:
             yield ConfigError(f"{name} is about steps of a training", key="session.graph_run_mode", value=0, hint=only)

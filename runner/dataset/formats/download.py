@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner.dataset.arguments import finite
 from runner.dataset.formats.content import Content, stored_as
 from runner.dataset.formats.idx import PUBLISHED, Published
 from runner.errors import ConfigError, DataError
 from runner.host.files import make_directory, write_atomically
+from runner.validation.arguments import finite_number
 
 if TYPE_CHECKING:
     from urllib.request import OpenerDirector
@@ -41,7 +41,7 @@ def download(folder: Path, base_url: str, files: Mapping[str, Published], timeou
     parts = urlsplit(base_url)
     if parts.scheme not in SCHEMES or not parts.netloc:
         raise ConfigError("not an address to fetch from", argument="url", value=base_url, allowed="http:// or https://")
-    if finite("timeout", timeout) <= 0:
+    if finite_number("timeout", timeout) <= 0:
         raise ConfigError("no time to fetch anything", argument="timeout", value=timeout, allowed="seconds, above 0")
     make_directory(folder)
     paths = []

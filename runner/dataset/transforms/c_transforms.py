@@ -6,10 +6,10 @@ Source: `mindspore.dataset.transforms.c_transforms` r1.2.
 import numpy as np
 
 from runner import dtype as dt
-from runner.dataset.arguments import whole
 from runner.dataset.transforms.transform import Transform
 from runner.errors import ConfigError
 from runner.types import TensorType
+from runner.validation.arguments import whole_number
 
 
 class TypeCast(Transform):
@@ -42,7 +42,7 @@ class OneHot(Transform):
     """
 
     def __init__(self, num_classes: int) -> None:
-        self.num_classes = whole("num_classes", num_classes, 1)
+        self.num_classes = whole_number("num_classes", num_classes, 1)
 
     def __repr__(self) -> str:
         return f"OneHot({self.num_classes})"

@@ -11,12 +11,12 @@ from typing import Self
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from runner.dataset.arguments import finite, several, whole
 from runner.dataset.transforms.transform import RandomTransform
 from runner.dataset.vision.image import LARGEST_SIDE, require_image, size_of
 from runner.dataset.visits import Visits, below, chance
 from runner.errors import ConfigError
 from runner.types import TensorType
+from runner.validation.arguments import as_list, finite_number, whole_number
 
 
 class RandomImageTransform(RandomTransform):
@@ -44,7 +44,7 @@ class RandomCrop(RandomImageTransform):
     def __init__(self, size: int | Sequence[int], padding: int | Sequence[int] = 0) -> None:
         sides = size_of(size)
         self.size = (sides[0], sides[-1])
-        borders = [whole("padding", border, 0, LARGEST_SIDE) for border in several(padding)]
+        borders = [whole_number("padding", border, 0, LARGEST_SIDE) for border in as_list(padding)]
         if len(borders) not in (1, 2, 4):
             allowed = "one number, (left and top, right and bottom), or (left, top, right, bottom)"
             raise ConfigError("not a padding", argument="padding", value=padding, allowed=allowed)
@@ -108,7 +108,7 @@ class RandomHorizontalFlip(RandomImageTransform):
     """
 
     def __init__(self, prob: float = 0.5) -> None:
-        self.prob = finite("prob", prob)
+        self.prob = finite_number("prob", prob)
         if not 0.0 <= self.prob <= 1.0:
             raise ConfigError("not a probability", argument="prob", value=prob, allowed="0 to 1")
 

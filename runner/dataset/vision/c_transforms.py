@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from runner import dtype as dt
-from runner.dataset.arguments import finite, several
 from runner.dataset.transforms.transform import Affine, Transform
 from runner.dataset.vision.augment import RandomCrop, RandomHorizontalFlip
 from runner.dataset.vision.image import require_image, size_of
@@ -16,6 +15,7 @@ from runner.dataset.vision.inter import Inter
 from runner.dataset.vision.resize import resize
 from runner.errors import ConfigError, nearest
 from runner.types import TensorType
+from runner.validation.arguments import as_list, finite_number
 
 __all__ = ["HWC2CHW", "Normalize", "RandomCrop", "RandomHorizontalFlip", "Rescale", "Resize"]
 
@@ -72,7 +72,7 @@ class Rescale(Affine):
     """
 
     def __init__(self, rescale: float, shift: float) -> None:
-        super().__init__(np.asarray(finite("rescale", rescale)), np.asarray(finite("shift", shift)))
+        super().__init__(np.asarray(finite_number("rescale", rescale)), np.asarray(finite_number("shift", shift)))
 
 
 class Normalize(Affine):
@@ -83,8 +83,8 @@ class Normalize(Affine):
     """
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
-        means = np.array([finite("mean", value) for value in several(mean)])
-        deviations = np.array([finite("std", value) for value in several(std)])
+        means = np.array([finite_number("mean", value) for value in as_list(mean)])
+        deviations = np.array([finite_number("std", value) for value in as_list(std)])
         if means.size == 0 or means.shape != deviations.shape or not (deviations > 0).all():
             raise ConfigError(
                 "Normalize needs one mean and one deviation per channel",

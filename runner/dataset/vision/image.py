@@ -2,20 +2,20 @@
 
 from collections.abc import Sequence
 
-from runner.dataset.arguments import several, whole
 from runner.dataset.transforms.transform import Transform
 from runner.errors import ConfigError
 from runner.types import TensorType
+from runner.validation.arguments import as_list, whole_number
 
 LARGEST_SIDE = 1 << 14
 
 
 def size_of(size: int | Sequence[int]) -> tuple[int, ...]:
     """One side or two (height, width), each from 1 to `LARGEST_SIDE`. Raises ConfigError for anything else."""
-    sides = several(size)
+    sides = as_list(size)
     if len(sides) not in (1, 2):
         raise ConfigError("a size is one number or two", argument="size", value=size, allowed="(height, width)")
-    return tuple(whole("size", side, 1, LARGEST_SIDE) for side in sides)
+    return tuple(whole_number("size", side, 1, LARGEST_SIDE) for side in sides)
 
 
 def require_image(transform: Transform, sample: TensorType) -> None:

@@ -1,8 +1,8 @@
-"""The ranks of a data-parallel run as one: one folder, one voice, one end.
+"""The ranks of a data-parallel run as one run: one run directory, one output, one exit code.
 
-The first rank makes the run as if it were alone; the others only train with it (`follower.py`). When one rank
-fails alone, the others would wait for it for ever, so it tells why and ends all of them. What all ranks find alike, the
-first one tells.
+The first rank executes the whole run; the others only the training (`follower.py`). When one rank fails, the others
+would wait for it in the next collective, so it reports its error and ends all of them. An error that all ranks have in
+common is reported by the first one.
 """
 
 import json
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.communication import auto_parallel
-from runner.communication.management import ALIKE_SECONDS
+from runner.communication.management import SAME_ERROR_SECONDS
 from runner.communication.world import World
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunConfig, RunRequest
@@ -28,24 +28,24 @@ from runner.host import files
 from runner.host.machine import usable_cores
 from runner.host.signals import Terminated
 
-STOP_SECONDS = 8.0  # how long the ranks wait for the checkpoint that one of them writes when a signal has come
-HEARD_SECONDS = 0.3  # mpirun passes on what a rank says, unless it has ended all of them before
+STOP_SECONDS = 8.0  # how long ranks wait for the first one, which saves a checkpoint after a signal
+OUTPUT_SECONDS = 0.3  # for mpirun to forward the output of a rank before it ends all of them
 STATUS_FILE = "status.json"
 
 
-class Company:
-    """One rank among others."""
+class RankGroup:
+    """This rank's part of the run."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.place: Path | None = None
 
     def folder(self, claim: Callable[[], Path]) -> Path:
-        """The folder that the first rank has claimed."""
+        """The run directory, which the first rank claims."""
         return Path(self.world.shared(str(claim()) if self.world.rank == 0 else None))
 
     def run(self, request: RunRequest, work: Callable[[RunRequest], dict[str, Any]]) -> dict[str, Any]:
-        """The whole run on the first rank, on the others the training; these have no summary."""
+        """The whole run on the first rank; on the others the training, without a summary."""
         self.place = request.folder
         request = replace(request, config=of_rank(request.config, self.world))
         if self.world.rank == 0:
@@ -61,56 +61,56 @@ class Company:
                 raise InternalError(f"{type(error).__name__}: {error}", at=place) from error
         return {}
 
-    def failed_alone(self, block: str, exit_code: int) -> None:
-        """Tell why, on the screen and in the folder, and end all ranks."""
+    def abort(self, block: str, exit_code: int) -> None:
+        """Report the error on stderr and in status.json, and end all ranks."""
         sys.stdout.flush()
         sys.stderr.write(f"{block}\n")
         sys.stderr.flush()
         with suppress(StorageError, OSError, ValueError):
-            if self.world.rank and self.place is not None:  # the first rank has done so already
+            if self.world.rank and self.place is not None:  # the first rank keeps status.json itself
                 known = json.loads((self.place / STATUS_FILE).read_text())
                 ended = {"status": "failed", "exit_code": exit_code, "error": block}
                 files.write_json(self.place / STATUS_FILE, {**known, **ended})
-        time.sleep(HEARD_SECONDS)
+        time.sleep(OUTPUT_SECONDS)
         self.world.abort(exit_code)
-        os._exit(exit_code)  # mpirun ends this process too, but perhaps not before it could say more
+        os._exit(exit_code)  # mpirun ends this process too, but it could print more before
 
 
 @contextmanager
-def joined(world: World, parallel: DataParallel) -> Iterator[Company]:
-    """This rank's part of a run; networks that are built inside sum their gradients. All ranks leave together.
+def joined(world: World, parallel: DataParallel) -> Iterator[RankGroup]:
+    """This rank's part of a run; networks that are built inside sum their gradients. All ranks leave at the same time.
 
-    A rank whose error is its own ends all processes. Raises what the first rank raises, and on other ranks SystemExit
-    with the same exit code.
+    An error of one rank ends all processes. Raises the error of the first rank, and on other ranks SystemExit with the
+    same exit code.
     """
-    company = Company(world)
+    group = RankGroup(world)
     names = "gradients_mean", "parameter_broadcast", "all_reduce_fusion_config"
     settings = {name: getattr(parallel, name) for name in names}
     try:
         _check(world, parallel)
         with auto_parallel.applied(parallel_mode=parallel.name, device_num=None, global_rank=None, **settings):
-            yield company
+            yield group
     except BaseException as error:
-        _left(company, error)
+        _leave(group, error)
         raise
     world.met()
 
 
-def _left(company: Company, error: BaseException) -> None:
-    """This rank is on its way out: with the others, or alone."""
+def _leave(group: RankGroup, error: BaseException) -> None:
+    """End this rank: with the others when they fail too, otherwise by ending all of them."""
     stopped = isinstance(error, KeyboardInterrupt)
     exit_code = (143 if isinstance(error, Terminated) else 130) if stopped else getattr(error, "exit_code", 1)
-    if company.world.met(STOP_SECONDS if stopped else ALIKE_SECONDS):
-        if company.world.rank:
+    if group.world.met(STOP_SECONDS if stopped else SAME_ERROR_SECONDS):
+        if group.world.rank:
             raise SystemExit(exit_code) from None
         return
     if isinstance(error, RunnerError):
-        error.add(rank=f"{company.world.rank} of {company.world.size}; it ends the others")
-    company.failed_alone(str(error) or type(error).__name__, exit_code)
+        error.add(rank=f"{group.world.rank} of {group.world.size}; it ends the others")
+    group.abort(str(error) or type(error).__name__, exit_code)
 
 
 def of_rank(config: RunConfig, world: World) -> RunConfig:
-    """The config of one rank: its own card, its share of the cores; only the first one prints into a file."""
+    """The config of one rank: its own card and its share of the cores; only the first rank has a print file."""
     device, cards = config.device, config.device.target != "CPU"
     threads = device.threads or max(1, usable_cores() // world.local_size)
     device = replace(device, id=world.local_rank if cards else world.rank, threads=threads)
@@ -123,12 +123,12 @@ def _check(world: World, parallel: DataParallel) -> None:
         if given not in (None, found):
             hint = f"mpirun -n {given} runner ..., or leave it out" if name == "device_num" else "leave it out"
             rows = {"key": f"parallel.{name}", "value": given, "found": found, "hint": hint}
-            raise ConfigError("not what mpirun has started", **rows)
+            raise ConfigError("does not agree with mpirun", **rows)
 
 
 @contextmanager
 def _silent() -> Iterator[None]:
-    """What every rank would print is printed by the first one."""
+    """Suppress output that the first rank prints."""
     log = logging.getLogger("runner")
     before = log.level
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):

@@ -1,4 +1,4 @@
-"""Where a run meets the other processes of mpirun, if there are any."""
+"""The processes that execute a run: this one, or the ranks that mpirun launched."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from runner.communication.joining import announced, join
+from runner.communication.launcher import join, launched
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunConfig, RunRequest
 from runner.errors import RunnerError
@@ -15,17 +15,17 @@ from runner.experiment import ranks
 _LOG = logging.getLogger("runner")
 
 
-class Ranks(Protocol):
-    """Who makes a run."""
+class Processes(Protocol):
+    """The processes that execute a run."""
 
     def folder(self, claim: Callable[[], Path]) -> Path:
-        """The run's folder, which only the first rank claims."""
+        """The run directory, which only the first rank claims."""
 
     def run(self, request: RunRequest, work: Callable[[RunRequest], dict[str, Any]]) -> dict[str, Any]:
-        """Do this rank's part of a run; `work` is that of the first one, and gives the summary."""
+        """Execute this rank's part of a run; `work` is that of the first rank, and returns the summary."""
 
 
-class _Alone:
+class _OneProcess:
     def folder(self, claim: Callable[[], Path]) -> Path:
         return claim()
 
@@ -34,25 +34,25 @@ class _Alone:
 
 
 @contextmanager
-def ranks_of(config: RunConfig) -> Iterator[Ranks]:
-    """Who makes a run with this config; at the end all of them have come to it. Raises RunnerError."""
+def processes_of(config: RunConfig) -> Iterator[Processes]:
+    """The processes that execute a run with this config; at the end all have finished. Raises RunnerError."""
     if isinstance(config.parallel, DataParallel):
-        with first_speaks(["parallel"]):
+        with report_on_first_rank(["parallel"]):
             world = join()
-        with ranks.joined(world, config.parallel) as company:
-            yield company
+        with ranks.joined(world, config.parallel) as group:
+            yield group
         return
-    if (size := announced()[1]) > 1:
-        _LOG.warning("mpirun has started %d processes, and parallel=stand_alone: each is a run of its own", size)
-    yield _Alone()
+    if (size := launched()[1]) > 1:
+        _LOG.warning("mpirun launched %d processes with parallel=stand_alone: each is a separate run", size)
+    yield _OneProcess()
 
 
 @contextmanager
-def first_speaks(overrides: Sequence[str]) -> Iterator[None]:
-    """Of an error that all ranks find in what they were given, only the first one tells; others end with its code."""
+def report_on_first_rank(overrides: Sequence[str]) -> Iterator[None]:
+    """Report an error of the command line or config once: the other ranks exit with the same code, silently."""
     try:
         yield
     except RunnerError as error:
-        if announced()[0] > 0 and any("parallel" in line for line in overrides):
+        if launched()[0] > 0 and any("parallel" in line for line in overrides):
             raise SystemExit(error.exit_code) from None
         raise

@@ -8,7 +8,7 @@ from hydra.core.override_parser.types import IntervalSweep, Override
 
 from runner.config import overrides
 from runner.config.check import examine
-from runner.config.command_line import Call
+from runner.config.command_line import CommandLine
 from runner.config.compose import Composition, compose
 from runner.config.groups import search
 from runner.config.loader import Loader
@@ -16,7 +16,7 @@ from runner.config.schema import plain
 from runner.errors import ConfigError, raise_all
 
 
-def check_sweep(loader: Loader, call: Call, params: Sequence[str] = ()) -> Composition:
+def check_sweep(loader: Loader, call: CommandLine, params: Sequence[str] = ()) -> Composition:
     """The config with none of the values that are swept over, once each of them was validated in it.
 
     `params` are overrides from `hydra.sweeper.params`. Raises ConfigError, or ConfigErrors.

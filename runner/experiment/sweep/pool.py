@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from runner.host.signals import KINDS, Terminated
+from runner.host.signals import KINDS, Terminated, stop_signals
 
 GRACE = 20.0  # seconds that a process has to save its state when its parent is gone
 PR_SET_PDEATHSIG = 1  # of prctl(2)
@@ -165,7 +165,7 @@ class _Signals:
     def __enter__(self) -> "_Signals":
         if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
             self._wakes, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-            self._before = {number: signal.signal(number, self._keep) for number in (*KINDS, signal.SIGCHLD)}
+            self._before = {number: signal.signal(number, self._keep) for number in (*stop_signals(), signal.SIGCHLD)}
             signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         return self
 

@@ -39,7 +39,7 @@ class Outcome:
         return found if self.status == "ok" and found is not None and math.isfinite(found) else None
 
 
-class Record:
+class SweepState:
     """The rows of a journal in order, as they come."""
 
     def __init__(self, folder: Path) -> None:
@@ -112,18 +112,18 @@ class Record:
                     self._failed.add(row["job"])
 
 
-def settle(record: Record, numbers: Iterable[int], what: str) -> None:
+def settle(state: SweepState, numbers: Iterable[int], what: str) -> None:
     """Write the end of jobs that could not write it themselves; `what` says why. Raises StorageError.
 
     A run is over when its `status.json` says so: a job may have been killed between that and its row.
     """
     for number in numbers:
-        started = record.started.get(number, {"folder": str(number)})  # it may have died before that
-        place = record.folder / started["folder"]
+        started = state.started.get(number, {"folder": str(number)})  # it may have died before that
+        place = state.folder / started["folder"]
         if written(place / STATUS_FILE).get("status") == "ok":
-            end(record.folder, number, place, summary=written(place / SUMMARY_FILE))
+            end(state.folder, number, place, summary=written(place / SUMMARY_FILE))
         else:
-            end(record.folder, number, place, "killed", 1, error=what)
+            end(state.folder, number, place, "killed", 1, error=what)
 
 
 def end(

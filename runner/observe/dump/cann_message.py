@@ -1,14 +1,16 @@
-"""The message DumpData of dump files: what its numbers mean, and what is read of it (spec section 3.8).
+"""The message DumpData of dump files: field numbers, enumerations and parsing (spec section 3.8).
 
 Source: `dump_data.proto` of MindSpore (mindspore/ccsrc/debug/debugger), proto3, package toolkit.dumpdata.
 """
 
 import math
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from runner import dtype as dt
 from runner.errors import DataError
-from runner.host.protobuf import fields, read_varint
+from runner.host.protobuf import fields, repeated_numbers
+from runner.host.tensor_message import MOST_AXES
 from runner.types import Shape
 
 FORMATS = (
@@ -32,17 +34,16 @@ _NAMES: dict[int, object] = dict(enumerate(("UNDEFINED", *_LIKE_NUMPY, *_FOREIGN
 
 # Fields.
 VERSION, TIME, OUTPUT, INPUT, BUFFER, NAME, SPACE = range(1, 8)
-PLACES = {INPUT: "input", OUTPUT: "output", BUFFER: "buffer", SPACE: "space"}
+SIDE_NAMES = {INPUT: "input", OUTPUT: "output", BUFFER: "buffer", SPACE: "space"}
 DATA_TYPE, FORMAT, SHAPE = 1, 2, 3
 DIM = 1
 
-MOST_TENSORS = 4096
-MOST_AXES = 32
+MAX_TENSORS = 4096
 Values: TypeAlias = dict[int, int | memoryview]
 
 
-class Side(NamedTuple):
-    """Numbers of the fields in which inputs, outputs, and pieces of memory differ."""
+class SideFields(NamedTuple):
+    """The field numbers that differ between inputs, outputs and memory buffers."""
 
     data: int
     size: int
@@ -50,13 +51,18 @@ class Side(NamedTuple):
     sub_format: int = 0
 
 
-SIDES = {INPUT: Side(4, 5, 6, 7), OUTPUT: Side(5, 6, 7, 8), BUFFER: Side(2, 3), SPACE: Side(2, 3)}
+SIDES = {
+    INPUT: SideFields(4, 5, 6, 7),
+    OUTPUT: SideFields(5, 6, 7, 8),
+    BUFFER: SideFields(2, 3),
+    SPACE: SideFields(2, 3),
+}
 
 
-class Message:
-    """DumpData: `values` of its plain fields; `parts`: those of the messages inside of it, by field and in order.
+class DumpData:
+    """A parsed message: `values` of its scalar fields, and `parts`, the values of its embedded messages by field.
 
-    Raises DataError with the offset and the place.
+    Raises DataError with the offset and the position.
     """
 
     def __init__(self, content: memoryview) -> None:
@@ -71,17 +77,17 @@ class Message:
     def _add(self, number: int, value: int | memoryview) -> None:
         parts = self.parts[number]
         try:
-            if len(parts) == MOST_TENSORS:
-                raise DataError("too many tensors", expected=f"at most {MOST_TENSORS}")
+            if len(parts) == MAX_TENSORS:
+                raise DataError("too many tensors", expected=f"at most {MAX_TENSORS}")
             if isinstance(value, int):
                 raise DataError("bytes were expected", found="a number")
             parts.append(dict(fields(value)))
         except DataError as error:
-            raise error.add(place=f"{PLACES[number]} {len(parts)}") from None
+            raise error.add(place=f"{SIDE_NAMES[number]} {len(parts)}") from None
 
 
 def number(part: Values, field: int) -> int:
-    """A field that is a number; 0 when it is not there. Raises DataError."""
+    """The value of a number field; 0 if it is missing. Raises DataError."""
     value = part.get(field, 0)
     if not isinstance(value, int):
         raise DataError("a number was expected", field=field, found=f"{len(value)} bytes")
@@ -89,7 +95,7 @@ def number(part: Values, field: int) -> int:
 
 
 def view(part: Values, field: int) -> memoryview:
-    """A field that has a length; empty when it is not there. Raises DataError."""
+    """The value of a length-delimited field; empty if it is missing. Raises DataError."""
     value = part.get(field, memoryview(b""))
     if isinstance(value, int):
         raise DataError("bytes were expected", field=field, found="a number")
@@ -97,19 +103,19 @@ def view(part: Values, field: int) -> memoryview:
 
 
 def text(part: Values, field: int) -> str:
-    """A string. Raises DataError when it is not UTF-8, or has the character 0, which no name has."""
+    """The value of a string field. Raises DataError if it is not UTF-8 or contains NUL, which no name does."""
     content = view(part, field)
     try:
-        made = str(content, "utf-8")
+        value = str(content, "utf-8")
     except UnicodeDecodeError:
         raise DataError("a string is not UTF-8", field=field, found=bytes(content[:80])) from None
-    if "\0" in made:
-        raise DataError("a string has the character 0", field=field, found=ascii(made[:80]))
-    return made
+    if "\0" in value:
+        raise DataError("a string has the character 0", field=field, found=ascii(value[:80]))
+    return value
 
 
 def element_type(part: Values) -> dt.DType:
-    """Raises DataError for a type that numpy does not have."""
+    """The element type of a tensor. Raises DataError for a type that numpy does not have."""
     code = number(part, DATA_TYPE)
     if code not in TYPES:
         found, allowed = _NAMES.get(code, code), ", ".join(map(str, _LIKE_NUMPY))
@@ -118,28 +124,19 @@ def element_type(part: Values) -> dt.DType:
 
 
 def format_name(part: Values) -> str:
-    """One of FORMATS, or `FORMAT_41` for a number that has no name here."""
+    """The format of a tensor: one of FORMATS, or such as `FORMAT_41` for an unknown number."""
     code = number(part, FORMAT)
     return FORMATS[code] if code < len(FORMATS) else f"FORMAT_{code}"
 
 
 def shape(part: Values, field: int) -> Shape:
-    """A message Shape; () when it is not there. Raises DataError for shapes that no tensor has."""
+    """The value of a field of type Shape; () if it is missing. Raises DataError for impossible shapes."""
     dims: list[int] = []
     for field_of_shape, value in fields(view(part, field)):
         if field_of_shape == DIM:
-            dims += [value] if isinstance(value, int) else _packed(value)
+            dims += islice(repeated_numbers(value), MOST_AXES + 1)
         if len(dims) > MOST_AXES:
             raise DataError("impossible shape of a tensor", expected=f"at most {MOST_AXES} axes")
     if math.prod(max(length, 1) for length in dims) >> 56:
         raise DataError("impossible shape of a tensor", found=dims)
     return tuple(dims)
-
-
-def _packed(content: memoryview) -> list[int]:
-    made: list[int] = []
-    at = 0
-    while at < len(content) and len(made) <= MOST_AXES:
-        length, at = read_varint(content, at)
-        made.append(length)
-    return made

@@ -1,19 +1,19 @@
-"""Two tensors piece by piece, in memory that does not grow with them."""
+"""Iteration over two tensors in chunks, with memory use independent of their size."""
 
 import mmap
 from collections.abc import Iterator
 
 import numpy as np
 
-RELEASED = 1 << 24  # bytes of a file that are looked at before the system gets their memory back
-_DONTNEED: int | None = getattr(mmap, "MADV_DONTNEED", None)  # not every system has it
+RELEASE_BYTES = 1 << 24  # of a mapped file that are read before their pages are released
+_DONTNEED: int | None = getattr(mmap, "MADV_DONTNEED", None)  # not on every system
 
 
-def pieces(a: np.ndarray, b: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-    """Both in C order of their elements, whatever the order of their memory, `size` elements at a time.
+def chunks(a: np.ndarray, b: np.ndarray, size: int) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+    """Iterate over two arrays in C order, independent of their memory order, `size` elements at a time.
 
-    Each comes as two vectors in the machine's byte order, and the number of their first element; the next piece may
-    overwrite them. Of mapped files only a part is in memory, where the elements lie in this order.
+    Yields two vectors in native byte order and the flat index of their first element; the next chunk may overwrite
+    them. Pages of mapped files that are in C order are released as the iteration proceeds.
     """
     both = np.nditer(
         [a, b],
@@ -24,20 +24,20 @@ def pieces(a: np.ndarray, b: np.ndarray, size: int) -> Iterator[tuple[np.ndarray
         casting="equiv",
         buffersize=size,
     )
-    maps = [found for x in (a, b) if (found := _mapping(x)) is not None]
-    step = RELEASED // max(a.itemsize, b.itemsize)
-    first, due = 0, step
+    maps = [found for x in (a, b) if (found := _memory_map(x)) is not None]
+    interval = RELEASE_BYTES // max(a.itemsize, b.itemsize)
+    first, due = 0, interval
     for x, y in both:
         yield np.ascontiguousarray(x), np.ascontiguousarray(y), first
         first += x.size
         if first >= due and _DONTNEED is not None:
-            due += step
-            for mapped in maps:
-                mapped.madvise(_DONTNEED)
+            due += interval
+            for memory_map in maps:
+                memory_map.madvise(_DONTNEED)
 
 
-def _mapping(array: np.ndarray) -> mmap.mmap | None:
-    """The file that an array is a view of, if it is one."""
+def _memory_map(array: np.ndarray) -> mmap.mmap | None:
+    """The memory map that an array is a view of, if any."""
     base: object = array
     while isinstance(base, np.ndarray | memoryview):
         base = base.base if isinstance(base, np.ndarray) else base.obj

@@ -1,4 +1,4 @@
-"""Who decides what of a step is dumped, and hands it to a writer."""
+"""The observer that passes the selected values of a step to a writer."""
 
 import logging
 from collections.abc import Sequence
@@ -9,100 +9,100 @@ from runner.core.graph import Graph
 from runner.core.observers import ObservedValue, ValueObserver
 from runner.core.primitive import Node, Primitive
 from runner.observe.dump import overflow
-from runner.observe.dump.async_writer import AsyncFolder
-from runner.observe.dump.first_failure import is_overflown
-from runner.observe.dump.selection import Selection
+from runner.observe.dump.async_writer import AsyncWriter
+from runner.observe.dump.first_failure import has_overflow
+from runner.observe.dump.selection import KernelSelection
 from runner.observe.dump.settings import DumpSettings
-from runner.observe.dump.sync_writer import SyncFolder
-from runner.observe.dump.writer import Writer, described
+from runner.observe.dump.sync_writer import SyncWriter
+from runner.observe.dump.writer import DumpWriter, serialize_graph
 from runner.types import TensorType
 
 _LOG = logging.getLogger("runner")
 
 
 class Dumper(ValueObserver):
-    """Dumps the steps, operators and sides that its settings choose.
+    """Dumps the steps, operators and sides that its settings select.
 
-    With `op_debug_mode` only operators whose results are not finite, and a record of the first one of each step. A
-    kernel of the settings that matches nothing is warned of once. Raises StorageError when something could not be
-    written; `close` returns when everything is.
+    With `op_debug_mode` it dumps only operators whose outputs are not finite, and a record of the first one of each
+    step. It logs a warning for each kernel in the settings that matches nothing. Raises StorageError if a file cannot
+    be written; `close` waits until all are.
     """
 
     def __init__(self, settings: DumpSettings, device_id: int = 0) -> None:
         self.settings = settings
-        self.writer: Writer = (SyncFolder if settings.kind == "sync" else AsyncFolder)(settings, device_id)
+        self.writer: DumpWriter = (SyncWriter if settings.kind == "sync" else AsyncWriter)(settings, device_id)
         self.supports_sinks = settings.kind != "sync"
         self.device_layout = self.supports_sinks or not settings.trans_flag
-        self.selection = Selection(settings.kernels)
+        self.selection = KernelSelection(settings.kernels)
         self._graphs: dict[tuple[TensorType, ...], int] = {}
-        self._graph = 0  # number of the present one
+        self._graph = 0  # number of the current graph
         self._written: set[int] = set()
-        self._overflown = False
+        self._has_record = False  # of an overflow in the current step
 
     def next_step(self, step: int) -> int | None:
-        """As the iterations of the settings say."""
-        return self.settings.iterations.following(step)
+        """The first step in the setting `iterations` that is not before `step`."""
+        return self.settings.iterations.next_step(step)
 
     def selects(self, node: Node) -> bool:
-        """As the kernels of the settings say."""
-        return self.selection.operator(node.name, node.op.name)
+        """Whether the setting `kernels` selects an operator."""
+        return self.selection.selects_operator(node.name, node.op.name)
 
     def begin(self, step: int, types: tuple[TensorType, ...]) -> None:
-        """Graphs are told apart by the types of their inputs."""
+        """Determine the number of the graph, which is identified by the types of its inputs."""
         self._graph = self._graphs.setdefault(types, len(self._graphs))
-        self._overflown = False
+        self._has_record = False
 
     def operator(
         self, step: int, node: Node, inputs: Sequence[ObservedValue], outputs: Sequence[ObservedValue]
     ) -> None:
-        """Write it."""
+        """Write the operator, unless `op_debug_mode` excludes it."""
         mode = self.settings.op_debug_mode
         if mode:
-            if not overflow.detects(mode, node.op.name) or not any(map(is_overflown, outputs)):
+            if not overflow.detects(mode, node.op.name) or not any(map(has_overflow, outputs)):
                 return
-            self._record(step, node)
+            self._write_record(step, node)
         sides = inputs if self.settings.inputs else None, outputs if self.settings.outputs else None
-        self.writer.operator(step, self._graph, node.number, node, *sides)
+        self.writer.write_operator(step, self._graph, node.number, node, *sides)
 
     def end(self, step: int, graph: Graph) -> None:
-        """Write parameters and constants, and the graph when it is new."""
+        """Write parameters and constants, and the graph if it is new."""
         if self._graph not in self._written:
             self._written.add(self._graph)
             self._write_graph(graph)
         if self.settings.outputs and not self.settings.op_debug_mode:
-            held = {p.name: p.data for p in graph.parameters} | {x.name: a for x, a in graph.constants.items()}
-            for name, array in held.items():
-                if self.selection.held(name):
-                    self.writer.held(step, self._graph, name, ObservedValue(array))
-        self.writer.finish(step)
+            values = {p.name: p.data for p in graph.parameters} | {x.name: a for x, a in graph.constants.items()}
+            for name, array in values.items():
+                if self.selection.selects_value(name):
+                    self.writer.write_value(step, self._graph, name, ObservedValue(array))
+        self.writer.finish_step(step)
 
     def close(self) -> None:
-        """Return when everything is written."""
+        """Wait until all files are written."""
         self.writer.close()
 
     def _write_graph(self, graph: Graph) -> None:
-        listing, message, order = described(graph, self._graph)
-        self.writer.graph(self._graph, listing, message, order)
+        listing, message, order = serialize_graph(graph, self._graph)
+        self.writer.write_graph(self._graph, listing, message, order)
         names = [*order, *(p.name for p in graph.parameters), *(x.name for x in graph.constants)]
         for kernel, nearest in self.selection.unmatched(names):
             _LOG.warning("dump: no operator matches %r; the nearest are %s", kernel, ", ".join(nearest) or "none")
 
-    def _record(self, step: int, node: Node) -> None:
-        """The record of the first operator that overflows in a step."""
-        if not self._overflown:
-            self._overflown = True
-            content = overflow.record(overflow.kind(node.op.name), node.number)
-            record = _Record(Opdebug(), (), (), "", node.number, node.source)
-            shown = [ObservedValue(np.frombuffer(content, np.uint8))]
-            self.writer.operator(step, self._graph, node.number, record, None, shown)
+    def _write_record(self, step: int, node: Node) -> None:
+        """Write an overflow record for the first operator of a step that overflows."""
+        if not self._has_record:
+            self._has_record = True
+            content = overflow.record(overflow.mode_of(node.op.name), node.number)
+            record = _RecordNode(Opdebug(), (), (), "", node.number, node.source)
+            outputs = [ObservedValue(np.frombuffer(content, np.uint8))]
+            self.writer.write_operator(step, self._graph, node.number, record, None, outputs)
 
 
 class Opdebug(Primitive):
     """The operator type of overflow records (spec section 3.7); it is never applied."""
 
 
-class _Record(Node):
-    """The debug record, under the one name that it always has."""
+class _RecordNode(Node):
+    """The node of an overflow record, whose name is fixed."""
 
     @property
     def name(self) -> str:

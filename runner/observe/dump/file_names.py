@@ -1,8 +1,8 @@
-"""Names of dumped files, made and read: those of the synchronous dump (spec section 3.5) and the others (3.4, 3.9).
+"""Formatting and parsing of dump file names: synchronous (spec section 3.5) and asynchronous (3.4, 3.9).
 
 {name}_{io}_{slot}_shape_{d0}_{d1}_{Type}_{format}.bin                       sync; `/` of the name is `--`
-{op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}                        async, the whole operator
-{op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}.{io}.{slot}.{format}.npy       async as .npy, a tensor each
+{op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}                        async, one file per operator
+{op_type}.{op_name}.{task_id}.{stream_id}.{timestamp}.{io}.{slot}.{format}.npy       async, one .npy file per tensor
 """
 
 import re
@@ -17,13 +17,13 @@ PARAMETER = "Parameter"  # the operator type of parameters and constants in asyn
 _TYPES = {kind.name: kind for kind in dt.ALL} | {"kNumberType" + kind.name: kind for kind in dt.ALL}
 _SYNC = re.compile(r"(.+)_(input|output)_(\d+)_shape_(\d+(?:_\d+)*)_([A-Za-z]+\d*)_([A-Za-z0-9_]+)\.bin")
 _ASYNC = re.compile(r"([^.]+)\.([^.]+)\.(\d+)(?:\.(\d+))?\.(\d+)")
-# MindSpore 2.x puts the element type behind the format.
+# MindSpore 2.x adds the element type after the format.
 _NPY = re.compile(_ASYNC.pattern + r"\.(input|output)\.(\d+)\.([A-Za-z0-9_]+)(?:\.[A-Za-z]+\d*)?\.npy")
 
 
 @dataclass(frozen=True)
 class SyncName:
-    """A file of a synchronous dump. `name` is a full name of an operator, or the name of a parameter or constant."""
+    """A file of a synchronous dump. `name` is the full name of an operator, or that of a parameter or constant."""
 
     name: str
     io: str
@@ -38,7 +38,7 @@ class SyncName:
 
     @classmethod
     def parse(cls, file: str, size: int) -> "SyncName | None":
-        """What a file's name says, or None for another file. `size` in bytes tells `shape_0` from no axes at all."""
+        """Parse a file name; None if it has another format. `size` in bytes: `shape_0` is a scalar if it is not 0."""
         found = _SYNC.fullmatch(file)
         if found is None or found[5] not in _TYPES:
             return None
@@ -63,9 +63,14 @@ class AsyncName:
 
     @classmethod
     def parse(cls, file: str) -> "AsyncName | None":
-        """What a file's name says, or None for another file. Names of four parts have no stream."""
+        """Parse a file name; None if it has another format. Names with four parts have no stream."""
         found = _ASYNC.fullmatch(file)
-        return None if found is None else cls(found[1], found[2], int(found[3]), int(found[4] or 0), int(found[5]))
+        return None if found is None else cls.of(found)
+
+    @classmethod
+    def of(cls, found: re.Match[str]) -> "AsyncName":
+        """The name in the first five groups of a match."""
+        return cls(found[1], found[2], int(found[3]), int(found[4] or 0), int(found[5]))
 
 
 @dataclass(frozen=True)
@@ -82,16 +87,13 @@ class NpyName:
 
     @classmethod
     def parse(cls, file: str) -> "NpyName | None":
-        """What a file's name says, or None for another file."""
+        """Parse a file name; None if it has another format."""
         found = _NPY.fullmatch(file)
-        if found is None:
-            return None
-        operator = AsyncName(found[1], found[2], int(found[3]), int(found[4] or 0), int(found[5]))
-        return cls(operator, found[6], int(found[7]), found[8])
+        return None if found is None else cls(AsyncName.of(found), found[6], int(found[7]), found[8])
 
 
 def sanitised(name: str) -> str:
-    """A name as a part of an asynchronous dump's file name: no dots, slashes or spaces.
+    """A name as a part of the file names of an asynchronous dump: without dots, slashes and spaces.
 
     >>> sanitised("Default/network-LeNet5/Conv2D-op12")
     'Default_network-LeNet5_Conv2D-op12'

@@ -1,5 +1,5 @@
-"""The operator that failed, or the first one whose results are not finite: found in a step that is made again, and
-dumped (`session.enable_exception_dump`, seed 004)."""
+"""Dump of the operator that failed, or of the first one whose outputs are not finite, when a failed step is replayed
+(`session.enable_exception_dump`, seed 004)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,13 +11,15 @@ from runner.core.observers import ObservedValue, ValueObserver
 from runner.core.primitive import Node
 from runner.core.source import user_line
 from runner.observe.dump.settings import DumpSettings
-from runner.observe.dump.sync_writer import SyncFolder
-from runner.observe.dump.writer import described
+from runner.observe.dump.sync_writer import SyncWriter
+from runner.observe.dump.writer import serialize_graph
 
 
 class FirstFailure(ValueObserver):
-    """Waits for a failure in the `steps` that it is told of, and dumps that operator below `path`, as a synchronous
-    dump would. Nothing is made before there is one. Raises StorageError when it cannot be written."""
+    """Dumps the first failing operator of `steps` below `path`, in the layout of a synchronous dump.
+
+    No folder is created before a failure. Raises StorageError if a file cannot be written.
+    """
 
     def __init__(self, path: Path, net_name: str, device_id: int) -> None:
         self.settings = DumpSettings("sync", path, net_name)
@@ -25,35 +27,35 @@ class FirstFailure(ValueObserver):
         self.steps = range(0)
         self.found: Node | None = None
         self._rows: dict[str, str] = {}
-        self._folder: SyncFolder | None = None
+        self._writer: SyncWriter | None = None
 
     def next_step(self, step: int) -> int | None:
-        """Every step of `steps`."""
+        """Every step of `steps`, until a failure is found."""
         first = max(step, self.steps.start)
         return first if first in self.steps and self.found is None else None
 
     def operator(
         self, step: int, node: Node, inputs: Sequence[ObservedValue], outputs: Sequence[ObservedValue]
     ) -> None:
-        """Dump the first one whose results are not finite."""
-        if self.found is None and any(map(is_overflown, outputs)):
-            wrong = [f"input {k}" for k, value in enumerate(inputs) if is_overflown(value)]
-            self._rows = {"inputs": f"{' and '.join(wrong)} not finite" if wrong else "all finite"}
+        """Dump the operator if it is the first one whose outputs are not finite."""
+        if self.found is None and any(map(has_overflow, outputs)):
+            not_finite = [f"input {k}" for k, value in enumerate(inputs) if has_overflow(value)]
+            self._rows = {"inputs": f"{' and '.join(not_finite)} not finite" if not_finite else "all finite"}
             self._dump(step, node, inputs, outputs)
 
     def failed(self, step: int, node: Node, inputs: Sequence[ObservedValue]) -> None:
-        """Dump what an operator was given that could not be computed."""
+        """Dump the inputs of an operator that raised an error."""
         if self.found is None:
             self._dump(step, node, inputs, None)
 
     def end(self, step: int, graph: Graph) -> None:
-        """Beside the operator stands the graph."""
-        if self._folder is not None:
-            self._folder.graph(0, *described(graph, 0))
+        """Write the graph of the failed operator."""
+        if self._writer is not None:
+            self._writer.write_graph(0, *serialize_graph(graph, 0))
 
     @property
     def rows(self) -> dict[str, object]:
-        """What an error says of it: `operator`, `line`, `inputs`, `dump`; nothing when there was no failure."""
+        """Rows for an error message: `operator`, `line`, `inputs`, `dump`; empty if there was no failure."""
         if self.found is None:
             return {}
         line = user_line(self.found.source)
@@ -63,10 +65,10 @@ class FirstFailure(ValueObserver):
         self, step: int, node: Node, inputs: Sequence[ObservedValue], outputs: Sequence[ObservedValue] | None
     ) -> None:
         self.found = node
-        self._folder = SyncFolder(self.settings, self.device_id)
-        self._folder.operator(step, 0, node.number, node, inputs, outputs)
+        self._writer = SyncWriter(self.settings, self.device_id)
+        self._writer.write_operator(step, 0, node.number, node, inputs, outputs)
 
 
-def is_overflown(value: ObservedValue) -> bool:
-    """Whether a value has an element that is infinite or not a number."""
+def has_overflow(value: ObservedValue) -> bool:
+    """Whether a value has an element that is infinite or NaN."""
     return value.array.dtype.kind == "f" and not np.isfinite(value.array).all()

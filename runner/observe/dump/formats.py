@@ -1,12 +1,13 @@
-"""How tensors lie on devices, and back to (N, C, H, W).
+"""Conversion between the layouts of tensors on devices and (N, C, H, W).
 
-    NHWC, HWCN, CHWN    the axes in another order; CHWN is batch last, as our CPU has it, for any number of axes
+    NHWC, HWCN, CHWN    permuted axes; CHWN is batch last, as on our CPU, for any number of axes
     NC1HWC0             (N, C1, H, W, C0): channels in groups of C0
-    FRACTAL_Z           (C1*H*W, N1, N0, C0): weights of convolutions in tiles of N0 by C0
-    FRACTAL_NZ          (..., N1, M1, M0, N0): matrices (M, N) in tiles of M0 by N0, column by column
+    FRACTAL_Z           (C1*H*W, N1, N0, C0): convolution weights in tiles of N0 by C0
+    FRACTAL_NZ          (..., N1, M1, M0, N0): matrices (M, N) in tiles of M0 by N0, in column-major order
 
-C1 is C / C0 rounded up, and what is beyond C is 0; so for the others. C0 is 16, and 32 for elements of one byte; N0 and
-M0 are 16. Sources: CANN documentation, "Format"; for weights in groups the transfer kernels of MindSpore and GE.
+C1 is C / C0 rounded up, with zero padding beyond C; likewise for the others. C0 is 16, or 32 for elements of one byte;
+N0 and M0 are 16. Sources: CANN documentation, "Format"; for grouped convolutions the transfer kernels of MindSpore and
+GE.
 """
 
 import math
@@ -19,20 +20,20 @@ from runner.errors import DataError
 from runner.types import Shape
 
 PLAIN = ("NCHW", "ND")
-_ORDERS = {"NHWC": (0, 3, 1, 2), "HWCN": (3, 2, 0, 1)}  # where N, C, H, W are
+_ORDERS = {"NHWC": (0, 3, 1, 2), "HWCN": (3, 2, 0, 1)}  # the axes N, C, H, W
 FORMATS = (*PLAIN, *_ORDERS, "CHWN", "NC1HWC0", "FRACTAL_Z", "FRACTAL_NZ")
 TILE = 16
 
 
 def to_nchw(array: np.ndarray, format: str, original: Shape = (), groups: int = 1) -> np.ndarray:
-    """A tensor in the order (N, C, H, W), or that of its axes when it has not four; a view where that is possible.
+    """Convert a tensor to (N, C, H, W), or to its logical axes if it does not have four; a view where possible.
 
-    `original` is its shape without padding, or () when it is unknown: channels are then as many as there is room for.
-    `groups` is that of the convolution, for FRACTAL_Z. Raises DataError for a format that is not in FORMATS, and when
-    the shapes do not belong together.
+    `original` is its shape without padding, or () if unknown: the padding of channels then remains. `groups` is that
+    of the convolution, for FRACTAL_Z. Raises DataError for a format that is not in FORMATS, and for shapes that do not
+    match.
     """
     if format in _ORDERS and array.ndim != 4:
-        format = "ND"  # a name for axes that it does not have; CANN means the same
+        format = "ND"  # as in CANN: the format has no meaning for other numbers of axes
     if format in PLAIN:
         return array.reshape(original) if original and array.size == math.prod(original) else array
     if format in _ORDERS:
@@ -40,7 +41,7 @@ def to_nchw(array: np.ndarray, format: str, original: Shape = (), groups: int = 
     if format == "CHWN":
         return _checked(np.moveaxis(array, -1, 0) if array.ndim else array, array, format, original)
     if format == "NC1HWC0":
-        return _from_groups_of_channels(array, original)
+        return _from_nc1hwc0(array, original)
     if format == "FRACTAL_Z":
         return _from_fractal_z(array, original, groups)
     if format == "FRACTAL_NZ":
@@ -49,9 +50,9 @@ def to_nchw(array: np.ndarray, format: str, original: Shape = (), groups: int = 
 
 
 def from_nchw(array: np.ndarray, format: str, groups: int = 1) -> np.ndarray:
-    """A tensor (N, C, H, W), or of other axes, as it lies in a format; a view where that is possible.
+    """Convert a tensor (N, C, H, W), or with other axes, to a format; a view where possible.
 
-    Raises DataError for a format that is not in FORMATS, and for a tensor that has none such.
+    Raises DataError for a format that is not in FORMATS or that the tensor cannot have.
     """
     if format in PLAIN or (format in _ORDERS and array.ndim != 4):
         return array
@@ -65,28 +66,28 @@ def from_nchw(array: np.ndarray, format: str, groups: int = 1) -> np.ndarray:
         raise DataError("this format cannot be converted", found=format, allowed=", ".join(FORMATS))
     if array.ndim != 4:
         raise DataError(f"only tensors of four axes have the format {format}", shape=array.shape)
-    return _to_groups_of_channels(array) if format == "NC1HWC0" else _to_fractal_z(array, groups)
+    return _to_nc1hwc0(array) if format == "NC1HWC0" else _to_fractal_z(array, groups)
 
 
 def convert(array: np.ndarray, source: str, target: str, original: Shape = (), groups: int = 1) -> np.ndarray:
-    """A tensor that lies in one format as it lies in another; arguments and errors as of `to_nchw` and `from_nchw`."""
+    """Convert a tensor from one format to another; arguments and errors as in `to_nchw` and `from_nchw`."""
     if source == target and target not in PLAIN:
         return array
     return from_nchw(to_nchw(array, source, original, groups), target, groups)
 
 
-def _checked(made: np.ndarray, array: np.ndarray, format: str, original: Shape) -> np.ndarray:
-    if original and made.shape != original:
-        raise _misfit(array, format, original)
-    return made
+def _checked(result: np.ndarray, array: np.ndarray, format: str, original: Shape) -> np.ndarray:
+    if original and result.shape != original:
+        raise _shape_error(array, format, original)
+    return result
 
 
-def _misfit(array: np.ndarray, format: str, original: Shape) -> DataError:
+def _shape_error(array: np.ndarray, format: str, original: Shape) -> DataError:
     rows = {"shape": array.shape, "original_shape": original or "unknown"}
-    return DataError(f"the shapes of a tensor {format} do not belong together", **rows)
+    return DataError(f"the shapes of a tensor {format} do not match", **rows)
 
 
-def _parts(length: int, size: int) -> int:
+def _ceil_div(length: int, size: int) -> int:
     return -(-length // size)
 
 
@@ -95,17 +96,17 @@ def _c0(array: np.ndarray) -> int:
 
 
 def _padded(array: np.ndarray, *lengths: int) -> np.ndarray:
-    """Zeros behind the last axes, up to these lengths."""
-    ends = (*array.shape[: array.ndim - len(lengths)], *lengths)
-    if ends == array.shape:
+    """Pad the last axes with zeros to these lengths."""
+    shape = (*array.shape[: array.ndim - len(lengths)], *lengths)
+    if shape == array.shape:
         return array
-    made = np.zeros(ends, array.dtype)
-    made[tuple(map(slice, array.shape))] = array
-    return made
+    padded = np.zeros(shape, array.dtype)
+    padded[tuple(map(slice, array.shape))] = array
+    return padded
 
 
-def _four(original: Shape) -> Iterator[Shape]:
-    """What a shape may have become to have four axes: MindSpore puts one in front (axis N), others at the end."""
+def _four_axes(original: Shape) -> Iterator[Shape]:
+    """The shapes of four axes that a shape may have become: MindSpore adds one axis in front (N), others at the end."""
     missing = 4 - len(original)
     if missing >= 0:
         front = min(missing, 1)
@@ -116,57 +117,57 @@ def _four(original: Shape) -> Iterator[Shape]:
 # (N, C1, H, W, C0)
 
 
-def _from_groups_of_channels(array: np.ndarray, original: Shape) -> np.ndarray:
+def _from_nc1hwc0(array: np.ndarray, original: Shape) -> np.ndarray:
     if array.ndim != 5:
-        raise _misfit(array, "NC1HWC0", original)
+        raise _shape_error(array, "NC1HWC0", original)
     batch, c1, height, width, c0 = array.shape
-    whole = array.transpose(0, 1, 4, 2, 3).reshape(batch, c1 * c0, height, width)
+    padded = array.transpose(0, 1, 4, 2, 3).reshape(batch, c1 * c0, height, width)
     if not original:
-        return whole
-    for n, c, h, w in _four(original):
-        if c0 and (n, _parts(c, c0), h, w) == (batch, c1, height, width):
-            return whole[:, :c].reshape(original)
-    raise _misfit(array, "NC1HWC0", original)
+        return padded
+    for n, c, h, w in _four_axes(original):
+        if c0 and (n, _ceil_div(c, c0), h, w) == (batch, c1, height, width):
+            return padded[:, :c].reshape(original)
+    raise _shape_error(array, "NC1HWC0", original)
 
 
-def _to_groups_of_channels(array: np.ndarray) -> np.ndarray:
+def _to_nc1hwc0(array: np.ndarray) -> np.ndarray:
     batch, channels, height, width = array.shape
     c0 = _c0(array)
-    c1 = _parts(channels, c0)
-    whole = _padded(array, c1 * c0, height, width)
-    return whole.reshape(batch, c1, c0, height, width).transpose(0, 1, 3, 4, 2)
+    c1 = _ceil_div(channels, c0)
+    padded = _padded(array, c1 * c0, height, width)
+    return padded.reshape(batch, c1, c0, height, width).transpose(0, 1, 3, 4, 2)
 
 
 # (G*C1*H*W, N1, N0, C0)
 
 
-class _Blocks(NamedTuple):
-    """Weights of `groups` groups as G matrices, each with the weights of up to `together` groups on its diagonal."""
+class _BlockDiagonal(NamedTuple):
+    """Weights of a grouped convolution as G block-diagonal matrices with up to `blocks` groups each."""
 
     groups: int
-    together: int
+    blocks: int  # groups per matrix
     matrices: int  # G
-    outputs: int  # of one group
+    outputs: int  # channels of one group
     inputs: int
     n1: int
     c1: int
 
     @classmethod
-    def of(cls, shape: Shape, groups: int, c0: int) -> "_Blocks":
+    def of(cls, shape: Shape, groups: int, c0: int) -> "_BlockDiagonal":
         outputs, inputs = shape[0] // groups, shape[1]
-        together = 1
+        blocks = 1
         if groups > 1 and outputs and inputs:
-            fills = math.lcm(math.lcm(inputs, c0) // inputs, math.lcm(outputs, TILE) // outputs)
-            together = min(fills, groups)
-        n1, c1 = _parts(together * outputs, TILE), _parts(together * inputs, c0)
-        return cls(groups, together, _parts(groups, together), outputs, inputs, n1, c1)
+            without_padding = math.lcm(math.lcm(inputs, c0) // inputs, math.lcm(outputs, TILE) // outputs)
+            blocks = min(without_padding, groups)
+        n1, c1 = _ceil_div(blocks * outputs, TILE), _ceil_div(blocks * inputs, c0)
+        return cls(groups, blocks, _ceil_div(groups, blocks), outputs, inputs, n1, c1)
 
-    def places(self) -> Iterator[tuple[slice, int, slice, slice]]:
-        """For each group: its outputs among all, its matrix, and the rows and columns there."""
+    def slices(self) -> Iterator[tuple[slice, int, slice, slice]]:
+        """For each group: its output channels, its matrix, and its rows and columns in that matrix."""
         for group in range(self.groups):
-            matrix, place = divmod(group, self.together)
-            rows = slice(place * self.outputs, (place + 1) * self.outputs)
-            columns = slice(place * self.inputs, (place + 1) * self.inputs)
+            matrix, block = divmod(group, self.blocks)
+            rows = slice(block * self.outputs, (block + 1) * self.outputs)
+            columns = slice(block * self.inputs, (block + 1) * self.inputs)
             yield slice(group * self.outputs, (group + 1) * self.outputs), matrix, rows, columns
 
 
@@ -174,36 +175,36 @@ def _from_fractal_z(array: np.ndarray, original: Shape, groups: int) -> np.ndarr
     if not original:
         raise DataError("a tensor FRACTAL_Z needs its original shape", shape=array.shape, hint="-s N,C,H,W gives it")
     c0 = array.shape[-1] if array.ndim >= 4 else 0
-    for shape in _four(original):
+    for shape in _four_axes(original):
         if not c0 or groups < 1 or shape[0] % groups:
             continue
-        blocks = _Blocks.of(shape, groups, c0)
-        outer = blocks.matrices * blocks.c1 * shape[2] * shape[3]
-        if (math.prod(array.shape[:-3]), *array.shape[-3:]) == (outer, blocks.n1, TILE, c0):
-            return _unpacked(array, blocks, shape).reshape(original)
-    raise _misfit(array, "FRACTAL_Z", original)
+        packing = _BlockDiagonal.of(shape, groups, c0)
+        outer = packing.matrices * packing.c1 * shape[2] * shape[3]
+        if (math.prod(array.shape[:-3]), *array.shape[-3:]) == (outer, packing.n1, TILE, c0):
+            return _unpack(array, packing, shape).reshape(original)
+    raise _shape_error(array, "FRACTAL_Z", original)
 
 
-def _unpacked(array: np.ndarray, blocks: _Blocks, shape: Shape) -> np.ndarray:
-    c0, rest = array.shape[-1], shape[2:]
-    whole = array.reshape(blocks.matrices, blocks.c1, *rest, blocks.n1, TILE, c0).transpose(0, 4, 5, 1, 6, 2, 3)
-    matrices = whole.reshape(blocks.matrices, blocks.n1 * TILE, blocks.c1 * c0, *rest)
-    made = np.empty(shape, array.dtype)
-    for outputs, matrix, rows, columns in blocks.places():
-        made[outputs] = matrices[matrix, rows, columns]
-    return made
+def _unpack(array: np.ndarray, packing: _BlockDiagonal, shape: Shape) -> np.ndarray:
+    c0, kernel = array.shape[-1], shape[2:]
+    tiles = array.reshape(packing.matrices, packing.c1, *kernel, packing.n1, TILE, c0).transpose(0, 4, 5, 1, 6, 2, 3)
+    matrices = tiles.reshape(packing.matrices, packing.n1 * TILE, packing.c1 * c0, *kernel)
+    weights = np.empty(shape, array.dtype)
+    for outputs, matrix, rows, columns in packing.slices():
+        weights[outputs] = matrices[matrix, rows, columns]
+    return weights
 
 
 def _to_fractal_z(array: np.ndarray, groups: int) -> np.ndarray:
     if groups < 1 or array.shape[0] % groups:
         raise DataError("the groups of a convolution do not divide its outputs", groups=groups, shape=array.shape)
     c0 = _c0(array)
-    blocks, rest = _Blocks.of(array.shape, groups, c0), array.shape[2:]
-    matrices = np.zeros((blocks.matrices, blocks.n1 * TILE, blocks.c1 * c0, *rest), array.dtype)
-    for outputs, matrix, rows, columns in blocks.places():
+    packing, kernel = _BlockDiagonal.of(array.shape, groups, c0), array.shape[2:]
+    matrices = np.zeros((packing.matrices, packing.n1 * TILE, packing.c1 * c0, *kernel), array.dtype)
+    for outputs, matrix, rows, columns in packing.slices():
         matrices[matrix, rows, columns] = array[outputs]
-    whole = matrices.reshape(blocks.matrices, blocks.n1, TILE, blocks.c1, c0, *rest).transpose(0, 3, 5, 6, 1, 2, 4)
-    return whole.reshape(blocks.matrices * blocks.c1 * math.prod(rest), blocks.n1, TILE, c0)
+    tiles = matrices.reshape(packing.matrices, packing.n1, TILE, packing.c1, c0, *kernel).transpose(0, 3, 5, 6, 1, 2, 4)
+    return tiles.reshape(packing.matrices * packing.c1 * math.prod(kernel), packing.n1, TILE, c0)
 
 
 # (..., N1, M1, M0, N0)
@@ -211,42 +212,42 @@ def _to_fractal_z(array: np.ndarray, groups: int) -> np.ndarray:
 
 def _from_fractal_nz(array: np.ndarray, original: Shape) -> np.ndarray:
     if array.ndim < 4:
-        raise _misfit(array, "FRACTAL_NZ", original)
+        raise _shape_error(array, "FRACTAL_NZ", original)
     *outer, n1, m1, m0, n0 = array.shape
     matrix = np.moveaxis(array, -4, -2).reshape(*outer, m1 * m0, n1 * n0)
     if not original:
         return matrix
     *front, m, n = original if len(original) > 1 else (1, *original)
-    if not m0 or not n0 or (front, _parts(m, m0), _parts(n, n0)) != (outer, m1, n1):
-        raise _misfit(array, "FRACTAL_NZ", original)
+    if not m0 or not n0 or (front, _ceil_div(m, m0), _ceil_div(n, n0)) != (outer, m1, n1):
+        raise _shape_error(array, "FRACTAL_NZ", original)
     return matrix[..., :m, :n].reshape(original)
 
 
 def _to_fractal_nz(array: np.ndarray) -> np.ndarray:
     *outer, m, n = (1,) * (2 - array.ndim) + array.shape
     n0 = _c0(array)
-    m1, n1 = _parts(m, TILE), _parts(n, n0)
+    m1, n1 = _ceil_div(m, TILE), _ceil_div(n, n0)
     matrix = _padded(array.reshape(*outer, m, n), m1 * TILE, n1 * n0)
     return np.moveaxis(matrix.reshape(*outer, m1, TILE, n1, n0), -2, -4)
 
 
 BLOCK = 1 << 20  # bytes
-FEWEST_ROWS = 64
+MIN_ROWS = 64
 
 
-def in_order(array: np.ndarray) -> np.ndarray:
-    """The same tensor in C order; it is copied when it lies otherwise.
+def to_c_order(array: np.ndarray) -> np.ndarray:
+    """The array in C order; copied if its memory order is different.
 
-    Those that lie batch last are copied in blocks: numpy goes along one side of the matrix (C*H*W, N) for each row of
-    the other, and a cache line that it fetched for one element is gone when the neighbour's turn comes. Three to five
-    times as fast; numpy is quick enough for other orders.
+    Arrays with the batch axis last in memory are transposed in blocks, because numpy copies the matrix (C*H*W, N)
+    row by row and evicts cache lines before it uses their other elements. This is three to five times as fast; numpy
+    is fast enough for other orders.
     """
-    lying = np.moveaxis(array, 0, -1) if array.ndim else array
-    if array.flags.c_contiguous or array.nbytes <= BLOCK or not lying.flags.c_contiguous:
+    batch_last = np.moveaxis(array, 0, -1) if array.ndim else array
+    if array.flags.c_contiguous or array.nbytes <= BLOCK or not batch_last.flags.c_contiguous:
         return np.asarray(array, order="C")
-    made = np.empty(array.shape, array.dtype)
-    source, target = lying.reshape(-1, len(array)), made.reshape(len(array), -1)
-    rows = max(BLOCK // source[0].nbytes, FEWEST_ROWS)
+    result = np.empty(array.shape, array.dtype)
+    source, target = batch_last.reshape(-1, len(array)), result.reshape(len(array), -1)
+    rows = max(BLOCK // source[0].nbytes, MIN_ROWS)
     for start in range(0, len(source), rows):
         target[:, start : start + rows] = source[start : start + rows].T
-    return made
+    return result

@@ -1,7 +1,7 @@
-"""Where a dump lies: the folders of its iterations, below a run directory, a dump path, or any folder in between.
+"""Locates the iterations of a dump below a run directory, a dump path, or any folder in between.
 
-{path}/{net_name}/{device_id}/iteration_{i}                    sync; without the device MindSpore r1.2 on a CPU
-{path}/{device_id}/{net_name}_graph_{graph}/{graph}/{i}        async; with a folder of the start in front GE
+{path}/{net_name}/{device_id}/iteration_{i}                    sync; MindSpore r1.2 on a CPU has no {device_id}
+{path}/{device_id}/{net_name}_graph_{graph}/{graph}/{i}        async; GE has a folder named by the start time above
 {path}/rank_{id}/{net_name}/{graph}/{i}                        MindSpore from r1.3 on
 """
 
@@ -19,18 +19,18 @@ from runner.observe.dump.file_names import AsyncName, NpyName
 
 CONFIG, FOLDER = "config.json", "dump"  # of a run directory
 CONFIG_LIMIT = 1 << 24  # bytes
-DEEPEST = 8  # levels from a dump path to an iteration: GE has six
+MAX_DEPTH = 8  # levels from a dump path to an iteration: GE has six
 _SYNC = re.compile(r"iteration_(\d{1,18})")
 _NUMBER = re.compile(r"\d{1,18}")
 _GRAPH = re.compile(r"(.*)_graph_\d+")
-_ASIDE = {"graphs", "execution_order", "constants"}
+_OTHER_FOLDERS = {"graphs", "execution_order", "constants"}
 
 
 @dataclass(frozen=True)
-class Place:
-    """The folder of one iteration; async ones have one for each graph.
+class DumpLocation:
+    """The folder of one iteration; asynchronous dumps have one folder per graph.
 
-    `device` is the folder with `graphs` and `execution_order`; `graph` is None where all graphs share the folder.
+    `device` is the folder with `graphs` and `execution_order`; `graph` is None if all graphs share the folder.
     """
 
     folder: Path
@@ -40,7 +40,7 @@ class Place:
 
     @property
     def series(self) -> tuple[Path, str]:
-        """What makes one dump: a device, and a network on it."""
+        """The device folder and the network: the iterations with equal values are one dump."""
         if self.graph is None:
             return self.device, ""
         network = self.folder.parent.parent.name
@@ -48,49 +48,49 @@ class Place:
         return self.device, network if found is None else found[1]
 
     @property
-    def choice(self) -> Path:
-        """A path that leads to this series only."""
+    def series_path(self) -> Path:
+        """A path that contains this series only."""
         return self.device if self.graph is None else self.folder.parent.parent
 
 
-def find(path: Path) -> tuple[Place, ...]:
+def find_iterations(path: Path) -> tuple[DumpLocation, ...]:
     """The iterations of the dump at `path`, ascending.
 
-    Raises DataError when there is none, ConfigError when there are several dumps to choose from.
+    Raises DataError if there is no dump, ConfigError if there are several.
     """
     if not path.exists():
         raise DataError("the run or dump does not exist", path=path)
-    root = _dump_of_run(path) if (path / CONFIG).is_file() or (path / FOLDER).is_dir() else path
+    root = _dump_path(path) if (path / CONFIG).is_file() or (path / FOLDER).is_dir() else path
     try:
-        found = sorted(_below(root.resolve(), DEEPEST), key=lambda place: (place.iteration, place.graph or 0))
+        found = sorted(_scan(root.resolve(), MAX_DEPTH), key=lambda one: (one.iteration, one.graph or 0))
     except FileNotFoundError:
         found = []
     except OSError as reason:
         raise storage_error("cannot read a folder of a dump", root, reason) from reason
     if not found:
-        where = root if root != path else None
+        searched = root if root != path else None
         hint = "runner ... dump=sync dataset_sink_mode=false writes a dump, and so does dump=async"
-        raise DataError("no dump found", path=path, looked_in=where, hint=hint)
-    choices = {place.series: place.choice for place in reversed(found)}
-    if len(choices) > 1:
-        listed = "\n".join(sorted(map(str, choices.values())))
-        raise ConfigError("several dumps to choose from", path=path, choices=listed, hint="give the path of one")
+        raise DataError("no dump found", path=path, searched=searched, hint=hint)
+    dumps = {location.series: location.series_path for location in reversed(found)}
+    if len(dumps) > 1:
+        listed = "\n".join(sorted(map(str, dumps.values())))
+        raise ConfigError("the path has several dumps", path=path, choices=listed, hint="give the path of one")
     return tuple(found)
 
 
-def _dump_of_run(run: Path) -> Path:
-    """Where the config of a run has put its dump."""
+def _dump_path(run: Path) -> Path:
+    """The dump path in the config of a run."""
     config = run / CONFIG
-    block = _json(config).get("dump") if config.is_file() else None
-    chosen = block if isinstance(block, dict) else {}
-    place = chosen.get("path") or chosen.get("dump_path")
-    if not place and chosen.get("config"):
-        common = _json(Path(str(chosen["config"]))).get("common_dump_settings")
-        place = common.get("path") if isinstance(common, dict) else None
-    return Path(str(place)) if place else run / FOLDER
+    group = _read_json(config).get("dump") if config.is_file() else None
+    values = group if isinstance(group, dict) else {}
+    path = values.get("path") or values.get("dump_path")
+    if not path and values.get("config"):
+        common = _read_json(Path(str(values["config"]))).get("common_dump_settings")
+        path = common.get("path") if isinstance(common, dict) else None
+    return Path(str(path)) if path else run / FOLDER
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(read_bytes(path, CONFIG_LIMIT))
     except (ValueError, RecursionError) as reason:
@@ -100,20 +100,20 @@ def _json(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _below(folder: Path, depth: int) -> Iterator[Place]:
+def _scan(folder: Path, depth: int) -> Iterator[DumpLocation]:
     if found := _SYNC.fullmatch(folder.name):
-        yield Place(folder, folder.parent, int(found[1]), None)
+        yield DumpLocation(folder, folder.parent, int(found[1]), None)
         return
     with os.scandir(folder) as entries:
         parts = [(entry.name, entry.is_dir()) for entry in entries]
-    if _NUMBER.fullmatch(folder.name) and any(_is_dumped(name) for name, is_folder in parts if not is_folder):
+    if _NUMBER.fullmatch(folder.name) and any(_is_dump_file(name) for name, is_folder in parts if not is_folder):
         graph = folder.parent.name
-        yield Place(folder, folder.parents[2], int(folder.name), int(graph) if _NUMBER.fullmatch(graph) else 0)
+        yield DumpLocation(folder, folder.parents[2], int(folder.name), int(graph) if _NUMBER.fullmatch(graph) else 0)
     elif depth:
         for name, is_folder in parts:
-            if is_folder and name not in _ASIDE and not name.startswith("."):
-                yield from _below(folder / name, depth - 1)
+            if is_folder and name not in _OTHER_FOLDERS and not name.startswith("."):
+                yield from _scan(folder / name, depth - 1)
 
 
-def _is_dumped(name: str) -> bool:
+def _is_dump_file(name: str) -> bool:
     return AsyncName.parse(name) is not None or NpyName.parse(name) is not None

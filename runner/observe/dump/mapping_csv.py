@@ -1,4 +1,4 @@
-"""`mapping.csv`: which names the files of a folder would have if names could be longer; a line `file,name` for each."""
+"""`mapping.csv`: the full names of files whose names were too long for the file system; rows `file,name`."""
 
 import csv
 import io
@@ -13,23 +13,23 @@ LIMIT = 1 << 28  # bytes
 
 
 def read(folder: Path) -> dict[str, str]:
-    """Files and the names that they stand for; none without a `mapping.csv`. Raises DataError when it is damaged."""
+    """Full names by file; empty without a `mapping.csv`. Raises DataError if it is damaged."""
     path = folder / FILE
     if not path.exists():
         return {}
     try:
         rows = list(csv.reader(io.StringIO(read_bytes(path, LIMIT).decode(), newline="")))
     except (UnicodeDecodeError, csv.Error) as reason:
-        raise DataError("a mapping of names is damaged", file=path, reason=reason) from None
+        raise DataError("a mapping of file names is damaged", file=path, reason=reason) from None
     names = {row[0]: row[1] for row in rows if len(row) == 2}
     for name in names.values():
         if "/" in name or "\0" in name:
-            raise DataError("a mapping gives a name that no file can have", file=path, found=ascii(name))
+            raise DataError("a mapping has an invalid file name", file=path, found=ascii(name))
     return names
 
 
 def add(folder: Path, names: Mapping[str, str]) -> None:
-    """Add files to those that are there. Raises StorageError, and DataError when what is there is damaged."""
+    """Add rows to those that exist. Raises StorageError, and DataError if the existing file is damaged."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows((read(folder) | dict(names)).items())
     write_whole(folder / FILE, [text.getvalue().encode()])

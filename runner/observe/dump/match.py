@@ -1,8 +1,8 @@
-"""Which operator of one dump is which of another.
+"""Matches the entries of two dumps by name.
 
-Names are compared without what says nothing about the operator: `/` and what else `sanitised` replaces, the level that
-data sinking puts above the step (`Default/network-TrainOneStepCell/`, or `Default/network/` where names have no
-classes), and the names of classes when one run keeps them and the other does not. Operator types and `op{N}` stay.
+Parts of a name that do not identify the operator are ignored: `/` and other characters that `sanitised` replaces, the
+scope that data sinking adds above the step (`Default/network-TrainOneStepCell/`, or `Default/network/` in names
+without classes), and class names if only one of the runs has them. Operator types and `op{N}` are kept.
 """
 
 import re
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import product
 
 from runner.observe.dump.file_names import sanitised
-from runner.observe.dump.reader import Entry
+from runner.observe.dump.reader import DumpEntry
 
-Form = Callable[[str], str]
+NameForm = Callable[[str], str]
 _SUNK = re.compile(r"(Gradients_)?Default_network-TrainOneStepCell_")
 _SUNK_CLASSLESS = re.compile(r"(Gradients_)?Default_network_")
 
@@ -22,34 +22,33 @@ def _sunk(name: str) -> str:
     return _SUNK.sub(r"\1Default_", sanitised(name), count=1)
 
 
-def _plain(name: str) -> str:
+def _classless(name: str) -> str:
     *scope, operator = name.split("/")
-    kept = [part.partition("-")[0] for part in scope]
-    return sanitised("/".join([*kept, operator]))
+    return sanitised("/".join([*(part.partition("-")[0] for part in scope), operator]))
 
 
-def _sunk_plain(name: str) -> str:
-    return _SUNK_CLASSLESS.sub(r"\1Default_", _plain(name), count=1)
+def _sunk_classless(name: str) -> str:
+    return _SUNK_CLASSLESS.sub(r"\1Default_", _classless(name), count=1)
 
 
-FORMS: Sequence[Form] = (sanitised, _sunk, _plain, _sunk_plain)
+FORMS: Sequence[NameForm] = (sanitised, _sunk, _classless, _sunk_classless)
 
 
 @dataclass(frozen=True)
 class Matching:
-    """Pairs of entries in the order of A, and what only one side has."""
+    """Pairs of entries in the order of A, and the entries that only one side has."""
 
-    pairs: Sequence[tuple[Entry, Entry]]
-    only_a: Sequence[Entry]
-    only_b: Sequence[Entry]
+    pairs: Sequence[tuple[DumpEntry, DumpEntry]]
+    only_a: Sequence[DumpEntry]
+    only_b: Sequence[DumpEntry]
 
 
-def forms(a: Iterable[str], b: Iterable[str]) -> tuple[Form, Form]:
-    """The forms of full names in which most operators of both dumps are the same; the plainest of those that tie.
+def best_forms(a: Iterable[str], b: Iterable[str]) -> tuple[NameForm, NameForm]:
+    """The forms of full names in which the dumps have most operators in common; in a tie, the first ones in FORMS.
 
     >>> one = ["Default/network-Loss/conv-Conv2d/Conv2D-op0", "Gradients/Default/network-Loss/gradMul/Mul-op1"]
     >>> sunk = [name.replace("Default", "Default/network-TrainOneStepCell") for name in one]
-    >>> first, second = forms(one, sunk)
+    >>> first, second = best_forms(one, sunk)
     >>> [first(name) for name in one] == [second(name) for name in sunk]
     True
     """
@@ -60,11 +59,13 @@ def forms(a: Iterable[str], b: Iterable[str]) -> tuple[Form, Form]:
     return FORMS[first], FORMS[second]
 
 
-def match(a: Sequence[Entry], b: Sequence[Entry], first: Form, second: Form) -> Matching:
-    """Pair the entries of two iterations."""
+def match(a: Sequence[DumpEntry], b: Sequence[DumpEntry], first: NameForm, second: NameForm) -> Matching:
+    """Pair the entries of two iterations by the given forms of their names."""
 
-    def keys(side: Sequence[Entry], form: Form) -> dict[tuple[bool, str], Entry]:
-        return {(entry.is_held, sanitised(entry.name) if entry.is_held else form(entry.name)): entry for entry in side}
+    def keys(side: Sequence[DumpEntry], form: NameForm) -> dict[tuple[bool, str], DumpEntry]:
+        return {
+            (entry.is_value, sanitised(entry.name) if entry.is_value else form(entry.name)): entry for entry in side
+        }
 
     ours, theirs = keys(a, first), keys(b, second)
     common = [key for key in ours if key in theirs]

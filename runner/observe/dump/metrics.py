@@ -1,13 +1,12 @@
-"""How far apart two tensors are: counts and distances, computed in float64, in small pieces.
+"""Distance metrics of two tensors, computed in float64 and in small chunks.
 
-An element of A is outside of tolerance when |a - b| > atol + rtol * max(|b|, rms(B), smallest normal number). The
-second term is relative to the element or to the root mean square of its tensor, whichever is larger: an element near
-zero is often a sum whose terms cancel, and its rounding error is as large as that of its neighbours, so that a purely
-relative bound would report noise. It is the mean and not the maximum, so that one huge element does not excuse others.
-Below the smallest normal number (6e-5 in float16) a type has no more digits to be relative to; the coarser type counts.
-`atol` is 0 where nobody asks for another: gradients of first layers may be 1e-7, and an absolute bound that is small
-for activations would hide a wrong factor in them. NaN equals NaN, an infinity equals itself, integers and truth values
-must be equal.
+An element of A is outside of tolerance if |a - b| > atol + rtol * max(|b|, rms(B), smallest normal number). The second
+term is relative to the element or to the root mean square of its tensor, whichever is larger: an element near zero is
+often a sum whose terms cancel, and its rounding error is as large as that of its neighbours, so that a purely relative
+bound would report noise. The mean and not the maximum is used so that one huge element does not hide others. Below the
+smallest normal number (6e-5 in float16) relative precision is lost; the coarser of both types counts. `atol` is 0 by
+default: gradients of first layers may be 1e-7, and an absolute bound that is small for activations would hide a wrong
+factor in them. NaN equals NaN, an infinity equals itself, integers and booleans must be equal.
 """
 
 import math
@@ -18,24 +17,24 @@ import numpy as np
 from runner import dtype as dt
 from runner.dtype import DType
 from runner.errors import ShapeError
-from runner.observe.dump.chunks import pieces
+from runner.observe.dump.chunks import chunks
 from runner.types import TensorType
 
-# Elements. Larger arrays of float64 come as fresh pages from the system, one page fault after the other (four times
-# slower), and their scalar products start threads.
-PIECE = 1 << 13
+# Elements. Larger arrays of float64 are allocated as new pages with a page fault each (four times slower), and their
+# dot products start threads.
+CHUNK = 1 << 13
 RTOL = {dt.float16: 1e-2, dt.float32: 1e-4, dt.float64: 1e-9}  # 20 roundings of float16, 1,700 of float32
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What may differ. `rtol` None means the default of the coarser of the two element types."""
+    """Relative and absolute tolerance. `rtol` None means the default of the coarser of the two element types."""
 
     rtol: float | None = None
     atol: float = 0.0
 
     def relative(self, a: DType, b: DType) -> float:
-        """The relative part for tensors of these types; 0 for integers and truth values.
+        """The relative tolerance for tensors of these types; 0 for integers and booleans.
 
         >>> Tolerance().relative(dt.float32, dt.float16), Tolerance(1e-3).relative(dt.int32, dt.int32)
         (0.01, 0.0)
@@ -50,14 +49,14 @@ DEFAULT = Tolerance()
 
 @dataclass(frozen=True)
 class Measures:
-    """The distance of A from B.
+    """Distance metrics of A relative to B.
 
-    `elements` in all, `outside` of tolerance. Over elements that are finite in both: `max_abs` of |a - b|, `max_rel` of
-    |a - b| / |b| where b is not 0, `max_ulp` in steps between neighbouring numbers of the coarser type (None for
-    integers), `cosine` of the angle between them (1 when both are zero), `l2` is |A - B| / |B| of the whole tensors
-    (infinite when some NaN or infinity is in one only). `nan` and `inf` count those of A and of B.
-    `worst` is where |a - b| is largest measured by its bound, `values` are A and B there, and `bound` is what was
-    allowed (None when the bits are equal, which `identical` says).
+    `elements` is their total number, `outside` the number outside of tolerance. Over elements that are finite in both:
+    `max_abs` of |a - b|, `max_rel` of |a - b| / |b| where b is not 0, `max_ulp` in units in the last place of the
+    coarser type (None for integers), `cosine` similarity (1 if both are zero), `l2` is |A - B| / |B| of the whole
+    tensors (infinite if a NaN or infinity is in one of them only). `nan` and `inf` are counts in A and in B.
+    `worst` is the index at which |a - b| relative to its bound is largest, `values` are a and b there, and `bound` is
+    the bound (all None if the bits are equal: `identical`).
     """
 
     elements: int
@@ -76,29 +75,29 @@ class Measures:
 
 
 def comparable(a: TensorType, b: TensorType) -> bool:
-    """Whether two tensors can be measured: one shape, and both real, both whole or both truth values."""
+    """Whether two tensors can be compared: equal shapes, and both floating, both integers or both booleans."""
     kinds = [{"u": "i"}.get(x.dtype.numpy.kind, x.dtype.numpy.kind) for x in (a, b)]
     return a.shape == b.shape and kinds[0] == kinds[1]
 
 
-def measure(a: np.ndarray, b: np.ndarray, tolerance: Tolerance = DEFAULT, piece: int = PIECE) -> Measures:
-    """How far `a` is from `b`, a piece of so many elements at a time; they may lie in memory or files in any order.
+def measure(a: np.ndarray, b: np.ndarray, tolerance: Tolerance = DEFAULT, chunk: int = CHUNK) -> Measures:
+    """Compare `a` with `b`, `chunk` elements at a time; they may be in memory or mapped, in any memory order.
 
-    Raises ShapeError when they are not comparable.
+    Raises ShapeError if they are not comparable.
     """
     types = TensorType.of(a), TensorType.of(b)
     if not comparable(*types):
         raise ShapeError("tensors that cannot be compared", a=types[0], b=types[1])
-    real = types[0].dtype.is_float
-    if all(_same_bits(x, y) for x, y, _ in pieces(a, b, piece)):
-        nan, inf = _not_finite(a, piece) if real else (0, 0)
-        return Measures(a.size, 0, max_ulp=0 if real else None, nan=(nan, nan), inf=(inf, inf), identical=True)
+    is_float = types[0].dtype.is_float
+    if all(_same_bits(x, y) for x, y, _ in chunks(a, b, chunk)):
+        nan, inf = _not_finite(a, chunk) if is_float else (0, 0)
+        return Measures(a.size, 0, max_ulp=0 if is_float else None, nan=(nan, nan), inf=(inf, inf), identical=True)
     with np.errstate(all="ignore"):
         sums = _Sums(*types)
-        for x, y, _ in pieces(a, b, piece):
+        for x, y, _ in chunks(a, b, chunk):
             sums.add(x, y)
         differences = _Differences(*types, tolerance, sums.rms)
-        for x, y, first in pieces(a, b, piece):
+        for x, y, first in chunks(a, b, chunk):
             differences.add(x, y, first)
     return differences.result(a, b, sums)
 
@@ -107,19 +106,19 @@ def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     return a.dtype == b.dtype and np.array_equal(a.view(np.uint8), b.view(np.uint8))
 
 
-def _not_finite(a: np.ndarray, piece: int) -> tuple[int, int]:
-    """How many NaN and infinities are in a floating tensor."""
+def _not_finite(a: np.ndarray, chunk: int) -> tuple[int, int]:
+    """The number of NaNs and of infinities in a floating tensor."""
     nan = inf = 0
-    for x, _, _ in pieces(a, a, piece):
+    for x, _, _ in chunks(a, a, chunk):
         if not np.isfinite(x).all():
             nan, inf = nan + int(np.isnan(x).sum()), inf + int(np.isinf(x).sum())
     return nan, inf
 
 
 class _Sums:
-    """First pass, over elements that are finite in both: how large are they, and at what angle?
+    """First pass, over elements that are finite in both: norms and dot product.
 
-    Squares of float64 are summed in units of the largest element so far, so that they do not overflow.
+    Squares of float64 are summed in units of the largest element so far to avoid overflow.
     """
 
     def __init__(self, a: TensorType, b: TensorType) -> None:
@@ -129,7 +128,7 @@ class _Sums:
 
     def add(self, a: np.ndarray, b: np.ndarray) -> None:
         x, y = a.astype(np.float64), b.astype(np.float64)
-        if not math.isfinite(np.abs(x).sum() + np.abs(y).sum()):  # one look instead of two at each
+        if not math.isfinite(np.abs(x).sum() + np.abs(y).sum()):  # cheaper than isfinite of each element
             finite = np.isfinite(x) & np.isfinite(y)
             x, y = x[finite], y[finite]
         x, y = self._scaled(0, x), self._scaled(1, y)
@@ -157,14 +156,14 @@ class _Sums:
 
     @property
     def cosine(self) -> float:
-        """Of the angle between them."""
+        """The cosine similarity."""
         if not all(self._squares):
             return 0.0 if any(self._squares) else 1.0
         return max(-1.0, min(1.0, self._product / math.sqrt(self._squares[0]) / math.sqrt(self._squares[1])))
 
 
 class _Differences:
-    """Second pass: the elements one by one, in the light of what the whole tensors are."""
+    """Second pass: element-wise differences, relative to bounds that depend on the whole tensors."""
 
     def __init__(self, a: TensorType, b: TensorType, tolerance: Tolerance, rms: float) -> None:
         self._rtol = tolerance.relative(a.dtype, b.dtype)
@@ -180,7 +179,7 @@ class _Differences:
         distance, size = np.abs(x - y), np.abs(y)
         bounds = self._atol + self._rtol * np.maximum(size, self._least)
         if self._coarse is None:
-            severity = (distance + 2) * (a != b)  # distant whole numbers may be one number in float64
+            severity = (distance + 2) * (a != b)  # different large integers may be equal in float64
         else:
             severity = distance / bounds
         if math.isfinite(severity.sum()):
@@ -192,12 +191,12 @@ class _Differences:
             self._extremes(a[finite], b[finite], size[finite], distance[finite])
             same = (x == y) | (np.isnan(x) & np.isnan(y))
             severity = np.where(same, 0.0, np.where(finite, severity, np.inf))
-            rest = np.where(same, 0.0, distance)
-            self._squares += float(rest @ rest)
+            distance = np.where(same, 0.0, distance)
+            self._squares += float(distance @ distance)
         self._outside += int(np.count_nonzero(severity > 1))
-        at = int(severity.argmax())
-        if severity[at] > self._severity:
-            self._worst, self._severity, self._bound = first + at, float(severity[at]), float(bounds[at])
+        worst = int(severity.argmax())
+        if severity[worst] > self._severity:
+            self._worst, self._severity, self._bound = first + worst, float(severity[worst]), float(bounds[worst])
 
     def _count(self, both: tuple[np.ndarray, np.ndarray]) -> None:
         for side, x in enumerate(both):
@@ -205,7 +204,7 @@ class _Differences:
             self._inf[side] += int(np.count_nonzero(np.isinf(x)))
 
     def _extremes(self, a: np.ndarray, b: np.ndarray, size: np.ndarray, distance: np.ndarray) -> None:
-        """Of finite elements; `size` is |b|, and is lost."""
+        """Update the maxima over finite elements. `size` is |b| and is overwritten."""
         self._abs = max(self._abs, float(distance.max(initial=0.0)))
         size[size == 0] = np.inf
         self._rel = max(self._rel, float((distance / size).max(initial=0.0)))
@@ -214,21 +213,21 @@ class _Differences:
             self._ulp = max(self._ulp, int(ulps(*rounded).max(initial=0)))
 
     def result(self, a: np.ndarray, b: np.ndarray, sums: _Sums) -> Measures:
-        place = tuple(map(int, np.unravel_index(self._worst, a.shape)))
+        worst = tuple(map(int, np.unravel_index(self._worst, a.shape)))
         ulp = self._ulp if self._coarse else None
         nan, inf = (self._nan[0], self._nan[1]), (self._inf[0], self._inf[1])
-        there = a[place].item(), b[place].item()
+        values = a[worst].item(), b[worst].item()
         l2 = (
             math.sqrt(self._squares / a.size) / (sums.rms or math.ulp(0.0))
             if self._squares == self._squares
             else math.inf
         )
         extremes = self._abs, self._rel, ulp, sums.cosine, l2
-        return Measures(a.size, self._outside, *extremes, nan, inf, place, there, self._bound)
+        return Measures(a.size, self._outside, *extremes, nan, inf, worst, values, self._bound)
 
 
 def ulps(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """How many steps between neighbouring numbers lie between finite elements of one floating type; -0 is 0.
+    """The distance of finite elements of one floating type in units in the last place; -0 equals 0.
 
     The result is unsigned and as wide as the type.
 
@@ -239,5 +238,5 @@ def ulps(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     sign = unsigned.type(1 << (8 * a.dtype.itemsize - 1))
     bits, other = a.view(unsigned), b.view(unsigned)
     x, y = bits & ~sign, other & ~sign  # distances from zero
-    steps: np.ndarray = np.where((bits ^ other) & sign, x + y, np.maximum(x, y) - np.minimum(x, y))
-    return steps
+    distance: np.ndarray = np.where((bits ^ other) & sign, x + y, np.maximum(x, y) - np.minimum(x, y))
+    return distance

@@ -1,7 +1,7 @@
-"""The files of one iteration of a dump: parameters, constants and operators, and their tensors one by one.
+"""Reader of the files of one iteration of a dump: parameters, constants and operators with their tensors.
 
-Elements are mapped from the files and read when somebody looks at them. Operators of asynchronous dumps have the full
-names that the caller knows; the others keep their sanitised ones.
+Elements are memory-mapped and read on access. Operators of asynchronous dumps get the full names that the caller
+passes; the others keep their sanitised names.
 """
 
 import re
@@ -19,8 +19,8 @@ from runner.observe.dump import cann_file, formats, mapping_csv
 from runner.observe.dump.file_names import DEFAULT_FORMAT, INPUT, OUTPUT, PARAMETER, AsyncName, NpyName, SyncName
 from runner.types import Shape, TensorType
 
-TEXT_LIMIT = 1 << 28  # bytes of a table of names
-SMALL = 1 << 20  # bytes that are sooner read than mapped
+TEXT_LIMIT = 1 << 28  # bytes of a list of names
+SMALL = 1 << 20  # bytes up to which reading is faster than mapping
 PLAIN = (DEFAULT_FORMAT, *formats.PLAIN)
 BATCH_LAST, TILED = "CHWN", "22CHWN"
 VIEWS = (*PLAIN, BATCH_LAST, TILED)  # formats without padding
@@ -29,8 +29,8 @@ _NUMBER = re.compile(r"op(\d{1,18})$")
 
 
 @dataclass(frozen=True)
-class Saved:
-    """A tensor in a file. `shape` is as it lies; `original` as the network means it, or () when the file is silent."""
+class SavedTensor:
+    """A tensor in a file. `shape` is in the layout `format`; `original` is the logical shape, () if unknown."""
 
     io: str
     slot: int
@@ -39,16 +39,16 @@ class Saved:
     shape: Shape
     format: str
     original: Shape
-    lying: Callable[[], np.ndarray]  # the elements as they lie; raises DataError
+    raw: Callable[[], np.ndarray]  # the elements in the layout `format`; raises DataError
 
     @property
     def label(self) -> str:
-        """As in names of files: `output_0`."""
+        """Side and slot as in file names: `output_0`."""
         return f"{self.io}_{self.slot}"
 
     @property
     def type(self) -> TensorType:
-        """As the network means it, as far as that is known."""
+        """The logical dtype and shape, as far as known."""
         shape = self.shape
         if self.format == BATCH_LAST:
             shape = (*shape[-1:], *shape[:-1])
@@ -59,111 +59,106 @@ class Saved:
         return TensorType(self.dtype, shape)
 
     def array(self) -> np.ndarray:
-        """The elements as the network means them. Raises DataError for a damaged file and an unknown format."""
-        lying = self.lying()
+        """The elements in the logical shape. Raises DataError for a damaged file and an unknown format."""
+        raw = self.raw()
         try:
-            if self.format == TILED and lying.ndim == 6:
-                return lying.transpose(5, 2, 3, 0, 4, 1).reshape(self.type.shape)
-            plain = self.format in PLAIN
-            return lying if plain else formats.to_nchw(lying, self.format, self.original)
+            if self.format == TILED and raw.ndim == 6:
+                return raw.transpose(5, 2, 3, 0, 4, 1).reshape(self.type.shape)
+            return raw if self.format in PLAIN else formats.to_nchw(raw, self.format, self.original)
         except DataError as error:
             raise error.add(file=self.path) from None
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A parameter, a constant, or an operator with what it took and made."""
+class DumpEntry:
+    """A parameter, a constant, or an operator with its inputs and outputs."""
 
     name: str
-    is_held: bool  # a parameter or constant
-    read: Callable[[], Sequence[Saved]]
+    is_value: bool  # a parameter or constant
+    read: Callable[[], Sequence[SavedTensor]]
 
-    def tensors(self) -> dict[str, Saved]:
+    def tensors(self) -> dict[str, SavedTensor]:
         """By label: inputs, then outputs. Raises DataError for damaged files."""
-        return {saved.label: saved for saved in sorted(self.read(), key=lambda saved: (saved.io, saved.slot))}
+        return {tensor.label: tensor for tensor in sorted(self.read(), key=lambda tensor: (tensor.io, tensor.slot))}
 
     @property
     def number(self) -> int:
-        """N of `op{N}`: the place in the order of execution, where nothing else tells it."""
+        """N of `op{N}`: the position in execution order, for dumps without an `execution_order` file."""
         found = _NUMBER.search(self.name)
         return int(found[1]) if found else 1 << 60
 
 
-def entries_of(folder: Path, full: dict[str, str]) -> Iterator[Entry]:
-    """What the files of an iteration hold; `full` gives full names for sanitised ones."""
-    grouped: dict[str, list[tuple[SyncName, Path]]] = {}
+def read_entries(folder: Path, full_names: dict[str, str]) -> Iterator[DumpEntry]:
+    """The entries of one iteration; `full_names` maps sanitised names to full ones."""
+    sync_files: dict[str, list[tuple[SyncName, Path]]] = {}
     executions: dict[tuple[str, str], dict[AsyncName, list[tuple[NpyName | None, Path]]]] = {}
-    shortened = mapping_csv.read(folder)
+    long_names = mapping_csv.read(folder)
     for file in names(folder):
-        path, name = folder / file, shortened.get(file, file)
-        if file.startswith("."):  # not finished, and perhaps gone in a moment
+        path, name = folder / file, long_names.get(file, file)
+        if file.startswith("."):  # a temporary file of a dump that is being written
             continue
         if sync := SyncName.parse(name, path.stat().st_size):
-            grouped.setdefault(sync.name, []).append((sync, path))
+            sync_files.setdefault(sync.name, []).append((sync, path))
         elif operator := AsyncName.parse(name):
             executions.setdefault((operator.op_type, operator.op_name), {})[operator] = [(None, path)]
         elif npy := NpyName.parse(name):
             key = npy.operator.op_type, npy.operator.op_name
             executions.setdefault(key, {}).setdefault(npy.operator, []).append((npy, path))
-    for name, files in grouped.items():
-        yield Entry(name, "/" not in name, partial(_raws, files))
-    for (kind, name), found in executions.items():
-        if kind != OVERFLOW:
-            parts = found[max(found, key=lambda operator: operator.timestamp)]  # the last run that wrote here
-            yield _executed(full.get(name, name), kind == PARAMETER, parts)
+    for name, files in sync_files.items():
+        yield DumpEntry(name, "/" not in name, partial(_sync_tensors, files))
+    for (op_type, name), found in executions.items():
+        if op_type != OVERFLOW:
+            latest = found[max(found, key=lambda operator: operator.timestamp)]  # of the last run that wrote here
+            yield DumpEntry(full_names.get(name, name), op_type == PARAMETER, partial(_async_tensors, latest))
 
 
-def _executed(name: str, is_held: bool, files: list[tuple[NpyName | None, Path]]) -> Entry:
-    def read() -> list[Saved]:
-        return [saved for npy, path in files for saved in ([_npy(npy, path)] if npy else _cann(path))]
-
-    return Entry(name, is_held, read)
-
-
-def _raws(files: Sequence[tuple[SyncName, Path]]) -> list[Saved]:
-    kept = [(name, path, name.type) for name, path in files]
+def _sync_tensors(files: Sequence[tuple[SyncName, Path]]) -> list[SavedTensor]:
     return [
-        Saved(name.io, name.slot, path, kind.dtype, kind.shape, name.format, (), partial(_mapped, path, kind))
-        for name, path, kind in kept
+        SavedTensor(x.io, x.slot, path, x.type.dtype, x.type.shape, x.format, (), partial(_read_elements, path, x.type))
+        for x, path in files
     ]
 
 
-def _mapped(path: Path, kind: TensorType) -> np.ndarray:
-    shape, element = kind.shape, kind.dtype.numpy
+def _async_tensors(files: Sequence[tuple[NpyName | None, Path]]) -> list[SavedTensor]:
+    return [tensor for name, path in files for tensor in ([_npy_tensor(name, path)] if name else _cann_tensors(path))]
+
+
+def _read_elements(path: Path, type: TensorType) -> np.ndarray:
     try:
         size = path.stat().st_size
-        if size == kind.nbytes and size > SMALL:
-            return np.memmap(path, element, "r", shape=shape)
+        if size == type.nbytes and size > SMALL:
+            return np.memmap(path, type.dtype.numpy, "r", shape=type.shape)
     except OSError as reason:
         raise storage_error("cannot read a file", path, reason) from reason
-    if size == kind.nbytes:
-        return np.ndarray(shape, element, read_bytes(path, SMALL))
-    rows = {"expected": f"{kind.nbytes} bytes", "found": f"{size} bytes"}
-    raise DataError("a file has another size than its name says", file=path, type=kind, **rows)
+    if size == type.nbytes:
+        return np.ndarray(type.shape, type.dtype.numpy, read_bytes(path, SMALL))
+    rows = {"expected": f"{type.nbytes} bytes", "found": f"{size} bytes"}
+    raise DataError("the size of a file does not match its name", file=path, type=type, **rows)
 
 
-def _npy(name: NpyName, path: Path) -> Saved:
+def _npy_tensor(name: NpyName, path: Path) -> SavedTensor:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-        kind = dt.of(array.dtype)
+        dtype = dt.of(array.dtype)
     except (ValueError, EOFError, OSError, AttributeError) as reason:
         what = reason.what if isinstance(reason, ConfigError) else reason
         raise DataError("not a tensor in a .npy file", file=path, reason=what) from None
-    return Saved(name.io, name.slot, path, kind, array.shape, name.format, (), partial(_same, array))
+    return SavedTensor(name.io, name.slot, path, dtype, array.shape, name.format, (), partial(_identity, array))
 
 
-def _cann(path: Path) -> Iterator[Saved]:
+def _cann_tensors(path: Path) -> Iterator[SavedTensor]:
     found = cann_file.read(path)
     for io, tensors in ((INPUT, found.inputs), (OUTPUT, found.outputs)):
         for slot, x in enumerate(tensors):
-            yield Saved(io, slot, path, x.dtype, x.shape, x.format, x.original, partial(_same, x.array))
+            yield SavedTensor(io, slot, path, x.dtype, x.shape, x.format, x.original, partial(_identity, x.array))
 
 
-def _same(array: np.ndarray) -> np.ndarray:
+def _identity(array: np.ndarray) -> np.ndarray:
     return array
 
 
 def read_text(path: Path) -> str:
+    """The content of a UTF-8 file. Raises DataError."""
     try:
         return read_bytes(path, TEXT_LIMIT).decode()
     except UnicodeDecodeError:

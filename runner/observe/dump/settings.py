@@ -1,18 +1,30 @@
-"""What is dumped, where, and in which steps: one checked object, whether YAML, JSON or Python asked for it."""
+"""The keys of a dump, and the settings with their values, from whatever source (spec sections 3.2 and 7)."""
 
+import logging
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from runner.errors import ConfigError
+from runner.device import MAX_ID
+from runner.errors import ConfigError, StorageError, raise_all
+from runner.host.files import make_directory
+from runner.validation.keys import Keys, validate_keys
+from runner.validation.rules import FREE, Rule
+from runner.validation.validate import Invalid, existing_folder, show, validate
 
 Kind = Literal["sync", "async", "ge"]
-VARIABLE = "MINDSPORE_DUMP_CONFIG"  # of the environment: the absolute path of a JSON file that requests a dump
 ALL = "all"
-ITERATION_HINT = 'numbers and ranges with "|" between them, counted from 0, such as "0|5-8|100-120", or "all"'
+STEPS = 'numbers and ranges with "|" between them, counted from 0, such as "0|5-8|100-120", or "all"'
+GE_STEPS = 'numbers and ascending ranges with "|" between them, at most 100, such as "0|3-5|10", or null for every step'
+MAX_SETS = 100
+KERNELS = "a list of full names of operators, operator types and patterns with *"
+PATH = "an absolute path of letters, digits, - _ and /"
+NET_NAME = "letters, digits, - and _"
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_LOG = logging.getLogger("runner")
 
 
 @dataclass(frozen=True)
@@ -22,57 +34,48 @@ class Iterations:
     ranges: tuple[tuple[int, int], ...] | None
 
     @classmethod
-    def parse(cls, value: object) -> "Iterations":
-        """The steps that `"0|5-8|100-120"`, `"all"` or a single number means.
-
-        Raises ConfigError with `value`, `allowed` and, where a part is wrong, `part`.
+    def parse(cls, value: object, allowed: str = STEPS) -> "Iterations":
+        """The steps that `"0|5-8|100-120"`, `"all"` or a single number means. Raises Invalid.
 
         >>> Iterations.parse("5-8|0").ranges, Iterations.parse("all").ranges
         (((0, 0), (5, 8)), None)
         """
         if isinstance(value, bool) or not isinstance(value, str | int):
-            raise ConfigError("not a choice of steps", value=repr(value), allowed=ITERATION_HINT)
+            raise Invalid("not a choice of steps", allowed)
         if value == ALL:
             return cls(None)
-        parts = str(value).split("|")
-        return cls(tuple(sorted(_bounds(part, value) for part in parts)))
+        return cls(tuple(sorted(_bounds(part, str(value), allowed) for part in str(value).split("|"))))
 
-    def __contains__(self, step: int) -> bool:
-        return self.following(step) == step
-
-    def following(self, step: int) -> int | None:
-        """The first of the steps that is not before `step`; None when there is none."""
+    def next_step(self, step: int) -> int | None:
+        """The first of the steps that is not before `step`; None if there is none."""
         if self.ranges is None:
             return step
         return min((max(first, step) for first, last in self.ranges if last >= step), default=None)
 
-    def __str__(self) -> str:
-        if self.ranges is None:
-            return ALL
-        return "|".join(str(first) if first == last else f"{first}-{last}" for first, last in self.ranges)
 
-
-def _bounds(part: str, value: object) -> tuple[int, int]:
+def _bounds(part: str, text: str, allowed: str) -> tuple[int, int]:
     found = _RANGE.fullmatch(part)
+    at = f": {show(part)}" if part not in ("", text) else ""
     if found is None:
-        raise ConfigError("not a choice of steps", value=repr(value), part=repr(part), allowed=ITERATION_HINT)
-    first = int(found[1])
-    last = first if found[2] is None else int(found[2])
+        dense = re.sub(r"\s", "", text)
+        meant = dense if dense != text and re.fullmatch(r"[\d|-]*\d", dense, re.ASCII) else None
+        raise Invalid(f"not a choice of steps{at}", allowed, meant)
+    first, last = int(found[1]), int(found[2] or found[1])
     if last < first:
-        hint = f"{last}-{first}"
-        raise ConfigError("a range of steps runs backwards", value=repr(value), part=part, hint=hint)
+        raise Invalid(f"a range of steps runs backwards{at}", allowed, f"{last}-{first}")
     return first, last
 
 
 @dataclass(frozen=True)
 class DumpSettings:
-    """A dump that will happen. `path` is absolute and the root of the layout (interface of each `kind`).
+    """A dump. `path` is absolute and the root of the layout (interface of each `kind`).
 
     `inputs`, `outputs`: which side of operators. `kernels`: full names, operator types or patterns with `*`; None means
     all operators. `op_debug_mode` 1 to 3: only operators whose results overflow (compute, accumulating, all).
-    `trans_flag`: whether values come as (N, C, H, W), or else as they lie on the device. `file_format` of the
+    `trans_flag`: whether values are written as (N, C, H, W), or else in the layout of the device. `file_format` of the
     asynchronous kinds: `bin` (the CANN dump file) or `npy`. `queue_mb`: what may wait to be written, in MiB.
-    `source`: the JSON that asked for it, kept as `.metadata/data_dump.json`.
+    `source`: the content of `.metadata/data_dump.json`, which is not written if this is empty. `devices`: numbers of
+    those that dump; None means all. A dump that is not `enabled` writes nothing. `warning` is for the log of the run.
     """
 
     kind: Kind
@@ -81,9 +84,138 @@ class DumpSettings:
     iterations: Iterations = Iterations(None)
     inputs: bool = True
     outputs: bool = True
-    kernels: Sequence[str] | None = None
+    kernels: tuple[str, ...] | None = None
     op_debug_mode: int = 0
     trans_flag: bool = True
     file_format: Literal["bin", "npy"] = "bin"
     queue_mb: int = 256
     source: bytes = b""
+    devices: tuple[int, ...] | None = None
+    enabled: bool = True
+    warning: str = ""
+
+    @classmethod
+    def from_values(
+        cls,
+        kind: Kind,
+        values: Mapping[str, Any],
+        prefix: str = "",
+        defaults: Mapping[str, str] = {},
+        source: bytes = b"",
+        **rows: object,
+    ) -> "DumpSettings":
+        """The dump with these values of KEYS; `defaults` has a `path` and a `net_name` for values without them.
+
+        Without `dump_mode`, `kernels` are dumped if there is such a key. Raises ConfigError, or ConfigErrors, with the
+        key as `prefix` + name and with `rows`.
+        """
+        valid, errors = validate_keys(values, KEYS, prefix, **rows)
+        if valid.get("dump_mode") and valid.get("kernels") == ():
+            about = {"value": "[]", "allowed": KERNELS, "hint": "dump_mode 0 dumps all operators"}
+            what = "dump_mode 1 dumps the kernels, and there are none"
+            errors.append(ConfigError(what, key=f"{prefix}kernels", **rows, **about))
+        raise_all(errors)
+        valid = {**defaults, **valid}
+        return cls(
+            kind,
+            Path(valid.get("dump_path") or valid["path"]),
+            valid["net_name"],
+            Iterations.parse(valid.get("iteration", ALL)),
+            inputs=valid.get("input_output") != 2,
+            outputs=valid.get("input_output") != 1,
+            kernels=valid["kernels"] if valid.get("dump_mode", "kernels" in valid) else None,
+            trans_flag=valid.get("trans_flag", False),
+            source=source,
+            devices=valid.get("support_device"),
+            **{name: valid[name] for name in ("op_debug_mode", "file_format", "queue_mb") if name in valid},
+        )
+
+    def on(self, device_id: int) -> "DumpSettings | None":
+        """The dump of a device, whose folder exists afterwards; None, and a warning, if the device dumps nothing.
+
+        Raises StorageError if the folder cannot be created or written.
+        """
+        if self.warning:
+            _LOG.warning("%s", self.warning)
+        if not self.enabled:
+            return None
+        if self.devices is not None and device_id not in self.devices:
+            listed = ", ".join(map(str, self.devices)) or "empty"
+            _LOG.warning("nothing is dumped: device %d is not in support_device (%s)", device_id, listed)
+            return None
+        make_directory(self.path)
+        if not os.access(self.path, os.W_OK | os.X_OK):
+            raise StorageError("the path of the dump is not writable", path=self.path)
+        return self
+
+
+def _path(value: object) -> str:
+    text: str = validate(str, FREE, value)
+    if not text.startswith("/"):
+        meant = os.path.abspath(os.path.expanduser(text))
+        raise Invalid("not an absolute path", PATH, meant if text and not _forbidden(meant) else None)
+    if forbidden := _forbidden(text):
+        raise Invalid(f"characters that the path of a dump cannot have: {forbidden}", PATH)
+    for path in (Path(text), *Path(text).parents):
+        if os.path.lexists(path) and not os.path.isdir(path):
+            raise Invalid(f"not a folder: {path}", "a folder, or a path that does not exist")
+    return text
+
+
+def _forbidden(path: str) -> str:
+    return " ".join(show(one) for one in dict.fromkeys(re.findall(r"[^A-Za-z0-9_/-]", path)))
+
+
+def _net_name(value: object) -> str:
+    text: str = validate(str, FREE, value)
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", text):
+        raise Invalid("not the name of a network", NET_NAME, re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_") or None)
+    return text
+
+
+def _iteration(value: object) -> str:
+    Iterations.parse(value)
+    return str(value)
+
+
+def _kernels(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name.strip() for name in value):
+        raise Invalid("not a list of names", KERNELS, f"[{show(value)}]" if isinstance(value, str) and value else None)
+    return tuple(dict.fromkeys(value))
+
+
+def _dump_path(value: object) -> str:
+    if value is None:
+        raise Invalid("dump=ge needs a folder", "a folder that exists", hint="dump.dump_path=...")
+    return existing_folder(validate(str, FREE, value))
+
+
+def _dump_step(value: object) -> str:
+    ranges = Iterations.parse(value, GE_STEPS).ranges
+    if ranges is None:
+        raise Invalid("not a choice of steps", GE_STEPS, "null")
+    if len(ranges) > MAX_SETS:
+        raise Invalid(f"{len(ranges)} sets of steps", GE_STEPS)
+    for part in str(value).split("|"):
+        first, _, last = part.partition("-")
+        if last and int(first) == int(last):
+            raise Invalid(f"a range of steps that does not ascend: {part}", GE_STEPS, first)
+    return str(value)
+
+
+KEYS: Keys = {
+    "enable": (bool, FREE),
+    "trans_flag": (bool, FREE),
+    "dump_mode": (int, Rule(low=0, high=1, hint="0: all operators, 1: those that kernels names")),
+    "path": (str, Rule(validate=_path)),
+    "net_name": (str, Rule(validate=_net_name)),
+    "iteration": (str, Rule(validate=_iteration)),
+    "input_output": (int, Rule(low=0, high=2, hint="0: inputs and outputs, 1: inputs, 2: outputs")),
+    "kernels": (tuple[str, ...], Rule(validate=_kernels)),
+    "support_device": (tuple[int, ...], Rule(low=0, high=MAX_ID, hint="a list of device ids, such as [0, 1]")),
+    "op_debug_mode": (int, Rule(low=0, high=3, hint="operators that overflow: 0 off, 1 computing, 2 summing, 3 all")),
+    "file_format": (str, Rule(choices=("bin", "npy"))),
+    "queue_mb": (int, Rule(low=1)),
+    "dump_path": (str, Rule(validate=_dump_path)),
+    "dump_step": (str, Rule(validate=_dump_step)),
+}

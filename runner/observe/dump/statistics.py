@@ -1,8 +1,8 @@
-"""`statistic.csv`: a line of numbers for each dumped tensor (spec section 3.10).
+"""`statistic.csv`: a row of statistics for each dumped tensor (spec section 3.10).
 
-The reference's columns and what it puts into them, which is not always what their names say: Negative and Positive
+The columns have the meaning that they have in the reference, which differs from their names: Negative and Positive
 Zero Count are the elements below and above zero, infinities included; Zero Count are the zeros of either sign. Max, Min
-and Avg are NaN as soon as one element is (and of an empty tensor), and infinities take part in them.
+and Avg include infinities and are NaN if any element is NaN (or if the tensor is empty).
 """
 
 import csv
@@ -25,12 +25,16 @@ COLUMNS = (
     *("Max Value", "Min Value", "Avg Value", "Count", "Negative Zero Count", "Positive Zero Count", "NaN Count"),
     *("Negative Inf Count", "Positive Inf Count", "Zero Count"),
 )
-BLOCK = 1 << 18  # elements that are looked at together
-_QUICK: dict[np.dtype, np.dtype] = {np.dtype(np.float16): np.dtype(np.float32), np.dtype(np.bool_): np.dtype(np.uint8)}
+BLOCK = 1 << 18  # elements that are processed at once
+# numpy is 10 times slower with float16, and the maximum of booleans must be a number.
+_WORKING_TYPES: dict[np.dtype, np.dtype] = {
+    np.dtype(np.float16): np.dtype(np.float32),
+    np.dtype(np.bool_): np.dtype(np.uint8),
+}
 
 
 class Statistics(NamedTuple):
-    """Numbers of one tensor. `max` and `min` have its own type, those of Bool are 0 and 1; the sum is in float64."""
+    """Statistics of one tensor. `max` and `min` have its dtype, or are 0 or 1 for Bool; the sum is in float64."""
 
     max: np.generic | float
     min: np.generic | float
@@ -45,58 +49,57 @@ class Statistics(NamedTuple):
 
     @property
     def average(self) -> float:
-        """NaN for an empty tensor."""
+        """The mean; NaN for an empty tensor."""
         return self.sum / self.elements if self.elements else math.nan
 
     @property
     def cells(self) -> tuple[object, ...]:
-        """In the order of the columns."""
+        """The values of the columns from "Max Value" on."""
         return self.max, self.min, self.average, *self[3:]
 
 
-NOTHING = Statistics(math.nan, math.nan, 0.0, 0, 0, 0, 0, 0, 0, 0)
+EMPTY = Statistics(math.nan, math.nan, 0.0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def statistics(array: np.ndarray) -> Statistics:
-    """The numbers of a tensor of any shape and order in memory."""
-    return reduce(_together, (_of_block(block) for block in blocks(array, "K", BLOCK) if block.size), NOTHING)
+    """The statistics of a tensor of any shape and memory order."""
+    return reduce(_merge, (_of_block(block) for block in blocks(array, "K", BLOCK) if block.size), EMPTY)
 
 
 def row(operator: AsyncName, side: str, slot: int, shape: Shape, array: np.ndarray) -> tuple[object, ...]:
-    """The cells of one tensor, which is operand or result (`side`) number `slot`; `shape` is as its file says."""
-    kind = dt.of(array.dtype)
+    """The row of one tensor: input or output (`side`) number `slot`; `shape` is the one in its file."""
+    dtype = dt.of(array.dtype)
     return (
         *(operator.op_type, operator.op_name, operator.task_id, operator.stream_id, operator.timestamp, side, slot),
-        *(array.nbytes, kind, f"({','.join(map(str, shape))})", *statistics(array).cells),
+        *(array.nbytes, dtype, f"({','.join(map(str, shape))})", *statistics(array).cells),
     )
 
 
 def table(rows: Iterable[Sequence[object]]) -> bytes:
-    """The whole file."""
+    """The content of the file."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([COLUMNS, *rows])
     return text.getvalue().encode()
 
 
-def _together(a: Statistics, b: Statistics) -> Statistics:
-    if a is NOTHING:
+def _merge(a: Statistics, b: Statistics) -> Statistics:
+    if a is EMPTY:
         return b
-    # The numbers behind the sum are counts. np.maximum keeps a NaN, which `max` may lose.
+    # The fields after the sum are counts. np.maximum propagates NaN, unlike `max`.
     counts = [x + y for x, y in zip(a[3:], b[3:], strict=True)]
     return Statistics(np.maximum(a.max, b.max), np.minimum(a.min, b.min), a.sum + b.sum, *counts)
 
 
-def _of_block(given: np.ndarray) -> Statistics:
-    # numpy is 10 times slower with halves, and the largest Bool is to be a number.
-    block = given.astype(_QUICK[given.dtype]) if given.dtype in _QUICK else given
-    # A sum of infinities of both signs is NaN, and that is no reason for a warning.
+def _of_block(array: np.ndarray) -> Statistics:
+    block = array.astype(_WORKING_TYPES[array.dtype]) if array.dtype in _WORKING_TYPES else array
+    # A sum of infinities of both signs is NaN, which must not cause a warning.
     with np.errstate(invalid="ignore", over="ignore"):
         largest, smallest, total = block.max(), block.min(), float(block.sum(dtype=np.float64))
     below, zero = int(np.count_nonzero(block < 0)), int(np.count_nonzero(block == 0))
     nan, negative, positive = (0, 0, 0) if np.isfinite(largest) and np.isfinite(smallest) else _not_finite(block)
     above = block.size - below - zero - nan
-    kind = block.dtype.type if given.dtype == np.bool_ else given.dtype.type
-    return Statistics(kind(largest), kind(smallest), total, block.size, below, above, nan, negative, positive, zero)
+    scalar = block.dtype.type if array.dtype == np.bool_ else array.dtype.type
+    return Statistics(scalar(largest), scalar(smallest), total, block.size, below, above, nan, negative, positive, zero)
 
 
 def _not_finite(block: np.ndarray) -> tuple[int, int, int]:

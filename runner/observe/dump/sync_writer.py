@@ -1,4 +1,4 @@
-"""The synchronous layout of seed 002: a file for every tensor, written before the step goes on.
+"""The synchronous layout of seed 002: one file per tensor, written before the step continues.
 
 {path}/{net_name}/{device_id}/iteration_{i}/{SyncName}
 {path}/{net_name}/{device_id}/graphs/ms_output_trace_code_graph_{graph}.ir, .pb
@@ -15,46 +15,38 @@ from runner.core.primitive import Node
 from runner.host.files import make_directory
 from runner.observe.dump.file_names import DEFAULT_FORMAT, INPUT, OUTPUT, SyncName
 from runner.observe.dump.settings import DumpSettings
-from runner.observe.dump.writer import write_graph, write_metadata, write_pieces
+from runner.observe.dump.writer import Side, write_graph, write_metadata, write_pieces
 from runner.types import TensorType
 
 
-class SyncFolder:
-    """Writer of the synchronous layout. Raises StorageError when a file cannot be written."""
+class SyncWriter:
+    """Writer of the synchronous layout. Raises StorageError if a file cannot be written."""
 
     def __init__(self, settings: DumpSettings, device_id: int) -> None:
         self.folder = settings.path / settings.net_name / str(device_id)
         make_directory(self.folder)
         write_metadata(settings.path, settings)
 
-    def operator(
-        self,
-        step: int,
-        graph: int,
-        task: int,
-        node: Node,
-        inputs: Sequence[ObservedValue] | None,
-        outputs: Sequence[ObservedValue] | None,
-    ) -> None:
-        """A file for each tensor, under the full name."""
+    def write_operator(self, step: int, graph: int, task: int, node: Node, inputs: Side, outputs: Side) -> None:
+        """Write a file for each tensor, named by the full name of the operator."""
         folder = self._iteration(step)
         for io, values in ((INPUT, inputs), (OUTPUT, outputs)):
             for slot, value in enumerate(values or ()):
                 _write(folder, node.name, io, slot, value)
 
-    def held(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
-        """A parameter or constant, as an output under its own name."""
+    def write_value(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
+        """Write a parameter or constant as an output under its own name."""
         _write(self._iteration(step), name, OUTPUT, 0, value)
 
-    def graph(self, graph: int, listing: str, proto: bytes, order: Sequence[str]) -> None:
-        """`graphs/` and `execution_order/`."""
+    def write_graph(self, graph: int, listing: str, proto: bytes, order: Sequence[str]) -> None:
+        """Write `graphs/` and `execution_order/`."""
         write_graph(self.folder, graph, listing, proto, order)
 
-    def finish(self, step: int) -> None:
-        """Everything is written already."""
+    def finish_step(self, step: int) -> None:
+        """All files are written already."""
 
     def close(self) -> None:
-        """Everything is written already."""
+        """All files are written already."""
 
     def _iteration(self, step: int) -> Path:
         return make_directory(self.folder / f"iteration_{step}")
@@ -62,5 +54,5 @@ class SyncFolder:
 
 def _write(folder: Path, name: str, io: str, slot: int, value: ObservedValue) -> None:
     array, layout = value
-    lies = DEFAULT_FORMAT if layout is PLAIN else layout.value
-    write_pieces(folder / str(SyncName(name, io, slot, TensorType.of(array), lies)), [array])
+    format = DEFAULT_FORMAT if layout is PLAIN else layout.value
+    write_pieces(folder / str(SyncName(name, io, slot, TensorType.of(array), format)), [array])

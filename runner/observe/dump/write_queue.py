@@ -1,4 +1,4 @@
-"""Work for one thread in the background, with a bound on the memory that waits for it."""
+"""A queue for one background thread, with a limit on the memory of queued work."""
 
 import threading
 from collections import deque
@@ -9,17 +9,17 @@ from pathlib import Path
 from runner.errors import InternalError
 from runner.observe.dump.writer import Piece, write_pieces
 
-ITEM_BYTES = 1024  # what an item takes besides its elements: without it, any number of scalars could wait
+ITEM_BYTES = 1024  # overhead of an item: without it, any number of scalars could be queued
 
 
 class WriteQueue:
-    """Does what it is given in order, one after the other, while the caller goes on.
+    """Executes work in order in a background thread.
 
-    `limit` is in bytes; `peak` tells the most that was ever held, what is being written included. Whoever gives more
-    waits until there is room; what is larger than the limit is done by the caller's own thread, when nothing is left.
+    `limit` and `peak` are in bytes; `peak` is the maximum held so far, including the item in progress. Callers block
+    until there is room for their work; an item larger than the limit is executed by the caller once the queue is empty.
 
-    The first error ends all: what waits is dropped, and every later call raises that error. The thread is a daemon, so
-    a process that does not get as far as `close` ends without it.
+    After the first error queued work is dropped, and every later call raises that error. The thread is a daemon, so
+    that a process which ends without `close` does not wait for it.
     """
 
     def __init__(self, limit: int) -> None:
@@ -33,12 +33,12 @@ class WriteQueue:
         self._thread.start()
 
     def put(self, path: Path, pieces: Sequence[Piece]) -> None:
-        """Write a whole file of bytes and arrays, which must not change any more."""
+        """Write a file of bytes and arrays, which must not change afterwards."""
         size = sum(len(piece) if isinstance(piece, bytes) else piece.nbytes for piece in pieces)
         self.submit(partial(write_pieces, path, pieces), size)
 
     def submit(self, work: Callable[[], object], nbytes: int) -> None:
-        """Call a function, which holds so many bytes."""
+        """Queue a function call that holds `nbytes` of memory until it returns."""
         nbytes += ITEM_BYTES
         is_large = nbytes > self.limit
         room = 0 if is_large else self.limit - nbytes
@@ -46,7 +46,7 @@ class WriteQueue:
             self._changed.wait_for(lambda: self._error or self._held <= room)
             self.check()
             if self._is_closed:
-                raise InternalError("a queue got work after its end")
+                raise InternalError("a write queue received work after close()")
             if not is_large:
                 self._held += nbytes
                 self.peak = max(self.peak, self._held)
@@ -60,12 +60,12 @@ class WriteQueue:
             raise
 
     def check(self) -> None:
-        """Raise the error that has ended the work, if there was one."""
+        """Raise the error of earlier work, if any."""
         if self._error is not None:
             raise self._error
 
     def close(self) -> None:
-        """Return when everything is done. Raises the error that has ended the work, also when it is called again."""
+        """Wait until all work is done. Raises the error of earlier work, on every call."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -73,14 +73,14 @@ class WriteQueue:
         self.check()
 
     def _run(self) -> None:
-        # There is room for more when the work is let go of: when the function that holds it has returned.
-        while nbytes := self._do_next():
+        # Memory is free once the reference to the work is gone, when `_run_next` has returned.
+        while nbytes := self._run_next():
             with self._changed:
                 self._held -= nbytes
                 self._changed.notify_all()
 
-    def _do_next(self) -> int:
-        """What it held; 0 when nothing will come any more."""
+    def _run_next(self) -> int:
+        """Execute the next item. Returns the bytes that it held; 0 if the queue is closed and empty."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_closed)
             if not self._waiting:

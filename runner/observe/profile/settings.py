@@ -1,23 +1,43 @@
-"""What is profiled, and where the files go: one checked object, whether YAML, JSON or Python asked for it."""
+"""The keys of a profile, the texts that contain them, and the settings with their values.
 
+The JSON text is that of `profiling_options` of the context, `{"result_path": "/data", "training_trace": "on"}`; the
+words are those of a session, `training_trace:task_trace` (spec sections 5.1 and 7).
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from runner.errors import ConfigError
+from runner.errors import ConfigError, nearest, raise_all
+from runner.host import json_file
+from runner.host.files import make_directory
+from runner.validation.keys import Keys, validate_keys
+from runner.validation.rules import FREE, Rule
+from runner.validation.validate import Invalid, existing_folder, invalid_value_error, validate
 
 Metric = Literal["ArithmeticUtilization", "PipeUtilization", "Memory", "MemoryL0", "ResourceConflictRatio"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
+TRACES = ("training_trace", "task_trace", "aicpu_trace")
+WORDS = ("training_trace", "task_trace", "op_trace")
+ALIASES = {"output": "result_path", "aicpu": "aicpu_trace", "aic_metrics": "ai_core_metrics"}
+FOLDER = "profiling"  # without `result_path`
+UNNAMED: Any = object()  # the operator of the word op_trace, which does not say which one
+_FORMS = 'words with colons, such as "training_trace:task_trace", or JSON, such as {"training_trace": "on"}'
+_TYPO = "traing_trace"
+_OPERATOR = "the full name of an operator, or a type with shapes, such as MatMul(32x400,400x120)"
+_NAME = "the full name of an operator, or nothing for the one that is found"
+_TWO_RUNS = "two runs, or task_trace, which measures every operator"
 
 
 @dataclass(frozen=True)
-class ProfilingSettings:
-    """A profile that will be made. `result_path` is the absolute folder of the files; it is there.
+class ProfileSettings:
+    """A profile. `result_path` is the absolute folder of the files.
 
     `training_trace`: the parts of every step. `task_trace`: every operator, which needs the parts of the steps too.
     `aicpu_trace`: the operators of the data pipeline. `fp_point`, `bp_point`: full names of the operators with which
     the forward part begins and the backward part ends (None: found in the network). `ai_core_metrics`: the one measure
-    of the hardware for each operator (None: none). `op_trace`: one operator alone, by its full name in the network, or
+    of the hardware for each operator (None: none). `op_trace`: a single operator, by its full name in the network, or
     by type with operands such as `MatMul(32x400,400x120)`; it excludes all others. `device_id` is in the files' names.
     """
 
@@ -31,33 +51,156 @@ class ProfilingSettings:
     op_trace: str | None = None
     device_id: int = 0
 
-    def __post_init__(self) -> None:
-        """Raise ConfigError for what excludes each other and for a metric that is not known."""
-        if self.ai_core_metrics not in (None, *METRICS):
-            raise ConfigError(
-                "unknown metric of the hardware", ai_core_metrics=self.ai_core_metrics, allowed=", ".join(METRICS)
-            )
-        others = [n for n in ("training_trace", "task_trace", "aicpu_trace", "ai_core_metrics") if getattr(self, n)]
-        if self.op_trace and others:
-            raise ConfigError(
-                "op_trace measures one operator alone", op_trace=self.op_trace, excludes=", ".join(others)
-            )
+    @classmethod
+    def from_values(
+        cls, sources: Mapping[str, Mapping[str, Any]], folder: Path, device_id: int = 0, everything: bool = False
+    ) -> "ProfileSettings":
+        """The profile with the values of several sources, in `folder`/profiling unless `result_path` is among them.
+
+        Without values, `training_trace` is on, and the other traces are with `everything`. A trace of the operators
+        comes with `PipeUtilization`. Raises as `merged`, and for contradictory values, with the last prefix.
+        """
+        values = merged(sources)
+        raise_all(list(_contradictions(values, [*sources][-1])))
+        if "op_trace" not in values:
+            values = {"training_trace": True, "task_trace": everything, "aicpu_trace": everything, **values}
+            if values["task_trace"]:
+                values.setdefault("ai_core_metrics", "PipeUtilization")
+        values["result_path"] = Path(values.get("result_path", folder.absolute() / FOLDER))
+        return cls(**{name: value for name, value in values.items() if value != ""}, device_id=device_id)
+
+    def with_folder(self) -> "ProfileSettings":
+        """The same; `result_path` exists afterwards. Raises StorageError."""
+        make_directory(self.result_path)
+        return self
 
     @property
     def steps(self) -> bool:
-        """Whether the parts of the steps are wanted."""
+        """Whether the parts of the steps are measured."""
         return self.training_trace or self.operators
 
     @property
     def operators(self) -> bool:
-        """Whether every operator is wanted: for its trace, or for a measure of the hardware."""
+        """Whether every operator is measured: for its trace, or for a measure of the hardware."""
         return self.task_trace or self.ai_core_metrics is not None
 
 
+def options(text: str, key: str) -> dict[str, Any]:
+    """The values in a text, words or JSON, which is the value of `key`. Raises ConfigError when it is neither."""
+    if not text.lstrip().startswith("{"):
+        return _words(text, key)
+    try:
+        values: dict[str, Any] = json_file.parsed(text, key)
+    except ConfigError as wrong:
+        raise ConfigError(wrong.what).add(**({"key": key, "value": text} | wrong.rows)) from None
+    return values
+
+
+def merged(sources: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The values of several sources, without null, by the usual names of their keys.
+
+    A source is found by the prefix that its keys have in errors. Raises ConfigError, or ConfigErrors, for what is not
+    valid and for keys that are set in two sources or under two names.
+    """
+    values: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    errors: list[ConfigError] = []
+    for prefix, source in sources.items():
+        valid, wrong = validate_keys(source, KEYS, prefix)
+        errors += wrong
+        for name, value in valid.items():
+            usual = ALIASES.get(name, name)
+            if value is None:
+                continue
+            if usual in values:
+                rows = {"value": value, "also": places[usual], "hint": "one of the two is enough"}
+                errors.append(ConfigError("requested twice", key=prefix + name, **rows))
+            values[usual], places[usual] = value, prefix + name
+    raise_all(errors)
+    return values
+
+
+def _contradictions(values: Mapping[str, Any], prefix: str) -> Iterator[ConfigError]:
+    others = [name for name in (*TRACES, "ai_core_metrics") if values.get(name)]
+    if values.get("op_trace") is UNNAMED:
+        rows = {"key": f"{prefix}op_trace", "allowed": _OPERATOR}
+        yield ConfigError("op_trace measures a single operator, and none is named", **rows)
+    if "op_trace" in values and others:
+        rows = {"excludes": ", ".join(others), "hint": _TWO_RUNS}
+        yield ConfigError("op_trace excludes every other trace", key=f"{prefix}op_trace", **rows)
+    if "op_trace" not in values and not others and all(values.get(name) is False for name in TRACES[:2]):
+        hint = f"training_trace=on; {prefix.rstrip('.').partition('.')[0]}=none makes no profile"
+        yield ConfigError("nothing is traced", key=f"{prefix}training_trace", value="off", allowed="on", hint=hint)
+
+
+def _words(text: str, key: str) -> dict[str, Any]:
+    names = [name.strip() for name in text.split(":")]
+    distinct = list(dict.fromkeys(names))
+    if unknown := [name for name in names if name not in WORDS]:
+        raise invalid_value_error(key, text, _unknown_words(distinct, unknown))
+    if twice := [name for name in distinct if names.count(name) > 1]:
+        raise invalid_value_error(key, text, Invalid(f"{twice[0]} stands twice", _FORMS, ":".join(distinct)))
+    if len(names) > 1 and "op_trace" in names:
+        invalid = Invalid("op_trace excludes every other trace", "only op_trace", hint=_TWO_RUNS)
+        raise invalid_value_error(key, text, invalid)
+    return {name: UNNAMED if name == "op_trace" else True for name in names}
+
+
+def _unknown_words(names: list[str], unknown: list[str]) -> Invalid:
+    meant = [name if name in WORDS else nearest(name, WORDS) for name in names]
+    close = ":".join(dict.fromkeys(name for name in meant if name)) if all(meant) else None
+    hint = f"the reference's example spells it {_TYPO}, and means training_trace" if _TYPO in unknown else None
+    if any(mark in name for name in unknown for mark in ",|; "):
+        hint = "colons stand between the words"
+    allowed = f"{', '.join(WORDS)}, with colons between them"
+    return Invalid(f"unknown trace: {', '.join(unknown) or 'nothing'}", allowed, close, hint)
+
+
+def _on(value: object) -> bool:
+    text = str(value).lower()
+    if isinstance(value, str | bool) and text in ("on", "off", "true", "false"):
+        return text in ("on", "true")
+    meant = {"yes": "on", "1": "on", "no": "off", "0": "off"}.get(text)
+    raise Invalid("neither on nor off", "on, off, true or false", meant)
+
+
+def _point(value: object) -> str:
+    text: str = validate(str, FREE, value)
+    if text and (text != text.strip() or text.endswith("/")):
+        raise Invalid("not the name of an operator", _NAME, text.strip().rstrip("/") or None)
+    return text
+
+
+def _operator(value: object) -> Any:
+    if value is UNNAMED:
+        return value
+    text: str = validate(str, FREE, value)
+    if not text.strip() or text.lower() in ("on", "off", "true", "false"):
+        raise Invalid("not the name of an operator", _OPERATOR)
+    return text
+
+
+def _folder(value: object) -> str:
+    text: str = validate(str, FREE, value)
+    if not text:
+        raise Invalid("not the name of a folder", "a folder that exists", hint="without this key, a folder is created")
+    return existing_folder(text)
+
+
+_RULES = {
+    "result_path": Rule(validate=_folder),
+    **dict.fromkeys(TRACES, Rule(validate=_on)),
+    **dict.fromkeys(("fp_point", "bp_point"), Rule(validate=_point)),
+    "ai_core_metrics": Rule(choices=METRICS),
+    "op_trace": Rule(validate=_operator),
+}
+KEYS: Keys = {name: (str | None, _RULES[ALIASES.get(name, name)]) for name in (*_RULES, *ALIASES)}
+
+
 @dataclass(frozen=True)
-class Place:
-    """The mode (`graph` or `pynative`), the device's kind as in file names (`cpu`, `gpu`, `ascend`), threads of one
-    operator, and which of how many ranks of a data-parallel training this is.
+class ProfileTarget:
+    """What is profiled: the mode (`graph` or `pynative`), the kind of device as in file names (`cpu`, `gpu`, `ascend`),
+    threads of one operator, and the rank and number of ranks of a data-parallel training.
     """
 
     mode: str = "graph"
@@ -67,6 +210,6 @@ class Place:
     ranks: int = 1
 
     @property
-    def whose(self) -> str:
-        """What a profile of several is told apart by; empty for the only one."""
+    def label(self) -> str:
+        """The rank for titles; empty when there is only one."""
         return f"rank {self.rank} of {self.ranks}" if self.ranks > 1 else ""

@@ -1,1 +1,1 @@
-"""How operators are lowered on the CPU whose values lie batch last: (C, H, W, N) in memory."""
+"""Lowerings of operators for values in batch-last layout, (C, H, W, N) in memory, on the CPU."""

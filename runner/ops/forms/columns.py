@@ -1,8 +1,8 @@
-"""How ONNX reads the windows of values that lie batch last.
+"""How ONNX operators read the windows of values in batch-last layout.
 
-In (C, H, W, N) a step of one column is a flat step of N elements, so an ordinary two-dimensional operator on
-(1, C, H, W*N) with dilations of (d, d*N) has every image of the batch as its own columns. Strides across cannot be said
-that way; for them, and for products of windows, rows of a whole batch are gathered.
+In (C, H, W, N) the next column is N elements away, so a two-dimensional operator on (1, C, H, W*N) with dilations of
+(d, d*N) treats each image of the batch as interleaved columns. A stride along the width cannot be expressed that way;
+for it, and for products of windows, rows of a whole batch are gathered.
 """
 
 from dataclasses import replace
@@ -14,18 +14,18 @@ from runner.core.lowering import Builder
 from runner.ops.window import Windows
 from runner.types import Shape
 
-ROW_BYTES = 32  # shorter rows of a batch do not pay
-SHARED_BYTES = 4 << 20  # columns up to this size stay in the caches until the filter's gradient needs them again
-WHOLE_BYTES = 256 << 20  # larger columns are not made: tap by tap takes a quarter longer, and little memory
+ROW_BYTES = 32  # shorter rows of a batch are not faster
+SHARED_BYTES = 4 << 20  # columns up to this size stay in the caches until the gradient of the filter reads them again
+WHOLE_BYTES = 256 << 20  # larger columns are not computed: tap by tap takes a quarter longer, but little memory
 
 
-def pays(batch: int, itemsize: int) -> bool:
+def fills_rows(batch: int, itemsize: int) -> bool:
     """Whether rows of this batch are long enough."""
     return batch * itemsize >= ROW_BYTES
 
 
 def as_rows(b: Builder, x: str, channels: int) -> str:
-    """(C, ...) as a matrix (C, everything else)."""
+    """(C, ...) as a matrix (C, product of the other axes)."""
     return b.reshape(x, (channels, b.type(x).size // channels))
 
 
@@ -36,7 +36,7 @@ def as_image(b: Builder, x: str, shape: Shape) -> str:
 
 
 def dilated(windows: Windows, batch: int) -> dict[str, Any]:
-    """The geometry of windows over (1, C, H, W*N) as ONNX attributes; their stride across must be 1."""
+    """The geometry of windows over (1, C, H, W*N) as ONNX attributes; their stride along the width must be 1."""
     top, bottom, left, right = windows.pads
     down, across = windows.dilations
     pads = top, left * batch, bottom, right * batch
@@ -44,7 +44,7 @@ def dilated(windows: Windows, batch: int) -> dict[str, Any]:
 
 
 def padded(b: Builder, x: str, windows: Windows, shape: Shape) -> str:
-    """(C, H, W, N) with the border of its windows, as (C, pixels, N)."""
+    """(C, H, W, N) with the padding of its windows, as (C, pixels, N)."""
     batch, channels, height, width = shape
     top, bottom, left, right = windows.pads
     pixels = windows.padded[0] * windows.padded[1]
@@ -63,27 +63,27 @@ def columns(b: Builder, x: str, windows: Windows, shape: Shape) -> str:
 
 
 def tiles(windows: Windows) -> Windows:
-    """The windows that four neighbouring windows make together."""
+    """Windows that each cover 2x2 neighbouring windows."""
     return replace(windows, kernel=(windows.kernel[0] + 1, windows.kernel[1] + 1), strides=(2, 2))
 
 
 def corners(kernel: tuple[int, int]) -> np.ndarray:
-    """Where the elements of a filter lie in a tile's window, for each corner: (4, KH*KW, (KH+1)*(KW+1)) of 0 and 1."""
+    """Positions of the filter in the window of a tile, for each corner: (4, KH*KW, (KH+1)*(KW+1)) of 0 and 1."""
     height, width = kernel
-    places = np.zeros((2, 2, height, width, height + 1, width + 1), np.float32)
+    mask = np.zeros((2, 2, height, width, height + 1, width + 1), np.float32)
     for down, across, row, column in np.ndindex(2, 2, height, width):
-        places[down, across, row, column, row + down, column + across] = 1.0
-    return places.reshape(4, height * width, -1)
+        mask[down, across, row, column, row + down, column + across] = 1.0
+    return mask.reshape(4, height * width, -1)
 
 
 def column_bytes(windows: Windows, shape: Shape, itemsize: int) -> int:
-    """Memory that `columns` takes."""
+    """Bytes of `columns`."""
     batch, channels = shape[:2]
     return batch * channels * itemsize * windows.kernel[0] * windows.kernel[1] * windows.out[0] * windows.out[1]
 
 
 def positions(windows: Windows) -> np.ndarray:
-    """Number of the pixel in the padded image that each element of each window lies on: (KH*KW, OH*OW)."""
+    """Index of the pixel in the padded image of each element of each window: (KH*KW, OH*OW)."""
     height, width = windows.padded
     pixels = np.arange(height * width, dtype=np.int32).reshape(1, height, width, 1)
     taps = windows.kernel[0] * windows.kernel[1]
@@ -91,7 +91,7 @@ def positions(windows: Windows) -> np.ndarray:
 
 
 def thinned(b: Builder, x: str, windows: Windows, shape: Shape) -> str:
-    """The pixels of (C, H, W, N) that windows of a single element lie on, as (C, OH*OW*N)."""
+    """The pixels of (C, H, W, N) under windows of one element, as (C, OH*OW*N)."""
     batch, channels, height, width = shape
     out, (down, across) = windows.out, windows.strides
     if windows.strides != (1, 1):
@@ -102,14 +102,14 @@ def thinned(b: Builder, x: str, windows: Windows, shape: Shape) -> str:
 
 
 def tapped(b: Builder, image: str, windows: Windows, tap: tuple[int, int]) -> str:
-    """What one element of every window lies on: (C, OH, OW, N) of a padded (C, H, W, N)."""
+    """The pixels of a padded (C, H, W, N) under one element of every window: (C, OH, OW, N)."""
     starts = [t * d for t, d in zip(tap, windows.dilations, strict=True)]
     ends = [s + (n - 1) * step + 1 for s, n, step in zip(starts, windows.out, windows.strides, strict=True)]
     return b.node("Slice", (image, b.const(starts), b.const(ends), b.const([1, 2]), b.const(list(windows.strides))))
 
 
 def cropped(b: Builder, x: str, shape: Shape, size: tuple[int, int]) -> str:
-    """The upper left part of (C, *size, N) that the value (N, C, H, W) has."""
+    """The upper left (C, H, W, N) of (C, *size, N)."""
     batch, channels, height, width = shape
     x = b.reshape(x, (channels, *size, batch))
     if size == (height, width):

@@ -1,4 +1,4 @@
-"""Conv2DBackpropFilter batch last: one product of dout with pixels or columns, or one for each tap of the filter."""
+"""Conv2DBackpropFilter in batch-last layout: a product of dout with pixels or columns, or one per tap of the filter."""
 
 import math
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from runner.ops.forms.columns import (
     thinned,
     tiles,
 )
-from runner.ops.forms.conv_forward import tiles_pay
+from runner.ops.forms.conv_forward import tiling_pays_off
 from runner.types import TensorType
 
 
@@ -37,10 +37,10 @@ def forms(op: Convolution, x: TensorType) -> tuple[Form, ...]:
         return (form(grouped),)
     whole = column_bytes(windows, x.shape, x.dtype.size) <= WHOLE_BYTES
     best = (form(gathered), form(by_taps)) if whole else (form(by_taps), form(gathered))
-    if not tiles_pay(op, x):
+    if not tiling_pays_off(op, x):
         return best
-    # Where dout lies both ways, its tiles go with the columns that the convolution has gathered.
-    return *(replace(way, penalty=1) for way in best), Form("tiled", partial(tiled, op), (TILED, LAST))
+    # If dout is available in both layouts, its tiles fit the columns that the convolution has gathered.
+    return *(replace(other, penalty=1) for other in best), Form("tiled", partial(tiled, op), (TILED, LAST))
 
 
 def pointwise(op: Convolution, b: Builder, dout: str, x: str) -> str:
@@ -51,19 +51,19 @@ def pointwise(op: Convolution, b: Builder, dout: str, x: str) -> str:
 
 
 def gathered(op: Convolution, b: Builder, dout: str, x: str) -> str:
-    """(K, pixels) times the columns, turned."""
+    """(K, pixels) times the transposed columns."""
     shape = b.type(x).shape
     rows = as_rows(b, dout, op.out_channel), columns(b, x, op.windows(shape), shape)
     return b.reshape(b.node("Gemm", rows, transB=1), (op.out_channel, shape[1], *op.kernel_size))
 
 
 def tiled(op: Convolution, b: Builder, dout: str, x: str) -> str:
-    """(4K, tiles) times the columns of the tiles, turned; each corner's part of that belongs to the filter."""
+    """(4K, tiles) times the transposed columns of the tiles, then the sum of the corners' parts of the filter."""
     shape = b.type(x).shape
     windows = tiles(op.windows(shape))
     rows = b.reshape(dout, (4 * op.out_channel, math.prod(windows.out) * shape[0]))
-    made = b.node("Gemm", (rows, columns(b, x, windows, shape)), transB=1)
-    parts = b.reshape(made, (4, op.out_channel * shape[1], math.prod(windows.kernel)))
+    result = b.node("Gemm", (rows, columns(b, x, windows, shape)), transB=1)
+    parts = b.reshape(result, (4, op.out_channel * shape[1], math.prod(windows.kernel)))
     back = b.const(np.ascontiguousarray(corners(op.kernel_size).swapaxes(1, 2)))
     summed = b.node("ReduceSum", (b.node("MatMul", (parts, back)), b.const([0])), keepdims=0)
     return b.reshape(summed, (op.out_channel, shape[1], *op.kernel_size))
@@ -76,17 +76,17 @@ def grouped(op: Convolution, b: Builder, dout: str, x: str) -> str:
     outs, ins = op.out_channel // op.group, shape[1] // op.group
     left = b.reshape(rows[0], (op.group, outs, pixels))
     right = b.reshape(rows[1], (op.group, ins * op.kernel_size[0] * op.kernel_size[1], pixels))
-    made = b.node("FusedMatMul", (left, right), FUSED, transB=1)
-    return b.reshape(made, (op.out_channel, ins, *op.kernel_size))
+    result = b.node("FusedMatMul", (left, right), FUSED, transB=1)
+    return b.reshape(result, (op.out_channel, ins, *op.kernel_size))
 
 
 def by_taps(op: Convolution, b: Builder, dout: str, x: str) -> str:
-    """One product for each element of the filter, without the memory of all columns."""
+    """One product per element of the filter, without memory for all columns."""
     shape = b.type(x).shape
     windows, rows = op.windows(shape), as_rows(b, dout, op.out_channel)
     image = b.reshape(padded(b, x, windows, shape), (shape[1], *windows.padded, shape[0]))
     pixels, parts = b.type(dout).size // op.out_channel, []
     for tap in np.ndindex(*windows.kernel):
-        seen = b.reshape(tapped(b, image, windows, tap), (shape[1], pixels))
-        parts.append(b.reshape(b.node("Gemm", (rows, seen), transB=1), (op.out_channel, shape[1], 1)))
+        under_tap = b.reshape(tapped(b, image, windows, tap), (shape[1], pixels))
+        parts.append(b.reshape(b.node("Gemm", (rows, under_tap), transB=1), (op.out_channel, shape[1], 1)))
     return b.reshape(b.node("Concat", parts, axis=2), (op.out_channel, shape[1], *op.kernel_size))

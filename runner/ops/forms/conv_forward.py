@@ -1,4 +1,4 @@
-"""Conv2D batch last: a product where windows are single pixels, a dilated convolution, or a product with columns."""
+"""Conv2D in batch-last layout: a product for pointwise windows, a dilated convolution, or a product with columns."""
 
 import math
 from collections.abc import Callable
@@ -23,14 +23,14 @@ def forms(op: Convolution, x: TensorType) -> tuple[Form, ...]:
         return (form(pointwise),)
     if windows.strides[1] > 1:
         return (form(gathered),)
-    # Small columns are gathered once, for the filter's gradient too.
+    # Small columns are gathered once, for the gradient of the filter too.
     shared = op.group == 1 and column_bytes(windows, x.shape, x.dtype.size) <= SHARED_BYTES
     best = (form(gathered), form(convolved)) if shared else (form(convolved), form(gathered))
-    return (*best, Form("tiled", partial(tiled, op), (LAST,), (TILED,))) if tiles_pay(op, x) else best
+    return (*best, Form("tiled", partial(tiled, op), (LAST,), (TILED,))) if tiling_pays_off(op, x) else best
 
 
-def tiles_pay(op: Convolution, x: TensorType) -> bool:
-    """Whether four neighbouring outputs at once are faster than one by one: for few channels and large filters.
+def tiling_pays_off(op: Convolution, x: TensorType) -> bool:
+    """Whether four neighbouring outputs at once are faster than one at a time: for few channels and large filters.
 
     A tile of a 5x5 filter takes 1.4 times the multiplications and a third of the columns, with four times the rows.
     """
@@ -55,19 +55,19 @@ def tiled(op: Convolution, b: Builder, x: str, w: str) -> str:
     """One product for the four corners of every tile: (4K, columns of a tile) times the columns of the tiles."""
     shape = b.type(x).shape
     windows = tiles(op.windows(shape))
-    taps, seen = math.prod(op.kernel_size), math.prod(windows.kernel)
-    spread = b.node("MatMul", (b.reshape(w, (op.out_channel * shape[1], taps)), b.const(corners(op.kernel_size))))
-    filters = b.reshape(spread, (4 * op.out_channel, shape[1] * seen))
-    made = b.node("MatMul", (filters, columns(b, x, windows, shape)))
-    return b.reshape(made, (2, 2, op.out_channel, *windows.out, shape[0]))
+    taps, tile_taps = math.prod(op.kernel_size), math.prod(windows.kernel)
+    placed = b.node("MatMul", (b.reshape(w, (op.out_channel * shape[1], taps)), b.const(corners(op.kernel_size))))
+    filters = b.reshape(placed, (4 * op.out_channel, shape[1] * tile_taps))
+    result = b.node("MatMul", (filters, columns(b, x, windows, shape)))
+    return b.reshape(result, (2, 2, op.out_channel, *windows.out, shape[0]))
 
 
 def convolved(op: Convolution, b: Builder, x: str, w: str) -> str:
-    """A dilated convolution of one image that holds the batch."""
+    """A dilated convolution of one image that contains the batch."""
     shape = b.type(x).shape
     windows = op.windows(shape)
-    made = b.node("Conv", (as_image(b, x, shape), w), group=op.group, **dilated(windows, shape[0]))
-    return b.reshape(made, (op.out_channel, *windows.out, shape[0]))
+    result = b.node("Conv", (as_image(b, x, shape), w), group=op.group, **dilated(windows, shape[0]))
+    return b.reshape(result, (op.out_channel, *windows.out, shape[0]))
 
 
 def _product(op: Convolution, b: Builder, x: str, w: str, rows: str) -> str:

@@ -1,7 +1,8 @@
-"""Conv2DBackpropInput batch last: a product for single pixels, a convolution with the turned filter, or its transpose.
+"""Conv2DBackpropInput in batch-last layout: a product for pointwise windows, a convolution with the flipped filter,
+or a transposed convolution.
 
-With a stride across, every input pixel belongs to a phase (its remainder by the stride), and the pixels of one phase
-are an ordinary convolution of dout with a part of the filter: exactly the needed multiplications, and no zeros.
+With a stride along the width, every input pixel belongs to a phase (its remainder by the stride), and the pixels of a
+phase are an ordinary convolution of dout with a part of the filter: no multiplications by inserted zeros.
 """
 
 from collections.abc import Callable
@@ -16,15 +17,15 @@ from runner.ops.forms.columns import as_image, as_rows, cropped, dilated
 from runner.ops.window import Windows
 from runner.types import Shape
 
-TURNED_CHANNELS = range(8, 257)  # for which the turned filter is faster than ConvTranspose (BENCHMARKS.md)
+FLIPPED_CHANNELS = range(8, 257)  # for which the flipped filter is faster than ConvTranspose (BENCHMARKS.md)
 
 
 @dataclass(frozen=True)
 class Phase:
-    """The rows (or columns) of an input with one remainder by the stride.
+    """The rows (or columns) of an input with the same remainder by the stride.
 
     `taps` are the elements of the filter that reach them, in the order of the convolution; `before` and `after` the
-    zeros around dout.
+    padding of dout with zeros.
     """
 
     taps: tuple[int, ...]
@@ -43,51 +44,51 @@ def forms(op: Convolution, input_size: Shape) -> tuple[Form, ...]:
     if op.is_pointwise(windows):
         return (form(pointwise),)
     if windows.strides[1] > 1:
-        return (form(woven),) if op.group == 1 and _weaves(windows) else ()
+        return (form(woven),) if op.group == 1 and _has_plain_phases(windows) else ()
     if op.group > 1 or reverse is None:
         return (form(transposed),)
     both = form(turned, reverse), form(transposed)
-    return both if input_size[1] in TURNED_CHANNELS else both[::-1]
+    return both if input_size[1] in FLIPPED_CHANNELS else both[::-1]
 
 
 def pointwise(op: Convolution, input_size: Shape, b: Builder, dout: str, w: str) -> str:
     """One product: (C, K) times (K, pixels), with zeros between the pixels of a stride."""
     windows, (batch, channels) = op.windows(input_size), input_size[:2]
     rows = b.reshape(w, (op.out_channel, channels)), as_rows(b, dout, op.out_channel)
-    made, (down, across) = b.node("Gemm", rows, transA=1), windows.strides
+    result, (down, across) = b.node("Gemm", rows, transA=1), windows.strides
     if windows.strides != (1, 1):
-        made = b.reshape(made, (channels, windows.out[0], 1, windows.out[1], 1, batch))
-        made = b.node("Pad", (made, b.const([0] * 8 + [down - 1, 0, across - 1, 0])))
-    return cropped(b, made, input_size, (windows.out[0] * down, windows.out[1] * across))
+        result = b.reshape(result, (channels, windows.out[0], 1, windows.out[1], 1, batch))
+        result = b.node("Pad", (result, b.const([0] * 8 + [down - 1, 0, across - 1, 0])))
+    return cropped(b, result, input_size, (windows.out[0] * down, windows.out[1] * across))
 
 
 def transposed(op: Convolution, input_size: Shape, b: Builder, dout: str, w: str) -> str:
-    """A dilated transposed convolution of one image that holds the batch."""
+    """A dilated transposed convolution of one image that contains the batch."""
     windows, (batch, *image) = op.windows(input_size), input_size
-    missing = (windows.padded[0] - windows.reach[0]) % windows.strides[0], 0
+    missing = (windows.padded[0] - windows.extent[0]) % windows.strides[0], 0
     given = as_image(b, dout, b.type(dout).shape)
     geometry = dilated(windows, batch)
-    made = b.node("ConvTranspose", (given, w), output_padding=missing, group=op.group, **geometry)
-    return b.reshape(made, (*image, batch))
+    result = b.node("ConvTranspose", (given, w), output_padding=missing, group=op.group, **geometry)
+    return b.reshape(result, (*image, batch))
 
 
 def turned(op: Convolution, input_size: Shape, reverse: Windows, b: Builder, dout: str, w: str) -> str:
-    """A dilated convolution of dout with the filter turned by half a circle, through the windows `reverse`.
+    """A dilated convolution of dout with the flipped filter, over the windows `reverse`.
 
-    A product with 0 and 1 turns it around three times faster than a Slice.
+    Flipping by a product with a permutation matrix is three times faster than by a Slice.
     """
     (batch, *image), taps = input_size, op.kernel_size[0] * op.kernel_size[1]
-    backwards = b.const(np.ascontiguousarray(np.eye(taps, dtype=np.float32)[::-1]))
-    flipped = b.node("MatMul", (b.reshape(w, (op.out_channel * image[0], taps)), backwards))
+    reversal = b.const(np.ascontiguousarray(np.eye(taps, dtype=np.float32)[::-1]))
+    flipped = b.node("MatMul", (b.reshape(w, (op.out_channel * image[0], taps)), reversal))
     swapped = b.node("Transpose", (b.reshape(flipped, (op.out_channel, image[0], taps)),), perm=(1, 0, 2))
     swapped = b.reshape(swapped, (image[0], op.out_channel, *op.kernel_size))
     given = as_image(b, dout, b.type(dout).shape)
-    made = b.node("Conv", (given, swapped), group=1, **dilated(reverse, batch))
-    return b.reshape(made, (*image, batch))
+    result = b.node("Conv", (given, swapped), group=1, **dilated(reverse, batch))
+    return b.reshape(result, (*image, batch))
 
 
 def woven(op: Convolution, input_size: Shape, b: Builder, dout: str, w: str) -> str:
-    """One small convolution for each phase, put together like a weave."""
+    """One small convolution per phase, with interleaved results."""
     windows, (batch, channels, height, width) = op.windows(input_size), input_size
     down, across = windows.strides
     size = -(-height // down), -(-width // across)
@@ -99,27 +100,27 @@ def woven(op: Convolution, input_size: Shape, b: Builder, dout: str, w: str) -> 
         for left in _phases(windows, 1):
             part = b.node("Gather", (filters, b.const(list(left.taps))), axis=3)
             pads = upper.before, left.before * batch, upper.after, left.after * batch
-            made = b.node("Conv", (given, part), group=1, pads=pads, dilations=(1, batch), strides=(1, 1))
-            row.append(b.reshape(made, (channels, size[0], 1, size[1], 1, batch)))
+            result = b.node("Conv", (given, part), group=1, pads=pads, dilations=(1, batch), strides=(1, 1))
+            row.append(b.reshape(result, (channels, size[0], 1, size[1], 1, batch)))
         rows.append(b.node("Concat", row, axis=4))
     whole = b.node("Concat", rows, axis=2)
     return cropped(b, whole, input_size, (size[0] * down, size[1] * across))
 
 
-def _weaves(windows: Windows) -> bool:
-    """Whether every phase is a plain convolution: no dilation, no filter below its stride, no negative border."""
+def _has_plain_phases(windows: Windows) -> bool:
+    """Whether every phase is an ordinary convolution: no dilation, no filter below its stride, no negative padding."""
     both = [*_phases(windows, 0), *_phases(windows, 1)]
     return windows.dilations == (1, 1) and all(p.taps and min(p.before, p.after) >= 0 for p in both)
 
 
 def _phases(windows: Windows, axis: int) -> list[Phase]:
-    """Row i of the input, padded, is stride*m + p; filter rows p, p + stride, ... meet output rows m, m - 1, ..."""
+    """Row i of the padded input is stride*m + p; filter rows p, p + stride, ... apply to output rows m, m - 1, ..."""
     stride, kernel, before = windows.strides[axis], windows.kernel[axis], windows.pads[2 * axis]
     rows = -(-windows.size[axis] // stride)
-    made = []
+    phases = []
     for remainder in range(stride):
         moved, first = divmod(remainder + before, stride)
         taps = tuple(range(first, kernel, stride))[::-1]
         zeros = len(taps) - 1 - moved
-        made.append(Phase(taps, zeros, rows - windows.out[axis] - zeros + len(taps) - 1))
-    return made
+        phases.append(Phase(taps, zeros, rows - windows.out[axis] - zeros + len(taps) - 1))
+    return phases

@@ -1,6 +1,6 @@
-"""Pooling batch last, for windows that lie side by side: each level takes one axis, in whole rows of memory.
+"""Pooling in batch-last layout, for disjoint windows: one axis at a time, on whole rows of memory.
 
-Columns first, then rows: the first maximum of the rows' first maxima is the first one in row-major order.
+Columns first, then rows: the first maximum of the first maxima of the rows is the first one in row-major order.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,22 +11,22 @@ from runner.core.lowering import LAST, TILED, Builder, Form, physical_shape
 from runner.ops.window import Windows, counts
 from runner.types import TensorType
 
-TAPS = 16  # side of a window up to which its taps are looked at one by one
+MAX_SIDE = 16  # of windows that are processed tap by tap
 
 
-def goes_by_taps(windows: Windows) -> bool:
-    """Whether windows are looked at tap by tap: they lie side by side and are small."""
-    return windows.tiles and max(windows.kernel) <= TAPS
+def uses_taps(windows: Windows) -> bool:
+    """Whether windows are processed tap by tap: they are disjoint and small."""
+    return windows.tiles and max(windows.kernel) <= MAX_SIDE
 
 
 def forms(lower: Callable[..., str], windows: Windows, x: TensorType, operands: int) -> tuple[Form, ...]:
-    """The form batch last of a pooling operator, where its windows allow it."""
-    fits = goes_by_taps(windows) and x.dtype is dt.float32
+    """The batch-last form of a pooling operator, if its windows allow it."""
+    fits = uses_taps(windows) and x.dtype is dt.float32
     return (Form("last", partial(lower, windows, x), (LAST,) * operands, (LAST,)),) if fits else ()
 
 
 def tiled_forms(lower: Callable[..., str], windows: Windows, x: TensorType, gradient: bool) -> tuple[Form, ...]:
-    """The form of a pool of 2x2 whose image lies in tiles."""
+    """The form of a 2x2 pool of a tiled image."""
     fits = windows.tiles and windows.kernel == (2, 2) and x.dtype is dt.float32
     operands, results = ((TILED, LAST, LAST), (TILED,)) if gradient else ((TILED,), (LAST,))
     return (Form("tiled", partial(lower, x), operands, results),) if fits else ()
@@ -41,8 +41,8 @@ def tiled_maximum(x: TensorType, b: Builder, name: str) -> str:
 def tiled_maximum_gradient(x: TensorType, b: Builder, name: str, out: str, dout: str) -> str:
     """MaxPoolGrad: to the first corner that has the maximum."""
     level = 1, 4, x.size // 4
-    made = _to_first(b, x.dtype, _taps(b, name, level), _as_tap(b, out, level), _as_tap(b, dout, level))
-    return b.reshape(made, physical_shape(x.shape, TILED))
+    result = _to_first(b, x.dtype, _taps(b, name, level), _as_tap(b, out, level), _as_tap(b, dout, level))
+    return b.reshape(result, physical_shape(x.shape, TILED))
 
 
 def maximum(windows: Windows, x: TensorType, b: Builder, name: str) -> str:
@@ -58,20 +58,20 @@ def maximum_gradient(windows: Windows, x: TensorType, b: Builder, name: str, out
     rows = _taps(b, _largest(b, elements), down)
     spread = _to_first(b, x.dtype, rows, _as_tap(b, out, down), _as_tap(b, dout, down))
     largest = b.reshape(_largest(b, elements), (across[0], 1, across[2]))
-    made = _to_first(b, x.dtype, elements, largest, b.reshape(spread, (across[0], 1, across[2])))
-    return b.reshape(made, (*x.shape[1:], x.shape[0]))
+    result = _to_first(b, x.dtype, elements, largest, b.reshape(spread, (across[0], 1, across[2])))
+    return b.reshape(result, (*x.shape[1:], x.shape[0]))
 
 
 def mean(windows: Windows, x: TensorType, b: Builder, name: str) -> str:
     """AvgPool."""
     (height, width), (rows, columns), batch = windows.kernel, windows.out, x.shape[0]
     split = b.reshape(name, (x.shape[1] * rows, height, columns, width, batch))
-    made = b.node("ReduceMean", (split, b.const([1, 3])), keepdims=0)
-    return b.reshape(made, _pooled(windows, x))
+    result = b.node("ReduceMean", (split, b.const([1, 3])), keepdims=0)
+    return b.reshape(result, _pooled(windows, x))
 
 
 def mean_in_half(windows: Windows, b: Builder, x: str) -> str:
-    """AvgPool of Float16 (N, C, H, W), every sum rounded to Float16: Casts, since the CPU adds in Float32 only."""
+    """AvgPool of Float16 (N, C, H, W), every sum rounded to Float16 by Casts, since the CPU adds only in Float32."""
     top, bottom, left, right = windows.pads
     single = b.node("Cast", (x,), to=dt.float32)
     padded = b.node("Pad", (single, b.const([0, 0, top, left, 0, 0, bottom, right]))) if any(windows.pads) else single
@@ -80,12 +80,12 @@ def mean_in_half(windows: Windows, b: Builder, x: str) -> str:
         for across in windows.taps(1):
             starts, ends, steps = ([getattr(s, part) for s in (down, across)] for part in ("start", "stop", "step"))
             element = b.node("Slice", (padded, *map(b.const, (starts, ends, [2, 3], steps))))
-            total = _rounded(b, b.node("Add", (total, element))) if total else element
+            total = _round_to_half(b, b.node("Add", (total, element))) if total else element
     mean = b.node("Div", (total, b.const(counts(windows, dt.float32.numpy))))
     return b.node("Cast", (mean,), to=dt.float16)
 
 
-def _rounded(b: Builder, name: str) -> str:
+def _round_to_half(b: Builder, name: str) -> str:
     return b.node("Cast", (b.node("Cast", (name,), to=dt.float16),), to=dt.float32)
 
 
@@ -102,7 +102,7 @@ Level = tuple[int, int, int]  # outer elements, taps, inner elements
 
 
 def _levels(windows: Windows, x: TensorType) -> tuple[Level, Level]:
-    """The image as columns of windows, and what is left of it as rows of windows."""
+    """The shapes for reducing the columns of the windows, and then their rows."""
     (batch, channels, height, _), (rows, columns) = x.shape, windows.out
     across = channels * height * columns, windows.kernel[1], batch
     return across, (channels * rows, windows.kernel[0], columns * batch)
@@ -123,13 +123,13 @@ def _largest(b: Builder, taps: Sequence[str]) -> str:
 
 
 def _to_first(b: Builder, dtype: dt.DType, taps: Sequence[str], largest: str, dout: str) -> str:
-    """dout at the first tap that equals the largest, zeros at the others; tap by tap, what is left goes on."""
-    parts, left = [], dout
+    """dout at the first tap that equals the largest, zeros at the others; each tap passes the rest to the next."""
+    parts, rest = [], dout
     for tap in taps[:-1]:
         hit = b.node("Cast", (b.node("Equal", (tap, largest)),), to=dtype)
-        parts.append(b.node("Mul", (left, hit)))
-        left = b.node("Sub", (left, parts[-1]))
-    return left if len(taps) == 1 else b.node("Concat", (*parts, left), axis=1)
+        parts.append(b.node("Mul", (rest, hit)))
+        rest = b.node("Sub", (rest, parts[-1]))
+    return rest if len(taps) == 1 else b.node("Concat", (*parts, rest), axis=1)
 
 
 def _pooled(windows: Windows, x: TensorType) -> tuple[int, ...]:

@@ -1,1 +1,1 @@
-"""Floor 1: where the strings and tensors of the Print operator go, and the reference's file format for them."""
+"""The Print operator: its output on the screen or in a file of the format of the reference."""

@@ -1,4 +1,4 @@
-"""Where prints go: to the screen, or to a file while `print_file_path` is set."""
+"""The destination of prints: the screen, or a file while `print_file_path` is set."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,27 +6,27 @@ from pathlib import Path
 from runner.ops.print.file import PrintFile
 from runner.ops.print.screen import Part, text
 
-_files: dict[str, PrintFile] = {}  # all that this process has printed to, so that it can go on with them
-_chosen = [""]  # the path of the one in use, or nothing for the screen
+_files: dict[str, PrintFile] = {}  # all files of this process, so that it can continue them
+_current = [""]  # the path of the current file, or "" for the screen
 
 
 def write(parts: Sequence[Part]) -> None:
-    """Print strings and tensors, each on a line of its own. Raises StorageError when a file cannot take them."""
-    if _chosen[0]:
-        _files[_chosen[0]].append(parts)
+    """Print strings and tensors, each on its own line. Raises StorageError when a file cannot be written."""
+    if _current[0]:
+        _files[_current[0]].append(parts)
     elif parts:
         print(text(parts), flush=True)  # noqa: T201  the operator's purpose
 
 
 def print_to(path: str) -> None:
-    """Let all that follows go to a file, or to the screen when the path is empty.
+    """Print to a file from now on, or to the screen when the path is empty.
 
-    The file that was used before is closed, and continued when it is chosen again.
+    The previous file is closed, and continued when it is selected again.
     """
-    if path == _chosen[0]:
+    if path == _current[0]:
         return
-    if _chosen[0]:
-        _files[_chosen[0]].close()
+    if _current[0]:
+        _files[_current[0]].close()
     if path:
         _files.setdefault(path, PrintFile(Path(path)))
-    _chosen[0] = path
+    _current[0] = path

@@ -1,13 +1,12 @@
-"""Print files in the reference's format (spec section 4): one protobuf message per Print, one after the other.
+"""Print files in the format of the reference (spec section 4): a sequence of protobuf messages, one per Print.
 
     Print { repeated Value value = 1; }
     Value { oneof: string desc = 1; TensorProto tensor = 2; }
-    TensorProto { repeated int64 dims = 1; string tensor_type = 2; bytes tensor_content = 3; }
 
-A tensor without axes has no dims. The reference also leaves out the dims of a tensor of shape [1]; here it keeps them.
+A tensor without axes has no dims. The reference also omits the dims of a tensor of shape [1]; here they are written.
+The package `protobuf` can only read a whole file, up to 2 GB, and does not report where it is damaged.
 """
 
-import math
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,21 +17,19 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.value import Tensor
 from runner.errors import ConfigError, DataError, StorageError
-from runner.host import files
-from runner.host.protobuf import VARINT, fields, key, prefixed, read_varint, varint
+from runner.host import files, tensor_message
+from runner.host.protobuf import bytes_field, fields, required_bytes, required_text, text_field
 from runner.ops.print.screen import Part
 
-FILE_LIMIT = 64 << 30  # of what is read, in bytes
-MOST_AXES = 32
-TYPES = {kind.name.lower(): kind for kind in dt.ALL}  # r1.2 says Uint8, MindSpore 2 (and what is written) UInt8
+FILE_LIMIT = 64 << 30  # maximum size of a file to read, in bytes
+TYPES = {kind.name.lower(): kind for kind in dt.ALL}  # r1.2 writes Uint8, MindSpore 2 and runner UInt8
 VALUE, DESC, TENSOR = 1, 1, 2
-DIMS, KIND, CONTENT = 1, 2, 3
 
 
 class PrintFile:
-    """Grows by one message for every Print, each in one write. It is made by the first one.
+    """Appends one message per Print, each in one write. The first Print creates the file.
 
-    `path` is where it is: the name that was asked for, or one with a suffix when another process was quicker.
+    `path` is the requested name, or one with a suffix when another process created that file first.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,22 +40,22 @@ class PrintFile:
     def append(self, parts: Sequence[Part]) -> None:
         """Add the strings and tensors of one Print.
 
-        Raises StorageError when the disk does not take all of them; the file is then as before.
+        Raises StorageError when they cannot be written completely; the file is then unchanged.
         """
         if self._journal is None:
             self._open()
         assert self._journal is not None
-        content = b"".join(prefixed(VALUE, _value(part)) for part in parts)
+        message = b"".join(bytes_field(VALUE, _value(part)) for part in parts)
         try:
-            self._journal.extend(content)
+            self._journal.extend(message)
         except StorageError:
             with suppress(StorageError):
                 self._journal.cut(self._size)
             raise
-        self._size += len(content)
+        self._size += len(message)
 
     def close(self) -> None:
-        """Return when all of it is on the disk. A later Print goes on with the file."""
+        """Return when all is on the disk. A later Print continues the file."""
         if self._journal is not None:
             self._journal.close()
             self._journal = None
@@ -71,12 +68,12 @@ class PrintFile:
             except FileExistsError:
                 self.path = unused_path(self.path)
             except OSError as reason:
-                raise files.storage_error("cannot make the print file", self.path, reason) from reason
+                raise files.storage_error("cannot create the print file", self.path, reason) from reason
         self._journal = files.Journal(self.path)
 
 
 def unused_path(path: Path) -> Path:
-    """The path, with the time in seconds as a suffix when there is such a file already, as the reference does it."""
+    """The path, with the time in seconds as a suffix if the file exists, as in the reference."""
     name, seconds = path, int(time.time())
     while name.exists():
         name = path.with_name(f"{path.name}.{seconds}")
@@ -85,93 +82,57 @@ def unused_path(path: Path) -> Path:
 
 
 def checked_path(path: str) -> Path:
-    """The absolute path of a print file to be. Raises ConfigError when its folder is not there or it is a folder."""
-    place = Path(path).absolute()
+    """The absolute path of a print file. Raises ConfigError when it is a folder, or its folder does not exist."""
+    absolute = Path(path).absolute()
     rows = {"key": "print_file_path", "value": path}
-    if place.is_dir():
-        raise ConfigError("a print file is a file, and this is a folder", **rows, hint=Path(path, "print.pb"))
-    if not place.parent.is_dir():
-        raise ConfigError("the folder of the print file does not exist", **rows, folder=place.parent)
-    return place
+    if absolute.is_dir():
+        raise ConfigError("the print file is a folder", **rows, hint=Path(path, "print.pb"))
+    if not absolute.parent.is_dir():
+        raise ConfigError("the folder of the print file does not exist", **rows, folder=absolute.parent)
+    return absolute
 
 
 def parse_print(print_file_name: str | Path) -> list[str | Tensor]:
-    """What the Print operators wrote into a file, in order: strings and tensors.
+    """The strings and tensors that Print operators wrote into a file, in order.
 
-    Raises DataError (a ValueError) with the position when the file is missing, empty or damaged.
+    Raises DataError (a ValueError), with the entry, when the file is missing, empty or damaged.
     """
     path = Path(print_file_name)
     try:
-        content = memoryview(files.read_bytes(path, FILE_LIMIT))
-        if not content:
+        message = memoryview(files.read_bytes(path, FILE_LIMIT))
+        if not message:
             raise DataError("the print file is empty", hint="nothing was printed, or this is another file")
-        made: list[str | Tensor] = []
-        for number, value in fields(content):
+        entries: list[str | Tensor] = []
+        for number, value in fields(message):
             if number == VALUE:
-                made.append(_parsed(value, len(made) + 1))
-        return made
+                entries.append(_parse_entry(value, len(entries) + 1))
+        return entries
     except DataError as error:
         raise error.add(file=path) from None
 
 
 def _value(part: Part) -> bytes:
     if isinstance(part, str):
-        return prefixed(DESC, part.encode())
-    kind = dt.of(part.dtype).name.encode()
-    dims = b"".join(key(DIMS, VARINT) + varint(length) for length in part.shape)
+        return text_field(DESC, part)
     elements = np.asarray(part, part.dtype.newbyteorder("<"), order="C").tobytes()
-    return prefixed(TENSOR, dims + prefixed(KIND, kind) + prefixed(CONTENT, elements))
+    return bytes_field(TENSOR, tensor_message.head(dt.of(part.dtype), part.shape, len(elements)) + elements)
 
 
-def _parsed(value: int | memoryview, number: int) -> str | Tensor:
+def _parse_entry(value: int | memoryview, number: int) -> str | Tensor:
     """One string or tensor; `number` counts from 1."""
     try:
-        parts = dict(fields(_bytes(value)))
+        parts = dict(fields(required_bytes(value)))
         if DESC in parts:
-            return str(_bytes(parts[DESC]), "utf-8")
-        return _tensor(_bytes(parts.get(TENSOR)))
-    except UnicodeDecodeError:
-        raise DataError("a string of a print file is not UTF-8", entry=number) from None
+            return required_text(parts[DESC])
+        return _tensor(required_bytes(parts.get(TENSOR)))
     except DataError as error:
         raise error.add(entry=number) from None
 
 
 def _tensor(message: memoryview) -> Tensor:
-    dims: list[int] = []
-    rest: dict[int, int | memoryview] = {}
-    for number, value in fields(message):
-        if number == DIMS:
-            dims += [value] if isinstance(value, int) else _packed(value)
-        else:
-            rest[number] = value
-    name, content = bytes(_bytes(rest.get(KIND))), _bytes(rest.get(CONTENT))
-    kind = TYPES.get(name.decode("ascii", "replace").lower())
+    dims, name, elements = tensor_message.parse(message)
+    kind = TYPES.get(name.lower())
     if kind is None:
         raise DataError("unknown element type", found=ascii(name), allowed=", ".join(map(str, dt.ALL)))
-    return Tensor(_array(kind, [] if dims == [0] and content else dims, content))
-
-
-def _array(kind: dt.DType, shape: list[int], content: memoryview) -> np.ndarray:
-    if len(shape) > MOST_AXES or any(length >> 63 for length in shape):
-        raise DataError("impossible shape of a tensor", found=shape)
-    if (size := math.prod(shape) * kind.size) != len(content):
-        rows = {"shape": shape, "expected": f"{size} bytes", "found": f"{len(content)} bytes"}
-        raise DataError("a tensor has another size than its shape", **rows)
-    if kind is dt.bool_ and np.frombuffer(content, np.uint8).max(initial=0) > 1:
-        raise DataError("a Bool is neither 0 nor 1")
-    return np.frombuffer(content, kind.numpy.newbyteorder("<")).astype(kind.numpy).reshape(shape)
-
-
-def _packed(view: memoryview) -> list[int]:
-    """Numbers one after the other, as newer writers may put them."""
-    made, at = [], 0
-    while at < len(view):
-        number, at = read_varint(view, at)
-        made.append(number)
-    return made
-
-
-def _bytes(value: int | memoryview | None) -> memoryview:
-    if not isinstance(value, memoryview):
-        raise DataError("a message of a print file misses a part")
-    return value
+    array = tensor_message.array(kind, [] if dims == [0] and elements else dims, elements)
+    return Tensor(array.astype(kind.numpy))

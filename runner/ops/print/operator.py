@@ -1,4 +1,4 @@
-"""`Print`: shows what flows through a network while it runs."""
+"""`Print`: prints values of a network while it runs."""
 
 from typing import Any
 
@@ -14,22 +14,22 @@ from runner.types import TensorType
 
 @primitive
 class Print(Effect):
-    """`Print()("x is", x, 3)` shows strings, tensors, arrays and numbers, each on a line of its own; it gives nothing.
+    """`Print()("x is", x, 3)` prints strings, tensors, arrays and numbers, each on its own line; it has no output.
 
-    It prints whenever the network runs, in every step of a sink too; on the screen, or into the file that
-    `print_file_path` of the context names. `parts` are the strings of one application, with None where a tensor stands.
-    Raises ConfigError for anything else than these.
+    It prints whenever the network runs, also in every step of a sink, to the screen or to the file `print_file_path` of
+    the context. `parts` are the strings of one application, with None in place of tensors. Raises ConfigError for
+    values of other types.
     """
 
     parts: tuple[str | None, ...] = ()
 
     def __call__(self, *parts: Any) -> None:
-        """Print, now (PyNative mode) or each time that the graph runs."""
+        """Print now (PyNative mode), or in every run of the graph."""
         op = Print(tuple([part if isinstance(part, str) else None for part in parts]))
         current().bind(op, tuple([op.operand(k, part) for k, part in enumerate(parts) if not isinstance(part, str)]))
 
     def operand(self, position: int, part: Any) -> Value:
-        """The tensor that stands at a position. Raises ConfigError when it is none."""
+        """The tensor of an argument. Raises ConfigError when it cannot be converted to one."""
         if isinstance(part, Value):
             return part
         error = ConfigError("a value of this type cannot be printed", given=type(part).__name__)
@@ -42,9 +42,11 @@ class Print(Effect):
         raise current().add_location(error, self, ())
 
     def infer(self, *types: TensorType) -> tuple[TensorType, ...]:
-        """No outputs. Raises ShapeError when the tensors are not as many as the places for them."""
+        """No outputs. Raises ShapeError unless there is one tensor for each None in `parts`."""
         if len(types) != self.parts.count(None):
-            raise ShapeError("a tensor for every place", places=self.parts.count(None), given=len(types))
+            raise ShapeError(
+                "Print needs one tensor for each None in parts", places=self.parts.count(None), given=len(types)
+            )
         return ()
 
     def emit(self, *arrays: np.ndarray) -> None:

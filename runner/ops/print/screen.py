@@ -1,4 +1,4 @@
-"""How the Print operator shows strings and tensors: as the reference's graph mode does (spec section 4)."""
+"""The text of printed strings and tensors, as in graph mode of the reference (spec section 4)."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,12 +7,12 @@ import numpy as np
 from runner import dtype as dt
 
 Part = str | np.ndarray
-# Enough digits to read a Float32 back, in columns as the reference has them.
+# Enough digits to restore a Float32, in the column widths of the reference.
 FORMATS = {dt.float16: "%11.4e", dt.float32: "%15.8e", dt.float64: "%15.8e", dt.bool_: "%5s"}
 
 
 def text(parts: Sequence[Part]) -> str:
-    """The lines of one Print: a string as it is, a tensor with all its elements, however many.
+    """The lines of one Print: strings unchanged, tensors with all their elements.
 
     >>> print(text(["x is", np.ones((2, 1), np.int32), np.array([True, False]), np.array(0.5, np.float32)]))
     x is
@@ -33,7 +33,7 @@ def _tensor(array: np.ndarray) -> str:
 
 
 def _cells(array: np.ndarray, kind: dt.DType) -> Iterator[str]:
-    """The elements as texts of equal width, the last axis first."""
+    """The elements as texts of equal width, in row-major order."""
     values = array.ravel().tolist()
     if kind in FORMATS:
         return map(FORMATS[kind].__mod__, values)
@@ -43,7 +43,7 @@ def _cells(array: np.ndarray, kind: dt.DType) -> Iterator[str]:
 
 
 def _nested(cells: Iterator[str], shape: tuple[int, ...], depth: int) -> str:
-    """The next rows of elements, in brackets."""
+    """The next elements, in nested brackets."""
     length, *inner = shape
     if not inner:
         return f"[{' '.join([next(cells) for _ in range(length)])}]"

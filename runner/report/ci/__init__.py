@@ -1,1 +1,1 @@
-"""For continuous integration: numbers that must stay, JUnit files, annotations of GitHub."""
+"""Continuous integration: golden files, JUnit files, GitHub annotations."""

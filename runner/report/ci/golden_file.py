@@ -1,17 +1,17 @@
-"""A golden file: what a run gave, what that depends on, and how much may differ on another machine.
+"""Golden files: results of a run, the inputs that determine them, and the tolerance on other machines.
 
 | key | meaning |
 |---|---|
 | `format`, `version` | "runner golden", 1 |
-| `key` | what the numbers depend on, by dotted name: config, data, seed, and machine (threads, processor, versions) |
-| `may_differ` | patterns of names in `key` that may differ; then `tolerance` holds, and not the hashes |
-| `exact` | whether a run with an equal key must have equal bits; false: `tolerance` holds always |
+| `key` | what determines the results, by dotted name: config, data, seed, and machine (threads, processor, versions) |
+| `may_differ` | patterns of names in `key` that may differ; `tolerance` then applies instead of the hashes |
+| `exact` | whether a run with an equal key must have equal bits; if false, `tolerance` always applies |
 | `tolerance` | `rtol` and `atol` of metrics (`*`: of all others), of `losses` up to `steps`, of norms of `tensors` |
-| `steps`, `metrics` | how far the run went, the loss of the last step and the metrics of the last evaluation |
-| `losses` | `sha256` of all of them, and some as they are, by step |
-| `tensors` | parameters and state after the last step: shape, type, `sha256` of their bytes, Euclidean `norm` |
+| `steps`, `metrics` | number of steps, the loss of the last step and the metrics of the last evaluation |
+| `losses` | `sha256` of all losses, and the values at some steps |
+| `tensors` | parameters and state after the last step: shape, dtype, `sha256` of their bytes, Euclidean `norm` |
 
-The file is made to be read and edited: an update keeps `may_differ`, `exact` and `tolerance`.
+Users edit the file: an update keeps `may_differ`, `exact` and `tolerance`.
 """
 
 import hashlib
@@ -26,13 +26,13 @@ import numpy as np
 
 from runner.errors import ConfigError, DataError
 from runner.host import files
-from runner.report.record import Metrics, Record, is_number
+from runner.report.record import Metrics, RunRecord, is_number
 from runner.train.checkpoint import state
 
 FORMAT, VERSION = "runner golden", 1
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 MAY_DIFFER = ("cpu", "threads", "providers", "optimization_level", "packages.*")
-# Two machines round differently, and training lets that grow: after a hundred steps only the course is the same.
+# Machines round differently, and training amplifies that: after a hundred steps only the trend of the loss agrees.
 TOLERANCE = {
     "losses": {"rtol": 1e-3, "atol": 1e-6, "steps": 100},
     "loss": {"rtol": 0.2, "atol": 0.02},
@@ -41,12 +41,9 @@ TOLERANCE = {
     "tensors": {"rtol": 0.02, "atol": 1e-6},
 }
 _MACHINE = ("cpu", "threads", "providers", "optimization_level")
-_COMPUTING = (
-    "packages.numpy",
-    "packages.onnx",
-    "packages.onnxruntime",
-)  # not runner: its changes are what is looked for
-_DENSE, _PER_DECADE = 10, 8  # steps whose losses are kept: the first ones, and so many for each power of ten
+# Without runner itself, whose changes the check must find.
+_COMPUTING = ("packages.numpy", "packages.onnx", "packages.onnxruntime")
+_DENSE, _PER_DECADE = 10, 8  # steps whose losses are listed: the first ten, then eight per power of ten
 
 
 @dataclass(frozen=True)
@@ -62,8 +59,8 @@ class Golden:
     exact: bool = True
     tolerance: dict[str, dict[str, float]] = field(default_factory=lambda: {**TOLERANCE})
 
-    def may(self, name: str) -> bool:
-        """Whether this part of the key may differ."""
+    def allows_difference(self, name: str) -> bool:
+        """Whether this name in the key may differ."""
         return any(fnmatchcase(name, pattern) for pattern in self.may_differ)
 
     def bound(self, name: str) -> dict[str, float]:
@@ -71,28 +68,28 @@ class Golden:
         return self.tolerance.get(name) or self.tolerance.get("*") or {"rtol": 0.0, "atol": 0.0}
 
 
-def of_run(folder: Path) -> Golden:
-    """What a finished run gave. Raises ConfigError when it is not finished, DataError without a good checkpoint."""
-    run = Record(folder)
+def from_run(folder: Path) -> Golden:
+    """The results of a finished run. Raises ConfigError if it is not finished, DataError without a valid checkpoint."""
+    run = RunRecord(folder)
     if not folder.is_dir() or not run.status:
         raise ConfigError("not a run directory", path=folder, missing="status.json", hint="runner ls lists runs")
-    if run.state != "ok" and run.status.get("exit_code") != 6:  # numbers that do not meet `expect` are numbers, too
+    if run.state != "ok" and run.status.get("exit_code") != 6:  # a run that does not meet `expect` is finished too
         raise ConfigError("the run is not finished", path=folder, status=run.state, hint=f"runner resume {folder}")
     prefix = str(run.config.get("checkpoint.prefix", "CKP"))
     found, damaged = state.newest(folder / "checkpoints", prefix)
     if found is None:
-        raise DataError("no good checkpoint", path=folder, found="; ".join(damaged) or "none")
-    dropped = ("version.", "device.threads")  # the manifest knows how many threads there really were
-    key = {name: value for name, value in found.identity.items() if not name.startswith(dropped)}
+        raise DataError("no valid checkpoint", path=folder, found="; ".join(damaged) or "none")
+    excluded = ("version.", "device.threads")  # the manifest has the actual number of threads
+    key = {name: value for name, value in found.identity.items() if not name.startswith(excluded)}
     key |= {name: run.manifest.get(name) for name in (*_MACHINE, *_COMPUTING)}
     tensors = {name: _tensor(array) for name, array in sorted(found.arrays.items())}
     return Golden(key, run.step, dict(run.results), _losses(run.metrics), tensors)
 
 
 def read(path: Path) -> Golden:
-    """A golden file. Raises DataError when it is missing or not one."""
+    """Read and validate a golden file. Raises DataError if it is missing or invalid."""
     try:
-        values = json.loads(files.read_bytes(path, MOST_BYTES), parse_constant=_refuse)
+        values = json.loads(files.read_bytes(path, MAX_BYTES), parse_constant=_reject_constant)
     except DataError as error:
         raise error.add(hint="runner golden --update FILE RUN_DIR writes one") from None
     except (ValueError, RecursionError) as reason:
@@ -102,47 +99,47 @@ def read(path: Path) -> Golden:
     if (version := values.pop("version", None)) != VERSION:
         raise DataError("unknown version of golden files", file=path, expected=VERSION, found=version)
     try:
-        made = Golden(**{**values, "may_differ": tuple(values.get("may_differ", MAY_DIFFER))})
-        wrong = _wrong(made)
+        golden = Golden(**{**values, "may_differ": tuple(values.get("may_differ", MAY_DIFFER))})
+        problem = _problem(golden)
     except TypeError:
-        wrong = f"keys {', '.join(values)}"
-    if wrong:
-        raise DataError("a golden file lacks what it must have", file=path, found=wrong)
-    return made
+        problem = f"keys {', '.join(values)}"
+    if problem:
+        raise DataError("a golden file is invalid", file=path, found=problem)
+    return golden
 
 
 def write(path: Path, golden: Golden) -> None:
-    """Write it. Raises StorageError."""
+    """Write a golden file. Raises StorageError."""
     files.write_json(path, {"format": FORMAT, "version": VERSION, **asdict(golden)})
 
 
-def _wrong(golden: Golden) -> str | None:
-    """What cannot be right in a file that somebody may have edited."""
+def _problem(golden: Golden) -> str | None:
+    """What is invalid in a file, which users may have edited; None if nothing is."""
     groups = (golden.key, golden.metrics, golden.losses, golden.tensors, golden.tolerance)
     if not all(isinstance(group, dict) for group in groups) or not isinstance(golden.losses.get("at"), dict):
-        return "a part that is no group of keys"
+        return "a part that is not a group of keys"
     if not all(map(is_number, golden.metrics.values())) or not all(map(is_number, golden.losses["at"].values())):
-        return "a metric or a loss that is no number"
+        return "a metric or a loss that is not a number"
     if not all(str(step).isdigit() for step in golden.losses["at"]):
-        return "a step that is no whole number"
+        return "a step that is not an integer"
     for name, bound in golden.tolerance.items():
         if not isinstance(bound, dict) or not all(is_number(value) and value >= 0 for value in bound.values()):
             return f"tolerance.{name}: {bound}"
-    whole = all(
+    complete = all(
         isinstance(one, dict) and {"sha256", "norm", "shape", "dtype"} <= set(one) for one in golden.tensors.values()
     )
-    return None if whole else "a tensor without shape, dtype, sha256 or norm"
+    return None if complete else "a tensor without shape, dtype, sha256 or norm"
 
 
 def _losses(metrics: Metrics) -> dict[str, Any]:
     rows = list(zip(metrics.steps.tolist(), metrics.losses.tolist(), strict=True))
     content = "".join(f"{step} {loss!r}\n" for step, loss in rows)
-    kept = {_place(step): (step, loss) for step, loss in reversed(rows)}  # the first of each place
-    at = {str(step): loss for step, loss in sorted(kept.values())}
+    listed = {_bucket(step): (step, loss) for step, loss in reversed(rows)}  # the first step of each bucket
+    at = {str(step): loss for step, loss in sorted(listed.values())}
     return {"sha256": hashlib.sha256(content.encode()).hexdigest(), "at": at}
 
 
-def _place(step: int) -> float:
+def _bucket(step: int) -> float:
     return step if step <= _DENSE else _DENSE + math.floor(_PER_DECADE * math.log10(step / _DENSE)) + 1
 
 
@@ -153,5 +150,5 @@ def _tensor(array: np.ndarray) -> dict[str, Any]:
     return {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": digest, "norm": norm}
 
 
-def _refuse(constant: str) -> None:
+def _reject_constant(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")

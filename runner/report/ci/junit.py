@@ -1,4 +1,4 @@
-"""`--junit FILE`: a run or a sweep as a file that CI systems show, one test case for each job."""
+"""`--junit FILE`: the outcome of a run or a sweep as a JUnit file, one test case per job."""
 
 import re
 import time
@@ -12,15 +12,15 @@ from typing import Any
 from runner.errors import ConfigError, MismatchError, RunnerError
 from runner.host import files
 from runner.host.signals import Terminated
-from runner.report.record import Record
+from runner.report.record import RunRecord
 
-_FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML does not have
-_FAILURES = (1, MismatchError.exit_code)  # what the job is about went wrong; all else is an error
+_FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters not allowed in XML
+_FAILURES = (1, MismatchError.exit_code)  # training or expectation failed; other exit codes are errors
 
 
 @dataclass(frozen=True)
-class Case:
-    """One job. `error` is its block; `seconds` None when nobody knows; a job that never began is skipped."""
+class JUnitCase:
+    """One job. `error` is its error block; `seconds` None if unknown; a job that never began is skipped."""
 
     name: str
     seconds: float | None = None
@@ -30,28 +30,28 @@ class Case:
     properties: dict[str, object] = field(default_factory=dict)
 
 
-def reported(path: Path, overrides: Sequence[str], start: Callable[[], Any]) -> Any:
-    """What `start` returns (the summary of a run, or the outcomes of a sweep), after the file was written.
+def run_and_report(path: Path, overrides: Sequence[str], start: Callable[[], Any]) -> Any:
+    """Call `start`, write the JUnit file, and return the result: the summary of a run, or the outcomes of a sweep.
 
-    It is also written when `start` raises. Raises ConfigError, before anything is run, when the file has no place.
+    The file is also written if `start` raises. Raises ConfigError, before anything runs, if its folder does not exist.
     """
     if not path.parent.is_dir():
         raise ConfigError("the folder of the JUnit file does not exist", value=path, missing=path.parent)
     began = time.perf_counter()
     name = " ".join(overrides) or "runner"
     try:
-        ended = start()
+        result = start()
     except (RunnerError, KeyboardInterrupt) as error:
         jobs = getattr(error, "outcomes", ())
         files.write_atomically(path, document(list(map(_job, jobs)) or [_failed(name, error, began)], name))
         raise
-    cases = list(map(_job, ended)) if isinstance(ended, list) else [_done(name, ended, began)]
+    cases = list(map(_job, result)) if isinstance(result, list) else [_completed(name, result, began)]
     files.write_atomically(path, document(cases, name))
-    return ended
+    return result
 
 
-def document(cases: Sequence[Case], name: str) -> bytes:
-    """The file: `testsuites`, one `testsuite`, and a `testcase` for each job."""
+def document(cases: Sequence[JUnitCase], name: str) -> bytes:
+    """The content of the file: `testsuites`, one `testsuite`, and a `testcase` for each job."""
     counts = {
         "tests": len(cases),
         "failures": sum(_kind(case) == "failure" for case in cases),
@@ -65,11 +65,11 @@ def document(cases: Sequence[Case], name: str) -> bytes:
     for case in cases:
         _add(suite, case)
     xml.indent(root)
-    made: bytes = xml.tostring(root, encoding="utf-8", xml_declaration=True)
-    return made + b"\n"
+    content: bytes = xml.tostring(root, encoding="utf-8", xml_declaration=True)
+    return content + b"\n"
 
 
-def _add(suite: xml.Element, case: Case) -> None:
+def _add(suite: xml.Element, case: JUnitCase) -> None:
     time_taken = {} if case.seconds is None else {"time": f"{case.seconds:.3f}"}
     element = xml.SubElement(suite, "testcase", {"classname": "runner", "name": _clean(case.name), **time_taken})
     if case.properties:
@@ -81,43 +81,46 @@ def _add(suite: xml.Element, case: Case) -> None:
     elif kind := _kind(case):
         block = _clean(case.error or f"exit code {case.exit_code}")
         sentence = block.partition("\n")[0]
-        told = xml.SubElement(element, kind, {"type": sentence.partition(":")[0], "message": sentence})
-        told.text = block
+        problem = xml.SubElement(element, kind, {"type": sentence.partition(":")[0], "message": sentence})
+        problem.text = block
 
 
-def _kind(case: Case) -> str | None:
+def _kind(case: JUnitCase) -> str | None:
     if case.is_skipped or (case.exit_code == 0 and case.error is None):
         return None
     return "failure" if case.exit_code in _FAILURES else "error"
 
 
-def _done(name: str, summary: dict[str, Any], began: float) -> Case:
-    told = {"run_dir": summary.get("run_dir"), "loss": summary.get("loss"), **(summary.get("metrics") or {})}
-    kept = {key: value for key, value in told.items() if value is not None}
-    return Case(name, time.perf_counter() - began, properties=kept)
+def _completed(name: str, summary: dict[str, Any], began: float) -> JUnitCase:
+    properties = _properties(summary.get("run_dir"), summary.get("loss"), summary.get("metrics") or {})
+    return JUnitCase(name, time.perf_counter() - began, properties=properties)
 
 
-def _failed(name: str, error: BaseException, began: float) -> Case:
+def _failed(name: str, error: BaseException, began: float) -> JUnitCase:
     seconds = time.perf_counter() - began
     if isinstance(error, RunnerError):
-        return Case(name, seconds, error.exit_code, str(error))
+        return JUnitCase(name, seconds, error.exit_code, str(error))
     code = 143 if isinstance(error, Terminated) else 130
-    return Case(name, seconds, code, f"{type(error).__name__}: a signal stopped it")
+    return JUnitCase(name, seconds, code, f"{type(error).__name__}: stopped by a signal")
 
 
-def _job(outcome: Any) -> Case:
-    """Of one job of a sweep, as `runner.experiment.sweep.state.Outcome` has it."""
+def _job(outcome: Any) -> JUnitCase:
+    """The case of a `runner.experiment.sweep.state.Outcome`."""
     name = f"{outcome.number}: {' '.join(outcome.overrides)}"
     if outcome.status == "missing":
-        return Case(name, is_skipped=True)
-    told = {"run_dir": outcome.folder, "loss": outcome.loss, **outcome.metrics}
-    kept = {key: value for key, value in told.items() if value is not None}
+        return JUnitCase(name, is_skipped=True)
+    properties = _properties(outcome.folder, outcome.loss, outcome.metrics)
     error = outcome.error or (None if outcome.status == "ok" else f"{outcome.status}: exit code {outcome.exit_code}")
-    return Case(name, _seconds(outcome.folder), outcome.exit_code, error, properties=kept)
+    return JUnitCase(name, _seconds(outcome.folder), outcome.exit_code, error, properties=properties)
+
+
+def _properties(folder: object, loss: float | None, metrics: dict[str, Any]) -> dict[str, object]:
+    values = {"run_dir": folder, "loss": loss, **metrics}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _seconds(folder: Path | None) -> float | None:
-    status = Record(folder).status if folder else {}
+    status = RunRecord(folder).status if folder else {}
     try:
         times = [datetime.fromisoformat(str(status.get(name))) for name in ("started", "finished")]
     except ValueError:

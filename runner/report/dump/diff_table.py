@@ -1,4 +1,4 @@
-"""A comparison on the screen: tables with colours on a terminal, and without where somebody else reads."""
+"""The result of a dump comparison as tables, with colours if the output is a terminal."""
 
 import math
 from collections.abc import Sequence
@@ -25,16 +25,16 @@ _WITHOUT_CAUSE = {
     ),
     "rounding": (
         "no operator is the cause: rounding passes the tolerance first in",
-        "it was there in the inputs already and grew on the way; --rtol allows more",
+        "the inputs of this operator differ already, and the difference grows; --rtol allows more",
     ),
 }
-PIPED_WIDTH = 400  # columns; lines are not broken there
-MOST_NAMES = 5
+PIPED_WIDTH = 400  # columns; wider than any line, so that piped output is not wrapped
+MAX_NAMES = 5
 
 
-def show(found: Row) -> None:
-    """Print what `report.summary` describes."""
-    # rich takes 60 ms to import, and --json needs none of it
+def print_comparison(found: Row) -> None:
+    """Print the result of `diff_rows.summary`."""
+    # importing rich takes 60 ms, and --json does not need it
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -68,48 +68,48 @@ def _notes(found: Row) -> list[str]:
     for side in "ab":
         names = found[f"only_{side}"]
         if names and "all" not in found:
-            listed = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
+            listed = ", ".join(names[:MAX_NAMES]) + (", ..." if len(names) > MAX_NAMES else "")
             notes.append(f"{len(names)} only in {side.upper()}: {listed}")
     return notes
 
 
 def _difference(console: "Console", row: Row, heading: str) -> None:
     _line(console, f"{heading}: {row['name']}", "bold red")
-    facts = {"iteration": row["iteration"], "in B": row["name_b"] if row["name_b"] != row["name"] else None}
-    facts |= _worst(row) | {"IR": row.get("ir"), "source": user_line(row)}
-    facts |= {f"{label} is": maker for label, maker in row.get("made_by", {}).items()}
+    details = {"iteration": row["iteration"], "in B": row["name_b"] if row["name_b"] != row["name"] else None}
+    details |= _worst(row) | {"IR": row.get("ir"), "source": user_line(row)}
+    details |= {f"{label} is": producer for label, producer in row.get("made_by", {}).items()}
     if row["only_in_one"]:
-        facts["only in one"] = ", ".join(row["only_in_one"])
-    # Tensors side by side: an operator has few, and so the table fits into 80 columns.
+        details["only in one"] = ", ".join(row["only_in_one"])
+    # One column per tensor: an operator has few tensors, so that the table fits into 80 columns.
     sides = [_cells(tensor) for tensor in row["tensors"]]
     lines = [([title, *cells], "") for title, *cells in list(zip(COLUMNS, *sides, strict=True))[1:]]
     columns = [("", ""), *((s[0], "red" if t["differs"] else "") for s, t in zip(sides, row["tensors"], strict=True))]
     _table(console, columns, lines)
-    width = max(map(len, facts))
-    for name, value in facts.items():
+    width = max(map(len, details))
+    for name, value in details.items():
         if value is not None:
             _line(console, f"  {name:<{width}}  {value}")
 
 
 def _worst(row: Row) -> Row:
-    """Where the first tensor that differs is furthest from what is allowed; of an operator, among its results."""
+    """The element of the first differing tensor whose difference is largest relative to its bound."""
     differing = [tensor for tensor in row["tensors"] if tensor["differs"] and tensor.get("worst")]
     if not differing:
         return {}
     tensor = differing[0]
     worst = tensor["worst"]
     allowed = f"{worst['bound']:.3g}" if isinstance(worst["bound"], float) else worst["bound"]
-    place = str(worst["index"]) if worst["index"] else ""
-    text = f"{tensor['tensor']}{place}: A {_value(worst['a'])}, B {_value(worst['b'])}, allowed {allowed}"
+    index = str(worst["index"]) if worst["index"] else ""
+    text = f"{tensor['tensor']}{index}: A {_value(worst['a'])}, B {_value(worst['b'])}, allowed {allowed}"
     return {"worst element": text}
 
 
 def _cells(tensor: Row) -> list[str]:
-    kinds = [f"{tensor[f'dtype_{side}']}{tensor[f'shape_{side}']}" for side in "ab"]
+    types = [f"{tensor[f'dtype_{side}']}{tensor[f'shape_{side}']}" for side in "ab"]
     formats = [tensor["format_a"], tensor["format_b"]]
     if formats[0] != formats[1]:
-        kinds = [f"{kind} {lies}" for kind, lies in zip(kinds, formats, strict=True)]
-    head = [tensor["tensor"], kinds[0], "same" if kinds[0] == kinds[1] else kinds[1]]
+        types = [f"{type} {format}" for type, format in zip(types, formats, strict=True)]
+    head = [tensor["tensor"], types[0], "same" if types[0] == types[1] else types[1]]
     if "elements" not in tensor:
         return [*head, "all", *["-"] * 6]
     outside = "identical" if tensor["identical"] else f"{tensor['outside']} of {tensor['elements']}"
@@ -118,7 +118,7 @@ def _cells(tensor: Row) -> list[str]:
 
 
 def _everything(console: "Console", found: Row) -> None:
-    """A line for each operator, with its tensor that differs most."""
+    """Print one line per operator with the tensor that differs most."""
     lines = []
     for row in found["all"]:
         tensors = sorted(row["tensors"], key=_distance, reverse=True)
@@ -133,7 +133,7 @@ def _everything(console: "Console", found: Row) -> None:
 
 
 def _distance(tensor: Row) -> tuple[float, float]:
-    """How far apart they are: the share of elements outside of tolerance, then the largest difference by its bound."""
+    """A sort key: the share of elements outside of tolerance, then the largest difference relative to its bound."""
     if "elements" not in tensor:
         return math.inf, math.inf
     worst = tensor["worst"] or {"a": 0.0, "b": 0.0, "bound": 1.0}
@@ -142,13 +142,9 @@ def _distance(tensor: Row) -> tuple[float, float]:
 
 
 def _short(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.8g}" if isinstance(value, float) and 0.5 < abs(value) <= 1 else _three(value)
-
-
-def _three(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return "-" if value is None else str(value)
+    return f"{value:.8g}" if 0.5 < abs(value) <= 1 else f"{value:.3g}"
 
 
 def _value(value: object) -> str:
@@ -156,7 +152,7 @@ def _value(value: object) -> str:
 
 
 def _table(console: "Console", columns: Sequence[tuple[str, str]], lines: Sequence[tuple[Sequence[str], str]]) -> None:
-    """Columns have a title and a colour, lines their cells and a colour."""
+    """Print a table: columns are (title, colour), lines are (cells, colour)."""
     from rich.box import SIMPLE
     from rich.table import Table
     from rich.text import Text

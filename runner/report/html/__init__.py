@@ -1,1 +1,1 @@
-"""`runner report`: one page of HTML about a run, several runs or a sweep, that needs nothing but itself."""
+"""`runner report`: a self-contained HTML page about a run, several runs or a sweep."""

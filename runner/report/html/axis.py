@@ -1,18 +1,18 @@
-"""From values to places on an axis, with round ticks."""
+"""Axes: mapping of values to positions, with round tick values."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-FEW = 5  # values that all get their tick
+MAX_MARKS = 5  # values that each get a tick
 
 
 @dataclass(frozen=True)
 class Scale:
-    """An axis from `low` to `high`, which differ; `is_log` needs both above 0. Categories are whole numbers.
+    """An axis from `low` to `high`, which differ; `is_log` requires both above 0. Category k has the position k.
 
-    `marks` are the values that get a tick, where they are few.
+    `marks` are the only values with ticks, if they are few.
     """
 
     low: float
@@ -21,25 +21,25 @@ class Scale:
     categories: tuple[str, ...] = ()
     marks: tuple[float, ...] = ()
 
-    def place(self, value: float) -> float:
-        """0 at `low`, 1 at `high`."""
+    def fraction(self, value: float) -> float:
+        """The position of a value: 0 at `low`, 1 at `high`."""
         if self.is_log:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self, most: int = 5) -> list[tuple[float, str]]:
-        """At most about `most` round values on the axis, with their labels."""
+        """About `most` round values on the axis, with their labels."""
         if self.categories:
             every = max(1, math.ceil(len(self.categories) / 12))
             return [(float(k), name) for k, name in enumerate(self.categories)][::every]
         if self.marks:
-            return [(value, label(value)) for value in self.marks]
-        values = _powers(self.low, self.high, most) if self.is_log else _steps(self.low, self.high, most)
-        return [(value, label(value)) for value in values]
+            return [(value, tick_label(value)) for value in self.marks]
+        values = _log_ticks(self.low, self.high, most) if self.is_log else _linear_ticks(self.low, self.high, most)
+        return [(value, tick_label(value)) for value in values]
 
 
-def around(values: Sequence[float], is_log: bool = False, zero: bool = False) -> Scale:
-    """An axis for some values: with a margin, from 0 on when they begin near it (`zero`)."""
+def axis_around(values: Sequence[float], is_log: bool = False, zero: bool = False) -> Scale:
+    """An axis that contains the values, with a margin; with `zero` it begins at 0 if the values begin near 0."""
     low, high = min(values), max(values)
     if is_log:
         factor = (high / low) ** 0.04 if high > low else 1.5
@@ -50,26 +50,26 @@ def around(values: Sequence[float], is_log: bool = False, zero: bool = False) ->
     return Scale(low - margin, high + margin)
 
 
-def fitting(values: Sequence[Any]) -> Scale:
-    """An axis for the values of a key: logarithmic where they span more than a factor of 20, by name where they are no
-    numbers."""
+def axis_of_key(values: Sequence[Any]) -> Scale:
+    """An axis for the values of a config key: logarithmic if they span more than a factor of 20, categories if they are
+    not numbers."""
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         numbers = sorted({float(value) for value in values})
-        made = around(numbers, is_log=numbers[0] > 0 and numbers[-1] > 20 * numbers[0])
-        return replace(made, marks=tuple(numbers)) if len(numbers) <= FEW else made
+        axis = axis_around(numbers, is_log=numbers[0] > 0 and numbers[-1] > 20 * numbers[0])
+        return replace(axis, marks=tuple(numbers)) if len(numbers) <= MAX_MARKS else axis
     names = tuple(dict.fromkeys(map(str, values)))
     return Scale(-0.5, len(names) - 0.5, categories=names)
 
 
 def position(scale: Scale, value: Any) -> float:
-    """The value of a key as a number on the axis."""
+    """The value of a config key as a number on the axis."""
     return float(scale.categories.index(str(value)) if scale.categories else value)
 
 
-def label(value: float) -> str:
-    """A tick.
+def tick_label(value: float) -> str:
+    """The text of a tick.
 
-    >>> label(0.001), label(20000.0), label(0.25), label(1500000.0)
+    >>> tick_label(0.001), tick_label(20000.0), tick_label(0.25), tick_label(1500000.0)
     ('0.001', '20k', '0.25', '1.5M')
     """
     for power, unit in ((1e6, "M"), (1e3, "k")):
@@ -78,7 +78,7 @@ def label(value: float) -> str:
     return f"{value:.4g}" if abs(value) >= 1e-4 or value == 0 else f"{value:.0e}".replace("e-0", "e-")
 
 
-def _steps(low: float, high: float, most: int) -> list[float]:
+def _linear_ticks(low: float, high: float, most: int) -> list[float]:
     rough = (high - low) / most
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.8)
@@ -86,7 +86,7 @@ def _steps(low: float, high: float, most: int) -> list[float]:
     return [round(k * step, 12) if abs(k * step) > 1e-9 else k * step for k in range(first, last + 1)]
 
 
-def _powers(low: float, high: float, most: int) -> list[float]:
+def _log_ticks(low: float, high: float, most: int) -> list[float]:
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     every = max(1, math.ceil((last - first) / (most + 1)))
     decades = [10.0**k for k in range(first, last + 1, every)]
@@ -94,4 +94,4 @@ def _powers(low: float, high: float, most: int) -> list[float]:
     if len(inside) >= 3:
         return inside
     finer = [factor * 10.0**k for k in range(first, last + 1) for factor in (1, 2, 5)]
-    return [value for value in finer if low <= value <= high] or _steps(low, high, most)
+    return [value for value in finer if low <= value <= high] or _linear_ticks(low, high, most)

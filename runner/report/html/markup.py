@@ -1,4 +1,4 @@
-"""HTML and SVG from Python values: text is escaped unless it is `Markup`, so that no file of a run can add elements."""
+"""HTML and SVG elements. Text is escaped unless it is `Markup`, so that files of a run cannot inject elements."""
 
 from html import escape
 
@@ -6,14 +6,14 @@ _VOID = {"meta", "input", "img", "br", "link"}
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """HTML that needs no escaping."""
 
 
-Inside = str | int | float | None
+Content = str | int | float | None
 
 
-def tag(name: str, /, *inside: Inside, **attributes: Inside | bool) -> Markup:
-    """An element. `class_` is the attribute class, `data_x` is data-x; None and False leave an attribute out.
+def tag(name: str, /, *content: Content, **attributes: Content | bool) -> Markup:
+    """An element. `class_` is the attribute class, `data_x` is data-x; attributes that are None or False are omitted.
 
     >>> tag("td", "a < b", class_="n")
     '<td class="n">a &lt; b</td>'
@@ -26,25 +26,25 @@ def tag(name: str, /, *inside: Inside, **attributes: Inside | bool) -> Markup:
         elif value is not None and value is not False:
             words.append(f'{label}="{escape(str(value))}"')
     start = f"<{' '.join(words)}>"
-    return Markup(start if name in _VOID else f"{start}{together(*inside)}</{name}>")
+    return Markup(start if name in _VOID else f"{start}{concat(*content)}</{name}>")
 
 
-def together(*inside: Inside) -> Markup:
-    """One after the other; None is nothing."""
-    return Markup("".join(one if isinstance(one, Markup) else escape(str(one)) for one in inside if one is not None))
+def concat(*content: Content) -> Markup:
+    """The concatenation of all values that are not None."""
+    return Markup("".join(one if isinstance(one, Markup) else escape(str(one)) for one in content if one is not None))
 
 
-def table(columns: tuple[str, ...], rows: list[tuple[Inside, ...]], sortable: bool = False) -> Markup:
-    """A table in a box of its own that scrolls. Cells with numbers stand to the right; `sortable` by a click."""
+def table(columns: tuple[str, ...], rows: list[tuple[Content, ...]], sortable: bool = False) -> Markup:
+    """A table in a scrollable box. Numbers are right-aligned; `sortable` by a click on the header."""
     numeric = [bool(rows) and all(isinstance(row[k], int | float | None) for row in rows) for k in range(len(columns))]
     head = [tag("th", name, class_="n" if right else None) for name, right in zip(columns, numeric, strict=True)]
     body = [tag("tr", *map(_cell, row)) for row in rows]
-    made = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body), class_="sortable" if sortable else None)
-    return tag("div", made, class_="scroll")
+    element = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body), class_="sortable" if sortable else None)
+    return tag("div", element, class_="scroll")
 
 
-def number(value: Inside) -> str:
-    """Five digits of a number, all of a whole one.
+def number(value: Content) -> str:
+    """A float with five digits; an integer with all.
 
     >>> number(0.00091881), number(2640), number(None), number(1234567.8)
     ('0.00091881', '2640', '-', '1.2346e+06')
@@ -54,16 +54,16 @@ def number(value: Inside) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
-def told(metric: str) -> str:
-    """What a metric is called on the page.
+def metric_label(metric: str) -> str:
+    """The name of a metric on the page.
 
-    >>> told("eval.loss")
+    >>> metric_label("eval.loss")
     'test loss'
     """
     return metric.replace("eval.", "test ")
 
 
-def _cell(value: Inside) -> Markup:
+def _cell(value: Content) -> Markup:
     if isinstance(value, int | float) or value is None:
         return tag("td", number(value), class_="n", data_value=None if value is None else repr(value))
     return tag("td", value)

@@ -1,42 +1,42 @@
-"""The parts of the page about two runs: what differs in config, metrics and dumps."""
+"""The page sections about two runs: differences of config, metrics and dumps."""
 
 from collections.abc import Iterator
 
 from runner.errors import RunnerError
+from runner.observe.dump.dump import Dump
 from runner.observe.dump.metrics import Tolerance
-from runner.observe.dump.recording import Dump
 from runner.report.compare import has_dump
-from runner.report.diff_metrics import Bound, likeness
+from runner.report.diff_metrics import MetricTolerance, compare_runs
 from runner.report.dump.diff_command import compare
 from runner.report.dump.diff_rows import Row, user_line
-from runner.report.format import shown, tables, verdict
+from runner.report.format import format_value, tables, verdict
 from runner.report.html.layout import Section, badge
-from runner.report.html.markup import Inside, Markup, table, tag, together
-from runner.report.record import Record
+from runner.report.html.markup import Content, Markup, concat, table, tag
+from runner.report.record import RunRecord
 
 _COLUMNS = ("tensor", "shape", "outside", "elements", "max abs", "max rel", "max ulp")
 _REASONS = {
-    "operator": "The first operator whose results differ though its operands agree",
+    "operator": "The first operator whose outputs differ although its inputs agree",
     "value": "A parameter or constant differs before any operator is run",
-    "inputs": "Only operands differ: the cause is not in the dumps",
-    "rounding": "No operator is the cause: rounding grows until it passes the tolerance here",
+    "inputs": "Only inputs differ: the cause is not in the dumps",
+    "rounding": "No operator is the cause: rounding errors accumulate and exceed the tolerance here",
 }
 
 
-def sections(a: Record, b: Record) -> Iterator[Section]:
-    """The comparison without dumps, and that of the dumps where both have one."""
-    found = likeness(a, b, Bound())
+def sections(a: RunRecord, b: RunRecord) -> Iterator[Section]:
+    """The comparison of configs and metrics, and that of the dumps if both runs have one."""
+    found = compare_runs(a, b, MetricTolerance())
     parts: list[Markup] = [_verdict(found["same"], verdict(found))]
     parts.append(tag("p", f"A is {found['a']}, B is {found['b']} (the reference).", class_="sub"))
     for one in tables(found):
-        rows: list[tuple[Inside, ...]] = [tuple(row) for row in one.rows]
+        rows: list[tuple[Content, ...]] = [tuple(row) for row in one.rows]
         parts += [tag("h3", one.title), table(one.columns, rows)]
-    yield Section("A and B", together(*parts))
+    yield Section("A and B", concat(*parts))
     if has_dump(a.folder) and has_dump(b.folder):
         yield Section("Dumps", _dumps(a, b))
 
 
-def _dumps(a: Record, b: Record) -> Markup:
+def _dumps(a: RunRecord, b: RunRecord) -> Markup:
     try:
         found = compare(Dump(a.folder), Dump(b.folder), Tolerance())
     except RunnerError as error:
@@ -46,14 +46,14 @@ def _dumps(a: Record, b: Record) -> Markup:
         what = f"{counts['operators']} operators and {counts['values']} parameters and constants agree"
         return _verdict(True, f"{what} within the tolerance of their types")
     first = found["first"] or found["earlier"]
-    facts = {
+    details = {
         "operator": first["name"],
         "iteration": first["iteration"],
         "IR": first.get("ir"),
         "source": user_line(first),
     }
-    rows: list[tuple[Inside, ...]] = [(name, shown(value)) for name, value in facts.items() if value is not None]
-    return together(
+    rows: list[tuple[Content, ...]] = [(name, format_value(x)) for name, x in details.items() if x is not None]
+    return concat(
         _verdict(False, _REASONS["value" if first["kind"] == "value" else found["cause"]]),
         table(("", ""), rows),
         table(_COLUMNS, [_tensor(tensor) for tensor in first["tensors"]]),
@@ -61,7 +61,7 @@ def _dumps(a: Record, b: Record) -> Markup:
     )
 
 
-def _tensor(tensor: Row) -> tuple[Inside, ...]:
+def _tensor(tensor: Row) -> tuple[Content, ...]:
     shape = f"{tensor['dtype_a']}{tensor['shape_a']}"
     values = [tensor.get(name) for name in ("outside", "elements", "max_abs", "max_rel", "max_ulp")]
     return (tensor["tensor"], shape, *values)

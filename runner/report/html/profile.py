@@ -1,4 +1,4 @@
-"""What a profile says: the parts of a step, and the slowest operators. Files of any device, found by their columns."""
+"""Summary of the profile files of a run, for any device: the parts of a step and the slowest operators."""
 
 import csv
 import io
@@ -12,33 +12,33 @@ from runner.host import files
 
 STEPS = "*step_trace_raw_*_detail_time.csv"
 OPERATORS = ("*_op_detail_info_*.csv", "aicore_intermediate_*_detail.csv")
-TICKS = 1e5  # of 10 ns in a millisecond
-MOST_BYTES = 8 << 20
+TICKS_PER_MS = 1e5  # a tick is 10 ns
+MAX_BYTES = 8 << 20
 _UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 _PARTS = {"iteration_interval": "data and waiting", "fp_and_bp": "forward and backward", "tail": "update and rest"}
 
 
-class Operator(NamedTuple):
-    """Milliseconds of an operator, in all of its calls."""
+class OperatorTotal(NamedTuple):
+    """The total time of an operator over all of its calls, in milliseconds."""
 
     name: str
-    kind: str
+    op_type: str
     calls: int | None
     total: float
 
 
-class Profile(NamedTuple):
-    """Milliseconds of the parts of a mean step, by name, and operators, the slowest first. Either may be empty."""
+class ProfileSummary(NamedTuple):
+    """The parts of the mean step in milliseconds, by name, and operators, slowest first. Either may be empty."""
 
     parts: dict[str, float]
-    operators: list[Operator]
+    operators: list[OperatorTotal]
     sources: list[Path]
 
 
-def read(folder: Path) -> Profile | None:
-    """The profile below a folder; None when there is none, or none that can be read."""
+def read(folder: Path) -> ProfileSummary | None:
+    """The summary of the profile below a folder; None if there is no readable profile."""
     parts: dict[str, float] = {}
-    operators: list[Operator] = []
+    operators: list[OperatorTotal] = []
     sources = []
     for pattern in (STEPS, *OPERATORS):
         for path in sorted(folder.rglob(pattern))[:1]:
@@ -48,19 +48,19 @@ def read(folder: Path) -> Profile | None:
             elif pattern != STEPS and not operators:
                 operators = _operators(rows)
             sources.append(path)
-    return Profile(parts, operators, sources) if parts or operators else None
+    return ProfileSummary(parts, operators, sources) if parts or operators else None
 
 
 def _parts(rows: list[dict[str, str]]) -> dict[str, float]:
-    """Of the row of averages, whose number is a dash."""
+    """The parts of the mean step, from the row of averages, whose step number is a dash."""
     average = next((row for row in rows if row.get("step_num") == "-"), {})
     found = {name: _number(average.get(column)) for column, name in _PARTS.items()}
-    return {name: ticks / TICKS for name, ticks in found.items() if ticks is not None and ticks >= 0}
+    return {name: ticks / TICKS_PER_MS for name, ticks in found.items() if ticks is not None and ticks >= 0}
 
 
-def _operators(rows: list[dict[str, str]]) -> list[Operator]:
-    """The slowest first; the unit stands in the name of the column."""
-    made = []
+def _operators(rows: list[dict[str, str]]) -> list[OperatorTotal]:
+    """The operators, slowest first; the unit is part of the column name."""
+    operators = []
     for row in rows:
         column = next((name for name in row if re.match(r"op_total_time|execution_time", name)), "")
         total, name = _number(row.get(column)), row.get("full_op_name") or row.get("op_full_name")
@@ -68,15 +68,15 @@ def _operators(rows: list[dict[str, str]]) -> list[Operator]:
             continue
         unit = re.search(r"\((us|ms|s)\)", column)
         calls = _number(row.get("op_occurrences"))
-        kind = row.get("op_type") or re.sub(r"-op\d+$", "", name.rpartition("/")[2])
+        op_type = row.get("op_type") or re.sub(r"-op\d+$", "", name.rpartition("/")[2])
         factor = _UNITS[unit[1]] if unit else 1.0
-        made.append(Operator(name, kind, None if calls is None else int(calls), total * factor))
-    return sorted(made, key=lambda operator: -operator.total)
+        operators.append(OperatorTotal(name, op_type, None if calls is None else int(calls), total * factor))
+    return sorted(operators, key=lambda operator: -operator.total)
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:
     try:
-        text = files.read_bytes(path, MOST_BYTES).decode(errors="replace")
+        text = files.read_bytes(path, MAX_BYTES).decode(errors="replace")
     except (DataError, StorageError):
         return
     try:

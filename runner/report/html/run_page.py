@@ -1,4 +1,4 @@
-"""The parts of the page about one run."""
+"""The page sections about one run."""
 
 import os
 from collections.abc import Iterator
@@ -8,27 +8,27 @@ from urllib.parse import quote
 
 from runner.config.schema import RunConfig, plain
 from runner.host.json_file import flat
-from runner.report.format import shown
+from runner.report.format import format_value
 from runner.report.html import profile
-from runner.report.html.chart import Line, chart
-from runner.report.html.layout import Section, badge, bar, more, notes, tiles
-from runner.report.html.markup import Inside, Markup, table, tag, together, told
+from runner.report.html.chart import ChartLine, chart
+from runner.report.html.layout import Section, badge, bar, collapsible, notes, tiles
+from runner.report.html.markup import Content, Markup, concat, metric_label, table, tag
 from runner.report.html.picture import pictures
-from runner.report.html.series import running_mean, thinned
-from runner.report.record import Record, is_number
+from runner.report.html.series import downsample, running_mean
+from runner.report.record import RunRecord, is_number
 
 COLUMNS = 1000  # of points in a chart
-MOST_FILES, MOST_OPERATORS = 200, 15
+MAX_FILES, MAX_OPERATORS = 200, 15
 _TIMES = {"init": "init_seconds", "compile": "compile_seconds", "train": "train_seconds"}
 
 
-def head(run: Record) -> Markup:
-    """Name, status, when and where, the figures that matter most; the error of a run that failed."""
-    facts = [_when(run), *(str(run.status.get(name, "")) for name in ("network", "dataset", "mode", "device"))]
+def head(run: RunRecord) -> Markup:
+    """Name, status, start and duration, network and device, folder, main figures, and the error of a failed run."""
+    details = [_when(run), *(str(run.status.get(name, "")) for name in ("network", "dataset", "mode", "device"))]
     error = run.status.get("error")
-    return together(
+    return concat(
         tag("h1", run.name, badge(run.state)),
-        tag("p", " \N{MIDDLE DOT} ".join(filter(None, facts)), class_="sub"),
+        tag("p", " \N{MIDDLE DOT} ".join(filter(None, details)), class_="sub"),
         tag("p", str(run.folder), class_="sub mono"),
         notes(run.notes),
         tag("pre", str(error), class_="error") if error else None,
@@ -36,63 +36,63 @@ def head(run: Record) -> Markup:
     )
 
 
-def sections(run: Record, home: Path) -> Iterator[Section]:
-    """All that there is something to show for; links begin at the folder `home`."""
-    if drawn := training(run):
-        yield Section("Training", drawn)
-    if split := _times(run):
-        yield Section("Where the time went", split)
-    if profiled := _profile(run, home):
-        yield Section("Profile", profiled)
-    if drawn := _graphs(run, home):
-        yield Section("Graph", drawn)
+def sections(run: RunRecord, home: Path) -> Iterator[Section]:
+    """The sections that have content; links are relative to the folder `home`."""
+    if content := training(run):
+        yield Section("Training", content)
+    if content := _times(run):
+        yield Section("Time per phase", content)
+    if content := _profile(run, home):
+        yield Section("Profile", content)
+    if content := _graphs(run, home):
+        yield Section("Graph", content)
     if run.config:
         yield Section("Config", _config(run))
     if run.manifest:
-        rows: list[tuple[Inside, ...]] = [(key, shown(value)) for key, value in run.manifest.items()]
+        rows: list[tuple[Content, ...]] = [(key, format_value(value)) for key, value in run.manifest.items()]
         yield Section("What the numbers depend on", table(("key", "value"), rows))
     yield Section("Files", _files(run, home))
 
 
-def training(run: Record) -> Markup | None:
-    """The curves of one run: every loss, its running mean, the loss on the test split, metrics of two evaluations or
-    more."""
+def training(run: RunRecord) -> Markup | None:
+    """The curves of one run: every loss, its running mean, the loss on the test split, and the metrics if there are two
+    evaluations or more."""
     steps, losses = run.metrics.steps, run.metrics.losses
-    made = []
+    charts = []
     if len(steps) > 1:
-        lines = [Line("loss", thinned(steps, losses, COLUMNS), 1, "thin" if len(steps) >= 100 else "line")]
+        lines = [ChartLine("loss", downsample(steps, losses, COLUMNS), 1, "thin" if len(steps) >= 100 else "line")]
         if len(steps) >= 100:
             window = max(10, len(steps) // 100)
-            mean = thinned(steps, running_mean(losses, window), COLUMNS // 4)
-            lines.append(Line(f"mean of {window} steps", mean, 1))
-        tested = evaluations(run, "loss")
-        lines += [Line("loss on the test split", tested, 2, "dots")] if tested else []
-        made.append(tag("div", chart("Loss of each step", lines, "step", may_be_log=True, zero=True), class_="wide"))
+            mean = downsample(steps, running_mean(losses, window), COLUMNS // 4)
+            lines.append(ChartLine(f"mean of {window} steps", mean, 1))
+        test_losses = evaluations(run, "loss")
+        lines += [ChartLine("loss on the test split", test_losses, 2, "dots")] if test_losses else []
+        charts.append(tag("div", chart("Loss of each step", lines, "step", may_be_log=True, zero=True), class_="wide"))
     for name in run.results:
         points = evaluations(run, name)
         if len(points) > 1 and not name.endswith("loss"):
-            lines = [Line(name, points, 3), Line("", points, 3, "dots")]
-            made.append(chart(f"{name.capitalize()} on the test split", lines, "step"))
-    return tag("div", *made, class_="charts") if made else None
+            lines = [ChartLine(name, points, 3), ChartLine("", points, 3, "dots")]
+            charts.append(chart(f"{name.capitalize()} on the test split", lines, "step"))
+    return tag("div", *charts, class_="charts") if charts else None
 
 
-def evaluations(run: Record, name: str) -> list[tuple[float, float]]:
-    """(global step, value) of a metric."""
+def evaluations(run: RunRecord, name: str) -> list[tuple[float, float]]:
+    """The points (global step, value) of a metric."""
     rows = [row for row in run.metrics.evaluations if is_number(row.get(name))]
     return [(float(row["global_step"]), float(row[name])) for row in rows]
 
 
 def link(path: Path, home: Path, text: str | None = None) -> Markup:
-    """To a file; relative where the page is above it or beside it, so that both can be moved together."""
+    """A link to a file, relative to the folder of the page, so that the folder can be moved."""
     return tag("a", text or path.name, href=quote(os.path.relpath(path, home)))
 
 
-def _when(run: Record) -> str:
+def _when(run: RunRecord) -> str:
     started, finished = (_time(run.status.get(name)) for name in ("started", "finished"))
     if started is None:
         return ""
-    took = f", {(finished - started).total_seconds():.0f} s" if finished else ""
-    return f"{started:%Y-%m-%d %H:%M:%S}{took}"
+    duration = f", {(finished - started).total_seconds():.0f} s" if finished else ""
+    return f"{started:%Y-%m-%d %H:%M:%S}{duration}"
 
 
 def _time(text: object) -> datetime | None:
@@ -102,30 +102,30 @@ def _time(text: object) -> datetime | None:
         return None
 
 
-def _tiles(run: Record) -> dict[str, str]:
-    found = {told(name): f"{value:.4g}" for name, value in run.results.items()}
-    found["steps"] = str(run.step)
+def _tiles(run: RunRecord) -> dict[str, str]:
+    values = {metric_label(name): f"{value:.4g}" for name, value in run.results.items()}
+    values["steps"] = str(run.step)
     for name, key in (("steps/s", "steps_per_second"), ("train seconds", "train_seconds"), ("peak MB", "peak_rss_mb")):
         if is_number(value := run.summary.get(key)):
-            found[name] = f"{value:.4g}"
-    return found
+            values[name] = f"{value:.4g}"
+    return values
 
 
-def _times(run: Record) -> Markup | None:
+def _times(run: RunRecord) -> Markup | None:
     seconds = {name: run.summary.get(key) for name, key in _TIMES.items()}
     if not all(map(is_number, seconds.values())):
         return None
-    compiling = float(seconds["compile"] or 0)
-    parts = {"start": float(seconds["init"] or 0), "compile": compiling}
-    parts["steps"] = max(0.0, float(seconds["train"] or 0) - compiling)
+    compile_seconds = float(seconds["compile"] or 0)
+    parts = {"start": float(seconds["init"] or 0), "compile": compile_seconds}
+    parts["steps"] = max(0.0, float(seconds["train"] or 0) - compile_seconds)
     first = run.summary.get("first_loss_seconds")
-    said = tag("p", f"The first loss was there after {first:.3g} s.") if is_number(first) else None
-    return together(bar(parts, "s"), said)
+    text = tag("p", f"Time to the first loss: {first:.3g} s.") if is_number(first) else None
+    return concat(bar(parts, "s"), text)
 
 
-def _profile(run: Record, home: Path) -> Markup | None:
-    place = run.config.get("profiling.result_path")
-    folder = Path(place) if isinstance(place, str) and place else run.folder / "profiling"
+def _profile(run: RunRecord, home: Path) -> Markup | None:
+    path = run.config.get("profiling.result_path")
+    folder = Path(path) if isinstance(path, str) and path else run.folder / "profiling"
     found = profile.read(folder) if folder.is_dir() else None
     if found is None:
         return None
@@ -133,64 +133,66 @@ def _profile(run: Record, home: Path) -> Markup | None:
     if found.parts:
         parts += [tag("h3", "Mean step"), bar(found.parts, "ms")]
     if found.operators:
-        whole = sum(operator.total for operator in found.operators) or 1.0
-        rows: list[tuple[Inside, ...]] = [
-            (op.kind, tag("span", op.name, class_="mono"), op.calls, op.total, _share(op.total / whole))
-            for op in found.operators[:MOST_OPERATORS]
+        total = sum(operator.total for operator in found.operators) or 1.0
+        rows: list[tuple[Content, ...]] = [
+            (op.op_type, tag("span", op.name, class_="mono"), op.calls, op.total, _share(op.total / total))
+            for op in found.operators[:MAX_OPERATORS]
         ]
         parts.append(tag("h3", f"Slowest operators, {len(rows)} of {len(found.operators)}"))
         parts.append(table(("type", "full name", "calls", "ms", "share"), rows, sortable=True))
-    links = [together(" ", link(path, home)) for path in found.sources]
-    return together(*parts, tag("p", "From", *links, ".", class_="sub"))
+    links = [concat(" ", link(path, home)) for path in found.sources]
+    return concat(*parts, tag("p", "From", *links, ".", class_="sub"))
 
 
 def _share(part: float) -> Markup:
-    return together(tag("span", class_="share", style=f"width:{120 * part:.1f}px"), f" {100 * part:.1f}%")
+    return concat(tag("span", class_="share", style=f"width:{120 * part:.1f}px"), f" {100 * part:.1f}%")
 
 
-def _graphs(run: Record, home: Path) -> Markup | None:
+def _graphs(run: RunRecord, home: Path) -> Markup | None:
     folder = run.folder / str(run.config.get("save_graphs_path") or "graphs")
     if not folder.is_dir():
         return None
-    drawn = [
-        more(name, tag("div", image, class_="graph"), is_open=k == 0)
+    images = [
+        collapsible(name, tag("div", image, class_="graph"), is_open=k == 0)
         for k, (name, image) in enumerate(pictures(folder))
     ]
     texts = sorted(folder.glob("*.ir"))
     if not texts:
         return None
-    rows: list[tuple[Inside, ...]] = [(link(path, home), _beside(path, ".svg", home)) for path in texts[:MOST_FILES]]
-    said = None if drawn else tag("p", "There is no picture that is small enough for this page.")
-    return together(*drawn, said, more(f"{len(texts)} stages and graphs", table(("text", "picture"), rows)))
+    rows: list[tuple[Content, ...]] = [(link(path, home), _picture_link(path, home)) for path in texts[:MAX_FILES]]
+    text = None if images else tag("p", "There is no picture that is small enough for this page.")
+    return concat(*images, text, collapsible(f"{len(texts)} stages and graphs", table(("text", "picture"), rows)))
 
 
-def _beside(path: Path, suffix: str, home: Path) -> Markup | str:
-    picture = path.with_suffix(suffix)
+def _picture_link(path: Path, home: Path) -> Markup | str:
+    picture = path.with_suffix(".svg")
     return link(picture, home) if picture.is_file() else ""
 
 
-def _config(run: Record) -> Markup:
+def _config(run: RunRecord) -> Markup:
     defaults = flat(plain(RunConfig()))
     changed = {key: value for key, value in run.config.items() if defaults.get(key) != value}
     typed = tag("pre", " ".join(["runner", *run.overrides])) if run.overrides else None
-    rows: list[tuple[Inside, ...]] = [(key, shown(value), shown(defaults.get(key))) for key, value in changed.items()]
-    everything: list[tuple[Inside, ...]] = [(key, shown(value)) for key, value in run.config.items()]
-    return together(
+    rows: list[tuple[Content, ...]] = [
+        (key, format_value(value), format_value(defaults.get(key))) for key, value in changed.items()
+    ]
+    everything: list[tuple[Content, ...]] = [(key, format_value(value)) for key, value in run.config.items()]
+    return concat(
         typed,
-        tag("h3", "Other than the defaults"),
-        table(("key", "value", "default"), rows) if rows else tag("p", "Nothing: all keys have their defaults."),
-        more(f"All {len(run.config)} keys", table(("key", "value"), everything)),
+        tag("h3", "Changed from the defaults"),
+        table(("key", "value", "default"), rows) if rows else tag("p", "None: all keys have their defaults."),
+        collapsible(f"All {len(run.config)} keys", table(("key", "value"), everything)),
     )
 
 
-def _files(run: Record, home: Path) -> Markup:
-    found = [path for path in sorted(run.folder.rglob("*")) if path.is_file() and not _is_aside(path, run.folder)]
-    rows: list[tuple[Inside, ...]] = [
-        (link(path, home, str(path.relative_to(run.folder))), _size(path)) for path in found[:MOST_FILES]
+def _files(run: RunRecord, home: Path) -> Markup:
+    found = [path for path in sorted(run.folder.rglob("*")) if path.is_file() and not _is_excluded(path, run.folder)]
+    rows: list[tuple[Content, ...]] = [
+        (link(path, home, str(path.relative_to(run.folder))), _size(path)) for path in found[:MAX_FILES]
     ]
     rest = len(found) - len(rows)
-    return together(
-        more(f"{len(found)} files", table(("file", "bytes"), rows), is_open=len(found) < 30),
+    return concat(
+        collapsible(f"{len(found)} files", table(("file", "bytes"), rows), is_open=len(found) < 30),
         tag("p", f"and {rest} more", class_="sub") if rest > 0 else None,
     )
 
@@ -198,11 +200,11 @@ def _files(run: Record, home: Path) -> Markup:
 def _size(path: Path) -> int | None:
     try:
         return path.stat().st_size
-    except OSError:  # gone meanwhile: the run goes on
+    except OSError:  # deleted in the meantime by a run that continues
         return None
 
 
-def _is_aside(path: Path, folder: Path) -> bool:
-    """Files that nobody wants to open from here: locks, temporary ones, thousands of tensors, and the page itself."""
+def _is_excluded(path: Path, folder: Path) -> bool:
+    """Whether a file is not listed: locks, temporary files, thousands of dumped tensors, and the page itself."""
     parts = path.relative_to(folder).parts
     return parts[-1].startswith(".") or parts[0] in ("dump", "exception_dump") or parts == ("report.html",)

@@ -1,145 +1,152 @@
-"""The parts of the page about several runs or a sweep."""
+"""The page sections about several runs or a sweep."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from runner.report.format import shown
-from runner.report.html.chart import Line, chart
-from runner.report.html.groups import Group, Several
+from runner.report.format import format_value
+from runner.report.html.chart import ChartLine, chart
 from runner.report.html.layout import Section, badge, notes, tiles
-from runner.report.html.markup import Inside, Markup, table, tag, together, told
+from runner.report.html.markup import Content, Markup, concat, metric_label, table, tag
 from runner.report.html.run_page import link
-from runner.report.html.series import running_mean, spread, thinned
-from runner.report.html.slices import parallel, slices
-from runner.report.record import Record
+from runner.report.html.run_set import RunSet, SeedGroup
+from runner.report.html.series import downsample, running_mean, spread
+from runner.report.html.slices import parallel_coordinates, slices
+from runner.report.record import RunRecord
 
-COLOURS, GREY, MOST_NOTES = 8, 9, 20
-MOST_CURVES, MOST_POINTS, BAND_COLUMNS = 60, 12_000, 250  # of a page; with more runs each curve gets fewer points
+COLOURS, GREY, MAX_NOTES = 8, 9, 20
+MAX_CURVES, MAX_POINTS, BAND_COLUMNS = 60, 12_000, 250  # of a page: each of many curves gets fewer points
 _SPEED = ("steps", "steps/s", "seconds")
 _SCALARS = int | float | str
 
 
-def head(several: Several, title: str, said: Sequence[str] = ()) -> Markup:
-    """How many there are and how they ended; which was the best; what else there is to be said."""
-    states = Counter(run.state for run in several.runs)
+def head(run_set: RunSet, title: str, remarks: Sequence[str] = ()) -> Markup:
+    """The number of runs by status, the best run, and remarks."""
+    states = Counter(run.state for run in run_set.runs)
     values = {state: str(count) for state, count in states.most_common()}
-    best = several.ranked()[:1]
-    if best and several.target:
-        values[f"best {several.target}"] = f"{best[0].results[several.target]:.4g}"
-        values["of run"] = several.name(best[0])
+    best = run_set.ranked()[:1]
+    if best and run_set.target:
+        values[f"best {run_set.target}"] = f"{best[0].results[run_set.target]:.4g}"
+        values["of run"] = run_set.name(best[0])
     badges = [badge(state) for state in states]
-    return together(
-        tag("h1", f"{len(several.runs)} runs", *badges),
+    return concat(
+        tag("h1", f"{len(run_set.runs)} runs", *badges),
         tag("p", title, class_="sub mono"),
-        notes([*said, *(f"{several.name(run)}: {note}" for run in several.runs for note in run.notes)][:MOST_NOTES]),
+        notes([*remarks, *(f"{run_set.name(run)}: {note}" for run in run_set.runs for note in run.notes)][:MAX_NOTES]),
         tiles(values),
     )
 
 
-def sections(several: Several, home: Path) -> Iterator[Section]:
-    """All that there is something to show for; links begin at the folder `home`."""
-    yield Section("Runs", _runs(several, home))
-    failed = [run for run in several.runs if run.status.get("error")]
+def sections(run_set: RunSet, home: Path) -> Iterator[Section]:
+    """The sections that have content; links are relative to the folder `home`."""
+    yield Section("Runs", _runs(run_set, home))
+    failed = [run for run in run_set.runs if run.status.get("error")]
     if failed:
-        yield Section("Failures", together(*(_failure(several, run) for run in failed)))
-    if several.has_seeds:
-        yield Section("Over seeds", _seeds(several))
-    if drawn := _curves(several):
-        yield Section("Curves", drawn)
-    if drawn := slices(several):
-        yield Section("What each key does", drawn)
-    if drawn := parallel(several):
-        yield Section("All keys together", drawn)
+        yield Section("Failures", concat(*(_failure(run_set, run) for run in failed)))
+    if run_set.has_seeds:
+        yield Section("Over seeds", _seeds(run_set))
+    if content := _curves(run_set):
+        yield Section("Curves", content)
+    if content := slices(run_set):
+        yield Section("Effect of each key", content)
+    if content := parallel_coordinates(run_set):
+        yield Section("All keys", content)
 
 
-def _runs(several: Several, home: Path) -> Markup:
-    columns = ("run", "status", *map(several.label, several.keys), *map(told, several.results), *_SPEED)
-    return table(columns, [_row(several, run, home) for run in several.runs], sortable=True)
+def _runs(run_set: RunSet, home: Path) -> Markup:
+    columns = ("run", "status", *map(run_set.label, run_set.keys), *map(metric_label, run_set.results), *_SPEED)
+    return table(columns, [_row(run_set, run, home) for run in run_set.runs], sortable=True)
 
 
-def _row(several: Several, run: Record, home: Path) -> tuple[Inside, ...]:
+def _row(run_set: RunSet, run: RunRecord, home: Path) -> tuple[Content, ...]:
     page = run.folder / "report.html"
     target = page if page.is_file() and page.resolve().parent != home.resolve() else run.folder
-    values = [run.config.get(key) for key in several.keys]
-    cells = [value if isinstance(value, _SCALARS) and not isinstance(value, bool) else shown(value) for value in values]
-    results = [run.results.get(name) for name in several.results]
+    values = [run.config.get(key) for key in run_set.keys]
+    cells = [
+        value if isinstance(value, _SCALARS) and not isinstance(value, bool) else format_value(value)
+        for value in values
+    ]
+    results = [run.results.get(name) for name in run_set.results]
     speeds = [run.summary.get(name) for name in ("steps_per_second", "train_seconds")]
     rounded = [round(value, 3) if isinstance(value, float) else None for value in speeds]
-    return (link(target, home, several.name(run)), badge(run.state), *cells, *results, run.step, *rounded)
+    return (link(target, home, run_set.name(run)), badge(run.state), *cells, *results, run.step, *rounded)
 
 
-def _failure(several: Several, run: Record) -> Markup:
-    return together(tag("h3", several.name(run)), tag("pre", str(run.status["error"]), class_="error"))
+def _failure(run_set: RunSet, run: RunRecord) -> Markup:
+    return concat(tag("h3", run_set.name(run)), tag("pre", str(run.status["error"]), class_="error"))
 
 
-def _seeds(several: Several) -> Markup:
-    """A row for each group: how many, mean and deviation of every result."""
-    head = tuple(f"{told(name)} {what}" for name in several.results for what in ("mean", "\N{PLUS-MINUS SIGN}"))
-    rows: list[tuple[Inside, ...]] = []
-    for group in several.groups:
-        cells: list[Inside] = []
-        for name in several.results:
+def _seeds(run_set: RunSet) -> Markup:
+    """A row for each group: number of seeds, mean and deviation of every result."""
+    head = tuple(f"{metric_label(name)} {what}" for name in run_set.results for what in ("mean", "\N{PLUS-MINUS SIGN}"))
+    rows: list[tuple[Content, ...]] = []
+    for group in run_set.groups:
+        cells: list[Content] = []
+        for name in run_set.results:
             values = group.values(name)
             cells.append(float(values.mean()) if len(values) else None)
             cells.append(float(values.std(ddof=1)) if len(values) > 1 else None)
         rows.append((group.name, len(group.runs), *cells))
-    said = "Deviations are those of a sample: divided by the number of seeds less one."
-    return together(table(("runs", "seeds", *head), rows, sortable=True), tag("p", said, class_="sub"))
+    text = "Sample standard deviations: divided by the number of seeds less one."
+    return concat(table(("runs", "seeds", *head), rows, sortable=True), tag("p", text, class_="sub"))
 
 
-def _curves(several: Several) -> Markup | None:
-    """The losses of all runs; where runs differ in the seed only, also their mean in a band of one deviation."""
-    able = [run for run in several.runs if len(run.metrics.steps) > 1]
-    drawn = [run for run in several.ranked() if run in able][:MOST_CURVES] if len(able) > MOST_CURVES else able
+def _curves(run_set: RunSet) -> Markup | None:
+    """The losses of all runs; for runs that differ only in the seed also the mean with a band of one deviation."""
+    with_curve = [run for run in run_set.runs if len(run.metrics.steps) > 1]
+    drawn = with_curve
+    if len(with_curve) > MAX_CURVES:
+        drawn = [run for run in run_set.ranked() if run in with_curve][:MAX_CURVES]
     if not drawn:
         return None
     window = max(1, min(len(run.metrics.steps) for run in drawn) // 25)
-    colours = _colours(several)
-    lines = [line for group in several.groups for line in _lines(several, group, drawn, window, colours[group.name])]
+    colours = _colours(run_set)
+    lines = [line for group in run_set.groups for line in _lines(run_set, group, drawn, window, colours[group.name])]
     title = f"Loss of each run, mean of {window} steps" if window > 1 else "Loss of each run"
-    made = [chart(title, lines, "step", may_be_log=True, zero=True, legend=False)]
-    bands = [line for group in several.groups for line in _band(group, drawn, window, colours[group.name])]
-    if several.has_seeds and bands:
-        made.insert(0, chart("Loss, mean and deviation over seeds", bands, "step", zero=True, legend=False))
-    said = f"The best {len(drawn)} of {len(able)} runs are drawn." if len(drawn) < len(able) else None
-    return together(
-        tag("div", *(tag("div", one, class_="wide") for one in made), class_="charts"),
-        _legend(several, colours),
-        tag("p", said, class_="sub") if said else None,
+    charts = [chart(title, lines, "step", may_be_log=True, zero=True, legend=False)]
+    bands = [line for group in run_set.groups for line in _band(group, drawn, window, colours[group.name])]
+    if run_set.has_seeds and bands:
+        charts.insert(0, chart("Loss, mean and deviation over seeds", bands, "step", zero=True, legend=False))
+    text = f"The best {len(drawn)} of {len(with_curve)} runs are drawn." if len(drawn) < len(with_curve) else None
+    return concat(
+        tag("div", *(tag("div", one, class_="wide") for one in charts), class_="charts"),
+        _legend(colours),
+        tag("p", text, class_="sub") if text else None,
     )
 
 
-def _lines(several: Several, group: Group, drawn: list[Record], window: int, colour: int) -> Iterator[Line]:
-    columns = max(60, min(500, MOST_POINTS // len(drawn)))
+def _lines(run_set: RunSet, group: SeedGroup, drawn: list[RunRecord], window: int, colour: int) -> Iterator[ChartLine]:
+    columns = max(60, min(500, MAX_POINTS // len(drawn)))
     for run in (run for run in group.runs if run in drawn):
-        name = f"{several.name(run)}: {group.name}" if len(several.groups) > 1 else several.name(run)
-        points = thinned(run.metrics.steps, running_mean(run.metrics.losses, window), columns)
-        yield Line(name, points, colour)
+        name = f"{run_set.name(run)}: {group.name}" if len(run_set.groups) > 1 else run_set.name(run)
+        points = downsample(run.metrics.steps, running_mean(run.metrics.losses, window), columns)
+        yield ChartLine(name, points, colour)
 
 
-def _band(group: Group, drawn: list[Record], window: int, colour: int) -> Iterator[Line]:
+def _band(group: SeedGroup, drawn: list[RunRecord], window: int, colour: int) -> Iterator[ChartLine]:
     curves = [(r.metrics.steps, running_mean(r.metrics.losses, window)) for r in group.runs if r in drawn]
     found = spread(curves) if len(curves) > 1 else None
     if found is None or len(found.steps) < 2:
         return
-    upper = thinned(found.steps, found.mean + found.deviation, BAND_COLUMNS)
-    lower = thinned(found.steps, found.mean - found.deviation, BAND_COLUMNS)
-    yield Line(group.name, [*upper, *reversed(lower)], colour, "band")
-    yield Line(f"{group.name}, mean of {len(curves)} seeds", thinned(found.steps, found.mean, BAND_COLUMNS), colour)
+    upper = downsample(found.steps, found.mean + found.deviation, BAND_COLUMNS)
+    lower = downsample(found.steps, found.mean - found.deviation, BAND_COLUMNS)
+    yield ChartLine(group.name, [*upper, *reversed(lower)], colour, "band")
+    yield ChartLine(
+        f"{group.name}, mean of {len(curves)} seeds", downsample(found.steps, found.mean, BAND_COLUMNS), colour
+    )
 
 
-def _colours(several: Several) -> dict[str, int]:
-    """A colour for each group; of more than there are colours the best has one, and the others are grey."""
-    names = [group.name for group in several.groups]
+def _colours(run_set: RunSet) -> dict[str, int]:
+    """A colour for each group; if there are too many groups, one for the best, and grey for the others."""
+    names = [group.name for group in run_set.groups]
     if len(names) <= COLOURS:
         return {name: number for number, name in enumerate(names, 1)}
-    best = several.ranked()[:1]
-    chosen = next((group.name for group in several.groups if best and best[0] in group.runs), names[0])
-    return {name: 1 if name == chosen else GREY for name in names}
+    best = run_set.ranked()[:1]
+    best_group = next((group.name for group in run_set.groups if best and best[0] in group.runs), names[0])
+    return {name: 1 if name == best_group else GREY for name in names}
 
 
-def _legend(several: Several, colours: dict[str, int]) -> Markup | None:
+def _legend(colours: dict[str, int]) -> Markup | None:
     if len(colours) < 2:
         return None
     named = colours

@@ -1,11 +1,15 @@
-"""Hooks, what they see of a run, and several listeners as one (spec section 6.2)."""
+"""Hooks, what they see of a run, and several callbacks as one (spec section 6.2)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 from runner.errors import ConfigError
 from runner.train.callback.step_values import StepValues
+
+# The hooks of `Callback` that take only the run context: `CallbackList.fire` calls them.
+Event = Literal["begin", "epoch_begin", "step_begin", "step_end", "sink_left", "epoch_end", "end"]
+EVENTS: tuple[Event, ...] = get_args(Event)
 
 
 class CallbackParameters(dict[str, Any]):
@@ -43,7 +47,7 @@ class RunContext:
         self._stop = True
 
     def get_stop_requested(self) -> bool:
-        """Whether somebody asked to stop."""
+        """Whether a stop was requested."""
         return self._stop
 
 
@@ -63,7 +67,7 @@ class Callback:
         """After a step, or after a sink of steps."""
 
     def wants_to_leave(self) -> bool:
-        """Whether a sink that would go on for seconds should be left; asked between its calls to the device."""
+        """Whether a sink that would go on for seconds should be left; called between its calls to the device."""
         return False
 
     def sink_left(self, run_context: RunContext) -> None:
@@ -76,11 +80,6 @@ class Callback:
         The steps of a sink are delivered in order when the call to the device returns, before `step_end`, so use
         `values.global_step` instead of `cur_step_num`.
         """
-
-    @property
-    def observes_gradients(self) -> bool:
-        """Whether `step_gradients` is overridden."""
-        return type(self).step_gradients is not Callback.step_gradients
 
     def epoch_end(self, run_context: RunContext) -> None:
         """After an epoch."""
@@ -102,51 +101,42 @@ def step_in_epoch(parameters: CallbackParameters) -> int:
     return int((parameters.cur_step_num - 1) % parameters.batch_num + 1)
 
 
-class CallbackList(Callback):
-    """Several callbacks as one."""
+class CallbackList:
+    """Several callbacks as one. A hook that a callback does not override costs nothing."""
 
-    def __init__(self, callbacks: Callback | Sequence[Callback] | None) -> None:
+    def __init__(self, callbacks: Callback | Iterable[Callback] | None) -> None:
         given = [callbacks] if isinstance(callbacks, Callback) else list(callbacks or ())
         for item in given:
             if not isinstance(item, Callback):
                 raise ConfigError("callbacks must be Callback objects", given=repr(item), at=given.index(item))
         self.list = given
+        self._hooks = {event: list(self._overriding(event)) for event in EVENTS}
+        self._gradient_hooks = list(self._overriding("step_gradients"))
 
-    def begin(self, run_context: RunContext) -> None:
-        for callback in self.list:
-            callback.begin(run_context)
+    def __iter__(self) -> Iterator[Callback]:
+        return iter(self.list)
 
-    def epoch_begin(self, run_context: RunContext) -> None:
-        for callback in self.list:
-            callback.epoch_begin(run_context)
-
-    def step_begin(self, run_context: RunContext) -> None:
-        for callback in self.list:
-            callback.step_begin(run_context)
-
-    def step_end(self, run_context: RunContext) -> None:
-        for callback in self.list:
-            callback.step_end(run_context)
+    def fire(self, event: Event, run_context: RunContext) -> None:
+        """Call this hook of each callback, in list order."""
+        for hook in self._hooks[event]:
+            hook(run_context)
 
     def step_gradients(self, run_context: RunContext, values: StepValues) -> None:
-        for callback in self.list:
-            callback.step_gradients(run_context, values)
+        """Call this hook, which has one more argument, of each callback."""
+        for hook in self._gradient_hooks:
+            hook(run_context, values)
 
     @property
     def observes_gradients(self) -> bool:
-        return any(callback.observes_gradients for callback in self.list)
+        """Whether a callback overrides `step_gradients`."""
+        return bool(self._gradient_hooks)
 
     def wants_to_leave(self) -> bool:
+        """Whether one of the callbacks wants to leave a sink."""
         return any(callback.wants_to_leave() for callback in self.list)
 
-    def sink_left(self, run_context: RunContext) -> None:
+    def _overriding(self, hook: str) -> Iterator[Callable[..., object]]:
         for callback in self.list:
-            callback.sink_left(run_context)
-
-    def epoch_end(self, run_context: RunContext) -> None:
-        for callback in self.list:
-            callback.epoch_end(run_context)
-
-    def end(self, run_context: RunContext) -> None:
-        for callback in self.list:
-            callback.end(run_context)
+            method = getattr(callback, hook)
+            if getattr(method, "__func__", None) is not getattr(Callback, hook):
+                yield method

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from runner.errors import ConfigError
 from runner.host import files
-from runner.nn.arguments import flag, whole
 from runner.train.callback.base import Callback, CallbackParameters, RunContext, step_in_epoch
 from runner.train.checkpoint import save_checkpoint
+from runner.validation.arguments import flag, whole
 
 SUFFIX = ".ckpt"
 

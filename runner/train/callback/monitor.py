@@ -4,8 +4,9 @@ import time
 
 import numpy as np
 
-from runner.errors import ConfigError, TrainingError
+from runner.errors import TrainingError
 from runner.train.callback.base import Callback, CallbackParameters, RunContext, step_in_epoch
+from runner.validation.arguments import whole
 
 
 def check_losses(parameters: CallbackParameters) -> None:
@@ -28,8 +29,7 @@ class LossMonitor(Callback):
     """Print the loss every `per_print_times` steps (0: never), and end the run when it is not finite."""
 
     def __init__(self, per_print_times: int = 1) -> None:
-        if type(per_print_times) is not int or per_print_times < 0:
-            raise ConfigError("per_print_times must be a whole number of at least 0", given=repr(per_print_times))
+        whole({}, 0, per_print_times=per_print_times)
         self.per_print_times = per_print_times
 
     def step_end(self, run_context: RunContext) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from runner.errors import ConfigError, nearest
-from runner.nn.arguments import at_least, number, whole
 from runner.train.callback.base import Callback, CallbackParameters, RunContext
+from runner.validation.arguments import at_least, scalar, whole
 
 _LOG = logging.getLogger("runner")
 MODES = ("min", "max")
@@ -70,7 +70,7 @@ class EarlyStopping(Callback):
             # Of all losses at once, in float64: sunk or not, the same mean.
             losses = np.concatenate(self._losses) if self._losses else np.zeros(0)
             return float(losses.mean(dtype=np.float64)) if losses.size else math.nan
-        value = number(seen.get(self.monitor))
+        value = scalar(seen.get(self.monitor))
         if isinstance(value, bool) or not isinstance(value, int | float):
             rows = {"monitor": self.monitor, "found": "nothing" if value is None else repr(value)}
             repair = "a callback before this one that sets it: run_context.original_args().name = number"
@@ -108,7 +108,7 @@ class LearningRateScheduler(Callback):
         seen = run_context.original_args()
         parameter = seen.optimizer.learning_rate
         rate = float(str(parameter.asnumpy()))  # 0.1, where the float32 is 0.10000000149
-        made = number(self.learning_rate_function(rate, seen.cur_step_num))
+        made = scalar(self.learning_rate_function(rate, seen.cur_step_num))
         at_least({"callback": "LearningRateScheduler", "step": seen.cur_step_num}, 0.0, learning_rate=made)
         if made != rate:
             parameter.set_data(np.float32(made))

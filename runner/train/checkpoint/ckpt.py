@@ -2,12 +2,11 @@
 
     Checkpoint { repeated Value value = 1; }
     Value { string tag = 1; TensorProto tensor = 2; }
-    TensorProto { repeated int64 dims = 1; string tensor_type = 2; bytes tensor_content = 3; }
 
-The format has no checksum: changed numbers are not noticed, except in files of MindSpore 2 with `crc_check=True`.
+The format has no checksum: changed numbers are not noticed, except in files of MindSpore 2 with `crc_check=True`. The
+package `protobuf` would copy each array and stop at 2 GB; here arrays are written and read as they lie in memory.
 """
 
-import math
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,8 +17,8 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.errors import DataError
-from runner.host import files
-from runner.host.protobuf import LENGTH, VARINT, fields, key, prefixed, read_varint, varint
+from runner.host import files, tensor_message
+from runner.host.protobuf import LENGTH, fields, key, required_bytes, required_text, text_field, varint
 from runner.train.checkpoint.arrays import plain_arrays
 
 SLICE_BYTES = 512 << 20
@@ -29,7 +28,6 @@ REPAIR = "save it again, or fetch another copy"
 TYPES = {kind.name: kind for kind in dt.ALL}
 TEXT = "str"  # a type of MindSpore 2: notes beside the parameters
 CRC = b"crc_num"  # and how it marks a checksum: this word and ten bytes at the end
-MOST_AXES = 32
 
 
 def write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -50,9 +48,9 @@ def read(path: Path) -> dict[str, np.ndarray]:
     Raises DataError with the file, and the parameter or position, when it is damaged or has what runner cannot read.
     """
     try:
-        content = _without_checksum(memoryview(files.read_bytes(path, FILE_LIMIT)))
+        messages = _without_checksum(memoryview(files.read_bytes(path, FILE_LIMIT)))
         arrays = {}
-        for parameter in _parameters(content):
+        for parameter in _parameters(messages):
             if parameter.name in arrays:
                 raise DataError("a checkpoint names a parameter twice", parameter=parameter.name)
             if parameter.kind != TEXT:
@@ -65,12 +63,11 @@ def read(path: Path) -> dict[str, np.ndarray]:
 def _messages(name: str, array: np.ndarray) -> Iterator[bytes | memoryview]:
     """The messages of one parameter, in parts: what stands before the content, and the content."""
     elements = array.reshape(-1).view(np.uint8).data
-    kind = dt.of(array.dtype).name.encode()
-    dims = b"".join(key(1, VARINT) + varint(length) for length in array.shape or (0,))
+    kind, dims = dt.of(array.dtype), array.shape or (0,)
     for start in range(0, max(1, len(elements)), SLICE_BYTES):
         piece = elements[start : start + SLICE_BYTES]
-        tensor = dims + prefixed(2, kind) + key(3, LENGTH) + varint(len(piece))
-        value = prefixed(1, name.encode()) + key(2, LENGTH) + varint(len(tensor) + len(piece)) + tensor
+        tensor = tensor_message.head(kind, dims, len(piece))
+        value = text_field(1, name) + key(2, LENGTH) + varint(len(tensor) + len(piece)) + tensor
         yield key(1, LENGTH) + varint(len(value) + len(piece)) + value
         yield piece
 
@@ -89,29 +86,22 @@ class _Parameter:
         if self.kind not in TYPES:
             known = ", ".join(TYPES)
             raise DataError("unknown element type", parameter=self.name, found=ascii(self.kind), allowed=known)
-        kind, found = TYPES[self.kind].numpy, sum(map(len, self.pieces))
-        shape = [] if self.dims == [0] and found else self.dims  # how the reference writes a scalar
-        if len(shape) > MOST_AXES or any(length >> 63 for length in shape):
-            raise DataError("impossible shape of a parameter", parameter=self.name, found=shape)
-        if (size := math.prod(shape) * kind.itemsize) != found:
-            rows = {"parameter": self.name, "shape": shape, "expected": f"{size} bytes", "found": f"{found} bytes"}
-            raise DataError("a parameter has another size than its shape", **rows)
-        whole = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
-        if kind == np.bool_ and np.frombuffer(whole, np.uint8).max(initial=0) > 1:
-            raise DataError("a Bool is neither 0 nor 1", parameter=self.name)
+        elements = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+        shape = [] if self.dims == [0] and elements else self.dims  # how the reference writes a scalar
         try:
-            return np.frombuffer(whole, kind.newbyteorder("<")).astype(kind, copy=False).reshape(shape)
-        except ValueError as reason:
-            raise DataError("impossible shape of a parameter", parameter=self.name, found=reason) from None
+            made = tensor_message.array(TYPES[self.kind], shape, elements)
+        except DataError as error:
+            raise error.add(parameter=self.name) from None
+        return made.astype(TYPES[self.kind].numpy, copy=False)
 
 
-def _parameters(content: memoryview) -> Iterator[_Parameter]:
+def _parameters(messages: memoryview) -> Iterator[_Parameter]:
     """One after the other; slices, which are neighbours with one tag, are put together."""
     current: _Parameter | None = None
-    for number, value in fields(content):
+    for number, value in fields(messages):
         if number != 1:
             continue  # a field that later versions may add
-        piece = _parameter(_bytes(value))
+        piece = _parameter(required_bytes(value))
         if current is None or piece.name != current.name:
             if current is not None:
                 yield current
@@ -127,38 +117,11 @@ def _parameters(content: memoryview) -> Iterator[_Parameter]:
 
 def _parameter(value: memoryview) -> _Parameter:
     parts = dict(fields(value))
-    name = _text(parts.get(1))
+    name = required_text(parts.get(1))
     if 3 in parts:
         raise DataError("runner has no map parameters", parameter=name)
-    dims: list[int] = []
-    rest: dict[int, int | memoryview] = {}
-    for number, inner in fields(_bytes(parts.get(2))):
-        if number == 1:
-            dims += [inner] if isinstance(inner, int) else _packed(inner)
-        else:
-            rest[number] = inner
-    return _Parameter(name, dims, _text(rest.get(2)), [_bytes(rest.get(3))])
-
-
-def _packed(view: memoryview) -> Iterator[int]:
-    """Numbers one after the other, as newer writers may put them."""
-    at = 0
-    while at < len(view):
-        number, at = read_varint(view, at)
-        yield number
-
-
-def _bytes(value: int | memoryview | None) -> memoryview:
-    if not isinstance(value, memoryview):
-        raise DataError("a message of a checkpoint misses a part")
-    return value
-
-
-def _text(value: int | memoryview | None) -> str:
-    try:
-        return str(_bytes(value), "utf-8")
-    except UnicodeDecodeError:
-        raise DataError("a name is not UTF-8") from None
+    dims, kind, elements = tensor_message.parse(required_bytes(parts.get(2)))
+    return _Parameter(name, dims, kind, [elements])
 
 
 def _without_checksum(content: memoryview) -> memoryview:

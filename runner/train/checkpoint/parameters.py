@@ -11,6 +11,7 @@ from runner.core.value import Parameter, Tensor
 from runner.errors import ConfigError, DataError, nearest
 from runner.nn.cell import Cell
 from runner.train.checkpoint import ckpt, state
+from runner.validation.arguments import flag
 
 SUFFIX = ".ckpt"
 SHOWN = 8  # names of an error; the rest is counted
@@ -29,9 +30,7 @@ def save_checkpoint(
     about parameters on several devices, which runner keeps whole. Raises ConfigError, or StorageError.
     """
     name = _checked_name(ckpt_file_name)
-    for argument, given in (("integrated_save", integrated_save), ("async_save", async_save)):
-        if type(given) is not bool:
-            raise ConfigError(f"{argument} must be True or False", given=repr(given))
+    flag({}, integrated_save=integrated_save, async_save=async_save)
     if isinstance(save_obj, Cell):
         arrays = {key: parameter.data for key, parameter in save_obj.parameters_dict().items()}
     else:
@@ -82,8 +81,7 @@ def load_param_into_net(net: Cell, parameter_dict: Mapping[str, Tensor], strict_
     when no name of the network is there, and with `strict_load` when a name is missing or surplus.
     """
     _check_cell(net)
-    if type(strict_load) is not bool:
-        raise ConfigError("strict_load must be True or False", given=repr(strict_load))
+    flag({}, strict_load=strict_load)
     if not isinstance(parameter_dict, Mapping) or not all(isinstance(v, Tensor) for v in parameter_dict.values()):
         raise ConfigError("parameter_dict must have tensors by name", given=_brief(parameter_dict))
     wanted = net.parameters_dict()

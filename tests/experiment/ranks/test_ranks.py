@@ -3,12 +3,12 @@
 import json
 import re
 import shutil
-import time
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import PATIENCE, wait_until
 from ranks import losses, mpirun, needs_mpi, start
 
 import runner
@@ -17,6 +17,7 @@ from runner.train.checkpoint import state
 pytestmark = needs_mpi
 
 HERE = Path(__file__).parent
+PATIENT = HERE / "patient_ranks.py"
 LENET = ("+experiment=lenet", "callbacks=quiet", "dataset_sink_mode=false", "optimizer.learning_rate=0.1")
 TOGETHER = ("parallel=data_parallel", "parallel.gradients_mean=true")
 TOLERANCE = 1e-5
@@ -126,22 +127,20 @@ def test_every_rank_dumps_under_its_own_number(place):
 
 def test_some_ranks_cannot_dump_without_the_others(place):
     words = [*LENET, *TOGETHER, "mode=graph", "dump=sync", "dump.support_device=[1]"]
-    code, _, err = mpirun(2, "-m", "runner", *words, f"hydra.run.dir={place / 'half'}")
+    code, _, err = mpirun(2, PATIENT, *words, f"hydra.run.dir={place / 'half'}")
     assert code == 2
     assert re.search(r"some ranks dump and others do not\n  key +dump.support_device\n  without +0\n", err)
 
 
 def test_exchanges():
-    code, out, err = mpirun(3, HERE / "exchanges.py")
+    code, out, err = mpirun(3, HERE / "rank_collectives.py")
     assert (code, out, err) == (0, "done: [0, 1, 2]\n", "")
 
 
 def test_a_script_that_fails_on_one_rank_ends_on_all():
-    begin = time.monotonic()
-    code, _, err = mpirun(2, HERE / "exchanges.py", "raise")
+    code, _, err = mpirun(2, HERE / "rank_collectives.py", "raise")
     assert code != 0
     assert "RuntimeError: only here" in err
-    assert time.monotonic() - begin < 20
 
 
 SMALL = ("dataset=synthetic", "dataset.num_samples=160", "mode=graph", "epochs=8", "checkpoint.every_steps=5")
@@ -166,11 +165,9 @@ def resumed(folder: Path, whole: Path) -> None:
 def test_a_rank_that_is_killed_takes_the_others_along(place, uninterrupted):
     folder = place / "killed"
     words = [*LENET, *SMALL, *TOGETHER, f"hydra.run.dir={folder}"]
-    begin = time.monotonic()
-    code, out, err = mpirun(2, HERE / "failing.py", 1, 23, "SIGKILL", *words)
+    code, out, err = mpirun(2, HERE / "rank_failure.py", 1, 23, "SIGKILL", *words)
     assert code == 9
     assert "Killed" in out + err  # mpirun says so; the others have no time to
-    assert time.monotonic() - begin < 20
     assert sorted(p.name for p in (folder / "checkpoints").glob("CKP*"))[-1] == "CKP-4_5"
     resumed(folder, uninterrupted)
 
@@ -193,11 +190,9 @@ def test_other_numbers_of_ranks_do_not_go_on(place, uninterrupted):
 )
 def test_a_rank_that_fails_ends_all_with_its_reason(place, rank, kind, code, block):
     folder = place / f"fails-{rank}-{kind}"
-    begin = time.monotonic()
-    found, _, err = mpirun(2, HERE / "failing.py", rank, 3, kind, *LENET, *TOGETHER, f"hydra.run.dir={folder}")
+    found, _, err = mpirun(2, HERE / "rank_failure.py", rank, 3, kind, *LENET, *TOGETHER, f"hydra.run.dir={folder}")
     assert found == code
     assert err.count(block) == 1
-    assert time.monotonic() - begin < 20
     status = json.loads((folder / "status.json").read_text())
     assert (status["status"], status["exit_code"]) == ("failed", code)
     assert block.splitlines()[0] in status["error"]
@@ -205,7 +200,7 @@ def test_a_rank_that_fails_ends_all_with_its_reason(place, rank, kind, code, blo
 
 def test_what_all_ranks_find_is_told_once(place):
     words = [*LENET, *TOGETHER, "mode=graph", "optimizer.learning_rate=1e30", f"hydra.run.dir={place / 'nan'}"]
-    code, _, err = mpirun(2, "-m", "runner", *words)
+    code, _, err = mpirun(2, PATIENT, *words)
     assert code == 1
     assert err.count("TrainingError") == err.count("the loss is not a finite number") == 1
     assert "MPI_Abort" not in err
@@ -216,13 +211,13 @@ def test_what_all_ranks_find_is_told_once(place):
     [
         (
             ("parallel.device_num=3",),
-            "not what mpirun has started\n  key    parallel.device_num\n  value  3\n  found  2\n",
+            "does not agree with mpirun\n  key    parallel.device_num\n  value  3\n  found  2\n",
         ),
         (("dataset.batch_size=33",), "a batch does not divide\n  batch size  33\n  ranks       2\n"),
     ],
 )
 def test_wrong_settings(place, words, said):
-    code, _, err = mpirun(2, "-m", "runner", *LENET, *TOGETHER, *words, cwd=place)
+    code, _, err = mpirun(2, PATIENT, *LENET, *TOGETHER, *words, cwd=place)
     assert code == 2
     assert err.count(said) == err.count("ConfigError") == 1
 
@@ -231,9 +226,9 @@ def test_a_signal_stops_all_ranks_at_one_step(place, uninterrupted):
     """It reaches one rank only, in the middle of a run: all save and stop, and the run can go on."""
     folder = place / "stopped"
     words = [*LENET, *SMALL, *TOGETHER, f"hydra.run.dir={folder}"]
-    found, _, err = mpirun(2, HERE / "failing.py", 1, 23, "SIGINT", *words)
+    found, _, err = mpirun(2, HERE / "rank_failure.py", 1, 23, "SIGINT", *words)
     assert found == 130
-    assert "runner resume goes on" in err
+    assert "runner resume continues" in err
     assert json.loads((folder / "status.json").read_text())["status"] == "interrupted"
     assert (folder / "checkpoints/CKP-5_3").is_dir()
     resumed(folder, uninterrupted)
@@ -241,12 +236,10 @@ def test_a_signal_stops_all_ranks_at_one_step(place, uninterrupted):
 
 def test_a_signal_to_mpirun(place):
     folder = place / "signalled"
-    words = [*LENET, *TOGETHER, "epochs=1000", f"hydra.run.dir={folder}"]
-    process = start(2, "-m", "runner", *words)
-    while not (folder / "metrics.jsonl").exists() or (folder / "metrics.jsonl").stat().st_size < 1000:
-        time.sleep(0.05)
-        assert process.poll() is None
+    words = [*LENET, *TOGETHER, "epochs=1000000", f"hydra.run.dir={folder}"]
+    process, journal = start(2, PATIENT, *words), folder / "metrics.jsonl"
+    wait_until(lambda: journal.exists() and journal.stat().st_size > 1000, alive=lambda: process.poll() is None)
     process.terminate()
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 143, out + err
     assert json.loads((folder / "status.json").read_text())["status"] == "interrupted"

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from tables import table
 
 from runner import cli
 from runner.config import overrides
-from runner.config.compose import Call
+from runner.config.compose import CommandLine
 from runner.config.groups import search_space
 from runner.config.groups.search import SearchSettings, space
 from runner.config.groups.search_space import Choice, Number
@@ -36,7 +37,7 @@ def of(line: str, **said) -> Choice | Number:
     return found
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("interval(1e-3,1)", Number("x", 0.001, 1.0)),
@@ -131,28 +132,28 @@ def test_bad_searches_are_refused_before_anything_is_written(place, capsys, word
 def test_all_errors_at_once(place):
     words = (OPTUNA, "epochs=0", "hydra.sweeper.metric=acuracy", "seed=interval(2,1)", "mode=tag(log,choice(graph,x))")
     with pytest.raises(ConfigError) as caught:
-        plan(Call(words))
+        plan(CommandLine(words))
     found = [error.rows["key"] for error in caught.value.errors]
     assert set(found) == {"epochs", "hydra.sweeper.metric", "seed", "mode"}
 
 
 def test_nothing_to_search(place):
     with pytest.raises(ConfigError, match="nothing to search"):
-        plan(Call((OPTUNA, "seed=1")))
+        plan(CommandLine((OPTUNA, "seed=1")))
 
 
 def test_a_sweep_over_all_values_has_no_intervals(place):
     with pytest.raises(ConfigError, match="an interval has no list of values") as caught:
-        plan(Call(("optimizer.learning_rate=interval(0.1,1)",)))
+        plan(CommandLine(("optimizer.learning_rate=interval(0.1,1)",)))
     assert "hydra/sweeper=optuna" in caught.value.rows["hint"]
     with pytest.raises(ConfigError, match="the sweep has too many jobs"):
-        plan(Call(("seed=range(200)", "epochs=range(1,200)")))
-    assert plan(Call((OPTUNA, "seed=range(200)", "epochs=range(1,200)"))).shares.at_once == 1
+        plan(CommandLine(("seed=range(200)", "epochs=range(1,200)")))
+    assert plan(CommandLine((OPTUNA, "seed=range(200)", "epochs=range(1,200)"))).shares.at_once == 1
 
 
 def test_a_run_loads_nothing_of_it():
     code = (
-        "import sys; from runner.config.compose import Call, compose; compose(Call(('seed=2',)))\n"
+        "import sys; from runner.config.compose import CommandLine, compose; compose(CommandLine(('seed=2',)))\n"
         "print([n for n in ('optuna_study', 'pool') if f'runner.experiment.sweep.{n}' in sys.modules],"
         " 'optuna' in sys.modules)"
     )
@@ -174,11 +175,11 @@ def test_an_optuna_that_is_too_old(monkeypatch):
     assert search_space.missing().rows["found"] == "2.10.1"
 
 
-def configs(place: Path, params: str) -> Call:
+def configs(place: Path, params: str) -> CommandLine:
     (place / "configs/experiment").mkdir(parents=True)
     text = f"# @package _global_\ndefaults:\n  - override /hydra/sweeper: optuna\nhydra:\n  sweeper:\n{params}"
     (place / "configs/experiment/own.yaml").write_text(text)
-    return Call(("+experiment=own",), config_dir=place / "configs")
+    return CommandLine(("+experiment=own",), config_dir=place / "configs")
 
 
 def test_a_space_in_a_file(place):
@@ -193,7 +194,7 @@ def test_a_space_in_a_file(place):
     assert made.searcher.fixed == ["epochs=2", "+experiment=own"]
     assert made.config.epochs == 2
     typed = plan(
-        Call((*call.overrides, "seed=5", "epochs=1,2"), config_dir=call.config_dir)
+        CommandLine((*call.overrides, "seed=5", "epochs=1,2"), config_dir=call.config_dir)
     )  # the line has the last word
     assert [one.key for one in typed.searcher.space] == ["optimizer.learning_rate", "dataset.batch_size", "epochs"]
     assert typed.config.seed == 5
@@ -220,7 +221,7 @@ def test_a_wrong_space_in_a_file(place, params, what):
 
 def test_params_of_the_usual_sweeper_are_validated_too(place):
     call = configs(place, "    params: {seed: '1,2'}\n")
-    made = plan(Call((*call.overrides, "hydra/sweeper=basic"), config_dir=call.config_dir))
+    made = plan(CommandLine((*call.overrides, "hydra/sweeper=basic"), config_dir=call.config_dir))
     assert made.searcher is None
     assert list(made.master.hydra.overrides.task) == ["seed=1,2", "+experiment=own"]
     assert made.master.hydra.sweeper.params is None

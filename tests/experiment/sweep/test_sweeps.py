@@ -6,10 +6,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from swept import record, rows, swept, table
+from sweep_runs import rows, sweep_state, swept, table
 
 from runner import cli
-from runner.config.compose import Call
+from runner.config.compose import CommandLine
 from runner.errors import ConfigError, TrainingError
 from runner.experiment import run as experiment
 from runner.experiment.resume import resume
@@ -139,7 +139,7 @@ def test_the_first_failure_ends_the_sweep_when_that_is_asked_for(ran, place, lau
     if launcher == "pool":
         words += ("hydra.launcher.n_jobs=1",)
     with pytest.raises(sweep.SweepError, match="1 of 4 jobs failed, 2 did not end"):
-        sweep.start(Call(words))
+        sweep.start(CommandLine(words))
     assert ran() == ["1", "2"]
     with pytest.raises(sweep.SweepError, match="1 of 4 jobs failed, 2 did not end"):
         sweep.resume(place / "mine")
@@ -167,7 +167,7 @@ def test_an_interruption(ran, place, capfd, launcher):
     words = ["-m", "seed=1,2,3", f"hydra/launcher={launcher}", "hydra.sweep.dir=mine", "runner.debug=true"]
     assert cli.main(words) == (130 if launcher == "basic" else 8)  # a signal to one process of a pool stops no other
     assert rows(place / "mine", "end")[1 if launcher == "basic" else -2]["status"] in ("interrupted", "ok")
-    assert [one.status for one in record(place / "mine").outcomes()][:2] == ["ok", "interrupted"]
+    assert [one.status for one in sweep_state(place / "mine").outcomes()][:2] == ["ok", "interrupted"]
     assert "runner resume mine" in capfd.readouterr().err
     ran()
     (place / "stop").unlink()
@@ -195,7 +195,7 @@ def without_a_key(journal: Path) -> None:
 def test_a_sweep_of_a_version_without_a_key_goes_on(ran, place, launcher):
     (place / "bad").write_text("[2]")
     with pytest.raises(sweep.SweepError):
-        sweep.start(Call(("seed=1,2", "hydra.sweep.dir=mine", f"hydra/launcher={launcher}")))
+        sweep.start(CommandLine(("seed=1,2", "hydra.sweep.dir=mine", f"hydra/launcher={launcher}")))
     without_a_key(place / "mine/sweep.jsonl")
     config = place / "mine/1/config.json"
     if config.exists():
@@ -211,7 +211,7 @@ def test_a_sweep_of_another_config_is_refused(ran, place):
     folder = configs(place, "epochs: 3\noptimizer: {learning_rate: 0.5}\n")
     (place / "bad").write_text("[2]")
     with pytest.raises(sweep.SweepError):
-        sweep.start(Call(("+experiment=own", "seed=1,2", "hydra.sweep.dir=mine"), config_dir=Path("configs")))
+        sweep.start(CommandLine(("+experiment=own", "seed=1,2", "hydra.sweep.dir=mine"), config_dir=Path("configs")))
     configs(place, "epochs: 4\noptimizer: {learning_rate: 0.5, momentum: 0.25}\n")
     before = (place / "mine/sweep.jsonl").read_bytes()
     with pytest.raises(ConfigError, match="the sweep would not go on as it began") as caught:
@@ -264,10 +264,10 @@ def test_a_job_that_cannot_be_composed(ran, place, launcher, capfd):
     words = ("+experiment=own,wrong", "hydra.sweep.dir=mine", f"hydra/launcher={launcher}")
     if launcher == "basic":  # Hydra composes all of them before the first one runs
         with pytest.raises(ConfigError, match="unknown option"):
-            sweep.start(Call(words, config_dir=folder))
+            sweep.start(CommandLine(words, config_dir=folder))
         return
     with pytest.raises(sweep.SweepError) as caught:
-        sweep.start(Call(words, config_dir=folder))
+        sweep.start(CommandLine(words, config_dir=folder))
     assert "unknown option" in caught.value.rows["#1"]
     assert "failed, exit 2" in caught.value.rows["#1"]
     assert ran() == ["1"]
@@ -289,7 +289,7 @@ def test_a_job_that_cannot_be_composed(ran, place, launcher, capfd):
 )
 def test_cores_are_divided(place, monkeypatch, words, expected):
     monkeypatch.setattr(hydra_launchers, "usable_cores", lambda: 8)
-    made = plan(Call(words)).shares
+    made = plan(CommandLine(words)).shares
     assert (made.at_once, made.threads) == expected
 
 
@@ -338,7 +338,7 @@ def test_launchers_for_many_machines(tmp_path, monkeypatch, launcher, words):
     pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher", exc_type=ImportError)
     small = ("dataset=synthetic", "dataset.num_samples=64", "callbacks=quiet", "max_steps=1", "mode=graph")
     swept(tmp_path / "sweep", *small, "seed=1,2", f"hydra/launcher={launcher}", *words)
-    assert [one.status for one in record(tmp_path / "sweep").outcomes()] == ["ok", "ok"]
+    assert [one.status for one in sweep_state(tmp_path / "sweep").outcomes()] == ["ok", "ok"]
     threads = json.loads((tmp_path / "sweep/0/config.json").read_text())["device"]["threads"]
     assert threads == (0 if launcher == "ray" else max(1, usable_cores() // 2) if launcher == "joblib" else 1)
     assert sweep.resume(tmp_path / "sweep")[1].status == "ok"

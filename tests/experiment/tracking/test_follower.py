@@ -5,10 +5,9 @@ import logging
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
-from tracked_runs import ROOT, points, said, words
+from tracking_runs import ROOT, points, said, words
 
 import runner
 from runner.config.groups import tracking
@@ -51,7 +50,7 @@ class Memory:
     def _called(self, name):
         self.threads.add(threading.current_thread().name)
         if self.fails == f"{name} hangs":
-            self.hangs.wait(60)
+            self.hangs.wait()
         if self.fails == name:
             raise RuntimeError(f"cannot {name}\nbecause of the test")
 
@@ -102,9 +101,7 @@ def test_a_tracker_that_fails_is_told_no_more_and_the_run_goes_on(tmp_path, foll
 def test_a_tracker_that_hangs_is_left_behind(tmp_path, followed, monkeypatch, caplog):
     monkeypatch.setattr(follower, "LAST_SECONDS", 0.1)
     memory = followed(Memory(fails="tell hangs"))
-    start = time.monotonic()
     summary = runner.run(words(tmp_path / "run", "tensorboard", "mode=graph"))
-    assert time.monotonic() - start < 30
     assert summary["tracking"]["reason"] == "no answer for 0.1 seconds"
     memory.hangs.set()
 

@@ -10,10 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tracked_runs import ROOT, killed, points, said, words
+from tracking_runs import ROOT, killed, points, said, words
 
 import runner
-from runner.config.compose import Call
+from runner.config.compose import CommandLine
 from runner.errors import ConfigError
 from runner.experiment.callbacks import MetricsJournal
 from runner.experiment.resume import resume
@@ -171,7 +171,7 @@ def test_jobs_of_a_sweep_share_a_database_that_they_make_at_the_same_time(tmp_pa
     uri = f"sqlite:///{tmp_path / 'shared.db'}"
     lines = words(tmp_path, "mlflow", f"tracking.uri={uri}", "tracking.experiment=swept", "seed=1,2", "mode=pynative")
     pool = "hydra/launcher=pool", "hydra.launcher.n_jobs=2", f"hydra.sweep.dir={tmp_path / 'sweep'}"
-    outcomes = sweep.start(Call((*lines[:-1], *pool)))
+    outcomes = sweep.start(CommandLine((*lines[:-1], *pool)))
     assert [one.status for one in outcomes] == ["ok", "ok"]
     experiment = client(uri).get_experiment_by_name("swept").experiment_id
     runs = client(uri).search_runs([experiment])

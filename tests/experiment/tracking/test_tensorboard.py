@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import event_records
 import numpy as np
 import pytest
-from tracked_runs import killed, points, said, words
+from tracking_runs import killed, points, said, words
 
 import runner
 from runner.errors import MismatchError, TrainingError

@@ -10,13 +10,13 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from datetime import datetime
 from pathlib import Path
 
 import foreign_reader
 import numpy as np
 import pytest
+from patience import PATIENCE, SlowDisk, wait_until
 
 from runner import dtype as dt, ops
 from runner.core.lowering import LAST, TILED
@@ -24,7 +24,7 @@ from runner.core.observers import ObservedValue
 from runner.core.primitive import Node
 from runner.errors import StorageError
 from runner.host import files
-from runner.observe.dump.async_writer import AsyncFolder
+from runner.observe.dump.async_writer import AsyncWriter
 from runner.observe.dump.settings import DumpSettings
 
 ROOT = Path(__file__).parents[3]
@@ -41,7 +41,7 @@ def settings(folder, **changes):
 
 
 def opened(folder, **changes):
-    return AsyncFolder(settings(folder, **changes), 0, now=lambda: START)
+    return AsyncWriter(settings(folder, **changes), 0, now=lambda: START)
 
 
 def shown(*arrays):
@@ -74,8 +74,8 @@ def equal(found, expected):
 def test_an_operator_is_one_file_under_the_names_of_the_seed(tmp_path):
     folder = opened(tmp_path)
     x, y, made = noise(2, 3), noise(3), noise(2, 3)
-    folder.operator(5, 1, 7, ADD, shown(x, y), shown(made))
-    folder.finish(5)
+    folder.write_operator(5, 1, 7, ADD, shown(x, y), shown(made))
+    folder.finish_step(5)
     folder.close()
     assert re.fullmatch(rf"0/Net_graph_1/1/5/{ADD_FILE}", dumped(tmp_path)[0])[1] == str(STAMP)
     read = foreign_reader.read(only(tmp_path))
@@ -92,7 +92,7 @@ def test_an_operator_is_one_file_under_the_names_of_the_seed(tmp_path):
 def test_every_type_and_shape(tmp_path, kind, shape):
     array = np.asarray(RNG.integers(0, 2, shape), kind.numpy)
     folder = opened(tmp_path)
-    folder.operator(0, 0, 7, ADD, None, shown(array))
+    folder.write_operator(0, 0, 7, ADD, None, shown(array))
     folder.close()
     (found,) = foreign_reader.read(only(tmp_path)).outputs
     assert found.format == ("NCHW" if len(shape) == 4 else "ND")
@@ -104,7 +104,7 @@ def test_arrays_in_any_order_of_memory(tmp_path):
     array = noise(2, 3, 4, 5)
     ways = [array.transpose(order) for order in itertools.permutations(range(4))] + [array[:, ::-1, 1::2]]
     folder = opened(tmp_path)
-    folder.operator(0, 0, 7, ADD, shown(*ways), None)
+    folder.write_operator(0, 0, 7, ADD, shown(*ways), None)
     folder.close()
     for found, way in zip(foreign_reader.read(only(tmp_path)).inputs, ways, strict=True):
         equal(found.array, way)
@@ -114,7 +114,7 @@ def test_values_as_they_lie(tmp_path):
     lying, matrix, tiles = noise(3, 4, 5, 2), noise(3, 2), noise(2, 2, 3, 4, 5, 6)
     folder = opened(tmp_path)
     values = [ObservedValue(lying, LAST), ObservedValue(matrix, LAST), ObservedValue(tiles, TILED)]
-    folder.operator(0, 0, 7, ADD, values, None)
+    folder.write_operator(0, 0, 7, ADD, values, None)
     folder.close()
     four, two, tiled = foreign_reader.read(only(tmp_path)).inputs
     assert [(t.format, t.original) for t in (four, two, tiled)] == [
@@ -130,7 +130,7 @@ def test_values_as_they_lie(tmp_path):
 @pytest.mark.parametrize(("inputs", "outputs", "sizes"), [(None, [1.0], (0, 1)), ([1.0, 2.0], None, (2, 0))])
 def test_a_side_that_is_not_wanted(tmp_path, inputs, outputs, sizes):
     folder = opened(tmp_path)
-    folder.operator(0, 0, 7, ADD, inputs and shown(*inputs), outputs and shown(*outputs))
+    folder.write_operator(0, 0, 7, ADD, inputs and shown(*inputs), outputs and shown(*outputs))
     folder.close()
     read = foreign_reader.read(only(tmp_path))
     assert (len(read.inputs), len(read.outputs)) == sizes
@@ -139,8 +139,8 @@ def test_a_side_that_is_not_wanted(tmp_path, inputs, outputs, sizes):
 def test_parameters_and_constants_are_operators_of_their_own(tmp_path):
     weight, constant = noise(4, 3, 2, 2), np.float32(0.5)
     folder = opened(tmp_path)
-    folder.held(3, 0, "backbone.conv1.weight", ObservedValue(weight))
-    folder.held(3, 0, "const 1", ObservedValue(np.asarray(constant)))
+    folder.write_value(3, 0, "backbone.conv1.weight", ObservedValue(weight))
+    folder.write_value(3, 0, "const 1", ObservedValue(np.asarray(constant)))
     folder.close()
     place = tmp_path / "0/Net_graph_0/0/3"
     first = foreign_reader.read(place / f"Parameter.backbone_conv1_weight.0.0.{STAMP}")
@@ -152,9 +152,9 @@ def test_parameters_and_constants_are_operators_of_their_own(tmp_path):
 
 def test_no_two_timestamps_are_alike_and_they_ascend(tmp_path):
     clock = iter([START, START, START - 9, START + 1, START + 1, START + 2])
-    folder = AsyncFolder(settings(tmp_path), 0, now=lambda: next(clock))
+    folder = AsyncWriter(settings(tmp_path), 0, now=lambda: next(clock))
     for _ in range(6):
-        folder.operator(0, 0, 7, ADD, None, shown(0.0))
+        folder.write_operator(0, 0, 7, ADD, None, shown(0.0))
     folder.close()
     found = sorted(int(re.search(ADD_FILE, name)[1]) - STAMP for name in dumped(tmp_path))
     assert found == [0, 1, 2, 1_000_000, 1_000_001, 2_000_000]
@@ -162,11 +162,11 @@ def test_no_two_timestamps_are_alike_and_they_ascend(tmp_path):
 
 def test_graphs_steps_and_devices_have_folders(tmp_path):
     for device in (0, 3):
-        folder = AsyncFolder(settings(tmp_path), device)
+        folder = AsyncWriter(settings(tmp_path), device)
         for step, graph in ((0, 0), (0, 1), (8, 0)):
-            folder.operator(step, graph, 7, ADD, None, shown(0.0))
-            folder.finish(step)
-        folder.graph(1, "text", b"proto", [ADD.name])
+            folder.write_operator(step, graph, 7, ADD, None, shown(0.0))
+            folder.finish_step(step)
+        folder.write_graph(1, "text", b"proto", [ADD.name])
         folder.close()
     graph = ["execution_order/ms_execution_order_graph_1.csv", "graphs/ms_output_trace_code_graph_1.ir"]
     graph += ["graphs/ms_output_trace_code_graph_1.pb"]
@@ -185,7 +185,7 @@ def test_the_settings_are_kept_for_their_owner(tmp_path):
 
 def test_a_ge_dump_lies_below_the_local_time_of_its_start(tmp_path):
     folder = opened(tmp_path, kind="ge")
-    folder.operator(2, 0, 7, ADD, shown(1.0), None)
+    folder.write_operator(2, 0, 7, ADD, shown(1.0), None)
     folder.close()
     start = f"{datetime.fromtimestamp(START):%Y%m%d%H%M%S}"
     assert re.fullmatch(rf"{start}/0/Net_graph_0/0/2/{ADD_FILE}", dumped(tmp_path)[0])
@@ -199,7 +199,7 @@ def test_npy_files_are_those_of_numpy(tmp_path):
     arrays = [noise(2, 3), noise(4, 3).T, np.array(2.5, np.float16), np.empty((0, 3), np.int64), np.array([True])]
     lying = noise(3, 4, 5, 2)
     folder = opened(tmp_path, file_format="npy")
-    folder.operator(1, 0, 7, ADD, shown(*arrays), [ObservedValue(lying, LAST)])
+    folder.write_operator(1, 0, 7, ADD, shown(*arrays), [ObservedValue(lying, LAST)])
     folder.close()
     stem = f"0/Net_graph_0/0/1/Add.Default_network-Net_my_cell-Dense_Add-op7.7.0.{STAMP}"
     expected = {f"{stem}.input.{slot}.DefaultFormat.npy": array for slot, array in enumerate(arrays)}
@@ -214,11 +214,11 @@ def test_npy_files_are_those_of_numpy(tmp_path):
 def test_a_line_of_statistics_for_each_tensor(tmp_path):
     x, lying, weight = noise(2, 3), noise(3, 4, 5, 2), np.array([-1, 0, 4])
     folder = opened(tmp_path, file_format="npy")
-    folder.operator(1, 0, 7, ADD, shown(x), [ObservedValue(lying, LAST)])
-    folder.held(1, 0, "weight", ObservedValue(weight))
-    folder.finish(1)
-    folder.operator(2, 0, 7, ADD, None, shown(x))
-    folder.finish(2)
+    folder.write_operator(1, 0, 7, ADD, shown(x), [ObservedValue(lying, LAST)])
+    folder.write_value(1, 0, "weight", ObservedValue(weight))
+    folder.finish_step(1)
+    folder.write_operator(2, 0, 7, ADD, None, shown(x))
+    folder.finish_step(2)
     folder.close()
     with open(tmp_path / "0/Net_graph_0/0/1/statistic.csv", newline="") as file:
         lines = list(csv.DictReader(file))
@@ -235,8 +235,8 @@ def test_a_line_of_statistics_for_each_tensor(tmp_path):
 
 def test_a_step_that_broke_off_has_its_statistics(tmp_path):
     folder = opened(tmp_path, file_format="npy")
-    folder.operator(1, 0, 7, ADD, None, shown(1.0))
-    folder.operator(4, 0, 7, ADD, None, shown(1.0))
+    folder.write_operator(1, 0, 7, ADD, None, shown(1.0))
+    folder.write_operator(4, 0, 7, ADD, None, shown(1.0))
     folder.close()
     assert [name for name in dumped(tmp_path) if name.endswith("csv")] == [
         *("0/Net_graph_0/0/1/statistic.csv", "0/Net_graph_0/0/4/statistic.csv"),
@@ -250,11 +250,11 @@ def test_a_step_that_broke_off_has_its_statistics(tmp_path):
 def test_names_that_are_too_long(tmp_path, file_format):
     long = [Node(ops.Add(), (), (), "Default/" + "/".join(["cell-Dense"] * 30), number, ()) for number in range(3)]
     for run in range(2):
-        folder = AsyncFolder(settings(tmp_path, file_format=file_format), 0, now=lambda run=run: START + run)
+        folder = AsyncWriter(settings(tmp_path, file_format=file_format), 0, now=lambda run=run: START + run)
         for number, node in enumerate(long):
-            folder.operator(0, 0, number, node, None, shown(np.float32(number)))
-        folder.operator(0, 0, 7, ADD, None, shown(0.0))
-        folder.finish(0)
+            folder.write_operator(0, 0, number, node, None, shown(np.float32(number)))
+        folder.write_operator(0, 0, 7, ADD, None, shown(0.0))
+        folder.finish_step(0)
         folder.close()
     place = tmp_path / "0/Net_graph_0/0/0"
     with open(place / "mapping.csv", newline="") as file:
@@ -279,7 +279,7 @@ def test_the_longest_name_that_fits(tmp_path):
     room = 255 - len(f"Add.Default__Add-op7.7.0.{STAMP}")
     for letters in (room, room + 1):
         folder = opened(tmp_path / str(letters))
-        folder.operator(0, 0, 7, Node(ops.Add(), (), (), "Default/" + "n" * letters, 7, ()), None, shown(0.0))
+        folder.write_operator(0, 0, 7, Node(ops.Add(), (), (), "Default/" + "n" * letters, 7, ()), None, shown(0.0))
         folder.close()
     assert [len(only(tmp_path / str(room)).name), len(dumped(tmp_path / str(room + 1)))] == [255, 2]
 
@@ -304,9 +304,9 @@ def a_dump(folder, file_format):
     writer = opened(folder, file_format=file_format)
     try:
         for step in range(2):
-            writer.operator(step, 0, 7, ADD, shown(noise(30, 20)), shown(noise(5)))
-            writer.held(step, 0, "n" * 300, ObservedValue(noise(9)))
-            writer.finish(step)
+            writer.write_operator(step, 0, 7, ADD, shown(noise(30, 20)), shown(noise(5)))
+            writer.write_value(step, 0, "n" * 300, ObservedValue(noise(9)))
+            writer.finish_step(step)
     finally:
         writer.close()
 
@@ -347,16 +347,16 @@ def test_a_step_that_cannot_have_a_folder(tmp_path):
     folder = opened(tmp_path)
     (tmp_path / "0/Net_graph_0").write_text("in the way")
     with pytest.raises(StorageError, match=rf"cannot create a directory\n  path +{tmp_path}/0/Net_graph_0/0/2\n"):
-        folder.operator(2, 0, 7, ADD, None, shown(1.0))
+        folder.write_operator(2, 0, 7, ADD, None, shown(1.0))
     folder.close()
 
 
 def test_the_limit_holds_for_a_whole_dump(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "before_operation", lambda *_: time.sleep(0.002))
-    folder = AsyncFolder(settings(tmp_path, queue_mb=1), 0)
+    monkeypatch.setattr(files, "before_operation", SlowDisk())
+    folder = AsyncWriter(settings(tmp_path, queue_mb=1), 0)
     sizes = [70_000, 100, 1_200_000, 3, 250_000, 90_000, 400_000, 300_000] * 4
     for number, size in enumerate(sizes):
-        folder.operator(number % 3, 0, number, ADD, shown(np.zeros(size, np.uint8)), None)
+        folder.write_operator(number % 3, 0, number, ADD, shown(np.zeros(size, np.uint8)), None)
     folder.close()
     assert 1 << 19 < folder.queue.peak <= 1 << 20
     found = sorted(foreign_reader.read(tmp_path / name).inputs[0].array.size for name in dumped(tmp_path))
@@ -373,16 +373,16 @@ from runner import ops
 from runner.host import files
 from runner.core.observers import ObservedValue
 from runner.core.primitive import Node
-from runner.observe.dump.async_writer import AsyncFolder
+from runner.observe.dump.async_writer import AsyncWriter
 from runner.observe.dump.settings import DumpSettings
 
 def dump(folder, file_format, steps):
-    writer = AsyncFolder(DumpSettings("async", folder, "Net", file_format=file_format, queue_mb=1), 0)
+    writer = AsyncWriter(DumpSettings("async", folder, "Net", file_format=file_format, queue_mb=1), 0)
     for step in range(steps):
         for number in range(4):
             node = Node(ops.Add(), (), (), "Default/" + "n" * 40 * number * number, number, ())
-            writer.operator(step, 0, number, node, [ObservedValue(np.full((50_000,), number, np.float32))], None)
-        writer.finish(step)
+            writer.write_operator(step, 0, number, node, [ObservedValue(np.full((50_000,), number, np.float32))], None)
+        writer.finish_step(step)
     writer.close()
 """
 DIES_AT_EACH = """
@@ -432,7 +432,7 @@ def assert_whole(folder):
 @pytest.mark.parametrize("file_format", ["bin", "npy"])
 def test_a_kill_before_any_operation_leaves_whole_files(tmp_path, file_format):
     running = started(DUMPS + DIES_AT_EACH, tmp_path, file_format)
-    assert running.communicate(timeout=60)[0].strip() in [str(n) for n in range(20, 60)]
+    assert running.communicate(timeout=PATIENCE)[0].strip() in [str(n) for n in range(20, 60)]
     counts = [assert_whole(folder) for folder in sorted(tmp_path.iterdir(), key=lambda path: int(path.name))]
     assert counts == sorted(counts)  # the later it dies, the more is there
     assert counts[-1] == (12 if file_format == "npy" else 10)
@@ -442,11 +442,9 @@ def test_a_kill_before_any_operation_leaves_whole_files(tmp_path, file_format):
 def test_a_kill_at_a_random_moment_leaves_whole_files(tmp_path, file_format):
     running = started(DUMPS + DUMPS_ON, tmp_path, file_format)
     running.stdout.readline()
-    end = time.monotonic() + 30
-    while len(dumped(tmp_path)) < 20 and time.monotonic() < end:
-        time.sleep(0.01)
+    wait_until(lambda: len(dumped(tmp_path)) >= 20, alive=lambda: running.poll() is None)
     os.kill(running.pid, signal.SIGKILL)
-    assert running.wait(30) == -signal.SIGKILL
+    assert running.wait(PATIENCE) == -signal.SIGKILL
     running.stdout.close()
     assert assert_whole(tmp_path) >= 20
 

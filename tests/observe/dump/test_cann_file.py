@@ -10,7 +10,7 @@ import pytest
 from runner import dtype as dt
 from runner.errors import ConfigError, DataError, StorageError
 from runner.observe.dump import cann_file
-from runner.observe.dump.cann_file import Stored, header, read
+from runner.observe.dump.cann_file import TensorHeader, header, read
 from runner.observe.dump.cann_message import FORMATS
 
 RNG = np.random.default_rng(0)
@@ -28,7 +28,7 @@ def written(tmp_path, content):
     return path
 
 
-def told(tensor):
+def described(tensor):
     return tensor.dtype, tensor.format, tensor.shape, tensor.original, tensor.groups, tensor.array.tobytes()
 
 
@@ -41,8 +41,13 @@ def expected(array, format, original=(), groups=1):
 
 @pytest.mark.parametrize("kind", dt.ALL, ids=str)
 def test_what_we_write_is_what_protobuf_reads(kind):
-    tensors = [Stored(kind, "NCHW", (2, 3, 4, 5), (2, 3, 4, 5)), Stored(kind, "CHWN", (3, 4, 5, 2), (2, 3, 4, 5))]
-    content = header(NAME, 1624605159829577, tensors, [Stored(kind, "ND", (), ()), Stored(kind, "ND", (0, 300), ())])
+    tensors = [
+        TensorHeader(kind, "NCHW", (2, 3, 4, 5), (2, 3, 4, 5)),
+        TensorHeader(kind, "CHWN", (3, 4, 5, 2), (2, 3, 4, 5)),
+    ]
+    content = header(
+        NAME, 1624605159829577, tensors, [TensorHeader(kind, "ND", (), ()), TensorHeader(kind, "ND", (0, 300), ())]
+    )
     (length,) = struct.unpack("<Q", content[:8])
     assert length == len(content) - 8
     found = foreign.parsed(content[8:])
@@ -60,7 +65,7 @@ def test_what_we_write_is_what_protobuf_reads(kind):
 
 
 def test_a_whole_message_is_that_of_protobuf():
-    tensors = [[Stored(dt.of(a.dtype), f, a.shape, o) for a, f, o in side] for side in (INPUTS, OUTPUTS)]
+    tensors = [[TensorHeader(dt.of(a.dtype), f, a.shape, o) for a, f, o in side] for side in (INPUTS, OUTPUTS)]
     assert foreign.parsed(header(NAME, 1624605159829577, *tensors)[8:]) == foreign.message(NAME, INPUTS, OUTPUTS)
 
 
@@ -72,13 +77,13 @@ def test_formats_have_the_numbers_of_the_schema():
 
 def test_a_format_that_files_do_not_know():
     with pytest.raises(ConfigError) as caught:
-        header("x", 0, [Stored(dt.float32, "NCWH", (1,), ())], [])
+        header("x", 0, [TensorHeader(dt.float32, "NCWH", (1,), ())], [])
     assert caught.value.rows["nearest"] == "NCHW"
 
 
 def test_bytes_of_a_small_message():
     """Written by hand from the schema, field by field."""
-    content = header("a", 300, [Stored(dt.float16, "ND", (2, 3), ())], [Stored(dt.int64, "NCHW", (), ())])
+    content = header("a", 300, [TensorHeader(dt.float16, "ND", (2, 3), ())], [TensorHeader(dt.int64, "NCHW", (), ())])
     output = b"\x08\x08" + b"\x10\x00" + b"\x1a\x00" + b"\x30\x08"
     taken = b"\x08\x02" + b"\x10\x02" + b"\x1a\x04\x0a\x02\x02\x03" + b"\x28\x0c"
     body = b"\x0a\x032.0" + b"\x10\xac\x02" + b"\x1a" + bytes([len(output)]) + output
@@ -93,11 +98,11 @@ def test_bytes_of_a_small_message():
 def test_what_protobuf_writes_is_read(tmp_path, version):
     make = foreign.first if version == 1 else foreign.second
     path = written(tmp_path, make(NAME, INPUTS, OUTPUTS, [b"l1", b""], [b"log"]))
-    for asked in (None, version):
-        found = read(path, asked)
+    for requested in (None, version):
+        found = read(path, requested)
         assert (found.op_name, found.dump_time) == (NAME, 1624605159829577)
-        assert [told(t) for t in found.inputs] == [expected(*t) for t in INPUTS]
-        assert [told(t) for t in found.outputs] == [expected(*t) for t in OUTPUTS]
+        assert [described(t) for t in found.inputs] == [expected(*t) for t in INPUTS]
+        assert [described(t) for t in found.outputs] == [expected(*t) for t in OUTPUTS]
         assert [bytes(b) for b in found.buffers] == [b"l1", b""]
         assert [bytes(b) for b in found.spaces] == [b"log"]
 

@@ -186,8 +186,8 @@ def test_models_inside_of_a_dump(tmp_path):
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"input_output": 3}, "unknown sides"),
-        ({"kernels": "Conv2D"}, "kernels is a list"),
+        ({"input_output": 3}, "out of range"),
+        ({"kernels": "Conv2D"}, "not a list of names"),
         ({"iteration": "5-"}, "not a choice of steps"),
     ],
 )

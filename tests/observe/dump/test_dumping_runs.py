@@ -8,13 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import foreign_reader
 import numpy as np
 import pytest
+from patience import wait_until
 
 import runner
 from runner import context, nn, ops
@@ -250,11 +250,10 @@ def test_a_full_disk_ends_the_run_and_keeps_the_rest(tmp_path, monkeypatch, kind
 
 def test_sigkill_while_an_asynchronous_dump_is_written(tmp_path):
     """A real process, a real signal: every file under a final name is whole."""
-    words = [sys.executable, "-m", "runner", *SMALL, "mode=graph", "epochs=200", "dump=async", "dump.iteration=all"]
+    words = [sys.executable, "-m", "runner", *SMALL, "mode=graph", "epochs=100000", "dump=async", "dump.iteration=all"]
     with subprocess.Popen([*words, f"hydra.run.dir={tmp_path / 'run'}"], stdout=subprocess.DEVNULL) as process:
-        place, end = tmp_path / "run/dump/0/lenet5_graph_0/0", time.monotonic() + 60
-        while time.monotonic() < end and len(list(place.glob("*/*"))) < 150:
-            time.sleep(0.02)
+        place = tmp_path / "run/dump/0/lenet5_graph_0/0"
+        wait_until(lambda: len(list(place.glob("*/*"))) >= 150, alive=lambda: process.poll() is None)
         process.send_signal(signal.SIGKILL)
     written = [file for file in place.glob("*/*") if not file.name.startswith(".")]
     assert len(written) >= 150

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from runner.errors import StorageError
 from runner.host import files
 from runner.observe.dump import VARIABLE, json_config
-from runner.observe.dump.json_config import Asked, environment, from_environment, read
+from runner.observe.dump.json_config import from_environment, read
 from runner.observe.dump.settings import DumpSettings, Iterations
 
 ASYNC_OF_THE_SEED = """{
@@ -46,11 +47,11 @@ ON, OFF = ({"enable": on, "trans_flag": True} for on in (True, False))
 
 
 @pytest.fixture
-def asked(tmp_path, monkeypatch):
-    """What a file of this content asks for."""
+def settings_of(tmp_path, monkeypatch):
+    """The dump that a file of this content requests."""
     monkeypatch.delenv(VARIABLE, raising=False)
 
-    def write_and_read(content: object) -> Asked:
+    def write_and_read(content: object) -> DumpSettings:
         file = tmp_path / "data_dump.json"
         file.write_text(content if isinstance(content, str) else json.dumps(content))
         return read(file, "dump.config")
@@ -68,7 +69,7 @@ def warned(caplog):
 @pytest.mark.parametrize(
     ("text", "kind", "trans_flag"), [(ASYNC_OF_THE_SEED, "async", False), (SYNC_OF_THE_SEED, "sync", True)]
 )
-def test_the_files_of_the_seed(text, kind, trans_flag, asked):
+def test_the_files_of_the_seed(text, kind, trans_flag, settings_of):
     expected = DumpSettings(
         kind=kind,
         path=Path("/absolute_path"),
@@ -77,14 +78,15 @@ def test_the_files_of_the_seed(text, kind, trans_flag, asked):
         kernels=None,  # dump_mode 0: all of them, whatever the list says
         trans_flag=trans_flag,
         source=text.encode(),
+        devices=(0, 1, 2, 3, 4, 5, 6, 7),
     )
-    assert asked(text) == Asked(expected, (0, 1, 2, 3, 4, 5, 6, 7))
+    assert settings_of(text) == expected
 
 
 def test_the_source_is_kept_byte_for_byte(tmp_path):
     text = SYNC_OF_THE_SEED.replace("    ", "\t").replace("\n", "\r\n") + "  \n"
     (tmp_path / "mine.json").write_bytes(text.encode())
-    assert read(tmp_path / "mine.json", "dump.config").settings.source == text.encode()
+    assert read(tmp_path / "mine.json", "dump.config").source == text.encode()
 
 
 @pytest.mark.parametrize(
@@ -106,19 +108,19 @@ def test_the_source_is_kept_byte_for_byte(tmp_path):
         ({"file_format": "npy"}, "file_format", "npy"),
     ],
 )
-def test_what_the_common_keys_mean(changes, field, expected, asked):
-    made = asked({"common_dump_settings": {**COMMON, **changes}}).settings
+def test_what_the_common_keys_mean(changes, field, expected, settings_of):
+    made = settings_of({"common_dump_settings": {**COMMON, **changes}})
     assert getattr(made, field) == expected
 
 
-def test_a_synchronous_dump_keeps_the_format_of_the_device(asked):
+def test_a_synchronous_dump_keeps_the_format_of_the_device(settings_of):
     sections = {"common_dump_settings": COMMON, "e2e_dump_settings": {"enable": True, "trans_flag": False}}
-    assert asked(sections).settings.trans_flag is False
+    assert settings_of(sections).trans_flag is False
 
 
-def test_overflow_in_the_section_of_the_asynchronous_dump(asked):
+def test_overflow_in_the_section_of_the_asynchronous_dump(settings_of):
     sections = {"common_dump_settings": COMMON, "async_dump_settings": {"enable": True, "op_debug_mode": 2}}
-    assert (asked(sections).settings.kind, asked(sections).settings.op_debug_mode) == ("async", 2)
+    assert (settings_of(sections).kind, settings_of(sections).op_debug_mode) == ("async", 2)
 
 
 @pytest.mark.parametrize(
@@ -142,44 +144,44 @@ def test_overflow_in_the_section_of_the_asynchronous_dump(asked):
         (True, ON, True, "sync", 1),
     ],
 )
-def test_which_kind_is_on(common, sync, other, kind, warnings, asked):
+def test_which_kind_is_on(common, sync, other, kind, warnings, settings_of):
     sections = {"common_dump_settings": COMMON if common is None else {**COMMON, "enable": common}}
     if sync is not None:
         sections["e2e_dump_settings"] = sync
     if other is not None:
         sections["async_dump_settings"] = {"enable": other}
-    made = asked(sections)
-    assert (made.settings and made.settings.kind) == kind
-    assert len(made.warnings) == warnings
-    assert all("data_dump.json" in line for line in made.warnings)
+    made = settings_of(sections)
+    assert (made.kind if made.enabled else None) == kind
+    assert bool(made.warning) == warnings
+    assert not warnings or "data_dump.json" in made.warning
 
 
-def settings(path: Path) -> DumpSettings:
-    return DumpSettings("sync", path, "net")
+def settings(path: Path, devices: tuple[int, ...] | None = None) -> DumpSettings:
+    return DumpSettings("sync", path, "net", devices=devices)
 
 
 def test_the_folder_is_made_when_it_is_known_that_something_is_dumped(tmp_path, warned):
     path = tmp_path / "a" / "b"
-    assert Asked(settings(path), (0, 2)).on(1) is None
+    assert settings(path, (0, 2)).on(1) is None
     assert not (tmp_path / "a").exists()
     assert warned() == ["nothing is dumped: device 1 is not in support_device (0, 2)"]
-    assert Asked(settings(path), (0, 2)).on(2) == settings(path)
+    assert settings(path, (0, 2)).on(2) == settings(path, (0, 2))
     assert path.is_dir()
     assert len(warned()) == 1
 
 
 def test_an_empty_list_of_devices_has_none(tmp_path, warned):
-    assert Asked(settings(tmp_path), ()).on(0) is None
+    assert settings(tmp_path, ()).on(0) is None
     assert warned() == ["nothing is dumped: device 0 is not in support_device (empty)"]
 
 
 def test_what_is_switched_off_tells_why(tmp_path, warned):
-    assert Asked(None, (0,), ("neither",)).on(0) is None
+    assert replace(settings(tmp_path), enabled=False, warning="neither").on(0) is None
     assert warned() == ["neither"]
 
 
 def test_all_devices(tmp_path):
-    assert Asked(settings(tmp_path)).on(4095) == settings(tmp_path)
+    assert settings(tmp_path).on(4095) == settings(tmp_path)
 
 
 def test_a_folder_that_cannot_be_made(tmp_path, monkeypatch):
@@ -188,7 +190,7 @@ def test_a_folder_that_cannot_be_made(tmp_path, monkeypatch):
 
     monkeypatch.setattr(files, "before_operation", full)
     with pytest.raises(StorageError, match="No space left on device") as caught:
-        Asked(settings(tmp_path / "new")).on(0)
+        settings(tmp_path / "new").on(0)
     assert caught.value.rows["path"] == str(tmp_path / "new")
 
 
@@ -196,7 +198,7 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
     """Root may write everywhere, so the system's answer is replaced."""
     monkeypatch.setattr(json_config.os, "access", lambda path, mode: False)
     with pytest.raises(StorageError, match="not writable") as caught:
-        Asked(settings(tmp_path)).on(0)
+        settings(tmp_path).on(0)
     assert caught.value.rows["path"] == str(tmp_path)
 
 
@@ -205,8 +207,7 @@ def test_no_variable_no_dump(value, monkeypatch):
     monkeypatch.delenv(VARIABLE, raising=False)
     if value is not None:
         monkeypatch.setenv(VARIABLE, value)
-    assert environment() is None
-    assert from_environment(0) is None
+    assert from_environment(VARIABLE) is None
 
 
 def test_the_variable(tmp_path, monkeypatch, warned):
@@ -214,17 +215,17 @@ def test_the_variable(tmp_path, monkeypatch, warned):
     sections = {"common_dump_settings": {**COMMON, "path": f"{tmp_path}/dump", "support_device": [3]}}
     file.write_text(json.dumps(sections))
     monkeypatch.setenv(VARIABLE, str(file))
-    assert from_environment(0) is None
+    assert from_environment(VARIABLE).on(0) is None
     assert warned() == ["nothing is dumped: device 0 is not in support_device (3)"]
     assert not (tmp_path / "dump").exists()
-    made = from_environment(3)
+    made = from_environment(VARIABLE).on(3)
     assert (made.kind, made.path, made.source) == ("async", tmp_path / "dump", file.read_bytes())
     assert (tmp_path / "dump").is_dir()
 
 
-def test_the_examples_in_errors_are_right(asked):
+def test_the_examples_in_errors_are_right(settings_of):
     """What an error shows for a missing key can be copied."""
     sections = {name: dict(keys) for name, keys in json_config.EXAMPLES.items()}
-    made = asked(sections)
-    assert made.settings.kind == "sync"
-    assert made.settings.iterations == Iterations(((0, 0), (5, 8), (100, 120)))
+    made = settings_of(sections)
+    assert made.kind == "sync"
+    assert made.iterations == Iterations(((0, 0), (5, 8), (100, 120)))

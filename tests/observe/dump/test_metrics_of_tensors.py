@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import PATIENCE
+from tables import table
 
 from runner import dtype as dt
 from runner.errors import ShapeError
@@ -30,7 +32,7 @@ def slowly(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> dict[str, 
             return abs(x - y) > atol + rtol * max(abs(y), rms, normal)
         return not (x == y or (math.isnan(x) and math.isnan(y)))
 
-    def apart(pairs: list[tuple[float, float]]) -> float:
+    def distance(pairs: list[tuple[float, float]]) -> float:
         if any(x != y and not (math.isnan(x) and math.isnan(y)) for x, y in pairs if not math.isfinite(x - y)):
             return math.inf
         squares = math.fsum((x - y) ** 2 for x, y in finite) / len(pairs)
@@ -43,7 +45,7 @@ def slowly(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> dict[str, 
         "max_abs": max((abs(x - y) for x, y in finite), default=0.0),
         "max_rel": max((abs(x - y) / abs(y) for x, y in finite if y), default=0.0),
         "cosine": math.fsum(x * y for x, y in finite) / math.prod(lengths) if all(lengths) else float(not any(lengths)),
-        "l2": apart(pairs),
+        "l2": distance(pairs),
         "nan": tuple(sum(math.isnan(p[k]) for p in pairs) for k in (0, 1)),
         "inf": tuple(sum(math.isinf(p[k]) for p in pairs) for k in (0, 1)),
     }
@@ -94,16 +96,16 @@ def test_steps_of_mixed_types_are_those_of_the_coarser():
 # Everything at once
 
 
-@pytest.mark.parametrize("piece", [1, 7, 8192])
-@pytest.mark.parametrize("kinds", [("f4", "f4"), ("f8", "f8"), ("f2", "f2"), ("f4", "f2"), ("f8", "f4"), (">f4", "f4")])
-def test_measures_are_those_of_the_definitions(kinds, piece):
+@table("chunk", [1, 7, 8192])
+@table("kinds", [("f4", "f4"), ("f8", "f8"), ("f2", "f2"), ("f4", "f2"), ("f8", "f4"), (">f4", "f4")])
+def test_measures_are_those_of_the_definitions(kinds, chunk):
     b = RANDOM.normal(size=(5, 3, 4)) * 10.0 ** RANDOM.integers(-6, 4, (5, 3, 4))
     a = b * (1 + 1e-3 * RANDOM.normal(size=b.shape))
     a[0, 0], b[0, 0] = (math.nan, math.inf, 0.0, -math.inf), (math.nan, math.inf, -0.0, math.inf)
     a[4, 1], b[4, 1] = (1.0, math.nan, 5e-3, 0.0), (math.inf, 2.0, 0.0, 5e-3)
     x, y = a.astype(kinds[0]), b.astype(kinds[1])
     for rtol, atol in ((1e-3, 0.0), (0.0, 1e-3), (1e-4, 1e-5)):
-        near(measure(x, y, Tolerance(rtol, atol), piece), slowly(x, y, rtol, atol))
+        near(measure(x, y, Tolerance(rtol, atol), chunk), slowly(x, y, rtol, atol))
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.int64, np.uint64, np.bool_])
@@ -111,7 +113,7 @@ def test_whole_numbers_must_be_equal(kind):
     b = RANDOM.integers(0, 2, (40,)).astype(kind)
     a = b.copy()
     a[[3, 17, 39]] = 1 - a[[3, 17, 39]]
-    measured = measure(a, b, Tolerance(1.0, 10.0), piece=8)
+    measured = measure(a, b, Tolerance(1.0, 10.0), chunk=8)
     assert (measured.outside, measured.max_abs, measured.max_ulp) == (3, 1.0, None)
     assert measured.worst == (3,)
     assert measured.values == (a[3], b[3])
@@ -132,7 +134,7 @@ def test_signed_and_unsigned_are_compared_by_value():
 def test_equal_bits(kind):
     a = np.array([[1, math.nan, math.inf], [-math.inf, 0, 2]], kind)
     expected = Measures(6, max_ulp=0, nan=(1, 1), inf=(2, 2), identical=True)
-    assert measure(a, a.copy(), piece=2) == expected
+    assert measure(a, a.copy(), chunk=2) == expected
     swapped = measure(a.astype(a.dtype.newbyteorder(">")), a)
     assert swapped == expected
 
@@ -179,7 +181,7 @@ def test_float64_beyond_its_squares():
     measured = measure(b * [1, 1, 1.5], b)
     assert (measured.outside, measured.worst) == (1, (2,))
     assert measured.max_rel == pytest.approx(0.5)
-    small = measure(b * 1e-320 * [1, 1, 1.5], b * 1e-320, piece=1)
+    small = measure(b * 1e-320 * [1, 1, 1.5], b * 1e-320, chunk=1)
     assert small.outside == 1
     exact = (1 + 1 + 1.5 * 0.09) / math.sqrt((2 + 0.2025) * 2.09)
     assert measured.cosine == pytest.approx(exact)
@@ -191,7 +193,7 @@ def test_float64_beyond_its_squares():
 def test_the_worst_element_is_the_one_furthest_beyond_its_bound():
     b = np.float32([[100, 1], [1, 0]])
     a = np.float32([[101, 1], [1, -9]])
-    measured = measure(a, b, Tolerance(1e-3), piece=1)
+    measured = measure(a, b, Tolerance(1e-3), chunk=1)
     assert (measured.worst, measured.values) == ((1, 1), (-9.0, 0.0))
     assert measured.bound == pytest.approx(1e-3 * math.sqrt(10002 / 4))
     a[0, 1] = math.nan
@@ -208,8 +210,8 @@ def test_cosine_of_nothing(values):
 def test_the_order_of_memory_does_not_matter(order):
     a, b = (RANDOM.normal(size=(6, 5, 4, 3)).astype(np.float32) for _ in range(2))
     lying = np.ascontiguousarray(b.transpose(order)).transpose(np.argsort(order))
-    measured, expected = measure(a, lying, piece=16), measure(a, b, piece=16)
-    assert measured.cosine == pytest.approx(expected.cosine, rel=1e-12)  # sums of pieces of other lengths
+    measured, expected = measure(a, lying, chunk=16), measure(a, b, chunk=16)
+    assert measured.cosine == pytest.approx(expected.cosine, rel=1e-12)  # sums of chunks of other lengths
     assert replace(measured, cosine=0) == replace(expected, cosine=0)
 
 
@@ -253,7 +255,7 @@ def test_memory_does_not_grow_with_the_tensors(tmp_path):
         np.full(1 << 23, 1 + k * 1e-6, np.float32).tofile(path)  # 32 MiB
     command = [sys.executable, "-c", SCRIPT, *map(str, paths)]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment, check=True)
     elements, outside, kilobytes = map(int, done.stdout.split())
     assert (elements, outside) == (1 << 23, 0)
     assert kilobytes < 40 << 10

@@ -77,6 +77,6 @@ def test_each_operator_belongs_to_one_of_two_modes():
     [("Conv2D", 1), ("MatMul", 1), ("ReLU", 1), ("BiasAddGrad", 2), ("Conv2DBackpropFilter", 2), ("ReduceSum", 2)],
 )
 def test_who_watches_whom(name, mode):
-    assert overflow.kind(name) == mode
+    assert overflow.mode_of(name) == mode
     assert overflow.detects(mode, name)
     assert not overflow.detects(3 - mode, name)

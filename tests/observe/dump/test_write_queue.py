@@ -1,4 +1,4 @@
-"""The queue never holds more than its limit, keeps the order, and its first error reaches whoever asks next."""
+"""The queue never holds more than its limit, keeps the order, and its first error is raised by the next call."""
 
 import errno
 import os
@@ -6,12 +6,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import PATIENCE, SlowDisk, is_blocked, wait_until
 
 from runner.errors import InternalError, StorageError
 from runner.host import files
@@ -31,7 +31,7 @@ class Gate:
     def __call__(self, operation, path):
         if operation == "write":
             self.writers.append((path.name, threading.current_thread().name))
-            assert self.is_open.wait(30)
+            assert self.is_open.wait(PATIENCE)
 
 
 class Broken:
@@ -57,18 +57,10 @@ def some(number, size=SIZE):
     return np.full(size, number, np.uint8)
 
 
-def give_slowly(queue, folder):
+def give_much(queue, folder):
+    """More than there is room for, so that the queue has to write before it takes the last one."""
     for number in range(1000):
         queue.put(folder / str(number), [some(number % 256)])
-        time.sleep(0.001)
-
-
-def is_true_soon(condition):
-    """Whether it becomes true within some seconds."""
-    end = time.monotonic() + 20
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.001)
-    return condition()
 
 
 def names(folder):
@@ -97,12 +89,11 @@ def test_a_slow_disk_holds_back_who_gives(tmp_path, gate):
 
     giver = threading.Thread(target=give)
     giver.start()
-    assert is_true_soon(lambda: len(given) == 3)
-    time.sleep(0.05)
+    wait_until(lambda: len(given) == 3 and is_blocked(giver), alive=giver.is_alive)
     assert given == [0, 1, 2]  # the fourth waits
     assert names(tmp_path)[1:] == []  # one at most, under a temporary name
     gate.is_open.set()
-    giver.join(30)
+    giver.join()
     queue.close()
     assert given == list(range(8))
     assert names(tmp_path) == list(map(str, range(8)))
@@ -110,7 +101,7 @@ def test_a_slow_disk_holds_back_who_gives(tmp_path, gate):
 
 
 def test_what_is_given_and_not_written_stays_below_the_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "before_operation", lambda operation, path: time.sleep(0.0005))
+    monkeypatch.setattr(files, "before_operation", SlowDisk())
     rng = np.random.default_rng(0)
     limit = 40_000
     queue, given, worst = WriteQueue(limit), {}, 0
@@ -135,11 +126,10 @@ def test_what_is_larger_than_the_limit_is_written_by_the_caller_when_all_else_is
 
     giver = threading.Thread(target=give, name="giver")
     giver.start()
-    assert is_true_soon(lambda: gate.writers)
-    time.sleep(0.05)
+    wait_until(lambda: gate.writers and is_blocked(giver), alive=giver.is_alive)
     assert gate.writers == [("small", "dump")]  # the large one waits for it
     gate.is_open.set()
-    giver.join(30)
+    giver.join()
     assert gate.writers == [("small", "dump"), ("large", "giver")]
     assert result == [["large", "small"]]
     queue.put(tmp_path / "after", [some(3)])
@@ -158,11 +148,10 @@ def test_many_small_things_are_not_held_for_nothing(gate, tmp_path):
 
     giver = threading.Thread(target=give)
     giver.start()
-    assert is_true_soon(lambda: len(given) == 10)
-    time.sleep(0.05)
+    wait_until(lambda: len(given) == 10 and is_blocked(giver), alive=giver.is_alive)
     assert len(given) == 10
     gate.is_open.set()
-    giver.join(30)
+    giver.join()
     queue.close()
 
 
@@ -193,7 +182,7 @@ def test_the_first_error_ends_all(tmp_path, monkeypatch, broken):
     queue = WriteQueue(1 << 20)
     reason = rf"cannot write a file\n  path +{tmp_path}/{broken}\n  reason +No space left"
     with pytest.raises(StorageError, match=reason):
-        give_slowly(queue, tmp_path)
+        give_much(queue, tmp_path)
     for ask in (queue.check, queue.close, queue.close, lambda: queue.put(tmp_path / "more", [b""])):
         with pytest.raises(StorageError, match=f"{tmp_path}/{broken}\n"):
             ask()
@@ -202,27 +191,27 @@ def test_the_first_error_ends_all(tmp_path, monkeypatch, broken):
 
 
 def test_an_error_wakes_who_waits(tmp_path, gate, monkeypatch):
-    queue, told = WriteQueue(LIMIT), []
+    queue, errors = WriteQueue(LIMIT), []
 
     def give():
         try:
             for number in range(8):
                 queue.put(tmp_path / str(number), [some(number)])
         except StorageError as error:
-            told.append(error)
+            errors.append(error)
 
     def fails(operation, path):
-        gate(operation, path)
-        if path.name == "0":
+        gate(operation, path)  # it waits at a write, and so does who gives when there is no more room
+        if operation == "write" and path.name == "0":
             raise OSError(errno.EIO, "broken")
 
     monkeypatch.setattr(files, "before_operation", fails)
     giver = threading.Thread(target=give)
     giver.start()
-    time.sleep(0.05)
+    wait_until(lambda: is_blocked(giver), alive=giver.is_alive)
     gate.is_open.set()
-    giver.join(30)
-    assert [error.rows["path"] for error in told] == [str(tmp_path / "0")]
+    giver.join()
+    assert [error.rows["path"] for error in errors] == [str(tmp_path / "0")]
     with pytest.raises(StorageError):
         queue.close()
     assert names(tmp_path) == []  # what waited is dropped
@@ -251,12 +240,19 @@ def test_ctrl_c_while_waiting_for_room(tmp_path, gate):
     queue = WriteQueue(LIMIT)
     for number in range(3):
         queue.put(tmp_path / str(number), [some(number)])
-    ctrl_c = threading.Timer(0.1, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
-    ctrl_c.start()
-    start = time.monotonic()
+    main, begun = threading.main_thread(), threading.Event()
+
+    def ctrl_c():
+        begun.wait()
+        wait_until(lambda: is_blocked(main))
+        signal.pthread_kill(main.ident, signal.SIGINT)
+
+    presser = threading.Thread(target=ctrl_c)
+    presser.start()
+    begun.set()
     with pytest.raises(KeyboardInterrupt):
         queue.put(tmp_path / "3", [some(3)])
-    assert time.monotonic() - start < 10
+    presser.join()
     gate.is_open.set()
     queue.close()
     assert names(tmp_path) == ["0", "1", "2"]
@@ -266,7 +262,7 @@ def test_after_the_end(tmp_path):
     queue = WriteQueue(LIMIT)
     queue.close()
     queue.close()
-    with pytest.raises(InternalError, match="a queue got work after its end"):
+    with pytest.raises(InternalError, match="received work after close"):
         queue.put(tmp_path / "file", [b"late"])
     assert names(tmp_path) == []
 
@@ -283,7 +279,7 @@ raise RuntimeError("the network failed")
 """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code, str(tmp_path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 1
     assert done.stderr.endswith("RuntimeError: the network failed\n")
     assert names(tmp_path) == []

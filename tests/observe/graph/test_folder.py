@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stepped import batch, step_cell, step_graph
+from patience import PATIENCE
+from step_graphs import batch, step_cell, step_graph
 
 import runner
 import runner.observe.graph
 from runner import Model, Tensor, context, nn, ops
-from runner.compile.passes import optimize, usual
+from runner.compile.passes import default_passes, optimize
 from runner.compile.program import Program
 from runner.core.observers import NO_GRAPHS
 from runner.device import Device
@@ -82,7 +83,7 @@ def test_two_processes_write_equal_bytes(tmp_path):
     for name in ("a", "b"):
         command = [sys.executable, "-m", "runner", *words, f"hydra.run.dir={tmp_path / name}"]
         environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": str(ord(name))}
-        subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=120)
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True, timeout=PATIENCE)
     both = [
         {p.relative_to(f): p.read_bytes() for p in f.rglob("*") if p.is_file()}
         for f in (tmp_path / "a" / "graphs", tmp_path / "b" / "graphs")
@@ -124,7 +125,7 @@ def test_a_stage_says_what_its_pass_did(tmp_path):
     """The text of two stages differs in the lines that the pass touched."""
     graph = step_graph("lenet", GraphFolder(tmp_path))
     observer = GraphFolder(tmp_path)
-    optimize(graph, usual(Device()), observer)
+    optimize(graph, default_passes(Device()), observer)
     grad, fold = ((tmp_path / name).read_text().splitlines() for name in ("01_grad_0001.ir", "00_fold_0000.ir"))
     gone = [line for line in grad if line not in fold]
     assert re.findall(r"%(\d+)\(", gone[0]) == ["17"]  # the product with 1
@@ -181,7 +182,7 @@ def test_a_renderer_that_fails_is_no_fault_of_the_run(script, tmp_path, monkeypa
     step_graph("lenet", GraphFolder(tmp_path))
     assert names(tmp_path, ".svg") == []
     assert [record.message.split(":")[0] for record in caplog.records] == [
-        f"no picture of {stem}.dot" for stem in ("00_parse_0000", "01_grad_0001")
+        f"{stem}.dot could not be rendered" for stem in ("00_parse_0000", "01_grad_0001")
     ]
 
 

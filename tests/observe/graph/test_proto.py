@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from protobuf_schemas import message_classes
-from stepped import step_graph
+from step_graphs import step_graph
 
 from runner import dtype as dt, nn, ops
 from runner.compile.passes import PASSES, optimize

@@ -45,9 +45,9 @@ def test_a_convolution_and_both_its_gradients(stride, group):
     (y,) = infer(forward, (f32(*x), f32(*w)))
     counted = counted_convolution(x, w, stride)
     assert flops(forward, f32(*x), f32(*w)) == counted
-    backward = forward.other(ops.Conv2DBackpropInput, input_size=x)
+    backward = forward.sibling(ops.Conv2DBackpropInput, input_size=x)
     assert flops(backward, y, f32(*w)) == counted
-    filters = forward.other(ops.Conv2DBackpropFilter, filter_size=w)
+    filters = forward.sibling(ops.Conv2DBackpropFilter, filter_size=w)
     assert flops(filters, y, f32(*x)) == counted
 
 
@@ -70,4 +70,3 @@ def test_bytes_are_those_of_operands_and_results():
     x, y = f32(3, 5), TensorType(dt.float16, (7,))
     assert cost(ops.Add(), (x, x), (x,)).bytes == 3 * np.zeros((3, 5), np.float32).nbytes
     assert cost(ops.Neg(), (y,), (y,)).bytes == 2 * np.zeros(7, np.float16).nbytes
-    assert cost(ops.Neg(), (y,), (y,)).intensity == 7 / 28

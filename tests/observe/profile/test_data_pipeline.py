@@ -6,19 +6,39 @@ import time
 
 import numpy as np
 import pytest
-from profiled_training import BATCH, WAYS, Training, model_of, train
+from profile_training import BATCH, WAYS, Training, model_of, train
 
 from runner import dtype
 from runner.dataset import NumpySlicesDataset
 from runner.dataset.stages import stages
 from runner.dataset.transforms.transform import Transform
 from runner.observe.profile import write
-from runner.observe.profile.settings import Place, ProfilingSettings
+from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 from runner.train.profile.profiler import Profiler
 
 COLUMNS = "op_id,op_type,num_workers,output_queue_size,output_queue_average_size,output_queue_length"
 COLUMNS += ",output_queue_usage_rate,sample_interval,parent_id,children_id"
 SLOW = 0.05
+
+
+class Clock:
+    """`time` for the profiler: it counts what this process computes and what it says that it slept, and not what
+    others do on the machine meanwhile.
+    """
+
+    slept = 0.0
+
+    def perf_counter_ns(self):
+        return time.process_time_ns() + round(self.slept * 1e9)
+
+
+CLOCK = Clock()
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch):
+    for module in ("runner.observe.profile.clock", "runner.dataset.stages"):
+        monkeypatch.setattr(f"{module}.time", CLOCK)
 
 
 class Slow(Transform):
@@ -28,7 +48,7 @@ class Slow(Transform):
         return sample.with_dtype(dtype.float32)
 
     def __call__(self, batch):
-        time.sleep(SLOW)
+        CLOCK.slept += SLOW
         return batch.astype(np.float32)
 
 
@@ -41,10 +61,10 @@ def pipeline(transforms, workers):
 
 
 def profiled(folder, data, mode="graph", sunk=False):
-    settings = ProfilingSettings(folder, True, aicpu_trace=True)
+    settings = ProfileSettings(folder, True, aicpu_trace=True)
     lines = []
     model = model_of("lenet", mode)
-    place = Place(mode, "cpu", 1)
+    place = ProfileTarget(mode, "cpu", 1)
     model.profiler = Profiler(settings, lambda record, d: lines.extend(write.write(record, settings, place, stages(d))))
     train(model, data, sunk, 12)
     with open(folder / "minddata_pipeline_raw_0.csv", newline="") as file:
@@ -66,9 +86,8 @@ def test_a_slow_transform_is_found(tmp_path, mode):
     assert took["Shuffle"] is None
     assert "waits for data" in whole["sentence"]
     assert whole["sentence"] in lines
-    much = whole["waited_share"] > 0.25  # on a busy machine PyNative steps may take longer than that
-    assert mode == "pynative" or much
-    assert lines[-1].startswith("next: dataset.num_parallel_workers") == much
+    assert whole["waited_share"] > 0.25
+    assert lines[-1].startswith("next: dataset.num_parallel_workers")
 
 
 def test_a_queue(tmp_path):

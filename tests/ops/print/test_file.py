@@ -152,8 +152,8 @@ def test_no_damage_is_a_surprise(tmp_path):
 WRONG = [
     (b"", "the print file is empty"),
     (b"\n\x05\n\x02ab", "a field is cut"),
-    (b"\n\x04\n\x02\xff\xfe", "a string of a print file is not UTF-8"),
-    (b"\n\x00", "a message of a print file misses a part"),
+    (b"\n\x04\n\x02\xff\xfe", "a text is not UTF-8"),
+    (b"\n\x00", "a message misses a part"),
     (b"\n\x0e\x12\x0c\x08\x03\x12\x05Int16\x1a\x01\0", "a tensor has another size than its shape"),
     (b"\n\x0d\x12\x0b\x08\x01\x12\x04Text\x1a\x01a", "unknown element type"),
     (b"\n\x0d\x12\x0b\x08\x01\x12\x04Bool\x1a\x01\x02", "a Bool is neither 0 nor 1"),

@@ -109,7 +109,7 @@ def test_it_is_called_only_where_a_gradient_flows(mode):
 def test_what_the_function_must_give(mode, f, given):
     with pytest.raises(ShapeError) as caught:
         gradient_of(f, mode)
-    assert caught.value.what == "InsertGradientOf: the function must give a gradient of the same type"
+    assert caught.value.what == "InsertGradientOf: the function must return a gradient of the same type"
     assert caught.value.rows["given"] == given
     assert caught.value.rows["takes"] == "Float32[3, 2]"
     assert "<lambda>" in caught.value.rows["function"]
@@ -160,7 +160,9 @@ def trained(mode, sunk, capsys):
     data = rng.normal(size=(8, 3, 32, 32)).astype(np.float32), np.arange(8, dtype=np.int32)
     net = PrintingResNet()
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
-    model = Model(net, loss, nn.Momentum(net.trainable_params(), 0.01, 0.9), mode=mode, device=Device(threads=1))
+    # Rounding may push an element over the kink of a ReLU, on some processors and not on others. At this rate, that
+    # moves the logits of later steps by 2e-4 at most, and a step moves them by 5e-2.
+    model = Model(net, loss, nn.Momentum(net.trainable_params(), 0.001, 0.9), mode=mode, device=Device(threads=1))
     model.train(2, NumpySlicesDataset(data, ["image", "label"]).batch(4), None, sunk)
     return capsys.readouterr().out
 
@@ -182,8 +184,10 @@ def test_the_resnet_of_the_guide(capsys):
         assert lines == ["logits", "gradient of the logits"] * 4
         assert text.count("Tensor(shape=[4, 10], dtype=Float32, value=\n") == 8
     found, expected = numbers(texts["sunk"]).reshape(8, 4, 10), numbers(texts["pynative"]).reshape(8, 4, 10)
+    assert relative(found[0], found[4]) > 0.05  # the same batch, two steps later
     for step in range(4):
         assert relative(found[2 * step], expected[2 * step]) < 1e-3
-    logits, dout = found[0], found[1]
-    probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    assert np.abs(dout - (probabilities - np.eye(10)[:4]) / 4).max() < 1e-6
+        for logits, dout in (found[2 * step : 2 * step + 2], expected[2 * step : 2 * step + 2]):
+            probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+            labels = np.eye(10)[step % 2 * 4 :][:4]
+            assert np.abs(dout - (probabilities - labels) / 4).max() < 1e-6

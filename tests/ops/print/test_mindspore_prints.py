@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 from runner import dtype
 from runner.ops.print.file import PrintFile
@@ -60,7 +61,7 @@ RNG = np.random.default_rng(3)
 def said(place: Path, script: str, *words: object) -> str:
     (place / "script.py").write_text(script)  # MindSpore compiles nothing that has no file
     command = [os.path.abspath(str(PYTHON)), str(place / "script.py"), *map(str, words)]
-    running = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=place)
+    running = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, cwd=place)
     assert running.returncode == 0, running.stderr
     return running.stdout
 

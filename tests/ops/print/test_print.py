@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from both_modes import MODES, nodes_of, step_of
-from printing_net import SHOWN, Error, Net, X, model, rows
+from print_network import SHOWN, Error, Net, X, model, rows
 
 from runner import Tensor, context, nn, ops
-from runner.compile.onnx.lower import parameters_in
+from runner.compile.onnx.lower import parameter_values
 from runner.compile.passes import optimize
-from runner.compile.program import Program, saved_step
+from runner.compile.program import Program, standalone_step
 from runner.core.graph import Graph, verify
 from runner.core.tracer import trace
 from runner.core.value import Symbol
@@ -47,7 +47,7 @@ def test_outside_of_any_network(capsys):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_passes_would_remove_is_printed(mode, capsys):
-    """A value that nobody needs, the same one twice, strings alone, an operand, a constant, one of several outputs."""
+    """A value without other uses, the same one twice, strings alone, an operand, a constant, one of several outputs."""
 
     def network(x):
         show = ops.Print()
@@ -138,7 +138,7 @@ def test_effects_stand_apart_from_nodes():
 def test_a_print_of_something_that_is_never_made_is_found():
     graph = graph_of(Net().construct, X)
     graph.effects[0].inputs = (Symbol(TensorType.of(X), "stray"),)
-    with pytest.raises(InternalError, match="used before it is made"):
+    with pytest.raises(InternalError, match="used before it is defined"):
         verify(graph)
 
 
@@ -150,7 +150,7 @@ def test_files_for_others_are_silent():
     assert [output.name for output in program.model.graph.output] == ["loss", *updated, *program.graph.effect_operands]
     assert len(program.graph.effect_operands) == 5  # x, y, w, training, gradient
     onnx = pytest.importorskip("onnx")
-    step = onnx.load_from_string(saved_step(program.graph, ("x", "y"), ("loss",), parameters_in(program.graph)))
+    step = onnx.load_from_string(standalone_step(program.graph, ("x", "y"), ("loss",), parameter_values(program.graph)))
     assert [output.name for output in step.graph.output] == ["loss", *updated]
     network = onnx.load_from_string(made.export([TensorType.of(X)]))
     assert [output.name for output in network.graph.output] == ["output0"]
@@ -179,5 +179,5 @@ def test_what_cannot_be_printed(mode, wrong, capsys):
 
 
 def test_as_many_tensors_as_places():
-    with pytest.raises(ShapeError, match="a tensor for every place"):
+    with pytest.raises(ShapeError, match="Print needs one tensor for each None in parts"):
         ops.Print(("a", None)).infer()

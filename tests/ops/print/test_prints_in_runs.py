@@ -24,7 +24,7 @@ SMALL = (
 
 @pytest.fixture(autouse=True)
 def printing(monkeypatch, tmp_path):
-    """LeNet tells whether it trains, and the logits of the first image."""
+    """LeNet prints whether it trains, and the logits of the first image."""
     show, construct = ops.Print(), LeNet5.construct
 
     def printed(self, x):
@@ -53,7 +53,7 @@ def test_a_run_prints_to_its_file_and_not_to_the_screen(mode, sunk, capsys):
     assert batches > 0
     assert parts[::2] == (["training"] * 3 + ["evaluation"] * batches) * 2
     assert all(np.shape(part) == (1, 10) for part in parts[1::2])
-    assert destination._chosen == [""]  # what follows goes to the screen again
+    assert destination._current == [""]  # what follows goes to the screen again
 
 
 def test_file_and_screen_say_the_same(capsys):
@@ -94,7 +94,7 @@ def test_the_jobs_of_a_sweep_have_their_files():
     ("path", "what"),
     [
         ("nowhere/print.pb", "the folder of the print file does not exist"),
-        (".", "a print file is a file, and this is a folder"),
+        (".", "the print file is a folder"),
     ],
 )
 def test_paths_that_cannot_work(path, what, capsys):

@@ -1,7 +1,7 @@
 """Training prints the same text in both modes, sunk and step by step, in order."""
 
 import pytest
-from printing_net import SHOWN, X, model, rows
+from print_network import SHOWN, X, model, rows
 
 from runner import context
 from runner.train import sink
@@ -39,9 +39,9 @@ def test_a_rate_that_changes_every_step(capsys):
 
 def test_calls_are_short_when_much_is_printed(capsys, monkeypatch):
     expected, whole = training(capsys, context.GRAPH_MODE, True, drop=True)
-    told = sum(x.type.nbytes for x in whole.programs[0].graph.effect_operands.values())
-    assert told == 16 + 8 + 8 + 1 + 8  # x, y, w, training, gradient
-    monkeypatch.setattr(sink, "TOLD_BYTES", 2 * told + 1)
+    size = sum(x.type.nbytes for x in whole.programs[0].graph.effect_operands.values())
+    assert size == 16 + 8 + 8 + 1 + 8  # x, y, w, training, gradient
+    monkeypatch.setattr(sink, "TOLD_BYTES", 2 * size + 1)
     sunk, made = training(capsys, context.GRAPH_MODE, True, drop=True)
     assert sunk == expected
     assert (made.steps.interactions, whole.steps.interactions) == (4, 2)  # three steps: two and one, in both epochs

@@ -14,7 +14,7 @@ PLACES = ("conv1", "relu", "max_pool2d", "conv2", "fc1", "fc3")
 
 
 @pytest.fixture
-def told(monkeypatch):
+def printed(monkeypatch):
     """All parts of all prints, instead of the screen."""
     seen = []
     monkeypatch.setattr(destination, "write", lambda parts: seen.extend(parts))
@@ -39,7 +39,7 @@ class Watched(nn.Cell):
         return made
 
 
-def trained(mode, sunk, told):
+def trained(mode, sunk, printed):
     set_seed(5)
     net = LeNet5()
     for place in PLACES:
@@ -49,14 +49,14 @@ def trained(mode, sunk, told):
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
     model = Model(net, loss, nn.Momentum(net.trainable_params(), 0.01, 0.9), mode=mode, device=Device(threads=1))
     model.train(1, data, None, sunk)
-    parts, told[:] = list(told), []
+    parts, printed[:] = list(printed), []
     return parts
 
 
 @pytest.mark.parametrize("sunk", [False, True])
-def test_activations_and_their_gradients(told, sunk):
-    expected = trained(context.PYNATIVE_MODE, False, told)
-    found = trained(context.GRAPH_MODE, sunk, told)
+def test_activations_and_their_gradients(printed, sunk):
+    expected = trained(context.PYNATIVE_MODE, False, printed)
+    found = trained(context.GRAPH_MODE, sunk, printed)
     names = expected[::2]
     assert names == found[::2]
     assert {*names} == {*PLACES, *(f"gradient of {place}" for place in PLACES)}

@@ -29,7 +29,7 @@ DataError: two
 
 
 @pytest.mark.parametrize(
-    ("place", "told"),
+    ("place", "expected"),
     [
         ("conf.yaml:3:5", {"file": "conf.yaml", "line": "3", "col": "5"}),
         ("conf.yaml:3", {"file": "conf.yaml", "line": "3"}),
@@ -39,7 +39,7 @@ DataError: two
         ("command line", {}),
     ],
 )
-def test_a_line_for_each_error(tmp_path, monkeypatch, place, told):
+def test_a_line_for_each_error(tmp_path, monkeypatch, place, expected):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
     (tmp_path / "conf.yaml").write_text("")
@@ -47,7 +47,7 @@ def test_a_line_for_each_error(tmp_path, monkeypatch, place, told):
     lines = list(annotations(block))
     assert all("\n" not in line for line in lines)
     (first, message), (second, _) = map(parsed, lines)
-    assert first == {**told, "title": "ConfigError: 100% wrong: a, b"}
+    assert first == {**expected, "title": "ConfigError: 100% wrong: a, b"}
     assert message == block.partition("\nDataError")[0]
     assert second == {"title": "DataError: two"}
 

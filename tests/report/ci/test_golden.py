@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from left_runs import NOBODY
+from run_folders import NO_PROCESS
 from safetensors.numpy import load_file
 
 from runner.cli import run_command
@@ -73,11 +73,11 @@ def test_the_file_says_what_the_run_left(golden, runs):
 
 def test_the_same_config_gives_the_same_bits(golden, runs, capsys):
     assert main(["--check", str(golden), str(runs["again"])]) == 0
-    assert "as it was, bit for bit" in capsys.readouterr().out
+    assert "unchanged, bit for bit" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         (lambda v: v["losses"].update(at={**v["losses"]["at"], "3": 1.5}, sha256=""), "loss at step 3"),
         (lambda v: v["losses"].update(sha256="0" * 64), "losses"),
@@ -90,11 +90,11 @@ def test_the_same_config_gives_the_same_bits(golden, runs, capsys):
         (lambda v: v["key"].update({"optimizer.new": 1}), "key.optimizer.new"),
     ],
 )
-def test_whatever_differs_is_told(golden, runs, change, told):
+def test_whatever_differs_is_told(golden, runs, change, expected):
     edit(golden, change)
     text = refused(golden, runs["a"])
-    assert told in text
-    assert ("does not belong to this file" in text) == told.startswith("key.")
+    assert expected in text
+    assert ("does not belong to this file" in text) == expected.startswith("key.")
     assert str(golden) in text
 
 
@@ -154,22 +154,22 @@ def test_the_newest_run_is_taken(runs, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         (None, "missing"),
         ("{", "not JSON"),
         ("[]", "not a golden file"),
         ('{"format": "runner golden", "version": 2}', "unknown version"),
-        ('{"format": "runner golden", "version": 1}', "lacks"),
-        ('{"format": "runner golden", "version": 1, "strange": 1}', "lacks"),
+        ('{"format": "runner golden", "version": 1}', "is invalid"),
+        ('{"format": "runner golden", "version": 1, "strange": 1}', "is invalid"),
     ],
 )
-def test_damaged_files(runs, tmp_path, content, told):
+def test_damaged_files(runs, tmp_path, content, expected):
     if content is not None:
         (tmp_path / "g.json").write_text(content)
     with pytest.raises(DataError) as caught:
         main(["--check", str(tmp_path / "g.json"), str(runs["a"])])
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -187,13 +187,13 @@ def test_damaged_files(runs, tmp_path, content, told):
 )
 def test_edits_that_cannot_be_right(golden, runs, change):
     edit(golden, change)
-    with pytest.raises(DataError, match="lacks what it must have"):
+    with pytest.raises(DataError, match="a golden file is invalid"):
         main(["--check", str(golden), str(runs["a"])])
 
 
 def test_runs_that_are_not_finished(runs, tmp_path):
     run = Path(shutil.copytree(runs["a"], tmp_path / "run"))
-    edit(run / "status.json", lambda values: values.update(status="running", pid=NOBODY))
+    edit(run / "status.json", lambda values: values.update(status="running", pid=NO_PROCESS))
     with pytest.raises(ConfigError, match="not finished"):
         main(["--update", str(tmp_path / "g.json"), str(run)])
     with pytest.raises(ConfigError, match="not a run"):
@@ -204,7 +204,7 @@ def test_runs_that_are_not_finished(runs, tmp_path):
 def test_a_run_without_a_checkpoint(runs, tmp_path):
     run = Path(shutil.copytree(runs["a"], tmp_path / "run"))
     shutil.rmtree(run / "checkpoints")
-    with pytest.raises(DataError, match="no good checkpoint"):
+    with pytest.raises(DataError, match="no valid checkpoint"):
         main(["--update", str(tmp_path / "g.json"), str(run)])
 
 

@@ -8,7 +8,7 @@ import pytest
 from runner import cli
 from runner.errors import MismatchError, TrainingError
 from runner.experiment import run as experiment
-from runner.report.ci.junit import Case, document
+from runner.report.ci.junit import JUnitCase, document
 
 FAILURES = {
     2.0: TrainingError("the loss is not finite", step=3),
@@ -55,23 +55,23 @@ def test_a_run(stand_in):
     (case,) = cases()
     assert case.get("name") == "+experiment=lenet epochs=2"
     assert float(case.get("time")) >= 0
-    told = {p.get("name"): p.get("value") for p in case.iter("property")}
-    assert (told["loss"], told["accuracy"]) == ("0.25", "0.5")
-    assert Path(told["run_dir"]).is_dir()
+    values = {p.get("name"): p.get("value") for p in case.iter("property")}
+    assert (values["loss"], values["accuracy"]) == ("0.25", "0.5")
+    assert Path(values["run_dir"]).is_dir()
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "kind", "told"),
+    ("words", "code", "kind", "expected"),
     [
         (["optimizer.learning_rate=2.0"], 1, "failure", "TrainingError: the loss is not finite"),
         (["optimizer.learning_rate=3.0"], 6, "failure", "MismatchError: not met"),
         (["epochs=0"], 2, "error", "ConfigError: out of range"),
     ],
 )
-def test_a_run_that_fails(stand_in, words, code, kind, told, capsys):
+def test_a_run_that_fails(stand_in, words, code, kind, expected, capsys):
     assert cli.main(["--junit", "out.xml", *words]) == code
     (case,) = cases()
-    assert case.find(kind).get("message") == told
+    assert case.find(kind).get("message") == expected
     assert case.find(kind).text == capsys.readouterr().err.strip()
 
 
@@ -105,7 +105,7 @@ def test_a_signal(monkeypatch):
     monkeypatch.setattr(experiment, "run", run)
     assert cli.main(["--junit", "out.xml"]) == 130
     (case,) = cases()
-    assert "a signal stopped it" in case.find("error").text
+    assert "stopped by a signal" in case.find("error").text
 
 
 def test_a_file_without_a_place_is_told_before_anything_runs(stand_in, place, capsys):
@@ -116,6 +116,6 @@ def test_a_file_without_a_place_is_told_before_anything_runs(stand_in, place, ca
 
 def test_characters_that_xml_does_not_have():
     text = "a\x00b\x1b[31m\ud800 <&\"'> \N{SNOWMAN}"
-    root = xml.fromstring(document([Case(text, 1.0, 1, text)], text))
+    root = xml.fromstring(document([JUnitCase(text, 1.0, 1, text)], text))
     assert "\N{SNOWMAN}" in root.find(".//failure").text
     assert "\x1b" not in root.find(".//testcase").get("name")

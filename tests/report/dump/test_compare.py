@@ -1,4 +1,4 @@
-"""`runner compare`: which operator is the first that differs, and what is told of it."""
+"""`runner compare`: the first operator that differs, and what is reported about it."""
 
 import json
 import os
@@ -9,10 +9,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import dumped
+import dump_files
 import numpy as np
 import pytest
-from dumped import CONV, GRADIENT, MOMENTUM, ORDER, RELU, WEIGHT, Step, asynchronous, npy, step, sync
+from dump_files import CONV, GRADIENT, MOMENTUM, ORDER, RELU, WEIGHT, Step, asynchronous, npy, step, sync
+from patience import PATIENCE
 
 from runner.cli import main as cli, run_command
 from runner.errors import ConfigError, MismatchError
@@ -219,7 +220,7 @@ def test_the_order_is_that_of_execution_and_not_of_names(tmp_path, capsys):
         one.operators[k][2][0] = one.operators[k][2][0] * np.float32(2)
     a, b = sync(tmp_path / "a", one), sync(tmp_path / "b", step())
     assert compare(capsys, a, b)["first"]["name"] == RELU
-    dumped.graphs(a / "Net/0", order=ORDER[::-1])
+    dump_files.graphs(a / "Net/0", order=ORDER[::-1])
     assert compare(capsys, a, b)["first"]["name"] == MOMENTUM
     (a / "Net/0/execution_order/ms_execution_order_graph_0.csv").unlink()
     assert compare(capsys, a, b)["first"]["name"] == RELU
@@ -234,7 +235,7 @@ def test_iterations_ascend_and_only_common_ones_count(tmp_path, capsys):
     found = compare(capsys, a, b)
     assert (found["first"]["name"], found["first"]["iteration"]) == (RELU, 10)
     assert found["iterations"] == [[2, 2], [10, 10]]
-    assert found["notes"] == ["only some iterations are in both: 2, 10"]
+    assert found["notes"] == ["only these iterations are in both dumps: 2, 10"]
 
 
 def test_all_goes_on_behind_the_first_difference(tmp_path, capsys):
@@ -244,8 +245,8 @@ def test_all_goes_on_behind_the_first_difference(tmp_path, capsys):
     assert [row["name"] for row in found["all"]] == [WEIGHT, "cst1", *ORDER]
     assert (found["first"]["name"], found["compared"]["differing"]) == (RELU, 3)
     lines = shown(capsys, a, b, "--all").splitlines()
-    places = [next(k for k, line in enumerate(lines) if name in line) for name in (WEIGHT, *ORDER)]
-    assert places == sorted(places)
+    locations = [next(k for k, line in enumerate(lines) if name in line) for name in (WEIGHT, *ORDER)]
+    assert locations == sorted(locations)
 
 
 # What cannot be measured
@@ -284,7 +285,7 @@ def test_constants_that_are_others_are_left_out(tmp_path, capsys):
     one.held |= {"cst1": np.float32([1, 2, 3]), "cst2": np.int32([3, 4])}
     found = compare(capsys, sync(tmp_path / "a", one), sync(tmp_path / "b", other))
     assert (found["code"], found["only_a"], found["compared"]["values"]) == (0, [], 1)
-    assert found["notes"] == ["constants are not compared: the graphs do not have the same ones"]
+    assert found["notes"] == ["constants are not compared: the graphs have different ones"]
 
 
 def test_what_one_side_lacks_is_a_note(tmp_path, capsys):
@@ -348,7 +349,7 @@ def test_two_folders_are_compared_whatever_their_numbers(tmp_path, capsys):
         (["a", "b", "c"], "unrecognized arguments: c"),
         (["a", "b", "--rtol", "x"], "--rtol"),
         (["a", "b", "--rtol", "-1"], "--rtol"),
-        (["a", "b", "--atol", "inf"], "not a number from 0 on"),
+        (["a", "b", "--atol", "inf"], "not a number of at least 0"),
         (["a", "b", "--atol"], "--atol"),
         (["a", "b", "--alle"], "--alle"),
     ],
@@ -373,7 +374,7 @@ def test_both_runs_in_one_place(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps({"dump": {"name": "sync", "path": str(dump)}}))
-    with pytest.raises(ConfigError, match="in one place"):
+    with pytest.raises(ConfigError, match="in the same folder"):
         main([str(tmp_path / "a"), str(tmp_path / "b")])
 
 
@@ -381,7 +382,7 @@ def test_a_process_ends_with_six_and_prints_plain_text(tmp_path):
     a, b = sync(tmp_path / "a", step(RELU)), sync(tmp_path / "b", step())
     command = [sys.executable, "-m", "runner", "compare", str(a), str(b)]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment)
     assert (done.returncode, done.stderr) == (6, "")
     assert "\x1b" not in done.stdout
     assert "IR             %1([CNode]1) = ReLU(%0)" in done.stdout

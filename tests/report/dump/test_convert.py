@@ -79,9 +79,9 @@ def test_the_words_of_the_seed(tmp_path, monkeypatch, capsys):
     assert made("output") == [f"{CONV}.{shape}.npy" for shape in shapes]
     for shape, array in zip(shapes, (X, W, Y), strict=True):
         assert np.array_equal(np.load(f"output/{CONV}.{shape}.npy"), array)
-    told = capsys.readouterr().out
-    assert "-c ../ has no effect" in told
-    assert "3 files in ../output" in told
+    printed = capsys.readouterr().out
+    assert "-c ../ has no effect" in printed
+    assert "3 files in ../output" in printed
 
 
 @pytest.mark.parametrize(
@@ -263,9 +263,9 @@ def test_damaged_files_are_listed_and_the_rest_is_converted(place, capsys):
     equal("0/Add.good.1.2.input.0..npy", np.array(1, np.float32))
     equal("1/Conv.part.1.2.output.0..npy", np.array(3, np.float32))
     equal(f"{CONV}.output.0.4x20x8x8.npy", Y)
-    told = capsys.readouterr().err
-    assert told.count("DataError") == 4
-    assert "4 of 6 dump files could not be converted; they are listed in out/convert_failed_file_list.txt" in told
+    printed = capsys.readouterr().err
+    assert printed.count("DataError") == 4
+    assert "4 of 6 dump files could not be converted; they are listed in out/convert_failed_file_list.txt" in printed
     for name in ("0/Add.cut", "1/Add.long", "1/Add.other", "1/Conv.part"):
         Path(f"dump/{name}.1.2").unlink()
     assert convert("-d", "dump", "-out", "out", "-f", "NCHW") == 0
@@ -320,7 +320,7 @@ def test_the_longest_name_that_is_not_too_long(tmp_path, monkeypatch):
 def test_files_with_numbers_for_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     put("dump/00012345", foreign.second("x", [foreign.scalar(1)]))
-    put("dump/00099999", b"of somebody else")
+    put("dump/00099999", b"of another program")
     put("dump/mapping.csv", b"00012345,Add.x.1.2\n00077777,Add.gone.1.2\n\nnonsense\n")
     assert convert("-d", "dump", "-out", "out") == 0
     assert made() == ["Add.x.1.2.input.0.npy"]
@@ -379,7 +379,7 @@ def test_the_name_of_an_operator_cannot_lead_elsewhere(tmp_path, monkeypatch):
         ("-d dump -i 1.5", ["wrong usage", "-i", "1.5"]),
         ("-d dump -i -1", ["counted from 0", "-i", "-1"]),
         ("-d dump -o -1", ["counted from 0", "-o", "-1"]),
-        ("-d dump -s 1,2,3,4", ["a shape is for a conversion", "-f NCHW"]),
+        ("-d dump -s 1,2,3,4", ["a shape requires a format", "-f NCHW"]),
         ("-d dump -f NCHW -s 1x2", ["not a shape", "1x2", "64,3,3,3"]),
         ("-d dump -f NCHW -s 1,,2", ["not a shape", "1,,2"]),
         ("-d dump -f NCHW -s 1,2,", ["not a shape", "1,2,"]),
@@ -392,21 +392,21 @@ def test_wrong_words(place, capsys, words, pieces):
     put("file", b"")
     Path("empty").mkdir()
     assert convert(*words.split()) == 2
-    told = capsys.readouterr()
-    assert not told.out
-    assert told.err.startswith("ConfigError: ")
-    assert [piece for piece in pieces if piece not in told.err] == []
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert printed.err.startswith("ConfigError: ")
+    assert [piece for piece in pieces if piece not in printed.err] == []
     assert sorted(path.name for path in Path().iterdir()) == ["dump", "empty", "file"]
 
 
 @pytest.mark.parametrize("words", [["-h"], ["--help"], ["-d", "x", "-h"]])
 def test_help(capsys, words):
     assert convert(*words) == 0
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for option in ("-d", "-out", "-f", "-s", "-t", "-i", "-o", "-v", "-c"):
-        assert f"  {option}" in told
-    assert f"convert to {', '.join(FORMATS)};" in " ".join(told.split())
-    assert f"DIR/{FAILED_LIST})" in told
+        assert f"  {option}" in printed
+    assert f"convert to {', '.join(FORMATS)};" in " ".join(printed.split())
+    assert f"DIR/{FAILED_LIST})" in printed
 
 
 # The disk, and memory
@@ -423,9 +423,9 @@ def test_a_full_disk(place, monkeypatch, capsys):
 
     monkeypatch.setattr(files, "before_operation", full)
     assert convert("-d", "dump", "-out", "out") == 5
-    told = capsys.readouterr().err
-    assert "No space left on device" in told
-    assert f"{CONV}.input.1.npy" in told
+    printed = capsys.readouterr().err
+    assert "No space left on device" in printed
+    assert f"{CONV}.input.1.npy" in printed
     assert made() == [f"{CONV}.input.0.npy"]
 
 

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from left_runs import NOBODY, leave, varied
 from pages import cells, page, points, section, unit
+from run_folders import NO_PROCESS, leave, varied
 
 from runner.cli import run_command
 from runner.errors import ConfigError
@@ -121,17 +121,17 @@ def test_what_runs_say_is_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
-        ({"state": "running"}, "still running; this is as far as step 2"),
-        ({"state": "running", "pid": NOBODY}, "its process is gone"),
+        ({"state": "running"}, "still running; data up to step 2"),
+        ({"state": "running", "pid": NO_PROCESS}, "the process of the run no longer exists"),
         ({"state": "interrupted"}, "interrupted after step 2"),
         ({"state": "failed", "error": "TrainingError: the loss is not finite\n  step  3"}, "the loss is not finite"),
     ],
 )
-def test_runs_that_did_not_end_well(tmp_path, change, told):
+def test_runs_that_did_not_end_well(tmp_path, change, message):
     _, root = made(leave(tmp_path / "a", **change))
-    assert told in root.text
+    assert message in root.text
     assert root.all("svg")
 
 
@@ -288,9 +288,9 @@ def test_curves_slices_and_parallel_axes(sweep):
     log, linear = curves.all("figure")[1].all("svg")
     for picture in (log, linear):
         assert len([e for e in picture.all("path") if "line" in e.classes]) == 6
-    titles = [e.text for e in section(root, "What each key does").all("figcaption")]
+    titles = [e.text for e in section(root, "Effect of each key").all("figcaption")]
     assert [title.split(" ")[0] for title in titles] == ["learning_rate", "learning_rate", "seed", "seed"]
-    lines = [e for e in section(root, "All keys together").all("path") if "poly" in e.classes]
+    lines = [e for e in section(root, "All keys").all("path") if "poly" in e.classes]
     assert len(lines) == 6
     assert lines[-1].classes == {"poly", "q1"}  # the best one is drawn last
     assert "5: " in lines[-1].text
@@ -351,7 +351,7 @@ def test_a_damaged_dump_is_told(dumped, tmp_path):
 def test_a_real_run(dumped):
     text, root = made(dumped[0])
     titles = [one.text for one in root.all("h2")]
-    wanted = ["Training", "Where the time went", "Config", "What the numbers depend on", "Files"]
+    wanted = ["Training", "Time per phase", "Config", "What the numbers depend on", "Files"]
     assert [title for title in titles if title != "Graph"] == wanted
     assert len(text) < 300_000
     changed = dict(row[:2] for row in cells(section(root, "Config").all("table")[0]))
@@ -369,7 +369,7 @@ def test_where_the_page_goes(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ([], "required: RUN_OR_SWEEP"),
         (["runn"], "nearest  runs"),
@@ -377,13 +377,13 @@ def test_where_the_page_goes(tmp_path, monkeypatch, capsys):
         (["runs", "--out", "x"], "unrecognized"),
     ],
 )
-def test_bad_words(tmp_path, monkeypatch, words, told):
+def test_bad_words(tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     leave(tmp_path / "runs" / "0")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError) as caught:
         main(words)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_help(capsys):

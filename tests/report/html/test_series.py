@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from runner.report.html.axis import Scale, around, fitting, label, position
-from runner.report.html.series import running_mean, spread, thinned
+from runner.report.html.axis import Scale, axis_around, axis_of_key, position, tick_label
+from runner.report.html.series import downsample, running_mean, spread
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=400)
 
@@ -15,7 +15,7 @@ VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=400)
 @given(VALUES, st.integers(2, 50), st.integers(1, 9))
 def test_every_column_keeps_its_lowest_and_highest(values, columns, stride):
     xs, ys = np.arange(len(values), dtype=np.int64) * stride + 1, np.array(values)
-    kept = thinned(xs, ys, columns)
+    kept = downsample(xs, ys, columns)
     given_points = list(zip(xs.tolist(), values, strict=True))
     assert set(kept) <= set(given_points)
     assert [x for x, _ in kept] == sorted({x for x, _ in kept})
@@ -32,7 +32,7 @@ def test_every_column_keeps_its_lowest_and_highest(values, columns, stride):
 
 
 def test_few_points_all_stay():
-    assert thinned(np.array([1, 2, 9]), np.array([3.0, 1.0, 2.0]), 100) == [(1.0, 3.0), (2.0, 1.0), (9.0, 2.0)]
+    assert downsample(np.array([1, 2, 9]), np.array([3.0, 1.0, 2.0]), 100) == [(1.0, 3.0), (2.0, 1.0), (9.0, 2.0)]
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=60), st.integers(1, 70))
@@ -54,19 +54,19 @@ def test_a_spread_is_over_the_steps_that_all_have():
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=20), st.booleans())
 def test_axes_hold_all_values_and_ticks_are_on_them(values, zero):
-    scale = around(values, zero=zero)
-    assert all(-1e-9 <= scale.place(value) <= 1 + 1e-9 for value in values)
+    scale = axis_around(values, zero=zero)
+    assert all(-1e-9 <= scale.fraction(value) <= 1 + 1e-9 for value in values)
     ticks = [value for value, _ in scale.ticks()]
     assert ticks == sorted(ticks)
     assert len(ticks) <= 9
-    assert all(-1e-6 <= scale.place(tick) <= 1 + 1e-6 for tick in ticks)
+    assert all(-1e-6 <= scale.fraction(tick) <= 1 + 1e-6 for tick in ticks)
 
 
 @given(st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=20))
 def test_logarithmic_axes(values):
-    scale = around(values, is_log=True)
-    assert all(-1e-9 <= scale.place(value) <= 1 + 1e-9 for value in values)
-    assert scale.place(math.sqrt(scale.low * scale.high)) == pytest.approx(0.5)
+    scale = axis_around(values, is_log=True)
+    assert all(-1e-9 <= scale.fraction(value) <= 1 + 1e-9 for value in values)
+    assert scale.fraction(math.sqrt(scale.low * scale.high)) == pytest.approx(0.5)
     assert all(scale.low <= value <= scale.high for value, _ in scale.ticks())
 
 
@@ -84,12 +84,12 @@ def test_ticks_are_round(scale, labels):
 
 
 def test_axes_of_keys():
-    assert fitting([0.001, 0.1]).is_log
-    assert not fitting([32, 64]).is_log
-    names = fitting(["adam", "sgd", "adam"])
+    assert axis_of_key([0.001, 0.1]).is_log
+    assert not axis_of_key([32, 64]).is_log
+    names = axis_of_key(["adam", "sgd", "adam"])
     assert (names.categories, position(names, "sgd")) == (("adam", "sgd"), 1.0)
-    assert fitting([True, False]).categories == ("True", "False")
+    assert axis_of_key([True, False]).categories == ("True", "False")
 
 
 def test_labels():
-    assert [label(value) for value in (1e-6, 0.5, 9999.0, 12000.0, 2.5e7)] == ["1e-6", "0.5", "9999", "12k", "25M"]
+    assert [tick_label(value) for value in (1e-6, 0.5, 9999.0, 12000.0, 2.5e7)] == ["1e-6", "0.5", "9999", "12k", "25M"]

@@ -10,6 +10,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
+from soak import SOAK, thinned
 
 from runner import dtype
 from runner.errors import ConfigError, DataError
@@ -122,7 +123,7 @@ ANY_ARRAY = st.sampled_from(dtype.ALL).flatmap(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.dictionaries(NAMES, ANY_ARRAY, min_size=1, max_size=4), st.sampled_from([1, 7, 1 << 29]), st.booleans())
 def test_any_arrays(arrays, slice_bytes, transposed):
     """Written here, read here and by protobuf; written by protobuf, read here."""
@@ -202,30 +203,30 @@ REFUSED = {
     ),
     "a group": (b"\x0b", "unknown type of a field", {"offset in message": "0", "found": "3"}),
     "field 0": (b"\x02\x00", "field 0 is none", {"offset in message": "0"}),
-    "a number for a message": (b"\x08\x00", "a message of a checkpoint misses a part", {}),
-    "eight bytes for a message": (b"\x09" + bytes(8), "a message of a checkpoint misses a part", {}),
-    "no name": (b"\x0a\x00", "a message of a checkpoint misses a part", {}),
-    "no tensor": (b"\x0a\x03\x0a\x01a", "a message of a checkpoint misses a part", {}),
-    "a name that is no text": (b"\x0a\x03\x0a\x01\xff", "a name is not UTF-8", {}),
+    "a number for a message": (b"\x08\x00", "a message misses a part", {}),
+    "eight bytes for a message": (b"\x09" + bytes(8), "a message misses a part", {}),
+    "no name": (b"\x0a\x00", "a message misses a part", {}),
+    "no tensor": (b"\x0a\x03\x0a\x01a", "a message misses a part", {}),
+    "a name that is no text": (b"\x0a\x03\x0a\x01\xff", "a text is not UTF-8", {}),
     "a map parameter": (b"\x0a\x05\x0a\x01a\x1a\x00", "runner has no map parameters", {"parameter": "a"}),
     "too much": (
         message("a", [2], "Float32", bytes(9)),
-        "a parameter has another size than its shape",
-        {"parameter": "a", "shape": "[2]", "expected": "8 bytes", "found": "9 bytes"},
+        "a tensor has another size than its shape",
+        {"parameter": "a", "shape": "Float32[2]", "expected": "8 bytes", "found": "9 bytes"},
     ),
     "terabytes": (
         message("a", [1 << 40], "Float32", b""),
-        "a parameter has another size than its shape",
-        {"parameter": "a", "shape": "[1099511627776]", "expected": "4398046511104 bytes", "found": "0 bytes"},
+        "a tensor has another size than its shape",
+        {"parameter": "a", "shape": "Float32[1099511627776]", "expected": "4398046511104 bytes", "found": "0 bytes"},
     ),
     "a negative length": (
         message("a", [-1], "Float32", b""),
-        "impossible shape of a parameter",
+        "impossible shape of a tensor",
         {"parameter": "a", "found": "[18446744073709551615]"},
     ),
     "many axes": (
         message("a", [1] * 33, "Int8", b"a"),
-        "impossible shape of a parameter",
+        "impossible shape of a tensor",
         {"parameter": "a", "found": str([1] * 33)},
     ),
     "a type that numpy lacks": (
@@ -245,8 +246,8 @@ REFUSED = {
     ),
     "a missing slice": (
         message("a", [3], "Int8", b"a") + message("a", [3], "Int8", b"b"),
-        "a parameter has another size than its shape",
-        {"parameter": "a", "shape": "[3]", "expected": "3 bytes", "found": "2 bytes"},
+        "a tensor has another size than its shape",
+        {"parameter": "a", "shape": "Int8[3]", "expected": "3 bytes", "found": "2 bytes"},
     ),
     "twice": (
         A + message("b", [1], "Int8", b"b") + A,
@@ -286,7 +287,7 @@ def test_flipped_bits_give_an_error_or_arrays(tmp_path):
     whole = independent_write(ARRAYS, [0])
     whole += b"".join(message(f"p{k}", [k, 3], "UInt8", bytes(3 * k)) for k in range(12))
     found = 0
-    for bit in range(8 * len(whole)):
+    for bit in thinned(range(8 * len(whole)), 5):
         flipped = bytearray(whole)
         flipped[bit // 8] ^= 1 << bit % 8
         try:
@@ -294,10 +295,10 @@ def test_flipped_bits_give_an_error_or_arrays(tmp_path):
         except DataError:
             found += 1
     assert 8 * len(whole) > 3000
-    assert found > 1000
+    assert found > (1000 if SOAK else 200)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.binary(max_size=200))
 def test_any_bytes_give_an_error_or_arrays(content):
     with tempfile.TemporaryDirectory() as folder:

@@ -9,6 +9,7 @@ import subprocess
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 from models.lenet import LeNet5
 from runner import Tensor, context, dtype
@@ -74,7 +75,7 @@ def exchange(tmp_path_factory):
         parameter.set_data(scaled.astype(np.float32))
     save_checkpoint(net, f"{folder}/ours.ckpt")
     save_checkpoint([{"name": k, "data": Parameter(v)} for k, v in KINDS.items()], f"{folder}/kinds.ckpt")
-    running = subprocess.run([str(PYTHON), "-c", SCRIPT, str(folder)], capture_output=True, text=True, timeout=300)
+    running = subprocess.run([str(PYTHON), "-c", SCRIPT, str(folder)], capture_output=True, text=True, timeout=PATIENCE)
     assert running.returncode == 0, running.stderr
     return folder, net, Tensor(image), running.stdout
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checkpoint_sample import ARRAYS, IDENTITY, PROGRESS, is_what_was_saved, names, same, saved, text
 from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
-from saved_checkpoints import ARRAYS, IDENTITY, PROGRESS, is_what_was_saved, names, same, saved, text
 
 from runner import dtype
 from runner.errors import ConfigError
@@ -39,7 +39,7 @@ ANY_ARRAY = st.sampled_from(dtype.ALL).flatmap(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.dictionaries(NAMES, ANY_ARRAY, max_size=4), st.booleans())
 def test_any_arrays_come_back(arrays, transposed):
     if transposed:

@@ -1,0 +1,60 @@
+"""Keeping the ranks of a data-parallel run in step: equal initial state, equal dumped steps, one step to stop at."""
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from runner.communication.world import world
+from runner.errors import ConfigError, RunnerError
+from runner.host.signals import KINDS, Interruption
+from runner.nn.cell import Cell
+from runner.nn.gradient_reducer import broadcast
+from runner.train.callback import Callback, RunContext
+
+NUMBERS = {kind: number for number, kind in KINDS.items()}
+
+
+class SynchronizeSignals(Callback):
+    """All-reduces signals after every step: when one rank received a signal, all ranks stop at this step."""
+
+    def __init__(self, interruption: Interruption) -> None:
+        self.interruption = interruption
+
+    def step_end(self, run_context: RunContext) -> None:
+        requested = self.interruption.requested
+        found = max(world().gathered(NUMBERS[requested] if requested else 0))
+        if found:
+            self.interruption.requested = KINDS[signal.Signals(found)]
+            if world().rank:  # the first rank saves a checkpoint first
+                raise self.interruption.requested
+
+
+def read_on_first_rank(network: Cell, read: Callable[[], Any] = lambda: None) -> Any:
+    """Read parameters on the first rank and broadcast them, with the JSON value that `read` returns.
+
+    Raises on all ranks the error of the first one, so that all end with the same exit code.
+    """
+    failed: RunnerError | None = None
+    known = None
+    if world().rank == 0:
+        try:
+            known = read()
+        except RunnerError as error:
+            failed = error
+    exit_code = world().shared(failed.exit_code if failed else None)
+    if failed is None and exit_code is not None:
+        failed = RunnerError("the first rank could not read the initial state")
+        failed.exit_code = exit_code
+    if failed is not None:
+        raise failed
+    broadcast(network.get_parameters())
+    return world().shared(known)
+
+
+def check_all_or_none(shows: bool) -> None:
+    """Raise ConfigError when only some ranks dump: graph mode executes dumped steps twice, on all ranks or on none."""
+    every = world().gathered(int(shows))
+    if len(set(every)) > 1:
+        without = ", ".join(str(rank) for rank, one in enumerate(every) if not one)
+        hint = "list every rank in support_device, or none"
+        raise ConfigError("some ranks dump and others do not", key="dump.support_device", without=without, hint=hint)

@@ -1,0 +1,111 @@
+"""Several runs in one report: the config keys that vary, and groups of runs that differ only in the seed."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from runner.nn.metrics import METRICS, Metric
+from runner.report.format import format_value
+from runner.report.record import RunRecord, differing_keys
+
+SEED = "seed"
+MAX_KEYS = 8
+_OUTPUT_PATHS = {"print_file_path", "save_graphs_path", "dump.path", "dump.dump_path", "profiling.result_path"}
+
+
+@dataclass(frozen=True)
+class SeedGroup:
+    """Runs whose configs differ only in the seed; `name` has the values in which they differ from other groups."""
+
+    name: str
+    runs: list[RunRecord]
+
+    def values(self, metric: str) -> np.ndarray:
+        """The values of a metric in the runs that have it, (n,) float64."""
+        return np.array([run.results[metric] for run in self.runs if metric in run.results], np.float64)
+
+
+class RunSet:
+    """The runs of one report."""
+
+    def __init__(self, runs: Sequence[RunRecord]) -> None:
+        self.runs = list(runs)
+
+    @cached_property
+    def home(self) -> Path:
+        """The common parent folder."""
+        parents = [run.folder.resolve().parts for run in self.runs]
+        shared = [part for part, *others in zip(*parents, strict=False) if all(other == part for other in others)]
+        return Path(*shared)
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """The varied keys: those whose values are not equal in all configs, the seed last."""
+        configs = [run.config for run in self.runs if run.config]
+        keys = [key for key in differing_keys(configs) if key not in _OUTPUT_PATHS]
+        return sorted(keys, key=lambda key: key == SEED)
+
+    @cached_property
+    def results(self) -> list[str]:
+        """The metrics that at least one run has, the loss first."""
+        names = dict.fromkeys(name for run in self.runs for name in run.results)
+        return [name for name in names if name != "eval.loss"] + [name for name in names if name == "eval.loss"]
+
+    @cached_property
+    def groups(self) -> list[SeedGroup]:
+        """The groups, in the order of their first runs."""
+        keys = [key for key in self.keys if key != SEED]
+        found: dict[str, list[RunRecord]] = defaultdict(list)
+        for run in self.runs:
+            found[", ".join(f"{self.label(key)}={format_value(run.config.get(key))}" for key in keys)].append(run)
+        return [SeedGroup(name or "all runs", runs) for name, runs in found.items()]
+
+    @cached_property
+    def has_seeds(self) -> bool:
+        """Whether any runs differ only in the seed."""
+        return SEED in self.keys and any(len(group.runs) > 1 for group in self.groups)
+
+    @property
+    def target(self) -> str | None:
+        """The result by which runs are ranked: the accuracy if there is one, otherwise the loss."""
+        return next((name for name in ("accuracy", *self.results) if name in self.results), None)
+
+    def ranked(self) -> list[RunRecord]:
+        """The runs with the target result, best first."""
+        target = self.target
+        if target is None:
+            return []
+        found = [run for run in self.runs if target in run.results]
+        metric = METRICS.get(target, Metric)
+        return sorted(found, key=lambda run: run.results[target], reverse=metric.direction == "maximize")
+
+    def label(self, key: str) -> str:
+        """The last part of a key if it is unique among the varied keys, otherwise the key."""
+        return last_part(key) if [last_part(other) for other in self.keys].count(last_part(key)) == 1 else key
+
+    def name(self, run: RunRecord) -> str:
+        """The path of a run relative to the common parent folder."""
+        return str(run.folder.resolve().relative_to(self.home)) if len(self.runs) > 1 else run.folder.name
+
+
+def last_part(key: str) -> str:
+    """The last part of a dotted key.
+
+    >>> last_part("optimizer.learning_rate")
+    'learning_rate'
+    """
+    return key.rpartition(".")[2]
+
+
+def natural_key(path: Path) -> list[tuple[int, Any]]:
+    """A sort key in which numbers have their natural order: 10 comes after 9.
+
+    >>> sorted([Path("a/10"), Path("a/9"), Path("a/b")], key=natural_key)
+    [PosixPath('a/9'), PosixPath('a/10'), PosixPath('a/b')]
+    """
+    return [(0, int(part)) if part.isdigit() else (1, part) for part in path.parts]

@@ -1,0 +1,30 @@
+"""Keys of one source, such as a JSON text or the arguments of a call, validated by the rules of their group."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from runner.errors import ConfigError, nearest
+from runner.validation.rules import Rule
+from runner.validation.validate import Invalid, invalid_value_error, validate
+
+Keys = Mapping[str, tuple[Any, Rule]]  # type and rule of each key that a group may have
+
+
+def validate_keys(
+    values: Mapping[str, Any], keys: Keys, prefix: str = "", **rows: object
+) -> tuple[dict[str, Any], list[ConfigError]]:
+    """The valid values in their final form, and an error for each other value and for each unknown key.
+
+    An error names `prefix` + key; `rows` add where the group is, such as its file.
+    """
+    valid: dict[str, Any] = {}
+    errors: list[ConfigError] = []
+    for name, value in values.items():
+        try:
+            if name not in keys:
+                close = nearest(name, keys)
+                raise Invalid("unknown key", ", ".join(keys), close and prefix + close)
+            valid[name] = validate(*keys[name], value)
+        except Invalid as invalid:
+            errors.append(invalid_value_error(prefix + name, value, invalid, **rows))
+    return valid, errors

@@ -1,0 +1,89 @@
+"""Run by mpirun: every exchange, against what each rank can compute of all others by itself."""
+
+import sys
+
+import numpy as np
+
+from runner import Model, context, nn, set_seed
+from runner.communication import get_group_size, get_rank, init
+from runner.communication.world import IsolatedRankError, isolated, world
+from runner.dataset import NumpySlicesDataset
+
+
+def of_rank(rank: int) -> list[np.ndarray]:
+    """Three arrays, of sizes that the ranks do not divide, whose sums depend on the order."""
+    rng = np.random.default_rng(rank)
+    return [
+        (rng.normal(size=shape) * 10.0 ** rng.integers(-3, 4)).astype(np.float32) for shape in ((5, 3), (), (1001,))
+    ]
+
+
+def in_order(size: int) -> list[np.ndarray]:
+    total = of_rank(0)
+    for rank in range(1, size):
+        total = [a + b for a, b in zip(total, of_rank(rank), strict=True)]
+    return total
+
+
+def exchanges() -> None:
+    rank, size = get_rank(), get_group_size()
+    arrays, expected = of_rank(rank), in_order(size)
+    for early in (False, True):
+        if early:
+            world().begin(arrays)
+        made = world().summed(arrays)
+        assert [a.tobytes() for a in made] == [np.asarray(a).tobytes() for a in expected], early
+        assert [a.shape for a in made] == [(5, 3), (), (1001,)]
+    assert world().gathered(rank * rank) == [k * k for k in range(size)]
+    for by in range(size):
+        assert world().shared({"rank": rank, "ä": [rank * "x", None]}, by) == {"rank": by, "ä": [by * "x", None]}
+    assert world().shared(rank) == 0
+    if rank == 1:
+        with isolated():  # the others need not know
+            assert (get_rank(), get_group_size()) == (rank, size)
+            world().begin(arrays)
+            assert raised(world().summed, arrays) is IsolatedRankError
+    for a, b in zip(world().shared_arrays(arrays), of_rank(0), strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+def raised(function, *arguments: object) -> type[Exception] | None:
+    try:
+        function(*arguments)
+    except Exception as error:
+        return type(error)
+    return None
+
+
+def trained(**settings: object) -> np.ndarray:
+    """The weights of a script that trains, on every rank with its own shard and its own start."""
+    context.reset_auto_parallel_context()
+    context.set_auto_parallel_context(parallel_mode="data_parallel", **settings)
+    set_seed(1 + get_rank())
+    net = nn.Dense(4, 1)
+    rows = np.arange(64, dtype=np.float32).reshape(16, 4) / 64
+    columns = {"x": rows, "y": rows.sum(axis=1, keepdims=True)}
+    data = NumpySlicesDataset(columns, num_shards=get_group_size(), shard_id=get_rank()).batch(2)
+    model = Model(net, nn.MSELoss(), nn.SGD(net.trainable_params(), 0.1))
+    model.train(2, data, dataset_sink_mode=False)
+    return np.concatenate([p.data.ravel() for p in net.trainable_params()])
+
+
+def scripts() -> None:
+    for mode in (context.GRAPH_MODE, context.PYNATIVE_MODE):
+        context.set_context(mode=mode)
+        weights = trained(parameter_broadcast=True, gradients_mean=True)
+        assert world().shared(weights.tolist()) == weights.tolist()
+        apart = trained(gradients_mean=True)  # each from its own start: the same updates, but other weights
+        assert (world().shared(apart.tolist()) == apart.tolist()) == (get_rank() == 0)
+
+
+if __name__ == "__main__":
+    init()
+    exchanges()
+    scripts()
+    if sys.argv[1:] == ["raise"] and get_rank() == 1:
+        raise RuntimeError("only here")
+    done = world().gathered(get_rank())
+    if get_rank() == 0:  # only one: lines of several ranks may arrive mixed
+        print(f"done: {done}", flush=True)

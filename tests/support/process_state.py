@@ -1,0 +1,62 @@
+"""What belongs to the whole process and a test may change: registries, settings and caches in `runner`'s modules, and
+the random generators of test files.
+"""
+
+import importlib
+import pkgutil
+import sys
+from collections import deque
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import runner
+from runner import types
+
+INTERNED = (types._INSTANCES,)  # one object for each value, compared by identity: tests hold some of them
+
+
+class ModuleState:
+    """The members of every dict, list, set and deque that a module of `runner` holds.
+
+    All modules are loaded first: what a module registers when it is loaded is no leak of the test that loads it.
+    """
+
+    def __init__(self) -> None:
+        for module in pkgutil.walk_packages(runner.__path__, "runner."):
+            importlib.import_module(module.name)
+        modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "runner"]
+        named = [(n, v) for module in modules for n, v in vars(module).items() if type(v) in (dict, list, set, deque)]
+        found = {id(value): value for name, value in named if not name.startswith("__")}
+        for table in INTERNED:
+            found.pop(id(table))
+        self._kept = [(value, type(value)(value)) for value in found.values()]
+
+    def restore(self) -> None:
+        """Give every container, in place, the members that it had at first."""
+        for container, members in self._kept:
+            if _identities(container) != _identities(members):
+                container.clear()
+                getattr(container, "update" if isinstance(container, dict | set) else "extend")(members)
+
+
+def _identities(container: Any) -> list[int]:
+    """Members may be equal and yet others, and arrays do not compare."""
+    if isinstance(container, set):
+        return sorted(map(id, container))
+    values = [*container.values()] if isinstance(container, dict) else []
+    return [id(member) for member in (*container, *values)]
+
+
+class Generators:
+    """The random generators at the top of some modules, each of which all tests that use it would share."""
+
+    def __init__(self, *modules: ModuleType) -> None:
+        found = [value for module in modules for value in vars(module).values() if type(value) is np.random.Generator]
+        self._kept = [(generator, generator.bit_generator.state) for generator in found]
+
+    def restore(self) -> None:
+        """Let each begin again where it was at first."""
+        for generator, state in self._kept:
+            generator.bit_generator.state = state
