@@ -10,22 +10,21 @@ import inspect
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from runner import cli, ops
 from runner.config import schema
-from runner.config.groups import GROUPS
-from runner.config.groups.optimizer import SCHEDULES
+from runner.config.groups import GROUPS, NAMED
 from runner.core.primitive import REGISTRY, Primitive
+from runner.dataset.catalog import CATALOG
+from runner.nn.metrics import METRICS
 from runner.validation.records import Frozen
 from runner.validation.rules import rule_of
 from runner.validation.validate import Invalid, show, validate
 
 ROOT = Path(__file__).parents[1]
-# Groups whose option decides which keys they have; all other parts of the schema are one class.
-NAMED = {**GROUPS, "optimizer.schedule": SCHEDULES}
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -47,6 +46,7 @@ def keys() -> str:
     for path, owner in sections(schema.RunConfig, ""):
         title = f"`{_title(path, owner)}`" if path else "The run"
         parts += [f"## {title}", "", inspect.cleandoc(owner.__doc__ or ""), "", *_table(owner, path), ""]
+        parts += CHOICES[path]() if path in CHOICES else []
     return "\n".join([*parts, _expect()])
 
 
@@ -55,8 +55,8 @@ def sections(owner: type[Any], path: str) -> Iterator[tuple[str, type[Any]]]:
     yield path, owner
     for field in dataclasses.fields(owner):
         place = f"{path}.{field.name}" if path else field.name
-        if place in NAMED:
-            for number, kind in enumerate(NAMED[place].values()):
+        if field.type in NAMED:  # its name decides which keys it has; all other parts of the schema are one class
+            for number, kind in enumerate(NAMED[field.type].values()):
                 below = sections(kind, place)
                 yield next(below)
                 if number == 0:  # what stands below is the same for all options
@@ -137,7 +137,7 @@ def _table(owner: type[Any], path: str) -> list[str]:
     for field in dataclasses.fields(owner):
         place = f"{path}.{field.name}" if path else field.name
         if (
-            place not in NAMED
+            field.type not in NAMED
             and not dataclasses.is_dataclass(field.type)
             and field.name not in ("expect", "arguments")
         ):
@@ -150,14 +150,32 @@ def _table(owner: type[Any], path: str) -> list[str]:
 
 def _title(path: str, owner: type[Any]) -> str:
     """The key, and for one of several options how it is chosen."""
-    if path not in NAMED:
+    option = next((name for kinds in NAMED.values() for name, kind in kinds.items() if kind is owner), None)
+    if option is None:
         return path
-    option = next(name for name, kind in NAMED[path].items() if kind is owner)
     return f"{path}={option}" if path in GROUPS else f"{path}.name={option}"
 
 
+def _datasets() -> list[str]:
+    rows = [
+        f"| {name} | {_first_line(entry.dataset)} | {f'`{entry.default_dir}`' if entry.default_dir else '-'} "
+        f"| {'yes' if entry.augmentable else '-'} | {'yes' if entry.download else '-'} |"
+        for name, entry in CATALOG.items()
+    ]
+    head = "| dataset | what it is | usual `data_dir` | `augment` | `download` |"
+    return [head, "|---|---|---|---|---|", *rows, ""]
+
+
+def _metrics() -> list[str]:
+    rows = [f"| {name} | {_first_line(kind)} | {kind.direction} |" for name, kind in METRICS.items()]
+    return ["| metric | what it is | in a search |", "|---|---|---|", *rows, ""]
+
+
+CHOICES: dict[str, Callable[[], list[str]]] = {"dataset": _datasets, "eval": _metrics}
+
+
 def _expect() -> str:
-    metrics = ", ".join(f"`expect.{name}.min`, `expect.{name}.max`" for name in schema.METRICS)
+    metrics = ", ".join(f"`expect.{name}.min`, `expect.{name}.max`" for name in METRICS)
     doc = inspect.cleandoc(schema.Expectation.__doc__ or "")
     return f"## `expect`\n\n{doc} {metrics}: numbers. A run that misses one ends with exit code 6.\n"
 

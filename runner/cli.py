@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, NoReturn
 from runner.config import command_line
 from runner.config.command_line import CommandLine, Parser
 from runner.errors import ConfigError, RunnerError, nearest, unexpected
-from runner.host import resources
 from runner.host.lazy import uncollected
 
 Handler = Callable[[argparse.Namespace], int]
@@ -169,10 +168,10 @@ def help_of(name: str | None = None) -> str:
 
 
 def _groups() -> Iterator[str]:
-    for group in sorted(resources.folder("conf").iterdir()):
-        if group.is_dir():
-            options = sorted(file.stem for file in group.iterdir() if file.suffix in (".yaml", ".json"))
-            yield f"{group.name:<12}{', '.join(options)}"
+    from runner.config.options import all_options
+
+    for group, options in all_options().items():
+        yield f"{group:<12}{', '.join(options)}"
 
 
 def _unknown_command(word: str) -> NoReturn:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tables import table
 
 from models.lenet import LeNet5
 from runner import Tensor, context, nn, ops
@@ -109,7 +110,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("setting", "text"), WRONG, ids=[f"{name}={value!r}" for (name, value), _ in WRONG])
+@table(("setting", "text"), WRONG, ids=[f"{name}={value!r}" for (name, value), _ in WRONG])
 def test_a_wrong_setting_changes_nothing(setting, text):
     name, value = setting
     right = {"device_id": 3, "device_target": "GPU"} if name not in ("device_id", "device_target") else {"mode": 0}

@@ -111,9 +111,9 @@ def reference() -> dict[str, str]:
 
 
 def rows(page: str) -> dict[str, list[str]]:
-    """The rows of all tables by the first cell."""
+    """The rows of all tables by the first cell; of several with the same one, the first."""
     cells = [[c.strip() for c in re.split(r"(?<!\\)\|", line)[1:-1]] for line in page.splitlines() if line[:3] == "| `"]
-    return {row[0].strip("`"): row[1:] for row in cells}
+    return {row[0].strip("`"): row[1:] for row in reversed(cells)}
 
 
 def flat(values: dict, path: str = "") -> dict[str, object]:

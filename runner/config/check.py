@@ -6,31 +6,20 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from runner.config import networks
-from runner.config.groups.dump import DUMPS, Dump, disagreements as dump_disagreements, is_requested as is_dumped
-from runner.config.groups.optimizer import OPTIMIZERS, SCHEDULES, Cosine, Optimizer, Schedule
-from runner.config.groups.parallel import PARALLELS, DataParallel, Parallel
-from runner.config.groups.profiling import (
-    PROFILES,
-    Profiling,
-    disagreements as profiling_disagreements,
-    is_requested as is_profiled,
-)
+from runner.config.groups import GROUPS, NAMED
+from runner.config.groups.dump import disagreements as dump_disagreements, is_requested as is_dumped
+from runner.config.groups.optimizer import disagreements as optimizer_disagreements
+from runner.config.groups.parallel import DataParallel
+from runner.config.groups.profiling import disagreements as profiling_disagreements, is_requested as is_profiled
 from runner.config.groups.session import ELSEWHERE, SessionSettings, disagreements as session_disagreements
-from runner.config.groups.tracking import TRACKINGS, Tracking, disagreements as tracking_disagreements
-from runner.config.schema import METRICS, MIRRORED, Expectation, Network, RunConfig
+from runner.config.groups.tracking import disagreements as tracking_disagreements
+from runner.config.schema import Expectation, NetworkSettings, RunConfig
+from runner.dataset.catalog import AUGMENTABLE
 from runner.errors import ConfigError, nearest, raise_all
+from runner.nn.metrics import METRICS
 from runner.validation.rules import FREE, Rule, rule_of
 from runner.validation.validate import Invalid, invalid_value_error, show, validate
 
-# Groups whose `name` decides which keys they have; the first one is the default.
-NAMED: dict[Any, Mapping[str, type[Any]]] = {
-    Optimizer: OPTIMIZERS,
-    Schedule: SCHEDULES,
-    Dump: DUMPS,
-    Profiling: PROFILES,
-    Parallel: PARALLELS,
-    Tracking: TRACKINGS,
-}
 NOWHERE: Mapping[str, str] = {}
 Origin = Callable[[str], str | None]
 
@@ -74,7 +63,7 @@ class _Checker:
         if not isinstance(values, Mapping):
             self.report("not a group of keys", path, value=show(values), allowed=", ".join(_names(owner)))
             return owner()
-        if owner is Network:
+        if owner is NetworkSettings:
             return self.network(values, path)
         self.known(values, _names(owner), path, elsewhere)
         return owner(**self.fields(owner, values, path))
@@ -122,11 +111,11 @@ class _Checker:
         name = self.value(str, Rule(choices=tuple(kinds)), name, _join(path, "name"), None)
         return kinds[usual]() if name is None else self.section(kinds[name], values, path, _owners(kinds, path))
 
-    def network(self, values: Mapping[str, Any], path: str) -> Network:
+    def network(self, values: Mapping[str, Any], path: str) -> NetworkSettings:
         """The network's own keys, then the keyword arguments that its constructor declares."""
-        names = [name for name in _names(Network) if name != "arguments"]
+        names = [name for name in _names(NetworkSettings) if name != "arguments"]
         own = {name: value for name, value in values.items() if name in names}
-        kind = Network(**self.fields(Network, own, path))
+        kind = NetworkSettings(**self.fields(NetworkSettings, own, path))
         errors = len(self.errors)
         name = self.value(str, Rule(choices=networks.names()), kind.name, _join(path, "name"), None)
         extra = {name: value for name, value in values.items() if name not in own}
@@ -164,17 +153,16 @@ class _Checker:
         for e in config.expect:
             if e.min is not None and e.max is not None and e.min > e.max:
                 self.report("min is above max", f"expect.{e.metric}", value=f"min {e.min}, max {e.max}")
-            if e.metric == "accuracy" and (config.eval.every == "never" or "accuracy" not in config.eval.metrics):
-                hint = "eval.every=end with accuracy among eval.metrics, or ~expect"
-                self.report("an expectation that is never evaluated", "expect.accuracy", hint=hint)
-        sgd = config.optimizer
-        if getattr(sgd, "nesterov", False) and (sgd.momentum <= 0 or sgd.dampening != 0):  # type: ignore[union-attr]
-            self.report("nesterov needs momentum above 0 and no dampening", "optimizer.nesterov", value="true")
+            is_evaluated = config.eval.every != "never" and e.metric in config.eval.metrics
+            if e.metric != "loss" and not is_evaluated:  # without an evaluation, the loss is that of the last step
+                hint = f"eval.every=end with {e.metric} among eval.metrics, or ~expect"
+                self.report("an expectation that is never evaluated", f"expect.{e.metric}", hint=hint)
+        for error in optimizer_disagreements(config.optimizer):
+            self.errors.append(error.add(**{"from": self.origin(error.rows["key"])}))
         self.agree_on_ranks(config)
-        self.agree_on_rates(config.optimizer.learning_rate, config.optimizer.schedule)
-        if config.dataset.augment and config.dataset.name not in MIRRORED:
+        if config.dataset.augment and config.dataset.name not in AUGMENTABLE:
             hint = f"augment mirrors images, and those of {config.dataset.name} mean something else in a mirror"
-            rows = {"value": "true", "allowed": f"false, or a dataset of {', '.join(MIRRORED)}", "hint": hint}
+            rows = {"value": "true", "allowed": f"false, or a dataset of {', '.join(AUGMENTABLE)}", "hint": hint}
             self.report("images that cannot be augmented", "dataset.augment", **rows)
 
     def agree_on_ranks(self, config: RunConfig) -> None:
@@ -207,20 +195,12 @@ class _Checker:
             origin = self.origin(key) if key.split(".")[0] in _names(RunConfig) else None  # or in a JSON file
             self.errors.append(error.add(**{"from": origin}))
 
-    def agree_on_rates(self, rate: float, schedule: Schedule) -> None:
-        if rate == 0 and schedule.name != "constant":
-            hint = f"optimizer.schedule.name is {schedule.name}"
-            self.report("nothing can decay from 0", "optimizer.learning_rate", value=rate, hint=hint)
-        elif isinstance(schedule, Cosine) and schedule.min_lr >= rate:
-            rows = {"value": schedule.min_lr, "allowed": f"below optimizer.learning_rate, which is {rate}"}
-            self.report("the rate would not decay", "optimizer.schedule.min_lr", **rows)
-
 
 def _owners(kinds: Mapping[str, type[Any]], path: str) -> dict[str, str]:
     """What to add to have a key, for each key of a group whose `name` decides which keys it has."""
     keys = dict.fromkeys(key for kind in kinds.values() for key in _names(kind))
     having = {key: [name for name, kind in kinds.items() if key in _names(kind)] for key in keys}
-    if "." in path:  # not a group with options of its own
+    if path not in GROUPS:  # it has no options of its own
         return {key: f"a key of {path}.name={', '.join(names)}" for key, names in having.items()}
     return {key: f"add {' or '.join(f'{path}={name}' for name in names)} first" for key, names in having.items()}
 

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -32,6 +32,7 @@ from omegaconf.errors import OmegaConfBaseException
 from runner.config import gate, overrides, schema
 from runner.config.groups import GROUPS
 from runner.config.groups.parallel import HINT, UNSUPPORTED
+from runner.config.options import defaults_of_all_runs
 from runner.config.overrides import COMMAND_LINE
 from runner.config.source import SEARCH, FolderSource, PluginSource
 from runner.errors import ConfigError, nearest
@@ -210,23 +211,11 @@ def _register() -> None:
     store = ConfigStore.instance()
     if "schema" in store.repo:
         return
-    run = {name: value for name, value in schema.defaults(schema.RunConfig).items() if not _replaced(name)}
     store.store(name="pool", group="hydra/launcher", node={"_target_": POOL, "n_jobs": None}, provider="runner")
-    store.store(name="run", group="schema", node=run, package="_global_")
+    store.store(name="run", group="schema", node=defaults_of_all_runs(), package="_global_")
     for group, kinds in GROUPS.items():
         for name, kind in kinds.items():
             store.store(name=name, group=f"schema/{group}", node=schema.defaults(kind), package=group)
-
-
-def _replaced(group: str) -> bool:
-    """Whether other options of a group lack keys of the first one, which then cannot stand below all of them.
-
-    The first option of the other groups needs no schema in its file: each file costs 2 ms of every start.
-    """
-    first, *others = (
-        {field.name for field in fields(kind)} for kind in GROUPS.get(group, {"": schema.RunConfig}).values()
-    )
-    return any(first - other for other in others)
 
 
 def _options(override: Override) -> list[Any]:

@@ -5,35 +5,37 @@ composed values into these frozen objects, so everything behind it can trust the
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from runner.config.groups.dump import Dump, NoDump
-from runner.config.groups.optimizer import Momentum, Optimizer
+from runner.config.groups.loss import LossSettings, SoftmaxCrossEntropySettings
+from runner.config.groups.optimizer import MomentumSettings, OptimizerSettings
 from runner.config.groups.parallel import Parallel, StandAlone
 from runner.config.groups.profiling import NoProfiling, Profiling
 from runner.config.groups.session import SessionSettings
 from runner.config.groups.tracking import NoTracking, Tracking
+from runner.dataset.catalog import DatasetSettings
+from runner.device import BACKENDS, MAX_ID
+from runner.host.json_file import flat
+from runner.nn.metrics import METRICS
 from runner.validation.records import Frozen
 from runner.validation.rules import FREE, key
 from runner.validation.validate import Invalid, validate
 
-METRICS = ("loss", "accuracy")
-MIRRORED = ("cifar10", "synthetic")  # datasets whose images may be augmented: a digit in a mirror is no digit
 
-
-class Device(Frozen):
+class DeviceSettings(Frozen):
     """Where graph mode executes; PyNative mode uses `threads` only."""
 
-    target: str = key("CPU", choices=("CPU", "GPU", "Ascend"), fold=True)  # what graph mode runs on
-    id: int = key(0, low=0, high=4095)  # which card
+    target: str = key("CPU", choices=tuple(BACKENDS), fold=True)  # what graph mode runs on
+    id: int = key(0, low=0, high=MAX_ID)  # which card
     threads: int = key(0, low=0)  # of the CPU; 0: all cores
     allow_fallback: bool = False  # the CPU, with a warning, where the device does not work
 
 
-class Network(Frozen):
+class NetworkSettings(Frozen):
     """A name of `models.NETWORKS` and the keyword arguments of its constructor."""
 
     name: str = "lenet5"  # a class of models/
@@ -44,36 +46,6 @@ class Network(Frozen):
     def keywords(self, channels: int) -> dict[str, object]:
         """All keyword arguments for the constructor, when the images of the dataset have so many channels."""
         return {"num_classes": self.num_classes, "num_channels": self.num_channels or channels, **self.arguments}
-
-
-class Dataset(Frozen):
-    """The data and how it is cut into batches.
-
-    `augment` crops and mirrors the training images at random, by the seed. `normalize` brings values to mean 0 and
-    deviation 1 by the numbers of the dataset, otherwise to 0..1.
-    """
-
-    name: str = key("digits", choices=("digits", "mnist", "cifar10", "synthetic"))  # which data
-    data_dir: str | None = None  # where the files are; null: none are needed, or ./datasets
-    batch_size: int = key(32, low=1)  # samples of a step
-    drop_remainder: bool = True  # leave out the last batch when it is smaller
-    shuffle: bool = True  # another order in each epoch, by the seed
-    buffer_size: int = key(10000, low=2)  # samples that are shuffled together
-    image_size: int = key(32, low=1)  # pixels of a side
-    num_parallel_workers: int = key(1, low=1, high=64)  # threads that prepare batches
-    augment: bool = False  # random crops and mirror images
-    normalize: bool = True  # mean 0 and deviation 1 by the numbers of the dataset
-    download: bool = False  # fetch missing files; each is checked
-    url: str | None = None  # another place to fetch them from
-    num_samples: int | None = key(None, low=1)  # only so many of the training split
-
-
-class Loss(Frozen):
-    """The loss function; training needs a single number, so its reduction cannot be `none`."""
-
-    name: str = key("softmax_cross_entropy", choices=("softmax_cross_entropy",))  # the loss function
-    sparse: bool = True  # labels are class numbers
-    reduction: str = key("mean", choices=("mean", "sum"), hint="training needs one number per batch")  # over a batch
 
 
 class Expectation(Frozen):
@@ -91,15 +63,15 @@ _MODE: dict[str, Any] = {
 }
 
 
-class Eval(Frozen):
+class EvalSettings(Frozen):
     """When and how the test split is evaluated; `mode` null means the mode of the run."""
 
     every: str = key("end", choices=("end", "epoch", "never"))  # when the test split is evaluated
-    metrics: tuple[str, ...] = key(("accuracy", "loss"), choices=METRICS)  # what is measured on it
+    metrics: tuple[str, ...] = key(("accuracy", "loss"), choices=tuple(METRICS))  # what is measured on it
     mode: str | None = key(None, **_MODE)  # null: the mode of the run
 
 
-class Callbacks(Frozen):
+class CallbackSettings(Frozen):
     """What is shown while training; `loss_monitor` is the number of steps between two lines, 0 for none."""
 
     loss_monitor: int = key(1, low=0)  # steps between two lines about the loss; 0: none
@@ -114,7 +86,7 @@ def _weights(value: object) -> str:
     return os.path.abspath(place)
 
 
-class Checkpoint(Frozen):
+class CheckpointSettings(Frozen):
     """When the state of a run is saved: after so many steps or seconds (of whole sinks), and always at its end.
 
     `load` names the weights that the network begins with: a .ckpt file, the folder of a checkpoint, or a run directory,
@@ -125,18 +97,16 @@ class Checkpoint(Frozen):
     every_seconds: float | None = key(None, above=0)  # seconds between two checkpoints
     keep_max: int = key(5, low=1)  # how many are kept
     prefix: str = key("CKP", pattern="[A-Za-z0-9_]+")  # the names begin with it
-    load: str | None = key(
-        None, validate=_weights
-    )  # weights to begin with: a .ckpt file, a checkpoint or a run directory
+    load: str | None = key(None, validate=_weights)  # weights to begin with: a .ckpt file, checkpoint or run directory
 
 
-class Sweep(Frozen):
+class SweepSettings(Frozen):
     """How a sweep goes on when one of its jobs has failed: with `fail_fast` the others are stopped."""
 
     fail_fast: bool = False  # a failed job stops the others
 
 
-class RunnerOptions(Frozen):
+class RunnerSettings(Frozen):
     """How runner itself behaves; `debug` shows tracebacks."""
 
     debug: bool = False  # show tracebacks
@@ -146,11 +116,11 @@ class RunConfig(Frozen):
     """One whole run."""
 
     mode: str = key("pynative", **_MODE)  # one compiled graph, or operator by operator
-    device: Device = Device()
-    network: Network = Network()
-    dataset: Dataset = Dataset()
-    optimizer: Optimizer = field(default=Momentum())
-    loss: Loss = Loss()
+    device: DeviceSettings = DeviceSettings()
+    network: NetworkSettings = NetworkSettings()
+    dataset: DatasetSettings = DatasetSettings()
+    optimizer: OptimizerSettings = MomentumSettings()
+    loss: LossSettings = SoftmaxCrossEntropySettings()
     epochs: int = key(1, low=1)  # how often the data is gone through
     max_steps: int | None = key(None, low=1)  # stop after so many steps in all
     dataset_sink_mode: bool = True  # graph mode: many steps in one call to the device
@@ -166,11 +136,11 @@ class RunConfig(Frozen):
     parallel: Parallel = field(default=StandAlone())
     tracking: Tracking = field(default=NoTracking())
     expect: tuple[Expectation, ...] = ()
-    eval: Eval = Eval()
-    callbacks: Callbacks = Callbacks()
-    checkpoint: Checkpoint = Checkpoint()
-    sweep: Sweep = Sweep()
-    runner: RunnerOptions = RunnerOptions()
+    eval: EvalSettings = EvalSettings()
+    callbacks: CallbackSettings = CallbackSettings()
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    sweep: SweepSettings = SweepSettings()
+    runner: RunnerSettings = RunnerSettings()
 
 
 class RunRequest(Frozen):
@@ -192,7 +162,7 @@ class RunRequest(Frozen):
 def defaults(owner: type) -> dict[str, Any]:
     """The defaults of a part of the schema as plain nested values.
 
-    >>> defaults(Callbacks)
+    >>> defaults(CallbackSettings)
     {'loss_monitor': 1, 'time_monitor': True, 'progress': True}
     """
     return plain(owner())
@@ -210,6 +180,18 @@ def plain(config: Any) -> dict[str, Any]:
         else:
             made[name] = plain(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
     return made
+
+
+def changed(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """The dotted keys whose values differ; a key that another version of runner does not know has its default there.
+
+    >>> list(changed({"seed": 1, "epochs": 8}, {"seed": 2, "epochs": 8, "dataset.verify": True}))
+    ['seed']
+    """
+    known = flat(plain(RunConfig()))
+    for name in {**was, **now}:
+        if was.get(name, known.get(name)) != now.get(name, known.get(name)):
+            yield name
 
 
 def _bounds(expectation: Expectation) -> dict[str, float]:

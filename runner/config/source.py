@@ -1,4 +1,4 @@
-"""Where Hydra gets configs from: folders of YAML and JSON files that pass the gate.
+"""Where Hydra gets configs from: folders of YAML and JSON files that pass the gate, and tables.
 
 These sources replace Hydra's, so that no file reaches Hydra unread by us.
 """
@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from runner.config import gate, read
 from runner.config.groups import search
+from runner.config.options import TABLES, table_options
 from runner.errors import ConfigError
 
 SWEEPER = "hydra/sweeper/optuna"
@@ -20,7 +21,7 @@ SEARCH = "runner.optuna"  # the `_target_` of our sweeper; nothing is instantiat
 
 
 class FolderSource(ConfigSource):
-    """A folder with `group/option.yaml` and `group/option.json` files."""
+    """A folder with `group/option.yaml` and `group/option.json` files; options that it lacks come from tables."""
 
     @staticmethod
     def scheme() -> str:
@@ -40,10 +41,13 @@ class FolderSource(ConfigSource):
         return files[0] if files else None
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """Read, check and hand over one file."""
+        """Read, check and hand over one file, or the values of an option from a table."""
         file = self.find(config_path)
         if file is None:
-            raise ConfigLoadError(f"Config not found: {config_path}")
+            option = _from_table(config_path)
+            if option is None:
+                raise ConfigLoadError(f"Config not found: {config_path}")
+            return _result(self, option, None)
         try:
             self._refuse_links(file)
             values, package = read.read(file)
@@ -53,12 +57,12 @@ class FolderSource(ConfigSource):
         return _result(self, values, package)
 
     def is_group(self, config_path: str) -> bool:
-        """Whether there is a folder of this name."""
-        return self._inside(config_path).is_dir()
+        """Whether there is a folder or a table of this name."""
+        return self._inside(config_path).is_dir() or config_path.rstrip("/") in TABLES
 
     def is_config(self, config_path: str) -> bool:
-        """Whether there is a file for this config."""
-        return self.find(config_path) is not None
+        """Whether there is a file for this config, or an entry of a table."""
+        return self.find(config_path) is not None or _from_table(config_path) is not None
 
     def available(self) -> bool:
         """Whether the folder exists."""
@@ -66,9 +70,11 @@ class FolderSource(ConfigSource):
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> Any:
         """The groups, the options, or both, in a group."""
-        entries = [entry for entry in self._inside(config_path).iterdir() if entry.name[0] not in "._"]
-        groups = {entry.name for entry in entries if entry.is_dir()}
+        place = self._inside(config_path)
+        entries = [entry for entry in place.iterdir() if entry.name[0] not in "._"] if place.is_dir() else []
+        groups = {entry.name for entry in entries if entry.is_dir()} | {*(() if config_path.strip("/") else TABLES)}
         options = {entry.stem for entry in entries if entry.suffix in read.SUFFIXES and entry.is_file()}
+        options |= table_options(config_path.strip("/")).keys()
         wanted = {ObjectType.GROUP: groups, ObjectType.CONFIG: options}
         return sorted(wanted[results_filter] if results_filter is not None else groups | options)
 
@@ -120,6 +126,14 @@ class PluginSource(ConfigSource):
     def list(self, config_path: str, results_filter: ObjectType | None) -> Any:
         """Our sweeper."""
         return [SWEEPER.rpartition("/")[2]] if results_filter is not ObjectType.GROUP else []
+
+
+def _from_table(config_path: str) -> dict[str, Any] | None:
+    """The values of an option that comes from a table; as a file's, its name may end with a suffix."""
+    group, _, name = config_path.rpartition("/")
+    for suffix in read.SUFFIXES:
+        name = name.removesuffix(suffix)
+    return table_options(group).get(name)
 
 
 def _result(source: ConfigSource, values: Any, package: str | None) -> ConfigResult:

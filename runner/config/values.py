@@ -3,6 +3,7 @@
 from types import NoneType
 from typing import Any, get_args
 
+from runner.config.groups import NAMED
 from runner.config.schema import RunConfig
 from runner.validation.rules import rule_of
 
@@ -26,7 +27,9 @@ def choices(key: str) -> list[str]:
 def kinds(owner: type[Any], name: str) -> tuple[Any, ...]:
     """The types that a field may have; none when there is no such field."""
     field = owner.__dataclass_fields__.get(name)
-    return () if field is None else get_args(field.type) or (field.type,)
+    if field is None:
+        return ()
+    return tuple(NAMED.get(field.type, {}).values()) or get_args(field.type) or (field.type,)
 
 
 def _values(owner: type[Any], name: str) -> list[str]:

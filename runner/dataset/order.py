@@ -32,7 +32,7 @@ class Order(ABC):
         """Visits of an epoch, int64: [count], or [count, batch] where NO_VISIT fills a short last batch."""
 
 
-class Step(Order):
+class DerivedOrder(Order):
     """A change of another order; what it does not change it takes from there."""
 
     def __init__(self, inner: Order) -> None:
@@ -57,7 +57,7 @@ class Straight(Order):
         return np.arange(epoch * self.count, (epoch + 1) * self.count, dtype=np.int64)
 
 
-class Shuffled(Step):
+class Shuffled(DerivedOrder):
     """Items leave through a buffer of `buffer_size`, from a place drawn at random."""
 
     def __init__(self, inner: Order, buffer_size: int) -> None:
@@ -72,7 +72,7 @@ class Shuffled(Step):
         return self.inner.visits(epoch).take(shuffled(self.count, self.buffer_size, generator), axis=0)
 
 
-class Sharded(Step):
+class Sharded(DerivedOrder):
     """Every `num_shards`-th item, beginning with item `shard_id`: the shards of one order are disjoint and cover it."""
 
     def __init__(self, inner: Order, num_shards: int, shard_id: int) -> None:
@@ -85,7 +85,7 @@ class Sharded(Step):
         return self.inner.visits(epoch)[self.shard_id :: self.num_shards]
 
 
-class Repeated(Step):
+class Repeated(DerivedOrder):
     """One epoch is `times` passes, each in an order of its own."""
 
     def __init__(self, inner: Order, times: int) -> None:
@@ -99,7 +99,7 @@ class Repeated(Step):
         return np.concatenate([self.inner.visits(epoch * self.times + k) for k in range(self.times)])
 
 
-class Batched(Step):
+class Batched(DerivedOrder):
     """Groups of `size` rows; what is left at the end is dropped, or is a short batch."""
 
     def __init__(self, inner: Order, size: int, drop_remainder: bool) -> None:
@@ -116,7 +116,7 @@ class Batched(Step):
         return grouped.reshape(self.count, size)
 
 
-class Divided(Step):
+class Divided(DerivedOrder):
     """One of several equal parts of every batch: `parts` ranks that take one each have the samples of the whole order.
 
     Raises ConfigError when a batch, or a short one at the end, cannot be divided.

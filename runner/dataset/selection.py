@@ -13,7 +13,7 @@ from runner.validation.arguments import flag, whole_number
 
 
 @dataclass(frozen=True)
-class Selection:
+class RowSelection:
     """The checked arguments; made before any data is read."""
 
     num_samples: int | None
@@ -30,7 +30,7 @@ class Selection:
         shuffle: bool | None,
         num_shards: int | None,
         shard_id: int | None,
-    ) -> "Selection":
+    ) -> "RowSelection":
         """Raises ConfigError for impossible numbers, and for a number of shards without the shard's own number."""
         if (num_shards is None) != (shard_id is None):
             given = f"num_shards={num_shards}, shard_id={shard_id}"

@@ -18,7 +18,7 @@ import runner.dataset.formats.idx as idx
 from runner.dataset.formats.content import missing
 from runner.dataset.formats.synthetic import make_images
 from runner.dataset.pipeline import Dataset
-from runner.dataset.selection import Selection
+from runner.dataset.selection import RowSelection
 from runner.errors import ConfigError
 from runner.validation.arguments import as_list, flag, one_of, whole_number
 
@@ -48,7 +48,7 @@ class MnistDataset(Dataset):
         *,
         verify: bool = True,
     ) -> None:
-        selection = Selection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        selection = RowSelection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
         folder = _folder(dataset_dir)
         flag({}, verify=verify)
         present = [split for split in idx.PREFIXES if idx.has_part_of(folder, split)]
@@ -76,7 +76,7 @@ class Cifar10Dataset(Dataset):
         num_shards: int | None = None,
         shard_id: int | None = None,
     ) -> None:
-        selection = Selection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        selection = RowSelection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
         folder = _folder(dataset_dir)
         present = [split for split in cifar.FILES if cifar.split_files(folder, split)]
         if usage is None and not present:
@@ -103,7 +103,7 @@ class DigitsDataset(Dataset):
         num_shards: int | None = None,
         shard_id: int | None = None,
     ) -> None:
-        selection = Selection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        selection = RowSelection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
         chosen = "all" if usage is None else usage
         one_of({}, USAGES, usage=chosen)
         images, labels = digits.read_digits(digits.digits_file())
@@ -132,7 +132,7 @@ class SyntheticDataset(Dataset):
         num_shards: int | None = None,
         shard_id: int | None = None,
     ) -> None:
-        selection = Selection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        selection = RowSelection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
         one_of({}, USAGES[:2], usage=usage)
         sides = tuple(whole_number("image_shape", side, 1) for side in as_list(image_shape))
         if len(sides) != 3:
@@ -167,7 +167,7 @@ class NumpySlicesDataset(Dataset):
         num_shards: int | None = None,
         shard_id: int | None = None,
     ) -> None:
-        selection = Selection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        selection = RowSelection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
         arrays = _named_arrays(data, column_names)
         lengths = {name: len(values) if values.ndim else 0 for name, values in arrays.items()}
         if len(set(lengths.values())) != 1 or 0 in lengths.values():

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from runner.dataset.order import Batched, Order, Repeated, Sharded, Shuffled, Step
+from runner.dataset.order import Batched, DerivedOrder, Order, Repeated, Sharded, Shuffled
 from runner.dataset.pipeline import Dataset
 from runner.dataset.prefetch import AHEAD_PER_WORKER
 from runner.dataset.visits import Visits
@@ -43,7 +43,7 @@ def stages(dataset: Dataset) -> list[Stage]:
 
 
 def _orders(order: Order) -> Iterator[tuple[str, str]]:
-    while isinstance(order, Step):
+    while isinstance(order, DerivedOrder):
         if isinstance(order, Batched):
             yield "Batch", f"batches of {order.batch_size}"
         elif isinstance(order, Repeated):

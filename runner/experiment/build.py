@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from runner import compile as compiler, context, nn
+from runner import compile as compiler, context
 from runner.communication import auto_parallel
 from runner.communication.world import world
 from runner.config import networks
-from runner.config.groups.optimizer import Optimizer
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunConfig
 from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
-from runner.dataset.catalog import DatasetSettings, open_dataset
+from runner.dataset.catalog import open_dataset
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError
-from runner.nn.metrics import Loss, get_metrics
+from runner.nn.metrics import METRICS
 from runner.nn.pooling import set_impl_mode
 from runner.observe import dump
 from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
@@ -28,14 +27,6 @@ _LOG = logging.getLogger("runner")
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
 # Gradients from 6e-11 to 64 fit Float16 then, and it grows by itself; the reference's 2**24 costs LeNet nine steps.
 FIRST_LOSS_SCALE = 2.0**10
-OPTIMIZERS: dict[str, type[nn.Optimizer]] = {"momentum": nn.Momentum, "sgd": nn.SGD, "adam": nn.Adam}
-SCHEDULES: dict[str, type[nn.LearningRateSchedule]] = {
-    "constant": nn.ConstantLR,
-    "step": nn.StepLR,
-    "exponential": nn.ExponentialDecayLR,
-    "cosine": nn.CosineDecayLR,
-    "polynomial": nn.PolynomialDecayLR,
-}
 
 
 @dataclass
@@ -65,20 +56,14 @@ def build(
     network = networks.network(config.network.name)(**config.network.keywords(channels=image.shape[1]))
     if config.session.optypelist_for_implmode == "Pooling":
         set_impl_mode(network, config.session.op_select_implmode)
-    loss = nn.SoftmaxCrossEntropyWithLogits(config.loss.sparse, config.loss.reduction)
     total = _total_steps(config, train_data)
-    settings = _settings(config.optimizer, "name", "schedule", "learning_rate")
-    rate = learning_rate(config.optimizer, total)
-    optimizer = OPTIMIZERS[config.optimizer.name](network.trainable_params(), **settings, learning_rate=rate)
+    rate = config.optimizer.schedule.learning_rate(config.optimizer.learning_rate, total)
     mode, eval_mode = MODES[config.mode], MODES[config.eval.mode or config.mode]
-    metrics = get_metrics(config.eval.metrics)
-    if "loss" in metrics:
-        metrics["loss"] = Loss(summed=config.loss.reduction == "sum")
     model = Model(
         network,
-        loss,
-        optimizer,
-        metrics,
+        config.loss.create(),
+        config.optimizer.create(network.trainable_params(), learning_rate=rate),
+        {name: METRICS[name].for_loss(config.loss.is_sum) for name in config.eval.metrics},
         mode=mode,
         eval_mode=eval_mode,
         device=device,
@@ -107,7 +92,9 @@ def device_of(config: RunConfig) -> Device:
 
 
 def _opened(config: RunConfig, train: bool) -> Dataset:
-    return open_dataset(_dataset_settings(config, train), train)
+    settings = config.dataset if train else replace(config.dataset, drop_remainder=False)  # every test sample counts
+    one_hot = config.network.num_classes if config.loss.has_one_hot_labels else None
+    return open_dataset(settings, train, one_hot=one_hot)
 
 
 def _of_this_rank(config: RunConfig, train_data: Dataset) -> Dataset:
@@ -131,29 +118,6 @@ def _total_steps(config: RunConfig, train_data: Dataset) -> int:
     return min(total, config.max_steps or total)
 
 
-def learning_rate(optimizer: Optimizer, total_steps: int) -> float | nn.LearningRateSchedule:
-    """What an optimizer of a run of so many steps takes as its learning rate."""
-    rate, chosen = optimizer.learning_rate, optimizer.schedule
-    if chosen.name == "constant" and not chosen.warmup_steps:
-        return rate
-    settings = _settings(chosen, "name", "warmup_steps")
-    if settings.get("decay_steps", 1) is None:
-        settings["decay_steps"] = max(1, total_steps - chosen.warmup_steps)
-    settings["max_lr" if chosen.name == "cosine" else "learning_rate"] = rate
-    schedule = SCHEDULES[chosen.name](**settings)
-    return nn.WarmUpThen(chosen.warmup_steps, schedule) if chosen.warmup_steps else schedule
-
-
-def _settings(chosen: Any, *without: str) -> dict[str, Any]:
-    return {f.name: getattr(chosen, f.name) for f in fields(chosen) if f.name not in without}
-
-
-def _dataset_settings(config: RunConfig, train: bool) -> DatasetSettings:
-    one_hot = None if config.loss.sparse else config.network.num_classes
-    settings = DatasetSettings(**asdict(config.dataset), one_hot=one_hot)
-    return settings if train else replace(settings, drop_remainder=False)  # every test sample counts
-
-
 def _checked_device(config: RunConfig) -> Device:
     device = device_of(config)
     for note in device.notes:
@@ -173,5 +137,5 @@ def _check_pynative_device(device: Device) -> None:
     if device.allow_fallback:
         _LOG.warning("%s", error.what)
         return
-    trouble = compiler.unusable(device.target, device.id)
+    trouble = compiler.device_problem(device.target, device.id)
     raise trouble.add(also=error.what) if isinstance(trouble, DeviceError) else error

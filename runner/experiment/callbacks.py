@@ -88,7 +88,7 @@ class Checkpointer(Callback):
         return steps or seconds or step >= self.total
 
 
-class Clock(Callback):
+class Stopwatch(Callback):
     """Seconds since it was made: until training began, until the first loss was there, and of the steps themselves."""
 
     def __init__(self) -> None:

@@ -16,8 +16,8 @@ from runner.config.schema import RunRequest
 from runner.core.observers import GraphObserver
 from runner.experiment import run as experiment
 from runner.experiment.build import Experiment, build
-from runner.experiment.callbacks import Clock, MetricsJournal
-from runner.experiment.manifest import Facts, ManifestWriter
+from runner.experiment.callbacks import MetricsJournal, Stopwatch
+from runner.experiment.manifest import ManifestWriter, RunDescription
 from runner.host.files import Journal, write_json
 from runner.nn.cell import Cell
 from runner.nn.steps import GraphStep
@@ -30,7 +30,7 @@ OUTPUTS = ("loss", "output", "label_out")
 
 def run(request: RunRequest) -> dict[str, Any]:
     """Evaluate, write the run folder, and return the summary. Raises as `experiment.run`."""
-    config, folder, clock = request.config, request.folder, Clock()
+    config, folder, stopwatch = request.config, request.folder, Stopwatch()
     write_json(folder / experiment.CONFIG_FILE, request.resolved)
     with experiment.settled(config):
         built = build(config, observer := experiment.graphs_of(config, folder))
@@ -39,13 +39,14 @@ def run(request: RunRequest) -> dict[str, Any]:
         else:
             initial_weights.load(built.model.network, config.checkpoint.load, config.checkpoint.prefix)
         step = _freeze(built, observer)
-        facts = Facts(request, built, clock, {})
-        manifest = ManifestWriter(folder / "manifest.json", facts.manifest)
+        description = RunDescription(request, built, stopwatch, {})
+        manifest = ManifestWriter(folder / "manifest.json", description.manifest)
         seen = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
         with Journal(folder / "metrics.jsonl") as journal:
-            values = experiment.evaluate(built, MetricsJournal(journal), seen, [clock, manifest])
+            values = experiment.evaluate(built, MetricsJournal(journal), seen, [stopwatch, manifest])
         experiment.write_network(built, folder)
-    return experiment.concluded(request, facts.summary(seen, values) | _differing(step, clock, values), values)
+    summary = description.summary(seen, values) | _evaluation_figures(step, stopwatch, values)
+    return experiment.concluded(request, summary, values)
 
 
 def _freeze(built: Experiment, observer: GraphObserver) -> GraphStep | None:
@@ -58,14 +59,14 @@ def _freeze(built: Experiment, observer: GraphObserver) -> GraphStep | None:
     return step
 
 
-def _differing(step: GraphStep | None, clock: Clock, values: dict[str, float]) -> dict[str, Any]:
-    """What the summary of a training says of training, said of the evaluation."""
+def _evaluation_figures(step: GraphStep | None, stopwatch: Stopwatch, values: dict[str, float]) -> dict[str, Any]:
+    """The entries of a training summary that an evaluation computes differently."""
     programs: Sequence[compiler.Program] = [] if step is None else list(step.programs.values())
     compiling = sum(program.compile_seconds for program in programs)
     return {
         "providers": list(programs[0].session.providers) if programs else ["numpy"],
         "loss": values.get("loss"),
         "compile_seconds": compiling,
-        "eval_seconds": clock.train_seconds - compiling,
+        "eval_seconds": stopwatch.train_seconds - compiling,
         "train_seconds": 0.0,
     }

@@ -15,7 +15,7 @@ from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunRequest
 from runner.errors import ConfigError
 from runner.experiment.build import Experiment
-from runner.experiment.callbacks import Clock, number
+from runner.experiment.callbacks import Stopwatch, number
 from runner.host.files import write_json
 from runner.host.json_file import flat
 from runner.host.machine import cpu_model, packages
@@ -25,13 +25,13 @@ from runner.train.callback import Callback, CallbackParameters, RunContext
 class ManifestWriter(Callback):
     """Writes the manifest after the first step: by then it is known which provider runs, and nobody waits for it."""
 
-    def __init__(self, path: Path, facts: Callable[[], dict[str, Any]]) -> None:
-        self.path, self.facts = path, facts
+    def __init__(self, path: Path, manifest: Callable[[], dict[str, Any]]) -> None:
+        self.path, self.manifest = path, manifest
         self.written = False
 
     def step_end(self, run_context: RunContext) -> None:
         if not self.written:
-            write_json(self.path, {**self.facts(), "cpu": cpu_model(), "git": git_state()})
+            write_json(self.path, {**self.manifest(), "cpu": cpu_model(), "git": git_state()})
             self.written = True
 
 
@@ -61,15 +61,15 @@ WITHOUT_EFFECT = (
     *("print_file_path", "save_graphs", "save_graphs_path", "dump", "profiling", "tracking"),
     *(f"session.{name}" for name in ("enable_exception_dump", "initialize_system", "auto_tune_seconds")),
     *(f"session.{name}" for name in ("profiling_mode", "profiling_options", "fp_point", "bp_point", "op_trace")),
-    *("dataset.data_dir", "dataset.download", "dataset.url", "dataset.num_parallel_workers"),
+    *(f"dataset.{name}" for name in ("data_dir", "download", "url", "verify", "num_parallel_workers")),
 )
 
 
-class Facts:
+class RunDescription:
     """About the run of a request; `before` is the progress that a checkpoint had recorded, when the run goes on."""
 
-    def __init__(self, request: RunRequest, built: Experiment, clock: Clock, before: dict[str, Any]) -> None:
-        self.request, self.built, self.clock, self.before = request, built, clock, before
+    def __init__(self, request: RunRequest, built: Experiment, stopwatch: Stopwatch, before: dict[str, Any]) -> None:
+        self.request, self.built, self.stopwatch, self.before = request, built, stopwatch, before
 
     @cached_property
     def data(self) -> dict[str, str]:
@@ -137,7 +137,7 @@ class Facts:
 
     def summary(self, seen: CallbackParameters, values: dict[str, float]) -> dict[str, Any]:
         """The end of the run; times and speed are those of this process."""
-        config, clock = self.request.config, self.clock
+        config, stopwatch = self.request.config, self.stopwatch
         steps = seen.cur_step_num - int(self.before.get("global_step", 0))
         compiling = sum(program.compile_seconds for program in self.built.model.programs)
         return {
@@ -154,11 +154,11 @@ class Facts:
             "loss": number(seen.net_outputs),
             **self.loss_scaling,
             "metrics": values,
-            "init_seconds": clock.init_seconds,
+            "init_seconds": stopwatch.init_seconds,
             "compile_seconds": compiling,
-            "first_loss_seconds": clock.first_loss_seconds,
-            "train_seconds": clock.train_seconds,
-            "steps_per_second": steps / (clock.train_seconds - compiling) if steps else None,
+            "first_loss_seconds": stopwatch.first_loss_seconds,
+            "train_seconds": stopwatch.train_seconds,
+            "steps_per_second": steps / (stopwatch.train_seconds - compiling) if steps else None,
             "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             "run_dir": str(self.request.folder),
         }

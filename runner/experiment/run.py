@@ -22,10 +22,10 @@ from runner.core.observers import NO_VALUES, GraphObserver, ValueObserver
 from runner.errors import MismatchError, TrainingError
 from runner.experiment import dump, profile, tune
 from runner.experiment.build import MODES, Experiment, build, device_of
-from runner.experiment.callbacks import Checkpointer, Clock, MetricsJournal, ProgressBar
+from runner.experiment.callbacks import Checkpointer, MetricsJournal, ProgressBar, Stopwatch
 from runner.experiment.expect import check_expectations
 from runner.experiment.graphs import graph_observer
-from runner.experiment.manifest import Facts, ManifestWriter, check_identity
+from runner.experiment.manifest import ManifestWriter, RunDescription, check_identity
 from runner.experiment.ranks import synchronize
 from runner.host import seed
 from runner.host.files import Journal, make_directory, write_atomically, write_json
@@ -45,22 +45,22 @@ def run(request: RunRequest) -> dict[str, Any]:
 
     Raises the RunnerError of whatever fails, and MismatchError (after everything is written) when `expect` is not met.
     """
-    config, folder, clock = request.config, request.folder, Clock()
+    config, folder, stopwatch = request.config, request.folder, Stopwatch()
     if not request.resume:
         write_json(folder / CONFIG_FILE, request.resolved)
     with settled(config):
         with closing(value_observer(config, folder)) as shown:
             built = _built(request, shown)
             watch = Watch(built, folder)
-            facts = Facts(request, built, clock, {})
+            description = RunDescription(request, built, stopwatch, {})
             with Journal(folder / "metrics.jsonl") as journal:
                 if request.resume:
-                    facts.before = _read(built.model.train_network, lambda: _restore(facts, journal))
+                    description.before = _read(built.model.train_network, lambda: _restore(description, journal))
                 metrics = MetricsJournal(journal)
-                seen = _train(facts, watch, metrics)
+                seen = _train(description, watch, metrics)
                 values = {} if config.eval.every == "never" else evaluate(built, metrics, seen)
         write_network(built, folder)
-    return concluded(request, facts.summary(seen, values), values)
+    return concluded(request, description.summary(seen, values), values)
 
 
 def _built(request: RunRequest, shown: ValueObserver) -> Experiment:
@@ -150,7 +150,9 @@ class Watch(Callback):
     def step_end(self, run_context: RunContext) -> None:
         check_losses(self.seen)
         if self.start and self.built.model.programs and not self.path.exists():
-            content = compiler.saved_step(self.built.model.programs[0].graph, ("image", "label"), ("loss",), self.start)
+            content = compiler.standalone_step(
+                self.built.model.programs[0].graph, ("image", "label"), ("loss",), self.start
+            )
             make_directory(self.path.parent)
             write_atomically(self.path, content)
         self.start = {}
@@ -179,76 +181,76 @@ def failure_observer(config: RunConfig, folder: Path) -> dumps.FirstFailure | No
     return found
 
 
-def _restore(facts: Facts, journal: Journal) -> dict[str, Any]:
+def _restore(description: RunDescription, journal: Journal) -> dict[str, Any]:
     """Put the newest good checkpoint into the model and the journal; the progress that it had recorded.
 
     Raises ConfigError when what the numbers depend on has changed, unless the request says that this does not matter.
     """
-    folder = facts.request.folder / "checkpoints"
-    for place in (facts.request.folder, folder, facts.request.folder / "model"):
+    folder = description.request.folder / "checkpoints"
+    for place in (description.request.folder, folder, description.request.folder / "model"):
         state.sweep_temporaries(place)
-    found, damaged = state.newest(folder, facts.request.config.checkpoint.prefix)
+    found, damaged = state.newest(folder, description.request.config.checkpoint.prefix)
     for line in damaged:
         _LOG.warning("%s", line)
     if found is None:
         journal.cut(0)
         return {}
-    if not facts.request.force:
-        check_identity(found.identity, facts.identity)
-    write_json(facts.request.folder / CONFIG_FILE, facts.request.resolved)
-    for name, parameter in facts.built.model.train_network.parameters_dict().items():
+    if not description.request.force:
+        check_identity(found.identity, description.identity)
+    write_json(description.request.folder / CONFIG_FILE, description.request.resolved)
+    for name, parameter in description.built.model.train_network.parameters_dict().items():
         parameter.set_data(found.arrays[name])
     journal.cut(found.progress["journal_bytes"])
     return dict(found.progress)
 
 
-def _train(facts: Facts, watch: Watch, metrics: MetricsJournal) -> CallbackParameters:
-    config, built = facts.request.config, facts.built
+def _train(description: RunDescription, watch: Watch, metrics: MetricsJournal) -> CallbackParameters:
+    config, built = description.request.config, description.built
     with Interruption() as interruption:
-        agreeing = [synchronize.SynchronizeSignals(interruption)] if world().size > 1 else []
-        callbacks = [*_observers(facts, watch, metrics), *agreeing, _checkpointer(facts, metrics, interruption)]
+        signals = [synchronize.SynchronizeSignals(interruption)] if world().size > 1 else []
+        checkpointer = _checkpointer(description, metrics, interruption)
         built.model.train(
             config.epochs,
             built.train_data,
-            callbacks,
+            [*_observers(description, watch, metrics), *signals, checkpointer],
             config.dataset_sink_mode,
             config.sink_size,
             max_steps=config.max_steps,
-            first_step=int(facts.before.get("global_step", 0)),
+            first_step=int(description.before.get("global_step", 0)),
         )
     if watch.seen.net_outputs is None:  # nothing was left to do
-        watch.seen.net_outputs = np.float32(facts.before["loss"])
+        watch.seen.net_outputs = np.float32(description.before["loss"])
     return watch.seen
 
 
-def _observers(facts: Facts, watch: Watch, metrics: MetricsJournal) -> list[Callback]:
-    shown, built = facts.request.config.callbacks, facts.built
-    callbacks: list[Callback] = [facts.clock, watch, metrics]
+def _observers(description: RunDescription, watch: Watch, metrics: MetricsJournal) -> list[Callback]:
+    shown, built = description.request.config.callbacks, description.built
+    callbacks: list[Callback] = [description.stopwatch, watch, metrics]
     if sys.stdout.isatty() and shown.progress:
         callbacks.append(ProgressBar(built.total_steps))
     if shown.loss_monitor:
         callbacks.append(LossMonitor(shown.loss_monitor))
     if shown.time_monitor:
         callbacks.append(TimeMonitor())
-    callbacks.append(ManifestWriter(facts.request.folder / "manifest.json", facts.manifest))
-    if facts.request.config.eval.every == "epoch":
+    callbacks.append(ManifestWriter(description.request.folder / "manifest.json", description.manifest))
+    if description.request.config.eval.every == "epoch":
         callbacks.append(Evaluation(built, metrics))
     return callbacks
 
 
-def _checkpointer(facts: Facts, metrics: MetricsJournal, interruption: Interruption) -> Checkpointer:
-    settings = facts.request.config.checkpoint
+def _checkpointer(description: RunDescription, metrics: MetricsJournal, interruption: Interruption) -> Checkpointer:
+    settings = description.request.config.checkpoint
     return Checkpointer(
-        make_directory(facts.request.folder / "checkpoints"),
+        make_directory(description.request.folder / "checkpoints"),
         settings.prefix,
         settings.keep_max,
         settings.every_steps,
         settings.every_seconds,
-        total=facts.built.total_steps,
+        total=description.built.total_steps,
         journal=metrics.journal,
         interruption=interruption,
-        identity=lambda: facts.identity,
-        device=lambda: {"host_interactions": facts.interactions, "providers": facts.providers},
+        identity=lambda: description.identity,
+        device=lambda: {"host_interactions": description.interactions, "providers": description.providers},
     )
 
 

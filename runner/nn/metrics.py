@@ -1,6 +1,7 @@
 """Metrics, accumulated over the batches of an evaluation."""
 
 from collections.abc import Iterable, Mapping
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -8,7 +9,17 @@ from runner.errors import ConfigError, nearest
 
 
 class Metric:
-    """Base: `clear`, then `update` once per batch, then `eval`."""
+    """Base: `clear`, then `update` once per batch, then `eval`.
+
+    `direction` is what a search does with it unless it is configured otherwise: "minimize" or "maximize".
+    """
+
+    direction: ClassVar[str] = "minimize"
+
+    @classmethod
+    def for_loss(cls, is_sum: bool) -> Self:
+        """The metric of a run whose loss function adds up the samples of a batch (`is_sum`), or averages them."""
+        return cls()
 
     def clear(self) -> None:
         """Reset the accumulated values."""
@@ -41,6 +52,8 @@ class Mean(Metric):
 class Accuracy(Mean):
     """Share of samples whose largest output (N, C) is that of the label: class numbers (N,) or one-hot (N, C)."""
 
+    direction = "maximize"
+
     def update(self, loss: np.ndarray, output: np.ndarray, label: np.ndarray) -> None:
         classes = label.argmax(-1) if label.ndim == output.ndim else label
         self.total += float((output.argmax(-1) == classes).sum())
@@ -57,12 +70,18 @@ class Loss(Mean):
         super().__init__()
         self.summed = summed
 
+    @classmethod
+    def for_loss(cls, is_sum: bool) -> Self:
+        return cls(summed=is_sum)
+
     def update(self, loss: np.ndarray, output: np.ndarray, label: np.ndarray) -> None:
         self.total += float(np.mean(loss, dtype=np.float64)) * (1 if self.summed else len(label))
         self.count += len(label)
 
 
-METRICS: dict[str, type[Metric]] = {"accuracy": Accuracy, "acc": Accuracy, "loss": Loss}
+# A metric is a class above and its name here, which `eval.metrics`, `expect` and `hydra.sweeper.metric` then allow.
+METRICS: dict[str, type[Metric]] = {"loss": Loss, "accuracy": Accuracy}
+ALIASES = {"acc": "accuracy"}  # of the reference
 
 
 def get_metrics(wanted: Mapping[str, Metric] | Iterable[str] | str | None) -> dict[str, Metric]:
@@ -79,9 +98,8 @@ def get_metrics(wanted: Mapping[str, Metric] | Iterable[str] | str | None) -> di
     names = [wanted] if isinstance(wanted, str) else list(wanted or ())
     if isinstance(wanted, set | frozenset):
         names.sort()
+    known = {**METRICS, **{alias: METRICS[name] for alias, name in ALIASES.items()}}
     for name in names:
-        if name not in METRICS:
-            raise ConfigError(
-                "unknown metric", given=name, allowed=", ".join(METRICS), nearest=nearest(str(name), METRICS)
-            )
-    return {name: METRICS[name]() for name in names}
+        if name not in known:
+            raise ConfigError("unknown metric", given=name, allowed=", ".join(known), nearest=nearest(str(name), known))
+    return {name: known[name]() for name in names}

@@ -20,6 +20,7 @@ class Frozen:
 
     def __init_subclass__(cls) -> None:
         dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+        cls.__dataclass_fields__ = {field.name: field for field in dataclasses.fields(cls)}  # no class variables
 
     def __init__(self, *values: Any, **named: Any) -> None:
         fields = self.__dataclass_fields__

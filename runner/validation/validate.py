@@ -6,11 +6,13 @@ import os
 import re
 import types
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Integral
 from typing import Any, Union, get_args, get_origin
 
 from runner.errors import ConfigError, nearest
-from runner.validation.rules import Rule
+from runner.validation.records import Frozen
+from runner.validation.rules import Rule, rule_of
 
 _WORDS = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
 _NOUNS = {int: "whole number", float: "number", bool: "true or false", str: "text"}
@@ -56,6 +58,17 @@ def _validate(kind: Any, rule: Rule, value: object) -> Any:
     if isinstance(valid, int | float) and not isinstance(valid, bool):
         _validate_range(rule, valid, optional + describe(kind, rule))
     return valid
+
+
+def validate_record(record: Frozen) -> None:
+    """Raise ConfigError, with the field as its argument, for the first value that its type or rule does not allow."""
+    for field in fields(record):
+        value = getattr(record, field.name)
+        try:
+            validate(field.type, rule_of(type(record), field.name), value)
+        except Invalid as invalid:
+            about = {"allowed": invalid.allowed, "nearest": invalid.nearest, "hint": invalid.hint}
+            raise ConfigError(invalid.what, argument=field.name, value=repr(value), **about) from None
 
 
 def switch(value: object) -> bool:
@@ -109,10 +122,10 @@ def _bounds(rule: Rule) -> str:
 
 
 def _validate_int(value: object, allowed: str) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        if abs(value) >= 1 << 63:
+    if isinstance(value, Integral) and not isinstance(value, bool):  # numpy's, too
+        if abs(int(value)) >= 1 << 63:
             raise Invalid("out of range", f"{allowed} (64 bits)")
-        return value
+        return int(value)
     whole = value if isinstance(value, float) and value.is_integer() else None
     written = re.fullmatch(r"[+-]?\d{1,18}", value) if isinstance(value, str) else None
     close = str(int(whole)) if whole is not None else written[0] if written else None

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from tables import table
 
 from runner import dtype as dt
 from runner.common.initializer import (
@@ -32,7 +33,7 @@ def values(init, shape=SHAPE) -> np.ndarray:
     return initializer(init, shape).asnumpy()
 
 
-@pytest.mark.parametrize(
+@table(
     ("rule", "deviation"),
     [
         (Normal(), 0.01),

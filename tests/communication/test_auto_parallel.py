@@ -1,6 +1,7 @@
 """`set_auto_parallel_context`: every setting of the reference, and every wrong one."""
 
 import pytest
+from tables import table
 
 from runner import context, nn
 from runner.errors import ConfigError
@@ -60,7 +61,7 @@ def test_every_setting(name, value, kept):
     assert settings() == DEFAULTS
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "value", "said"),
     [
         ("device_num", 0, "out of range"),

@@ -6,25 +6,29 @@ import sys
 import pytest
 import yaml
 from hydra.core.hydra_config import HydraConfig
+from tables import table
 
 from runner.config import check, networks, read, schema
 from runner.config.compose import CommandLine, compose
 from runner.config.loader import Loader
+from runner.config.options import TABLES, all_options
+from runner.dataset.catalog import CATALOG
 from runner.errors import ConfigError
 from runner.host import resources
 
 CONF = resources.folder("conf")
-OPTIONS = sorted((group.name, file.stem) for group in CONF.iterdir() if group.is_dir() for file in group.iterdir())
+FILES = sorted((group.name, file.stem) for group in CONF.iterdir() if group.is_dir() for file in group.iterdir())
+OPTIONS = [(group, option) for group, names in all_options().items() for option in names]
 CHOOSING = {"name", "target", "defaults"}
 NEEDED = {"ge": (f"dump.dump_path={CONF}",)}  # without a default
 
 
-@pytest.mark.parametrize(("group", "option"), OPTIONS)
+@table(("group", "option"), OPTIONS)
 def test_every_option_composes(group, option, monkeypatch):
     monkeypatch.setattr("runner.config.groups.tracking._is_installed", lambda name: True)
     sign = "+" if group == "experiment" else ""
     made = compose(CommandLine((f"{sign}{group}={option}", *NEEDED.get(option, ()))))
-    if group in ("network", "dataset", "optimizer", "dump", "tracking"):
+    if group in TABLES:
         assert getattr(made.config, group).name == option
 
 
@@ -34,10 +38,10 @@ def test_the_defaults_are_the_dataclass():
 
 def test_what_is_shown_and_saved_are_options():
     made = compose(CommandLine(("callbacks=quiet", "checkpoint=minutely"))).config
-    assert made.callbacks == schema.Callbacks(loss_monitor=0, time_monitor=False, progress=False)
-    assert made.checkpoint == schema.Checkpoint(every_seconds=60.0)
+    assert made.callbacks == schema.CallbackSettings(loss_monitor=0, time_monitor=False, progress=False)
+    assert made.checkpoint == schema.CheckpointSettings(every_seconds=60.0)
     made = compose(CommandLine(("callbacks=default", "checkpoint=last", "checkpoint.keep_max=2"))).config
-    assert (made.callbacks, made.checkpoint) == (schema.Callbacks(), schema.Checkpoint(keep_max=2))
+    assert (made.callbacks, made.checkpoint) == (schema.CallbackSettings(), schema.CheckpointSettings(keep_max=2))
 
 
 def test_everything_can_be_left_out():
@@ -64,7 +68,11 @@ def leaves(values, path=()):
             yield (*path, name), value
 
 
-@pytest.mark.parametrize(("group", "option"), OPTIONS)
+def test_all_files_are_options():
+    assert {*FILES} < {*OPTIONS}
+
+
+@pytest.mark.parametrize(("group", "option"), FILES)
 def test_no_file_repeats_a_default(group, option):
     file = next((CONF / group).glob(f"{option}.*"))
     values, package = read.read(file)
@@ -206,6 +214,6 @@ def test_hydra_itself_is_left_as_it_was():
 
 
 def test_the_loader_lists_what_the_folders_have():
-    assert Loader().options("dataset") == ["cifar10", "digits", "mnist", "synthetic"]
+    assert Loader().options("dataset") == sorted(CATALOG)
     groups = {"callbacks", "checkpoint", "dataset", "device", "dump", "experiment", "network", "optimizer"}
     assert {*groups, "profiling", "session"} <= set(Loader().list_groups(""))

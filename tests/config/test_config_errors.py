@@ -5,12 +5,16 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from tables import table
 
 from runner.config import gate, networks
 from runner.config.compose import CommandLine, compose
-from runner.config.schema import Dataset, RunConfig
+from runner.config.groups.optimizer import AdamSettings
+from runner.config.schema import RunConfig
+from runner.dataset.catalog import AUGMENTABLE, CATALOG, DatasetSettings
 from runner.errors import RunnerError
 from runner.host import resources
+from runner.nn.metrics import METRICS
 
 CASES = {
     "epocs=3": """
@@ -41,7 +45,7 @@ CASES = {
         ConfigError: unknown key
           key      optimizer.beta3
           value    0.5
-          allowed  name, learning_rate, beta1, beta2, eps, weight_decay, loss_scale, schedule
+          allowed  ADAM_KEYS
           nearest  optimizer.beta2
           from     command line
     """,
@@ -49,7 +53,7 @@ CASES = {
         ConfigError: unknown key
           key      optimizer.use_nesterov
           value    true
-          allowed  name, learning_rate, beta1, beta2, eps, weight_decay, loss_scale, schedule
+          allowed  ADAM_KEYS
           hint     add optimizer=momentum first
           from     command line
     """,
@@ -65,7 +69,7 @@ CASES = {
         ConfigError: unknown key
           key      expect.acuracy
           value    {"min": 1}
-          allowed  loss, accuracy
+          allowed  METRICS
           nearest  expect.accuracy
           from     command line
     """,
@@ -181,8 +185,23 @@ CASES = {
         ConfigError: images that cannot be augmented
           key      dataset.augment
           value    true
-          allowed  false, or a dataset of cifar10, synthetic
+          allowed  false, or a dataset of AUGMENTABLE
           hint     augment mirrors images, and those of mnist mean something else in a mirror
+          from     command line
+    """,
+    "dataset.verify=no": """
+        ConfigError: not true or false
+          key      dataset.verify
+          value    "no"
+          allowed  true or false
+          nearest  false
+          from     command line
+    """,
+    "dataset.image_size=4097": """
+        ConfigError: out of range
+          key      dataset.image_size
+          value    4097
+          allowed  whole number, 1 to 4096
           from     command line
     """,
     "dataset.normalize=1": """
@@ -263,14 +282,14 @@ CASES = {
         ConfigError: not one of the choices
           key      eval.metrics
           value    ["acc"]
-          allowed  loss, accuracy
+          allowed  METRICS
           from     command line
     """,
     "eval.metrics=loss": """
         ConfigError: not a list
           key      eval.metrics
           value    "loss"
-          allowed  a list of loss, accuracy
+          allowed  a list of METRICS
           from     command line
     """,
     "optimizer.learning_rate=nan": """
@@ -485,7 +504,7 @@ CASES = {
         ConfigError: unknown option
           key      dataset
           value    "minst"
-          allowed  cifar10, digits, mnist, synthetic
+          allowed  DATASETS
           nearest  mnist
           from     command line
     """,
@@ -550,7 +569,7 @@ CASES = {
         ConfigError: unknown option
           key      dataset
           value    "minst"
-          allowed  cifar10, digits, mnist, synthetic
+          allowed  DATASETS
           nearest  mnist
           from     command line
         ConfigError: unknown key
@@ -629,7 +648,7 @@ FILES = {
         ConfigError: unknown option
           key      dataset
           value    "minst"
-          allowed  cifar10, digits, mnist, synthetic
+          allowed  DATASETS
           nearest  mnist
           from     config
         """,
@@ -654,14 +673,18 @@ def text_of(call: CommandLine) -> str:
 
 
 def expected(text: str) -> str:
-    """The text with what is too long to write out, or what later networks and experiments add, filled in."""
+    """The text with what is too long to write out, or what later networks, datasets and experiments add, filled in."""
     conf, here = resources.folder("conf"), Path.cwd()
     hydra = [key for key in gate.HYDRA_KEYS if not key.startswith(("hydra.launcher", "hydra.sweeper"))]
     long = {
         "TOP_KEYS": [field.name for field in fields(RunConfig)],
-        "DATASET_KEYS": [field.name for field in fields(Dataset)],
+        "DATASET_KEYS": [field.name for field in fields(DatasetSettings)],
+        "ADAM_KEYS": [field.name for field in fields(AdamSettings)],
         "HYDRA_KEYS": hydra,
         "NETWORKS": networks.names(),
+        "DATASETS": sorted(CATALOG),
+        "AUGMENTABLE": AUGMENTABLE,
+        "METRICS": METRICS,
         "EXPERIMENTS": sorted(file.stem for file in (conf / "experiment").iterdir()),
         "CONF": [str(conf.relative_to(here) if conf.is_relative_to(here) else conf)],
     }
@@ -670,7 +693,7 @@ def expected(text: str) -> str:
     return textwrap.dedent(text).strip()
 
 
-@pytest.mark.parametrize(("overrides", "text"), CASES.items(), ids=CASES.keys())
+@table(("overrides", "text"), CASES.items(), ids=CASES.keys())
 def test_the_whole_text(overrides, text):
     assert text_of(CommandLine(tuple(overrides.split()))) == expected(text)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tables import table
 
 from runner.config import schema
 from runner.config.check import check
@@ -106,7 +107,7 @@ def test_the_defaults_of_a_dump_of_ge(place):
     }
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "field", "expected"),
     [
         ("dump.path=/{place}/else", "path", "{place}/else"),
@@ -122,7 +123,7 @@ def test_the_defaults_of_a_dump_of_ge(place):
         ("dump.op_debug_mode=3", "op_debug_mode", 3),
     ],
 )
-@pytest.mark.parametrize("kind", ["sync", "async"])
+@table("kind", ["sync", "async"])
 def test_what_the_keys_mean(kind, line, field, expected, place):
     made = settings(f"dump={kind}", line.replace("/{place}", str(place)))
     wanted = Path(expected.format(place=place)) if field == "path" else expected

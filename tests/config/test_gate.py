@@ -2,10 +2,12 @@
 
 import functools
 import os
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
+from tables import table
 
 from runner.config.compose import CommandLine, compose
 from runner.config.display import show_config
@@ -346,7 +348,7 @@ def refused(call: CommandLine, place: Path) -> None:
 
 
 def experiment(tmp_path: Path, name: str, content: str | bytes) -> Path:
-    folder = tmp_path / "configs" / "experiment"
+    folder = Path(tempfile.mkdtemp(dir=tmp_path)) / "configs" / "experiment"
     folder.mkdir(parents=True)
     (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     return folder.parent
@@ -356,19 +358,19 @@ def test_there_are_enough_attacks():
     assert len(FILES) + len(JSON) + len(OVERRIDES) >= 150
 
 
-@pytest.mark.parametrize("content", FILES.values(), ids=FILES.keys())
+@table("content", FILES.values(), ids=FILES.keys())
 def test_a_hostile_yaml_file_is_refused(content, tmp_path, quiet_place):
     folder = experiment(tmp_path, "evil.yaml", content)
     refused(CommandLine(("+experiment=evil",), config_dir=folder), quiet_place)
 
 
-@pytest.mark.parametrize("content", JSON.values(), ids=JSON.keys())
+@table("content", JSON.values(), ids=JSON.keys())
 def test_a_hostile_json_file_is_refused(content, tmp_path, quiet_place):
     folder = experiment(tmp_path, "evil.json", content)
     refused(CommandLine(("+experiment=evil",), config_dir=folder), quiet_place)
 
 
-@pytest.mark.parametrize("override", OVERRIDES, ids=lambda text: text[:40])
+@table("override", OVERRIDES, ids=lambda text: text[:40])
 def test_a_hostile_override_is_refused(override, quiet_place):
     refused(CommandLine((override,)), quiet_place)
 
@@ -433,6 +435,6 @@ ALLOWED = [
 ]
 
 
-@pytest.mark.parametrize("override", ALLOWED)
+@table("override", ALLOWED)
 def test_harmless_settings_pass(override):
     compose(CommandLine((override,)))

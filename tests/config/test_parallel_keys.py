@@ -1,6 +1,7 @@
 """The group `parallel`: keys, defaults, and every way in which they can be wrong."""
 
 import pytest
+from tables import table
 
 from runner.config.compose import CommandLine, compose
 from runner.config.groups.parallel import DataParallel, StandAlone
@@ -43,7 +44,7 @@ def test_what_one_process_can(line):
     assert parallel("parallel=data_parallel", line) == DataParallel()
 
 
-@pytest.mark.parametrize(
+@table(
     ("lines", "said"),
     [
         (("parallel=auto_parallel",), "not supported; stand_alone and data_parallel are"),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tables import table
 
 from runner import context
 from runner.config import schema
@@ -103,7 +104,7 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize(("lines", "expected"), ASKED, ids=[" ".join(lines)[:70] for lines, _ in ASKED])
+@table(("lines", "expected"), ASKED, ids=[" ".join(lines)[:70] for lines, _ in ASKED])
 def test_what_is_asked_for(lines, expected, place):
     assert settings(*lines) == ProfileSettings(result_path=place / "run" / "profiling", **expected)
     assert (place / "run" / "profiling").is_dir()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tables import table
 
 from models.lenet import LeNet5
 from runner import Tensor, context, dtype, nn, ops
@@ -45,7 +46,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("mode", "op", "given", "expected"), CASES)
+@table(("mode", "op", "given", "expected"), CASES)
 def test_operands_get_the_types_of_the_policy(mode, op, given, expected):
     chosen = policy(mode)
     assert chosen is not None

@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from tables import table
 
 from runner import dtype as dt, ops
 from runner.core.value import Parameter, Symbol, Tensor
@@ -36,7 +37,7 @@ def test_the_type_of_a_tensor(given, dtype, shape):
     assert tensor.asnumpy().dtype == dtype.numpy
 
 
-@pytest.mark.parametrize("dtype", dt.ALL)
+@table("dtype", dt.ALL)
 def test_an_element_type_can_be_chosen(dtype):
     tensor = Tensor([0, 1, 1], dtype)
     assert tensor.dtype is dtype

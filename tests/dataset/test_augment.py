@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from argument_errors import refused_argument
+from tables import table
 
 import runner.dataset as ds
 import runner.dataset.vision.c_transforms as CV
@@ -165,7 +166,7 @@ def test_own_random_transforms() -> None:
     np.testing.assert_array_equal(first, drawn[0] + drawn[1])
 
 
-@pytest.mark.parametrize(
+@table(
     ("make", "argument", "value"),
     [
         (lambda: CV.RandomCrop(0), "size", "0"),

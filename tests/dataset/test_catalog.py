@@ -1,16 +1,17 @@
 """From settings to batches, for each dataset a run can name."""
 
-from dataclasses import asdict, fields
 from pathlib import Path
 
 import numpy as np
 import pytest
 from argument_errors import refused_argument
+from tables import table
 
 from runner.config import schema
 from runner.dataset import Cifar10Dataset, catalog
 from runner.dataset.catalog import CATALOG, DatasetSettings, open_dataset
 from runner.errors import ConfigError, DataError
+from runner.validation.rules import rule_of
 
 
 def batches(settings: DatasetSettings, train: bool = True) -> list[tuple[np.ndarray, ...]]:
@@ -97,11 +98,9 @@ def test_values_from_0_to_1_where_they_are_not_normalized(write_cifar) -> None:
     assert image.max() <= 1
 
 
-def test_the_schema_and_the_catalog_agree_on_what_may_be_augmented() -> None:
-    assert set(schema.MIRRORED) == {name for name, entry in CATALOG.items() if entry.mirrored}
-    assert {field.name for field in fields(schema.Dataset)} <= {field.name for field in fields(DatasetSettings)}
-    ours, theirs = asdict(schema.Dataset()), asdict(DatasetSettings())
-    assert ours == {name: theirs[name] for name in ours}
+def test_the_settings_are_a_part_of_the_configuration() -> None:
+    assert schema.RunConfig.__dataclass_fields__["dataset"].type is DatasetSettings
+    assert rule_of(DatasetSettings, "name").choices == tuple(CATALOG)
 
 
 def test_all_settings_reach_the_pipeline() -> None:
@@ -113,14 +112,15 @@ def test_all_settings_reach_the_pipeline() -> None:
             image_size=12,
             num_parallel_workers=2,
             num_samples=41,
-            num_shards=2,
-            shard_id=1,
         ),
         train=True,
+        one_hot=10,
+        num_shards=2,
+        shard_id=1,
     )
     assert [len(rows) for rows in data.batches(0)] == [7, 7, 6]
     assert set(data.order(0).tolist()) == set(range(1, 41, 2))
-    assert data.output_shapes()[0] == [7, 1, 12, 12]
+    assert data.output_shapes() == [[7, 1, 12, 12], [7, 10]]
 
 
 @pytest.mark.parametrize(("name", "place"), [("mnist", "MNIST_Data"), ("cifar10", "cifar-10-batches-bin")])
@@ -155,7 +155,7 @@ def test_download_fetches_only_what_is_missing(write_mnist, monkeypatch: pytest.
     assert fetched == ([] if complete else [(folder, "http://x")])
 
 
-@pytest.mark.parametrize(
+@table(
     ("settings", "argument", "value"),
     [
         (DatasetSettings("digit"), "name", "'digit'"),
@@ -171,13 +171,27 @@ def test_download_fetches_only_what_is_missing(write_mnist, monkeypatch: pytest.
         (DatasetSettings(normalize=None), "normalize", "None"),
         (DatasetSettings("mnist", data_dir=""), "data_dir", "''"),
         (DatasetSettings(num_parallel_workers=0), "num_parallel_workers", "0"),
-        (DatasetSettings(num_shards=2), "shard_id", "num_shards=2, shard_id=None"),
+        (DatasetSettings(image_size=4097), "image_size", "4097"),
+        (DatasetSettings(num_samples=0), "num_samples", "0"),
+        (DatasetSettings("mnist", verify=0), "verify", "0"),
+        (DatasetSettings(url=3), "url", "3"),
     ],
 )
 def test_settings_are_checked(settings: DatasetSettings, argument: str, value: str) -> None:
     with pytest.raises(ConfigError) as caught:
         open_dataset(settings, train=True)
     assert refused_argument(caught.value) == (argument, value)
+
+
+def test_a_shard_needs_both_numbers() -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_dataset(DatasetSettings(), train=True, num_shards=2)
+    assert (caught.value.rows["argument"], caught.value.rows["value"]) == ("shard_id", "num_shards=2, shard_id=None")
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    settings = DatasetSettings("synthetic", batch_size=np.int64(8), image_size=np.int32(6), num_samples=np.uint8(16))
+    assert open_dataset(settings, train=True).output_shapes() == [[8, 1, 6, 6], [8]]
 
 
 def test_a_mistyped_name_has_a_nearest() -> None:

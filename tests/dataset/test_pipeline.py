@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from tables import table
 
 import runner.dataset as ds
 import runner.dataset.transforms.c_transforms as CT
@@ -176,7 +177,7 @@ def test_the_fingerprint_is_of_the_source_alone() -> None:
     assert data.fingerprint() != other.fingerprint()
 
 
-@pytest.mark.parametrize(
+@table(
     ("ask", "what", "rows"),
     [
         (lambda d: d.batch(2).map(CV.Rescale(1.0, 0.0)), "map after batch", {"repair": "map before batch"}),

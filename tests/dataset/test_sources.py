@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from argument_errors import refused_argument
+from tables import table
 
 import runner.dataset as ds
 from runner.errors import ConfigError, DataError
@@ -118,7 +119,7 @@ def test_samples_shuffle_and_shards() -> None:
     assert parts[0] != shards[0].order(6).tolist()
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "argument"),
     [
         ({"usage": "trian"}, "usage"),

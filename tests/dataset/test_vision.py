@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from argument_errors import refused_argument
 from hypothesis import given, settings, strategies as st
+from tables import table
 
 from runner import dtype as dt
 from runner.dataset.vision import Inter, c_transforms as CV, resize
@@ -103,7 +104,7 @@ def test_inter_has_the_references_numbers() -> None:
     assert Inter.BILINEAR is Inter.LINEAR
 
 
-@pytest.mark.parametrize(
+@table(
     ("make", "argument"),
     [
         (lambda: CV.Resize((0, 4)), "size"),

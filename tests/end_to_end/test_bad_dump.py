@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from patience import PATIENCE
+from tables import table
 
 from runner.config.check import check
 from runner.config.compose import CommandLine, compose
@@ -277,14 +278,14 @@ def place(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("key", "value", "pieces"), LEAVES)
-@pytest.mark.parametrize("kind", ["sync", "async"])
+@table(("key", "value", "pieces"), LEAVES)
+@table("kind", ["sync", "async"])
 def test_a_key_of_the_config(kind, key, value, pieces, place):
     error = only_error_of(lambda: check({"dump": {"name": kind, key: value}}))
     assert_tells(error, f"dump.{key}", (f"value    {shown(value)}\n", *pieces))
 
 
-@pytest.mark.parametrize(("key", "value", "pieces"), LEAVES)
+@table(("key", "value", "pieces"), LEAVES)
 def test_a_key_of_a_file(key, value, pieces, place):
     (place / "mine.json").write_text(json.dumps({"common_dump_settings": {**COMMON, key: value}}))
     error = only_error_of(lambda: check({"dump": {"config": "mine.json"}}))
@@ -292,20 +293,20 @@ def test_a_key_of_a_file(key, value, pieces, place):
     assert_tells(error, f"common_dump_settings.{key}", (*rows, *pieces))
 
 
-@pytest.mark.parametrize(("lines", "key", "pieces"), CONFIG, ids=[" ".join(row[0])[:60] for row in CONFIG])
+@table(("lines", "key", "pieces"), CONFIG, ids=[" ".join(row[0])[:60] for row in CONFIG])
 def test_the_config(lines, key, pieces, place):
     needed = ("dump.dump_path=.",) if lines[0] == "dump=ge" and not key.startswith("dump.dump_path") else ()
     assert_tells(only_error_of(lambda: compose(CommandLine((*lines, *needed)))), key, pieces)
 
 
-@pytest.mark.parametrize(("sections", "key", "pieces"), FILES, ids=range(len(FILES)))
+@table(("sections", "key", "pieces"), FILES, ids=range(len(FILES)))
 def test_a_file(sections, key, pieces, place):
     (place / "mine.json").write_text(json.dumps(sections))
     error = only_error_of(lambda: check({"dump": {"config": "mine.json"}}))
     assert_tells(error, key, ("mine.json\n", *pieces))
 
 
-@pytest.mark.parametrize(("text", "pieces"), TEXTS, ids=range(len(TEXTS)))
+@table(("text", "pieces"), TEXTS, ids=range(len(TEXTS)))
 def test_a_text(text, pieces, place):
     (place / "mine.json").write_bytes(text)
     error = only_error_of(lambda: check({"dump": {"config": "mine.json"}}))

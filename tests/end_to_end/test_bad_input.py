@@ -17,6 +17,8 @@ import onnxruntime as ort
 import pytest
 from patience import PATIENCE
 
+from runner.dataset.catalog import AUGMENTABLE, CATALOG
+
 ROOT = Path(__file__).parents[2]
 LENET = ROOT / "models" / "lenet.py"
 RESNET = ROOT / "models" / "resnet.py"
@@ -151,7 +153,7 @@ CONFIG = {
     "sink size": Row(("sink_size=0",), 2, ("out of range\n", "sink_size\n", "-1 or a whole number of at least 1\n")),
     "epochs": Row(("epochs=0",), 2, ("out of range\n", "epochs\n", "value    0\n", "at least 1\n")),
     "learning rate": Row(("optimizer.learning_rate=nan",), 2, ("not a finite number\n", "optimizer.learning_rate\n")),
-    "unknown option": Row(("dataset=mnits",), 2, ("unknown option\n", "cifar10, digits, mnist, synthetic\n", "mnist")),
+    "unknown option": Row(("dataset=mnits",), 2, ("unknown option\n", ", ".join(sorted(CATALOG)), "mnist")),
     "unknown experiment": Row(("+experiment=lenett",), 2, ("unknown option\n", "experiment\n", "nearest  lenet\n")),
     "several at once": Row(("epochs=0", "sink_size=0", "seed=-1"), 2, ("epochs\n", "sink_size\n", "seed\n")),
     "unknown network": Row(("network.name=resnet",), 2, ("not one of the choices\n", "network.name\n", "lenet5")),
@@ -182,7 +184,7 @@ CONFIG = {
         env=(("SECRET", "hunter2"),),
     ),
     "augmented digits": Row(
-        ("dataset.augment=true",), 2, ("images that cannot be augmented\n", "dataset.augment\n", "cifar10, synthetic\n")
+        ("dataset.augment=true",), 2, ("images that cannot be augmented\n", "dataset.augment\n", ", ".join(AUGMENTABLE))
     ),
     "an expectation never evaluated": Row(
         ("expect.accuracy.min=0.9", "eval.every=never"), 2, ("an expectation that is never evaluated\n",)

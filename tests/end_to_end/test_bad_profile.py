@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tables import table
 
 from runner import context
 from runner.config.check import check
@@ -187,7 +188,7 @@ def place(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("key", "value", "pieces"), LEAVES)
+@table(("key", "value", "pieces"), LEAVES)
 def test_a_key_of_the_group(key, value, pieces):
     error = only_error_of(lambda: check({"profiling": {"name": "trace", key: value}}))
     assert_tells(error, f"profiling.{key}", (shown(value), *pieces))
@@ -203,7 +204,7 @@ def test_a_key_of_the_text(key, value, pieces):
     assert context.get_context("enable_profiling") is False
 
 
-@pytest.mark.parametrize(("text", "pieces"), TEXTS)
+@table(("text", "pieces"), TEXTS)
 def test_a_text(text, pieces):
     values = {"session": {"profiling_mode": True, "profiling_options": text, "fp_point": "a", "bp_point": "b"}}
     error = only_error_of(lambda: check(values))
@@ -217,7 +218,7 @@ def test_a_text(text, pieces):
     )
 
 
-@pytest.mark.parametrize(("lines", "key", "pieces"), CONFIG, ids=[" ".join(row[0])[:60] for row in CONFIG])
+@table(("lines", "key", "pieces"), CONFIG, ids=[" ".join(row[0])[:60] for row in CONFIG])
 def test_the_config(lines, key, pieces):
     error = only_error_of(lambda: compose(CommandLine(lines)))
     assert_tells(error, key, pieces)

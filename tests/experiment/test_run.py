@@ -19,14 +19,15 @@ from threadpoolctl import threadpool_info
 import runner
 from runner import Tensor
 from runner.config import networks as registry
+from runner.config.groups.optimizer import OPTIMIZERS
+from runner.config.options import all_options
 from runner.dataset import DatasetSettings, open_dataset
 from runner.errors import DataError, DeviceError, MismatchError, TrainingError
 from runner.experiment import run as experiment
-from runner.host import resources, seed
+from runner.host import seed
 from runner.nn.steps import EagerStep, GraphStep
 
 ROOT = Path(__file__).parents[2]
-CONF = resources.folder("conf")
 MODES = pytest.mark.parametrize("mode", ["graph", "pynative"])
 # One thread: numpy's threads wait for each other by spinning, which on a busy machine takes far longer than the work.
 QUIET = ("callbacks.loss_monitor=0", "callbacks.time_monitor=false", "device.threads=1")
@@ -217,7 +218,7 @@ def test_a_device_that_is_not_there(mode, option, target, wheel):
 
 
 def test_a_device_that_pynative_mode_would_leave_idle(monkeypatch):
-    monkeypatch.setattr("runner.compile.unusable", lambda target, number: None)
+    monkeypatch.setattr("runner.compile.device_problem", lambda target, number: None)
     with pytest.raises(DeviceError) as caught:
         run("r", *SMALL, "device=gpu", "max_steps=1")
     assert str(caught.value) == (
@@ -389,10 +390,6 @@ def write_cifar10(folder: Path) -> None:
         (folder / name).write_bytes(records.astype(np.uint8).tobytes())
 
 
-def options(group: str) -> list[str]:
-    return sorted(file.stem for file in (CONF / group).iterdir())
-
-
 WRITERS = {
     ("dataset", "mnist"): write_mnist,
     ("dataset", "cifar10"): write_cifar10,
@@ -423,7 +420,7 @@ DEEP = ("resnet101", "resnet152")  # the blocks of resnet50, more of them: graph
     [
         (group, option, mode)
         for group in GROUPS
-        for option in options(group)
+        for option in all_options()[group]
         for mode in ("graph", "pynative")
         if mode == "pynative" or option not in DEEP
     ],
@@ -451,9 +448,9 @@ def test_every_option_makes_two_steps(mode, group, option, place):
 
 def test_the_optimizers_take_different_steps():
     """So the option really reaches the optimizer; the first loss is before any of them."""
-    for option in options("optimizer"):
+    for option in OPTIMIZERS:
         run(option, *SMALL, "max_steps=2", f"optimizer={option}")
-    losses = {option: [row["loss"] for row in rows(option)[:2]] for option in options("optimizer")}
+    losses = {option: [row["loss"] for row in rows(option)[:2]] for option in OPTIMIZERS}
     assert len({first for first, _ in losses.values()}) == 1
     assert len({second for _, second in losses.values()}) == len(losses)
 

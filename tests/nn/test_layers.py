@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from both_modes import MODES, relative, step_of
+from tables import table
 
 from runner import nn
 from runner.core.autodiff import gradients
@@ -17,8 +18,8 @@ def normal(*shape: int) -> np.ndarray:
     return RNG.normal(size=shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(
+@table("mode", MODES)
+@table(
     ("options", "shape"),
     [
         ({}, (2, 4, 7, 6)),  # `same` is the default
@@ -78,8 +79,8 @@ def test_dense_with_activation_and_without_bias(mode):
     assert isinstance(nn.Dense(2, 2, activation=nn.Tanh()).activation, nn.Tanh)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(
+@table("mode", MODES)
+@table(
     ("layer", "expected"),
     [
         (nn.ReLU(), lambda x: np.maximum(x, 0)),
@@ -174,7 +175,7 @@ def test_dropout_layers_do_not_draw_each_others_masks_at_other_steps():
 # Refusals
 
 
-@pytest.mark.parametrize(
+@table(
     ("make", "error", "text"),
     [
         (
@@ -253,9 +254,9 @@ def test_arguments_that_make_no_sense(make, error, text):
 # Losses
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("reduction", "reduce"), [("none", lambda a: a), ("mean", np.mean), ("sum", np.sum)])
-@pytest.mark.parametrize("sparse", [False, True])
+@table("mode", MODES)
+@table(("reduction", "reduce"), [("none", lambda a: a), ("mean", np.mean), ("sum", np.sum)])
+@table("sparse", [False, True])
 def test_softmax_cross_entropy(sparse, reduction, reduce, mode):
     logits, numbers = normal(6, 4), RNG.integers(0, 4, 6).astype(np.int32)
     wide = logits.astype(np.float64)

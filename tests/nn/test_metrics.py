@@ -7,7 +7,7 @@ import pytest
 
 from runner import nn
 from runner.errors import ConfigError
-from runner.nn.metrics import METRICS, Accuracy, Loss, get_metrics
+from runner.nn.metrics import ALIASES, METRICS, Accuracy, Loss, get_metrics
 
 RNG = np.random.default_rng(0)
 SCORES = RNG.standard_normal((11, 4)).astype(np.float32)
@@ -101,15 +101,25 @@ def test_the_base_class_leaves_everything_to_others():
 def test_metrics_by_name(wanted, names):
     made = get_metrics(wanted)
     assert list(made) == names
-    assert all(type(metric) is METRICS[name] for name, metric in made.items())
+    assert all(type(metric) is METRICS[ALIASES.get(name, name)] for name, metric in made.items())
+
+
+KNOWN = ", ".join([*METRICS, *ALIASES])
+
+
+@pytest.mark.parametrize("is_sum", [False, True])
+def test_metrics_of_a_run_know_what_its_loss_is(is_sum):
+    made = {name: kind.for_loss(is_sum) for name, kind in METRICS.items()}
+    assert {name: type(metric) for name, metric in made.items()} == METRICS
+    assert made["loss"].summed is is_sum
 
 
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
-        ({"acuracy"}, "unknown metric\n  given    acuracy\n  allowed  accuracy, acc, loss\n  nearest  accuracy"),
-        ([3], "unknown metric\n  given    3\n  allowed  accuracy, acc, loss"),
-        ("precision", "unknown metric\n  given    precision\n  allowed  accuracy, acc, loss"),
+        ({"acuracy"}, f"unknown metric\n  given    acuracy\n  allowed  {KNOWN}\n  nearest  accuracy"),
+        ([3], f"unknown metric\n  given    3\n  allowed  {KNOWN}"),
+        ("precision", f"unknown metric\n  given    precision\n  allowed  {KNOWN}"),
         ({"loss": "loss"}, "not a metric\n  name     loss\n  given    'loss'\n  allowed  objects of runner.nn.Metric"),
         ({"loss": Loss}, f"not a metric\n  name     loss\n  given    {Loss!r}\n  allowed  objects of runner.nn.Metric"),
     ],

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from both_modes import MODES, relative, step_of
+from tables import table
 
 from runner import dtype as dt, nn
 from runner.core.autodiff import gradients
@@ -23,8 +24,8 @@ def gelu(x):
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(
+@table("mode", MODES)
+@table(
     ("layer", "expected"),
     [
         (nn.LogSoftmax(), lambda x: x - np.log(np.exp(x).sum(-1, keepdims=True))),
@@ -119,8 +120,8 @@ def transposed(x, weight, stride, dilation, group, before, size):
     return out
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(
+@table("mode", MODES)
+@table(
     ("options", "size", "before"),
     [
         ({}, (4, 3), (1, 1)),
@@ -190,7 +191,7 @@ def test_a_list_is_applied_by_its_owner(mode):
 # Refusals
 
 
-@pytest.mark.parametrize(
+@table(
     ("make", "error", "text"),
     [
         (

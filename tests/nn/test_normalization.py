@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from both_modes import MODES, relative, step_of
+from tables import table
 
 from runner import nn, ops
 from runner.core.autodiff import gradients
@@ -24,9 +25,9 @@ def of_batch(x: np.ndarray) -> np.ndarray:
 
 
 @BOTH
-@pytest.mark.parametrize(("kind", "x"), [(nn.BatchNorm1d, X[:, :, 0, 0]), (nn.BatchNorm2d, X)])
-@pytest.mark.parametrize("fixed", [None, True, False])
-@pytest.mark.parametrize("training", [True, False])
+@table(("kind", "x"), [(nn.BatchNorm1d, X[:, :, 0, 0]), (nn.BatchNorm2d, X)])
+@table("fixed", [None, True, False])
+@table("training", [True, False])
 def test_which_statistics_are_used_and_moved(kind, x, fixed, training, mode):
     cell = kind(2, momentum=0.75, moving_mean_init=0.5, moving_var_init=4.0, use_batch_statistics=fixed)
     cell.set_train(training)

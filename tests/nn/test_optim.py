@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from both_modes import MODES, relative, step_of
+from tables import table
 
 from runner import nn
 from runner.core.value import Parameter, Tensor
@@ -146,7 +147,7 @@ def test_the_learning_rate_can_change_between_two_steps(mode):
     assert parameter.asnumpy().tolist() == [0.25]
 
 
-@pytest.mark.parametrize(
+@table(
     ("make", "text"),
     [
         (lambda p: nn.Momentum([], 0.1, 0.9), "an optimizer needs parameters\n  optimizer  Momentum"),

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from tables import table
 
 from runner import Tensor, dtype, nn
 from runner.errors import ConfigError
@@ -273,7 +274,7 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("make", "what", "schedule", "shown"), WRONG)
+@table(("make", "what", "schedule", "shown"), WRONG)
 def test_arguments_that_make_no_sense(make, what, schedule, shown):
     with pytest.raises(ConfigError) as caught:
         make()

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from contract import ran
+from tables import table
 
 from runner import dtype as dt, ops
 from runner.core.primitive import infer
@@ -66,7 +67,7 @@ def far(a, b) -> float:
 
 @RUNS
 @SHAPES
-@pytest.mark.parametrize("is_training", [True, False])
+@table("is_training", [True, False])
 def test_forward(shape, is_training, outputs):
     arrays = operands(shape)
     made = outputs(ops.BatchNorm(is_training, EPSILON, MOMENTUM), arrays)
@@ -77,7 +78,7 @@ def test_forward(shape, is_training, outputs):
 
 @RUNS
 @SHAPES
-@pytest.mark.parametrize("is_training", [True, False])
+@table("is_training", [True, False])
 def test_backward(shape, is_training, outputs):
     x, scale, *rest = operands(shape)
     dout = np.random.default_rng(2).normal(size=shape).astype(np.float32)

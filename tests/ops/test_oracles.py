@@ -8,6 +8,7 @@ import pytest
 from contract import FLOAT32, computed, distance, ran
 from operands import coarse, distinct, distribution, normal, positive, whole
 from samples import geometries
+from tables import table
 
 from runner import dtype as dt, ops
 from runner.compile.onnx.lower import lower
@@ -22,9 +23,7 @@ def both(op, *arrays):
     return computed(op, arrays), ran(op, arrays)
 
 
-@pytest.mark.parametrize(
-    ("x_shape", "op", "w_shape", "note"), [*geometries()], ids=lambda v: v if isinstance(v, str) else ""
-)
+@table(("x_shape", "op", "w_shape", "note"), [*geometries()], ids=lambda v: v if isinstance(v, str) else "")
 def test_convolution(x_shape, op, w_shape, note):
     naive = oracles.Convolution(
         x_shape, op.out_channel, op.kernel_size, op.pad_mode, op.pad, op.stride, op.dilation, op.group
@@ -41,9 +40,9 @@ def test_convolution(x_shape, op, w_shape, note):
         assert distance(made, (dw,)) < FLOAT32
 
 
-@pytest.mark.parametrize("mode", ["valid", "same"])
-@pytest.mark.parametrize("values", [distinct, coarse])
-@pytest.mark.parametrize(
+@table("mode", ["valid", "same"])
+@table("values", [distinct, coarse])
+@table(
     ("shape", "size", "stride"),
     [
         ((2, 3, 6, 8), (2, 2), (2, 2)),

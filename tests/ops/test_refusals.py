@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tables import table
 
 from runner import dtype as dt, ops
 from runner.core.primitive import infer
@@ -181,14 +182,14 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("op", "types", "sentence"), REFUSED, ids=lambda v: v if isinstance(v, str) else "")
+@table(("op", "types", "sentence"), REFUSED, ids=lambda v: v if isinstance(v, str) else "")
 def test_operands_that_do_not_fit(op, types, sentence):
     with pytest.raises(ShapeError) as caught:
         infer(op, types)
     assert caught.value.what == sentence
 
 
-@pytest.mark.parametrize(
+@table(
     ("make", "text"),
     [
         (lambda: ops.Conv2D(3, (3, 3), group=2), "ShapeError: group must divide out_channel\n  group  2"),

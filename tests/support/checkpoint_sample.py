@@ -30,7 +30,7 @@ def same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> bool:
     return facts(found) == facts(expected)
 
 
-def is_what_was_saved(checkpoint: state.Checkpoint) -> bool:
+def is_what_was_saved(checkpoint: state.SavedCheckpoint) -> bool:
     return same(checkpoint.arrays, ARRAYS) and (checkpoint.progress, checkpoint.identity) == (PROGRESS, IDENTITY)
 
 

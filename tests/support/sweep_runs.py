@@ -14,7 +14,7 @@ from patience import wait_until
 
 from runner.config.compose import CommandLine
 from runner.experiment.sweep import sweep
-from runner.experiment.sweep.state import Outcome, Record
+from runner.experiment.sweep.state import Outcome, SweepState
 from runner.experiment.sweep.table import plain
 from runner.host import files
 
@@ -32,16 +32,16 @@ def swept(folder: Path, *words: str) -> list[Outcome]:
     return sweep.start(CommandLine((*words, f"hydra.sweep.dir={folder}")))
 
 
-def record(folder: Path) -> Record:
+def sweep_state(folder: Path) -> SweepState:
     """What the journal of a sweep says."""
-    made = Record(folder)
+    made = SweepState(folder)
     made.update()
     return made
 
 
 def table(folder: Path) -> list[str]:
     """The table that is printed at the end of a sweep."""
-    return plain(record(folder).outcomes())
+    return plain(sweep_state(folder).outcomes())
 
 
 def traces(folder: Path) -> dict[str, object]:

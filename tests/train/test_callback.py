@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from runner.errors import ConfigError, TrainingError
-from runner.experiment.callbacks import Clock
+from runner.experiment.callbacks import Stopwatch
 from runner.train.callback import (
     Callback,
     CallbackList,
@@ -188,7 +188,7 @@ def test_the_clock_runs_while_steps_run(monkeypatch):
     """What other callbacks do between steps and after the last one, such as an evaluation, is not training."""
     now = [10.0]
     monkeypatch.setattr("runner.experiment.callbacks.time.perf_counter", lambda: now[0])
-    clock, moment = Clock(), at(1, 1, [0.5], batch_num=1)
+    clock, moment = Stopwatch(), at(1, 1, [0.5], batch_num=1)
     moments = [("begin", 12.0), ("step_begin", 13.0), ("step_end", 15.0), ("epoch_end", 20.0)]
     for hook, time in (*moments, ("step_begin", 21.0), ("step_end", 23.0), ("end", 30.0)):
         now[0] = time

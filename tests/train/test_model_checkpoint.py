@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tables import table
 
 from runner import Model, context, nn, set_seed
 from runner.dataset.catalog import DatasetSettings, open_dataset
@@ -219,7 +220,7 @@ def test_a_directory_that_is_a_file(tmp_path):
         train(build(), ModelCheckpoint(directory=tmp_path / "file"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("make", "text"),
     [
         (lambda: ModelCheckpoint("a/b"), "prefix must be the beginning of a file name\n  callback  ModelCheckpoint"),

@@ -42,8 +42,8 @@ def small_network():
     return nn.SequentialCell(convolution, nn.ReLU(), nn.MaxPool2d(2, 2), nn.Flatten(), nn.Dropout(0.8), dense)
 
 
-def digits(**settings):
-    return open_dataset(DatasetSettings(image_size=8, **settings), train=True)
+def digits(one_hot=None, **settings):
+    return open_dataset(DatasetSettings(image_size=8, **settings), train=True, one_hot=one_hot)
 
 
 def train(dataset, sink, sink_size, epochs, max_steps=None):

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import pickle
 from collections.abc import Mapping
+from typing import ClassVar
 
 import pytest
 
@@ -127,3 +128,14 @@ def test_a_class_checks_what_it_is_given():
         Checked(-1)
     with pytest.raises(ValueError, match="negative"):
         dataclasses.replace(Checked(1), value=-1)
+
+
+def test_class_variables_are_no_fields():
+    class Counted(Ours):
+        kind: ClassVar[type] = int
+
+    assert [field.name for field in dataclasses.fields(Counted)] == ["x", "y", "more"]
+    assert list(Counted.__dataclass_fields__) == ["x", "y", "more"]
+    assert (Counted(1), Counted(1).kind) == (Counted(x=1), int)
+    with pytest.raises(TypeError):
+        Counted(1, kind=float)

@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from runner.config.groups.dump import DUMPS
-from runner.config.groups.optimizer import OPTIMIZERS
-from runner.config.groups.parallel import PARALLELS
-from runner.config.groups.profiling import PROFILES
-from runner.config.groups.tracking import TRACKINGS
+from runner.config.groups.dump import DUMPS, Dump
+from runner.config.groups.loss import LOSSES, LossSettings
+from runner.config.groups.optimizer import OPTIMIZERS, OptimizerSettings
+from runner.config.groups.parallel import PARALLELS, Parallel
+from runner.config.groups.profiling import PROFILES, Profiling
+from runner.config.groups.schedule import SCHEDULES, ScheduleSettings
+from runner.config.groups.tracking import TRACKINGS, Tracking
 
 GROUPS: dict[str, Mapping[str, type[Any]]] = {
     "optimizer": OPTIMIZERS,
@@ -15,4 +17,14 @@ GROUPS: dict[str, Mapping[str, type[Any]]] = {
     "profiling": PROFILES,
     "parallel": PARALLELS,
     "tracking": TRACKINGS,
+}
+# What a key of the schema is whose own `name` decides which keys it has, options or not; the first one is the default.
+NAMED: dict[Any, Mapping[str, type[Any]]] = {
+    OptimizerSettings: OPTIMIZERS,
+    ScheduleSettings: SCHEDULES,
+    LossSettings: LOSSES,
+    Dump: DUMPS,
+    Profiling: PROFILES,
+    Parallel: PARALLELS,
+    Tracking: TRACKINGS,
 }

@@ -16,13 +16,13 @@ from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Overrid
 from runner.config import check, overrides
 from runner.config.groups import search_space
 from runner.config.groups.search_space import Choice, Dimension, Number
-from runner.config.schema import METRICS, RunConfig, defaults
+from runner.config.schema import RunConfig, defaults
 from runner.errors import ConfigError, collect_errors, nearest, raise_all
+from runner.nn.metrics import METRICS
 from runner.validation.records import Frozen
 from runner.validation.rules import FREE, key
 from runner.validation.validate import Invalid, show, validate
 
-DIRECTIONS: Mapping[str, str] = {"loss": "minimize", "accuracy": "maximize"}
 PARAMS = "hydra.sweeper.params"
 TAGS = ("log",)
 NOTHING = "nothing to search"
@@ -37,15 +37,15 @@ def _inside(value: object) -> str:
     return place
 
 
-class Search(Frozen):
+class SearchSettings(Frozen):
     """What is searched for, and how: the keys below `hydra.sweeper`.
 
-    A trial's value is that `metric` of its summary which `expect` means, too; `direction` null is that of DIRECTIONS.
+    A trial's value is that `metric` of its summary which `expect` means, too; `direction` null is the metric's own.
     Trials run `n_jobs` at a time, which all are proposed before any of them is told. `storage` is a file in the
     folder of the sweep: a copy of the study in Optuna's journal format, named `study_name` (null: the folder's).
     """
 
-    metric: str = key("accuracy", choices=METRICS)
+    metric: str = key("accuracy", choices=tuple(METRICS))
     direction: str | None = key(
         None, choices=("maximize", "minimize"), aliases={"maximise": "maximize", "minimise": "minimize"}, fold=True
     )
@@ -58,24 +58,24 @@ class Search(Frozen):
 
     @property
     def wanted(self) -> str:
-        """The direction, said or from the table."""
-        return self.direction or DIRECTIONS[self.metric]
+        """The direction, configured or the metric's own."""
+        return self.direction or METRICS[self.metric].direction
 
 
 def node() -> dict[str, Any]:
     """What stands below `hydra.sweeper` before anybody changes it."""
-    return {**defaults(Search), "params": {}}
+    return {**defaults(SearchSettings), "params": {}}
 
 
-def settings(values: Mapping[str, Any], origin: check.Origin) -> tuple[Search, list[ConfigError]]:
+def settings(values: Mapping[str, Any], origin: check.Origin) -> tuple[SearchSettings, list[ConfigError]]:
     """What the keys below `hydra.sweeper` say, and what is wrong with them, and with Optuna."""
     own = {name: value for name, value in values.items() if name not in ("_target_", "params")}
-    made, errors = check.part(Search, own, "hydra.sweeper", origin)
+    made, errors = check.part(SearchSettings, own, "hydra.sweeper", origin)
     absent = search_space.missing()
     return made, [*errors, *([absent] if absent else [])]
 
 
-def never_evaluated(search: Search, config: RunConfig) -> ConfigError | None:
+def never_evaluated(search: SearchSettings, config: RunConfig) -> ConfigError | None:
     """What is wrong when the metric is not that of any run."""
     if search.metric == "loss" or (config.eval.every != "never" and search.metric in config.eval.metrics):
         return None
@@ -106,7 +106,7 @@ def _from_params(error: ConfigError) -> ConfigError:
     return error
 
 
-def space(parsed: Iterable[Override], search: Search) -> list[Dimension]:
+def space(parsed: Iterable[Override], search: SearchSettings) -> list[Dimension]:
     """What is searched through: all overrides with several values. Raises ConfigError, or ConfigErrors."""
     made: list[Dimension] = []
     errors: list[ConfigError] = []

@@ -1,4 +1,4 @@
-"""Who runs the jobs of a sweep: one of Hydra's launchers, or our pool; and how they share the cores."""
+"""Launchers of sweep jobs (Hydra's or our process pool), and the division of cores among jobs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,35 +22,36 @@ Jobs = dict[int, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Shares:
-    """How many jobs run at once, where the launcher tells, and how many threads each of them gets; 0 for all cores."""
+class CoreShares:
+    """Jobs that run at the same time (1 if the launcher does not say) and threads per job (0: all cores)."""
 
     at_once: int = 1
     threads: int = 0
 
 
-class Wanted(Launcher):
-    """Stands between a sweeper and a launcher, and lets through the jobs that are still wanted.
+class FilteringLauncher(Launcher):
+    """Wraps a launcher so that a sweeper's batch is reduced to the pending jobs.
 
-    `wanted` is told a batch by its numbers and returns those that are to run; `stopped` whether no more shall begin.
+    `pending` maps a batch, by job number, to the jobs that still have to run; `stopped` returns whether to start no
+    further job.
     """
 
-    def __init__(self, inner: Any, wanted: Callable[[Jobs], Jobs], stopped: Callable[[], bool]) -> None:
-        self._inner, self._wanted, self._stopped = inner, wanted, stopped
+    def __init__(self, inner: Any, pending: Callable[[Jobs], Jobs], stopped: Callable[[], bool]) -> None:
+        self._inner, self._pending, self._stopped = inner, pending, stopped
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """The launcher behind it is set up already."""
+        """Nothing to do: the wrapped launcher is already set up."""
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Run what is wanted of a batch. Raises what the launcher raises."""
+        """Run the pending jobs of a batch. Raises the errors of the launcher."""
         batch = {initial_job_idx + place: tuple(lines) for place, lines in enumerate(job_overrides)}
-        jobs = self._wanted(batch)
+        jobs = self._pending(batch)
         if isinstance(self._inner, PoolLauncher):
             self._inner.launch_jobs(jobs)
             return []
         if f"{type(self._inner).__module__}.{type(self._inner).__name__}" == BASIC:
             return self._one_by_one(jobs)
-        # The others number jobs in sequence and start all of a batch together: those between that are done return.
+        # Other launchers number jobs consecutively and start a batch at once: jobs in between that are done return.
         first, last = min(jobs, default=0), max(jobs, default=-1)
         lines = [batch[number] for number in range(first, last + 1)]
         return list(self._inner.launch(lines, initial_job_idx=first)) if lines else []
@@ -65,10 +66,10 @@ class Wanted(Launcher):
 
 
 class PoolLauncher:
-    """`hydra/launcher=pool`: a supervised process for each job, forked from this one, `at_once` at a time.
+    """`hydra/launcher=pool`: a supervised process for each job, forked from this one, at most `at_once` at a time.
 
-    `refused` is told what is wrong with a job that cannot be composed and returns an exit code; `ended` the number of
-    a job and the return code of its process, and returns whether the others shall be stopped.
+    `composition_failed` receives a job's number and the error of its config and returns an exit code. `job_ended`
+    receives a job's number and the return code of its process and returns whether to stop the other jobs.
     """
 
     def __init__(
@@ -77,24 +78,24 @@ class PoolLauncher:
         master: DictConfig,
         task: TaskFunction,
         at_once: int,
-        refused: Callable[[int, RunnerError], int],
-        ended: Callable[[int, int], bool],
+        composition_failed: Callable[[int, RunnerError], int],
+        job_ended: Callable[[int, int], bool],
     ) -> None:
         self._context, self._master, self._task = context, master, task
-        self._at_once, self._refused, self._ended = at_once, refused, ended
+        self._at_once, self._composition_failed, self._job_ended = at_once, composition_failed, job_ended
 
     def launch_jobs(self, jobs: Jobs) -> None:
-        """Run the jobs and return when all have ended. Raises KeyboardInterrupt when a signal ended them."""
+        """Run the jobs and return when all have ended. Raises KeyboardInterrupt after a signal."""
         works = [(number, partial(self._run, number, lines)) for number, lines in jobs.items()]
-        run_all(works, self._at_once, self._ended)
+        run_all(works, self._at_once, self._job_ended)
 
     def _run(self, number: int, lines: tuple[str, ...]) -> int:
-        """In a process of its own: compose the job and run it."""
+        """In the job's process: compose the config and run it."""
         try:
             with as_config_error():
                 config = self._context.config_loader.load_sweep_config(self._master, list(lines))
         except ConfigError as error:
-            return self._refused(number, error)
+            return self._composition_failed(number, error)
         with open_dict(config):
             config.hydra.job.id = config.hydra.job.num = number
         done = run_job(
@@ -108,35 +109,35 @@ class PoolLauncher:
 
 
 def usual_launcher(context: HydraContext, master: DictConfig, task: TaskFunction) -> Any:
-    """The launcher that the config names, as Hydra makes it. Raises ConfigError."""
+    """The launcher named by the config, instantiated by Hydra. Raises ConfigError."""
     with as_config_error():
         return Plugins.instance().instantiate_launcher(hydra_context=context, task_function=task, config=master)
 
 
 def is_pool(master: DictConfig) -> bool:
-    """Whether the config asks for our own launcher."""
+    """Whether the config selects our process pool."""
     return str(master.hydra.launcher._target_) == POOL
 
 
-def shares(master: DictConfig, threads: int, jobs: int | None) -> Shares:
-    """How the cores are divided among jobs that want so many threads each (0: their share); `jobs` None: not known.
+def core_shares(master: DictConfig, threads: int, jobs: int | None) -> CoreShares:
+    """Divide the cores among jobs of `threads` threads each (0: an equal share); `jobs` None: count unknown.
 
-    Raises ConfigError for a number of processes that makes no sense.
+    Raises ConfigError for an invalid number of processes.
     """
     settings, cores = master.hydra.launcher, usable_cores()
-    asked = settings.get("n_jobs")
+    requested = settings.get("n_jobs")
     if is_pool(master):
-        at_once = min(_count(asked) or max(1, cores // (threads or 1)), max(1, jobs or cores))
-        return Shares(at_once, threads or max(1, cores // at_once))
-    if type(asked) is int and asked:  # joblib: -1 means all cores, -2 all but one
-        at_once = asked if asked > 0 else max(1, cores + 1 + asked)
-        return Shares(at_once, threads or max(1, cores // at_once))
-    each = settings.get("cpus_per_task")
-    return Shares(1, threads or (each if type(each) is int and each > 0 else 0))
+        at_once = min(_process_count(requested) or max(1, cores // (threads or 1)), max(1, jobs or cores))
+        return CoreShares(at_once, threads or max(1, cores // at_once))
+    if type(requested) is int and requested:  # joblib: -1 means all cores, -2 all but one
+        at_once = requested if requested > 0 else max(1, cores + 1 + requested)
+        return CoreShares(at_once, threads or max(1, cores // at_once))
+    per_task = settings.get("cpus_per_task")
+    return CoreShares(1, threads or (per_task if type(per_task) is int and per_task > 0 else 0))
 
 
-def _count(asked: object) -> int | None:
-    if asked is None or (type(asked) is int and asked > 0):
-        return asked
-    rows = {"key": "hydra.launcher.n_jobs", "value": show(asked), "allowed": "null or a whole number, at least 1"}
+def _process_count(requested: object) -> int | None:
+    if requested is None or (type(requested) is int and requested > 0):
+        return requested
+    rows = {"key": "hydra.launcher.n_jobs", "value": show(requested), "allowed": "null or a whole number, at least 1"}
     raise ConfigError("not a number of processes", **rows)

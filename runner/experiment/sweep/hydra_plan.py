@@ -1,4 +1,4 @@
-"""`-m`: many runs through Hydra's sweepers and launchers, behind the same gate and checker as one run."""
+"""`-m`: many runs through Hydra's sweepers and launchers, with the same config checks as one run."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,7 +27,15 @@ from runner.config.schema import RunConfig, RunRequest
 from runner.config.source import SEARCH
 from runner.errors import ConfigError, RunnerError, collect_errors, raise_all
 from runner.experiment.sweep.check import check_sweep
-from runner.experiment.sweep.hydra_launchers import Jobs, PoolLauncher, Shares, Wanted, is_pool, shares, usual_launcher
+from runner.experiment.sweep.hydra_launchers import (
+    CoreShares,
+    FilteringLauncher,
+    Jobs,
+    PoolLauncher,
+    core_shares,
+    is_pool,
+    usual_launcher,
+)
 from runner.experiment.sweep.pool import show_in
 from runner.experiment.sweep.search import Searcher, prepared
 
@@ -35,77 +43,77 @@ CONSOLE = "console.log"
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 
 
-class Director(Protocol):
-    """Who decides what is run of a sweep, and hears of it."""
+class SweepController(Protocol):
+    """Decides which jobs of a sweep run and receives their results."""
 
     def job(self, number: int, request: RunRequest, wrong: ConfigError | None) -> int:
-        """Run one job, maybe in another process, and return its exit code; `wrong` is what is wrong with its config."""
+        """Run one job, possibly in another process, and return its exit code; `wrong` is the error of its config."""
 
-    def refused(self, number: int, error: RunnerError) -> int:
-        """Hear that a job could not be composed, and return its exit code."""
+    def composition_failed(self, number: int, error: RunnerError) -> int:
+        """Record a job whose config could not be composed, and return its exit code."""
 
-    def wanted(self, batch: Jobs) -> Jobs:
-        """What is to run of a batch that the sweeper has made."""
+    def pending(self, batch: Jobs) -> Jobs:
+        """The jobs of a sweeper's batch that still have to run."""
 
     def stopped(self) -> bool:
-        """Whether no further job may begin."""
+        """Whether no further job may start."""
 
-    def ended(self, number: int, code: int) -> bool:
-        """Hear that the process of a job has ended; whether the others shall be stopped."""
+    def job_ended(self, number: int, code: int) -> bool:
+        """Record that the process of a job has ended; whether to stop the other jobs."""
 
     @property
-    def trials(self) -> int:
-        """How many jobs have been told to a search before."""
+    def reported_trials(self) -> int:
+        """Number of trials whose results have already been reported to the search."""
 
-    def told(self, number: int, params: Mapping[str, str], metric: str) -> float | None:
-        """What a job is worth to a search that proposed `params`; None when it failed."""
+    def trial_value(self, number: int, params: Mapping[str, str], metric: str) -> float | None:
+        """The metric's value of the job with the proposed `params`; None when it failed."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A sweep whose every value is in range; nothing of it is written."""
+class SweepPlan:
+    """A checked sweep, of which nothing is written yet."""
 
     loader: Loader
     master: DictConfig
-    base: dict[str, Any]  # the config without what is swept over, and without resolving interpolations
-    config: RunConfig  # the same, checked, with the first of the options that are swept over
+    base: dict[str, Any]  # the config without the swept values, interpolations unresolved
+    config: RunConfig  # the same, checked, with the first option of each swept group
     folder: Path
     folder_given: bool
-    shares: Shares
-    searcher: Searcher | None = None  # of a sweep that decides by results what it tries next
+    shares: CoreShares
+    searcher: Searcher | None = None  # of an adaptive sweep, whose proposals depend on results
 
-    def run(self, folder: Path, threads: int, director: Director) -> None:
-        """Run in a folder; jobs that do not say how many threads they want get `threads`. Raises RunnerError."""
+    def run(self, folder: Path, threads: int, controller: SweepController) -> None:
+        """Run in `folder`; jobs without `device.threads` get `threads` threads. Raises RunnerError."""
         with _current(self.master):
-            _settle(self.master, folder)
+            _set_folder(self.master, folder)
             pool = is_pool(self.master)
-            task = partial(_run_one, job=director.job, threads=threads, console=pool)
+            task = partial(_run_one, job=controller.job, threads=threads, console=pool)
             context = _context(self.loader)
             if pool:
                 inner: Any = PoolLauncher(
-                    context, self.master, task, self.shares.at_once, director.refused, director.ended
+                    context, self.master, task, self.shares.at_once, controller.composition_failed, controller.job_ended
                 )
             else:
                 inner = usual_launcher(context, self.master, task)
-            launcher = Wanted(inner, director.wanted, director.stopped)
+            launcher = FilteringLauncher(inner, controller.pending, controller.stopped)
             if self.searcher is not None:
-                self.searcher.run(folder, launcher, director)
+                self.searcher.run(folder, launcher, controller)
                 return
-            with as_config_error(), _given(launcher) as plugins:
+            with as_config_error(), _use_launcher(launcher) as plugins:
                 sweeper = plugins.instantiate_sweeper(config=self.master, hydra_context=context, task_function=task)
-                if pool:  # a job that cannot be composed says so itself, and the others do not wait for its composing
+                if pool:  # each job reports its own composition error, so the batch need not be composed first
                     vars(sweeper)["validate_batch_is_legal"] = lambda batch: None
                 sweeper.sweep(arguments=as_typed(self.master.hydra.overrides.task))
 
 
-def plan(call: CommandLine) -> Plan:
-    """What a sweep will be. Raises ConfigError, before anything is written, when a value is wrong."""
+def plan(call: CommandLine) -> SweepPlan:
+    """Compose and check a sweep. Raises ConfigError, before anything is written, for an invalid value."""
     loader = Loader(call.config_dir, call.config_path)
     made, errors = collect_errors(check_sweep, loader, call)
     master, broken = collect_errors(loader.load_configuration, call.config_name, list(call.overrides), RunMode.MULTIRUN)
     if master is None:
         raise_all(errors or broken)
-        raise AssertionError("a config is there or it is wrong")
+        raise AssertionError("composition returned neither a config nor an error")
     params, wrong = collect_errors(_take_params, master)
     if params:
         made, errors = collect_errors(check_sweep, loader, call, params)
@@ -118,10 +126,12 @@ def plan(call: CommandLine) -> Plan:
     with _current(master), as_config_error():
         folder = Path(str(OmegaConf.select(master, "hydra.sweep.dir")))
         base = cast(dict[str, Any], OmegaConf.to_container(made.task, resolve=False))
-        share = shares(master, made.config.device.threads, searcher.at_once if searcher else _count(master, parsed))
+        share = core_shares(
+            master, made.config.device.threads, searcher.at_once if searcher else _count(master, parsed)
+        )
     if searcher:
-        base["hydra"] = {"sweeper": searcher.told}
-    return Plan(loader, master, base, made.config, folder, given, share, searcher)
+        base["hydra"] = {"sweeper": searcher.identity}
+    return SweepPlan(loader, master, base, made.config, folder, given, share, searcher)
 
 
 def _take_params(master: DictConfig) -> list[str]:
@@ -138,7 +148,7 @@ def _take_params(master: DictConfig) -> list[str]:
 def _searcher(
     master: DictConfig, parsed: Sequence[Override], config: RunConfig | None, origin: Origins
 ) -> Searcher | None:
-    """Who searches, if the config asks for it. Raises ConfigError, or ConfigErrors."""
+    """The search that the config requests, if any. Raises ConfigError, or ConfigErrors."""
     target = str(master.hydra.sweeper._target_)
     if target == SEARCH:
         values = OmegaConf.to_container(master.hydra.sweeper, resolve=True)
@@ -149,7 +159,7 @@ def _searcher(
 
 
 def _count(master: DictConfig, parsed: Sequence[Override]) -> int | None:
-    """How many jobs there will be, if it is known before."""
+    """The number of jobs, if it is known in advance."""
     if str(master.hydra.sweeper._target_) != BASIC_SWEEPER:
         return None
     return sum(map(len, BasicSweeper.split_arguments(list(parsed), None)))
@@ -167,8 +177,8 @@ def _current(master: DictConfig) -> Iterator[None]:
 
 
 @contextmanager
-def _given(launcher: Wanted) -> Iterator[Plugins]:
-    """Sweepers ask Hydra for their launcher, each in its own way: meanwhile the answer is ours."""
+def _use_launcher(launcher: FilteringLauncher) -> Iterator[Plugins]:
+    """Inside, every launcher that a sweeper requests from Hydra is `launcher`."""
     plugins = Plugins.instance()
     vars(plugins)["instantiate_launcher"] = lambda **_: launcher
     try:
@@ -177,8 +187,8 @@ def _given(launcher: Wanted) -> Iterator[Plugins]:
         del vars(plugins)["instantiate_launcher"]
 
 
-def _settle(master: DictConfig, folder: Path) -> None:
-    """Put the claimed folder into the sweep's config, also for the jobs, which compose anew."""
+def _set_folder(master: DictConfig, folder: Path) -> None:
+    """Set the claimed folder in the sweep's config, also for the jobs, which compose their configs again."""
     OmegaConf.set_readonly(master.hydra, False)
     with open_dict(master.hydra):
         master.hydra.mode = RunMode.MULTIRUN
@@ -188,7 +198,7 @@ def _settle(master: DictConfig, folder: Path) -> None:
 
 
 def _context(loader: Loader) -> HydraContext:
-    """No callbacks; and Hydra 1.4 can be told which callables a config may name."""
+    """A context without callbacks; Hydra 1.4 also accepts a list of the callables that a config may name."""
     allowed: dict[str, Any] = {"execution_whitelist": ("hydra._internal.core_plugins.*", "hydra_plugins.*")}
     known = {name: value for name, value in allowed.items() if name in HydraContext.__dataclass_fields__}
     return HydraContext(config_loader=loader, callbacks=Callbacks(), **known)
@@ -197,7 +207,7 @@ def _context(loader: Loader) -> HydraContext:
 def _run_one(
     task: DictConfig, job: Callable[[int, RunRequest, ConfigError | None], int], threads: int, console: bool
 ) -> int:
-    """One job, called by a launcher in the folder that it made; maybe in another process."""
+    """Run one job in the folder made by the launcher, possibly in another process."""
     record = cast(DictConfig, HydraConfig.instance().cfg)
     folder = Path(shown(Path(record.hydra.runtime.output_dir)))
     if console:

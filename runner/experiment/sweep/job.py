@@ -57,11 +57,11 @@ class Job:
         """Whether no further job may begin."""
         if not self.fail_fast:
             return False
-        known = state.Record(self.sweep)
+        known = state.SweepState(self.sweep)
         known.update()
         return known.failed()
 
-    def refused(self, number: int, error: RunnerError) -> int:
+    def composition_failed(self, number: int, error: RunnerError) -> int:
         """Record that a job could not even be composed, and return its exit code."""
         folder = self.sweep / str(number)
         self._begin(number, folder)

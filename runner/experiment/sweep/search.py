@@ -12,11 +12,11 @@ from typing import Any, Protocol
 from hydra.core.override_parser.types import Override
 
 from runner.config.check import Origin
-from runner.config.groups.search import Search, limit, never_evaluated, settings, space
+from runner.config.groups.search import SearchSettings, limit, never_evaluated, settings, space
 from runner.config.groups.search_space import Dimension
 from runner.config.schema import RunConfig
 from runner.errors import collect_errors, raise_all
-from runner.experiment.sweep.hydra_launchers import Wanted
+from runner.experiment.sweep.hydra_launchers import FilteringLauncher
 from runner.experiment.sweep.optuna_study import Study
 
 
@@ -24,10 +24,10 @@ class Trials(Protocol):
     """Who knows how trials ended."""
 
     @property
-    def trials(self) -> int:
+    def reported_trials(self) -> int:
         """How many were told before."""
 
-    def told(self, number: int, params: Mapping[str, str], metric: str) -> float | None:
+    def trial_value(self, number: int, params: Mapping[str, str], metric: str) -> float | None:
         """The value of a trial that has run; None when it failed."""
 
     def stopped(self) -> bool:
@@ -38,7 +38,7 @@ class Trials(Protocol):
 class Searcher:
     """Searches a space; `fixed` are the overrides that all trials have."""
 
-    search: Search
+    search: SearchSettings
     space: Sequence[Dimension]
     fixed: Sequence[str]
 
@@ -54,18 +54,18 @@ class Searcher:
         return min(self.search.n_jobs, self.count)
 
     @property
-    def told(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         """What must be the same when the sweep goes on, as JSON."""
         search = self.search
         names = ("metric", "n_jobs", "sampler", "seed")
         return {"direction": search.wanted, **{name: getattr(search, name) for name in names}}
 
-    def run(self, folder: Path, launcher: Wanted, trials: Trials) -> None:
+    def run(self, folder: Path, launcher: FilteringLauncher, trials: Trials) -> None:
         """Run all trials, so many at a time, in the folder of the sweep. Raises what the launcher raises."""
         search = self.search
         study = Study(self.space, search.wanted, search.sampler, search.seed, search.n_jobs > 1)
         if search.storage is not None:
-            study.copy_to(folder / search.storage, search.study_name or folder.name, trials.trials)
+            study.copy_to(folder / search.storage, search.study_name or folder.name, trials.reported_trials)
         first = 0
         while first < self.count and not trials.stopped():
             asked = study.ask(min(search.n_jobs, self.count - first))
@@ -75,7 +75,7 @@ class Searcher:
             if trials.stopped():
                 return  # nothing of the batch is told, so that what failed can be made good
             for number, params in asked.items():
-                study.tell(number, trials.told(number, params, search.metric))
+                study.tell(number, trials.trial_value(number, params, search.metric))
             first += len(asked)
 
 

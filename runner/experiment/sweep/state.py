@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from runner.config.schema import changed
 from runner.errors import ConfigError, DataError
 from runner.experiment.sweep import journal
 from runner.host.json_file import flat, written
@@ -38,7 +39,7 @@ class Outcome:
         return found if self.status == "ok" and found is not None and math.isfinite(found) else None
 
 
-class Record:
+class SweepState:
     """The rows of a journal in order, as they come."""
 
     def __init__(self, folder: Path) -> None:
@@ -111,18 +112,18 @@ class Record:
                     self._failed.add(row["job"])
 
 
-def settle(record: Record, numbers: Iterable[int], what: str) -> None:
+def settle(state: SweepState, numbers: Iterable[int], what: str) -> None:
     """Write the end of jobs that could not write it themselves; `what` says why. Raises StorageError.
 
     A run is over when its `status.json` says so: a job may have been killed between that and its row.
     """
     for number in numbers:
-        started = record.started.get(number, {"folder": str(number)})  # it may have died before that
-        place = record.folder / started["folder"]
+        started = state.started.get(number, {"folder": str(number)})  # it may have died before that
+        place = state.folder / started["folder"]
         if written(place / STATUS_FILE).get("status") == "ok":
-            end(record.folder, number, place, summary=written(place / SUMMARY_FILE))
+            end(state.folder, number, place, summary=written(place / SUMMARY_FILE))
         else:
-            end(record.folder, number, place, "killed", 1, error=what)
+            end(state.folder, number, place, "killed", 1, error=what)
 
 
 def end(
@@ -149,10 +150,8 @@ def relative(folder: Path, sweep: Path) -> str:
 def refuse_changes(what: str, was: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise ConfigError with a row for every key that two configs do not have in common; `sweep.*` may change."""
     before, after = flat(was), flat(now)
-    names = [name for name in dict.fromkeys((*before, *after)) if not name.startswith("sweep.")]
-    rows = {
-        name: f"was {before.get(name)}, is {after.get(name)}" for name in names if before.get(name) != after.get(name)
-    }
+    names = [name for name in changed(before, after) if not name.startswith("sweep.")]
+    rows = {name: f"was {before.get(name)}, is {after.get(name)}" for name in names}
     if rows:
         raise ConfigError(what, **rows, hint="--force goes on all the same")
 

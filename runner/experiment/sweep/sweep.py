@@ -12,9 +12,9 @@ from runner.experiment import launch
 from runner.experiment.manifest import config_hash
 from runner.experiment.sweep import best, journal
 from runner.experiment.sweep.hydra_launchers import Jobs
-from runner.experiment.sweep.hydra_plan import Plan, plan
+from runner.experiment.sweep.hydra_plan import SweepPlan, plan
 from runner.experiment.sweep.job import Job
-from runner.experiment.sweep.state import Outcome, Record, refuse_changes, settle
+from runner.experiment.sweep.state import Outcome, SweepState, refuse_changes, settle
 from runner.experiment.sweep.table import ended_line, show
 from runner.host import files
 from runner.host.machine import packages
@@ -60,42 +60,42 @@ def resume(folder: Path, lines: Sequence[str] = (), force: bool = False) -> list
     this is no sweep or when its config has changed (unless `force`), BusyError while it is running, and otherwise as
     `start`.
     """
-    record = Record(folder)
-    record.update()
-    call = _again(record.header["call"], lines)
+    state = SweepState(folder)
+    state.update()
+    call = _again(state.header["call"], lines)
     with launch.stopped_by_signals(), files.locked(folder / launch.LOCK_FILE):
-        record.update()  # what was written before the folder was ours
+        state.update()  # what was written before the folder was ours
         made = plan(call)
         if not force:
-            refuse_changes("the sweep would not go on as it began", record.header["config"], _base(made))
-        settle(record, [number for number in record.started if number not in record.ended], DIED)
+            refuse_changes("the sweep would not go on as it began", state.header["config"], _base(made))
+        settle(state, [number for number in state.started if number not in state.ended], DIED)
         journal.append(folder, "resume", overrides=list(lines))
         return _conduct(made, folder, force)
 
 
-def _conduct(made: Plan, folder: Path, force: bool) -> list[Outcome]:
-    record = Record(folder)
-    record.update()
-    director = _Director(record, made.config.sweep.fail_fast, force)
+def _conduct(made: SweepPlan, folder: Path, force: bool) -> list[Outcome]:
+    state = SweepState(folder)
+    state.update()
+    controller = _Controller(state, made.config.sweep.fail_fast, force)
     try:
-        made.run(folder, record.header["threads"], director)
+        made.run(folder, state.header["threads"], controller)
     except KeyboardInterrupt:
         print(f"the sweep goes on with: runner resume {folder}", file=sys.stderr)  # noqa: T201
         raise
-    record.update()
-    outcomes = record.outcomes()
+    state.update()
+    outcomes = state.outcomes()
     show(outcomes, folder)
-    if record.search:
-        _tell_best(outcomes, record)
+    if state.search:
+        _tell_best(outcomes, state)
     _raise_failed(outcomes, folder)
     return outcomes
 
 
-def _tell_best(outcomes: Sequence[Outcome], record: Record) -> None:
-    search = record.search or {}
+def _tell_best(outcomes: Sequence[Outcome], state: SweepState) -> None:
+    search = state.search or {}
     found = best.best(outcomes, search)
     if found is not None:
-        best.write(record.folder, found, search)
+        best.write(state.folder, found, search)
         print(best.sentence(found, outcomes, search))  # noqa: T201
 
 
@@ -109,27 +109,27 @@ def _raise_failed(outcomes: Sequence[Outcome], folder: Path) -> None:
         raise error.add(**{f"#{one.number}": _block(one) for one in failed}, hint=f"runner resume {folder}")
 
 
-class _Director:
+class _Controller:
     """Decides what is run, and keeps the journal where jobs cannot."""
 
-    def __init__(self, record: Record, fail_fast: bool, force: bool) -> None:
-        self.record = record
-        self.job = Job(record.folder.absolute(), record.done(), fail_fast, force)
+    def __init__(self, state: SweepState, fail_fast: bool, force: bool) -> None:
+        self.state = state
+        self.job = Job(state.folder.absolute(), state.done(), fail_fast, force)
 
-    def refused(self, number: int, error: RunnerError) -> int:
+    def composition_failed(self, number: int, error: RunnerError) -> int:
         """A job that could not be composed."""
-        return self.job.refused(number, error)
+        return self.job.composition_failed(number, error)
 
-    def wanted(self, batch: Jobs) -> Jobs:
+    def pending(self, batch: Jobs) -> Jobs:
         """What is to run of a batch. Raises ConfigError when it is another one than before."""
-        known = self.record.jobs
+        known = self.state.jobs
         jobs = {
             number: tuple(line for line in lines if not _key(line).startswith("sweep."))
             for number, lines in batch.items()
         }
         if new := {number: lines for number, lines in jobs.items() if number not in known}:
-            journal.append(self.record.folder, "jobs", first=min(new), overrides=list(new.values()))
-            self.record.update()
+            journal.append(self.state.folder, "jobs", first=min(new), overrides=list(new.values()))
+            self.state.update()
         changed = {f"#{number}": " ".join(known[number]) for number, lines in jobs.items() if known[number] != lines}
         if changed:
             raise ConfigError("the sweep has other jobs than when it began", **changed)
@@ -140,32 +140,32 @@ class _Director:
         return self.job.stopped()
 
     @property
-    def trials(self) -> int:
+    def reported_trials(self) -> int:
         """How many jobs a search was told of."""
-        return len(self.record.trials)
+        return len(self.state.trials)
 
-    def told(self, number: int, params: Mapping[str, str], metric: str) -> float | None:
+    def trial_value(self, number: int, params: Mapping[str, str], metric: str) -> float | None:
         """What a job is worth to a search: what it was told before, or else how the job has ended.
 
         A job that failed then and is well now stays as it was told, since later proposals came of that.
         """
-        self.record.update()
-        if number not in self.record.trials:
-            value = self.record.outcome(number).value(metric)
-            state = "failed" if value is None else "complete"
-            journal.append(self.record.folder, "trial", job=number, params=dict(params), state=state, value=value)
-            self.record.update()
-        found: float | None = self.record.trials[number]["value"]
+        self.state.update()
+        if number not in self.state.trials:
+            value = self.state.outcome(number).value(metric)
+            ending = "failed" if value is None else "complete"
+            journal.append(self.state.folder, "trial", job=number, params=dict(params), state=ending, value=value)
+            self.state.update()
+        found: float | None = self.state.trials[number]["value"]
         return found
 
-    def ended(self, number: int, code: int) -> bool:
+    def job_ended(self, number: int, code: int) -> bool:
         """The process of a job has ended; it has written its row, if it could."""
-        self.record.update()
-        if number not in self.record.ended:
+        self.state.update()
+        if number not in self.state.ended:
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            settle(self.record, [number], f"{DIED} ({how})")
-            self.record.update()
-        outcome = self.record.outcome(number)
+            settle(self.state, [number], f"{DIED} ({how})")
+            self.state.update()
+        outcome = self.state.outcome(number)
         print(ended_line(outcome), flush=True)  # noqa: T201
         return self.job.fail_fast and outcome.status in ("failed", "killed")
 
@@ -176,7 +176,7 @@ def _block(outcome: Outcome) -> str:
     return f"{first.rstrip()}\n{outcome.error}" if outcome.error else first.rstrip()
 
 
-def _base(made: Plan) -> dict[str, Any]:
+def _base(made: SweepPlan) -> dict[str, Any]:
     """What all jobs depend on: the config, and versions by the same rule as for one run."""
     versions = {name: text for name, text in packages().items() if name.startswith(("runner", "numpy", "onnx"))}
     proposing = {"optuna": search_space.version()} if made.searcher else {}

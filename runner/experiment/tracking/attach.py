@@ -9,7 +9,7 @@ from runner.config.groups.tracking import MlflowTracking, address_of
 from runner.config.schema import RunRequest
 from runner.errors import ConfigError, MismatchError, RunnerError, StorageError
 from runner.experiment.sweep.journal import NAME as SWEEP_FILE
-from runner.experiment.sweep.state import Record
+from runner.experiment.sweep.state import SweepState
 from runner.experiment.tracking import mlflow
 from runner.experiment.tracking.follower import Follower, Tracker
 from runner.experiment.tracking.tensorboard import EventFile
@@ -115,8 +115,8 @@ def _tags(request: RunRequest, folder: Path) -> dict[str, str]:
 
 def _job(sweep: Path, folder: Path) -> str | None:
     """The number of the job that runs in a folder, as the journal of its sweep tells it."""
-    record = Record(sweep)
+    state = SweepState(sweep)
     with suppress(RunnerError):  # a damaged journal is told by others
-        record.update()
-    rows = record.started.items()
+        state.update()
+    rows = state.started.items()
     return next((str(number) for number, row in rows if (sweep / row["folder"]).resolve() == folder.resolve()), None)

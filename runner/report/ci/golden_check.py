@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from runner.config.schema import RunConfig, plain
-from runner.host.json_file import flat
+from runner.config.schema import changed
 from runner.report.ci.golden_file import Golden
 
 
@@ -23,7 +22,7 @@ def compare(golden: Golden, found: Golden) -> tuple[list[ComparedValue], list[st
 
     If the key differs in values that must be equal, only these are returned: the results are not comparable.
     """
-    names = list(_differing(golden.key, found.key))
+    names = list(changed(golden.key, found.key))
     foreign = [
         ComparedValue(f"key.{name}", golden.key.get(name), found.key.get(name), True)
         for name in names
@@ -34,14 +33,6 @@ def compare(golden: Golden, found: Golden) -> tuple[list[ComparedValue], list[st
         return foreign, []
     compare_values = _bit_for_bit if golden.exact and not names else _within_tolerance
     return list(compare_values(golden, found)), names
-
-
-def _differing(was: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
-    """Names whose values differ; a key of the config that one side lacks has its default there."""
-    defaults = flat(plain(RunConfig()))
-    for name in {**was, **now}:
-        if was.get(name, defaults.get(name)) != now.get(name, defaults.get(name)):
-            yield name
 
 
 def _bit_for_bit(golden: Golden, found: Golden) -> Iterator[ComparedValue]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from runner.errors import ConfigError, RunnerError, nearest
 from runner.experiment.sweep import journal
 from runner.experiment.sweep.best import best, sentence
-from runner.experiment.sweep.state import Record as Sweep
+from runner.experiment.sweep.state import SweepState
 from runner.host import files
 from runner.report.html import pair_page, run_page, sweep_page
 from runner.report.html.layout import page
@@ -67,7 +67,7 @@ def sweep_remarks(folder: Path) -> Iterator[str]:
     """Remarks from the journal of a sweep: the search and its best job, and jobs without a folder."""
     if not (folder / journal.NAME).is_file():
         return
-    sweep = Sweep(folder)
+    sweep = SweepState(folder)
     try:
         sweep.update()
     except RunnerError as error:

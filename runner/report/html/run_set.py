@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from runner.nn.metrics import METRICS, Metric
 from runner.report.format import format_value
 from runner.report.record import RunRecord, differing_keys
 
@@ -80,7 +81,8 @@ class RunSet:
         if target is None:
             return []
         found = [run for run in self.runs if target in run.results]
-        return sorted(found, key=lambda run: run.results[target], reverse=target == "accuracy")
+        metric = METRICS.get(target, Metric)
+        return sorted(found, key=lambda run: run.results[target], reverse=metric.direction == "maximize")
 
     def label(self, key: str) -> str:
         """The last part of a key if it is unique among the varied keys, otherwise the key."""

@@ -20,14 +20,14 @@ REPAIR = "restore it from a copy, or delete this checkpoint"
 NEWER = "read it with the version of runner that wrote it"
 
 
-class Part(Frozen):
+class CheckpointFile(Frozen):
     """What a file of a checkpoint must be."""
 
     size: int  # in bytes
     sha256: str
 
     @classmethod
-    def of(cls, content: bytes) -> "Part":
+    def of(cls, content: bytes) -> "CheckpointFile":
         """The part that has this content."""
         return cls(len(content), hashlib.sha256(content).hexdigest())
 
@@ -35,7 +35,7 @@ class Part(Frozen):
 class Manifest(Frozen):
     """The parts of a checkpoint by file name, and what its writer said of it."""
 
-    files: dict[str, Part]
+    files: dict[str, CheckpointFile]
     progress: dict[str, Any]
     identity: dict[str, Any]
 
@@ -45,7 +45,7 @@ class Manifest(Frozen):
         return int(self.progress.get("global_step", 0))
 
 
-def text_of(parts: Mapping[str, Part], progress: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
+def text_of(parts: Mapping[str, CheckpointFile], progress: Mapping[str, Any], identity: Mapping[str, Any]) -> str:
     """The text of a manifest; equal values give equal texts. Raises ConfigError for values that are not JSON."""
     said = {"progress": {**progress}, "identity": {**identity}}
     try:
@@ -92,7 +92,7 @@ def damaged(path: Path, expected: object, found: object) -> NoReturn:
 def _checked(values: dict[str, Any], path: Path) -> Manifest:
     """The manifest, when it has the shape of one: its hash only tells that nobody changed it."""
     try:
-        parts = {name: Part(part["bytes"], part["sha256"]) for name, part in values["files"].items()}
+        parts = {name: CheckpointFile(part["bytes"], part["sha256"]) for name, part in values["files"].items()}
         made = Manifest(parts, values["progress"], values["identity"])
         counts = [*(part.size for part in parts.values()), made.progress.get("global_step", 0)]
         right = isinstance(made.identity, dict) and all(map(_is_count, counts))

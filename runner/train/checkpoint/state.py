@@ -16,16 +16,16 @@ from runner.host import files
 from runner.train.checkpoint import manifest
 from runner.train.checkpoint.arrays import decode, encode
 from runner.train.checkpoint.folder import place_of, remove_folder, sweep_temporaries, write_folder
-from runner.train.checkpoint.manifest import MANIFEST, REPAIR, Manifest, Part
+from runner.train.checkpoint.manifest import MANIFEST, REPAIR, CheckpointFile, Manifest
 from runner.validation.arguments import whole
 from runner.validation.records import Frozen
 
-__all__ = ["Checkpoint", "load", "newest", "prune", "save", "sweep_temporaries"]
+__all__ = ["SavedCheckpoint", "load", "newest", "prune", "save", "sweep_temporaries"]
 
 STATE = "state.safetensors"
 
 
-class Checkpoint(Frozen):
+class SavedCheckpoint(Frozen):
     """What was saved: arrays by name, how far the run was, and what a run that goes on must have in common with it."""
 
     folder: Path
@@ -47,13 +47,13 @@ def save(
     if foreign:
         raise ConfigError("a checkpoint would replace a directory that is none", directory=folder, has=_some(foreign))
     content = encode(arrays)
-    text = manifest.text_of({STATE: Part.of(content)}, progress, identity)
+    text = manifest.text_of({STATE: CheckpointFile.of(content)}, progress, identity)
     files.make_directory(folder.parent)
     write_folder(folder, {STATE: content, MANIFEST: text})
     return folder
 
 
-def load(path: Path | str) -> Checkpoint:
+def load(path: Path | str) -> SavedCheckpoint:
     """Read a checkpoint, after every part of it was found to be what was written.
 
     Raises DataError with file, expected, found and repair when it is not, StorageError when the disk cannot be read.
@@ -66,10 +66,10 @@ def load(path: Path | str) -> Checkpoint:
         arrays = decode(_content(folder, found), folder / STATE)
     except DataError as error:
         raise error.add(repair=REPAIR) from None
-    return Checkpoint(folder, arrays, found.progress, found.identity)
+    return SavedCheckpoint(folder, arrays, found.progress, found.identity)
 
 
-def newest(folder: Path, prefix: str) -> tuple[Checkpoint | None, list[str]]:
+def newest(folder: Path, prefix: str) -> tuple[SavedCheckpoint | None, list[str]]:
     """The good checkpoint of the highest global step, and a line about each newer one that is damaged.
 
     None when there is no good one; the lines are then about all of them. Raises StorageError when the folder cannot be
@@ -150,7 +150,7 @@ def _content(folder: Path, known: Manifest) -> bytes:
     content = files.read_bytes(path, part.size)
     if len(content) != part.size:
         manifest.damaged(path, f"{part.size} bytes", f"{len(content)} bytes")
-    if (now := Part.of(content)) != part:
+    if (now := CheckpointFile.of(content)) != part:
         manifest.damaged(path, f"sha256 {part.sha256}", f"sha256 {now.sha256}")
     return content
 

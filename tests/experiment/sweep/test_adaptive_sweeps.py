@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from sweep_runs import killed, record, rows, swept, table
+from sweep_runs import killed, rows, sweep_state, swept, table
 
 from runner.config.compose import CommandLine
 from runner.errors import ConfigError, TrainingError
@@ -83,7 +83,7 @@ def test_it_proposes_what_optuna_does(whole):
         for trial in asked:
             params = told[trial.number]["params"]
             assert {name: str(value) for name, value in trial.params.items()} == params
-            assert record(whole).jobs[trial.number] == tuple(f"{name}={text}" for name, text in params.items())
+            assert sweep_state(whole).jobs[trial.number] == tuple(f"{name}={text}" for name, text in params.items())
             study.tell(trial, told[trial.number]["value"])
     assert [(row["job"], row["state"]) for row in told] == [(number, "complete") for number in range(14)]
     answer = json.loads((whole / "best.json").read_text())
@@ -107,7 +107,7 @@ def test_killed_at_a_row_and_resumed_it_is_the_same_search(place, whole, monkeyp
     folder = place / "killed"
     assert killed(monkeypatch, folder, (*SEARCH, *(POOL if number % 2 else ())), number, only="sweep.jsonl")
     before = trials(folder)
-    done = record(folder).done()
+    done = sweep_state(folder).done()
     started = len(rows(folder, "start"))
     assert len(before) < 14
     sweep.resume(folder)
@@ -129,7 +129,7 @@ def test_what_fails_is_told_and_stops_nobody(place, capfd, words):
     assert "best: job" in capfd.readouterr().out
     (place / "bad").unlink()
     sweep.resume(Path("mine"))  # now they are well; what came of their failure stays as it was
-    assert [one.status for one in record(place / "mine").outcomes()] == ["ok"] * 14
+    assert [one.status for one in sweep_state(place / "mine").outcomes()] == ["ok"] * 14
     assert trials(place / "mine") == first
 
 
@@ -164,7 +164,7 @@ def test_a_grid_has_the_jobs_of_a_sweep_over_all_values(place):
     words = ("seed=range(1,3)", "optimizer.learning_rate=range(0.1,0.4,0.1)", "dataset.batch_size=choice(16,32)")
     swept(place / "all", *words)
     swept(place / "grid", *words, "hydra/sweeper=optuna", "hydra.sweeper.sampler=grid", "hydra.sweeper.n_trials=99")
-    expected, found = (list(record(place / name).jobs.values()) for name in ("all", "grid"))
+    expected, found = (list(sweep_state(place / name).jobs.values()) for name in ("all", "grid"))
     assert len(expected) == 16  # Hydra adds up 0.1 four times before it is 0.4
     assert sorted(found) == sorted(expected)
     assert found != expected  # at random, by the seed
@@ -173,7 +173,7 @@ def test_a_grid_has_the_jobs_of_a_sweep_over_all_values(place):
 def test_a_range_never_reaches_its_end(place):
     words = ("hydra/sweeper=optuna", "hydra.sweeper.sampler=random", "hydra.sweeper.n_trials=12", "seed=range(0,3)")
     swept(place / "mine", *words)
-    assert set(record(place / "mine").jobs.values()) == {("seed=0",), ("seed=1",), ("seed=2",)}
+    assert set(sweep_state(place / "mine").jobs.values()) == {("seed=0",), ("seed=1",), ("seed=2",)}
 
 
 def stored(file: Path, name: str) -> list:

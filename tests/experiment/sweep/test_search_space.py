@@ -6,19 +6,20 @@ from pathlib import Path
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from tables import table
 
 from runner import cli
 from runner.config import overrides
 from runner.config.compose import CommandLine
-from runner.config.groups import search, search_space
-from runner.config.groups.search import Search, space
+from runner.config.groups import search_space
+from runner.config.groups.search import SearchSettings, space
 from runner.config.groups.search_space import Choice, Number
 from runner.config.loader import Loader
-from runner.config.schema import METRICS
 from runner.errors import ConfigError
 from runner.experiment.sweep.best import best
 from runner.experiment.sweep.hydra_plan import plan
 from runner.experiment.sweep.state import Outcome
+from runner.nn.metrics import METRICS
 
 OPTUNA = "hydra/sweeper=optuna"
 
@@ -32,11 +33,11 @@ def place(tmp_path, monkeypatch):
 
 
 def of(line: str, **said) -> Choice | Number:
-    (found,) = space(overrides.parse([line]), Search(**said))
+    (found,) = space(overrides.parse([line]), SearchSettings(**said))
     return found
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("interval(1e-3,1)", Number("x", 0.001, 1.0)),
@@ -61,7 +62,7 @@ def test_the_grammar_of_a_space(text, expected):
 def test_the_options_of_a_group():
     loader = Loader()
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(["optimizer=glob(*)", "mode=graph"])
-    (found,) = space(parsed, Search())
+    (found,) = space(parsed, SearchSettings())
     assert found == Choice("optimizer", ("adam", "momentum", "sgd"))
 
 
@@ -91,13 +92,13 @@ def test_a_grid_needs_points():
     with pytest.raises(ConfigError, match="an interval has no grid"):
         of("x=interval(0,1)", sampler="grid")
     with pytest.raises(ConfigError, match="the grid has too many points"):
-        space(overrides.parse(["x=range(200)", "y=range(200)"]), Search(sampler="grid"))
+        space(overrides.parse(["x=range(200)", "y=range(200)"]), SearchSettings(sampler="grid"))
 
 
 def test_every_metric_has_a_direction():
-    assert set(search.DIRECTIONS) == set(METRICS)
-    assert [Search(metric=metric).wanted for metric in ("loss", "accuracy")] == ["minimize", "maximize"]
-    assert Search(metric="loss", direction="maximize").wanted == "maximize"
+    assert {kind.direction for kind in METRICS.values()} == {"minimize", "maximize"}
+    assert [SearchSettings(metric=metric).wanted for metric in ("loss", "accuracy")] == ["minimize", "maximize"]
+    assert SearchSettings(metric="loss", direction="maximize").wanted == "maximize"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from runner.errors import ConfigError, DataError, StorageError
 from runner.experiment.sweep import journal, pool
-from runner.experiment.sweep.state import Record, settle
+from runner.experiment.sweep.state import SweepState, settle
 from runner.host import files
 
 START = {"job": 0, "folder": "0"}
@@ -22,8 +22,8 @@ def begun(tmp_path):
     return tmp_path
 
 
-def known(folder) -> Record:
-    made = Record(folder)
+def known(folder) -> SweepState:
+    made = SweepState(folder)
     made.update()
     return made
 
@@ -123,28 +123,28 @@ def test_a_disk_that_fails_is_told(begun, monkeypatch, operation):
 
 
 def test_how_jobs_stand(begun):
-    record = known(begun)
-    assert [one.status for one in record.outcomes()] == ["missing", "missing"]
+    state = known(begun)
+    assert [one.status for one in state.outcomes()] == ["missing", "missing"]
     journal.append(begun, "start", job=0, folder="a/0")
     journal.append(begun, "start", job=1, folder="a/1")
     journal.append(begun, "end", job=1, folder="a/1", status="failed", exit_code=6, error="MismatchError: no")
-    record.update()
-    assert [one.status for one in record.outcomes()] == ["killed", "failed"]
-    assert record.failed()
-    assert record.done() == frozenset()
-    first, second = record.outcomes()
+    state.update()
+    assert [one.status for one in state.outcomes()] == ["killed", "failed"]
+    assert state.failed()
+    assert state.done() == frozenset()
+    first, second = state.outcomes()
     assert (first.folder, first.overrides) == (begun / "a/0", ("seed=1",))
     assert (second.exit_code, second.error) == (6, "MismatchError: no")
     journal.append(begun, "start", job=1, folder="a/1")  # again
     journal.append(begun, "end", job=1, folder="a/1", status="ok", exit_code=0, loss=0.5, metrics={"accuracy": 1.0})
-    record.update()
-    assert (record.outcome(1).loss, record.outcome(1).metrics) == (0.5, {"accuracy": 1.0})
-    assert record.done() == {1}
-    assert record.failed()
+    state.update()
+    assert (state.outcome(1).loss, state.outcome(1).metrics) == (0.5, {"accuracy": 1.0})
+    assert state.done() == {1}
+    assert state.failed()
     journal.append(begun, "resume", overrides=[])
-    record.update()
-    assert not record.failed()
-    assert record.done() == {1}
+    state.update()
+    assert not state.failed()
+    assert state.done() == {1}
 
 
 def test_jobs_that_could_not_write_their_end(begun):
@@ -155,9 +155,9 @@ def test_jobs_that_could_not_write_their_end(begun):
     (begun / "0/status.json").write_text('{"status": "ok"}')
     (begun / "0/summary.json").write_text(json.dumps({"loss": 0.25, "metrics": {"accuracy": 0.5}}))
     (begun / "1/status.json").write_text('{"status": "runn')
-    record = known(begun)
-    settle(record, [0, 1], "it died")
-    record.update()
-    first, second = record.outcomes()
+    state = known(begun)
+    settle(state, [0, 1], "it died")
+    state.update()
+    first, second = state.outcomes()
     assert (first.status, first.exit_code, first.loss, first.metrics) == ("ok", 0, 0.25, {"accuracy": 0.5})
     assert (second.status, second.exit_code, second.error) == ("killed", 1, "it died")

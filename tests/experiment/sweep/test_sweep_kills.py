@@ -10,7 +10,7 @@ import psutil
 import pytest
 from patience import PATIENCE, wait_until
 from soak import SOAK
-from sweep_runs import TINY, TWELVE, killed, record, rows, swept, table, traces, wait_until_free
+from sweep_runs import TINY, TWELVE, killed, rows, sweep_state, swept, table, traces, wait_until_free
 
 from runner.errors import BusyError
 from runner.experiment.sweep import sweep
@@ -51,7 +51,7 @@ def same(folder: Path, whole: Path) -> None:
 def test_at_every_boundary_of_a_job(tmp_path, monkeypatch, whole, number):
     folder = tmp_path / "sweep"
     assert killed(monkeypatch, folder, (*TWELVE, POOL), number, only="sweep.jsonl")
-    done = record(folder).done() if rows(folder, "sweep") else frozenset()
+    done = sweep_state(folder).done() if rows(folder, "sweep") else frozenset()
     assert len(done) <= max(0, number - 3)
     started = len(rows(folder, "start"))
     go_on(folder)
@@ -73,7 +73,7 @@ def test_in_the_middle_of_jobs(tmp_path, monkeypatch, whole, number):
 def test_twice_with_the_other_launcher(tmp_path, monkeypatch, whole):
     folder = tmp_path / "sweep"
     assert killed(monkeypatch, folder, TWELVE, 200)
-    first = len(record(folder).done())
+    first = len(sweep_state(folder).done())
     assert 0 < first < 12
     sweep.resume(folder, [POOL])
     same(folder, whole)

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from sweep_runs import record, rows, swept, table
+from sweep_runs import rows, sweep_state, swept, table
 
 from runner import cli
 from runner.config.compose import CommandLine
@@ -167,7 +167,7 @@ def test_an_interruption(ran, place, capfd, launcher):
     words = ["-m", "seed=1,2,3", f"hydra/launcher={launcher}", "hydra.sweep.dir=mine", "runner.debug=true"]
     assert cli.main(words) == (130 if launcher == "basic" else 8)  # a signal to one process of a pool stops no other
     assert rows(place / "mine", "end")[1 if launcher == "basic" else -2]["status"] in ("interrupted", "ok")
-    assert [one.status for one in record(place / "mine").outcomes()][:2] == ["ok", "interrupted"]
+    assert [one.status for one in sweep_state(place / "mine").outcomes()][:2] == ["ok", "interrupted"]
     assert "runner resume mine" in capfd.readouterr().err
     ran()
     (place / "stop").unlink()
@@ -180,6 +180,31 @@ def configs(place: Path, text: str) -> Path:
     (folder / "experiment").mkdir(parents=True, exist_ok=True)
     (folder / "experiment/own.yaml").write_text("# @package _global_\n" + text)
     return folder
+
+
+def without_a_key(journal: Path) -> None:
+    """The journal as a version of runner wrote it that did not have the key `dataset.verify`."""
+    first, *others = journal.read_text().splitlines(keepends=True)
+    assert '"verify": true' in first
+    header = json.loads(first)
+    del header["config"]["dataset"]["verify"]
+    journal.write_text("".join([json.dumps(header) + "\n", *others]))
+
+
+@BOTH
+def test_a_sweep_of_a_version_without_a_key_goes_on(ran, place, launcher):
+    (place / "bad").write_text("[2]")
+    with pytest.raises(sweep.SweepError):
+        sweep.start(CommandLine(("seed=1,2", "hydra.sweep.dir=mine", f"hydra/launcher={launcher}")))
+    without_a_key(place / "mine/sweep.jsonl")
+    config = place / "mine/1/config.json"
+    if config.exists():
+        values = json.loads(config.read_text())
+        del values["dataset"]["verify"]
+        config.write_text(json.dumps(values))
+    (place / "bad").unlink()
+    assert [outcome.status for outcome in sweep.resume(place / "mine")] == ["ok", "ok"]
+    assert ran()[-1].startswith("2")
 
 
 def test_a_sweep_of_another_config_is_refused(ran, place):
@@ -313,7 +338,7 @@ def test_launchers_for_many_machines(tmp_path, monkeypatch, launcher, words):
     pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher", exc_type=ImportError)
     small = ("dataset=synthetic", "dataset.num_samples=64", "callbacks=quiet", "max_steps=1", "mode=graph")
     swept(tmp_path / "sweep", *small, "seed=1,2", f"hydra/launcher={launcher}", *words)
-    assert [one.status for one in record(tmp_path / "sweep").outcomes()] == ["ok", "ok"]
+    assert [one.status for one in sweep_state(tmp_path / "sweep").outcomes()] == ["ok", "ok"]
     threads = json.loads((tmp_path / "sweep/0/config.json").read_text())["device"]["threads"]
     assert threads == (0 if launcher == "ray" else max(1, usable_cores() // 2) if launcher == "joblib" else 1)
     assert sweep.resume(tmp_path / "sweep")[1].status == "ok"

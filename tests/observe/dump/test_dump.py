@@ -9,6 +9,7 @@ import dump_files
 import numpy as np
 import pytest
 from dump_files import ORDER, RELU, asynchronous, npy, step, sync
+from tables import table
 
 from runner.errors import ConfigError, DataError, StorageError
 from runner.observe.dump.dump import Dump
@@ -309,7 +310,7 @@ def classless(names: list[str]) -> list[str]:
     return ["/".join([*(p.partition("-")[0] for p in name.split("/")[:-1]), name.split("/")[-1]]) for name in names]
 
 
-@pytest.mark.parametrize(
+@table(
     ("a", "b"),
     [
         (list(ORDER), list(ORDER)),
@@ -324,7 +325,7 @@ def classless(names: list[str]) -> list[str]:
         ([sanitised(name) for name in SUNK], [sanitised(name) for name in ORDER]),
     ],
 )
-@pytest.mark.parametrize("turned", [False, True])
+@table("turned", [False, True])
 def test_names_of_two_runs_are_matched(a, b, turned):
     a, b = (b, a) if turned else (a, b)
     found = match(entries(a), entries(b), *best_forms(a, b))

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from tables import table
 
 from runner.errors import DataError
 from runner.observe.dump import formats
@@ -113,8 +114,8 @@ def test_every_format_has_a_definition():
     assert set(ORACLES) | {"NCHW", "ND"} == set(formats.FORMATS)
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("name", ORACLES)
+@table("shape", SHAPES, ids=str)
+@table("name", ORACLES)
 def test_both_ways(name, shape):
     x = tensor(shape)
     there = ORACLES[name](x)
@@ -122,8 +123,8 @@ def test_both_ways(name, shape):
     equal(to_nchw(there, name, shape), x)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: np.dtype(d).name)
-@pytest.mark.parametrize("name", ORACLES)
+@table("dtype", DTYPES, ids=lambda d: np.dtype(d).name)
+@table("name", ORACLES)
 def test_element_types(name, dtype):
     x = tensor((18, 35, 2, 3), dtype)
     there = ORACLES[name](x)
@@ -131,8 +132,8 @@ def test_element_types(name, dtype):
     equal(to_nchw(there, name, x.shape), x)
 
 
-@pytest.mark.parametrize("groups", [1, 2, 3, 4, 8, 32])
-@pytest.mark.parametrize("inside", [(1, 1), (2, 3), (16, 4), (5, 16), (20, 17)], ids=str)
+@table("groups", [1, 2, 3, 4, 8, 32])
+@table("inside", [(1, 1), (2, 3), (16, 4), (5, 16), (20, 17)], ids=str)
 def test_weights_in_groups(groups, inside):
     out, c = inside
     x = tensor((groups * out, c, 2, 1), np.float16)
@@ -141,7 +142,7 @@ def test_weights_in_groups(groups, inside):
     equal(to_nchw(there, "FRACTAL_Z", x.shape, groups), x)
 
 
-@pytest.mark.parametrize(("source", "target"), [*itertools.product(["NCHW", *ORACLES], repeat=2)])
+@table(("source", "target"), [*itertools.product(["NCHW", *ORACLES], repeat=2)])
 def test_from_each_to_each(source, target):
     x = tensor((17, 5, 2, 3))
     lying = x if source == "NCHW" else ORACLES[source](x)
@@ -225,7 +226,7 @@ def test_no_copy_where_none_is_needed():
         assert np.shares_memory(to_nchw(x, name), x)
 
 
-@pytest.mark.parametrize(
+@table(
     ("shape", "name", "original", "groups"),
     [
         ((2, 1, 3, 3, 16), "NC1HWC0", (2, 17, 3, 3), 1),
@@ -275,10 +276,8 @@ def test_empty_tensors(name):
     equal(to_nchw(from_nchw(x, name), name, x.shape), x)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.bool_])
-@pytest.mark.parametrize(
-    "shape", [(), (0, 3), (3,), (2, 3, 4, 5), (40, 70, 130), (3, 9000, 40), (300_000, 2), (2, 700_000)]
-)
+@table("dtype", [np.float32, np.float16, np.bool_])
+@table("shape", [(), (0, 3), (3,), (2, 3, 4, 5), (40, 70, 130), (3, 9000, 40), (300_000, 2), (2, 700_000)])
 def test_in_order(shape, dtype):
     """Also those that are copied in blocks, the last of which is smaller."""
     x = np.asarray(RNG.integers(0, 100, shape) % 3).astype(dtype)

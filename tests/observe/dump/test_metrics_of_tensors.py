@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from patience import PATIENCE
+from tables import table
 
 from runner import dtype as dt
 from runner.errors import ShapeError
@@ -95,8 +96,8 @@ def test_steps_of_mixed_types_are_those_of_the_coarser():
 # Everything at once
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 8192])
-@pytest.mark.parametrize("kinds", [("f4", "f4"), ("f8", "f8"), ("f2", "f2"), ("f4", "f2"), ("f8", "f4"), (">f4", "f4")])
+@table("chunk", [1, 7, 8192])
+@table("kinds", [("f4", "f4"), ("f8", "f8"), ("f2", "f2"), ("f4", "f2"), ("f8", "f4"), (">f4", "f4")])
 def test_measures_are_those_of_the_definitions(kinds, chunk):
     b = RANDOM.normal(size=(5, 3, 4)) * 10.0 ** RANDOM.integers(-6, 4, (5, 3, 4))
     a = b * (1 + 1e-3 * RANDOM.normal(size=b.shape))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tables import table
 
 from runner import dtype as dt
 from runner.observe.dump.file_names import AsyncName, NpyName, SyncName, sanitised
@@ -40,7 +41,7 @@ def test_all_iterations():
 WRONG_TEXTS = "", "5-", "-5", "8-5", "-1", "a", "0 | 5-8", " 0", "1||2", "|1", "1|", "1-2-3", "1,2", "ALL", "1.5", "0x1"
 
 
-@pytest.mark.parametrize("text", [*WRONG_TEXTS, "\u0663", "9" * 19, True, None, 1.0, [0], -1])
+@table("text", [*WRONG_TEXTS, "\u0663", "9" * 19, True, None, 1.0, [0], -1])
 def test_wrong_iterations(text):
     with pytest.raises(Invalid) as caught:
         Iterations.parse(text)

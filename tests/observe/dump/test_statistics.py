@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from tables import table
 
 from runner import dtype as dt
 from runner.observe.dump import statistics
@@ -62,7 +63,7 @@ def oracle(array):
     return [max(values), min(values), average, *counts]
 
 
-@pytest.mark.parametrize("name", ARRAYS)
+@table("name", ARRAYS)
 def test_a_tensor(name):
     array = ARRAYS[name]
     found, expected = statistics.statistics(array).cells, oracle(array)

@@ -89,7 +89,7 @@ def test_a_slow_disk_holds_back_who_gives(tmp_path, gate):
 
     giver = threading.Thread(target=give)
     giver.start()
-    wait_until(lambda: len(given) == 3 and is_blocked(giver))
+    wait_until(lambda: len(given) == 3 and is_blocked(giver), alive=giver.is_alive)
     assert given == [0, 1, 2]  # the fourth waits
     assert names(tmp_path)[1:] == []  # one at most, under a temporary name
     gate.is_open.set()
@@ -126,7 +126,7 @@ def test_what_is_larger_than_the_limit_is_written_by_the_caller_when_all_else_is
 
     giver = threading.Thread(target=give, name="giver")
     giver.start()
-    wait_until(lambda: gate.writers and is_blocked(giver))
+    wait_until(lambda: gate.writers and is_blocked(giver), alive=giver.is_alive)
     assert gate.writers == [("small", "dump")]  # the large one waits for it
     gate.is_open.set()
     giver.join()
@@ -148,7 +148,7 @@ def test_many_small_things_are_not_held_for_nothing(gate, tmp_path):
 
     giver = threading.Thread(target=give)
     giver.start()
-    wait_until(lambda: len(given) == 10 and is_blocked(giver))
+    wait_until(lambda: len(given) == 10 and is_blocked(giver), alive=giver.is_alive)
     assert len(given) == 10
     gate.is_open.set()
     giver.join()
@@ -201,14 +201,14 @@ def test_an_error_wakes_who_waits(tmp_path, gate, monkeypatch):
             errors.append(error)
 
     def fails(operation, path):
-        gate(operation, path)
-        if path.name == "0":
+        gate(operation, path)  # it waits at a write, and so does who gives when there is no more room
+        if operation == "write" and path.name == "0":
             raise OSError(errno.EIO, "broken")
 
     monkeypatch.setattr(files, "before_operation", fails)
     giver = threading.Thread(target=give)
     giver.start()
-    wait_until(lambda: is_blocked(giver))
+    wait_until(lambda: is_blocked(giver), alive=giver.is_alive)
     gate.is_open.set()
     giver.join()
     assert [error.rows["path"] for error in errors] == [str(tmp_path / "0")]

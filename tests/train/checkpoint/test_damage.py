@@ -198,7 +198,7 @@ def test_a_newer_version(tmp_path):
 def test_arrays_that_are_none(tmp_path, content):
     path = saved(tmp_path)
     (path / "state.safetensors").write_bytes(content)
-    part = state.Part.of(content)
+    part = state.CheckpointFile.of(content)
     forged(path, files={"state.safetensors": {"bytes": part.size, "sha256": part.sha256}})
     with pytest.raises(DataError, match="not a file of arrays"):
         state.load(path)

@@ -1,0 +1,47 @@
+"""Keys of the loss functions; the `name` of the group decides which keys it has.
+
+A loss function is a record here and its place in `LOSSES`: choices, keys, defaults, help and what is built come from
+them. Training needs a single number, so a reduction cannot be `none`.
+"""
+
+from runner import nn
+from runner.config.groups.constructor import ConstructorSettings
+from runner.nn.loss import REDUCTIONS
+from runner.validation.rules import key
+
+SCALAR_REDUCTIONS = tuple(name for name in REDUCTIONS if name != "none")
+
+
+class LossSettings(ConstructorSettings):
+    """What the other parts of a run need to know of its loss function."""
+
+    name: str = key("")  # the loss function
+
+    @property
+    def has_one_hot_labels(self) -> bool:
+        """Whether labels are rows of zeros with a one, not class numbers."""
+        return False
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether the samples of a batch are added up, not averaged."""
+        return False
+
+
+class SoftmaxCrossEntropySettings(LossSettings, constructor=nn.SoftmaxCrossEntropyWithLogits):
+    """Softmax cross-entropy. Training needs a single number, so its reduction cannot be `none`."""
+
+    name: str = key("softmax_cross_entropy", choices=("softmax_cross_entropy",))  # the loss function
+    sparse: bool = True  # labels are class numbers
+    reduction: str = key("mean", choices=SCALAR_REDUCTIONS, hint="training needs one number per batch")  # over a batch
+
+    @property
+    def has_one_hot_labels(self) -> bool:
+        return not self.sparse
+
+    @property
+    def is_sum(self) -> bool:
+        return self.reduction == "sum"
+
+
+LOSSES: dict[str, type[LossSettings]] = {kind.name: kind for kind in (SoftmaxCrossEntropySettings,)}

@@ -1,0 +1,84 @@
+"""Keys of the learning-rate schedules below `optimizer.schedule`; its `name` decides which keys it has.
+
+A schedule is a record here and its name in `SCHEDULES`: choices, keys, defaults, help and what is built come from them.
+"""
+
+from typing import ClassVar
+
+from runner import nn
+from runner.config.groups.constructor import ConstructorSettings, argument
+from runner.validation.rules import key
+
+
+class ScheduleSettings(ConstructorSettings):
+    """What all schedules have."""
+
+    rate_argument: ClassVar[str] = "learning_rate"  # of the constructor: it takes the optimizer's `learning_rate`
+
+    name: str = key("")  # which one
+    warmup_steps: int = key(0, low=0)  # steps in which the rate rises from 0
+
+    def learning_rate(self, rate: float, total_steps: int) -> float | nn.LearningRateSchedule:
+        """What an optimizer takes as its learning rate in a run of so many steps; `rate` itself when it is constant."""
+        if self.constructor is nn.ConstantLR and not self.warmup_steps:
+            return rate
+        computed: dict[str, float] = {self.rate_argument: rate}
+        if getattr(self, "decay_steps", 1) is None:
+            computed["decay_steps"] = max(1, total_steps - self.warmup_steps)
+        schedule: nn.LearningRateSchedule = self.create(**computed)
+        return nn.WarmUpThen(self.warmup_steps, schedule) if self.warmup_steps else schedule
+
+
+class ConstantLRSettings(ScheduleSettings, constructor=nn.ConstantLR):
+    """The optimizer's `learning_rate` in every step, after `warmup_steps` steps that rise to it from 0."""
+
+    name: str = key("constant", choices=("constant",))  # which one
+
+
+class StepLRSettings(ScheduleSettings, constructor=nn.StepLR):
+    """The rate, multiplied by `decay_rate` after every `decay_steps` steps. All steps count from the warm-up's end."""
+
+    name: str = key("step", choices=("step",))  # which one
+    decay_steps: int = key(1000, low=1)  # steps of the decay
+    decay_rate: float = key(0.1, above=0)  # the factor
+
+
+class ExponentialDecayLRSettings(ScheduleSettings, constructor=nn.ExponentialDecayLR):
+    """The rate times `decay_rate` ^ (step / decay_steps), the exponent rounded down with `is_stair`."""
+
+    name: str = key("exponential", choices=("exponential",))  # which one
+    decay_steps: int = key(1000, low=1)  # steps of the decay
+    decay_rate: float = key(0.9, above=0)  # the factor
+    is_stair: bool = argument()  # round the exponent down
+
+
+class CosineDecayLRSettings(ScheduleSettings, constructor=nn.CosineDecayLR):
+    """Half a cosine from the rate to `min_lr`; `decay_steps` null: until the last step of the run."""
+
+    rate_argument = "max_lr"
+
+    name: str = key("cosine", choices=("cosine",))  # which one
+    decay_steps: int | None = key(None, low=1)  # steps of the decay
+    min_lr: float = key(0.0, low=0)  # where it ends
+
+
+class PolynomialDecayLRSettings(ScheduleSettings, constructor=nn.PolynomialDecayLR):
+    """From the rate to `end_learning_rate` as (1 - step / decay_steps) ^ power; `decay_steps` as for the cosine."""
+
+    name: str = key("polynomial", choices=("polynomial",))  # which one
+    decay_steps: int | None = key(None, low=1)  # steps of the decay
+    end_learning_rate: float = key(0.0, low=0)  # where it ends
+    power: float = key(1.0, above=0)  # the exponent
+    update_decay_steps: bool = argument()  # begin again with a longer decay
+
+
+SCHEDULES: dict[str, type[ScheduleSettings]] = {
+    kind.name: kind
+    for kind in (
+        ConstantLRSettings,
+        StepLRSettings,
+        ExponentialDecayLRSettings,
+        CosineDecayLRSettings,
+        PolynomialDecayLRSettings,
+    )
+}
