@@ -28,8 +28,8 @@ from runner.dataset.pipeline import Dataset
 from runner.dataset.stages import stages
 from runner.host.machine import thread_limit
 from runner.observe.profile import write
-from runner.observe.profile.record import Record
-from runner.observe.profile.settings import Place, ProfileSettings
+from runner.observe.profile.record import ProfileRecord
+from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 from runner.train import Model
 from runner.train.profile.profiler import Profiler
 
@@ -65,12 +65,12 @@ class Watched:
 
     def __init__(self, o: argparse.Namespace, sunk: bool, folder: Path, wanted: dict[str, Any]) -> None:
         self.settings = ProfileSettings(folder, **wanted)
-        self.place, self.records = Place("graph", "cpu", o.threads), [Record(0)]
+        self.place, self.records = ProfileTarget("graph", "cpu", o.threads), [ProfileRecord(0)]
         self.written = 0.0
         self.model = model_of(o.net, "graph", o.threads)
         self.model.profiler = Profiler(self.settings, self._write)
 
-    def _write(self, record: Record, data: Dataset) -> None:
+    def _write(self, record: ProfileRecord, data: Dataset) -> None:
         start = time.perf_counter()
         write.write(record, self.settings, self.place, stages(data))
         self.records.append(record)
@@ -94,7 +94,7 @@ def one_turn(o: argparse.Namespace, sunk: bool) -> Iterator[dict[str, Any]]:
             "what": name,
             "sunk": sunk,
             "plain_ms_per_step": between[0] / o.steps * 1e3,
-            "looked_at": sum(call.steps for call in calls if call.looked),
+            "looked_at": sum(call.steps for call in calls if call.profiled),
             "written_ms": watched.written * 1e3,
             "lost": 1 - between[0] / profiled[0],
             "lost_in_steps": 1 - between[0] / inside,

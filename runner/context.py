@@ -21,7 +21,7 @@ from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import Device
 from runner.errors import ConfigError, nearest
 from runner.observe import dump, profile
-from runner.observe.graph.folder import GraphFolder, usable
+from runner.observe.graph.folder import GraphFolder, writable_folder
 from runner.ops.print import destination, file
 from runner.validation.arguments import flag
 
@@ -188,7 +188,7 @@ def _validate(name: str, value: Any) -> Any:
     if name == "save_graphs_path":
         if not isinstance(value, str | os.PathLike):
             raise ConfigError("save_graphs_path must be a path", given=type(value).__name__)
-        return str(usable(Path(os.path.abspath(value))))
+        return str(writable_folder(Path(os.path.abspath(value))))
     if name == "print_file_path":
         return _print_file(value)
     if name == "precision_mode":

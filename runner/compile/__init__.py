@@ -1,4 +1,4 @@
-"""Graph mode: passes over the graph, lowering to ONNX, onnxruntime sessions, and programs made of the three."""
+"""Graph mode: passes over the graph, lowering to ONNX, onnxruntime sessions, and programs that combine the three."""
 
 from runner.host.lazy import late_names
 

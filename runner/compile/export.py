@@ -1,15 +1,15 @@
-"""A function as an ONNX file that other programs run."""
+"""Export of a function as an ONNX file for other programs."""
 
 from collections.abc import Callable, Sequence
 
-from runner.compile.onnx.lower import lower, parameters_in, with_constants
+from runner.compile.onnx.lower import lower, parameter_values, with_constants
 from runner.compile.passes import optimize
 from runner.core.tracer import trace
 from runner.types import TensorType
 
 
 def export_onnx(function: Callable[..., object], types: Sequence[TensorType], name: str) -> bytes:
-    """The function for inputs of these types, with its parameters as constants and without its effects."""
+    """The serialised model for inputs of these types, with parameters as constants and without effects."""
     graph = optimize(trace(function, types, name).without_effects())
     inputs, outputs = [f"input{k}" for k in range(len(types))], [f"output{k}" for k in range(len(graph.outputs))]
-    return with_constants(lower(graph, inputs, outputs), parameters_in(graph))
+    return with_constants(lower(graph, inputs, outputs), parameter_values(graph))

@@ -1,13 +1,13 @@
-"""`kernel_meta/`: what a device is given, and where it comes from (`session.op_debug_level`, spec section 7).
+"""`kernel_meta/`: the models that a device runs and their origin (`session.op_debug_level`, spec section 7).
 
-    level   files of each program, `train_step`, `eval_step`, ...; a second one of the name gets `_1`
+    level   files of each program, `train_step`, `eval_step`, ...; a second program of that name gets `_1`
     1       {program}_loc.json, {program}.onnx, {program}.json
-    2       the same, and graphs stay as they were traced: no pass changes them, and onnxruntime optimises nothing
+    2       the same for unoptimised graphs: no passes run, and onnxruntime optimises nothing
     3       {program}.onnx, {program}.json
-    4       the same, and {program}--{kernel}_compute.json for every kernel that does the work of several operators
+    4       the same, and {program}--{kernel}_compute.json for every kernel that implements several operators
 
-`_loc.json` leads from kernels (nodes of the model) and their operators to lines of Python; `.json` has types, shapes
-and attributes of the operators, in the order of execution. PyNative mode has operators and lines, but no model and no
+`_loc.json` maps kernels (nodes of the model) and their operators to lines of Python; `.json` has types, shapes and
+attributes of the operators, in the order of execution. PyNative mode has operators and lines, but no model and no
 kernels: its first step is described.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from runner.compile.onnx.builder import stands_for
+from runner.compile.onnx.builder import source_operators
 from runner.core.graph import Graph
 from runner.core.observers import GraphObserver
 from runner.core.primitive import Node
@@ -26,7 +26,7 @@ from runner.core.source import user_line
 from runner.core.value import Value
 from runner.host.files import make_directory, write_atomically, write_json
 
-_MAPPED, _AS_TRACED, _GROUPED = (1, 2), 2, 4  # levels
+_WITH_LOCATIONS, _AS_TRACED, _WITH_GROUPS = (1, 2), 2, 4  # levels
 
 
 class KernelMeta(GraphObserver):
@@ -41,47 +41,47 @@ class KernelMeta(GraphObserver):
         self._model: Any = None
 
     def compiled(self, graph: Graph, model: Any) -> None:
-        """The model; that it runs, too, is not known yet."""
+        """Keep the model until the program is known to run or to fail."""
         self._model = model
 
     def executed(self, graph: Graph) -> None:
-        """All files of the program."""
+        """Write all files of the program."""
         model, self._model = self._model, None
         name = self._name(graph.name)
         kernels = [] if model is None else list(_kernels(model.graph))
-        described = {"program": name, "model": None if model is None else f"{name}.onnx"}
+        header = {"program": name, "model": None if model is None else f"{name}.onnx"}
         if model is not None:
             write_atomically(self.folder / f"{name}.onnx", model.SerializeToString(deterministic=True))
-        write_json(self.folder / f"{name}.json", described | {"operators": _operators(graph, kernels)})
-        if self.level in _MAPPED:
-            write_json(self.folder / f"{name}_loc.json", described | _locations(graph, kernels))
-        if self.level == _GROUPED:
+        write_json(self.folder / f"{name}.json", header | {"operators": _operators(graph, kernels)})
+        if self.level in _WITH_LOCATIONS:
+            write_json(self.folder / f"{name}_loc.json", header | _locations(graph, kernels))
+        if self.level == _WITH_GROUPS:
             self._groups(name, kernels, graph)
 
     def failed(self, graph: Graph) -> None:
-        """What was compiled is kept: it is what somebody looks for who looks for the reason."""
+        """Write the files of a model that failed as well: they are needed to find the reason."""
         if self._model is not None:
             self.executed(graph)
 
     def _groups(self, program: str, kernels: Sequence[Any], graph: Graph) -> None:
         nodes = {node.name: node for node in graph.nodes}
         for kernel in kernels:
-            names = stands_for(kernel)
+            names = source_operators(kernel)
             if len(names) > 1:
                 operators = [_operator(nodes[name]) for name in names if name in nodes]
-                about = {"kernel": kernel.name, "type": kernel.op_type, "operators": operators}
-                # The scopes are left out: a file has a name of 255 bytes at most.
+                content = {"kernel": kernel.name, "type": kernel.op_type, "operators": operators}
+                # Without the scopes: file names are limited to 255 bytes.
                 short = kernel.name[kernel.name.rfind("/", 0, kernel.name.rfind("-op")) + 1 :].replace("/", "--")
-                write_json(self.folder / f"{self._name(f'{program}--{short}')}_compute.json", about)
+                write_json(self.folder / f"{self._name(f'{program}--{short}')}_compute.json", content)
 
     def _name(self, name: str) -> str:
-        usual = name.replace("/", "--")
-        self._taken[usual] += 1
-        return usual if self._taken[usual] == 1 else f"{usual}_{self._taken[usual] - 1}"
+        plain = name.replace("/", "--")
+        self._taken[plain] += 1
+        return plain if self._taken[plain] == 1 else f"{plain}_{self._taken[plain] - 1}"
 
 
 def _kernels(graph: Any) -> Iterator[Any]:
-    """The nodes of a model in their order; those of the body of a sink in place of the sink."""
+    """The nodes of a model in order; the Scan of a sink is replaced by the nodes of its body."""
     for node in graph.node:
         bodies = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
         if not bodies:
@@ -91,7 +91,7 @@ def _kernels(graph: Any) -> Iterator[Any]:
 
 
 def _locations(graph: Graph, kernels: Sequence[Any]) -> dict[str, Any]:
-    listed = [{"kernel": k.name, "type": k.op_type, "operators": list(stands_for(k))} for k in kernels]
+    listed = [{"kernel": k.name, "type": k.op_type, "operators": list(source_operators(k))} for k in kernels]
     return {"kernels": listed, "operators": {node.name: _location(node) for node in (*graph.nodes, *graph.effects)}}
 
 
@@ -101,11 +101,11 @@ def _location(node: Node) -> dict[str, Any]:
 
 
 def _operators(graph: Graph, kernels: Sequence[Any]) -> list[dict[str, Any]]:
-    doing: Mapping[str, list[str]] = defaultdict(list)
+    kernels_of: Mapping[str, list[str]] = defaultdict(list)
     for kernel in kernels:
-        for name in stands_for(kernel):
-            doing[name].append(kernel.name)
-    return [_operator(node) | {"kernels": doing[node.name]} for node in (*graph.nodes, *graph.effects)]
+        for name in source_operators(kernel):
+            kernels_of[name].append(kernel.name)
+    return [_operator(node) | {"kernels": kernels_of[node.name]} for node in (*graph.nodes, *graph.effects)]
 
 
 def _operator(node: Node) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _type(value: Value) -> dict[str, Any]:
 
 
 def _plain(value: object) -> object:
-    """An attribute as JSON; what JSON cannot say is printed."""
+    """An attribute as JSON, or as text where JSON has no such value."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError):

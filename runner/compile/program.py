@@ -1,4 +1,4 @@
-"""Compiled functions: traced, optimised, lowered and opened on a device, ready to run."""
+"""Compiled functions: traced, optimised, lowered to ONNX and loaded into a session on a device."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from runner.compile.onnx import describe
-from runner.compile.onnx.locate_error import at_home, located
+from runner.compile.onnx.locate_error import add_location, locate_errors
 from runner.compile.onnx.lower import lower, lower_sunk, with_defaults
 from runner.compile.ort.session import Session
-from runner.compile.passes import optimize, usual
+from runner.compile.passes import default_passes, optimize
 from runner.compile.passes.dce import dce
-from runner.compile.split_at_collectives import CutSession, has_collectives
+from runner.compile.split_at_collectives import SplitSession, has_collectives
 from runner.core.effect import Effect
 from runner.core.graph import Graph, Pass
 from runner.core.lowering import Layout
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 class Executable:
-    """A model that is open on a device, between arrays and the parameters of its graph.
+    """A model in a session on a device, bound to the parameters of its graph.
 
-    `graph` is what runs after optimisation, `model` the ONNX model, `compile_seconds` the time since `start`, when
-    tracing began. The parameters `given` come with the arrays of a call. Raises what the device raises.
-    The observer hears that the graph is lowered and executed, or that it failed. A graph with collectives is cut, and
-    runs in parts; `ways` are then the layouts of results that are not to be plain. `optimize` says whether the device
-    may optimise it.
+    `graph` is the optimised graph, `model` the ONNX model, `compile_seconds` the time since `start`, when tracing
+    began. The parameters `fed` are passed with the arrays of each call. The observer is notified when the graph is
+    lowered, compiled and executed, or when it fails. A graph with collectives is split and runs in parts; `layouts` are
+    then the layouts of results that are not plain. `optimize` says whether onnxruntime may optimise the model. Raises
+    what the device raises.
     """
 
     def __init__(
@@ -46,32 +46,32 @@ class Executable:
         model: ModelProto,
         device: Device,
         start: float,
-        given: Sequence[Parameter] = (),
+        fed: Sequence[Parameter] = (),
         observer: GraphObserver = NO_GRAPHS,
-        ways: Mapping[Value, Layout] | None = None,
+        layouts: Mapping[Value, Layout] | None = None,
     ) -> None:
         self.graph, self.model, self.observer = graph, model, observer
-        observer.lowered(graph, lambda number: describe.described(model, graph, number))
+        observer.lowered(graph, lambda number: describe.describe_model(model, graph, number))
         observer.compiled(graph, model)
-        # What is placed is optimised, and in the order in which values die early: onnxruntime need not touch it.
+        # A graph with layouts is optimised and ordered for short lifetimes of values: onnxruntime must not reorder it.
         self.optimize = not (graph.has_forms or observer.disables_optimization)
-        self.session: Session | CutSession = (
-            CutSession(graph, device, self.optimize, ways)
+        self.session: Session | SplitSession = (
+            SplitSession(graph, device, self.optimize, layouts)
             if has_collectives(graph)
             else Session(model.SerializeToString(), device, optimize=self.optimize)
         )
         observer.executed(graph)
         self.compile_seconds = time.perf_counter() - start
-        self._parameters = tuple(p for p in graph.parameters if p not in given)
+        self._parameters = tuple(p for p in graph.parameters if p not in fed)
         self._updated = tuple(graph.updates)
         self._effects = [(node.op, len(node.inputs)) for node in graph.effects if isinstance(node.op, Effect)]
         self._outputs = len(graph.outputs)
-        self._told = self._outputs + len(self._updated)  # where among the results that begins which effects tell
+        self._emitted = self._outputs + len(self._updated)  # results from here on are operands of effects
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Run once: the outputs as arrays; updated parameters take their new values, which stay on the device.
+        """Run once and return the outputs; updated parameters take their new values, which stay on the device.
 
-        The effects of the graph tell what they have to tell. Raises what the device and the effects raise.
+        The effects of the graph are emitted. Raises what the device and the effects raise.
         """
         put, fetch = self.session.put, self.session.fetch
         values = [put(array) for array in arrays]
@@ -80,27 +80,28 @@ class Executable:
                 parameter.resident = put(parameter.data)
             values.append(parameter.resident)
         try:
-            made = self.session.step(values)
+            results = self.session.step(values)
         except RunnerError as error:
             self.observer.failed(self.graph)
-            located(error, self.graph)
+            add_location(error, self.graph)
             raise
-        for parameter, value in zip(self._updated, made[self._outputs : self._told], strict=True):
+        for parameter, value in zip(self._updated, results[self._outputs : self._emitted], strict=True):
             parameter.set_resident(value, fetch)
-        outputs = [fetch(value) for value in made[: self._outputs]]
-        self._tell(outputs, [fetch(value) for value in made[self._told :]])
+        outputs = [fetch(value) for value in results[: self._outputs]]
+        self._emit(outputs, [fetch(value) for value in results[self._emitted :]])
         return outputs
 
-    def _tell(self, outputs: Sequence[np.ndarray], told: Sequence[np.ndarray]) -> None:
-        """Let the effects tell what they were told in one step."""
-        rest = iter(told)
+    def _emit(self, outputs: Sequence[np.ndarray], operands: Sequence[np.ndarray]) -> None:
+        """Emit the effects of one step; `operands` are those of all effects, in order."""
+        rest = iter(operands)
         for effect, count in self._effects:
             effect.emit(*islice(rest, count))
 
 
 class Program(Executable):
-    """Compile `function` for operands of the given types, with other `passes` than are usual on the device if they are
-    given. Raises what tracing, lowering and the device raise.
+    """Compile `function` for operands of the given types, with `passes` instead of the default ones of the device.
+
+    Raises what tracing, lowering and the device raise.
     """
 
     def __init__(
@@ -115,25 +116,25 @@ class Program(Executable):
         passes: Sequence[Pass] | None = None,
     ) -> None:
         start = time.perf_counter()
-        chosen = _passes(device, observer, passes)
-        graph = optimize(trace(function, types, name, observer=observer), chosen, observer)
+        passes = _passes(device, observer, passes)
+        graph = optimize(trace(function, types, name, observer=observer), passes, observer)
         inputs = input_names or [f"input{k}" for k in range(len(types))]
         outputs = output_names or [f"output{k}" for k in range(len(graph.outputs))]
-        with at_home(graph, observer):
+        with locate_errors(graph, observer):
             super().__init__(graph, lower(graph, inputs, outputs), device, start, observer=observer)
 
     def tensors(self, arrays: Sequence[np.ndarray]) -> list[Tensor]:
-        """Run once, with the outputs as tensors."""
+        """Run once and return the outputs as tensors."""
         return [Tensor.of(a, s.type) for a, s in zip(self(arrays), self.graph.outputs, strict=True)]
 
 
 class SunkProgram(Executable):
     """Compile many steps of a training function into one call.
 
-    `fetch` makes the operands of a step from one entry of each of the inputs `scanned` and from the whole `columns`
-    (both: name to type; the types of `scanned` are those of one entry). The parameters `stepped` have a value of their
-    own in every step. Call it with stacked entries, then columns, then stacked values of `stepped`; it gives the losses
-    of all steps. `graph` is that of one step, `fetching` that of `fetch`; `root` is where its scopes begin.
+    `fetch` computes the operands of a step from one entry of each input in `scanned` and from the whole `columns`
+    (both: name to type; the types of `scanned` are those of one entry). The parameters `stepped` have a separate value
+    for every step. Call it with stacked entries, then columns, then stacked values of `stepped`; the result is the
+    losses of all steps. `graph` is the graph of one step, `fetching` that of `fetch`; `root` is the root of its scopes.
     """
 
     def __init__(
@@ -153,26 +154,28 @@ class SunkProgram(Executable):
         self.fetching = fetching
         types = [output.type for output in fetching.outputs]
         step = optimize(trace(function, types, "train_step", root, observer), passes, observer)
-        with at_home(step, observer):
+        with locate_errors(step, observer):
             model = lower_sunk(fetching, step, list(scanned), list(columns), stepped)
             super().__init__(step, model, device, start, stepped, observer)
 
-    def _tell(self, outputs: Sequence[np.ndarray], told: Sequence[np.ndarray]) -> None:
-        """Let the effects tell what they were told in all steps, one step after the other."""
+    def _emit(self, outputs: Sequence[np.ndarray], operands: Sequence[np.ndarray]) -> None:
+        """Emit the effects of all steps, one step after the other."""
         for step in range(len(outputs[0]) if self._effects else 0):
-            super()._tell(outputs, [rows[step] for rows in told])
+            super()._emit(outputs, [rows[step] for rows in operands])
 
 
 def _passes(device: Device, observer: GraphObserver, passes: Sequence[Pass] | None = None) -> Sequence[Pass]:
     if observer.disables_optimization:
         return ()
-    return usual(device) if passes is None else passes
+    return default_passes(device) if passes is None else passes
 
 
-def saved_step(graph: Graph, inputs: Sequence[str], outputs: Sequence[str], values: Mapping[str, np.ndarray]) -> bytes:
-    """The model of one step as a file that stands alone, with these values of the parameters as defaults.
+def standalone_step(
+    graph: Graph, inputs: Sequence[str], outputs: Sequence[str], values: Mapping[str, np.ndarray]
+) -> bytes:
+    """The serialised model of one step, self-contained: these values of the parameters are its defaults.
 
-    What effects would tell is left out. Its nodes carry operator, scope, source line and number as metadata.
+    It has no effects. Its nodes have operator, scope, source line and IR index as metadata.
     """
     graph = dce(graph.without_effects())
     model = lower(graph, inputs, outputs)

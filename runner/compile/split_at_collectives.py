@@ -1,8 +1,8 @@
-"""Graphs with collectives: cut into parts that a device can run, with the exchanges between ranks in between.
+"""Graphs with collectives, split into parts that a device can run, with the collectives between them.
 
-A part is everything that waits for the same number of collectives. A data-parallel step has two: loss and gradients,
-then the updates. Gradients of all buckets are there when the first part ends, so in graph mode an exchange overlaps
-with nothing; in PyNative mode it does (`runner/nn/gradient_reducer.py`).
+A part is everything that depends on the same number of successive collectives. A data-parallel step has two: loss and
+gradients, then the updates. The gradients of all buckets are ready when the first part ends, so in graph mode
+communication overlaps with nothing; in PyNative mode it does (`runner/nn/gradient_reducer.py`).
 """
 
 from __future__ import annotations
@@ -29,70 +29,70 @@ if TYPE_CHECKING:
 
 
 def has_collectives(graph: Graph) -> bool:
-    """Whether the graph must be cut."""
+    """Whether the graph must be split."""
     return any(isinstance(node.op, Collective) for node in graph.nodes)
 
 
 @dataclass(frozen=True)
-class Part:
+class GraphPart:
     """A graph without parameters, and the collectives that follow it."""
 
     graph: Graph
     collectives: tuple[Node, ...]
 
 
-def parts(graph: Graph) -> list[Part]:
-    """The parts in their order: values that a part takes from earlier ones are inputs, what others need are outputs."""
-    waits = _waits(graph)
-    made: list[Part] = []
-    for level in range(1 + max(waits.values(), default=0)):
-        nodes = [node for node in graph.nodes if waits[node] == level]
+def split(graph: Graph) -> list[GraphPart]:
+    """The parts in order. Values from earlier parts are inputs, values that other parts need are outputs."""
+    levels = _levels(graph)
+    parts: list[GraphPart] = []
+    for level in range(1 + max(levels.values(), default=0)):
+        nodes = [node for node in graph.nodes if levels[node] == level]
         inner = tuple(node for node in nodes if not isinstance(node.op, Collective))
         own = {y for node in inner for y in node.outputs}
         others = {x for node in graph.nodes if node not in inner for x in node.inputs} | set(graph.results)
-        taken = dict.fromkeys(x for node in inner for x in node.inputs if x not in own and x not in graph.constants)
+        operands = dict.fromkeys(x for node in inner for x in node.inputs if x not in own and x not in graph.constants)
         part = replace(
             graph,
             name=f"{graph.name}_part{level}",
-            inputs=tuple(x for x in taken if isinstance(x, Symbol)),
+            inputs=tuple(x for x in operands if isinstance(x, Symbol)),
             parameters={},
             nodes=inner,
             outputs=tuple(y for node in inner for y in node.outputs if y in others and isinstance(y, Symbol)),
             updates={},
             effects=(),
         )
-        made.append(Part(dce(part), tuple(node for node in nodes if isinstance(node.op, Collective))))
-    return made
+        parts.append(GraphPart(dce(part), tuple(node for node in nodes if isinstance(node.op, Collective))))
+    return parts
 
 
-def _waits(graph: Graph) -> dict[Node, int]:
-    """For each node, how many collectives lie before it, one after the other."""
-    behind: dict[Value, int] = {}
-    waits: dict[Node, int] = {}
+def _levels(graph: Graph) -> dict[Node, int]:
+    """For each node, the number of successive collectives that it depends on."""
+    after: dict[Value, int] = {}
+    levels: dict[Node, int] = {}
     for node in graph.nodes:
-        waits[node] = max((behind.get(x, 0) for x in node.inputs), default=0)
-        behind.update(dict.fromkeys(node.outputs, waits[node] + isinstance(node.op, Collective)))
-    return waits
+        levels[node] = max((after.get(x, 0) for x in node.inputs), default=0)
+        after.update(dict.fromkeys(node.outputs, levels[node] + isinstance(node.op, Collective)))
+    return levels
 
 
-class CutSession:
-    """Runs a graph with collectives: as a `Session`, with the sessions of its parts.
+class SplitSession:
+    """Runs a graph with collectives; it has the interface of `Session` and one session for each part.
 
-    Values go in and out in the order of the graph: inputs and parameters; outputs, updates, what effects tell. `ways`
-    are the results that are to lie batch last. Raises as `Session`, and what collectives raise.
+    Inputs and results are in the order of the graph: inputs and parameters; outputs, updates, operands of effects.
+    `layouts` selects the results that are returned batch last. Raises as `Session`, and what collectives raise.
     """
 
     def __init__(
-        self, graph: Graph, device: Device, optimize: bool, ways: Mapping[Value, Layout] | None = None
+        self, graph: Graph, device: Device, optimize: bool, layouts: Mapping[Value, Layout] | None = None
     ) -> None:
-        self.graph, self.parts, self.ways = graph, parts(graph), ways or {}
-        self._sessions = [self._opened(part.graph, device, optimize) for part in self.parts]
+        self.graph, self.parts, self.layouts = graph, split(graph), layouts or {}
+        self._sessions = [self._open(part.graph, device, optimize) for part in self.parts]
         first = next(session for session in self._sessions if session is not None)
         self.device, self.providers, self.notes = first.device, first.providers, first.notes
         self.optimization_level, self.put, self.fetch = first.optimization_level, first.put, first.fetch
 
-    def _opened(self, graph: Graph, device: Device, optimize: bool) -> Session | None:
-        """The session of a part; None for one that computes nothing."""
+    def _open(self, graph: Graph, device: Device, optimize: bool) -> Session | None:
+        """The session of a part; None if it computes nothing."""
         if not graph.nodes:
             return None
         model = lower(graph, [f"value:{x.name}" for x in graph.inputs], [f"made:{x.name}" for x in graph.outputs])
@@ -102,23 +102,23 @@ class CutSession:
         return Session(model.SerializeToString(), device, optimize=optimize)
 
     def step(self, values: Sequence[Any]) -> list[Any]:
-        """Run once; as `Session.step`."""
+        """Run once, as `Session.step`."""
         known: dict[Value, Any] = {}
         known.update(self.graph.constants.items())
         known.update(zip((*self.graph.inputs, *self.graph.parameters.values()), values, strict=True))
         for part, session in zip(self.parts, self._sessions, strict=True):
             if session is not None:
-                made = session.step([known[x] for x in part.graph.inputs])
-                known.update(zip(part.graph.outputs, made, strict=True))
+                outputs = session.step([known[x] for x in part.graph.inputs])
+                known.update(zip(part.graph.outputs, outputs, strict=True))
             for node in part.collectives:
-                self._exchange(node, known)
-        return [self._lying(x, known[x]) for x in self.graph.results]
+                self._communicate(node, known)
+        return [self._in_layout(x, known[x]) for x in self.graph.results]
 
-    def _exchange(self, node: Node, known: dict[Value, Any]) -> None:
+    def _communicate(self, node: Node, known: dict[Value, Any]) -> None:
         arrays = [known[x] if isinstance(known[x], np.ndarray) else self.fetch(known[x]) for x in node.inputs]
         known.update((y, self.put(array)) for y, array in zip(node.outputs, evaluate(node, arrays), strict=True))
 
-    def _lying(self, symbol: Symbol, value: Any) -> Any:
-        if self.ways.get(symbol) is not LAST:
+    def _in_layout(self, symbol: Symbol, value: Any) -> Any:
+        if self.layouts.get(symbol) is not LAST:
             return value
         return self.put(np.ascontiguousarray(np.moveaxis(self.fetch(value), 0, -1)))

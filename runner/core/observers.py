@@ -51,7 +51,7 @@ class GraphObservers(GraphObserver):
         self.disables_optimization = any(x.disables_optimization for x in observers)
 
     def fire(self, event: str, *arguments: object) -> None:
-        """Call this method of each observer."""
+        """Call this method of every observer."""
         for observer in self.observers:
             getattr(observer, event)(*arguments)
 

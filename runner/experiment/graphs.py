@@ -1,6 +1,4 @@
-"""What a run leaves of its graphs: all stages when `save_graphs` is on, what was compiled when `op_debug_level` is, and
-in any case the one that failed.
-"""
+"""The graph files of a run: all stages with `save_graphs`, compiled models with `op_debug_level`, and failed graphs."""
 
 from pathlib import Path
 
@@ -9,11 +7,9 @@ from runner.core.graph import Graph
 from runner.core.observers import GraphObserver, GraphObservers
 from runner.observe.graph.folder import GraphFolder, write_failed
 
-# Few runs need them.
-
 
 class FailedGraph(GraphObserver):
-    """Writes only what failed: `analyze_fail.ir`, as far as it was traced."""
+    """Writes only a graph that failed: `analyze_fail.ir`, as far as it was traced."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -23,9 +19,11 @@ class FailedGraph(GraphObserver):
 
 
 def graph_observer(save: bool, path: str, folder: Path, debug_level: int = 0) -> GraphObserver:
-    """Who hears of the graphs of a run in `folder`; a relative `path` is inside of it, `kernel_meta/` too.
+    """The observer of a run's graphs. A relative `path` is below `folder`, as is `kernel_meta/`.
 
     Raises ConfigError when the path is a file, StorageError when it cannot be written.
     """
-    made: GraphObserver = GraphFolder(folder / path, folder) if save else FailedGraph(folder)
-    return GraphObservers(made, compiler.KernelMeta(folder / "kernel_meta", debug_level)) if debug_level else made
+    observer: GraphObserver = GraphFolder(folder / path, folder) if save else FailedGraph(folder)
+    if not debug_level:
+        return observer
+    return GraphObservers(observer, compiler.KernelMeta(folder / "kernel_meta", debug_level))

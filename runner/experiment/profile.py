@@ -32,8 +32,8 @@ def watch(config: RunConfig, built: Experiment, folder: Path) -> None:
 def _trace_one(chosen: profile.ProfileSettings, op_trace: str, built: Experiment) -> None:
     """Measure one operator by itself, in both modes."""
     model = built.model
-    found = profiler.find(op_trace, model.train_network, built.train_data.column_types())
-    timings = profiler.both_modes(found, model.device)
+    found = profiler.find_operator(op_trace, model.train_network, built.train_data.column_types())
+    timings = profiler.measure_in_both_modes(found, model.device)
     write_json(chosen.result_path / f"op_trace_{chosen.device_id}.json", profile.single_op.report(found, timings))
     for line in profile.single_op.lines(found, timings):
         print(line)  # noqa: T201  the summary

@@ -150,7 +150,9 @@ class Watch(Callback):
     def step_end(self, run_context: RunContext) -> None:
         check_losses(self.seen)
         if self.start and self.built.model.programs and not self.path.exists():
-            content = compiler.saved_step(self.built.model.programs[0].graph, ("image", "label"), ("loss",), self.start)
+            content = compiler.standalone_step(
+                self.built.model.programs[0].graph, ("image", "label"), ("loss",), self.start
+            )
             make_directory(self.path.parent)
             write_atomically(self.path, content)
         self.start = {}

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runner.compile.ort.session import unusable
+from runner.compile.ort.session import device_problem
 from runner.device import BACKENDS, describe_runtimes
 from runner.errors import DeviceError
 from runner.host.machine import PACKAGES, cpu_model, memory_bytes, packages, runtimes, usable_cores
@@ -84,7 +84,7 @@ def _machine() -> Iterator[Finding]:
 
 def _devices() -> Iterator[Finding]:
     for target, backend in BACKENDS.items():
-        problem = unusable(target)
+        problem = device_problem(target)
         if problem is None:
             yield Finding("device", target, f"usable ({backend.provider} ran a convolution)")
             continue

@@ -55,7 +55,7 @@ def with_compilation(phases: dict[str, float], compile_seconds: float, train_sec
 
 
 def _open(device: Device) -> None:
-    trouble = compiler.unusable(device.target, device.id)
+    trouble = compiler.device_problem(device.target, device.id)
     if trouble is None:
         return
     if not (isinstance(trouble, DeviceError) and device.allow_fallback):

@@ -218,7 +218,7 @@ def test_a_device_that_is_not_there(mode, option, target, wheel):
 
 
 def test_a_device_that_pynative_mode_would_leave_idle(monkeypatch):
-    monkeypatch.setattr("runner.compile.unusable", lambda target, number: None)
+    monkeypatch.setattr("runner.compile.device_problem", lambda target, number: None)
     with pytest.raises(DeviceError) as caught:
         run("r", *SMALL, "device=gpu", "max_steps=1")
     assert str(caught.value) == (

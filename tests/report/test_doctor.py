@@ -39,7 +39,7 @@ def test_a_healthy_machine(here, capsys):
 
 def test_a_device_that_is_not_usable_comes_with_reason_and_repair(here, capsys, monkeypatch):
     trouble = DeviceError("the device cannot be used", reason="no driver", repair="install it\nand reboot")
-    monkeypatch.setattr(doctor, "unusable", lambda target: None if target == "CPU" else trouble)
+    monkeypatch.setattr(doctor, "device_problem", lambda target: None if target == "CPU" else trouble)
     assert doctor.main() == 0
     margin = "\n" + " " * 25
     assert f"device   GPU             warning: not usable: no driver{margin}repair: install it{margin}and reboot\n" in (
@@ -48,7 +48,9 @@ def test_a_device_that_is_not_usable_comes_with_reason_and_repair(here, capsys, 
 
 
 def test_a_machine_whose_cpu_does_not_work(here, capsys, monkeypatch):
-    monkeypatch.setattr(doctor, "unusable", lambda target: device_error(Device(target), "onnxruntime is not there"))
+    monkeypatch.setattr(
+        doctor, "device_problem", lambda target: device_error(Device(target), "onnxruntime is not there")
+    )
     assert doctor.main() == 3
     assert lines_of(capsys)["CPU"] == "failed: not usable: onnxruntime is not there"
 
@@ -71,7 +73,7 @@ def test_on_a_terminal_the_report_is_a_table(here, capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "300")
     trouble = device_error(Device("GPU"), "because")
-    monkeypatch.setattr(doctor, "unusable", lambda target: None if target == "CPU" else trouble)
+    monkeypatch.setattr(doctor, "device_problem", lambda target: None if target == "CPU" else trouble)
     assert doctor.main() == 0
     shown = capsys.readouterr().out
     assert "\x1b[33mwarning" in shown

@@ -9,7 +9,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.observe.dump.cann_file import TensorHeader, header
 from runner.observe.dump.file_names import AsyncName, NpyName, SyncName, sanitised
-from runner.observe.graph.listing import Listing, Operation, SourceLine, Subgraph
+from runner.observe.graph.listing import ListedLine, Listing, Operation, Subgraph
 from runner.observe.graph.text import text
 from runner.types import TensorType
 
@@ -70,9 +70,9 @@ def listing() -> Listing:
             attributes=(),
             operand_types=(None,) * len(OPERANDS[name]),
             result_types=(None,),
-            held=None,
+            device_types=None,
             full_name=name,
-            source=(SourceLine("net.py", 10 + k, f"x = self.part{k}(x)"),),
+            source=(ListedLine("net.py", 10 + k, f"x = self.part{k}(x)"),),
         )
         for k, name in enumerate(ORDER)
     ]

@@ -16,8 +16,8 @@ from runner.dataset.pipeline import Dataset
 from runner.dataset.stages import stages
 from runner.device import Device
 from runner.observe.profile import write
-from runner.observe.profile.record import Record
-from runner.observe.profile.settings import Place, ProfileSettings
+from runner.observe.profile.record import ProfileRecord
+from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 from runner.train.profile.profiler import Profiler
 
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
@@ -32,14 +32,14 @@ class Training:
         self.settings = ProfileSettings(
             folder, **({"training_trace": True, "task_trace": True, "aicpu_trace": True} | settings)
         )
-        self.folder, self.place, self.sunk, self.steps = folder, Place(mode, "cpu", 1), sunk, steps
+        self.folder, self.place, self.sunk, self.steps = folder, ProfileTarget(mode, "cpu", 1), sunk, steps
         self.lines: list[str] = []
-        self.records: list[Record] = []
+        self.records: list[ProfileRecord] = []
         self.model = model_of(net, mode)
         self.model.profiler = Profiler(self.settings, self._written)
         train(self.model, data_of(net), sunk, steps)
 
-    def _written(self, record: Record, data: Dataset) -> None:
+    def _written(self, record: ProfileRecord, data: Dataset) -> None:
         self.records.append(record)
         self.lines += write.write(record, self.settings, self.place, stages(data))
 

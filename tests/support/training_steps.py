@@ -8,7 +8,7 @@ from both_modes import digits
 from models.lenet import LeNet5
 from models.resnet import BasicBlock, ResNet
 from runner import nn
-from runner.compile.onnx.lower import lower, parameters_in
+from runner.compile.onnx.lower import lower, parameter_values
 from runner.compile.ort.session import Session
 from runner.core.graph import Graph
 from runner.core.value import Parameter
@@ -52,5 +52,5 @@ def results(graph: Graph, *arrays: np.ndarray) -> list[np.ndarray]:
     inputs = [f"input{k}" for k in range(len(arrays))]
     model = lower(graph, inputs, [f"output{k}" for k in range(len(graph.outputs))])
     session = Session(model.SerializeToString(), Device(threads=1), optimize=False)
-    made = session.run(dict(zip(inputs, arrays, strict=True)) | parameters_in(graph))
+    made = session.run(dict(zip(inputs, arrays, strict=True)) | parameter_values(graph))
     return [made[name] for name in session.outputs]

@@ -47,7 +47,9 @@ def test_libraries_are_loaded_then_and_not_before():
 def test_a_second_call_does_nothing_until_it_was_shut_down(monkeypatch):
     context.set_context(mode=context.GRAPH_MODE)
     opened = []
-    monkeypatch.setattr(device_setup.compiler, "unusable", lambda target, device_id: opened.append((target, device_id)))
+    monkeypatch.setattr(
+        device_setup.compiler, "device_problem", lambda target, device_id: opened.append((target, device_id))
+    )
     first = runner.initialize_system()
     assert runner.initialize_system() == first
     assert opened == [("CPU", 0)]
@@ -70,7 +72,7 @@ def test_a_name_is_text(call):
 
 def test_a_device_that_cannot_be_used(monkeypatch, caplog):
     trouble = DeviceError("the device is not usable", reason="nobody is there")
-    monkeypatch.setattr(device_setup.compiler, "unusable", lambda target, device_id: trouble)
+    monkeypatch.setattr(device_setup.compiler, "device_problem", lambda target, device_id: trouble)
     with pytest.raises(DeviceError) as caught:
         device_setup.prepared(Device("GPU"), True)
     assert caught.value is trouble

@@ -1,4 +1,4 @@
-"""The object that operators lower into: it collects ONNX nodes and constants, each only once."""
+"""The builder that operators lower into: it collects ONNX nodes and constants without duplicates."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from runner.types import Shape, TensorType
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto, TensorProto
 
-onnx = lazy_import("onnx")  # takes 45 ms, and PyNative mode needs it only when the run is over
+onnx = lazy_import("onnx")  # takes 45 ms; PyNative mode needs it only at the end of a run
 
 
 def load_onnx() -> None:
-    """Load the library now, when it is not loaded yet."""
+    """Load the library now if it is not loaded yet."""
     onnx.defs.onnx_opset_version()
 
 
 FULL_NAME = re.compile(r"[\w/-]+-op\d+(?=/)")
-OPERATORS = "operators"  # metadata of nodes that stand for several operators: full names, one a line
+OPERATORS = "operators"  # metadata of nodes that implement several operators: full names, one per line
 
 
 def element_type(dtype: DType) -> int:
@@ -35,37 +35,35 @@ def element_type(dtype: DType) -> int:
     return int(onnx.helper.np_dtype_to_tensor_dtype(dtype.numpy))
 
 
-def stands_for(node: NodeProto) -> tuple[str, ...]:
-    """The full names of the operators that asked for a node, or that were fused into it: first the one whose work it
-    mainly is. None for nodes that only copy a result.
-    """
-    noted = [entry.value for entry in node.metadata_props if entry.key == OPERATORS]
-    if noted:
-        return tuple(noted[0].split("\n"))
+def source_operators(node: NodeProto) -> tuple[str, ...]:
+    """The full names of the operators that a node implements, the main one first; empty for copies of results."""
+    recorded = [entry.value for entry in node.metadata_props if entry.key == OPERATORS]
+    if recorded:
+        return tuple(recorded[0].split("\n"))
     found = FULL_NAME.match(node.name)
     return (found[0],) if found else ()
 
 
-def stand_for(node: NodeProto, operators: Iterable[str]) -> None:
-    """Note the operators that a node stands for."""
+def set_source_operators(node: NodeProto, operators: Iterable[str]) -> None:
+    """Record the operators that a node implements."""
     for entry in [entry for entry in node.metadata_props if entry.key == OPERATORS]:
         node.metadata_props.remove(entry)
     node.metadata_props.add(key=OPERATORS, value="\n".join(dict.fromkeys(operators)))
 
 
-def operators_in(graph: GraphProto) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The names of the nodes, those of inner graphs too, with the operators that they stand for."""
+def operators_by_node(graph: GraphProto) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The names of all nodes, including those of inner graphs, each with the operators that it implements."""
     for node in graph.node:
-        yield node.name, stands_for(node)
+        yield node.name, source_operators(node)
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                yield from operators_in(attribute.g)
+                yield from operators_by_node(attribute.g)
 
 
 class OnnxBuilder:
-    """Nodes in the order in which they are asked for. Nodes are named after the operator that is being lowered.
+    """Nodes in the order in which they were added, named after `operator`, the operator that is being lowered.
 
-    `on_host` says that the nodes are for the CPU, and may be those that only onnxruntime knows.
+    `on_host` says that the nodes are for the CPU and may be specific to onnxruntime.
     """
 
     def __init__(self, on_host: bool = False) -> None:
@@ -75,47 +73,48 @@ class OnnxBuilder:
         self.operator = ""
         self._arrays: dict[str, np.ndarray] = {}  # of the constants
         self._types: dict[str, TensorType] = {}
-        self._shapes: dict[str, Shape] = {}  # as the value lies on the device
+        self._shapes: dict[str, Shape] = {}  # on the device, in the layout of the value
         self._reshaped: dict[str, str] = {}
-        self._made: dict[tuple[object, ...], tuple[str, ...]] = {}
-        self._asked: dict[tuple[str, ...], NodeProto] = {}  # the nodes, by their outputs
-        self._named: Counter[str] = Counter()
+        self._known: dict[tuple[object, ...], tuple[str, ...]] = {}  # outputs of nodes and constants by content
+        self._nodes: dict[tuple[str, ...], NodeProto] = {}  # by their outputs
+        self._counts: Counter[str] = Counter()
 
     def node(self, kind: str, inputs: Sequence[str], domain: str = "", **attributes: Any) -> str:
-        """Add a node with one output, or find the equal one that is there."""
+        """Add a node with one output unless there is an equal one; returns the output."""
         return self.nodes(kind, inputs, 1, domain, **attributes)[0]
 
     def nodes(
         self, kind: str, inputs: Sequence[str], outputs: int, domain: str = "", **attributes: Any
     ) -> tuple[str, ...]:
-        """Add a node with several outputs, or find the equal one that is there."""
-        written = {name: _written(value) for name, value in sorted(attributes.items())}
-        key = kind, tuple(inputs), outputs, repr(written)
-        if key not in self._made:
-            number = self._named[self.operator]
-            self._named[self.operator] += 1
+        """Add a node with several outputs unless there is an equal one; returns the outputs."""
+        values = {name: _attribute(value) for name, value in sorted(attributes.items())}
+        key = kind, tuple(inputs), outputs, repr(values)
+        if key not in self._known:
+            number = self._counts[self.operator]
+            self._counts[self.operator] += 1
             name = f"{self.operator}/{kind}_{number}"
-            made = tuple(f"{name}:{k}" for k in range(outputs))
-            self.list.append(onnx.helper.make_node(kind, list(inputs), list(made), name=name, domain=domain, **written))
-            self._made[key] = made
-            self._asked[made] = self.list[-1]
-            self._note_shape(kind, inputs, made[0], attributes)
-        elif not self._asked[self._made[key]].name.startswith(f"{self.operator}/"):
-            node = self._asked[self._made[key]]
-            stand_for(node, (*stands_for(node), self.operator))
-        return self._made[key]
+            results = tuple(f"{name}:{k}" for k in range(outputs))
+            node = onnx.helper.make_node(kind, list(inputs), list(results), name=name, domain=domain, **values)
+            self.list.append(node)
+            self._known[key] = results
+            self._nodes[results] = node
+            self._record_shape(kind, inputs, results[0], attributes)
+        elif not self._nodes[self._known[key]].name.startswith(f"{self.operator}/"):
+            node = self._nodes[self._known[key]]
+            set_source_operators(node, (*source_operators(node), self.operator))
+        return self._known[key]
 
-    def _note_shape(self, kind: str, inputs: Sequence[str], made: str, attributes: dict[str, Any]) -> None:
-        """Remember the shape of what later passes may fuse: products, and convolutions that scale rows."""
-        given = [self._shapes.get(name) for name in inputs[:2]]
-        if kind == "Gemm" and given[0] and given[1]:
-            turns = attributes.get("transA", 0), attributes.get("transB", 0)
-            self._shapes[made] = given[0][turns[0]], given[1][1 - turns[1]]
-        if kind == "Conv" and given[0] and given[1] == (attributes.get("group"), 1, 1, 1):
-            self._shapes[made] = given[0]
+    def _record_shape(self, kind: str, inputs: Sequence[str], output: str, attributes: dict[str, Any]) -> None:
+        """Record the shape of nodes that `fuse` may change: products, and convolutions that scale rows."""
+        operands = [self._shapes.get(name) for name in inputs[:2]]
+        if kind == "Gemm" and operands[0] and operands[1]:
+            transposed = attributes.get("transA", 0), attributes.get("transB", 0)
+            self._shapes[output] = operands[0][transposed[0]], operands[1][1 - transposed[1]]
+        if kind == "Conv" and operands[0] and operands[1] == (attributes.get("group"), 1, 1, 1):
+            self._shapes[output] = operands[0]
 
     def const(self, value: Any, like: str | None = None) -> str:
-        """A constant; ints become Int64, floats take the element type of `like`."""
+        """A constant; ints become Int64, floats get the element type of `like`. Raises InternalError without `like`."""
         if isinstance(value, float):
             if like is None:
                 raise InternalError(
@@ -124,64 +123,64 @@ class OnnxBuilder:
             value = np.asarray(value, self.type(like).dtype.numpy)
         array = value if isinstance(value, np.ndarray) else np.asarray(value, np.int64)
         key = "const", array.dtype.str, array.shape, array.tobytes()
-        if key not in self._made:
-            name = f"const:{len(self.constants)}"  # a colon, because no parameter has one
+        if key not in self._known:
+            name = f"const:{len(self.constants)}"  # with a colon, which no parameter name contains
             self.constants[name] = onnx.numpy_helper.from_array(np.asarray(array, order="C"), name)
             self._arrays[name], self._types[name] = array, TensorType.of(array)
-            self._made[key] = (name,)
-        return self._made[key][0]
+            self._known[key] = (name,)
+        return self._known[key][0]
 
     def type(self, name: str) -> TensorType:
-        """Type of a value of the graph."""
+        """The type of a value of the graph."""
         return self._types[name]
 
     def reshape(self, name: str, shape: Sequence[int]) -> str:
-        """The value in another shape; a value that was reshaped before is taken as it was."""
+        """The value in another shape. A Reshape of a Reshape takes the input of the first one."""
         constant = self.value(name)
         if constant is not None and constant.size == 1:
             return self.const(constant.reshape(shape))
         type, name = self._types.get(name), self._reshaped.get(name, name)
-        made = name
+        output = name
         if self._shapes.get(name) != tuple(shape):
-            made = self.node("Reshape", (name, self.const(list(shape))))
-            self._reshaped[made] = name
+            output = self.node("Reshape", (name, self.const(list(shape))))
+            self._reshaped[output] = name
         if -1 not in shape:
-            self._shapes[made] = tuple(shape)
+            self._shapes[output] = tuple(shape)
             if type is not None:
-                self._types.setdefault(made, type.with_shape(*shape))
-        return made
+                self._types.setdefault(output, type.with_shape(*shape))
+        return output
 
-    def turned(self, name: str, type: TensorType, lies: Layout, wanted: Layout) -> str:
-        """A value of that type, turned around in memory."""
-        if lies is not LAST and wanted is not LAST:
-            return self.turned(self.turned(name, type, lies, LAST), type, LAST, wanted)
+    def convert(self, name: str, type: TensorType, source: Layout, target: Layout) -> str:
+        """A value of that type, converted from one layout to another."""
+        if source is not LAST and target is not LAST:
+            return self.convert(self.convert(name, type, source, LAST), type, LAST, target)
         batch, rest = type.shape[0], type.size // type.shape[0]
-        if lies is TILED:
-            made = self.node("Transpose", (name,), perm=(2, 3, 0, 4, 1, 5))
-        elif wanted is TILED:
+        if source is TILED:
+            transposed = self.node("Transpose", (name,), perm=(2, 3, 0, 4, 1, 5))
+        elif target is TILED:
             _, channels, height, width = type.shape
             split = self.reshape(name, (channels, height // 2, 2, width // 2, 2, batch))
-            made = self.node("Transpose", (split,), perm=(2, 4, 0, 1, 3, 5))
+            transposed = self.node("Transpose", (split,), perm=(2, 4, 0, 1, 3, 5))
         else:
-            made = self.reshape(name, (batch, rest) if lies is PLAIN else (rest, batch))
-            made = self.node("Transpose", (made,), perm=(1, 0))
-        return self.reshape(made, physical_shape(type.shape, wanted))
+            matrix = self.reshape(name, (batch, rest) if source is PLAIN else (rest, batch))
+            transposed = self.node("Transpose", (matrix,), perm=(1, 0))
+        return self.reshape(transposed, physical_shape(type.shape, target))
 
     def shape(self, name: str) -> Shape | None:
-        """The shape of a value as it lies on the device, if it is known."""
+        """The shape of a value on the device, in its layout; None if it is not known."""
         return self._shapes.get(name)
 
     def value(self, name: str) -> np.ndarray | None:
-        """The array of a constant; None for what is only known when the graph runs."""
+        """The array of a constant; None for values that are computed at run time."""
         return self._arrays.get(name)
 
-    def declare(self, name: str, type: TensorType, lies: Layout = PLAIN) -> None:
-        """Tell the type of an operand or a result, and how it lies."""
+    def declare(self, name: str, type: TensorType, layout: Layout = PLAIN) -> None:
+        """Set the type and the layout of an operand or a result."""
         self._types[name] = type
-        self._shapes.setdefault(name, physical_shape(type.shape, lies))
+        self._shapes.setdefault(name, physical_shape(type.shape, layout))
 
 
-def _written(value: Any) -> Any:
+def _attribute(value: Any) -> Any:
     if isinstance(value, DType):
         return element_type(value)
     return list(value) if isinstance(value, tuple | list) else value

@@ -1,4 +1,4 @@
-"""A lowered model beside the graph that it was lowered from: as a listing, and with the graph's names as metadata."""
+"""Lowered models with the names of their graph: as a listing, and as metadata of the nodes."""
 
 from __future__ import annotations
 
@@ -7,26 +7,33 @@ from typing import TYPE_CHECKING, Any
 
 from runner import dtype as dt
 from runner.compile.onnx.builder import onnx
-from runner.compile.onnx.locate_error import Operators
+from runner.compile.onnx.locate_error import OperatorIndex
 from runner.core.graph import Graph
 from runner.core.lowering import FUSED
 from runner.core.source import user_line
-from runner.observe.graph.describe import attribute_text, constant_text, held, instance_of, source_lines
-from runner.observe.graph.listing import Listing, Operation, Parameter, Subgraph, parameter_of, results_of
+from runner.observe.graph.describe import attribute_text, constant_text, device_type, instance_name, source_lines
+from runner.observe.graph.listing import (
+    ListedParameter,
+    Listing,
+    Operation,
+    Subgraph,
+    parameter_reference,
+    result_references,
+)
 from runner.types import TensorType
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
-METADATA_IR_VERSION = 10  # the first in which nodes have metadata
+METADATA_IR_VERSION = 10  # the first ONNX IR version with metadata of nodes
 
 
 def annotate(model: ModelProto, graph: Graph) -> None:
-    """Write operator, scope, source line and IR index into the metadata of every node that has them."""
-    operators = Operators(graph)
+    """Write operator, scope, source line and IR index into the metadata of every node with an operator."""
+    operators = OperatorIndex(graph)
     model.ir_version = max(model.ir_version, METADATA_IR_VERSION)
     for lowered in model.graph.node:
-        node = operators.named_in(lowered.name)
+        node = operators.find_in(lowered.name)
         if node is not None:
             entries = {"operator": node.name, "scope": node.scope, "ir_index": node.number}
             entries["source"] = user_line(node.source) or ""
@@ -34,8 +41,8 @@ def annotate(model: ModelProto, graph: Graph) -> None:
                 lowered.metadata_props.add(key=key, value=str(value))
 
 
-def described(model: ModelProto, graph: Graph, number: int) -> Listing:
-    """The listing of a model: its nodes in their order, with the full names of the operators that they stand for."""
+def describe_model(model: ModelProto, graph: Graph, number: int) -> Listing:
+    """The listing of a model: its nodes in order, with the full names of their operators."""
     whole = model.graph
     weights = {parameter.name for parameter in graph.parameters}
     writer = _Writer(graph, number)
@@ -43,26 +50,25 @@ def described(model: ModelProto, graph: Graph, number: int) -> Listing:
     parameters = []
     for k, value in enumerate(whole.input, 1):
         type = _type(value) or TensorType(dt.float32, ())
-        writer.names[value.name] = parameter_of(k, value.name)
-        parameters.append(Parameter(writer.names[value.name], type, held(type), value.name in weights))
+        writer.names[value.name] = parameter_reference(k, value.name)
+        parameters.append(ListedParameter(writer.names[value.name], type, device_type(type), value.name in weights))
     writer.count = len(parameters)
     entry = writer.subgraph(whole, ())
     return Listing((), tuple(parameters), (entry, *writer.inner))
 
 
 class _Writer:
-    """Subgraphs of one model; `names` are the references to values of the graph that is being written and those around
-    it."""
+    """Describes the subgraphs of one model. `names`: references to the values of the current and the outer graphs."""
 
     def __init__(self, graph: Graph, number: int) -> None:
-        self.operators, self.number = Operators(graph), number
+        self.operators, self.number = OperatorIndex(graph), number
         self.names: dict[str, str] = {"": "None"}
         self.types: Mapping[str, TensorType | None] = {}
         self.count = 0
         self.inner: list[Subgraph] = []
 
     def subgraph(self, graph: GraphProto, parameters: tuple[str, ...]) -> Subgraph:
-        """One graph, after those that stand in its nodes."""
+        """Describe one graph, after the graphs in attributes of its nodes."""
         for constant in graph.initializer:
             self.names[constant.name] = constant_text(constant.name, onnx.numpy_helper.to_array(constant))
         operations = tuple([self.operation(k, node) for k, node in enumerate(graph.node)])
@@ -70,17 +76,17 @@ class _Writer:
         return Subgraph(f"{graph.name}.{self.number}", parameters, operations, (), names, types)
 
     def operation(self, k: int, node: NodeProto) -> Operation:
-        """One node."""
+        """Describe one node."""
         attributes = tuple([(a.name, self.attribute(a)) for a in sorted(node.attribute, key=lambda a: str(a.name))])
         operands, operand_types = self.values(node.input)
-        self.names.update(zip(node.output, results_of(k, len(node.output)), strict=True))
-        operator = self.operators.named_in(node.name)
+        self.names.update(zip(node.output, result_references(k, len(node.output)), strict=True))
+        operator = self.operators.find_in(node.name)
         return Operation(
             k,
             node.name,
             node.op_type,
             operands,
-            instance_of(operator.scope) if operator else "",
+            instance_name(operator.scope) if operator else "",
             attributes,
             operand_types,
             self.values(node.output)[1],
@@ -95,13 +101,13 @@ class _Writer:
         return tuple([self.names[name] for name in known]), tuple([self.types.get(name) for name in known])
 
     def attribute(self, attribute: Any) -> str:
-        """An attribute as it is printed; a graph becomes a subgraph, and its name stands here."""
+        """An attribute as text; for a graph, the name of its subgraph."""
         value = onnx.helper.get_attribute_value(attribute)
         if isinstance(value, onnx.GraphProto):
-            around = dict(self.names)
-            given = list(self._inputs(value))
-            self.inner.append(self.subgraph(value, tuple(given)))
-            self.names = around
+            outer = dict(self.names)
+            inputs = tuple(self._inputs(value))
+            self.inner.append(self.subgraph(value, inputs))
+            self.names = outer
             return f"@{self.inner[-1].name}"
         if isinstance(value, onnx.TensorProto):
             return constant_text(value.name, onnx.numpy_helper.to_array(value))
@@ -110,18 +116,18 @@ class _Writer:
     def _inputs(self, graph: GraphProto) -> Iterator[str]:
         for value in graph.input:
             self.count += 1
-            self.names[value.name] = parameter_of(self.count, value.name)
+            self.names[value.name] = parameter_reference(self.count, value.name)
             yield self.names[value.name]
 
 
 def _types(model: ModelProto) -> dict[str, TensorType | None]:
-    """The types of all values, of inner graphs too. Where nodes are onnxruntime's own, ONNX's next of kin is asked."""
+    """The types of all values, including inner graphs. Nodes of onnxruntime's domain are inferred as ONNX nodes."""
     standard = onnx.ModelProto()
     standard.CopyFrom(model)
     for graph in _graphs(standard.graph):
         for node in graph.node:
             if node.domain == FUSED:
-                node.CopyFrom(_next_of_kin(node))
+                node.CopyFrom(_standard_node(node))
     types: dict[str, TensorType | None] = {}
     for graph in _graphs(onnx.shape_inference.infer_shapes(standard).graph):
         types |= {c.name: TensorType.of(onnx.numpy_helper.to_array(c)) for c in graph.initializer}
@@ -129,21 +135,21 @@ def _types(model: ModelProto) -> dict[str, TensorType | None]:
     return types
 
 
-def _next_of_kin(node: NodeProto) -> NodeProto:
-    """A node of ONNX with results of the same types."""
-    given = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+def _standard_node(node: NodeProto) -> NodeProto:
+    """A node of the standard ONNX domain whose outputs have the same types."""
+    attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
     if node.op_type == "FusedMatMul":
-        left, right = "ji" if given.get("transA") else "ij", "kj" if given.get("transB") else "jk"
-        kind, inputs, given = "Einsum", node.input, {"equation": f"...{left},...{right}->...ik"}
+        left, right = "ji" if attributes.get("transA") else "ij", "kj" if attributes.get("transB") else "jk"
+        kind, inputs, attributes = "Einsum", node.input, {"equation": f"...{left},...{right}->...ik"}
     else:  # FusedConv: a convolution with an addend and an activation
         kind, inputs = "Conv", node.input[:3]
-        given.pop("activation", None)
-    made: NodeProto = onnx.helper.make_node(kind, inputs, node.output, **given)
-    return made
+        attributes.pop("activation", None)
+    standard: NodeProto = onnx.helper.make_node(kind, inputs, node.output, **attributes)
+    return standard
 
 
 def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """A graph and those that stand in its nodes."""
+    """A graph and all graphs in attributes of its nodes."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -152,7 +158,7 @@ def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
 
 
 def _type(value: ValueInfoProto) -> TensorType | None:
-    """The type of a value; an axis without a fixed length is -1."""
+    """The type of a value; the length of a dynamic axis is -1."""
     tensor = value.type.tensor_type
     if not tensor.elem_type:
         return None

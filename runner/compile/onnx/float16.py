@@ -1,7 +1,7 @@
-"""Float16 in graphs: the CPU computes in Float32 and rounds once, as PyNative mode does, by Casts of our own.
+"""Float16 in graphs: on the CPU, operators compute in Float32 and round once, as in PyNative mode, by explicit Casts.
 
-onnxruntime's CPU provider has hardly any kernels for Float16. It would put in Casts itself, but its results would not
-be ours: it leaves out roundings between neighbours. Cards have kernels that accumulate in Float32.
+onnxruntime's CPU provider has few kernels for Float16. It would insert Casts itself, but with different results: it
+removes roundings between adjacent operators. Accelerators have kernels that accumulate in Float32.
 """
 
 from collections.abc import Sequence
@@ -17,35 +17,35 @@ from runner.types import TensorType
 
 
 def is_rounded(node: Node, on_host: bool) -> bool:
-    """Whether the operator is to be lowered in Float32: on the CPU, and where its operands have both types."""
+    """Whether the operator is lowered in Float32: on the CPU, and wherever its operands have both types."""
     kinds = {x.dtype for x in node.inputs}
     rounds = isinstance(infer(node.op, tuple([x.type for x in node.inputs])), RoundedTypes)
     return rounds and (on_host or {HALF, SINGLE} <= kinds)
 
 
 def operand_types(node: Node) -> tuple[TensorType, ...]:
-    """The types in which the CPU computes with the operands of an operator."""
+    """The types in which the CPU reads the operands of an operator."""
     types = tuple([x.type for x in node.inputs])
     return as_single(types) if is_rounded(node, on_host=True) else types
 
 
-def widened(builder: OnnxBuilder, node: Node, form: Form, names: Sequence[str]) -> list[str]:
-    """The operands of an operator in Float32."""
-    made = []
-    for x, name, lies in zip(node.inputs, names, chain(form.operands, repeat(PLAIN)), strict=False):
+def widen(builder: OnnxBuilder, node: Node, form: Form, names: Sequence[str]) -> list[str]:
+    """The operands of an operator, cast to Float32."""
+    operands = []
+    for x, name, layout in zip(node.inputs, names, chain(form.operands, repeat(PLAIN)), strict=False):
         if x.dtype is HALF:
             constant = builder.value(name)
             if constant is not None:
                 name = builder.const(constant.astype(np.float32))
             else:
                 name = builder.node("Cast", (name,), to=SINGLE)
-                builder.declare(name, x.type.with_dtype(SINGLE), lies)
-        made.append(name)
-    return made
+                builder.declare(name, x.type.with_dtype(SINGLE), layout)
+        operands.append(name)
+    return operands
 
 
-def narrowed(builder: OnnxBuilder, node: Node, names: Sequence[str]) -> list[str]:
-    """The results of an operator that computed in Float32, rounded to the types that they are to have."""
+def narrow(builder: OnnxBuilder, node: Node, names: Sequence[str]) -> list[str]:
+    """The results of an operator that computed in Float32, rounded to their declared types."""
     computed = infer(node.op, as_single([x.type for x in node.inputs]))
     triples = zip(node.outputs, computed, names, strict=True)
     return [name if y.type is t else builder.node("Cast", (name,), to=y.dtype) for y, t, name in triples]

@@ -1,10 +1,10 @@
-"""Fewer passes over memory: what follows a product or a convolution moves into it, where onnxruntime does both at once.
+"""Fusion of products and convolutions with the operators after them, to save passes over memory.
 
     Add(Mul(v, 0.9), Gemm(a, b))    ->  Gemm(a, b, v, beta=0.9)                 momentum; or two branches of a gradient
     Relu(Add(Conv(x, w, c), z))     ->  FusedConv(x, w, c, z, activation=Relu)  rows scaled by BatchNorm, and a sum
 
-Only values that nothing else reads disappear. What an effect reads does not count: it is computed beside the fused
-node, so that observing a step changes no bit of it.
+Only values without other readers are fused. Effects do not count as readers: their operands are computed beside the
+fused node, so that observing a step does not change its results.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from runner.compile.onnx.builder import OnnxBuilder, onnx, stand_for, stands_for
+from runner.compile.onnx.builder import OnnxBuilder, onnx, set_source_operators, source_operators
 from runner.core.lowering import FUSED
 from runner.types import Shape
 
@@ -24,97 +24,97 @@ if TYPE_CHECKING:
 
 
 def fuse(builder: OnnxBuilder, kept: Iterable[str], observed: Iterable[str] = ()) -> list[NodeProto]:
-    """The nodes of a builder, with fewer passes over memory; the values `kept` and `observed` are still computed."""
+    """The nodes of a builder after fusion; the values `kept` and `observed` are still computed."""
     fuser = _Fuser(builder, kept)
     for node in builder.list:
         if node.op_type == "Add":
             fuser.into_product(node)
         elif node.op_type == "Relu":
             fuser.into_convolution(node)
-    present = fuser.places.keys() - (fuser.gone - fuser.needed(observed))
-    return [node for name, nodes in fuser.places.items() if name in present for node in nodes]
+    present = fuser.nodes_at.keys() - (fuser.fused - fuser.needed(observed))
+    return [node for name, nodes in fuser.nodes_at.items() if name in present for node in nodes]
 
 
 class _Fuser:
-    """`places` has the nodes that compute each value, in order; `gone` the values that are fused into others."""
+    """`nodes_at`: the nodes that compute each value, in order; `fused`: the values that are fused into others."""
 
     def __init__(self, builder: OnnxBuilder, kept: Iterable[str]) -> None:
         self.builder, self.shape = builder, builder.shape
-        self.places = {node.output[0]: [node] for node in builder.list}
-        self.gone: set[str] = set()
+        self.nodes_at = {node.output[0]: [node] for node in builder.list}
+        self.fused: set[str] = set()
         self.uses = Counter(name for node in builder.list for name in node.input)
         self.uses.update(kept)
 
     def into_product(self, add: NodeProto) -> None:
-        """Add(addend, Gemm): the product starts from the addend, scaled where a Mul did no more than that."""
-        for name, addend in _either(add.input):
+        """Add(addend, Gemm): the addend becomes an operand of the product; a Mul that scales it becomes `beta`."""
+        for name, addend in _both_orders(add.input):
             value, beta, scaling = self.scaled(addend)
-            product = self.source(name, "Gemm")
+            product = self.producer(name, "Gemm")
             if product and len(product.input) == 2 and self.shape(value) == self.shape(name):
-                gone = self.drop(name, product.output[0], *scaling)
-                self.put(add, product, "Gemm", self.shape(name), value, gone, beta=beta)
+                fused = self.remove(name, product.output[0], *scaling)
+                self.replace(add, product, "Gemm", self.shape(name), value, fused, beta=beta)
                 return
 
     def into_convolution(self, relu: NodeProto) -> None:
         """Relu(Conv), and Relu(Add(Conv, addend))."""
-        added = self.only(relu.input[0], "Add")
-        for name, addend in _either(added.input) if added else [(relu.input[0], "")]:
-            convolution = self.source(name, "Conv")
+        add = self.single_use(relu.input[0], "Add")
+        for name, addend in _both_orders(add.input) if add else [(relu.input[0], "")]:
+            convolution = self.producer(name, "Conv")
             if convolution and (not addend or self.shape(addend) == self.shape(name)):
-                gone = self.drop(relu.input[0], name, convolution.output[0])
-                self.put(relu, convolution, "FusedConv", self.shape(name), addend, gone, activation="Relu")
+                fused = self.remove(relu.input[0], name, convolution.output[0])
+                self.replace(relu, convolution, "FusedConv", self.shape(name), addend, fused, activation="Relu")
                 return
 
-    def source(self, name: str, kind: str) -> NodeProto | None:
-        """The node of this kind that made a value, perhaps in another shape, if both shapes are known and nothing
-        else reads it."""
-        reshape = self.only(name, "Reshape")
-        node = self.only(reshape.input[0] if reshape else name, kind)
+    def producer(self, name: str, kind: str) -> NodeProto | None:
+        """The node of this kind that computes a value, perhaps through a Reshape, if it has no other reader and both
+        shapes are known."""
+        reshape = self.single_use(name, "Reshape")
+        node = self.single_use(reshape.input[0] if reshape else name, kind)
         return node if node and self.shape(node.output[0]) and self.shape(name) else None
 
-    def only(self, name: str, kind: str) -> NodeProto | None:
-        """The node of this kind that made a value which is read once."""
-        made = () if name in self.gone else self.places.get(name, ())
-        return made[-1] if self.uses[name] == 1 and made and made[-1].op_type == kind else None
+    def single_use(self, name: str, kind: str) -> NodeProto | None:
+        """The node of this kind that computes a value, if the value is read once."""
+        nodes = () if name in self.fused else self.nodes_at.get(name, ())
+        return nodes[-1] if self.uses[name] == 1 and nodes and nodes[-1].op_type == kind else None
 
     def scaled(self, name: str) -> tuple[str, float, tuple[str, ...]]:
-        """A value, what it is multiplied by, and what is not needed then: Mul(v, 0.9) is v by 0.9."""
-        node = self.only(name, "Mul")
-        for value, factor in _either(node.input) if node else ():
+        """A value, its scalar factor, and values that are then unused: for Mul(v, 0.9) v, 0.9 and the product."""
+        node = self.single_use(name, "Mul")
+        for value, factor in _both_orders(node.input) if node else ():
             number = self.builder.value(factor)
             beta = np.float32(number.reshape(())) if number is not None and number.size == 1 else 0.0
-            if beta and beta == number:  # of beta 0 a product does not read the addend, which may be infinite
+            if beta and beta == number:  # with beta = 0 Gemm ignores the addend, which may be infinite
                 return value, float(beta), (name,)
         return name, 1.0, ()
 
-    def drop(self, *names: str) -> list[NodeProto]:
-        """Leave out values that are fused into another; gives the nodes that computed them."""
-        nodes = [node for name in names if name not in self.gone for node in self.places.get(name, ())]
-        self.gone.update(names)
+    def remove(self, *names: str) -> list[NodeProto]:
+        """Mark values as fused and return the nodes that computed them."""
+        nodes = [node for name in names if name not in self.fused for node in self.nodes_at.get(name, ())]
+        self.fused.update(names)
         return nodes
 
     def needed(self, observed: Iterable[str]) -> set[str]:
-        """The values among `gone` that must be computed all the same: those observed, and what they are made of."""
+        """The fused values that must be computed anyway: those observed, and their operands."""
         found: set[str] = set()
-        pending = [name for name in observed if name in self.gone]
+        pending = [name for name in observed if name in self.fused]
         while pending:
             name = pending.pop()
             found.add(name)
-            inputs = {x for node in self.places.get(name, ()) for x in node.input}
-            pending += [x for x in inputs if x in self.gone and x not in found]
+            inputs = {x for node in self.nodes_at.get(name, ()) for x in node.input}
+            pending += [x for x in inputs if x in self.fused and x not in found]
         return found
 
-    def put(
+    def replace(
         self,
         at: NodeProto,
         node: NodeProto,
         kind: str,
         shape: Shape | None,
         addend: str,
-        gone: Sequence[NodeProto],
+        fused: Sequence[NodeProto],
         **more: Any,
     ) -> None:
-        """Let a node that has swallowed others stand in the place of the last of them, and make its value."""
+        """Replace the node `at` by `node` with the `fused` nodes and `at` merged into it."""
         inner, inputs, before = self.shape(node.output[0]), list(node.input), []
         if addend and inner != shape:
             before = [self.reshape(addend, inner, f"{at.name}/addend")]
@@ -122,21 +122,21 @@ class _Fuser:
         if addend:
             inputs += [*[""] * (2 + (kind == "FusedConv") - len(inputs)), addend]
         name = at.output[0] if inner == shape else f"{at.name}/{kind}:0"
-        given = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute} | more
+        attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute} | more
         domain = FUSED if kind == "FusedConv" else ""
-        made = onnx.helper.make_node(kind, inputs, [name], name=f"{at.name}/{kind}", domain=domain, **given)
-        stand_for(made, [operator for one in (node, *gone, at) for operator in stands_for(one)])
+        merged = onnx.helper.make_node(kind, inputs, [name], name=f"{at.name}/{kind}", domain=domain, **attributes)
+        set_source_operators(merged, [operator for one in (node, *fused, at) for operator in source_operators(one)])
         after = [] if inner == shape else [self.reshape(name, shape, at.name, at.output[0])]
-        self.places[at.output[0]] = [*before, made, *after]
+        self.nodes_at[at.output[0]] = [*before, merged, *after]
 
-    def reshape(self, name: str, shape: Shape | None, called: str, output: str = "") -> NodeProto:
+    def reshape(self, value: str, shape: Shape | None, name: str, output: str = "") -> NodeProto:
         """A Reshape node."""
-        inputs = [name, self.builder.const(list(shape or ()))]
-        made: NodeProto = onnx.helper.make_node("Reshape", inputs, [output or f"{called}:0"], name=called)
-        return made
+        inputs = [value, self.builder.const(list(shape or ()))]
+        node: NodeProto = onnx.helper.make_node("Reshape", inputs, [output or f"{name}:0"], name=name)
+        return node
 
 
-def _either(pair: Sequence[str]) -> list[tuple[str, str]]:
+def _both_orders(pair: Sequence[str]) -> list[tuple[str, str]]:
     """Two operands, in both orders."""
     first, second = pair
     return [(first, second), (second, first)]

@@ -1,7 +1,7 @@
-"""The only file that imports onnxruntime: open a model on a device, run it, say plainly why that fails.
+"""Sessions: a model on a device, and clear errors when it cannot be opened or run. Only this file imports onnxruntime.
 
-Never a silent fallback: onnxruntime itself opens a CPU session when a provider is missing or broken and at most prints
-why, so what the session *says it has* is checked, and what the library printed becomes the reason in our error.
+There is no silent fallback: onnxruntime itself opens a CPU session when a provider is missing or broken, and at most
+prints the reason. So the providers of the session are checked, and the captured output becomes the reason of the error.
 """
 
 import contextlib
@@ -14,17 +14,24 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from runner import dtype as dt
-from runner.compile.ort.messages import Heard, device_reason, first_line, import_reason, listening, operator_name
+from runner.compile.ort.messages import (
+    CapturedOutput,
+    capture_output,
+    device_reason,
+    first_line,
+    import_reason,
+    operator_name,
+)
 from runner.device import Device, device_error, reinstall
 from runner.errors import DeviceError, InternalError, RunnerError, TrainingError
 from runner.host.machine import runtimes
 from runner.types import TensorType
 
-Value: TypeAlias = Any  # resident data: an array on the CPU, onnxruntime's OrtValue elsewhere
+Value: TypeAlias = Any  # a value on the device: an array on the CPU, onnxruntime's OrtValue elsewhere
 
 _LOG = logging.getLogger("runner")
-_TOLD: set[Device] = set()  # devices of which the user knows that they are replaced by the CPU
-SPINNING = {  # what onnxruntime calls the ways in which `Tuning.spins`
+_WARNED: set[Device] = set()  # devices with a logged warning that the CPU replaces them
+SPINNING = {  # onnxruntime's session options for each value of `Tuning.spins`
     "always": (),
     "running": (("force_spinning_stop", "1"),),
     "never": (("intra_op.allow_spinning", "0"),),
@@ -42,24 +49,24 @@ _PROBE = (
 class Session:
     """A model that is open on a device.
 
-    `inputs` and `outputs` map names to types in the model's order (an axis without a fixed length is -1). `device` and
-    `providers` are what is really used, `assignment` how many operators each provider took (empty on the CPU and where
-    onnxruntime cannot tell), `optimization_level` onnxruntime's name of it, `notes` one-line remarks for the user.
-    Raises DeviceError when the device is not usable and fallback is not allowed, and InternalError when onnxruntime
-    refuses the model. With `profile`, onnxruntime writes down what the nodes take, in a file whose name begins so.
+    `inputs` and `outputs` map names to types in the model's order (dynamic axes are -1). `device` and `providers` are
+    those in use, `assignment` the number of operators that each provider took (empty on the CPU and where onnxruntime
+    does not report it), `optimization_level` onnxruntime's name of the level, `notes` one-line remarks for the user.
+    With `profile`, onnxruntime writes node times to a file with this path as prefix. Raises DeviceError when the device
+    is not usable and fallback is not allowed, and InternalError when onnxruntime rejects the model.
     """
 
     def __init__(self, model: bytes, device: Device, *, optimize: bool = True, profile: Path | None = None) -> None:
         self.notes = list(device.notes)
         try:
             session, assignment = _open(model, device, optimize, profile)
-        except DeviceError as trouble:
+        except DeviceError as problem:
             if not device.allow_fallback or _runtime()[1] is not None:
                 raise
             self.notes.append(f"{device} is not usable and device.allow_fallback is on: running on the CPU")
-            if device not in _TOLD:  # a run opens several sessions
-                _LOG.warning("%s\n%s", self.notes[-1], trouble)
-                _TOLD.add(device)
+            if device not in _WARNED:  # a run opens several sessions
+                _LOG.warning("%s\n%s", self.notes[-1], problem)
+                _WARNED.add(device)
             device = Device("CPU", threads=device.threads)
             session, assignment = _open(model, device, optimize, profile)
         self.device = device
@@ -69,21 +76,21 @@ class Session:
         self.outputs = {node.name: _type(node) for node in session.get_outputs()}
         self.optimization_level = _level(optimize)
         on_host = device.target == "CPU"
-        self._memory: _HostMemory | _CardMemory = _HostMemory(session) if on_host else _CardMemory(session, device)
-        self.end_profile: Callable[[], str] = session.end_profiling  # gives the name of the file
+        self._memory: _HostMemory | _DeviceMemory = _HostMemory(session) if on_host else _DeviceMemory(session, device)
+        self.end_profile: Callable[[], str] = session.end_profiling  # returns the name of the file
 
     def put(self, array: np.ndarray) -> Value:
-        """Make an array resident. On the CPU it is shared, not copied: leave it unchanged while it is in use."""
+        """Move an array to the device. On the CPU it is shared, not copied: it must not change while it is in use."""
         return self._memory.put(array)
 
     def fetch(self, value: Value) -> np.ndarray:
-        """The array behind a value. On the CPU it is the same memory; no later run overwrites it."""
+        """The value as an array. On the CPU it shares memory with the value; no later run overwrites it."""
         return self._memory.fetch(value)
 
     def step(self, values: Sequence[Value]) -> list[Value]:
-        """Run once: values in the order of `inputs`, results in the order of `outputs`, both resident.
+        """Run once: values in the order of `inputs`, results in the order of `outputs`, both on the device.
 
-        Results may be given to the next step without a copy. Raises TrainingError with the failing operator.
+        Results can be inputs of the next step without a copy. Raises TrainingError with the failing operator.
         """
         try:
             return self._memory.step(values)
@@ -91,43 +98,48 @@ class Session:
             raise self._explain(error, values) from error
 
     def run(self, feeds: Mapping[str, "Value"]) -> dict[str, np.ndarray]:
-        """Run once with arrays (or resident values) by name. Raises as `step`, and InternalError for a wrong name."""
+        """Run once with arrays or device values by name. Raises as `step`, and InternalError for a wrong name."""
         if feeds.keys() != self.inputs.keys():
-            raise InternalError("feeds do not fit the graph", given=", ".join(feeds), inputs=", ".join(self.inputs))
+            raise InternalError(
+                "feeds do not match the inputs of the graph", given=", ".join(feeds), inputs=", ".join(self.inputs)
+            )
         values = [self.put(v) if isinstance(v, np.ndarray) else v for v in map(feeds.__getitem__, self.inputs)]
         return dict(zip(self.outputs, map(self.fetch, self.step(values)), strict=True))
 
     def _explain(self, error: Exception, values: Sequence[Value]) -> RunnerError:
         if len(values) != len(self.inputs):
-            return InternalError("a step has a wrong number of values", given=len(values), inputs=len(self.inputs))
+            return InternalError("a step received a wrong number of values", given=len(values), inputs=len(self.inputs))
         for (name, expected), value in zip(self.inputs.items(), values, strict=True):
             given = TensorType.of(value) if isinstance(value, np.ndarray) else None
             if given is not None and not _fits(given, expected):
-                return InternalError("a value does not fit its input", input=name, expected=expected, given=given)
+                return InternalError("a value does not match its input", input=name, expected=expected, given=given)
         operator, reason = operator_name(error), first_line(error)
         return TrainingError("a step failed in onnxruntime", operator=operator, device=self.device, reason=reason)
 
 
-def unusable(target: str, device_id: int = 0) -> RunnerError | None:
-    """None when a small convolution really runs on a device, otherwise the error, with what would repair it."""
+def device_problem(target: str, device_id: int = 0) -> RunnerError | None:
+    """None when a small convolution runs correctly on a device, otherwise the error with its reason and a repair.
+
+    Raises ConfigError for an unknown target.
+    """
     device = Device(target, device_id, threads=1)
     ones = np.ones((1, 1, 2, 2), np.float32)
     try:
         result = Session(_PROBE, device).run({"x": ones, "w": ones})["y"].item()
-    except RunnerError as trouble:
-        return trouble
+    except RunnerError as problem:
+        return problem
     return None if result == 4 else device_error(device, f"1+1+1+1 came out as {result}")
 
 
 def version() -> str:
-    """onnxruntime's version; empty without one."""
+    """onnxruntime's version; empty if it cannot be imported."""
     return str(getattr(_runtime()[0], "__version__", ""))
 
 
 class _HostMemory:
-    """The CPU: `run` reads arrays in place and returns arrays that own onnxruntime's buffers, so nothing is copied.
+    """Memory of the CPU: `run` reads arrays in place and returns arrays that own onnxruntime's buffers, without copies.
 
-    Measured with 20 inputs and 20 outputs: 22 µs a call, against 50 µs with OrtValues and with I/O binding.
+    With 20 inputs and 20 outputs a call takes 22 µs, against 50 µs with OrtValues and with I/O binding.
     """
 
     def __init__(self, session: Any) -> None:
@@ -146,20 +158,20 @@ class _HostMemory:
         return list(self._run(self._outputs, dict(zip(self._inputs, values, strict=True))))
 
 
-class _CardMemory:
-    """A card with its own memory: values stay there between runs.
+class _DeviceMemory:
+    """Memory of an accelerator: values stay there between runs.
 
-    Every run has a new binding, because one that is used twice writes its results over those of the run before.
+    Every run has a new binding, because a binding that is used again overwrites the results of the previous run.
     """
 
     def __init__(self, session: Any, device: Device) -> None:
         self._session = session
-        self._place = device.backend.memory, device.id
+        self._location = device.backend.memory, device.id
         self._inputs = [node.name for node in session.get_inputs()]
         self._outputs = [node.name for node in session.get_outputs()]
 
     def put(self, array: np.ndarray) -> Value:
-        return _runtime()[0].OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"), *self._place)
+        return _runtime()[0].OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"), *self._location)
 
     def fetch(self, value: Any) -> np.ndarray:
         return np.asarray(value.numpy())
@@ -169,55 +181,57 @@ class _CardMemory:
         for name, value in zip(self._inputs, values, strict=True):
             binding.bind_ortvalue_input(name, value)
         for name in self._outputs:
-            binding.bind_output(name, *self._place)
+            binding.bind_output(name, *self._location)
         self._session.run_with_iobinding(binding)
         return list(binding.get_outputs())
 
 
 def _open(model: bytes, device: Device, optimize: bool, profile: Path | None = None) -> tuple[Any, dict[str, int]]:
-    """An InferenceSession that really has the provider of the device, and how many operators each provider took."""
+    """An InferenceSession with the provider of the device, and the number of operators that each provider took."""
     _require_provider(device)
     session, problem = None, None
-    with listening() if device.target != "CPU" else contextlib.nullcontext(Heard()) as heard:
+    with capture_output() if device.target != "CPU" else contextlib.nullcontext(CapturedOutput()) as captured:
         try:
             session = _inference_session(model, device, optimize, profile)
         except Exception as error:
             problem = error
-    if heard.text:
-        _LOG.debug("onnxruntime, while it opened a session on %s: %s", device, heard.text.strip())
+    if captured.text:
+        _LOG.debug("output of onnxruntime while a session was opened on %s: %s", device, captured.text.strip())
     if session is not None and session.get_providers()[0] == device.backend.provider:
         assignment = _assignment(session)
         if assignment and device.backend.provider not in assignment:
             raise device_error(device, f"the provider took no operator of the graph: {assignment}")
         return session, assignment
-    if problem is not None and (device.target == "CPU" or (model != _PROBE and not unusable(device.target, device.id))):
-        facts = {"operator": operator_name(problem), "device": device, "reason": first_line(problem)}
-        raise InternalError("onnxruntime refused the graph", **facts) from problem
-    raise device_error(device, device_reason(heard.text, problem), heard.text) from problem
+    if problem is not None and (
+        device.target == "CPU" or (model != _PROBE and not device_problem(device.target, device.id))
+    ):
+        rows = {"operator": operator_name(problem), "device": device, "reason": first_line(problem)}
+        raise InternalError("onnxruntime rejected the graph", **rows) from problem
+    raise device_error(device, device_reason(captured.text, problem), captured.text) from problem
 
 
 @cache
 def _runtime() -> tuple[Any, Exception | None, str]:
-    """onnxruntime, why it cannot be imported, and what it printed; the CANN wheel prints twenty lines with NumPy 2.
+    """onnxruntime, the error of its import, and its output; the CANN wheel prints twenty lines with NumPy 2.
 
-    Imported when a session is first opened: it takes 25 ms, and PyNative mode needs none.
+    It is imported when the first session is opened: that takes 25 ms, and PyNative mode needs no session.
     """
-    trouble: Exception | None = None
-    with listening() as heard:
+    problem: Exception | None = None
+    with capture_output() as captured:
         try:
             import onnxruntime as ort
 
-            if not hasattr(ort, "InferenceSession"):  # the empty folder that stays when one of two wheels was removed
-                trouble = ImportError("its files are gone")
+            if not hasattr(ort, "InferenceSession"):  # the empty folder that remains when one of two wheels was removed
+                problem = ImportError("its files are missing")
         except Exception as error:
-            trouble = error
-    return (None if trouble else ort), trouble, heard.text
+            problem = error
+    return (None if problem else ort), problem, captured.text
 
 
 def _require_provider(device: Device) -> None:
-    ort, problem, said = _runtime()
+    ort, problem, output = _runtime()
     if problem is not None:
-        error = device_error(device, import_reason(said, problem))
+        error = device_error(device, import_reason(output, problem))
         error.rows["repair"] = reinstall(device.target, runtimes())
         raise error
     available = ort.get_available_providers()
@@ -230,25 +244,25 @@ def _inference_session(model: bytes, device: Device, optimize: bool, profile: Pa
     options = ort.SessionOptions()
     options.intra_op_num_threads = device.workers
     options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # fatal: all else also arrives as an exception
+    options.log_severity_level = 4  # fatal: all other messages are also raised as exceptions
     options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, _level(optimize))
     if profile is not None:
         options.enable_profiling, options.profile_file_prefix = True, str(profile)
     if not optimize:
-        # The nodes run in their order as far as possible; by default onnxruntime would compute all that leads to the
-        # first result first. Planning the memory of a whole run takes half as much again of it (BENCHMARKS.md).
+        # Nodes run in the order of the model as far as possible; by default onnxruntime first computes everything that
+        # the first result depends on. Planning the memory of a whole run would need 1.5 times as much (BENCHMARKS.md).
         options.execution_order = ort.ExecutionOrder.PRIORITY_BASED
         options.enable_mem_pattern = False
     providers: list[object] = ["CPUExecutionProvider"]
     if device.target != "CPU":
         providers.insert(0, (device.backend.provider, {"device_id": str(device.id)}))
-        options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")  # 1.20 does not know it yet
+        options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")  # ignored by 1.20
     for name, value in SPINNING[device.tuning.spins]:
         options.add_session_config_entry(f"session.{name}", value)
     if device.tuning.block_base:
         options.add_session_config_entry("session.dynamic_block_base", str(device.tuning.block_base))
     if device.target == "GPU" and hasattr(ort, "preload_dlls"):
-        ort.preload_dlls()  # finds CUDA and cuDNN where pip puts them
+        ort.preload_dlls()  # finds CUDA and cuDNN in pip's folders
     # enable_fallback=0: no second try on the CPU, neither now nor when a run fails
     return ort.InferenceSession(model, options, providers=providers, enable_fallback=0)
 
@@ -259,14 +273,14 @@ def _level(optimize: bool) -> str:
 
 def _assignment(session: Any) -> dict[str, int]:
     counts: dict[str, int] = {}
-    with contextlib.suppress(Exception):  # asked for on cards only, and unknown to onnxruntime 1.20
+    with contextlib.suppress(Exception):  # recorded on accelerators only, and unknown to onnxruntime 1.20
         for part in session.get_provider_graph_assignment_info():
             counts[part.ep_name] = counts.get(part.ep_name, 0) + len(part.get_nodes())
     return counts
 
 
 def _type(node: Any) -> TensorType:
-    """The type of a model's input or output, whose own description reads `tensor(float)`."""
+    """The type of a model's input or output, from onnxruntime's description such as `tensor(float)`."""
     kind = node.type.removeprefix("tensor(").removesuffix(")")
     if kind not in _ONNX_TYPES:
         raise InternalError("not an element type of tensors", value=node.name, type=node.type)

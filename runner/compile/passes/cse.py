@@ -1,4 +1,4 @@
-"""Common subexpressions: the same operator on the same operands is computed once."""
+"""Common subexpression elimination: the same operator on the same operands is computed once."""
 
 from runner.core.graph import Graph
 from runner.core.primitive import Node, Primitive
@@ -6,7 +6,7 @@ from runner.core.value import Symbol, Value
 
 
 def cse(graph: Graph) -> Graph:
-    """Let later equal nodes use the outputs of the first. Operators are pure, so equal fields and operands suffice."""
+    """Replace nodes by an earlier equal one. Operators are pure, so equal fields and operands suffice."""
     first: dict[tuple[Primitive, tuple[Value, ...]], Node] = {}
     renamed: dict[Value, Symbol] = {}
     kept: list[Node] = []

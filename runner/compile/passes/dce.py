@@ -1,4 +1,4 @@
-"""Dead code: what no output and no update needs is not computed."""
+"""Dead code elimination: nodes that no result depends on are removed."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from runner.core.value import Value
 
 
 def dce(graph: Graph) -> Graph:
-    """Keep the nodes, constants and parameters that lead to a result. Inputs stay: they are the caller's."""
+    """Keep the nodes, constants and parameters that a result depends on, and all inputs: they are the interface."""
     needed: set[Value] = set(graph.results)
     kept: list[Node] = []
     for node in reversed(graph.nodes):

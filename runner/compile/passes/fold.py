@@ -1,4 +1,4 @@
-"""Compute at compile time what does not depend on data, and drop operators that change nothing."""
+"""Constant folding: compute values that do not depend on data, and remove operators that change nothing."""
 
 from collections.abc import Sequence
 
@@ -10,34 +10,34 @@ from runner.core.primitive import Node
 from runner.core.value import Symbol, Value
 from runner.errors import TrainingError
 
-LIMIT = 1 << 16  # elements; larger results are cheaper to compute again than to carry in the model
+LIMIT = 1 << 16  # elements; larger results are cheaper to recompute than to store in the model
 
 
 def fold(graph: Graph) -> Graph:
-    """Replace nodes over constants by their value, and nodes that equal one of their operands by that operand."""
+    """Replace nodes with constant operands by their value, and identities by their operand."""
     constants: dict[Symbol, np.ndarray] = dict(graph.constants)
     renamed: dict[Value, Symbol] = {}
     kept: list[Node] = []
     for node in graph.nodes:
         inputs = [renamed.get(x, x) for x in node.inputs]
         values = [constants.get(x) for x in inputs]  # type: ignore[call-overload]
-        same = _same_operand(node, inputs, values)
-        if same is not None:
-            renamed[node.outputs[0]] = same
+        operand = _identity_operand(node, inputs, values)
+        if operand is not None:
+            renamed[node.outputs[0]] = operand
         elif all(value is not None for value in values) and sum(y.size for y in node.outputs) <= LIMIT:
-            constants.update(_computed(node, values))
+            constants.update(_compute(node, values))
         else:
             kept.append(node)
     return graph.replace_nodes(kept, renamed, constants)
 
 
-def _same_operand(node: Node, inputs: Sequence[Value], values: Sequence[np.ndarray | None]) -> Symbol | None:
+def _identity_operand(node: Node, inputs: Sequence[Value], values: Sequence[np.ndarray | None]) -> Symbol | None:
     number = node.op.identity([x.type for x in inputs], values)
     symbol = None if number is None else inputs[number]
     return symbol if isinstance(symbol, Symbol) else None
 
 
-def _computed(node: Node, values: Sequence[np.ndarray | None]) -> dict[Symbol, np.ndarray]:
+def _compute(node: Node, values: Sequence[np.ndarray | None]) -> dict[Symbol, np.ndarray]:
     try:
         return dict(zip(node.outputs, evaluate(node, values), strict=True))  # type: ignore[arg-type]
     except (ArithmeticError, IndexError, ValueError) as error:

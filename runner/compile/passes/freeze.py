@@ -1,4 +1,4 @@
-"""For inference only: parameters are constants with the values that they have now."""
+"""For inference only: parameters become constants with their current values."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from runner.core.graph import Graph
 
 
 def freeze(graph: Graph) -> Graph:
-    """The graph without parameters; one that gives them new values stays as it is."""
+    """The graph without parameters; a graph with updates is returned unchanged."""
     if graph.updates:
         return graph
     values = {symbol: np.asarray(parameter.data) for parameter, symbol in graph.parameters.items()}

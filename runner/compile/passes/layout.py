@@ -1,9 +1,10 @@
-"""Layout: how every value lies in the memory of the CPU, and in which form every operator is lowered.
+"""Layouts: the memory layout of every value on the CPU, and the form in which every operator is lowered.
 
 Convolutions and pools run about twice as fast when the batch is the innermost axis (BENCHMARKS.md); most other
-operators can do either. So a walk in the order of the graph is enough: an operator takes the form that turns the fewest
-elements around, and those that gain nothing follow the ones that do. Tiles pay only where they are made that way, so a
-walk back tells first who would like them: pools, and elementwise operators in front of pools.
+operators support both layouts. So one walk in graph order is enough: each operator gets the form that converts the
+fewest elements, and operators without a preference follow those that have one. Tiles pay off only if the producer
+writes them, so a walk backwards first finds the values that should be tiled: operands of pools, and of elementwise
+operators before pools.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,16 +20,16 @@ from runner.device import UNTUNED, Tuning
 
 
 def layout_with(tuning: Tuning) -> Pass:
-    """The pass that gives every node its form: the one that was measured, where there is one, or the best by rule.
+    """The pass that chooses the form of every node: that of the tuning where there is one, else the best by rule.
 
-    Values that lie otherwise than a form wants them are turned around before it.
+    Operands in another layout than a form requires are converted before it.
     """
-    measured = dict(tuning.forms)
+    tuned = dict(tuning.forms)
 
     def layout(graph: Graph) -> Graph:
-        forms = [(node, _allowed(node, measured)) for node in graph.nodes]
-        walk = _Walk(_wishes(forms))
-        return replace(graph, nodes=tuple(walk.place(node, offered) for node, offered in forms))
+        candidates = [(node, _allowed(node, tuned)) for node in graph.nodes]
+        assignment = _Assignment(_preferably_tiled(candidates))
+        return replace(graph, nodes=tuple(assignment.place(node, forms) for node, forms in candidates))
 
     return layout
 
@@ -36,55 +37,55 @@ def layout_with(tuning: Tuning) -> Pass:
 layout = layout_with(UNTUNED)
 
 
-def site(node: Node) -> str:
-    """The operator with its attributes and the types of its operands: what has one form in all places of a graph."""
+def signature(node: Node) -> str:
+    """The operator with its attributes and operand types. Nodes with the same signature have the same form."""
     return f"{node.op!r} of {', '.join(map(str, operand_types(node)))}"
 
 
-def offered(node: Node) -> tuple[Form, ...]:
-    """The forms of a node, the best one first."""
+def forms_of(node: Node) -> tuple[Form, ...]:
+    """The forms that a node supports, the best one first."""
     return tuple(node.op.forms(*operand_types(node)))
 
 
-def _allowed(node: Node, measured: Mapping[str, str]) -> tuple[Form, ...]:
-    forms = offered(node)
-    wanted = measured.get(site(node)) if measured else None
-    return tuple(form for form in forms if str(form) == wanted) or forms
+def _allowed(node: Node, tuned: Mapping[str, str]) -> tuple[Form, ...]:
+    forms = forms_of(node)
+    name = tuned.get(signature(node)) if tuned else None
+    return tuple(form for form in forms if str(form) == name) or forms
 
 
-def _wishes(forms: Sequence[tuple[Node, tuple[Form, ...]]]) -> set[Value]:
-    """The values that should lie in tiles."""
-    wished: set[Value] = set()
-    for node, offered in reversed(forms):
-        asked = not wished.isdisjoint(node.outputs)
-        form = next((f for f in offered if TILED in f.results), offered[0]) if asked else offered[0]
-        wished.update(x for x, lies in _pairs(node.inputs, form.operands) if lies is TILED)
-    return wished
+def _preferably_tiled(candidates: Sequence[tuple[Node, tuple[Form, ...]]]) -> set[Value]:
+    """The values that should be tiled."""
+    tiled: set[Value] = set()
+    for node, forms in reversed(candidates):
+        required = not tiled.isdisjoint(node.outputs)
+        form = next((f for f in forms if TILED in f.results), forms[0]) if required else forms[0]
+        tiled.update(x for x, layout in _pairs(node.inputs, form.operands) if layout is TILED)
+    return tiled
 
 
-class _Walk:
-    """Remembers how the values lie that were made so far, and how else they are there already."""
+class _Assignment:
+    """The layouts in which each value is available so far: that of its producer, and those it was converted to."""
 
-    def __init__(self, wished: set[Value]) -> None:
-        self.wished = wished
-        self.lies: dict[Value, set[Layout]] = {}
+    def __init__(self, tiled: set[Value]) -> None:
+        self.tiled = tiled
+        self.layouts: dict[Value, set[Layout]] = {}
 
     def place(self, node: Node, forms: Sequence[Form]) -> Node:
         best = min(forms, key=lambda form: self.cost(node, form))
-        for x, wanted in self.against(node, best):
-            self.lies.setdefault(x, {PLAIN}).add(wanted)
-        self.lies.update((y, {lies}) for y, lies in _pairs(node.outputs, best.results))
+        for x, layout in self.conversions(node, best):
+            self.layouts.setdefault(x, {PLAIN}).add(layout)
+        self.layouts.update((y, {layout}) for y, layout in _pairs(node.outputs, best.results))
         return replace(node, form=best)
 
     def cost(self, node: Node, form: Form) -> int:
-        """Elements that are copied because of a form, sooner or later."""
-        later = [y for y, lies in _pairs(node.outputs, form.results) if y in self.wished and lies is not TILED]
-        return form.penalty + sum(x.size for x, _ in self.against(node, form)) + sum(y.size for y in later)
+        """The number of elements that are copied because of a form, before this node or later."""
+        later = [y for y, layout in _pairs(node.outputs, form.results) if y in self.tiled and layout is not TILED]
+        return form.penalty + sum(x.size for x, _ in self.conversions(node, form)) + sum(y.size for y in later)
 
-    def against(self, node: Node, form: Form) -> list[tuple[Value, Layout]]:
-        """The operands that must be turned around for this form."""
+    def conversions(self, node: Node, form: Form) -> list[tuple[Value, Layout]]:
+        """The operands that must be converted for this form, with their new layout."""
         pairs = _pairs(node.inputs, form.operands)
-        return [(x, wanted) for x, wanted in pairs if x.ndim > 1 and wanted not in self.lies.get(x, {PLAIN})]
+        return [(x, layout) for x, layout in pairs if x.ndim > 1 and layout not in self.layouts.get(x, {PLAIN})]
 
 
 def _pairs(values: Sequence[Value], layouts: Sequence[Layout]) -> list[tuple[Value, Layout]]:

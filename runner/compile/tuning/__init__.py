@@ -1,1 +1,1 @@
-"""Tuning: the fastest form of each operator of a step, measured (`session.auto_tune_mode`)."""
+"""Tuning: search for the fastest form of each operator of a step by measurement (`session.auto_tune_mode`)."""

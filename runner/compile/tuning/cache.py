@@ -1,6 +1,6 @@
-"""What was found before on this machine, for the same operators: a small JSON file each, below the user's cache folder.
+"""The cache of tunings: one small JSON file for each step and machine, below the user's cache folder.
 
-The name of a file is the sha256 of everything that the times depend on, which also stands in the file.
+The name of a file is the sha256 of everything that the times depend on; the file contains that too.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.compile.ort.session import SPINNING, version
-from runner.compile.passes.layout import offered, site
+from runner.compile.passes.layout import forms_of, signature
 from runner.core.graph import Graph
 from runner.device import Device, Tuning
 from runner.errors import ConfigError
@@ -30,12 +30,12 @@ def folder() -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "runner" / "tuning"
 
 
-def facts(graph: Graph, device: Device, ways: Sequence[str]) -> dict[str, Any]:
-    """Everything that the times of a graph's forms depend on: operators with shapes and forms, processor, threads."""
-    operators = "\n".join(f"{site(node)}: {' '.join(map(str, offered(node)))}" for node in graph.nodes)
+def cache_key(graph: Graph, device: Device, modes: Sequence[str]) -> dict[str, Any]:
+    """Everything that the times depend on: operators with shapes and forms, CPU, threads, onnxruntime."""
+    operators = "\n".join(f"{signature(node)}: {' '.join(map(str, forms_of(node)))}" for node in graph.nodes)
     return {
         "operators_sha256": hashlib.sha256(operators.encode()).hexdigest(),
-        "ways": ",".join(ways),
+        "ways": ",".join(modes),
         "threads": device.threads,
         "cores": usable_cores(),
         "cpu": cpu_model(),
@@ -43,20 +43,20 @@ def facts(graph: Graph, device: Device, ways: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def path_of(known: Mapping[str, Any]) -> Path:
-    """The file for these facts."""
-    return folder() / f"{hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]}.json"
+def path_for(key: Mapping[str, Any]) -> Path:
+    """The file of a key."""
+    return folder() / f"{hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]}.json"
 
 
-def read(path: Path, known: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What a file tells about these facts; None, with a warning when it is there, if it does not."""
+def read(path: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The content of a file; None if it does not exist or, with a warning, if it is damaged or has another key."""
     if not path.exists():
         return None
     try:
         found = json_file.parsed(json_file.text(json_file.content(path)), path.name)
-        if not isinstance(found, dict) or found.get("facts") != known:
-            raise ConfigError("it is about something else")
-        tuning_of(found.get("tuning"))
+        if not isinstance(found, dict) or found.get("facts") != key:
+            raise ConfigError("it belongs to another step or machine")
+        parse_tuning(found.get("tuning"))
         missing = [name for name in FIGURES if not isinstance(found.get(name), int | float)]
         if missing:
             raise ConfigError("figures are missing", figures=", ".join(missing))
@@ -66,11 +66,11 @@ def read(path: Path, known: Mapping[str, Any]) -> dict[str, Any] | None:
     return found
 
 
-def tuning_of(values: object) -> Tuning:
-    """A tuning as it is written. Raises ConfigError when it is not one."""
-    kinds = {"forms": list, "placed": bool, "threads": int, "spins": str, "block_base": int}
-    if not isinstance(values, dict) or {name: type(value) for name, value in values.items()} != kinds:
-        raise ConfigError("not a tuning", allowed=", ".join(kinds))
+def parse_tuning(values: object) -> Tuning:
+    """The tuning in the JSON value of `as_json`. Raises ConfigError when it is not one."""
+    types = {"forms": list, "placed": bool, "threads": int, "spins": str, "block_base": int}
+    if not isinstance(values, dict) or {name: type(value) for name, value in values.items()} != types:
+        raise ConfigError("not a tuning", allowed=", ".join(types))
     forms = values["forms"]
     if values["spins"] not in SPINNING:
         raise ConfigError("not a tuning", spins=values["spins"], allowed=", ".join(SPINNING))
@@ -79,6 +79,6 @@ def tuning_of(values: object) -> Tuning:
     return Tuning(**{**values, "forms": tuple((name, form) for name, form in forms)})
 
 
-def written(tuning: Tuning) -> dict[str, Any]:
-    """A tuning as JSON has it."""
+def as_json(tuning: Tuning) -> dict[str, Any]:
+    """A tuning as a JSON value."""
     return {**asdict(tuning), "forms": [list(pair) for pair in tuning.forms]}

@@ -1,9 +1,9 @@
-"""The search: one operator after the other, each of its forms against the best step that is known so far.
+"""The search for a tuning: one operator after the other, each of its forms against the best step so far.
 
-Whole steps are timed, because a form may make its neighbours slower: they turn its values around, or lose columns that
-they shared. Operators with most work come first. What is kept must be faster by `GAIN`; at the end the best of all must
-be faster than the usual step by as much, in a longer race, or the usual step stays. Results that are not those of
-the usual step, within the tolerance of `runner compare`, exclude a form.
+Whole steps are timed, because a form may make adjacent operators slower: they convert its values, or lose columns that
+they shared. Operators with the most work come first. A change is kept if the step is faster by `GAIN`. At the end the
+best step must be faster than the default step by as much in a longer comparison; otherwise the default is kept. A form
+is excluded if its results differ from those of the default step by more than the tolerance of `runner compare`.
 """
 
 import time
@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from runner.compile.passes.layout import offered, site
-from runner.compile.tuning.trial import PAIRS, Race, Trial, agree
+from runner.compile.passes.layout import forms_of, signature
+from runner.compile.tuning.trial import PAIRS, PairedTiming, Trial, results_agree
 from runner.core.graph import Graph
 from runner.core.lowering import Form
 from runner.core.precision import Needs
@@ -24,18 +24,19 @@ from runner.device import UNTUNED, Device, Tuning
 from runner.host.machine import usable_cores
 from runner.observe.profile.cost import cost
 
-GAIN = 0.98  # faster steps take at most this much of the time
+GAIN = 0.98  # a faster step takes at most this share of the time
 LAST_PAIRS = 3 * PAIRS
 BLOCK_BASE = 4  # the value that onnxruntime's documentation suggests
 
-Change = tuple[str, Callable[[Trial], Tuning]]  # what it is, and how the best tuning so far becomes another one
+Change = tuple[str, Callable[[Trial], Tuning]]  # its description, and the new tuning from the best one so far
 
 
 @dataclass
-class Result:
-    """What a search found: milliseconds of a step as usual and as tuned, and how many ways were tried.
+class TuningResult:
+    """The result of a search: milliseconds of the default and the tuned step, and the number of changes tried.
 
-    `inexact` are the ways that were excluded for their results, `candidates` how many there were.
+    `inexact` are the changes that were excluded because of their results, `candidates` is the number of all changes,
+    `seconds` the duration of the search.
     """
 
     tuning: Tuning
@@ -47,10 +48,12 @@ class Result:
     inexact: list[str] = field(default_factory=list)
 
 
-class Search:
-    """Looks for the fastest way to make a step. `ways` names what may change: RL vector operators, GA convolutions and
-    matrix products; both also threads and other settings of the session. It ends after `limit` seconds. `heard` is told
-    of every gain, in a line. Raises what compiling and the device raise.
+class TuningSearch:
+    """Searches for the fastest tuning of a step, for at most `limit` seconds.
+
+    `modes` names what may change: RL vector operators, GA convolutions and matrix products; both of them also threads
+    and other settings of the session. `report` receives a line for every gain. Raises what compiling and the device
+    raise.
     """
 
     def __init__(
@@ -58,92 +61,92 @@ class Search:
         graph: Graph,
         arrays: Sequence[np.ndarray],
         device: Device,
-        ways: Sequence[str],
+        modes: Sequence[str],
         limit: float,
-        heard: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
-        self.graph, self.device, self.ways, self.heard = graph, device, ways, heard
+        self.graph, self.device, self.modes, self.report = graph, device, modes, report
         self.start = time.perf_counter()
         self.end = self.start + limit
         self._trial = partial(Trial, graph, arrays, device)
-        self.usual = self.best = self._trial(UNTUNED)
-        self.expected = self.usual.results()
+        self.default = self.best = self._trial(UNTUNED)
+        self.expected = self.default.results()
         self.tried, self.inexact = 0, list[str]()
 
-    def result(self) -> Result:
-        """Search, and judge what was found once more against the usual step."""
-        changes = [change for name, forms in self._sites() for change in self._forms(name, forms)]
-        if len(self.ways) > 1:
+    def result(self) -> TuningResult:
+        """Search, and compare the best step with the default one."""
+        changes = [change for name, forms in self._signatures() for change in self._forms(name, forms)]
+        if len(self.modes) > 1:
             changes += self._settings()
         for change in changes:
             if time.perf_counter() > self.end:
                 break
             self._try(*change)
-        race = Race(self.usual, self.best)
-        kept = race.ratio(LAST_PAIRS) <= GAIN and race.is_won and self.best is not self.usual
-        usual_ms, best_ms = race.milliseconds
-        return Result(
+        timing = PairedTiming(self.default, self.best)
+        kept = timing.ratio(LAST_PAIRS) <= GAIN and timing.is_faster and self.best is not self.default
+        default_ms, best_ms = timing.milliseconds
+        return TuningResult(
             self.best.tuning if kept else UNTUNED,
-            usual_ms,
-            best_ms if kept else usual_ms,
+            default_ms,
+            best_ms if kept else default_ms,
             self.tried,
             len(changes),
             time.perf_counter() - self.start,
             self.inexact,
         )
 
-    def _try(self, name: str, changed: Callable[[Trial], Tuning]) -> None:
-        """Race a changed step against the best one, and keep the faster of them."""
-        tuning = changed(self.best)
+    def _try(self, name: str, change: Callable[[Trial], Tuning]) -> None:
+        """Time a changed step against the best one, and keep the faster of them."""
+        tuning = change(self.best)
         self.tried += 1
         if tuning == self.best.tuning:
             return
         trial = self._trial(tuning)
-        if not agree(self.graph, self.expected, trial.results()):
+        if not results_agree(self.graph, self.expected, trial.results()):
             self.inexact.append(name)
             return
-        race = Race(self.best, trial)
-        if race.ratio() <= GAIN and race.is_won:
+        timing = PairedTiming(self.best, trial)
+        if timing.ratio() <= GAIN and timing.is_faster:
             self.best = trial
-            before, after = race.milliseconds
-            self.heard(f"{name}: {before:.3f} -> {after:.3f} ms")
+            before, after = timing.milliseconds
+            self.report(f"{name}: {before:.3f} -> {after:.3f} ms")
 
-    def _sites(self) -> list[tuple[str, list[Form]]]:
-        """What may be lowered in several forms, those with most work first."""
-        found: dict[str, list[Node]] = {}
+    def _signatures(self) -> list[tuple[str, list[Form]]]:
+        """The signatures with several forms, those with the most work first."""
+        nodes_of: dict[str, list[Node]] = {}
         for node in self.graph.nodes:
-            if ("GA" if node.op.needs is Needs.HALF else "RL") in self.ways:
-                found.setdefault(site(node), []).append(node)
-        many = {name: forms for name, nodes in found.items() if len(forms := offered(nodes[0])) > 1}
-        return sorted(((n, list(f)) for n, f in many.items()), key=lambda entry: -_work(found[entry[0]]))
+            if ("GA" if node.op.needs is Needs.HALF else "RL") in self.modes:
+                nodes_of.setdefault(signature(node), []).append(node)
+        many = {name: forms for name, nodes in nodes_of.items() if len(forms := forms_of(nodes[0])) > 1}
+        return sorted(((n, list(f)) for n, f in many.items()), key=lambda entry: -_work(nodes_of[entry[0]]))
 
     def _forms(self, name: str, forms: Sequence[Form]) -> Iterator[Change]:
         for form in map(str, forms):
-            yield f"{name} as {form}", partial(_lowered, name, form)
+            yield f"{name} as {form}", partial(_with_form, name, form)
 
     def _settings(self) -> Iterator[Change]:
         if not self.device.threads:
             for threads in (1 << power for power in range(usable_cores().bit_length())):
                 if threads < usable_cores():
-                    yield f"threads={threads}", partial(_changed, threads=threads)
-        yield "idle threads sleep", partial(_changed, spins="never")
-        yield f"blocks by {BLOCK_BASE}", partial(_changed, block_base=BLOCK_BASE)
-        yield "onnxruntime's own layout", partial(_changed, placed=False, forms=())
+                    yield f"threads={threads}", partial(_with_settings, threads=threads)
+        yield "idle threads sleep", partial(_with_settings, spins="never")
+        yield f"blocks by {BLOCK_BASE}", partial(_with_settings, block_base=BLOCK_BASE)
+        yield "onnxruntime's own layout", partial(_with_settings, placed=False, forms=())
 
 
-def _lowered(name: str, form: str, best: Trial) -> Tuning:
-    """The best tuning so far, with that form at a site; as it is when all operators there have the form already."""
-    if {str(node.form) for node in best.graph.nodes if site(node) == name} == {form}:
+def _with_form(name: str, form: str, best: Trial) -> Tuning:
+    """The best tuning with that form for a signature; unchanged if all of its operators have that form already."""
+    if {str(node.form) for node in best.graph.nodes if signature(node) == name} == {form}:
         return best.tuning
     return replace(best.tuning, forms=tuple(sorted({**dict(best.tuning.forms), name: form}.items())))
 
 
-def _changed(best: Trial, **changes: Any) -> Tuning:
+def _with_settings(best: Trial, **changes: Any) -> Tuning:
     return replace(best.tuning, **changes)
 
 
 def _work(nodes: Sequence[Node]) -> int:
-    """How much there is to gain, roughly: operations and bytes of all these operators."""
+    """An estimate of the possible gain: operations and bytes of all these operators."""
     node = nodes[0]
     work = cost(node.op, [x.type for x in node.inputs], [y.type for y in node.outputs])
     return len(nodes) * (work.flops + work.bytes)

@@ -1,4 +1,4 @@
-"""A step compiled in one way, to be timed and compared with the same step compiled in another way."""
+"""A step compiled with one tuning, and its comparison with the same step under another tuning."""
 
 import statistics
 import time
@@ -9,63 +9,62 @@ import numpy as np
 
 from runner.compile.onnx.lower import lower
 from runner.compile.ort.session import Session
-from runner.compile.passes import optimize, placing
+from runner.compile.passes import layout_passes, optimize
 from runner.core.graph import Graph
 from runner.core.value import Parameter
 from runner.device import Device, Tuning
 from runner.observe.dump.metrics import DEFAULT
 from runner.types import TensorType
 
-BLOCK_SECONDS = 0.02  # steps are timed in blocks that take about as long
-# Threads that wait busily when their step is over would take a core from the step that it is compared with.
-BETWEEN = {"always": "running"}
-PAIRS, FEWEST = 9, 2
-MOST = 0.75  # of the blocks must be won: a median alone is now and then 2% below 1 by chance
-LOST = 1.02  # a block that takes longer by so much has lost, and another one would hardly change it
+BLOCK_SECONDS = 0.02  # the approximate duration of the blocks in which steps are timed
+# Threads that spin after their step would take a core from the step that it is compared with.
+SPINS = {"always": "running"}
+PAIRS, MIN_PAIRS = 9, 2
+FASTER_SHARE = 0.75  # of the blocks must be faster: a median alone is sometimes 2% below 1 by chance
+SLOWER = 1.02  # a first few blocks with at least this ratio end the comparison
 
 
 class Trial:
-    """A training step under a tuning. It computes with the present values of the parameters and changes none.
+    """A training step under a tuning. It uses the current values of the parameters and does not change them.
 
-    `graph` is what the passes before the layout made, `arrays` are its inputs. Raises what compiling and the device
-    raise.
+    `graph` is the graph before the layout pass, `arrays` are its inputs. Raises what compiling and the device raise.
     """
 
     def __init__(self, graph: Graph, arrays: Sequence[np.ndarray], device: Device, tuning: Tuning) -> None:
         self.tuning = tuning
-        on = device.tuned(replace(tuning, spins=BETWEEN.get(tuning.spins, tuning.spins)))
-        self.graph = optimize(graph, placing(on))
+        device = device.tuned(replace(tuning, spins=SPINS.get(tuning.spins, tuning.spins)))
+        self.graph = optimize(graph, layout_passes(device))
         inputs = [f"input{k}" for k in range(len(arrays))]
         outputs = [f"output{k}" for k in range(len(graph.outputs))]
         model = lower(self.graph, inputs, outputs).SerializeToString()
-        self.session = Session(model, on, optimize=not self.graph.has_forms)
+        self.session = Session(model, device, optimize=not self.graph.has_forms)
         self._values = [self.session.put(array) for array in (*arrays, *(p.data for p in graph.parameters))]
 
     def results(self) -> list[np.ndarray]:
-        """Outputs, new values of parameters, and what effects would tell."""
+        """Outputs, new values of parameters, and operands of effects."""
         return [self.session.fetch(value) for value in self.session.step(self._values)]
 
     def seconds(self, count: int) -> float:
-        """The time of so many steps."""
+        """The time of `count` steps in seconds."""
         start = time.perf_counter()
         for _ in range(count):
             self.session.step(self._values)
         return time.perf_counter() - start
 
 
-class Race:
-    """What a step takes in one way and in another: blocks of both by turns, and the median of their ratios."""
+class PairedTiming:
+    """The times of two trials: alternating blocks of steps of both, and the median of their ratios."""
 
-    def __init__(self, known: Trial, other: Trial) -> None:
-        self.known, self.other = known, other
-        for way in (known, other):
-            way.seconds(1)  # the first step touches new memory
-        self.count = max(1, round(BLOCK_SECONDS / max(known.seconds(1), 1e-6)))
+    def __init__(self, reference: Trial, other: Trial) -> None:
+        self.reference, self.other = reference, other
+        for trial in (reference, other):
+            trial.seconds(1)  # the first step allocates memory
+        self.count = max(1, round(BLOCK_SECONDS / max(reference.seconds(1), 1e-6)))
         self.ratios: list[float] = []
         self.milliseconds: tuple[float, float] = (0.0, 0.0)
 
     def ratio(self, pairs: int = PAIRS) -> float:
-        """Time of the other by time of the known one; the race ends early when the other one is plainly slower."""
+        """Time of the other trial / time of the reference; it ends early when the other one is clearly slower."""
         times = list(self._pairs(pairs))
         self.ratios = [b / a for a, b in times]
         a, b = (statistics.median(part) / self.count * 1e3 for part in zip(*times, strict=True))
@@ -73,37 +72,36 @@ class Race:
         return statistics.median(self.ratios)
 
     @property
-    def is_won(self) -> bool:
-        """Whether the other one was faster in most blocks."""
-        return sum(ratio < 1 for ratio in self.ratios) >= MOST * len(self.ratios)
+    def is_faster(self) -> bool:
+        """Whether the other trial was faster in most blocks."""
+        return sum(ratio < 1 for ratio in self.ratios) >= FASTER_SHARE * len(self.ratios)
 
     def _pairs(self, pairs: int) -> Iterator[tuple[float, float]]:
-        lost = 0
+        slower = 0
         for turn in range(pairs):
-            ways = (self.known, self.other) if turn % 2 else (self.other, self.known)
-            taken = {way: way.seconds(self.count) for way in ways}
-            yield taken[self.known], taken[self.other]
-            lost += taken[self.other] > LOST * taken[self.known]
-            if lost == turn + 1 >= FEWEST:
+            order = (self.reference, self.other) if turn % 2 else (self.other, self.reference)
+            times = {trial: trial.seconds(self.count) for trial in order}
+            yield times[self.reference], times[self.other]
+            slower += times[self.other] > SLOWER * times[self.reference]
+            if slower == turn + 1 >= MIN_PAIRS:
                 return
 
 
-def agree(graph: Graph, expected: Sequence[np.ndarray], made: Sequence[np.ndarray]) -> bool:
-    """Whether two ways to make a step give the same results, within the tolerance that `runner compare` has.
+def results_agree(graph: Graph, expected: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> bool:
+    """Whether the results of two trials agree within the tolerance of `runner compare`.
 
-    What matters of a parameter is how much it changed: an error is judged by the size of the change. Rounding of the
-    new value itself is allowed too.
+    For a parameter the error is relative to the change of its value, plus the rounding error of the value itself.
     """
     before: list[Parameter | None] = [None] * len(graph.outputs)
     before += [*graph.updates, *(None for _ in graph.effect_operands)]
-    return all(_near(a, b, None if p is None else p.data) for a, b, p in zip(expected, made, before, strict=True))
+    return all(_near(a, b, None if p is None else p.data) for a, b, p in zip(expected, results, before, strict=True))
 
 
-def _near(expected: np.ndarray, made: np.ndarray, before: np.ndarray | None) -> bool:
+def _near(expected: np.ndarray, result: np.ndarray, before: np.ndarray | None) -> bool:
     if expected.dtype.kind != "f":
-        return np.array_equal(expected, made)
+        return np.array_equal(expected, result)
     kind = TensorType.of(expected).dtype
-    a, b = expected.astype(np.float64), made.astype(np.float64)
+    a, b = expected.astype(np.float64), result.astype(np.float64)
     if not np.array_equal(np.isfinite(a), np.isfinite(b)):
         return False
     finite = np.isfinite(a)

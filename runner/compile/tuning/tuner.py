@@ -1,4 +1,4 @@
-"""The tuning of a training step on this machine: looked up, or searched for and kept."""
+"""The tuning of a training step on this machine: from the cache, or from a search whose result is cached."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -22,59 +22,59 @@ _LOG = logging.getLogger("runner")
 
 
 def find_tuning(
-    step: Callable[..., object], arrays: Sequence[np.ndarray], device: Device, ways: Sequence[str], limit: float
+    step: Callable[..., object], arrays: Sequence[np.ndarray], device: Device, modes: Sequence[str], limit: float
 ) -> Report:
-    """The fastest way to execute a training step (a function of its inputs) with inputs such as `arrays`.
+    """The fastest tuning of a training step (a function of its inputs) for inputs with the types of `arrays`.
 
-    `tuning` as `cache.written` gives it, `source` (measured or cache), the `file` where it is kept (None when that
-    cannot be written), `usual_ms` and `tuned_ms` of a step, and how far the search went, as in `Result`. One process at
-    a time searches for the same step; the others wait for what it finds. Raises what compiling and the device raise.
+    The report has `tuning` (as `cache.as_json`), `source` (measured or cache), the `file` that stores it (None when it
+    cannot be written), and the other fields of `TuningResult`. One process at a time searches for the same step; others
+    wait for its result. Raises what compiling and the device raise.
     """
     graph = optimize(trace(step, [TensorType.of(array) for array in arrays], "train_step"), PASSES)
-    facts = cache.facts(graph, device, ways)
-    path = cache.path_of(facts)
-    if (found := cache.read(path, facts)) is not None:
+    key = cache.cache_key(graph, device, modes)
+    path = cache.path_for(key)
+    if (found := cache.read(path, key)) is not None:
         return _report(found, "cache", path)
     with ExitStack() as stack:
-        keeps = _kept(lambda: stack.enter_context(_alone(path)))
-        if (found := cache.read(path, facts)) is not None:  # by the process that was waited for
+        writable = _attempt(lambda: stack.enter_context(_exclusive(path)))
+        if (found := cache.read(path, key)) is not None:  # written by another process meanwhile
             return _report(found, "cache", path)
-        result = search.Search(graph, arrays, device, ways, limit, _LOG.info).result()
-        made = {"facts": facts, **asdict(result), "tuning": cache.written(result.tuning)}
-        keeps = keeps and _kept(lambda: write_json(path, made))
-    return _report(made, "measured", path if keeps else None)
+        result = search.TuningSearch(graph, arrays, device, modes, limit, _LOG.info).result()
+        content = {"facts": key, **asdict(result), "tuning": cache.as_json(result.tuning)}
+        writable = writable and _attempt(lambda: write_json(path, content))
+    return _report(content, "measured", path if writable else None)
 
 
 def report_lines(report: Report) -> Iterator[str]:
     """The report for the console."""
     before, after = report["usual_ms"], report["tuned_ms"]
-    how = f"{report['tried']} of {report['candidates']} ways tried in {report['seconds']:.1f} s"
-    found = f"found in {report['file']}" if report["source"] == "cache" else how
-    if cache.tuning_of(report["tuning"]) == UNTUNED:
-        yield f"tuning: {found}; the usual step is the fastest: {before:.3f} ms"
+    search = f"{report['tried']} of {report['candidates']} changes tried in {report['seconds']:.1f} s"
+    source = f"found in {report['file']}" if report["source"] == "cache" else search
+    if cache.parse_tuning(report["tuning"]) == UNTUNED:
+        yield f"tuning: {source}; the default step is the fastest: {before:.3f} ms"
         return
-    yield f"tuning: {found}; a step takes {after:.3f} instead of {before:.3f} ms ({after / before:.2f})"
-    yield from (f"  {form}: {site}" for site, form in report["tuning"]["forms"])
-    usual = cache.written(UNTUNED)
-    yield from (f"  {k}: {v}" for k, v in report["tuning"].items() if k != "forms" and v != usual[k])
+    yield f"tuning: {source}; a step takes {after:.3f} instead of {before:.3f} ms ({after / before:.2f})"
+    yield from (f"  {form}: {signature}" for signature, form in report["tuning"]["forms"])
+    default = cache.as_json(UNTUNED)
+    yield from (f"  {k}: {v}" for k, v in report["tuning"].items() if k != "forms" and v != default[k])
 
 
-def _report(found: Report, source: str, path: Path | None) -> Report:
-    kept = {name: value for name, value in found.items() if name != "facts"}
-    return {"source": source, "file": None if path is None else str(path), **kept}
+def _report(content: Report, source: str, path: Path | None) -> Report:
+    figures = {name: value for name, value in content.items() if name != "facts"}
+    return {"source": source, "file": None if path is None else str(path), **figures}
 
 
-def _alone(path: Path) -> AbstractContextManager[None]:
-    """Inside, no other process searches for what this file keeps."""
+def _exclusive(path: Path) -> AbstractContextManager[None]:
+    """A lock: no other process searches for the content of this file."""
     make_directory(path.parent)
     return locked(path.with_suffix(".lock"), wait=True)
 
 
-def _kept(work: Callable[[], object]) -> bool:
-    """Do what keeping needs, and return whether it could be done: a run is tuned without, too."""
+def _attempt(action: Callable[[], object]) -> bool:
+    """Run an action and return whether it succeeded; without a cache the search runs anyway."""
     try:
-        work()
+        action()
     except StorageError as error:
-        _LOG.warning("what the search finds cannot be kept: %s (XDG_CACHE_HOME names another folder)", error)
+        _LOG.warning("the result of the search cannot be cached: %s (XDG_CACHE_HOME selects another folder)", error)
         return False
     return True

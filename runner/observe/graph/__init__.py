@@ -1,4 +1,4 @@
-"""The program as files: text (`.ir`), pictures (`.dot`) and the reference's protobuf (`.pb`)."""
+"""Graphs as files: text (`.ir`), drawings (`.dot`) and the reference's protobuf (`.pb`)."""
 
 from runner.observe.graph.reader import read
 

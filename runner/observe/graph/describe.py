@@ -1,4 +1,4 @@
-"""A graph as a listing. Numbers of operations are those of the trace: two stages of one graph can be compared."""
+"""Listings of graphs. Operations keep their numbers from the trace, so stages of one graph can be compared."""
 
 import json
 import re
@@ -15,29 +15,29 @@ from runner.core.source import PACKAGE, Source
 from runner.core.value import Symbol, Value
 from runner.dtype import DType
 from runner.observe.graph.listing import (
-    Held,
+    DeviceType,
+    ListedLine,
+    ListedParameter,
     Listing,
     Operation,
-    Parameter,
-    SourceLine,
     Subgraph,
-    parameter_of,
-    results_of,
+    parameter_reference,
+    result_references,
 )
 from runner.types import TensorType
 
-SHOWN = 8  # elements of a constant that are printed
+MAX_ELEMENTS = 8  # of constants that are printed in full
 _PLAIN_WORD = re.compile(r"[\w.+/-]+")
 
 
 def describe(graph: Graph, number: int = 0, attributes: Mapping[str, str] | None = None) -> Listing:
-    """The listing of a graph, which is called `@{name}.{number}`."""
+    """The listing of a graph, with the name `@{name}.{number}`."""
     parameters = _parameters(graph)
-    references: dict[Value, str] = dict(zip(_given(graph), (p.reference for p in parameters), strict=True))
+    references: dict[Value, str] = dict(zip(_parameter_symbols(graph), (p.reference for p in parameters), strict=True))
     for symbol, array in graph.constants.items():
         references[symbol] = constant_text(symbol.name, array)
-    for node in graph.nodes:  # effects make nothing
-        references.update(zip(node.outputs, results_of(node.number, len(node.outputs)), strict=True))
+    for node in graph.nodes:  # effects have no results
+        references.update(zip(node.outputs, result_references(node.number, len(node.outputs)), strict=True))
     subgraph = Subgraph(
         f"{graph.name}.{number}",
         (),
@@ -50,20 +50,20 @@ def describe(graph: Graph, number: int = 0, attributes: Mapping[str, str] | None
 
 
 def constant_text(name: str, array: np.ndarray) -> str:
-    """A constant as an operand: its elements where they fit a line, else also its name.
+    """A constant as an operand: all elements if there are few, otherwise name, type and the first element.
 
     >>> constant_text("cst1", np.float32([0.5, 2])), constant_text("cst2", np.zeros((9, 9)))
     ('Float32[2]{0.5, 2.0}', 'cst2:Float64[9, 9]{0.0, ...}')
     """
     kind = TensorType.of(array)
-    if array.size <= SHOWN:
+    if array.size <= MAX_ELEMENTS:
         return f"{kind}{{{', '.join(map(str, array.ravel()))}}}"
     first = array.flat[0]
     return f"{name}:{kind}{{{f'{first}, ...' if (array == first).all() else '...'}}}"
 
 
 def attribute_text(value: Any) -> str:
-    """An attribute as it is printed; text that could be mistaken for something else stands in quotes.
+    """An attribute as text; strings that are not plain words are quoted.
 
     >>> attribute_text((True, 2, "same", "a, b", None))
     '(true, 2, same, "a, b", None)'
@@ -77,17 +77,17 @@ def attribute_text(value: Any) -> str:
     return value.name if isinstance(value, DType) else str(value)
 
 
-def source_lines(source: Source) -> tuple[SourceLine, ...]:
-    """The stack of lines, innermost first; it ends with the outermost one of the user, where there is one."""
-    users = [place for place, line in enumerate(source) if not line.file.startswith(PACKAGE)]
-    shown = source[: users[-1] + 1] if users else source
-    return tuple([SourceLine(line.file, line.number, line.text) for line in shown])
+def source_lines(source: Source) -> tuple[ListedLine, ...]:
+    """The stack of source lines, innermost first, up to the outermost line of user code if there is one."""
+    of_user = [place for place, line in enumerate(source) if not line.file.startswith(PACKAGE)]
+    lines = source[: of_user[-1] + 1] if of_user else source
+    return tuple([ListedLine(line.file, line.number, line.text) for line in lines])
 
 
-def instance_of(scope: str) -> str:
-    """The attribute that holds the innermost cell of a scope.
+def instance_name(scope: str) -> str:
+    """The attribute name of the innermost cell of a scope; empty at the root.
 
-    >>> instance_of("Gradients/Default/network-LeNet5/conv1-Conv2d/gradConv2D"), instance_of("Default")
+    >>> instance_name("Gradients/Default/network-LeNet5/conv1-Conv2d/gradConv2D"), instance_name("Default")
     ('conv1', '')
     """
     parts = scope.split("/")
@@ -96,24 +96,24 @@ def instance_of(scope: str) -> str:
     return parts[-1].partition("-")[0] if len(parts) > 1 else ""
 
 
-def _given(graph: Graph) -> Iterable[Symbol]:
+def _parameter_symbols(graph: Graph) -> Iterable[Symbol]:
     return (*graph.inputs, *graph.parameters.values())
 
 
-def _parameters(graph: Graph) -> tuple[Parameter, ...]:
+def _parameters(graph: Graph) -> tuple[ListedParameter, ...]:
     return tuple(
         [
-            Parameter(parameter_of(k, s.name), s.type, held(s.type), k > len(graph.inputs))
-            for k, s in enumerate(_given(graph), 1)
+            ListedParameter(parameter_reference(k, s.name), s.type, device_type(s.type), k > len(graph.inputs))
+            for k, s in enumerate(_parameter_symbols(graph), 1)
         ]
     )
 
 
-def held(type: TensorType, layout: Layout = PLAIN) -> Held:
-    """How a value of that type lies in a layout; only four axes have names."""
+def device_type(type: TensorType, layout: Layout = PLAIN) -> DeviceType:
+    """The device type of a value in a layout. Only layouts of values with four axes have a name."""
     layout = layout if type.ndim > 1 else PLAIN
     name = layout.value if type.ndim == 4 else "DefaultFormat" if layout is PLAIN else "BatchLast"
-    return Held(type.dtype, name, physical_shape(type.shape, layout))
+    return DeviceType(type.dtype, name, physical_shape(type.shape, layout))
 
 
 def _operation(node: Node, references: Mapping[Value, str]) -> Operation:
@@ -122,20 +122,20 @@ def _operation(node: Node, references: Mapping[Value, str]) -> Operation:
         f"[CNode]{node.number}",
         node.op.name,
         tuple([references[x] for x in node.inputs]),
-        instance_of(node.scope),
+        instance_name(node.scope),
         tuple([(name, attribute_text(value)) for name, value in node.op.attributes().items()]),
         tuple([x.type for x in node.inputs]),
         tuple([y.type for y in node.outputs]),
-        None if node.form is None else _held(node, node.form),
+        None if node.form is None else _device_types(node, node.form),
         node.name,
         source_lines(node.source),
     )
 
 
-def _held(node: Node, form: Form) -> tuple[tuple[Held, ...], tuple[Held, ...]]:
+def _device_types(node: Node, form: Form) -> tuple[tuple[DeviceType, ...], tuple[DeviceType, ...]]:
     pairs = (node.inputs, form.operands), (node.outputs, form.results)
     operands, results = (
-        tuple([held(x.type, lies) for x, lies in zip(values, chain(layouts, repeat(PLAIN)), strict=False)])
+        tuple([device_type(x.type, layout) for x, layout in zip(values, chain(layouts, repeat(PLAIN)), strict=False)])
         for values, layouts in pairs
     )
     return operands, results

@@ -1,8 +1,8 @@
-"""A listing as a picture for Graphviz: a table for each operation, a frame for each cell.
+"""A listing as a Graphviz drawing: a table for each operation, a frame for each cell.
 
-An operation shows a port for each operand that was computed, its name, its weights and constants, attributes and
-results. A cell that is called several times has a frame for each call. Where there are more than `MOST_OPERATIONS`, a
-cell is one box that counts what is in it.
+The table of an operation has a port for each computed operand, its name, weights and constants, attributes and results.
+A cell that is called several times has a frame for each call. In graphs with more than `MAX_OPERATIONS` operations, a
+cell is one box that counts its operators by type.
 """
 
 import re
@@ -13,8 +13,8 @@ from itertools import count, groupby
 
 from runner.observe.graph.listing import Listing, Operation, Subgraph
 
-MOST_OPERATIONS = 120
-MOST_BOXES = 80
+MAX_OPERATIONS = 120
+MAX_BOXES = 80
 Scope = tuple[str, ...]
 _NUMBER = re.compile(r"-op(\d+)")
 
@@ -28,7 +28,7 @@ node [fontname="Helvetica", fontsize=10, shape=plaintext]
 edge [arrowhead=vee, arrowsize=0.6, color="#555555"]"""
 _FRAME = 'style="rounded,filled" color="#bbbbbb" fillcolor="{}" fontsize=11'
 _TABLE = '<table port="core" border="0" cellborder="1" cellspacing="0" cellpadding="3" color="#777777">{}</table>'
-_TINT = "#00000006"  # nearly clear: frames within frames get darker
+_TINT = "#00000006"  # nearly transparent: nested frames get darker
 _TINTS = {"Default": "#0000ff06", "Gradients": "#ff000008"}
 _INPUT = "shape=octagon, style=filled, fillcolor=palegreen"
 
@@ -38,8 +38,8 @@ def dot(listing: Listing) -> str:
     parts = [_HEAD, f'label="{_quoted(listing.subgraphs[0].name)}"']
     frames = count()
     for number, subgraph in enumerate(listing.subgraphs):
-        view = _Boxes if len(subgraph.operations) > MOST_OPERATIONS else _Operations
-        parts += view(listing, subgraph, f"g{number}").lines(frames)
+        drawing = _Boxes if len(subgraph.operations) > MAX_OPERATIONS else _Operations
+        parts += drawing(listing, subgraph, f"g{number}").lines(frames)
     return "\n".join([*parts, "}", ""])
 
 
@@ -49,14 +49,14 @@ def scope_of(operation: Operation) -> Scope:
 
 
 class _Frames:
-    """Frames within frames, in the order of the operations; a frame that holds nothing but another is one with it."""
+    """Nested frames in the order of the operations; a frame that contains only another frame is merged with it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.inner: list[_Frames | str] = []
 
     def within(self, scope: Scope) -> "_Frames":
-        """The frame for a scope: the one that was used last, or a new one beside it."""
+        """The frame of a scope: the last one if it has this scope, otherwise a new one."""
         frame = self
         for name in scope:
             last = frame.inner[-1] if frame.inner else None
@@ -67,7 +67,7 @@ class _Frames:
         return frame
 
     def lines(self, number: Iterator[int]) -> Iterator[str]:
-        """The frame, closed, with all that is in it."""
+        """The frame and its contents."""
         frame, label = self, self.name
         while len(frame.inner) == 1 and isinstance(only := frame.inner[0], _Frames):
             frame, label = only, f"{label}/{only.name}"
@@ -78,19 +78,19 @@ class _Frames:
         yield "}"
 
 
-class _View:
-    """What both kinds of pictures have: nodes that stand in frames, and edges between them."""
+class _Drawing:
+    """Base of both kinds of drawings: nodes in frames, and edges between them."""
 
     def __init__(self, listing: Listing, subgraph: Subgraph, prefix: str) -> None:
         self.subgraph, self.prefix = subgraph, prefix
         self.parameters = {p.reference: p for p in listing.parameters}
-        self.makers = {result: operation for operation in subgraph.operations for result in operation.results}
+        self.producers = {result: operation for operation in subgraph.operations for result in operation.results}
         self.frames = _Frames("")
         self.outside: list[str] = []
         self.edges: list[str] = []
 
     def lines(self, number: Iterator[int]) -> Iterator[str]:
-        """Nodes in their frames, then edges."""
+        """The lines of nodes in their frames, then of edges."""
         self.draw()
         target = self.id("return")
         self.edges += [f"{self.source(reference)} -> {target}" for reference in self.subgraph.returned]
@@ -100,49 +100,49 @@ class _View:
         yield from dict.fromkeys((*self.outside, *self.edges))
 
     def draw(self) -> None:
-        """Fill frames and edges."""
+        """Add all nodes to frames, and all edges."""
         raise NotImplementedError
 
-    def maker(self, operation: Operation) -> str:
-        """Where an edge begins that brings what an operation makes."""
+    def output(self, operation: Operation) -> str:
+        """The start of edges from the results of an operation."""
         raise NotImplementedError
 
     def id(self, name: str) -> str:
-        """The name of a node."""
+        """The quoted name of a node."""
         return f'"{_quoted(f"{self.prefix}/{name}")}"'
 
     def is_drawn(self, reference: str) -> bool:
-        """Whether a value is computed, or data; weights and constants are written where they are used."""
-        given = self.parameters.get(reference)
-        return reference in self.makers or (given is not None and not given.is_weight)
+        """Whether a value has edges: it is computed, or data. Weights and constants are listed in tables."""
+        parameter = self.parameters.get(reference)
+        return reference in self.producers or (parameter is not None and not parameter.is_weight)
 
     def source(self, reference: str) -> str:
-        """Where an edge begins that brings a value."""
-        if reference in self.makers:
-            return self.maker(self.makers[reference])
+        """The start of edges from a value."""
+        if reference in self.producers:
+            return self.output(self.producers[reference])
         name = self.id(reference)
         self.outside.append(f'{name} [{_INPUT}, label="{_quoted(self.text(reference, chr(10)))}"]')
         return name
 
     def text(self, reference: str, between: str = " ") -> str:
         """A parameter by name and type, a constant by value."""
-        given = self.parameters.get(reference)
-        return reference if given is None else f"{_name(reference)}{between}{given.type}"
+        parameter = self.parameters.get(reference)
+        return reference if parameter is None else f"{_name(reference)}{between}{parameter.type}"
 
 
-class _Operations(_View):
-    """Every operation by itself."""
+class _Operations(_Drawing):
+    """A table for every operation."""
 
     def draw(self) -> None:
-        self.new = {value: _name(parameter) for parameter, value in self.subgraph.updates}
-        for operation in sorted(self.subgraph.operations, key=_traced):
+        self.updated = {value: _name(parameter) for parameter, value in self.subgraph.updates}
+        for operation in sorted(self.subgraph.operations, key=_trace_order):
             name = self.id(str(operation.number))
             self.frames.within(scope_of(operation)).inner.append(f"{name} [label=<{self.table(operation)}>]")
             for k, reference in enumerate(operation.operands):
                 if self.is_drawn(reference):
                     self.edges.append(f"{self.source(reference)} -> {name}:{k}:n")
 
-    def maker(self, operation: Operation) -> str:
+    def output(self, operation: Operation) -> str:
         return f"{self.id(str(operation.number))}:core"
 
     def table(self, operation: Operation) -> str:
@@ -157,46 +157,46 @@ class _Operations(_View):
         if operation.attributes:
             rows.append(_cell("\n".join(f"{key} {value}" for key, value in operation.attributes), wide))
         for k, (reference, type) in enumerate(zip(operation.results, operation.result_types, strict=True)):
-            lies = f"\n{operation.held[1][k].format}" if operation.held else ""
-            new = f"\nnew {self.new[reference]}" if reference in self.new else ""
-            rows.append(_cell(f"{reference} {type or ''}{lies}{new}", wide))
+            layout = f"\n{operation.device_types[1][k].format}" if operation.device_types else ""
+            new = f"\nnew {self.updated[reference]}" if reference in self.updated else ""
+            rows.append(_cell(f"{reference} {type or ''}{layout}{new}", wide))
         return _TABLE.format("".join(f"<tr>{row}</tr>" for row in rows))
 
 
-class _Boxes(_View):
-    """Calls of cells by what is in them, as deep as boxes stay few."""
+class _Boxes(_Drawing):
+    """A box for every call of a cell, down to the depth with at most `MAX_BOXES` boxes."""
 
     def draw(self) -> None:
-        operations = sorted(self.subgraph.operations, key=_traced)
+        operations = sorted(self.subgraph.operations, key=_trace_order)
         depths = range(1, max(len(scope_of(operation)) for operation in operations) + 1)
         calls = [_calls(operations, depth) for depth in depths]
-        chosen = max((made for made in calls if len(made) <= MOST_BOXES), key=len, default=calls[0])
+        chosen = max((boxes for boxes in calls if len(boxes) <= MAX_BOXES), key=len, default=calls[0])
         self.boxes = {
             o.number: self.id(f"{k}/{'/'.join(box)}") for k, (box, inside) in enumerate(chosen) for o in inside
         }
         for box, inside in chosen:
-            target = self.maker(inside[0])
+            target = self.output(inside[0])
             self.frames.within(box[:-1]).inner.append(f"{target} [label=<{_box(box[-1], inside)}>]")
             used = dict.fromkeys(x for operation in inside for x in operation.operands if self.is_drawn(x))
             self.edges += [f"{source} -> {target}" for source in map(self.source, used) if source != target]
 
-    def maker(self, operation: Operation) -> str:
+    def output(self, operation: Operation) -> str:
         return self.boxes[operation.number]
 
 
 def _calls(operations: list[Operation], depth: int) -> list[tuple[Scope, list[Operation]]]:
-    """Neighbours within one cell, which is known by so many names."""
+    """Groups of adjacent operations whose scopes agree in the first `depth` names."""
     return [(box, list(inside)) for box, inside in groupby(operations, lambda o: scope_of(o)[:depth])]
 
 
-def _traced(operation: Operation) -> tuple[bool, int]:
-    """When it was applied, wherever a pass has put it: so calls of cells stay together. A sink's batch comes first."""
+def _trace_order(operation: Operation) -> tuple[bool, int]:
+    """Sort key: the position in the trace, so that calls of cells are contiguous; the batch of a sink comes first."""
     found = _NUMBER.search(operation.full_name)
     return not operation.full_name.startswith("Dataset/"), int(found[1]) if found else operation.number
 
 
 def _box(name: str, operations: list[Operation]) -> str:
-    """The name of a cell over the operators in it, the most frequent first, and the type of what it makes last."""
+    """The name of a cell, its operators by frequency, and the type of its last result."""
     counts = Counter(operation.op for operation in operations).most_common()
     rows = [_cell(f"<b>{escape(name)}</b>", "", "cornsilk", str)]
     rows.append(_cell("\n".join(f"{op} \N{MULTIPLICATION SIGN}{count}" for op, count in counts)))
@@ -204,12 +204,12 @@ def _box(name: str, operations: list[Operation]) -> str:
     return _TABLE.format("".join(f"<tr>{row}</tr>" for row in rows))
 
 
-def _cell(text: str, more: str = "", colour: str = "white", written: Callable[[str], str] = escape) -> str:
-    return f'<td {more} bgcolor="{colour}">{written(text).replace(chr(10), "<br/>")}</td>'
+def _cell(text: str, attributes: str = "", colour: str = "white", markup: Callable[[str], str] = escape) -> str:
+    return f'<td {attributes} bgcolor="{colour}">{markup(text).replace(chr(10), "<br/>")}</td>'
 
 
 def _name(parameter: str) -> str:
-    """What `%para3_conv1.weight` is called."""
+    """The name in a reference: `conv1.weight` in `%para3_conv1.weight`."""
     return parameter.partition("_")[2]
 
 

@@ -1,12 +1,12 @@
-"""The folder of `save_graphs`: every stage of every program, and the graph that is executed.
+"""The folder of `save_graphs`: every stage of every program, and the executed graph.
 
     NN_stage_XXXX.ir, .dot, .svg                             as traced, differentiated, after each pass, lowered
-    trace_code_graph_G.ir                                    what is executed
+    trace_code_graph_G.ir                                    the executed graph
     ms_output_trace_code_graph_G.pb                          the same in the reference's protobuf
     execution_order/ms_execution_order_graph_G.csv           full names in the order of execution
 
 NN counts the stages of a program, XXXX the stages of all programs that are saved into the folder, G the programs. A
-stage that changed nothing is not written. Pictures (.svg) come where Graphviz is installed, or the extra `viz`.
+stage that changed nothing is not written. Images (.svg) require Graphviz or the extra `viz`.
 """
 
 import logging
@@ -31,13 +31,13 @@ from runner.observe.graph.text import text
 
 FAILED = "analyze_fail.ir"
 ORDER_HEADER = "NodeExecutionOrder-FullNameWithScope"
-RENDERERS = "dot", "graphviz-pure"  # the second one comes with the extra `viz`
+RENDERERS = "dot", "graphviz-pure"  # the second one is part of the extra `viz`
 DOT_SECONDS = 20
 _LOG = logging.getLogger("runner")
 
 
 class GraphFolder(GraphObserver):
-    """Writes what it hears of; what failed goes to the folder `failures`.
+    """Writes every observed graph; a graph that failed is written to the folder `failures`.
 
     Raises ConfigError when the path is a file, StorageError when it cannot be written.
     """
@@ -45,25 +45,25 @@ class GraphFolder(GraphObserver):
     records_steps = True
 
     def __init__(self, folder: Path, failures: Path | None = None) -> None:
-        self.folder, self.failures = usable(folder), failures or folder
+        self.folder, self.failures = writable_folder(folder), failures or folder
         self.written = self.programs = self.stages = 0
         self._last = ""
 
     def traced(self, graph: Graph) -> None:
-        """`parse`, what the network does, and `grad`, the whole step."""
+        """Write `parse`, the forward graph of the network, and `grad`, the whole step."""
         self.stage("parse", forward(graph))
         self.stage("grad", graph)
 
     def stage(self, name: str, graph: Graph) -> None:
-        """A stage, if it is not what the last one was."""
+        """Write a stage if it differs from the last one."""
         self.write(name, describe(graph, self.programs))
 
     def lowered(self, graph: Graph, describe: Callable[[int], object]) -> None:
-        """The ONNX model, in the order of its nodes."""
+        """Write the ONNX model, in the order of its nodes."""
         self.write("lower", cast(Listing, describe(self.programs)))
 
     def executed(self, graph: Graph) -> None:
-        """The end of a program: what is executed, in three forms."""
+        """Write the executed graph as text, protobuf and execution order; the program is complete."""
         number = self.programs
         self._save(f"trace_code_graph_{number}.ir", text(describe(graph, number)))
         self._save(f"ms_output_trace_code_graph_{number}.pb", proto(graph))
@@ -73,18 +73,18 @@ class GraphFolder(GraphObserver):
         self._next_program()
 
     def failed(self, graph: Graph) -> None:
-        """The graph as it was when something failed."""
+        """Write the graph that could not be compiled or run."""
         write_failed(self.failures, graph, self.programs)
         self._next_program()
 
     def write(self, name: str, listing: Listing) -> None:
-        """One stage as text and as a picture."""
+        """Write one stage as text and as a drawing."""
         printed = text(listing)
         if printed != self._last:
             stem = f"{self.stages:02}_{name}_{self.written:04}"
             self._save(f"{stem}.ir", printed)
             self._save(f"{stem}.dot", dot(listing))
-            self._draw(stem)
+            self._render(stem)
             self.written, self.stages, self._last = self.written + 1, self.stages + 1, printed
 
     def _next_program(self) -> None:
@@ -93,8 +93,8 @@ class GraphFolder(GraphObserver):
     def _save(self, name: str, content: str | bytes) -> None:
         write_atomically(self.folder / name, content)
 
-    def _draw(self, stem: str) -> None:
-        """The picture. A renderer that is missing or fails is no fault of the run."""
+    def _render(self, stem: str) -> None:
+        """Write the image. A renderer that is missing or fails does not fail the run."""
         program = next(filter(None, map(shutil.which, RENDERERS)), None)
         if program is None:
             return
@@ -102,20 +102,22 @@ class GraphFolder(GraphObserver):
         try:
             done = subprocess.run(command, capture_output=True, timeout=DOT_SECONDS, check=True)
         except (OSError, subprocess.SubprocessError) as reason:
-            _LOG.warning("no picture of %s.dot: %s", stem, reason)
+            _LOG.warning("%s.dot could not be rendered: %s", stem, reason)
         else:
             self._save(f"{stem}.svg", done.stdout)
 
 
 def write_failed(folder: Path, graph: Graph, number: int = 0) -> None:
-    """`analyze_fail.ir`: a graph that could not be traced, changed or run. The error that is on its way says more than
-    a disk that is full."""
+    """Write `analyze_fail.ir`, a graph that could not be traced, transformed or run.
+
+    A StorageError is suppressed: it would replace the original error.
+    """
     with suppress(StorageError):
         write_atomically(folder / FAILED, text(describe(graph, number)))
 
 
-def usable(folder: Path) -> Path:
-    """A folder to write into; it is made if it is not there. Raises ConfigError and StorageError."""
+def writable_folder(folder: Path) -> Path:
+    """A writable folder, created if necessary. Raises ConfigError for a file and StorageError."""
     for place in (folder, *folder.parents):
         if place.exists() and not place.is_dir():
             raise ConfigError("save_graphs_path is a file", value=folder, file=place, allowed="a folder")
@@ -126,20 +128,20 @@ def usable(folder: Path) -> Path:
 
 
 def forward(graph: Graph) -> Graph:
-    """What the network does: the graph before the first gradient, or all of it when there is none."""
+    """The forward graph: the nodes before the first gradient, or the graph itself when there is none."""
     first = next((k for k, node in enumerate(graph.nodes) if node.scope.startswith("Gradients/")), None)
     if first is None:
         return graph
     nodes = graph.nodes[:first]
-    made = {y for node in nodes for y in node.outputs}.union(graph.inputs, graph.parameters.values(), graph.constants)
-    updates = {p: s for p, s in graph.updates.items() if s in made}
+    known = {y for node in nodes for y in node.outputs}.union(graph.inputs, graph.parameters.values(), graph.constants)
+    updates = {p: s for p, s in graph.updates.items() if s in known}
     used = {x for node in nodes for x in node.inputs}.union(graph.outputs)
     return replace(
         graph,
         nodes=nodes,
         parameters={p: s for p, s in graph.parameters.items() if s in used or p in updates},
         constants={s: a for s, a in graph.constants.items() if s in used},
-        outputs=tuple([s for s in graph.outputs if s in made]),
+        outputs=tuple([s for s in graph.outputs if s in known]),
         updates=updates,
-        effects=tuple([e for e in graph.effects if made.issuperset(e.inputs)]),
+        effects=tuple([e for e in graph.effects if known.issuperset(e.inputs)]),
     )

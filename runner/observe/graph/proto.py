@@ -1,9 +1,9 @@
 """A graph in the reference's `mindspore.irpb` (spec section 2.7), which its visual tools read.
 
-ModelProto { GraphProto { nodes, parameters, outputs, constants } }. Nodes are called by their place in the list, from
-"1"; constants `cst1`, `cst2`, ... As there, an operator with several results gives a tuple, of which `TupleGetItem`
-nodes take one each; new values of parameters are `Assign` nodes. With the package `protobuf` this would not be shorter,
-because the schema is not among onnx's, and its import would take 20 ms of a run in PyNative mode.
+ModelProto { GraphProto { nodes, parameters, outputs, constants } }. Nodes are named by their position, from "1";
+constants `cst1`, `cst2`, ... As in the reference, the result of an operator with several outputs is a tuple, whose
+items `TupleGetItem` nodes select; updates of parameters are `Assign` nodes. The package `protobuf` would not make this
+shorter, because onnx does not include the schema, and its import takes 20 ms of a run in PyNative mode.
 """
 
 from collections.abc import Iterable
@@ -38,48 +38,48 @@ def proto(graph: Graph) -> bytes:
 
 
 class _Writer:
-    """Fields of a GraphProto. `names` knows what makes a value: a parameter, a constant or a node."""
+    """Fields of a GraphProto. `names`: the parameter, constant or node that defines each value."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.numbers = graph, count(1)
         self.names: dict[Value, str] = {s: s.name for s in (*graph.inputs, *graph.parameters.values())}
-        self.extra: list[np.ndarray] = []  # constants that only the format needs: which item of a tuple
+        self.extra: list[np.ndarray] = []  # constants that only the format needs: indices of tuple items
         self.names |= {symbol: f"cst{k}" for k, symbol in enumerate(graph.constants, 1)}
 
     def nodes(self) -> Iterable[bytes]:
-        """NodeProto, one for each operation, and more where the format has no other words."""
+        """NodeProto: one for each operation, tuple item and update."""
         for node in (*self.graph.nodes, *self.graph.effects):
-            made = str(next(self.numbers))
-            given = self.inputs(self.names[x] for x in node.inputs)
-            named = text_field(2, made) + text_field(3, node.op.name) + text_field(4, node.scope)
-            attributes = [bytes_field(5, _attribute(name, x)) for name, x in node.op.attributes().items()]
-            parts = [given, named, *attributes, bytes_field(6, _results(node)), text_field(8, node.name)]
+            name = str(next(self.numbers))
+            inputs = self.inputs(self.names[x] for x in node.inputs)
+            names = text_field(2, name) + text_field(3, node.op.name) + text_field(4, node.scope)
+            attributes = [bytes_field(5, _attribute(key, x)) for key, x in node.op.attributes().items()]
+            parts = [inputs, names, *attributes, bytes_field(6, _results(node)), text_field(8, node.name)]
             yield bytes_field(1, b"".join(parts))
-            yield from self.items(node, made)
+            yield from self.items(node, name)
         for parameter, symbol in self.graph.updates.items():
-            given = self.inputs((parameter.name, self.names[symbol]))
-            named = text_field(2, str(next(self.numbers))) + text_field(3, "Assign")
-            yield bytes_field(1, given + named + bytes_field(6, type_of(symbol.type)))
+            inputs = self.inputs((parameter.name, self.names[symbol]))
+            names = text_field(2, str(next(self.numbers))) + text_field(3, "Assign")
+            yield bytes_field(1, inputs + names + bytes_field(6, type_of(symbol.type)))
 
-    def items(self, node: Node, made: str) -> Iterable[bytes]:
-        """Name the results of a node; several need a node each."""
+    def items(self, node: Node, name: str) -> Iterable[bytes]:
+        """Name the results of a node; several results need a TupleGetItem node each."""
         if len(node.outputs) == 1:
-            self.names[node.outputs[0]] = made
+            self.names[node.outputs[0]] = name
             return
         for k, output in enumerate(node.outputs):
             self.names[output] = item = str(next(self.numbers))
-            given = self.inputs((made, self.item_number(k)))
-            named = text_field(2, item) + text_field(3, "TupleGetItem") + text_field(4, node.scope)
-            yield bytes_field(1, given + named + bytes_field(6, type_of(output.type)))
+            inputs = self.inputs((name, self.index(k)))
+            names = text_field(2, item) + text_field(3, "TupleGetItem") + text_field(4, node.scope)
+            yield bytes_field(1, inputs + names + bytes_field(6, type_of(output.type)))
 
-    def item_number(self, k: int) -> str:
-        """The constant k."""
+    def index(self, k: int) -> str:
+        """The name of the constant k."""
         while len(self.extra) <= k:
             self.extra.append(np.array(len(self.extra), np.int64))
         return f"cst{len(self.graph.constants) + k + 1}"
 
     def inputs(self, names: Iterable[str]) -> bytes:
-        """InputProto, each a data edge."""
+        """InputProto of data edges."""
         return b"".join([bytes_field(1, text_field(1, name) + number_field(2, 0)) for name in names])
 
     def parameters(self) -> Iterable[bytes]:
@@ -126,7 +126,7 @@ def _attribute(name: str, x: Any) -> bytes:
 
 
 def _results(node: Node) -> bytes:
-    """TypeProto: of the one result, or of the tuple of several."""
+    """TypeProto of a single result, or of the tuple of several results."""
     if len(node.outputs) == 1:
         return type_of(node.outputs[0].type)
     return number_field(1, _TUPLE) + bytes_field(3, b"".join([bytes_field(1, type_of(y.type)) for y in node.outputs]))

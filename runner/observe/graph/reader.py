@@ -1,4 +1,4 @@
-"""The text of a `.ir` file as a listing: what `text` prints is read back as it was."""
+"""Reader of `.ir` files: the listing that `text` was written from."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from runner import dtype as dt
 from runner.dtype import DType
 from runner.errors import DataError
 from runner.host.files import read_bytes
-from runner.observe.graph.listing import Held, Listing, Operation, Parameter, SourceLine, Subgraph
+from runner.observe.graph.listing import DeviceType, ListedLine, ListedParameter, Listing, Operation, Subgraph
 from runner.types import Shape, TensorType
 
 LIMIT = 1 << 28  # bytes; the text of ResNet-50 has 2 MB
@@ -16,7 +16,7 @@ _DTYPES = {kind.name: kind for kind in dt.ALL}
 _DIGITS = r"\d{1,18}"
 _SHAPE = rf"\[const vector\]\[((?:-?{_DIGITS}(?:, -?{_DIGITS})*)?)\]>"
 _TYPE = re.compile(r"<Tensor\[(\w+)\]x" + _SHAPE)
-_HELD = re.compile(r"<([A-Za-z0-9]+?)x(\w+)" + _SHAPE)
+_DEVICE_TYPE = re.compile(r"<([A-Za-z0-9]+?)x(\w+)" + _SHAPE)
 _PARAMETER = re.compile(r"(%para\d+_.*) : (<.*>)  :  (<.*>)  :  IsWeight:(true|false)")
 _SUBGRAPH = re.compile(r"subgraph @(.+?)\((.*)\) \{")
 _OPERATION = re.compile(
@@ -31,7 +31,7 @@ _OPEN, _CLOSE = "([{<", ")]}>"
 
 
 def read(path: str | Path) -> Listing:
-    """The listing in a file. Raises DataError with the line when it is damaged or something else."""
+    """The listing in a file. Raises DataError with the line when the file is damaged or has another format."""
     place = Path(path)
     content = read_bytes(place, LIMIT)
     try:
@@ -43,7 +43,7 @@ def read(path: str | Path) -> Listing:
 
 
 def parse(content: str) -> Listing:
-    """The listing that a text stands for. Raises DataError with the line where it does not."""
+    """The listing in a text. Raises DataError with the line of the first error."""
     lines = _Lines(content)
     entry = lines.after("#IR entry      : @")
     lines.after("#attrs         :")
@@ -58,7 +58,7 @@ def parse(content: str) -> Listing:
 
 
 def split(text: str) -> tuple[str, ...]:
-    """Parts between commas, but not within brackets or quotes.
+    """Parts between commas that are not within brackets or quotes.
 
     >>> split('a, cst1:Float32[2]{1, 2}, "x, (y"')
     ('a', 'cst1:Float32[2]{1, 2}', '"x, (y"')
@@ -81,7 +81,7 @@ def split(text: str) -> tuple[str, ...]:
 
 
 class _Lines:
-    """The lines of a file, one after the other; what does not fit is an error with its number."""
+    """The lines of a file in order; unexpected lines raise DataError with their number."""
 
     def __init__(self, content: str) -> None:
         self._lines = content.split("\n")
@@ -100,7 +100,7 @@ class _Lines:
         return self._lines[min(self.number, len(self._lines) - 1)]
 
     def after(self, start: str) -> str:
-        """The rest of the next line, which begins like this; an empty start is an empty line."""
+        """The rest of the next line, which must begin with `start`; an empty `start` requires an empty line."""
         line = self.next()
         self.require(line.startswith(start) if start else not line, repr(start))
         return line.removeprefix(start)
@@ -140,14 +140,14 @@ def _pair(text: str, between: str, lines: _Lines) -> tuple[str, str]:
     return key, value
 
 
-def _parameter(line: str, lines: _Lines) -> Parameter:
+def _parameter(line: str, lines: _Lines) -> ListedParameter:
     found = _PARAMETER.fullmatch(line)
     if found is None:
         raise lines.wrong("a parameter")
-    (type,), (held,) = _types(found[2], lines), _held(found[3], lines)
+    (type,), (device_type,) = _types(found[2], lines), _device_types(found[3], lines)
     if type is None:
         raise lines.wrong("a parameter with a type")
-    return Parameter(found[1], type, held, found[4] == "true")
+    return ListedParameter(found[1], type, device_type, found[4] == "true")
 
 
 def _subgraph(lines: _Lines) -> Subgraph:
@@ -169,42 +169,42 @@ def _subgraph(lines: _Lines) -> Subgraph:
 
 def _operation(found: re.Match[str], lines: _Lines) -> Operation:
     operand_types, result_types = (_types(side, lines) for side in _sides(lines))
-    held = None
+    device_types = None
     if " -> (" in lines.peek():
-        operands, results = (_held(side, lines) for side in _sides(lines))
-        held = operands, results
+        operands, results = (_device_types(side, lines) for side in _sides(lines))
+        device_types = operands, results
     full_name = lines.match(_NOTE, "a full name")[1]
     source = []
     while line := lines.maybe(_SOURCE):
-        source.append(SourceLine(line[1], int(line[2]), line[3]))
+        source.append(ListedLine(line[1], int(line[2]), line[3]))
     attributes = tuple([_pair(part, ": ", lines) for part in split(found[6] or "")])
     head = int(found[1]), found[2], found[3], split(found[4]), found[5] or "", attributes
-    return Operation(*head, operand_types, result_types, held, full_name, tuple(source))
+    return Operation(*head, operand_types, result_types, device_types, full_name, tuple(source))
 
 
 def _sides(lines: _Lines) -> tuple[str, str]:
-    """What stands left and right of the arrow."""
+    """The texts left and right of the arrow."""
     left, _, right = lines.match(_NOTE, "types of operands and results")[1].partition(") -> (")
     return left, right
 
 
 def _types(text: str, lines: _Lines) -> tuple[TensorType | None, ...]:
-    made: list[TensorType | None] = []
+    types: list[TensorType | None] = []
     for part in split(text):
         found = _TYPE.fullmatch(part)
         lines.require(found is not None or part == "<null>", "a type")
-        made.append(found and TensorType(_dtype(found[1], lines), _shape(found[2])))
-    return tuple(made)
+        types.append(found and TensorType(_dtype(found[1], lines), _shape(found[2])))
+    return tuple(types)
 
 
-def _held(text: str, lines: _Lines) -> tuple[Held, ...]:
-    made = []
+def _device_types(text: str, lines: _Lines) -> tuple[DeviceType, ...]:
+    types = []
     for part in split(text):
-        found = _HELD.fullmatch(part)
+        found = _DEVICE_TYPE.fullmatch(part)
         if found is None:
             raise lines.wrong("a type with a format")
-        made.append(Held(_dtype(found[1], lines), found[2], _shape(found[3])))
-    return tuple(made)
+        types.append(DeviceType(_dtype(found[1], lines), found[2], _shape(found[3])))
+    return tuple(types)
 
 
 def _dtype(name: str, lines: _Lines) -> DType:

@@ -1,39 +1,40 @@
 """A listing as text: the grammar of the reference's `.ir` files (spec section 2.3).
 
     #IR entry      : @train_step.0                       header: entry, attributes
-    #Total params  : 2                                   parameters: type, how it lies, whether it is a weight
+    #Total params  : 2                                   parameters: type, device type, whether it is a weight
     #Total subgraph : 1
     subgraph @train_step.0() {
       %0([CNode]0) = Conv2D(%para1_x, %para2_w) {instance name: conv1} primitive_attrs: {group: 1}
           : (types) -> (types)
-          : (device types) -> (device types)             once a layout is chosen
+          : (device types) -> (device types)             once layouts are chosen
           : (full name)
           # In file model.py(12)/x = self.conv1(x)/      the stack of lines, innermost first
-      Assign(%para2_w, %7[0])                            a new value at the end of the step
+      Assign(%para2_w, %7[0])                            an update at the end of the step
       return(%3)
           : (types)
     }
 
-Three things are ours: `%7[0]` is one of several results (the reference writes a TupleGetItem), `Assign` has no number
-(it is no operator: a step gives new values, and they hold from its end), constants tell type and elements.
+Three things differ from the reference: `%7[0]` is one of several results (the reference writes a TupleGetItem),
+`Assign` has no number (it is not an operator: updates take effect at the end of a step), and constants have type and
+elements.
 `%k` is the number of the operation in the trace, in every stage.
 """
 
 from collections.abc import Iterable, Iterator
 
-from runner.observe.graph.listing import Held, Listing, Operation, Parameter, Subgraph
+from runner.observe.graph.listing import DeviceType, ListedParameter, Listing, Operation, Subgraph
 from runner.types import TensorType
 
 MARGIN = " " * 6
 
 
 def text(listing: Listing) -> str:
-    """The whole file. It is the same for equal programs, whenever and wherever in a process they are printed."""
+    """The whole file. Equal programs have equal text, independent of process and time."""
     return "\n".join([*_header(listing), *_subgraphs(listing.subgraphs)]) + "\n"
 
 
 def type_text(type: TensorType | None) -> str:
-    """A type as the host knows it.
+    """A type without layout.
 
     >>> from runner import dtype
     >>> type_text(TensorType(dtype.float32, (2, 3)))
@@ -42,9 +43,9 @@ def type_text(type: TensorType | None) -> str:
     return "<null>" if type is None else f"<Tensor[{type.dtype}]x[const vector]{list(type.shape)}>"
 
 
-def held_text(held: Held) -> str:
-    """A type as it lies on the device."""
-    return f"<{held.dtype}x{held.format}[const vector]{list(held.shape)}>"
+def device_type_text(type: DeviceType) -> str:
+    """A type with its layout on the device."""
+    return f"<{type.dtype}x{type.format}[const vector]{list(type.shape)}>"
 
 
 def _header(listing: Listing) -> Iterator[str]:
@@ -58,9 +59,9 @@ def _header(listing: Listing) -> Iterator[str]:
     yield ""
 
 
-def _parameter(given: Parameter) -> str:
-    weight = "true" if given.is_weight else "false"
-    return f"{given.reference} : {type_text(given.type)}  :  {held_text(given.held)}  :  IsWeight:{weight}"
+def _parameter(parameter: ListedParameter) -> str:
+    types = f"{type_text(parameter.type)}  :  {device_type_text(parameter.device_type)}"
+    return f"{parameter.reference} : {types}  :  IsWeight:{'true' if parameter.is_weight else 'false'}"
 
 
 def _subgraphs(subgraphs: Iterable[Subgraph]) -> Iterator[str]:
@@ -87,8 +88,8 @@ def operation_lines(operation: Operation) -> Iterator[str]:
         line += f" primitive_attrs: {{{', '.join([f'{key}: {value}' for key, value in operation.attributes])}}}"
     yield line
     yield f"{MARGIN}: ({_types(operation.operand_types)}) -> ({_types(operation.result_types)})"
-    if operation.held is not None:
-        operands, results = (", ".join(map(held_text, values)) for values in operation.held)
+    if operation.device_types is not None:
+        operands, results = (", ".join(map(device_type_text, values)) for values in operation.device_types)
         yield f"{MARGIN}: ({operands}) -> ({results})"
     yield f"{MARGIN}: ({operation.full_name})"
     for file, number, source in operation.source:

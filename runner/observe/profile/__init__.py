@@ -1,4 +1,4 @@
-"""Profiles: the record of a profiled training, the figures made of it, and their files."""
+"""Profiles: the record of a profiled training, its analysis, and the files."""
 
 from runner.host.lazy import late_names
 

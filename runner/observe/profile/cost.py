@@ -1,13 +1,13 @@
-"""How much work an operator is: floating-point operations, and bytes that have to be moved at least.
+"""The work of an operator: floating-point operations, and the minimum of bytes that must be moved.
 
-    products and convolutions   two for each multiplication and addition that the definition has (exact)
+    products and convolutions   two for each multiply-add of the definition (exact)
     pools                       one for each element of each window
-    reductions                  one for each operand's element; so too exchanges that add up
-    normalisations, losses      a few for each element (`EACH`): what the usual formulas need
-    what only moves data        none
+    reductions, AllReduce       one for each element of the operands
+    normalisations, losses      a few for each element (`EACH`), as in the usual formulas
+    data movement               none
     all others                  one for each element of the results
 
-Bytes are those of all operands and results, each once: what a machine with an endless cache would move.
+Bytes are those of all operands and results, each counted once: the traffic of a machine with an infinite cache.
 """
 
 import math
@@ -35,13 +35,13 @@ def cost(op: Primitive, inputs: Types, outputs: Types) -> Cost:
 
 
 def _product(op: Any, inputs: Types, outputs: Types) -> int:
-    """2 m n k; k is the axis of the first operand that disappears."""
+    """2 m n k; k is the contracted axis of the first operand."""
     inner = inputs[0].shape[-2] if op.transpose_a else inputs[0].shape[-1]
     return 2 * outputs[0].size * inner
 
 
 def _convolution(result: Callable[[Types, Types], TensorType], filters: Callable[[Types, Types], TensorType]) -> Any:
-    """For each element of the convolution's result, one multiplication and addition for each element of a filter."""
+    """For each element of the convolution's result, one multiply-add for each element of a filter."""
 
     def flops(op: Any, inputs: Types, outputs: Types) -> int:
         return 2 * result(inputs, outputs).size * math.prod(filters(inputs, outputs).shape[1:])
@@ -50,7 +50,7 @@ def _convolution(result: Callable[[Types, Types], TensorType], filters: Callable
 
 
 def _windows(number: int) -> Any:
-    """An operator on windows, for each element of a pooled value: the result (-1), or an operand."""
+    """An operator on windows, for each element of the pooled value: the result (-1) or an operand by number."""
 
     def flops(op: Any, inputs: Types, outputs: Types) -> int:
         taps: int = math.prod(op.kernel_size)
@@ -83,9 +83,9 @@ REDUCTIONS = (
 RULES: dict[str, Callable[[Any, Types, Types], int]] = {
     "MatMul": _product,
     "BatchMatMul": _product,
-    "Conv2D": _convolution(lambda given, made: made[0], lambda given, made: given[1]),
-    "Conv2DBackpropInput": _convolution(lambda given, made: given[0], lambda given, made: given[1]),
-    "Conv2DBackpropFilter": _convolution(lambda given, made: given[0], lambda given, made: made[0]),
+    "Conv2D": _convolution(lambda inputs, outputs: outputs[0], lambda inputs, outputs: inputs[1]),
+    "Conv2DBackpropInput": _convolution(lambda inputs, outputs: inputs[0], lambda inputs, outputs: inputs[1]),
+    "Conv2DBackpropFilter": _convolution(lambda inputs, outputs: inputs[0], lambda inputs, outputs: outputs[0]),
     "MaxPool": _windows(-1),
     "AvgPool": _windows(-1),
     "MaxPoolGrad": _windows(1),
@@ -95,7 +95,7 @@ RULES: dict[str, Callable[[Any, Types, Types], int]] = {
     **dict.fromkeys(MOVERS, _nothing),
 }
 EACH = {
-    **dict.fromkeys(("BatchNorm", "LayerNorm"), 7),  # mean 1, variance 3, normalised 2, scaled and moved 2, rounded
+    **dict.fromkeys(("BatchNorm", "LayerNorm"), 7),  # mean 1, variance 3, normalised 2, scaled and shifted 2, rounded
     **dict.fromkeys(("BatchNormGrad", "LayerNormGrad"), 11),
     **dict.fromkeys(("Softmax", "LogSoftmax"), 5),  # maximum, difference, exponential, sum, quotient
     **dict.fromkeys(("Sigmoid", "Tanh", "GeLU", "GeLUGrad", "Softplus", "Elu"), 4),

@@ -1,7 +1,7 @@
-"""Counters of the processor, where the kernel gives them to this process: `perf_event_open(2)`.
+"""Hardware counters of the processor, where the kernel permits them: `perf_event_open(2)`.
 
-In virtual machines there are often none, and `kernel.perf_event_paranoid` may forbid them: then every missing counter
-is named with the reason. They count for the whole process, so for whole steps and not for single operators.
+Virtual machines often have none, and `kernel.perf_event_paranoid` may forbid them: every missing counter is reported
+with the reason. They count for the whole process, so for whole steps and not for single operators.
 """
 
 import ctypes
@@ -13,8 +13,8 @@ from typing import NamedTuple, Self
 
 SYSCALLS = {"x86_64": 298, "aarch64": 241}
 HARDWARE, CACHE = 0, 3  # perf_type_id
-INHERIT = 1 << 1  # flag: threads that are started later count too
-NO_KERNEL = 1 << 5 | 1 << 6  # flags: neither the kernel nor a hypervisor
+INHERIT = 1 << 1  # flag: include threads that are started later
+EXCLUDE_KERNEL = 1 << 5 | 1 << 6  # flags: exclude kernel and hypervisor
 ATTRIBUTE_BYTES = 112
 L1D, LL = 0, 2  # perf_hw_cache_id
 READ, WRITE = 0, 1
@@ -22,7 +22,7 @@ ACCESS, MISS = 0, 1
 
 
 class Counter(NamedTuple):
-    """A counter by the numbers of linux/perf_event.h, and what one count means in bytes (0: it is only a number)."""
+    """A counter by the numbers of linux/perf_event.h, and the bytes of one count (0: it does not count bytes)."""
 
     name: str
     kind: int
@@ -56,20 +56,20 @@ COUNTERS: dict[str, tuple[Counter, ...]] = {
 
 
 class Counters:
-    """Counters that run. `missing` says by name why others do not."""
+    """Running counters. `missing`: the reasons for those that are not available, by name."""
 
-    def __init__(self, wanted: tuple[Counter, ...]) -> None:
+    def __init__(self, requested: tuple[Counter, ...]) -> None:
         self._open: dict[str, int] = {}
         self.missing: dict[str, str] = {}
-        for counter in wanted:
-            found = _opened(counter)
-            if isinstance(found, int):
-                self._open[counter.name] = found
+        for counter in requested:
+            handle = _open_counter(counter)
+            if isinstance(handle, int):
+                self._open[counter.name] = handle
             else:
-                self.missing[counter.name] = found
+                self.missing[counter.name] = handle
 
     def read(self) -> dict[str, int]:
-        """What they have counted so far."""
+        """The current counts by name."""
         return {name: int.from_bytes(os.read(handle, 8), "little") for name, handle in self._open.items()}
 
     def close(self) -> None:
@@ -86,8 +86,8 @@ class Counters:
         self.close()
 
 
-def _opened(counter: Counter) -> int | str:
-    """A file descriptor, or the reason why there is none."""
+def _open_counter(counter: Counter) -> int | str:
+    """The file descriptor of a counter, or the reason why it is not available."""
     number = SYSCALLS.get(platform.machine()) if platform.system() == "Linux" else None
     if number is None:
         return f"perf_event_open is not known on {platform.system()} {platform.machine()}"
@@ -95,7 +95,7 @@ def _opened(counter: Counter) -> int | str:
     attribute[0:16] = b"".join(
         value.to_bytes(size, "little") for value, size in ((counter.kind, 4), (ATTRIBUTE_BYTES, 4), (counter.config, 8))
     )
-    attribute[40:48] = (INHERIT | NO_KERNEL).to_bytes(8, "little")
+    attribute[40:48] = (INHERIT | EXCLUDE_KERNEL).to_bytes(8, "little")
     libc = ctypes.CDLL(None, use_errno=True)
     handle: int = libc.syscall(number, (ctypes.c_char * ATTRIBUTE_BYTES).from_buffer(attribute), 0, -1, -1, 0)
     return handle if handle >= 0 else _reason(ctypes.get_errno())

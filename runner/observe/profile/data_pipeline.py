@@ -1,8 +1,8 @@
-"""`minddata_pipeline_raw_{d}.csv` and `pipeline_profiling_{d}.json` (spec section 5.2): the operators of the data,
-their queues, and whether the run waits for them.
+"""`minddata_pipeline_raw_{d}.csv` and `pipeline_profiling_{d}.json` (spec section 5.2): the operators of the data
+pipeline, their queues, and whether the run waits for data.
 
-A queue is looked at whenever the training asks for a batch. Only the last operator has one, and only where threads
-prepare batches ahead; the others hand their rows on at once.
+The size of a queue is sampled whenever the training requests a batch. Only the last operator has a queue, and only
+where threads prepare batches ahead; the others pass their rows on directly.
 """
 
 import json
@@ -17,13 +17,13 @@ COLUMNS = (
     *("op_id", "op_type", "num_workers", "output_queue_size", "output_queue_average_size", "output_queue_length"),
     *("output_queue_usage_rate", "sample_interval", "parent_id", "children_id"),
 )
-NOTICEABLE, MUCH = 0.05, 0.25  # shares of the time
+NOTICEABLE, LARGE = 0.05, 0.25  # shares of the time
 
 
 def raw(analysis: Analysis, stages: Sequence[Stage]) -> str:
-    """The table: a row for each operator, number 0 the last one."""
+    """The CSV table: a row for each operator, number 0 is the last one."""
     rows = []
-    sizes = analysis.record.waiting
+    sizes = analysis.record.queue_sizes
     for number, stage in enumerate(stages):
         queue: tuple[object, ...] = ("", "", "", "")
         if stage.queue is not None and sizes:
@@ -36,20 +36,20 @@ def raw(analysis: Analysis, stages: Sequence[Stage]) -> str:
 
 
 def profile(analysis: Analysis, stages: Sequence[Stage]) -> dict[str, Any]:
-    """The same as JSON, with what the operators take, and the sentence."""
+    """The content of the JSON file: the same, the time of each operator, and the sentence."""
     listed = []
     for number, stage in enumerate(stages):
         one: dict[str, Any] = {"op_id": number, "op_type": stage.kind, "what": stage.what, "num_workers": stage.workers}
         metrics: dict[str, Any] = {}
         if stage.queue is not None:
-            metrics["output_queue"] = {"size": analysis.record.waiting, "length": stage.queue}
+            metrics["output_queue"] = {"size": analysis.record.queue_sizes, "length": stage.queue}
         if stage.microseconds is not None:
             metrics["time_us_per_batch"] = round(stage.microseconds, 3)
         listed.append(one | {"metrics": metrics or None, "children": [number + 1][: len(stages) - 1 - number] or None})
     waited = sum(call.waited for call in analysis.record.calls)
     return {
         "sampling_interval": _interval(analysis),
-        "sampling": "the queue was looked at when a batch was asked for; the interval is the mean, in milliseconds",
+        "sampling": "the queue was sampled when a batch was requested; the interval is the mean, in milliseconds",
         "time_us_per_batch": "measured after the training, each operator alone",
         "waited_ms": round(waited / 1e6, 3),
         "waited_share": round(waiting_share(analysis), 5),
@@ -59,7 +59,7 @@ def profile(analysis: Analysis, stages: Sequence[Stage]) -> dict[str, Any]:
 
 
 def waiting_share(analysis: Analysis) -> float:
-    """The share of its time that the training waits for data."""
+    """The share of the training time that is spent waiting for data."""
     calls = analysis.record.calls
     if not calls:
         return 0.0
@@ -68,12 +68,12 @@ def waiting_share(analysis: Analysis) -> float:
 
 
 def sentence(analysis: Analysis) -> str:
-    """Whether the run waits for data."""
+    """A sentence on whether the run waits for data."""
     share = waiting_share(analysis)
-    said = f"{share:.1%} of its time"
+    time = f"{share:.1%} of its time"
     if share < NOTICEABLE:
-        return f"The run does not wait for data: {said}."
-    return f"The run {'waits' if share > MUCH else 'sometimes waits'} for data: {said}."
+        return f"The run does not wait for data: {time}."
+    return f"The run {'waits' if share > LARGE else 'sometimes waits'} for data: {time}."
 
 
 def _interval(analysis: Analysis) -> float:

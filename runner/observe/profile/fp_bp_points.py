@@ -1,38 +1,39 @@
-"""The borders in a step: the operator with which forward begins, and the one with which backward ends."""
+"""The fp and bp points of a step: the operators with which its forward part begins and its backward part ends."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from runner.errors import ConfigError, nearest
-from runner.observe.profile.record import Look, Operator
+from runner.observe.profile.record import ProfiledOperator, ProfiledStep
 
-SUNK_ROOT = "network-TrainOneStepCell/"  # what the scopes of a sunk step have in addition (spec section 2.6)
+SUNK_ROOT = "network-TrainOneStepCell/"  # an additional scope of sunk steps (spec section 2.6)
 
 
-class Points(NamedTuple):
-    """Full names; no `bp` when nothing is differentiated."""
+class StepPoints(NamedTuple):
+    """Full names of the operators; `bp` is None when the step has no gradients."""
 
     fp: str
     bp: str | None
 
 
-class Borders(NamedTuple):
-    """When the first point began and the second ended; None where nothing is known."""
+class PointTimes(NamedTuple):
+    """The start of the fp point and the end of the bp point in ns; None where it is not known."""
 
     fp: int | None
     bp: int | None
 
 
-def executed(point: str, operators: Iterable[str]) -> str | None:
-    """The operator that a point names, with or without the root of sunk steps; None when the compiler has merged it
-    into others or computed it beforehand.
+def find_operator(point: str, operators: Iterable[str]) -> str | None:
+    """The operator with the name `point`, with or without the root of sunk steps.
+
+    None when the compiler has merged it into others or folded it.
     """
-    return {_plain(name): name for name in operators}.get(_plain(point))
+    return {_without_root(name): name for name in operators}.get(_without_root(point))
 
 
-def check(point: str, key: str, operators: Sequence[str], hint: str | None = None) -> None:
-    """Raise ConfigError with the nearest name when no operator of the traced step has this one."""
-    if executed(point, operators) is not None:
+def check_point(point: str, key: str, operators: Sequence[str], hint: str | None = None) -> None:
+    """Raise ConfigError with the nearest name when no operator of the traced step has this name."""
+    if find_operator(point, operators) is not None:
         return
     raise ConfigError(
         "no operator of the training step has this name",
@@ -44,36 +45,36 @@ def check(point: str, key: str, operators: Sequence[str], hint: str | None = Non
     )
 
 
-def found(operators: Mapping[str, Operator], looks: Iterable[Look]) -> Points:
-    """The points of a network by themselves.
+def find_points(operators: Mapping[str, ProfiledOperator], steps: Iterable[ProfiledStep]) -> StepPoints:
+    """The points of a network.
 
     Forward begins with the operator of the lowest number that takes time; backward ends with the gradient that ends
     last in most steps.
     """
-    looked = list(looks)
-    timed = {moment.operators[0] for look in looked for moment in look.moments if moment.operators}
-    steps = [o for o in operators.values() if o.part != "data" and o.name in timed] or list(operators.values())
-    first = min(steps, key=lambda o: o.number).name
-    last = [name for look in looked if (name := _last_gradient(operators, look))]
-    return Points(first, max(set(last), key=last.count) if last else None)
+    steps = list(steps)
+    timed = {execution.operators[0] for step in steps for execution in step.executions if execution.operators}
+    candidates = [o for o in operators.values() if o.part != "data" and o.name in timed] or list(operators.values())
+    first = min(candidates, key=lambda o: o.number).name
+    last = [name for step in steps if (name := _last_gradient(operators, step))]
+    return StepPoints(first, max(set(last), key=last.count) if last else None)
 
 
-def borders(look: Look, points: Points) -> Borders:
-    """When the points were met in a step; an operator without nodes of its own is met when the next one begins."""
-    of_fp = [m.start for m in look.moments if points.fp in m.operators]
-    of_bp = [m.stop for m in look.moments if points.bp in m.operators]
-    return Borders(min(of_fp, default=look.start), max(of_bp, default=look.stop) if points.bp else None)
+def point_times(step: ProfiledStep, points: StepPoints) -> PointTimes:
+    """The times of the points in a step; without nodes of an operator, the start or the end of the step."""
+    fp = [e.start for e in step.executions if points.fp in e.operators]
+    bp = [e.stop for e in step.executions if points.bp in e.operators]
+    return PointTimes(min(fp, default=step.start), max(bp, default=step.stop) if points.bp else None)
 
 
-def _last_gradient(operators: Mapping[str, Operator], look: Look) -> str | None:
+def _last_gradient(operators: Mapping[str, ProfiledOperator], step: ProfiledStep) -> str | None:
     gradients = [
-        (moment.stop, name)
-        for moment in look.moments
-        for name in moment.operators
+        (execution.stop, name)
+        for execution in step.executions
+        for name in execution.operators
         if name in operators and operators[name].part == "backward"
     ]
     return max(gradients)[1] if gradients else None
 
 
-def _plain(name: str) -> str:
+def _without_root(name: str) -> str:
     return name.replace(SUNK_ROOT, "", 1)

@@ -1,9 +1,9 @@
-"""onnxruntime's own profile of a session: from the text of its file to the steps and the nodes in them.
+"""Reader of onnxruntime's profile of a session: the steps of every call, and the nodes of every step.
 
-onnxruntime writes one event a line: `model_run` for each call, `SequentialExecutor::Execute` for each time that a graph
-was walked (so for each step of a sink, whose graph is the body of a Scan), and `{node}_kernel_time` for each node that
-was executed. Times are whole microseconds since the profile began, on a clock of its own. It stops without a word when
-it has `EVENT_CAP` events.
+onnxruntime writes one event per line: `model_run` for each call, `SequentialExecutor::Execute` for each execution of a
+graph (so for each step of a sink, whose graph is the body of a Scan), and `{node}_kernel_time` for each executed node.
+Times are whole microseconds since the start of the profile, on a clock of onnxruntime's own. It silently stops after
+`EVENT_CAP` events.
 """
 
 import json
@@ -17,8 +17,8 @@ EXECUTE, RUN, KERNEL = "SequentialExecutor::Execute", "model_run", "_kernel_time
 SCAN = "sink" + KERNEL  # the node around all steps of a sink
 
 
-class Event(NamedTuple):
-    """One event: microseconds since the profile began."""
+class OrtEvent(NamedTuple):
+    """One event: microseconds since the start of the profile."""
 
     name: str
     start: int
@@ -31,65 +31,65 @@ class Event(NamedTuple):
 
 
 @dataclass
-class Walk:
-    """One time that the graph of a step was walked, with the nodes in the order of their execution."""
+class OrtStep:
+    """One execution of the graph of a step, with its nodes in the order of execution."""
 
     start: int
     stop: int
-    nodes: list[Event] = field(default_factory=list)
+    nodes: list[OrtEvent] = field(default_factory=list)
 
 
 @dataclass
-class Run:
+class OrtRun:
     """One call of the session."""
 
     start: int
     stop: int
-    steps: list[Walk]
+    steps: list[OrtStep]
 
 
 @dataclass
-class Profile:
-    """What a profile says; `full` when onnxruntime may have dropped events, because it has no more room."""
+class OrtProfile:
+    """The content of a profile; `full` when onnxruntime may have dropped events because of its limit."""
 
-    runs: list[Run]
+    runs: list[OrtRun]
     full: bool
 
 
-def read(lines: Iterable[str], sunk: bool, cap: int = EVENT_CAP) -> Profile:
+def read(lines: Iterable[str], sunk: bool, cap: int = EVENT_CAP) -> OrtProfile:
     """The profile in the lines of a file of onnxruntime.
 
-    `sunk`: whether a call holds many steps, in the body of a Scan. Only whole calls are there: one that was cut off by
-    the cap is not.
+    `sunk`: whether a call runs many steps, in the body of a Scan. It contains complete calls only: a call that was cut
+    off by the cap is missing.
     """
     events = list(_events(lines))
-    runs = [Run(e.start, e.stop, []) for e in events if e.name == RUN]
-    walks = [e for e in events if e.name == EXECUTE]
+    runs = [OrtRun(e.start, e.stop, []) for e in events if e.name == RUN]
+    executions = [e for e in events if e.name == EXECUTE]
     nodes = sorted((e for e in events if e.name.endswith(KERNEL) and e.name != SCAN), key=lambda e: (e.start, e.stop))
     for run in runs:
-        inside = sorted((w for w in walks if run.start <= w.start and w.stop <= run.stop), key=lambda w: w.start)
+        inside = sorted((e for e in executions if run.start <= e.start and e.stop <= run.stop), key=lambda e: e.start)
         run.steps = _steps(run, inside[1:] if sunk else inside[:1])
         _distribute(nodes, run.steps)
-    return Profile(runs, len(events) >= cap)
+    return OrtProfile(runs, len(events) >= cap)
 
 
-def _events(lines: Iterable[str]) -> Iterator[Event]:
+def _events(lines: Iterable[str]) -> Iterator[OrtEvent]:
     for line in lines:
-        head, found, _ = line.partition(',"args"')  # what follows is long, and not needed
+        head, found, _ = line.partition(',"args"')  # the rest is long and not needed
         if found:
             event = json.loads(head + "}")
-            yield Event(event["name"], int(event["ts"]), int(event["dur"]))
+            yield OrtEvent(event["name"], int(event["ts"]), int(event["dur"]))
 
 
-def _steps(run: Run, walks: Sequence[Event]) -> list[Walk]:
-    """The steps fill the call: what onnxruntime does between two of them belongs to the first, before the first to
-    that."""
-    starts = [run.start, *(walk.start for walk in walks[1:])] if walks else []
-    return [Walk(start, stop) for start, stop in zip(starts, [*starts[1:], run.stop], strict=True)]
+def _steps(run: OrtRun, executions: Sequence[OrtEvent]) -> list[OrtStep]:
+    """The steps cover the whole call: time between two steps counts for the earlier one, time before the first one for
+    the first one."""
+    starts = [run.start, *(execution.start for execution in executions[1:])] if executions else []
+    return [OrtStep(start, stop) for start, stop in zip(starts, [*starts[1:], run.stop], strict=True)]
 
 
-def _distribute(nodes: Sequence[Event], steps: Sequence[Walk]) -> None:
-    """Give every step its nodes."""
+def _distribute(nodes: Sequence[OrtEvent], steps: Sequence[OrtStep]) -> None:
+    """Assign the nodes to the steps."""
     for step in steps:
         first = bisect_left(nodes, step.start, key=lambda e: e.start)
         last = bisect_left(nodes, step.stop, key=lambda e: e.start)

@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured in a tenth of a second: float32 operations and bytes in a second."""
+"""The peak performance of this machine, measured in a tenth of a second: float32 operations and bytes per second."""
 
 import time
 from collections.abc import Callable
@@ -10,19 +10,19 @@ import numpy as np
 from runner.host.machine import thread_limit
 
 SIZE = 768  # of the matrices
-COPIED = 16 << 20  # bytes for each thread, so that caches do not hold them
+COPIED = 16 << 20  # bytes per thread, more than fits into caches
 REPEATS = 4
 
 
 class Peak(NamedTuple):
-    """Operations and bytes in a second."""
+    """Operations and bytes per second."""
 
     flops: float
     bytes: float
 
 
-def measured(threads: int) -> Peak:
-    """The best of a few products of square matrices, and of copies of large arrays (read and written), by `threads`."""
+def measure_peak(threads: int) -> Peak:
+    """The best of a few products of square matrices, and of copies of large arrays (read + write), with `threads`."""
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((2, SIZE, SIZE), np.float32)
     with thread_limit(threads):

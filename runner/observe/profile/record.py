@@ -1,4 +1,4 @@
-"""What is known of a training: its operators, the clock of the host, and the steps whose operators were timed.
+"""The record of a profiled training: operators, times on the host's clock, and the steps whose operators were timed.
 
 All times are nanoseconds of `time.perf_counter_ns`. Steps count from 0.
 """
@@ -19,7 +19,7 @@ GRADIENTS, DATASET = "Gradients/", "Dataset/"
 
 
 @dataclass(frozen=True)
-class Operator:
+class ProfiledOperator:
     """One operator of a step. `number` is the one in its full name."""
 
     name: str
@@ -50,9 +50,9 @@ class Operator:
         return cost(self.op, self.inputs, self.outputs)
 
 
-class Moment(NamedTuple):
-    """The execution of one node. `operators` are the full names of all that it stands for, the one whose work it mainly
-    is first; there are none for copies of results.
+class NodeExecution(NamedTuple):
+    """The execution of one node. `operators` are the full names of all operators that it implements, the main one
+    first; there are none for copies of results.
     """
 
     operators: tuple[str, ...]
@@ -61,20 +61,20 @@ class Moment(NamedTuple):
     stop: int
 
 
-class Look(NamedTuple):
+class ProfiledStep(NamedTuple):
     """A step whose operators were timed: the device worked on it from `start` to `stop`."""
 
     step: int
     start: int
     stop: int
-    moments: Sequence[Moment]
+    executions: Sequence[NodeExecution]
 
 
-class Call(NamedTuple):
+class DeviceCall(NamedTuple):
     """One call to the device: `steps` steps from the number `first` on.
 
-    The host waited `waited` ns for its data before. `looked`: whether operators were timed in it. `exchanges` with
-    other ranks: start and stop, waiting for those included.
+    Before it the host waited `waited` ns for data. `profiled`: whether operators were timed in it. `exchanges`: start
+    and stop of the exchanges with other ranks, including the wait for those.
     """
 
     first: int
@@ -82,12 +82,12 @@ class Call(NamedTuple):
     start: int
     stop: int
     waited: int
-    looked: bool
+    profiled: bool
     exchanges: tuple[tuple[int, int], ...] = ()
 
 
 class Span(NamedTuple):
-    """Something that the host did."""
+    """An activity of the host."""
 
     name: str
     start: int
@@ -95,54 +95,59 @@ class Span(NamedTuple):
 
 
 @dataclass
-class Record:
-    """All facts of one training. `origin` is when it began, `sunk` whether many steps go down in one call; `tracks` are
-    spans by who made them."""
+class ProfileRecord:
+    """All measurements of one training.
+
+    `origin` is its start, `sunk` whether one call runs many steps. `windows` are the start and stop of each profiled
+    step by number, including steps that warm up; `profiled_steps` excludes those. `tracks` are the spans of each track,
+    `queue_sizes` the number of batches that were ready at each request, `counters` the processor's counters over all
+    calls to the device, `missing_counters` the reasons for those that are not available.
+    """
 
     origin: int
     sunk: bool = False
-    operators: dict[str, Operator] = field(default_factory=dict)
-    calls: list[Call] = field(default_factory=list)
-    looks: list[Look] = field(default_factory=list)
-    windows: dict[int, tuple[int, int]] = field(default_factory=dict)  # of those steps, and of those that warm up
+    operators: dict[str, ProfiledOperator] = field(default_factory=dict)
+    calls: list[DeviceCall] = field(default_factory=list)
+    profiled_steps: list[ProfiledStep] = field(default_factory=list)
+    windows: dict[int, tuple[int, int]] = field(default_factory=dict)
     tracks: dict[str, list[Span]] = field(default_factory=dict)
-    waiting: list[int] = field(default_factory=list)  # batches that were ready when one was asked for
+    queue_sizes: list[int] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    counted: dict[str, int] = field(default_factory=dict)  # by counters of the processor, in all calls to the device
-    missing: dict[str, str] = field(default_factory=dict)  # counters that there are not, and why
+    counters: dict[str, int] = field(default_factory=dict)
+    missing_counters: dict[str, str] = field(default_factory=dict)
 
-    def know(self, operators: Iterable[Operator]) -> None:
-        """Learn operators."""
+    def add_operators(self, operators: Iterable[ProfiledOperator]) -> None:
+        """Add operators that are not in the record yet."""
         for operator in operators:
             self.operators.setdefault(operator.name, operator)
 
 
-def operators_of(nodes: Iterable[Node]) -> list[Operator]:
+def operators_of(nodes: Iterable[Node]) -> list[ProfiledOperator]:
     """The operators of a graph's nodes, by number."""
-    made = [
-        Operator(n.name, n.op, n.number, tuple([x.type for x in n.inputs]), tuple([y.type for y in n.outputs]))
+    operators = [
+        ProfiledOperator(n.name, n.op, n.number, tuple([x.type for x in n.inputs]), tuple([y.type for y in n.outputs]))
         for n in nodes
     ]
-    return with_parts(made)
+    return with_parts(operators)
 
 
-def operators_in(*graphs: Graph) -> list[Operator]:
+def operators_in(*graphs: Graph) -> list[ProfiledOperator]:
     """The operators of graphs that run one after the other."""
     return [operator for graph in graphs for operator in operators_of(graph.nodes)]
 
 
-def with_parts(operators: Iterable[Operator]) -> list[Operator]:
-    """The same operators in the order of their numbers, each with the part of the step that it belongs to.
+def with_parts(operators: Iterable[ProfiledOperator]) -> list[ProfiledOperator]:
+    """The same operators in the order of their numbers, each with its part of the step.
 
-    Gradients are known by their scope; what has a higher number than the first of them and is none belongs to the
+    Gradients are identified by their scope; other operators with a higher number than the first gradient belong to the
     update.
     """
-    listed = sorted(operators, key=lambda operator: operator.number)
-    first = min((o.number for o in listed if o.name.startswith(GRADIENTS)), default=None)
-    return [_in_part(operator, first) for operator in listed]
+    ordered = sorted(operators, key=lambda operator: operator.number)
+    first = min((o.number for o in ordered if o.name.startswith(GRADIENTS)), default=None)
+    return [_with_part(operator, first) for operator in ordered]
 
 
-def _in_part(o: Operator, first_gradient: int | None) -> Operator:
+def _with_part(o: ProfiledOperator, first_gradient: int | None) -> ProfiledOperator:
     part: Part = "forward"
     if o.name.startswith(DATASET):
         part = "data"
@@ -152,4 +157,4 @@ def _in_part(o: Operator, first_gradient: int | None) -> Operator:
         part = "backward"
     elif first_gradient is not None and o.number > first_gradient:
         part = "update"
-    return Operator(o.name, o.op, o.number, o.inputs, o.outputs, part)
+    return ProfiledOperator(o.name, o.op, o.number, o.inputs, o.outputs, part)

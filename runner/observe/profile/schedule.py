@@ -1,33 +1,36 @@
-"""Which steps of a training have their operators timed.
+"""The schedule of a profile: which steps of a training have their operators timed.
 
-The clock of the operators costs something (onnxruntime's profile makes a LeNet step half as long again), so it runs in
-bursts: the first soon after the start, a few others far apart. The first steps of a burst warm up and are not counted.
-No more than `BURSTS` of them, because onnxruntime keeps a kilobyte for each node that it executes.
+Timing operators is expensive (onnxruntime's profile makes a LeNet step half as long again), so it runs in bursts: the
+first one soon after the start, a few others far between. The first steps of a burst warm up and are not counted. There
+are at most `BURSTS` of them, because onnxruntime keeps a kilobyte for each node that it executes.
 """
 
 from typing import NamedTuple
 
 
-class Plan(NamedTuple):
-    """So many `bursts` of `length` steps, from step `first` on and then every `every` steps; `warm` of each warm up."""
+class ProfileSchedule(NamedTuple):
+    """`bursts` bursts of `length` steps: one every `every` steps, from step `first` on.
+
+    The first `warm_up` steps of each burst are not counted.
+    """
 
     first: int
     length: int
     every: int
-    warm: int
+    warm_up: int
     bursts: int
 
-    def looks(self, step: int) -> bool:
+    def is_profiled(self, step: int) -> bool:
         """Whether the operators of this step are timed."""
         burst, place = divmod(step - self.first, self.every)
         return 0 <= burst < self.bursts and place < self.length
 
-    def counts(self, step: int) -> bool:
-        """Whether its times are used: not those of a burst that warms up."""
-        return self.looks(step) and (step - self.first) % self.every >= self.warm
+    def is_counted(self, step: int) -> bool:
+        """Whether its times are used: it is profiled and does not warm up."""
+        return self.is_profiled(step) and (step - self.first) % self.every >= self.warm_up
 
-    def alike(self, step: int) -> int:
-        """How many steps from this one on are timed as this one is; at least 1."""
+    def run_length(self, step: int) -> int:
+        """The number of steps from this one on, at least 1, that are all profiled or all not profiled."""
         if step < self.first:
             return self.first - step
         burst, place = divmod(step - self.first, self.every)
@@ -36,18 +39,18 @@ class Plan(NamedTuple):
         return self.every - place if burst + 1 < self.bursts else ENDLESS
 
 
-BURST, WARM, EVERY, BURSTS = 12, 2, 1000, 5
-BORDERS_BURST, BORDERS_EVERY = 6, 2000  # when only the borders of the parts are wanted
+BURST, WARM_UP, EVERY, BURSTS = 12, 2, 1000, 5
+BOUNDARIES_BURST, BOUNDARIES_EVERY = 6, 2000  # when only the boundaries of the parts are measured
 ENDLESS = 1 << 62
 
 
-def planned(first_step: int, total: int, operators: bool) -> Plan:
-    """The plan for the steps from `first_step` to `total`. `operators`: whether every operator is wanted.
+def schedule(first_step: int, total: int, operators: bool) -> ProfileSchedule:
+    """The schedule for the steps from `first_step` to `total`. `operators`: whether every operator is measured.
 
-    A training of few steps warms up less, so that something is left to be looked at.
+    A short training warms up less, so that some steps are counted.
     """
-    length, every = (BURST, EVERY) if operators else (BORDERS_BURST, BORDERS_EVERY)
+    length, every = (BURST, EVERY) if operators else (BOUNDARIES_BURST, BOUNDARIES_EVERY)
     steps = max(1, total - first_step)
     before = min(3, (steps - 1) // 2)
     length = min(length, steps - before)
-    return Plan(first_step + before, length, max(every, length), min(WARM, length - 1), BURSTS)
+    return ProfileSchedule(first_step + before, length, max(every, length), min(WARM_UP, length - 1), BURSTS)

@@ -58,7 +58,7 @@ class ProfileSettings:
         """The profile with the values of several sources, in `folder`/profiling unless `result_path` is among them.
 
         Without values, `training_trace` is on, and the other traces are with `everything`. A trace of the operators
-        comes with `PipeUtilization`. Raises as `merged`, and for contradictions, under the last prefix.
+        comes with `PipeUtilization`. Raises as `merged`, and for contradictory values, with the last prefix.
         """
         values = merged(sources)
         raise_all(list(_contradictions(values, [*sources][-1])))
@@ -198,9 +198,9 @@ KEYS: Keys = {name: (str | None, _RULES[ALIASES.get(name, name)]) for name in (*
 
 
 @dataclass(frozen=True)
-class Place:
-    """The mode (`graph` or `pynative`), the device's kind as in file names (`cpu`, `gpu`, `ascend`), threads of one
-    operator, and which of how many ranks of a data-parallel training this is.
+class ProfileTarget:
+    """What is profiled: the mode (`graph` or `pynative`), the kind of device as in file names (`cpu`, `gpu`, `ascend`),
+    threads of one operator, and the rank and number of ranks of a data-parallel training.
     """
 
     mode: str = "graph"
@@ -210,6 +210,6 @@ class Place:
     ranks: int = 1
 
     @property
-    def whose(self) -> str:
-        """What a profile of several is told apart by; empty for the only one."""
+    def label(self) -> str:
+        """The rank for titles; empty when there is only one."""
         return f"rank {self.rank} of {self.ranks}" if self.ranks > 1 else ""

@@ -1,12 +1,14 @@
 """The files of a profiled training, and its summary.
 
-facts (`Record`)  ->  figures (`Analysis`)  ->  tables, JSON, timeline, summary
+measurements (`ProfileRecord`)  ->  figures (`Analysis`)  ->  tables, JSON, timeline, summary
 
-the clock of the host               every wait for data, call to the device and callback
+Sources of the measurements:
+
+the host's clock                    every wait for data, call to the device and callback
 the interpreter with a clock        the operators of some steps in PyNative mode
-onnxruntime's profile of a twin     the nodes of some steps in graph mode, also inside of a sink; a node names all
-                                    operators that it stands for
-counters, the machine's peak        what `ai_core_metrics` needs
+onnxruntime's profile               the nodes of some steps in graph mode, also inside a sink; a node has the names of
+                                    all operators that it implements
+counters, the machine's peak        the metrics of `ai_core_metrics`
 """
 
 import json
@@ -18,38 +20,40 @@ from runner.host.files import make_directory, write_atomically
 from runner.host.lazy import uncollected
 from runner.observe.profile import data_pipeline, hardware_metrics, peak, step_trace, summary, tables, timeline
 from runner.observe.profile.analysis import Analysis
-from runner.observe.profile.record import Record
-from runner.observe.profile.settings import Place, ProfileSettings
+from runner.observe.profile.record import ProfileRecord
+from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 
 
 @uncollected()
-def write(record: Record, settings: ProfileSettings, place: Place, stages: Sequence[Stage]) -> list[str]:
-    """Write the files that the settings ask for; gives the lines of the summary, which only the first rank tells.
+def write(
+    record: ProfileRecord, settings: ProfileSettings, target: ProfileTarget, stages: Sequence[Stage]
+) -> list[str]:
+    """Write the files that the settings request; returns the lines of the summary, which only the first rank has.
 
-    Each rank writes its own files, with its number as that of its device. Raises StorageError.
+    Each rank writes its own files, with its rank in place of the device number. Raises StorageError.
     """
     analysis = Analysis(record, settings)
-    folder, device = make_directory(settings.result_path), place.device
-    d = place.rank if place.ranks > 1 else settings.device_id  # on several machines, cards have equal numbers
+    folder, device = make_directory(settings.result_path), target.device
+    d = target.rank if target.ranks > 1 else settings.device_id  # on several machines, devices have equal numbers
     if settings.operators:
-        _text(folder / f"{device}_op_detail_info_{d}.csv", tables.detail(analysis, place))
+        _text(folder / f"{device}_op_detail_info_{d}.csv", tables.detail(analysis, target))
         _text(folder / f"{device}_op_type_info_{d}.csv", tables.types(analysis))
-        _text(folder / f"framework_raw_{d}.csv", tables.framework(analysis, place))
+        _text(folder / f"framework_raw_{d}.csv", tables.framework(analysis, target))
     if settings.ai_core_metrics:
-        needed = settings.ai_core_metrics in hardware_metrics.MEASURED
-        found = peak.measured(place.threads) if needed else None
+        needed = settings.ai_core_metrics in hardware_metrics.FROM_PEAK
+        found = peak.measure_peak(target.threads) if needed else None
         _json(folder / f"ai_core_metrics_{d}.json", hardware_metrics.table(analysis, settings.ai_core_metrics, found))
     if settings.aicpu_trace:
         _text(folder / f"minddata_pipeline_raw_{d}.csv", data_pipeline.raw(analysis, stages))
         _json(folder / f"pipeline_profiling_{d}.json", data_pipeline.profile(analysis, stages))
-    # The timeline is compact: it may have 100000 events.
-    shown = json.dumps(timeline.events(analysis, place), separators=(",", ":"), allow_nan=False)
-    _text(folder / f"{device}_timeline_display_{d}.json", shown)
+    # The timeline is not indented: it may have 100000 events.
+    trace = json.dumps(timeline.events(analysis, target), separators=(",", ":"), allow_nan=False)
+    _text(folder / f"{device}_timeline_display_{d}.json", trace)
     if settings.steps:
         _text(folder / f"step_trace_raw_{d}_detail_time.csv", step_trace.detail(analysis))
-        point_info = f"step_trace_point_info{f'_{d}' if place.rank else ''}.json"  # the reference has no number here
+        point_info = f"step_trace_point_info{f'_{d}' if target.rank else ''}.json"  # the reference has no number here
         _json(folder / point_info, step_trace.point_info(analysis))
-    return [] if place.rank else list(summary.lines(analysis, place))
+    return [] if target.rank else list(summary.lines(analysis, target))
 
 
 def _text(path: Path, content: str) -> None:

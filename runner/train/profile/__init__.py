@@ -1,4 +1,4 @@
-"""Profiled trainings: the same steps with a clock, and the profiler that models use."""
+"""Profiled trainings: steps with a clock, and the profiler of models."""
 
 from runner.host.lazy import late_names
 

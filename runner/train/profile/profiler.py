@@ -1,4 +1,4 @@
-"""What `Model.train` asks when a training is profiled: steps and callbacks with a clock, and at the end the files."""
+"""The profiler of `Model.train`: steps and callbacks with a clock, and the files at the end."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -18,24 +18,24 @@ from runner.nn.cell import Cell
 from runner.nn.steps import Step
 from runner.observe.profile import write
 from runner.observe.profile.clock import Clock
-from runner.observe.profile.fp_bp_points import check
-from runner.observe.profile.record import Record
-from runner.observe.profile.settings import Place, ProfileSettings
-from runner.observe.profile.single_op import Alone, Timing, measured, wanted
+from runner.observe.profile.fp_bp_points import check_point
+from runner.observe.profile.record import ProfileRecord
+from runner.observe.profile.settings import ProfileSettings, ProfileTarget
+from runner.observe.profile.single_op import SingleOperator, TimingStatistics, measure_time, parse_operator
 from runner.train.callback import Callback, CallbackList
-from runner.train.profile.timed import TimedCallbacks, TimedDataset, TimedSink, timed_exchanges, timed_step
+from runner.train.profile.timing import TimedCallbacks, TimedDataset, TimedSink, timed_exchanges, timed_step
 from runner.train.sink import Sink
 from runner.train.steps import StepByStep
 from runner.types import TensorType
 
-Written = Callable[[Record, Dataset], object]
+Writer = Callable[[ProfileRecord, Dataset], object]
 
 
 class Profiler:
-    """Profiles trainings. `written` gets the record of each, with its data, and writes the files."""
+    """Profiles trainings. `write` receives the record and the dataset of each training, and writes the files."""
 
-    def __init__(self, settings: ProfileSettings, written: Written) -> None:
-        self.settings, self.written = settings, written
+    def __init__(self, settings: ProfileSettings, write: Writer) -> None:
+        self.settings, self.write = settings, write
         self.clock = Clock(settings)
 
     def callbacks(self, callbacks: Callback | Sequence[Callback] | None) -> CallbackList:
@@ -55,29 +55,29 @@ class Profiler:
         first: int,
         total: int,
     ) -> Iterator[StepByStep | Sink]:
-        """What makes the steps from number `first` to `total`; afterwards the files are written.
+        """The executor of the steps from number `first` to `total`; at the end the files are written.
 
-        `graphs` hears of what is compiled, `values` is shown values. Raises ConfigError when no operator has the name
-        of a point.
+        `graphs` observes what is compiled, `values` the values of steps. Raises ConfigError when no operator has the
+        name of a point.
         """
         self.clock.begin(first, total, sunk)
         timed = TimedDataset(data, self.clock)
         self._check_points(step.cell, data)
         with ExitStack() as stack:
             stack.enter_context(timed_exchanges(self.clock))
-            stack.callback(self._write, data)  # also when the training fails: what is known may tell why
+            stack.callback(self._write, data)  # also when the training fails: the measurements may explain the failure
             if sunk:
                 sink = stack.enter_context(closing(TimedSink(self.clock, step.cell, device, timed, graphs, values)))
                 sink.rewind(first)
                 yield sink
             else:
-                watched = stack.enter_context(closing(timed_step(step, self.clock, first)))
+                timed_steps = stack.enter_context(closing(timed_step(step, self.clock, first)))
                 batches = timed.prepared(timed.visits_from(first))
-                yield stack.enter_context(closing(StepByStep(watched, batches, first, values)))
+                yield stack.enter_context(closing(StepByStep(timed_steps, batches, first, values)))
 
     def _write(self, data: Dataset) -> None:
         if self.clock.record.calls:
-            self.written(self.clock.end(), data)
+            self.write(self.clock.end(), data)
 
     def _check_points(self, cell: Cell, data: Dataset) -> None:
         points = {"fp_point": self.settings.fp_point, "bp_point": self.settings.bp_point}
@@ -85,28 +85,29 @@ class Profiler:
             graph = trace(cell.construct, data.column_types(), "train_step")
             for key, point in points.items():
                 if point:
-                    check(point, key, [node.name for node in graph.nodes], "leave it out, and it is found")
+                    check_point(point, key, [node.name for node in graph.nodes], "leave it out, and it is found")
 
 
-def find(text: str, cell: Cell, types: Sequence[TensorType]) -> Alone:
-    """The operator that a text asks for: its full name in the graph of `cell` for inputs of these types, or a type with
-    shapes. Raises ConfigError.
+def find_operator(text: str, cell: Cell, types: Sequence[TensorType]) -> SingleOperator:
+    """The operator in a text: its full name in the graph of `cell` for inputs of these types, or a type with shapes.
+
+    Raises ConfigError.
     """
-    return wanted(text, lambda: trace(cell.construct, types, "train_step"))
+    return parse_operator(text, lambda: trace(cell.construct, types, "train_step"))
 
 
-def both_modes(alone: Alone, device: Device) -> dict[str, Timing]:
-    """The times of the operator by itself, by mode: its kernel, and a session that holds nothing else.
+def measure_in_both_modes(operator: SingleOperator, device: Device) -> dict[str, TimingStatistics]:
+    """The times of a single operator by mode: of its kernel, and of a session with only this operator.
 
     Raises what compiling and the device raise.
     """
-    arrays = alone.operands()
-    program = Program(lambda *operands: alone.op(*operands), alone.inputs, device, "op_trace")
+    arrays = operator.operands()
+    program = Program(lambda *operands: operator.op(*operands), operator.inputs, device, "op_trace")
     values = [program.session.put(array) for array in arrays]
     with np.errstate(all="ignore"):
         return {
-            "graph": measured(lambda: program.session.step(values)),
-            "pynative": measured(lambda: alone.op.kernel(*arrays)),
+            "graph": measure_time(lambda: program.session.step(values)),
+            "pynative": measure_time(lambda: operator.op.kernel(*arrays)),
         }
 
 
@@ -129,11 +130,11 @@ def profiler_from_context(mode: int, device: Device) -> Profiler | None:
 
 
 def profiler_from_settings(settings: ProfileSettings, mode: int, device: Device) -> Profiler:
-    """A profiler of trainings in this mode and on this device: it writes the files and prints the summary."""
+    """A profiler of trainings in this mode on this device. It writes the files; the first rank prints the summary."""
 
-    def written(record: Record, data: Dataset) -> None:
-        place = Place(MODES[mode], device.target.lower(), device.workers, world().rank, world().size)
-        for line in write.write(record, settings, place, stages(data)):
+    def write_files(record: ProfileRecord, data: Dataset) -> None:
+        target = ProfileTarget(MODES[mode], device.target.lower(), device.workers, world().rank, world().size)
+        for line in write.write(record, settings, target, stages(data)):
             print(line)  # noqa: T201  the summary
 
-    return Profiler(settings, written)
+    return Profiler(settings, write_files)

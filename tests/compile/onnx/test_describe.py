@@ -8,8 +8,8 @@ from both_modes import lenet_step
 from runner import dtype as dt
 from runner.compile.onnx.builder import OPERATORS
 from runner.compile.onnx.lower import lower
-from runner.compile.passes import optimize, usual
-from runner.compile.program import saved_step
+from runner.compile.passes import default_passes, optimize
+from runner.compile.program import standalone_step
 from runner.core.tracer import trace
 from runner.device import Device
 from runner.types import TensorType
@@ -19,8 +19,8 @@ NAMES = ("image", "label"), ("loss",)
 
 
 def saved():
-    graph = optimize(trace(lenet_step().construct, KINDS, "train_step"), usual(Device()))
-    return graph, saved_step(graph, *NAMES, {p.name: p.data for p in graph.parameters})
+    graph = optimize(trace(lenet_step().construct, KINDS, "train_step"), default_passes(Device()))
+    return graph, standalone_step(graph, *NAMES, {p.name: p.data for p in graph.parameters})
 
 
 def test_nodes_tell_where_they_come_from():

@@ -6,7 +6,7 @@ import pytest
 from runner import Tensor, dtype, ops
 from runner.compile.onnx.lower import lower
 from runner.compile.ort.session import Session
-from runner.compile.passes import PASSES, fold, optimize, usual
+from runner.compile.passes import PASSES, default_passes, fold, optimize
 from runner.core.eager import Eager
 from runner.core.tracer import trace
 from runner.core.value import Value
@@ -27,7 +27,7 @@ def kinds(passes) -> list[tuple[str, str]]:
 
 
 def test_on_the_cpu_operators_compute_between_casts_that_have_their_names():
-    made = kinds(usual(Device()))
+    made = kinds(default_passes(Device()))
     assert [kind for kind, _ in made] == ["Cast", "Gemm", "Cast", "Reshape", "Cast", "Relu", "Cast"]
     assert [name.split("/")[1] for _, name in made] == [*["MatMul-op0"] * 3, "Reshape-op1", *["ReLU-op2"] * 3]
 
@@ -38,7 +38,7 @@ def test_cards_get_their_own_kernels():
 
 def test_operands_of_both_types_meet_in_float32_everywhere():
     types = [TensorType(dtype.float16, (4, 3)), *[TensorType(dtype.float32, (3,))] * 4]
-    for passes in (PASSES, usual(Device())):
+    for passes in (PASSES, default_passes(Device())):
         graph = optimize(trace(lambda *xs: ops.BatchNorm(True)(*xs), types, "norm"), passes)
         names = [f"x{k}" for k in range(5)], [f"y{k}" for k in range(5)]
         session = Session(lower(graph, *names).SerializeToString(), Device(threads=1), optimize=False)

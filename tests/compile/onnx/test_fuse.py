@@ -11,9 +11,9 @@ from random_networks import computed
 from training_steps import lenet, resnet, results, training_step
 
 from runner import nn, ops
-from runner.compile.onnx.builder import OnnxBuilder, stands_for
+from runner.compile.onnx.builder import OnnxBuilder, source_operators
 from runner.compile.onnx.lower import lower
-from runner.compile.passes import optimize, usual
+from runner.compile.passes import default_passes, optimize
 from runner.core.graph import Graph
 from runner.core.tracer import trace
 from runner.core.value import Tensor, Value
@@ -30,7 +30,7 @@ product = ops.MatMul()
 
 def placed(function: Function, *arrays: np.ndarray) -> Graph:
     """The graph of a function, placed for the CPU."""
-    return optimize(trace(function, [TensorType.of(a) for a in arrays], "net"), usual(Device()))
+    return optimize(trace(function, [TensorType.of(a) for a in arrays], "net"), default_passes(Device()))
 
 
 def nodes_of(graph: Graph) -> Sequence[onnx.NodeProto]:
@@ -186,7 +186,7 @@ def test_updates_move_into_the_gradients_of_lenet():
 def test_every_operator_is_named_by_a_node_of_the_model():
     for network, batch in (lenet(), resnet()):
         graph = placed(training_step(network).construct, *batch)
-        named = [stands_for(node) for node in nodes_of(graph)]
+        named = [source_operators(node) for node in nodes_of(graph)]
         assert {name for names in named for name in names} == {node.name for node in graph.nodes}
 
 
@@ -194,7 +194,7 @@ def test_a_fused_node_names_all_operators_and_the_product_first():
     graph = placed(lambda a, b, c: c * 0.5 + product(a, b), A, B, C)
     (gemm,) = (node for node in nodes_of(graph) if node.op_type == "Gemm")
     numbers = {node.op.name: node.name for node in graph.nodes}
-    assert stands_for(gemm) == (numbers["MatMul"], numbers["Mul"], numbers["Add"])
+    assert source_operators(gemm) == (numbers["MatMul"], numbers["Mul"], numbers["Add"])
 
 
 def test_a_node_that_two_operators_ask_for_names_both():
@@ -203,4 +203,4 @@ def test_a_node_that_two_operators_ask_for_names_both():
         builder.operator = operator
         builder.node("Neg", ("x",))
     (node,) = builder.list
-    assert stands_for(node) == ("Default/Neg-op0", "Default/Neg-op1")
+    assert source_operators(node) == ("Default/Neg-op0", "Default/Neg-op1")

@@ -9,7 +9,7 @@ import pytest
 import runner
 import runner.observe.graph
 from runner import dtype as dt, nn, ops
-from runner.compile.onnx.locate_error import at_home, located
+from runner.compile.onnx.locate_error import add_location, locate_errors
 from runner.compile.passes import fold, optimize
 from runner.compile.program import Program
 from runner.core.graph import Graph
@@ -97,7 +97,7 @@ def failing(operator: Primitive, folder: Path) -> RunnerError:
     ("operator", "kind", "what"),
     [
         (NoSuchNode(), InternalError, "ONNX does not accept the lowered graph"),
-        (NoKernel(), InternalError, "onnxruntime refused the graph"),
+        (NoKernel(), InternalError, "onnxruntime rejected the graph"),
         (FailsLater(), TrainingError, "a step failed in onnxruntime"),
     ],
 )
@@ -173,20 +173,23 @@ def test_a_constant_that_cannot_be_computed_is_located():
 
 def test_a_name_is_not_taken_for_a_longer_one():
     graph = traced(ops.Neg())
-    error = located(TrainingError("it broke", reason="in Default/inner-Inner/Neg-op12 it broke"), graph)
+    error = add_location(TrainingError("it broke", reason="in Default/inner-Inner/Neg-op12 it broke"), graph)
     assert "operator" not in error.rows
-    error = located(TrainingError("it broke", reason="Name:'Default/inner-Inner/Neg-op1/Neg_0' broke"), graph)
+    error = add_location(TrainingError("it broke", reason="Name:'Default/inner-Inner/Neg-op1/Neg_0' broke"), graph)
     assert error.rows["operator"] == "Default/inner-Inner/Neg-op1"
 
 
 def test_a_device_is_no_fault_of_a_graph(tmp_path):
-    with pytest.raises(DeviceError), at_home(traced(ops.Neg()), FailedGraph(tmp_path)):
+    with pytest.raises(DeviceError), locate_errors(traced(ops.Neg()), FailedGraph(tmp_path)):
         raise DeviceError("no card")
     assert not (tmp_path / FAILED).exists()
 
 
 def test_a_full_disk_does_not_hide_the_error(tmp_path):
-    with pytest.raises(InternalError, match="broken"), at_home(traced(ops.Neg()), FailedGraph(tmp_path / "nowhere")):
+    with (
+        pytest.raises(InternalError, match="broken"),
+        locate_errors(traced(ops.Neg()), FailedGraph(tmp_path / "nowhere")),
+    ):
         raise InternalError("broken")
 
 

@@ -10,7 +10,7 @@ from both_modes import digits, lenet_step
 
 from runner import dtype as dt, nn, ops
 from runner.compile.onnx.builder import OnnxBuilder
-from runner.compile.onnx.lower import lower, parameters_in, with_constants, with_defaults
+from runner.compile.onnx.lower import lower, parameter_values, with_constants, with_defaults
 from runner.compile.ort.session import Session
 from runner.compile.program import Program
 from runner.core.primitive import current
@@ -156,7 +156,7 @@ def test_a_parameter_that_the_user_sets_between_two_steps_is_used():
 def test_a_model_with_values_stands_alone(form):
     layer = nn.Dense(2, 3)
     graph = trace(layer.construct, [TensorType(dt.float32, (1, 2))], "network")
-    model = form(lower(graph, ["image"], ["logits"]), parameters_in(graph))
+    model = form(lower(graph, ["image"], ["logits"]), parameter_values(graph))
     onnx.checker.check_model(onnx.load_from_string(model), full_check=True)
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
     assert [i.name for i in session.get_inputs()] == ["image"]
@@ -179,9 +179,18 @@ def test_lowering_twice_gives_the_same_bytes():
 @pytest.mark.parametrize(
     ("names", "text"),
     [
-        (("w", "w"), "two values have one name\n  name    w\n  graph   net\n  repair  rename one of the parameters"),
-        (("x", "w"), "two values have one name\n  name    x\n  graph   net\n  repair  rename one of the parameters"),
-        (("y0", "w"), "two values have one name\n  name    y0\n  graph   net\n  repair  rename one of the parameters"),
+        (
+            ("w", "w"),
+            "two values have the same name\n  name    w\n  graph   net\n  repair  rename one of the parameters",
+        ),
+        (
+            ("x", "w"),
+            "two values have the same name\n  name    x\n  graph   net\n  repair  rename one of the parameters",
+        ),
+        (
+            ("y0", "w"),
+            "two values have the same name\n  name    y0\n  graph   net\n  repair  rename one of the parameters",
+        ),
         (("", "w"), "a parameter needs a name\n  graph   net\n  repair  make it an attribute of a cell"),
     ],
 )

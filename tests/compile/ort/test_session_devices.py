@@ -19,7 +19,7 @@ from onnx import TensorProto, helper
 from runner import device as devices
 from runner.compile.ort import session as sessions
 from runner.compile.ort.messages import device_reason, first_line, operator_name
-from runner.compile.ort.session import Session, unusable
+from runner.compile.ort.session import Session, device_problem
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError, InternalError
 
@@ -116,12 +116,12 @@ def test_the_first_line_has_no_error_number_and_no_cpp_signature():
 
 
 def test_the_cpu_is_usable():
-    assert unusable("CPU") is None
+    assert device_problem("CPU") is None
 
 
-def test_a_device_that_does_not_exist():
+def test_an_unknown_target():
     with pytest.raises(ConfigError):
-        unusable("TPU")
+        device_problem("TPU")
 
 
 def test_the_probe_is_the_convolution_that_its_comment_promises():
@@ -133,7 +133,7 @@ def test_the_probe_is_the_convolution_that_its_comment_promises():
 def test_a_device_that_computes_wrongly_is_not_usable(monkeypatch):
     monkeypatch.setattr(Session, "run", lambda self, feeds: {"y": np.array(5.0)})
     wheel(monkeypatch, "onnxruntime", "1.31.1")
-    assert unusable("CPU").rows["reason"] == "1+1+1+1 came out as 5.0"
+    assert device_problem("CPU").rows["reason"] == "1+1+1+1 came out as 5.0"
 
 
 def test_an_id_without_effect_is_noted():
@@ -212,11 +212,11 @@ def test_a_fallback_that_is_allowed_warns(monkeypatch, caplog):
 
 def test_a_graph_that_a_working_card_refuses_is_no_device_error(monkeypatch):
     fake_runtime(monkeypatch, "CUDAExecutionProvider", "", RuntimeError("Node (Default/a-op1) Op (X) no kernel"))
-    monkeypatch.setattr(sessions, "unusable", lambda target, device_id: None)
+    monkeypatch.setattr(sessions, "device_problem", lambda target, device_id: None)
     with pytest.raises(InternalError) as caught:
         Session(negation(), Device("GPU"))
     assert str(caught.value) == (
-        "InternalError: onnxruntime refused the graph\n"
+        "InternalError: onnxruntime rejected the graph\n"
         "  operator  Default/a-op1\n"
         "  device    GPU 0\n"
         "  reason    Node (Default/a-op1) Op (X) no kernel"
@@ -265,18 +265,14 @@ sys.stderr.write("A module that was compiled using NumPy 1.x cannot be run in Nu
 sys.stderr.write("AttributeError: _ARRAY_API not found\\n")
 raise ImportError("import numpy failed")
 """
-ASK = """
-from runner.compile.ort.session import unusable
-trouble = unusable({!r})
-print(trouble and trouble.rows.get("reason", trouble.what))
-"""
+REASON = "from runner.compile.ort.session import device_problem; print(device_problem({!r}).rows['reason'])"
 
 
-def ask(python, target, *path) -> str:
-    """Why a device is not usable, in another process, which must print nothing else and end well."""
+def reason_in_process(python, target, *path) -> str:
+    """The reason of `device_problem` in another process, which must print nothing else and exit with 0."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))}
     done = subprocess.run(
-        [python, "-c", ASK.format(target)], env=environment, capture_output=True, text=True, check=True
+        [python, "-c", REASON.format(target)], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
     return done.stdout.strip()
@@ -287,12 +283,12 @@ def ask(python, target, *path) -> str:
     [
         (CANN_IMPORT, "it was built for NumPy 1 and finds NumPy 2 (_ARRAY_API not found)"),
         ("raise ModuleNotFoundError(\"No module named 'onnxruntime'\")", "No module named 'onnxruntime'"),
-        ("", "its files are gone"),
+        ("", "its files are missing"),
     ],
 )
 def test_an_onnxruntime_that_cannot_be_imported(tmp_path, content, reason):
     (tmp_path / "onnxruntime.py").write_text(content)
-    assert ask(sys.executable, "CPU", tmp_path) == f"onnxruntime cannot be imported: {reason}"
+    assert reason_in_process(sys.executable, "CPU", tmp_path) == f"onnxruntime cannot be imported: {reason}"
 
 
 def test_the_error_for_an_import_that_failed(monkeypatch):
@@ -317,5 +313,5 @@ def test_the_error_for_an_import_that_failed(monkeypatch):
 )
 def test_the_real_wheel_without_its_hardware(target, variable):
     python = os.environ.get(variable) or pytest.skip(f"{variable} is not set")
-    assert ask(python, "CPU") == "None"
-    assert ask(python, target).startswith("Failed to load library libonnxruntime_providers_")
+    assert reason_in_process(python, "CPU") == "None"
+    assert reason_in_process(python, target).startswith("Failed to load library libonnxruntime_providers_")

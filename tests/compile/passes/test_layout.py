@@ -13,7 +13,7 @@ from random_networks import LAYERS, computed, traced
 from training_steps import Batch, lenet, resnet, results, training_step
 
 from runner.compile.onnx.lower import lower
-from runner.compile.passes import PASSES, optimize, usual
+from runner.compile.passes import PASSES, default_passes, optimize
 from runner.core.graph import Graph
 from runner.core.lowering import PLAIN, Form
 from runner.core.primitive import Node
@@ -57,7 +57,7 @@ def distance(first: list[np.ndarray], second: list[np.ndarray]) -> float:
 def test_a_placed_step_computes_the_same(network, batch):
     """The loss and every update."""
     graph, arrays = step_graph(network, batch)
-    placed, plain = optimize(graph, usual(Device())), optimize(graph, PASSES)
+    placed, plain = optimize(graph, default_passes(Device())), optimize(graph, PASSES)
     assert (placed.has_forms, plain.has_forms) == (True, False)
     assert distance(results(placed, *arrays), results(plain, *arrays)) < ROUNDING[network]
 
@@ -65,8 +65,8 @@ def test_a_placed_step_computes_the_same(network, batch):
 @pytest.mark.parametrize("network", NETWORKS)
 def test_short_rows_of_a_batch_do_not_pay(network):
     """32 bytes do: seven images lie as they came, eight are turned around."""
-    physical_shape = {batch: optimize(step_graph(network, batch)[0], usual(Device())) for batch in (7, 8)}
-    images = {batch: [n for n in g.nodes if n.op.name.startswith("Conv2D")] for batch, g in physical_shape.items()}
+    graphs = {batch: optimize(step_graph(network, batch)[0], default_passes(Device())) for batch in (7, 8)}
+    images = {batch: [n for n in g.nodes if n.op.name.startswith("Conv2D")] for batch, g in graphs.items()}
     assert {form_of(node).results for node in images[7]} == {()}
     assert PLAIN not in {form_of(node).operands[0] for node in images[8]}
 
@@ -75,7 +75,7 @@ def test_short_rows_of_a_batch_do_not_pay(network):
 def test_every_value_on_the_way_is_the_same_and_lies_as_its_type_says(network):
     """With all of them returned, no operator may be fused away or give its result turned around."""
     graph, arrays = step_graph(network, 9)
-    placed, plain = optimize(graph, usual(Device())), optimize(graph, PASSES)
+    placed, plain = optimize(graph, default_passes(Device())), optimize(graph, PASSES)
     assert any(set(form_of(node).results) - {PLAIN} for node in placed.nodes)
     every = [replace(g, outputs=tuple(y for node in g.nodes for y in node.outputs)) for g in (placed, plain)]
     first, second = (results(g, *arrays) for g in every)
@@ -89,7 +89,7 @@ TURNS = {"lenet": ["(1, 0)", "(2, 3, 0, 4, 1, 5)"], "resnet": ["(1, 0)"], "image
 @pytest.mark.parametrize("batch", [8, 32])
 def test_values_are_turned_around_where_it_cannot_be_helped(network, batch):
     """The images come in turned; LeNet makes tiles of one gradient; a pool whose windows overlap takes plain images."""
-    nodes = model_of(optimize(step_graph(network, batch)[0], usual(Device()))).graph.node
+    nodes = model_of(optimize(step_graph(network, batch)[0], default_passes(Device()))).graph.node
     whole = {n.output[0]: n.input[0] for n in nodes if n.op_type == "Reshape"}
     turned = {n.output[0]: whole.get(n.input[0], n.input[0]) for n in nodes if perm(n) in TURNED}
     assert sorted(perm(n) for n in nodes if perm(n) in TURNED) == TURNS[network]
@@ -113,7 +113,7 @@ def perm(node: onnx.NodeProto) -> str:
 def test_random_networks(layers, batch, size, seed):
     """Outputs, loss and gradients of a placed graph against the numpy kernels of the graph as it was traced."""
     graph, images = traced(layers, batch, size, seed)
-    placed = optimize(graph, usual(Device()))
+    placed = optimize(graph, default_passes(Device()))
     made, expected = results(placed, images), computed(graph, images)
     # Gradients that cancel out to zero keep the rounding of what they are the sum of.
     least = 0.03 * max(float(np.abs(array).max()) for array in expected)

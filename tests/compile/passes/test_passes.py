@@ -8,9 +8,9 @@ from both_modes import digits, lenet_step
 from tables import table
 
 from runner import dtype as dt, ops
-from runner.compile.onnx.lower import lower, parameters_in
+from runner.compile.onnx.lower import lower, parameter_values
 from runner.compile.ort.session import Session
-from runner.compile.passes import PASSES, optimize, usual
+from runner.compile.passes import PASSES, default_passes, optimize
 from runner.compile.passes.cse import cse
 from runner.compile.passes.dce import dce
 from runner.compile.passes.fold import LIMIT, fold
@@ -39,7 +39,7 @@ def run(graph: Graph, *arrays: np.ndarray) -> list[bytes]:
     inputs = [f"input{k}" for k in range(len(arrays))]
     model = lower(graph, inputs, [f"output{k}" for k in range(len(graph.outputs))])
     session = Session(model.SerializeToString(), Device(threads=1), optimize=False)
-    made = session.run(dict(zip(inputs, arrays, strict=True)) | parameters_in(graph))
+    made = session.run(dict(zip(inputs, arrays, strict=True)) | parameter_values(graph))
     return [made[name].tobytes() for name in session.outputs]
 
 
@@ -214,8 +214,8 @@ def test_dce_keeps_updates_inputs_and_half_used_operators():
 
 def test_the_passes_that_run():
     assert [p.__name__ for p in PASSES] == ["fold", "cse", "dce", "soon"]
-    assert usual(Device())[:-1] == PASSES
-    assert usual(Device())[-1].__name__ == "layout"
+    assert default_passes(Device())[:-1] == PASSES
+    assert default_passes(Device())[-1].__name__ == "layout"
 
 
 def test_a_pass_that_breaks_a_graph_is_found_out():

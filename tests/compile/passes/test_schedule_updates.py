@@ -13,7 +13,7 @@ from training_steps import lenet, resnet, results, training_step
 
 from runner import dtype as dt, nn, ops
 from runner.compile.onnx.lower import lower
-from runner.compile.passes import PASSES, optimize, usual
+from runner.compile.passes import PASSES, default_passes, optimize
 from runner.compile.passes.schedule_updates import soon
 from runner.core.autodiff import gradients
 from runner.core.graph import Graph, verify
@@ -118,7 +118,7 @@ def test_less_memory_is_alive_at_once(optimizer):
     traced = trace(step.construct, [images, labels], "step")
     early, late = (
         lower(optimize(traced, passes), ["image", "label"], ["loss"])
-        for passes in (usual(Device()), [apply for apply in usual(Device()) if apply is not soon])
+        for passes in (default_passes(Device()), [apply for apply in default_passes(Device()) if apply is not soon])
     )
     assert live_peak(early) < 0.4 * live_peak(late)  # measured: 9.4 and 33 MB
 

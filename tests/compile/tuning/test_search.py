@@ -9,10 +9,10 @@ from training_steps import Batch, lenet, resnet, training_step
 
 from runner import nn
 from runner.compile.passes import PASSES, optimize
-from runner.compile.passes.layout import offered, site
+from runner.compile.passes.layout import forms_of, signature
 from runner.compile.tuning import search, trial
-from runner.compile.tuning.search import Result, Search
-from runner.compile.tuning.trial import Race, Trial, agree
+from runner.compile.tuning.search import TuningResult, TuningSearch
+from runner.compile.tuning.trial import PairedTiming, Trial, results_agree
 from runner.core.graph import Graph
 from runner.core.precision import Needs
 from runner.core.tracer import trace
@@ -44,7 +44,7 @@ def small_step() -> tuple[Graph, Batch]:
 
 
 def sites(graph: Graph) -> dict[str, list[str]]:
-    return {site(node): list(map(str, offered(node))) for node in graph.nodes}
+    return {signature(node): list(map(str, forms_of(node))) for node in graph.nodes}
 
 
 @pytest.mark.parametrize("make", [lenet, resnet])
@@ -58,7 +58,7 @@ def test_every_form_is_taken_and_agrees(make):
     for k in range(max(map(len, many.values()))):  # all sites at once: the k-th form of each
         forms = {name: forms[k % len(forms)] for name, forms in many.items()}
         made = Trial(graph, arrays, ALONE, Tuning(forms=tuple(forms.items())))
-        assert {site(n): str(n.form) for n in made.graph.nodes if site(n) in forms} == forms
+        assert {signature(n): str(n.form) for n in made.graph.nodes if signature(n) in forms} == forms
         for a, b, x in zip(expected, made.results(), [None, *graph.updates], strict=True):
             size = np.abs(a if x is None else a - x.data).max()
             assert np.abs(a - b).max() <= 2e-4 * size + 1e-6 * np.abs(a).max()
@@ -69,23 +69,23 @@ def test_settings_change_no_result(small_step, changes):
     graph, arrays = small_step
     made = Trial(graph, arrays, Device(), Tuning(**changes))
     assert made.graph.has_forms == changes.get("placed", True)
-    assert agree(graph, Trial(graph, arrays, Device(), UNTUNED).results(), made.results())
+    assert results_agree(graph, Trial(graph, arrays, Device(), UNTUNED).results(), made.results())
 
 
 def test_agreement_is_about_the_change_of_a_parameter(small_step):
     graph, arrays = small_step
     expected = Trial(graph, arrays, ALONE, UNTUNED).results()
     values = [None, *(parameter.data for parameter in graph.updates)]
-    assert agree(graph, expected, expected)
+    assert results_agree(graph, expected, expected)
     for k, (array, before) in enumerate(zip(expected, values, strict=True)):
         change = array - (0 if before is None else before)
         for factor, fits in ((1.01, False), (1 + 1e-6, True)):  # 1% of a change is 1e-5 of a weight
             made = list(expected)
             made[k] = (array + (factor - 1) * change).astype(np.float32)
-            assert agree(graph, expected, made) == fits, (k, factor)
+            assert results_agree(graph, expected, made) == fits, (k, factor)
         made = list(expected)
         made[k] = np.where(np.arange(array.size).reshape(array.shape) == 0, np.nan, array).astype(np.float32)
-        assert not agree(graph, expected, made)
+        assert not results_agree(graph, expected, made)
 
 
 class Planted:
@@ -101,8 +101,8 @@ class Planted:
         monkeypatch.setattr(trial.Trial, "seconds", timed)
 
 
-def searched(graph: Graph, arrays: Batch, *ways: str, device: Device = ALONE, limit: float = 1e9) -> Result:
-    return Search(graph, arrays, device, ways, limit, lambda line: None).result()
+def searched(graph: Graph, arrays: Batch, *ways: str, device: Device = ALONE, limit: float = 1e9) -> TuningResult:
+    return TuningSearch(graph, arrays, device, ways, limit, lambda line: None).result()
 
 
 def test_the_best_of_all_is_found(small_step, monkeypatch):
@@ -124,7 +124,7 @@ def test_the_best_of_all_is_found(small_step, monkeypatch):
 
 def test_each_way_changes_its_own_operators(small_step, monkeypatch):
     graph, arrays = small_step
-    cube = {site(node) for node in graph.nodes if node.op.needs is Needs.HALF}
+    cube = {signature(node) for node in graph.nodes if node.op.needs is Needs.HALF}
     assert {name.partition("(")[0] for name in cube} >= {"Conv2D", "MatMul", "Conv2DBackpropFilter"}
     for ways, allowed in ((("GA",), cube), (("RL",), sites(graph).keys() - cube)):
         planted = Planted(monkeypatch, lambda tuning: USUAL)
@@ -149,11 +149,11 @@ def test_what_only_seemed_faster_is_given_up(small_step, monkeypatch):
     Planted(monkeypatch, lambda tuning: USUAL)
     lucky = itertools.chain([0.9], itertools.repeat(1.0))
 
-    def ratio(race: Race, pairs: int = trial.PAIRS) -> float:
+    def ratio(race: PairedTiming, pairs: int = trial.PAIRS) -> float:
         race.ratios, race.milliseconds = [next(lucky)], (10.0, 9.0)
         return race.ratios[0]
 
-    monkeypatch.setattr(trial.Race, "ratio", ratio)
+    monkeypatch.setattr(trial.PairedTiming, "ratio", ratio)
     found = searched(graph, arrays, "GA")
     assert found.tuning == UNTUNED
     assert found.tuned_ms == found.usual_ms == 10.0
@@ -186,8 +186,8 @@ def test_a_race_ends_when_it_is_lost(small_step, monkeypatch):
     graph, arrays = small_step
     Planted(monkeypatch, lambda tuning: USUAL + tuning.threads)
     ways = [Trial(graph, arrays, ALONE, tuning) for tuning in (UNTUNED, Tuning(threads=1))]
-    lost, won = Race(*ways), Race(*reversed(ways))
+    lost, won = PairedTiming(*ways), PairedTiming(*reversed(ways))
     assert (lost.ratio(), won.ratio()) == (pytest.approx(1.1), pytest.approx(10 / 11))
-    assert (len(lost.ratios), len(won.ratios)) == (trial.FEWEST, trial.PAIRS)
-    assert won.is_won
-    assert not lost.is_won
+    assert (len(lost.ratios), len(won.ratios)) == (trial.MIN_PAIRS, trial.PAIRS)
+    assert won.is_faster
+    assert not lost.is_faster

@@ -151,7 +151,7 @@ def test_without_a_cache_it_is_searched_for_each_time(tmp_path, caplog, monkeypa
     for _ in range(2):
         report = tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1)
         assert (report["source"], report["file"]) == ("measured", None)
-    assert "cannot be kept" in caplog.text
+    assert "cannot be cached" in caplog.text
     assert "XDG_CACHE_HOME" in caplog.text
     assert next(tuner.report_lines(report)).startswith("tuning: ")
 
@@ -164,7 +164,7 @@ def test_a_full_disk_costs_only_what_would_be_kept(place, caplog, monkeypatch):
     cell, arrays = step()
     report = tuner.find_tuning(cell.construct, arrays, ALONE, ("GA",), 0.1)
     assert (report["source"], report["file"], kept(place)) == ("measured", None, [])
-    assert caplog.text.count("cannot be kept") == 1
+    assert caplog.text.count("cannot be cached") == 1
 
 
 def test_one_process_searches_and_the_others_wait(place, monkeypatch):
@@ -203,7 +203,7 @@ def test_where_nothing_can_be_chosen_a_run_says_so(tmp_path, place, caplog):
 def test_the_usual_step_may_be_the_fastest(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(trial.Trial, "seconds", lambda way, count: float(count))
     report = run(tmp_path / "a")
-    assert report["tuning"] == cache.written(UNTUNED)
-    assert "the usual step is the fastest: 1000.000 ms" in capsys.readouterr().out
+    assert report["tuning"] == cache.as_json(UNTUNED)
+    assert "the default step is the fastest: 1000.000 ms" in capsys.readouterr().out
     run(tmp_path / "b", "session.auto_tune_mode=null")
     assert (tmp_path / "a" / "metrics.jsonl").read_bytes() == (tmp_path / "b" / "metrics.jsonl").read_bytes()

@@ -9,7 +9,7 @@ from ranks import Several, environment
 
 from runner import Model, cli, context, nn, ops
 from runner.communication import fusion, get_group_size, get_rank, init, launcher, world
-from runner.compile.split_at_collectives import parts
+from runner.compile.split_at_collectives import split
 from runner.core.eager import Eager
 from runner.core.precision import policy, use_precision
 from runner.core.tracer import trace
@@ -113,7 +113,7 @@ def test_the_graph_is_cut_where_ranks_meet(several):
     net = Line()
     cell = nn.TrainOneStepCell(net, nn.Momentum(net.trainable_params(), 0.1, 0.9))
     graph = trace(cell.construct, [TensorType.of(X), TensorType.of(Y)], "step")
-    first, second = parts(graph)
+    first, second = split(graph)
     assert [node.op.name for node in first.collectives] == ["AllReduce", "AllReduce"]
     assert second.collectives == ()
     assert {node.op.name for node in second.graph.nodes} == {"ApplyMomentum"}

@@ -19,7 +19,7 @@ from runner.dataset import NumpySlicesDataset
 from runner.dataset.stages import stages
 from runner.device import Device
 from runner.observe.profile import write
-from runner.observe.profile.settings import Place, ProfileSettings
+from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 from runner.train.profile.profiler import Profiler
 
 STEPS, TICKS = 20, 1e5  # of 10 ns in a millisecond
@@ -59,7 +59,7 @@ def trained(mode, folder=None, **settings):
     net, said = Line(), []
 
     def written(record, data):
-        place = Place(mode, "cpu", 1, world.world().rank, world.world().size)
+        place = ProfileTarget(mode, "cpu", 1, world.world().rank, world.world().size)
         said.extend([record, write.write(record, profiled, place, stages(data))])
 
     model = Model(net, mode=MODES[mode], device=Device(threads=1))
@@ -150,19 +150,19 @@ def test_the_parts_and_operators_have_the_exchanges(both):
     assert (gradients["part"], gradients["flops"], gradients["bytes"]) == ("aggregation", 4, 2 * 4 * 4)
 
 
-def test_a_step_that_is_looked_at_is_all_parts_and_the_exchanges_in_between(both):
+def test_a_profiled_step_has_all_parts_and_the_exchanges_between_them(both):
     (_, (_, (record, _))), _, _ = both
-    assert record.looks
+    assert record.profiled_steps
     assert {name.rpartition("/")[2].partition("-")[0] for name in record.operators} >= {"MatMul", "AllReduce", "SGD"}
-    for look in record.looks:
-        order = [record.operators[m.operators[0]].part for m in look.moments if m.operators]
+    for step in record.profiled_steps:
+        order = [record.operators[m.operators[0]].part for m in step.executions if m.operators]
         first, last = order.index("aggregation"), len(order) - order[::-1].index("aggregation")
         assert set(order[:first]) >= {"forward", "backward"}
         assert "update" in order
         assert {*order[first:last]} <= {"aggregation", "update"}
-        stops = [look.start, *(m.stop for m in look.moments)]
-        assert all(m.start >= stop - 2000 for m, stop in zip(look.moments, stops, strict=False))
-        assert look.moments[-1].stop <= look.stop + 2000
+        stops = [step.start, *(m.stop for m in step.executions)]
+        assert all(m.start >= stop - 2000 for m, stop in zip(step.executions, stops, strict=False))
+        assert step.executions[-1].stop <= step.stop + 2000
 
 
 def test_the_timeline_has_the_exchanges(both):
@@ -172,9 +172,9 @@ def test_the_timeline_has_the_exchanges(both):
     assert process == "runner, rank 1 of 3"
     shown = Counter(tracks[e["tid"]] for e in events if e["ph"] == "X" and "xchange" in e["name"])
     assert shown == {"exchanges": 2 * STEPS}
-    looks = json.loads((both[2] / "step_trace_point_info_1.json").read_text())["measured_steps"]
+    profiled = json.loads((both[2] / "step_trace_point_info_1.json").read_text())["measured_steps"]
     operators = Counter(e["args"]["step"] for e in events if e["ph"] == "X" and e["args"].get("type") == "AllReduce")
-    assert operators == dict.fromkeys(looks, 2)
+    assert operators == dict.fromkeys(profiled, 2)
 
 
 LENET = (

@@ -9,12 +9,12 @@ import pytest
 from patience import PATIENCE
 from step_graphs import step_graph, tiny_graph
 
-from runner.compile.onnx.describe import described
+from runner.compile.onnx.describe import describe_model
 from runner.compile.onnx.lower import lower
-from runner.compile.passes import optimize, usual
+from runner.compile.passes import default_passes, optimize
 from runner.device import Device
 from runner.observe.graph.describe import describe
-from runner.observe.graph.dot import MOST_BOXES, MOST_OPERATIONS, dot
+from runner.observe.graph.dot import MAX_BOXES, MAX_OPERATIONS, dot
 
 needs_graphviz = pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
 
@@ -29,14 +29,14 @@ def drawn(text: str) -> dict:
 
 
 def lowered(name):
-    graph = optimize(step_graph(name), usual(Device()))
-    return described(lower(graph, ("image", "label"), ("loss",)), graph, 0)
+    graph = optimize(step_graph(name), default_passes(Device()))
+    return describe_model(lower(graph, ("image", "label"), ("loss",)), graph, 0)
 
 
 LISTINGS = {
     "tiny": lambda: describe(tiny_graph()),
     "lenet": lambda: describe(step_graph("lenet")),
-    "lenet placed": lambda: describe(optimize(step_graph("lenet"), usual(Device()))),
+    "lenet placed": lambda: describe(optimize(step_graph("lenet"), default_passes(Device()))),
     "lenet lowered": lambda: lowered("lenet"),
     "resnet18": lambda: describe(step_graph("resnet18")),
 }
@@ -50,10 +50,10 @@ def test_graphviz_accepts_it(name):
     operations = listing.subgraphs[0].operations
     nodes = [o for o in made["objects"] if "nodes" not in o and "subgraphs" not in o]
     tables = [o for o in nodes if o["label"].startswith("<table") or "<b>" in o["label"]]
-    if len(operations) <= MOST_OPERATIONS:
+    if len(operations) <= MAX_OPERATIONS:
         assert len(tables) == len(operations)
     else:
-        assert len(tables) <= MOST_BOXES
+        assert len(tables) <= MAX_BOXES
         counted = sum(int(n) for table in tables for n in re.findall("\N{MULTIPLICATION SIGN}(\\d+)", table["label"]))
         assert counted == len(operations)
     for edge in made["edges"]:

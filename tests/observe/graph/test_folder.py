@@ -14,7 +14,7 @@ from step_graphs import batch, step_cell, step_graph
 import runner
 import runner.observe.graph
 from runner import Model, Tensor, context, nn, ops
-from runner.compile.passes import optimize, usual
+from runner.compile.passes import default_passes, optimize
 from runner.compile.program import Program
 from runner.core.observers import NO_GRAPHS
 from runner.device import Device
@@ -125,7 +125,7 @@ def test_a_stage_says_what_its_pass_did(tmp_path):
     """The text of two stages differs in the lines that the pass touched."""
     graph = step_graph("lenet", GraphFolder(tmp_path))
     observer = GraphFolder(tmp_path)
-    optimize(graph, usual(Device()), observer)
+    optimize(graph, default_passes(Device()), observer)
     grad, fold = ((tmp_path / name).read_text().splitlines() for name in ("01_grad_0001.ir", "00_fold_0000.ir"))
     gone = [line for line in grad if line not in fold]
     assert re.findall(r"%(\d+)\(", gone[0]) == ["17"]  # the product with 1
@@ -182,7 +182,7 @@ def test_a_renderer_that_fails_is_no_fault_of_the_run(script, tmp_path, monkeypa
     step_graph("lenet", GraphFolder(tmp_path))
     assert names(tmp_path, ".svg") == []
     assert [record.message.split(":")[0] for record in caplog.records] == [
-        f"no picture of {stem}.dot" for stem in ("00_parse_0000", "01_grad_0001")
+        f"{stem}.dot could not be rendered" for stem in ("00_parse_0000", "01_grad_0001")
     ]
 
 

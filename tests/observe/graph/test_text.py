@@ -9,9 +9,9 @@ from step_graphs import step_graph, tiny_graph
 
 import runner.observe.graph
 from runner import dtype as dt, nn, ops
-from runner.compile.onnx.describe import described
+from runner.compile.onnx.describe import describe_model
 from runner.compile.onnx.lower import lower, lower_sunk
-from runner.compile.passes import PASSES, optimize, usual
+from runner.compile.passes import PASSES, default_passes, optimize
 from runner.core.tracer import trace
 from runner.core.value import Value
 from runner.device import Device
@@ -34,16 +34,16 @@ def test_the_text_of_a_tiny_network():
 
 def test_a_layout_is_a_second_line_of_types():
     """The formats that the forms of the nodes name, with the shapes in memory."""
-    first = describe(optimize(step_graph("lenet"), usual(Device()))).subgraphs[0].operations[0]
-    held = first.held
+    first = describe(optimize(step_graph("lenet"), default_passes(Device()))).subgraphs[0].operations[0]
+    held = first.device_types
     assert (first.op, held[0][0].format, held[0][0].shape) == ("Conv2D", "CHWN", (1, 32, 32, 32))
     assert (held[1][0].format, held[1][0].shape) == ("22CHWN", (2, 2, 6, 14, 14, 32))
     assert ">) -> (<Float32x22CHWN[const vector][2, 2, 6, 14, 14, 32]>)" in text(
-        describe(optimize(step_graph("lenet"), usual(Device())))
+        describe(optimize(step_graph("lenet"), default_passes(Device())))
     )
 
 
-@pytest.mark.parametrize("passes", [(), PASSES, usual(Device())], ids=["traced", "plain", "placed"])
+@pytest.mark.parametrize("passes", [(), PASSES, default_passes(Device())], ids=["traced", "plain", "placed"])
 @pytest.mark.parametrize("name", ["lenet", "resnet18"])
 def test_what_is_printed_is_read_back(name, passes, tmp_path):
     listing = describe(optimize(step_graph(name), passes), 3, {"mode": "graph", "note": "a : b"})
@@ -85,9 +85,9 @@ def test_new_values_of_parameters_are_named():
 
 
 def test_a_lowered_step_is_read_back():
-    graph = optimize(step_graph("lenet"), usual(Device()))
+    graph = optimize(step_graph("lenet"), default_passes(Device()))
     model = lower(graph, ("image", "label"), ("loss",))
-    listing = described(model, graph, 0)
+    listing = describe_model(model, graph, 0)
     operations = listing.subgraphs[0].operations
     assert parse(text(listing)) == listing
     assert [(o.op, o.name) for o in operations] == [(node.op_type, node.name) for node in model.graph.node]
@@ -96,10 +96,10 @@ def test_a_lowered_step_is_read_back():
 
 
 def test_a_sunk_step_is_a_subgraph():
-    graph = optimize(step_graph("lenet"), usual(Device()))
+    graph = optimize(step_graph("lenet"), default_passes(Device()))
     kinds = [TensorType(dt.int64, (32,)), graph.inputs[0].type.with_shape(9, 1, 32, 32), TensorType(dt.int32, (9,))]
     fetch = optimize(trace(lambda n, x, y: [ops.Gather(0)(x, n), ops.Gather(0)(y, n)], kinds, "fetch", "Dataset"))
-    listing = described(lower_sunk(fetch, graph, ["rows"], ["image", "label"]), graph, 5)
+    listing = describe_model(lower_sunk(fetch, graph, ["rows"], ["image", "label"]), graph, 5)
     scan, step = listing.subgraphs
     assert parse(text(listing)) == listing
     assert ("body", "@step.5") in scan.operations[0].attributes

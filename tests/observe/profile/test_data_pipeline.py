@@ -13,7 +13,7 @@ from runner.dataset import NumpySlicesDataset
 from runner.dataset.stages import stages
 from runner.dataset.transforms.transform import Transform
 from runner.observe.profile import write
-from runner.observe.profile.settings import Place, ProfileSettings
+from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 from runner.train.profile.profiler import Profiler
 
 COLUMNS = "op_id,op_type,num_workers,output_queue_size,output_queue_average_size,output_queue_length"
@@ -64,7 +64,7 @@ def profiled(folder, data, mode="graph", sunk=False):
     settings = ProfileSettings(folder, True, aicpu_trace=True)
     lines = []
     model = model_of("lenet", mode)
-    place = Place(mode, "cpu", 1)
+    place = ProfileTarget(mode, "cpu", 1)
     model.profiler = Profiler(settings, lambda record, d: lines.extend(write.write(record, settings, place, stages(d))))
     train(model, data, sunk, 12)
     with open(folder / "minddata_pipeline_raw_0.csv", newline="") as file:

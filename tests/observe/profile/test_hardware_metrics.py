@@ -8,7 +8,7 @@ import pytest
 from profile_training import Training
 
 from runner.observe.profile.counters import COUNTERS, Counter, Counters
-from runner.observe.profile.peak import measured
+from runner.observe.profile.peak import measure_peak
 from runner.observe.profile.settings import METRICS
 
 SOFTWARE = 1  # a perf_type_id
@@ -39,7 +39,7 @@ def test_a_counter_of_the_kernel_counts_and_threads_count_too():
     assert both > 0.038e9
 
 
-def test_a_counter_that_nobody_has():
+def test_an_unknown_counter():
     counters = Counters((Counter("no_such", 77, 0),))
     assert counters.read() == {}
     assert "perf_event_open" in counters.missing["no_such"]
@@ -71,6 +71,6 @@ def test_products_are_measured_against_the_peak(tmp_path):
 
 
 def test_the_peak_is_no_wish():
-    peak = measured(1)
+    peak = measure_peak(1)
     assert 1e9 < peak.flops < 1e14
     assert 1e8 < peak.bytes < 1e13

@@ -77,7 +77,7 @@ def test_points(training):
     info = training.json("step_trace_point_info.json")
     assert unsunk(info["fp_start"]) == f"{LENET}conv1-Conv2d/Conv2D-op0"
     assert unsunk(info["bp_end"]).startswith(f"Gradients/{LENET}")
-    assert info["measured_steps"] == [look.step + 1 for look in training.records[0].looks]
+    assert info["measured_steps"] == [step.step + 1 for step in training.records[0].profiled_steps]
     assert 0 < len(info["measured_steps"]) < info["steps"] == training.steps
     assert "measured_steps" in info["how"]
     assert "placed" in info["how"]
@@ -90,13 +90,13 @@ def test_operators_account_for_the_step(training):
     """What the table says of operators, against the steps in which they were timed. Pauses are shortened by a factor,
     so it is compared with what is left of those."""
     rows = training.table("cpu_op_detail_info_0.csv")
-    looks, factor = (
-        training.records[0].looks,
+    steps, factor = (
+        training.records[0].profiled_steps,
         training.json("step_trace_point_info.json")["pauses_between_nodes_counted"],
     )
-    inside = sum(m.stop - m.start for look in looks for m in look.moments)
-    whole = sum(look.stop - look.start for look in looks)
-    assert {int(row["op_occurrences"]) for row in rows} == {len(looks)}
+    inside = sum(m.stop - m.start for step in steps for m in step.executions)
+    whole = sum(step.stop - step.start for step in steps)
+    assert {int(row["op_occurrences"]) for row in rows} == {len(steps)}
     total = sum(float(row["op_total_time(ms)"]) for row in rows) * 1e6
     assert 0.999 < total / (inside + factor * (whole - inside)) < 1.001
     assert 0.5 * whole < inside <= whole
@@ -167,7 +167,7 @@ def test_the_timeline_has_every_operator_of_the_graph(training):
     for e in slices:
         if names[e["tid"]] == "operators" and "type" in e["args"]:
             by_step.setdefault(e["args"]["step"], set()).add(e["name"])
-    assert set(by_step) == {look.step + 1 for look in training.records[0].looks}
+    assert set(by_step) == {step.step + 1 for step in training.records[0].profiled_steps}
     assert all(found == executed(training) for found in by_step.values())
 
 

@@ -7,14 +7,14 @@ from profile_training import data_of, model_of
 from runner import dtype as dt, ops
 from runner.device import Device
 from runner.errors import ConfigError
-from runner.observe.profile.single_op import Timing, lines, measured, report
-from runner.train.profile.profiler import both_modes, find
+from runner.observe.profile.single_op import TimingStatistics, lines, measure_time, report
+from runner.train.profile.profiler import find_operator, measure_in_both_modes
 
 CONV = "Default/network-WithLossCell/_backbone-LeNet5/conv2-Conv2d/Conv2D-op3"
 
 
-def asked(text):
-    return find(text, model_of("lenet", "graph").train_network, data_of("lenet").column_types())
+def parsed(text):
+    return find_operator(text, model_of("lenet", "graph").train_network, data_of("lenet").column_types())
 
 
 @pytest.mark.parametrize(
@@ -28,14 +28,14 @@ def asked(text):
     ],
 )
 def test_types_with_shapes(text, op, shapes):
-    found = asked(text)
+    found = parsed(text)
     assert found.op == op
     assert [x.shape for x in found.inputs] == shapes
     assert all(x.dtype is dt.float32 for x in found.inputs)
 
 
 def test_element_types():
-    found = asked("Gather(9x4,5:int32; axis=0)")
+    found = parsed("Gather(9x4,5:int32; axis=0)")
     assert list(map(str, found.inputs)) == ["Float32[9, 4]", "Int32[5]"]
     assert str(found.outputs[0]) == "Float32[5, 4]"
     assert [x.dtype for x in found.operands()] == [np.float32, np.int32]
@@ -43,7 +43,7 @@ def test_element_types():
 
 @pytest.mark.parametrize("name", [CONV, CONV.replace("Default/", "Default/network-TrainOneStepCell/", 1)])
 def test_a_full_name(name):
-    found = asked(name)
+    found = parsed(name)
     assert found.name == CONV
     assert found.op.name == "Conv2D"
     assert [x.shape for x in found.inputs] == [(8, 6, 14, 14), (16, 6, 5, 5)]
@@ -65,9 +65,9 @@ def test_a_full_name(name):
         (CONV + "7", "no operator of the training step has this name", {"nearest": CONV}),
     ],
 )
-def test_what_is_wrong_is_told(text, what, rows):
+def test_errors_name_the_faulty_part(text, what, rows):
     with pytest.raises(ConfigError) as error:
-        asked(text)
+        parsed(text)
     assert what in error.value.what
     assert error.value.rows["key"] == "op_trace"
     assert error.value.rows["value"] == text
@@ -75,8 +75,8 @@ def test_what_is_wrong_is_told(text, what, rows):
 
 
 def test_both_modes_compute_it():
-    found = asked("MatMul(64x80,80x48)")
-    timings = both_modes(found, Device(threads=1))
+    found = parsed("MatMul(64x80,80x48)")
+    timings = measure_in_both_modes(found, Device(threads=1))
     assert set(timings) == {"graph", "pynative"}
     for timing in timings.values():
         assert 20 <= timing.runs <= 1000
@@ -90,9 +90,9 @@ def test_both_modes_compute_it():
 
 
 def test_figures():
-    timing = Timing.of(list(range(1, 102)))
+    timing = TimingStatistics.of(list(range(1, 102)))
     assert (timing.runs, timing.median, timing.lowest) == (101, 51, 1)
     assert (timing.tenth, timing.ninetieth) == pytest.approx((10.2, 91.8))
     calls = []
-    assert measured(lambda: calls.append(1)).runs == 1000
+    assert measure_time(lambda: calls.append(1)).runs == 1000
     assert len(calls) == 1005

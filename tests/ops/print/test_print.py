@@ -6,9 +6,9 @@ from both_modes import MODES, nodes_of, step_of
 from print_network import SHOWN, Error, Net, X, model, rows
 
 from runner import Tensor, context, nn, ops
-from runner.compile.onnx.lower import parameters_in
+from runner.compile.onnx.lower import parameter_values
 from runner.compile.passes import optimize
-from runner.compile.program import Program, saved_step
+from runner.compile.program import Program, standalone_step
 from runner.core.graph import Graph, verify
 from runner.core.tracer import trace
 from runner.core.value import Symbol
@@ -150,7 +150,7 @@ def test_files_for_others_are_silent():
     assert [output.name for output in program.model.graph.output] == ["loss", *updated, *program.graph.effect_operands]
     assert len(program.graph.effect_operands) == 5  # x, y, w, training, gradient
     onnx = pytest.importorskip("onnx")
-    step = onnx.load_from_string(saved_step(program.graph, ("x", "y"), ("loss",), parameters_in(program.graph)))
+    step = onnx.load_from_string(standalone_step(program.graph, ("x", "y"), ("loss",), parameter_values(program.graph)))
     assert [output.name for output in step.graph.output] == ["loss", *updated]
     network = onnx.load_from_string(made.export([TensorType.of(X)]))
     assert [output.name for output in network.graph.output] == ["output0"]

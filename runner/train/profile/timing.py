@@ -1,8 +1,8 @@
-"""Training with a clock: the same steps, made by the same programs, and a `Clock` that hears where the time goes.
+"""Training with a clock: the same steps, run by the same programs, and a `Clock` that measures them.
 
-wait for data, call the device, callbacks      by the host's clock, in every step
-operators, PyNative mode                       the interpreter `Timing`, in the steps that the clock looks at
-operators, graph mode                          the twin of the program's session, with onnxruntime's profile on
+wait for data, calls to the device, callbacks   by the host's clock, in every step
+operators, PyNative mode                        by `TimedInterpreter`, in profiled steps
+operators, graph mode                           by a second session of the program, with onnxruntime's profile
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -12,14 +12,23 @@ from typing import Any
 import numpy as np
 
 from runner.communication.world import world
-from runner.compile.ort.profiled_session import Measured
+from runner.compile.ort.profiled_session import ProfiledProgram
 from runner.compile.program import Executable, SunkProgram
 from runner.core.observers import ValueObserver
 from runner.core.recorder import TimedInterpreter
 from runner.dataset.pipeline import Batch, Dataset
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe.profile.clock import Clock
-from runner.observe.profile.record import HOST, WORKERS, WRITERS, Look, Moment, Operator, operators_in, with_parts
+from runner.observe.profile.record import (
+    HOST,
+    WORKERS,
+    WRITERS,
+    NodeExecution,
+    ProfiledOperator,
+    ProfiledStep,
+    operators_in,
+    with_parts,
+)
 from runner.train.callback import Callback, CallbackList, RunContext
 from runner.train.callback.base import Event
 from runner.train.sink import Sink
@@ -27,18 +36,18 @@ from runner.types import TensorType
 
 
 class TimedDataset(Dataset):
-    """A dataset whose fetching is heard by a clock."""
+    """A dataset whose fetches are timed."""
 
     def __init__(self, dataset: Dataset, clock: Clock) -> None:
         super().__init__(dataset._columns, dataset._order, dataset._workers)
-        self.clock, self.ready = clock, clock.ready
+        self.clock, self.ready = clock, clock.sample_queue
 
     def fetch(self, visits: np.ndarray) -> Batch:
-        with self.clock.doing(WORKERS, "fetch"):
+        with self.clock.span(WORKERS, "fetch"):
             return super().fetch(visits)
 
     def prepared(self, visits: Iterable[np.ndarray]) -> Generator[Batch, None, None]:
-        """As ever; waiting for each of them is told."""
+        """The batches of these visits; the wait for each of them is timed."""
         batches = super().prepared(visits)
         try:
             while True:
@@ -49,29 +58,28 @@ class TimedDataset(Dataset):
             batches.close()
 
 
-class Twins:
-    """The profiled twins of programs, made when they are first needed."""
+class ProfiledPrograms:
+    """The profiled programs of a training, created when they are first needed."""
 
     def __init__(self, clock: Clock, sunk: bool) -> None:
         self.clock, self.sunk = clock, sunk
-        self._made: dict[int, Measured] = {}
+        self._programs: dict[int, ProfiledProgram] = {}
 
-    def of(self, program: Executable) -> Measured:
-        """The twin of a program."""
+    def of(self, program: Executable) -> ProfiledProgram:
+        """The profiled program of a program."""
         key = id(program)
-        if key not in self._made:
-            with self.clock.doing(HOST, "open a session that is profiled"):
-                self._made[key] = Measured(program, self.sunk)
-        return self._made[key]
+        if key not in self._programs:
+            with self.clock.span(HOST, "open a session that is profiled"):
+                self._programs[key] = ProfiledProgram(program, self.sunk)
+        return self._programs[key]
 
     def close(self) -> None:
-        """Tell the clock what they know."""
-        for twin in self._made.values():
-            looks, remarks = twin.close()
-            graph = twin.program.graph
-            fetching = twin.program.fetching if isinstance(twin.program, SunkProgram) else None
-            operators = operators_in(graph) if fetching is None else operators_in(graph, fetching)
-            self.clock.looked(operators, looks)
+        """End the profiles and add their steps to the record of the clock."""
+        for profiled in self._programs.values():
+            steps, remarks = profiled.close()
+            program = profiled.program
+            graphs = (program.graph, program.fetching) if isinstance(program, SunkProgram) else (program.graph,)
+            self.clock.add_profiled_steps(operators_in(*graphs), steps)
             self.clock.record.remarks += remarks
 
 
@@ -81,29 +89,31 @@ class TimedGraphStep:
     def __init__(self, step: GraphStep, clock: Clock, first_step: int) -> None:
         self.step, self.clock, self.number = step, clock, first_step
         self.cell, self.programs = step.cell, step.programs
-        self.twins = Twins(clock, sunk=False)
+        self.profiled = ProfiledPrograms(clock, sunk=False)
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """One step; compiling is not part of its time."""
         types = tuple([TensorType.of(array) for array in arrays])
         if types not in self.step.programs:
-            with self.clock.doing(HOST, "compile"):
+            with self.clock.span(HOST, "compile"):
                 self.step.program(types)
         number, self.number = self.number, self.number + 1
         inside = (
-            self.twins.of(self.step.program(types)).inside(number) if self.clock.looks_at(number) else nullcontext()
+            self.profiled.of(self.step.program(types)).profiling(number)
+            if self.clock.is_profiled(number)
+            else nullcontext()
         )
         with inside, self.clock.calling(number, 1):
             return self.step(arrays)
 
     def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
-        """Not timed: whoever is shown values takes longer than the step."""
+        """One step with an observer; not timed, because observing takes longer than the step."""
         self.number += 1
         return self.step.observe(arrays, step, observer)
 
     def close(self) -> None:
-        """No step follows."""
-        self.twins.close()
+        """End the steps."""
+        self.profiled.close()
 
 
 class TimedEagerStep:
@@ -116,28 +126,28 @@ class TimedEagerStep:
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """One step."""
         number, self.number = self.number, self.number + 1
-        if not self.clock.looks_at(number) or self.step.records:
+        if not self.clock.is_profiled(number) or self.step.records:
             with self.clock.calling(number, 1):
                 return self.step(arrays)
-        timing = TimedInterpreter()
+        interpreter = TimedInterpreter()
         with self.clock.calling(number, 1):
-            made = self.step.run_with(timing, arrays)
-        self._looked(number, timing)
-        return made
+            outputs = self.step.run_with(interpreter, arrays)
+        self._add_profiled_step(number, interpreter)
+        return outputs
 
     def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
-        """Not timed."""
+        """One step with an observer; not timed."""
         self.number += 1
         return self.step.observe(arrays, step, observer)
 
     def close(self) -> None:
-        """No step follows."""
+        """End the steps."""
 
-    def _looked(self, number: int, timing: TimedInterpreter) -> None:
-        call, known = self.clock.record.calls[-1], self.clock.record.operators
-        moments = [Moment((t.name,), "", t.start, t.stop) for t in timing.timings]
-        new = [] if known else [Operator(t.name, t.op, t.number, t.inputs, t.outputs) for t in timing.timings]
-        self.clock.looked(with_parts(new), [Look(number, call.start, call.stop, moments)])
+    def _add_profiled_step(self, number: int, interpreter: TimedInterpreter) -> None:
+        call, known, timed = self.clock.record.calls[-1], self.clock.record.operators, interpreter.timings
+        executions = [NodeExecution((t.name,), "", t.start, t.stop) for t in timed]
+        new = [] if known else [ProfiledOperator(t.name, t.op, t.number, t.inputs, t.outputs) for t in timed]
+        self.clock.add_profiled_steps(with_parts(new), [ProfiledStep(number, call.start, call.stop, executions)])
 
 
 TimedStep = TimedGraphStep | TimedEagerStep
@@ -152,40 +162,42 @@ def timed_step(step: Step, clock: Clock, first_step: int) -> TimedStep:
 
 
 class TimedSink(Sink):
-    """`Sink` with a clock; steps whose operators are timed go into calls of their own."""
+    """`Sink` with a clock; profiled steps run in separate calls."""
 
     def __init__(self, clock: Clock, *rest: Any) -> None:
         self.clock = clock
-        self.twins = Twins(clock, sunk=True)
+        self.profiled = ProfiledPrograms(clock, sunk=True)
         super().__init__(*rest)
 
     def _take(self, limit: int) -> np.ndarray:
-        self._program_ahead()
+        self._compile_ahead()
         with self.clock.waiting():
-            return super()._take(min(limit, self.clock.alike(self._taken)))
+            return super()._take(min(limit, self.clock.run_length(self._taken)))
 
     def _entries(self, visits: np.ndarray) -> list[np.ndarray]:
         if self._ahead is not None:
-            self.clock.ready(int(self._ahead[1].done()))
+            self.clock.sample_queue(int(self._ahead[1].done()))
         with self.clock.waiting():
             return super()._entries(visits)
 
     def _run(self, visits: np.ndarray, entries: list[np.ndarray]) -> np.ndarray:
         first, (steps, size) = self._made, visits.shape
-        inside = self.twins.of(self._program(size)).inside(first) if self.clock.looks_at(first) else nullcontext()
+        inside = (
+            self.profiled.of(self._program(size)).profiling(first) if self.clock.is_profiled(first) else nullcontext()
+        )
         with inside, self.clock.calling(first, steps):
             return super()._run(visits, entries)
 
-    def _program_ahead(self) -> None:
-        """Compile before the clock runs."""
+    def _compile_ahead(self) -> None:
+        """Compile before the timing starts."""
         size = self.dataset.get_batch_size()
         if size not in self.programs:
-            with self.clock.doing(HOST, "compile"):
+            with self.clock.span(HOST, "compile"):
                 self._program(size)
 
     def close(self) -> None:
-        """No step follows."""
-        self.twins.close()
+        """End the steps."""
+        self.profiled.close()
 
 
 class TimedCallbacks(CallbackList):
@@ -197,20 +209,20 @@ class TimedCallbacks(CallbackList):
 
     def fire(self, event: Event, run_context: RunContext) -> None:
         for callback in self.list:
-            with self.clock.doing(WRITERS, type(callback).__name__):
+            with self.clock.span(WRITERS, type(callback).__name__):
                 getattr(callback, event)(run_context)
 
     def wants_to_leave(self) -> bool:
         return any(map(self._wants_to_leave, self.list))
 
     def _wants_to_leave(self, callback: Callback) -> bool:
-        with self.clock.doing(WRITERS, type(callback).__name__):
+        with self.clock.span(WRITERS, type(callback).__name__):
             return callback.wants_to_leave()
 
 
 @contextmanager
 def timed_exchanges(clock: Clock) -> Iterator[None]:
-    """Inside, sums over all ranks are timed, with what a rank waits for the others."""
+    """Within the block, sums over all ranks are timed, including the wait for other ranks."""
     present = world()
     present.exchanging = clock.exchanging
     try:
