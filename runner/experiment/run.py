@@ -95,7 +95,7 @@ def run_environment(config: RunConfig) -> Iterator[None]:
             print_file_path=config.print_file_path or "",
         )
         if config.session.initialize_system:
-            device_setup.prepared(device_of(config), config.mode == "graph")
+            device_setup.prepare(device_of(config), config.mode == "graph")
         yield
 
 
@@ -108,7 +108,7 @@ def conclude(request: RunRequest, summary: dict[str, Any], values: dict[str, flo
     """Complete, check and write the summary. Raises MismatchError, after writing it, when `expect` is not met."""
     config = request.config
     if config.session.initialize_system:
-        phases = device_setup.prepared(device_of(config), config.mode == "graph")
+        phases = device_setup.prepare(device_of(config), config.mode == "graph")
         summary["system"] = device_setup.with_compilation(phases, summary["compile_seconds"], summary["train_seconds"])
     try:
         check_expectations(config.expect, {**values, "loss": summary["loss"]})

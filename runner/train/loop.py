@@ -1,4 +1,4 @@
-"""The loop over epochs: steps are made, and callbacks hear of it."""
+"""The loop over epochs: executes steps and calls the hooks of callbacks."""
 
 from collections.abc import Callable
 
@@ -10,9 +10,9 @@ MakeSteps = Callable[[int, Callable[[], bool]], np.ndarray]
 
 
 def run_epochs(make: MakeSteps, hooks: CallbackList, run_context: RunContext, total: int, chunk: int) -> None:
-    """Make steps until `total` are made in all, at most `chunk` in a call, and tell the callbacks what happens."""
+    """Execute steps up to number `total`, at most `chunk` per call of `make`, and fire the events of callbacks."""
     seen = run_context.original_args()
-    # A run that goes on after the last step of an epoch still owes the end of that epoch.
+    # A run resumed after the last step of an epoch still has to fire the end of that epoch.
     first, last = max(0, seen.cur_step_num - 1) // seen.batch_num, (total - 1) // seen.batch_num
     for number in range(first, last + 1):
         if run_context.get_stop_requested():
