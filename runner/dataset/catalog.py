@@ -88,7 +88,7 @@ class DatasetSettings(Frozen):
     batch_size: int = key(32, low=1)  # samples of a step
     drop_remainder: bool = True  # leave out the last batch when it is smaller
     shuffle: bool = True  # another order in each epoch, by the seed
-    buffer_size: int = key(10000, low=2)  # samples that are shuffled together
+    buffer_size: int = key(10000, low=2)  # samples in the shuffle buffer
     image_size: int = key(32, low=1, high=LARGEST_IMAGE)  # pixels of a side
     num_parallel_workers: int = key(1, low=1, high=MOST_WORKERS)  # threads that prepare batches
     augment: bool = False  # random crops and mirror images
