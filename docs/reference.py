@@ -78,7 +78,7 @@ def meanings(owner: type[Any]) -> dict[str, str]:
 
 
 def allowed(owner: type[Any], field: dataclasses.Field[Any]) -> str:
-    """What the error says that is told to a value that no key takes."""
+    """What the error for a value of a wrong type says is allowed."""
     try:
         validate(field.type, rule_of(owner, field.name), object())
     except Invalid as invalid:
@@ -132,7 +132,7 @@ def _first_line(kind: type[Any]) -> str:
 
 
 def _table(owner: type[Any], path: str) -> list[str]:
-    told = meanings(owner)
+    comments = meanings(owner)
     rows = []
     for field in dataclasses.fields(owner):
         place = f"{path}.{field.name}" if path else field.name
@@ -143,7 +143,7 @@ def _table(owner: type[Any], path: str) -> list[str]:
         ):
             default = _escaped(show(field.default))
             rows.append(
-                f"| `{place}` | `{default}` | {_escaped(allowed(owner, field))} | {_escaped(told[field.name])} |"
+                f"| `{place}` | `{default}` | {_escaped(allowed(owner, field))} | {_escaped(comments[field.name])} |"
             )
     return ["| key | default | allowed | meaning |", "|---|---|---|---|", *rows] if rows else []
 

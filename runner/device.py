@@ -1,4 +1,4 @@
-"""Which device a run asks for, how onnxruntime calls it, and how to repair a machine that cannot give it."""
+"""Requested devices, onnxruntime's names for them, and how to repair a machine on which one is not usable."""
 
 import ctypes
 import re
@@ -12,10 +12,10 @@ MAX_ID = 4095
 
 
 class Backend(Frozen):
-    """What stands behind a device target.
+    """The software behind a device target.
 
     `provider` and `memory` are onnxruntime's names, `distribution` is the wheel that contains the provider, `install`
-    what to give to pip for it, `extra` runner's own extra, `libraries` what driver or toolkit must bring, `tool` the
+    its pip requirement, `extra` runner's own extra, `libraries` those that the driver or toolkit provides, `tool` the
     command that lists the cards.
     """
 
@@ -43,14 +43,14 @@ BACKENDS: Mapping[str, Backend] = {
         provider="CANNExecutionProvider",
         memory="cann",
         distribution="onnxruntime-cann",
-        install='onnxruntime-cann "numpy<2" "ml_dtypes<0.6"',  # built for NumPy 1; ml_dtypes 0.6 asks for NumPy 2
+        install='onnxruntime-cann "numpy<2" "ml_dtypes<0.6"',  # built for NumPy 1; ml_dtypes 0.6 requires NumPy 2
         extra="ascend",
         libraries=("libascendcl.so", "libacl_op_compiler.so", "libfmk_onnx_parser.so"),
         tool="npu-smi info",
     ),
 }
 
-_SOURCES = (  # what brings a missing library: the first pattern that fits
+_SOURCES = (  # where a missing library comes from: the first pattern that matches
     (r"libcuda\.", "install the NVIDIA driver, which brings {libraries}"),
     (r"libcu|libnv", "pip install {install}, which brings {libraries}"),
     (r"libascend|libacl|libfmk|libge|libhccl", "install the CANN toolkit and source its set_env.sh, for {libraries}"),
@@ -59,12 +59,12 @@ _SOURCES = (  # what brings a missing library: the first pattern that fits
 
 
 class Tuning(Frozen):
-    """What was measured to be fastest for a graph on the CPU (`session.auto_tune_mode`); nothing by default.
+    """The fastest measured configuration of a graph on the CPU (`session.auto_tune_mode`); the default is untuned.
 
-    `forms` pairs operators with the form in which they are lowered, both as the layout pass writes them; without
-    `placed` onnxruntime optimises the plain graph instead. `threads` work inside one operator (0: as usual); idle ones
-    wait busily always, as long as a step is running, or never (`spins`). `block_base` divides an operator's work into
-    smaller and smaller blocks (0: into equal ones).
+    `forms` are pairs of operator and lowering form, in the notation of the layout pass; without `placed`, onnxruntime
+    optimises the plain graph instead. `threads` is the number of threads per operator (0: default); idle ones spin
+    always, while a step is running, or never (`spins`). `block_base` divides an operator's work into blocks of
+    decreasing size (0: equal blocks).
     """
 
     forms: tuple[tuple[str, str], ...] = ()
@@ -78,11 +78,11 @@ UNTUNED = Tuning()
 
 
 class Device(Frozen):
-    """The device that a run asks for.
+    """The requested device of a run.
 
-    `target` is CPU, GPU or Ascend; `id` (0 to 4095) says which card; `threads` work inside one operator, 0 for all
-    cores that this process may use; `allow_fallback` permits the CPU, with a warning, when the target is not usable;
-    `tuning` is what was measured on it. Raises ConfigError for any other value.
+    `target` is CPU, GPU or Ascend; `id` (0 to 4095) the number of the card; `threads` the number of threads per
+    operator, 0 for all usable cores; `allow_fallback` permits the CPU, with a warning, when the target is not usable;
+    `tuning` is the measured configuration. Raises ConfigError for any other value.
     """
 
     target: str = "CPU"
@@ -102,16 +102,16 @@ class Device(Frozen):
 
     @property
     def backend(self) -> Backend:
-        """What stands behind the target."""
+        """The backend of the target."""
         return BACKENDS[self.target]
 
     def tuned(self, tuning: Tuning) -> "Device":
-        """The device with what was measured on it."""
+        """The device with a measured configuration."""
         return Device(self.target, self.id, self.threads, self.allow_fallback, tuning)
 
     @property
     def workers(self) -> int:
-        """How many threads really work inside one operator."""
+        """The effective number of threads per operator."""
         return self.threads or self.tuning.threads or usable_cores()
 
     @property
@@ -124,7 +124,7 @@ class Device(Frozen):
 
 
 def device_error(device: Device, reason: str, text: str = "") -> DeviceError:
-    """The error for a device that cannot be used; `text` is all that the library printed while it was tried."""
+    """The error for a device that cannot be used; `text` is the output of the library during the attempt."""
     installed = runtimes()
     missing = missing_libraries(device.target, text)
     return DeviceError(

@@ -1,21 +1,24 @@
 """For all tests: each starts from the state that a fresh process has, whatever ran before it, in whatever order."""
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
-from process_state import Generators, ModuleState
+from process_state import Environment, Generators, ModuleState
 from soak import SOAK
 
 from runner import context
 from runner.host import seed
+from runner.observe import dump
 
 # The same examples in every run, which may take what they take; `make soak` looks for new ones.
 settings.register_profile("suite", derandomize=not SOAK, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+NOT_FOR_TESTS = (dump.VARIABLE, "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "COLUMNS", "NO_COLOR", "FORCE_COLOR")
 _STATE = ModuleState()  # made before the first test file is loaded: what these register is gone when tests run
 
 
@@ -31,8 +34,18 @@ def _signals_of_a_foreground_process() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _registries_without_tests() -> None:
-    """Operators that test files declare when they are loaded are none that `runner` has."""
+def _neutral_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Variables that are set for other runs, by a user or by CI, have no effect on tests, and nor has the cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in (*NOT_FOR_TESTS, *(name for name in os.environ if name.startswith("MLFLOW_"))):
+            patch.delenv(name, raising=False)
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _registries_of_runner() -> None:
+    """Operators that test files declare at their top are not operators of `runner`."""
     _STATE.restore()
 
 
@@ -44,6 +57,7 @@ def _generators(request: pytest.FixtureRequest) -> Generators:
 @pytest.fixture(autouse=True)
 def _fresh_state(_generators: Generators) -> Iterator[None]:
     _generators.restore()
+    environment = Environment()
     context.reset_context()
     seed.set_seed(1)
     root = logging.getLogger()
@@ -55,3 +69,4 @@ def _fresh_state(_generators: Generators) -> Iterator[None]:
             root.removeHandler(handler)
     context.reset_context()  # closes the file of `print_file_path`
     _STATE.restore()
+    environment.restore()

@@ -27,7 +27,7 @@ Origin = Callable[[str], str | None]
 def check(values: Mapping[str, Any], origin: Origin = lambda key: None) -> RunConfig:
     """The run that the values describe; keys that are left out have their defaults.
 
-    `origin` tells where a key was set. Raises ConfigError, or ConfigErrors when there are several.
+    `origin` returns where a key was set. Raises ConfigError, or ConfigErrors when there are several.
     """
     config, errors = examine(values, origin)
     raise_all(errors)
@@ -45,7 +45,7 @@ def examine(values: Mapping[str, Any], origin: Origin) -> tuple[RunConfig, list[
 
 
 def part(owner: type[Any], values: Mapping[str, Any], path: str, origin: Origin) -> tuple[Any, list[ConfigError]]:
-    """Keys that stand apart from those of a run, below `path`, in the same way."""
+    """Keys below `path` that are not part of a run, in the same way."""
     checker = _Checker(origin)
     return checker.section(owner, values, path), checker.errors
 
@@ -59,7 +59,7 @@ class _Checker:
         self.errors.append(ConfigError(what, key=key, **rows).add(**{"from": self.origin(key)}))
 
     def section(self, owner: type[Any], values: object, path: str, elsewhere: Mapping[str, str] = NOWHERE) -> Any:
-        """An object of the schema, from its keys; `elsewhere` tells what to add for a key that it does not have."""
+        """An object of the schema, from its keys; `elsewhere` has hints for keys that it does not have."""
         if not isinstance(values, Mapping):
             self.report("not a group of keys", path, value=show(values), allowed=", ".join(_names(owner)))
             return owner()
@@ -91,7 +91,7 @@ class _Checker:
     def known(
         self, values: Mapping[str, Any], names: Collection[str], path: str, elsewhere: Mapping[str, str] = NOWHERE
     ) -> None:
-        """Report the keys that nobody reads."""
+        """Report the keys that are not among `names`."""
         for name in values:
             if name not in names:
                 close = nearest(str(name), names)

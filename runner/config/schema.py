@@ -121,7 +121,7 @@ class RunConfig(Frozen):
     dataset: DatasetSettings = DatasetSettings()
     optimizer: OptimizerSettings = MomentumSettings()
     loss: LossSettings = SoftmaxCrossEntropySettings()
-    epochs: int = key(1, low=1)  # how often the data is gone through
+    epochs: int = key(1, low=1)  # passes over the training data
     max_steps: int | None = key(None, low=1)  # stop after so many steps in all
     dataset_sink_mode: bool = True  # graph mode: many steps in one call to the device
     sink_size: int = key(-1, low=1, also=(-1,))  # steps of a sink and of an epoch; -1: the whole dataset
@@ -144,7 +144,7 @@ class RunConfig(Frozen):
 
 
 class RunRequest(Frozen):
-    """All that the experiment is told: a checked config, a folder that it owns, and where both came from.
+    """All that an experiment gets: a checked config, a folder that it owns, and where both came from.
 
     With `resume` it goes on from the newest checkpoint in the folder, with `force` even when what its numbers depend on
     has changed.

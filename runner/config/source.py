@@ -94,7 +94,7 @@ class FolderSource(ConfigSource):
 
 
 class PluginSource(ConfigSource):
-    """Our sweeper, before a plugin of its name; for others Hydra looks, which imports all plugins, only when asked."""
+    """Our sweeper, before a plugin of its name. Hydra searches for others when needed: that imports all plugins."""
 
     @staticmethod
     def scheme() -> str:
@@ -102,7 +102,7 @@ class PluginSource(ConfigSource):
         return "runner-plugins"
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """What our sweeper can be told."""
+        """The keys of our sweeper."""
         if config_path != SWEEPER:
             raise ConfigLoadError(f"Config not found: {config_path}")
         return _result(self, {"_target_": SEARCH, **search.node()}, None)

@@ -78,16 +78,16 @@ def build(
 
 def _loss_scale(config: RunConfig) -> LossScaleManager | None:
     """How the loss is scaled; a scale that the optimizer was given is scale enough."""
-    asked = config.session.loss_scale
-    if asked is None and config.session.precision_mode == "allow_mix_precision":
-        asked = "dynamic" if config.optimizer.loss_scale == 1.0 else None
-    if asked == "dynamic":
+    scale = config.session.loss_scale
+    if scale is None and config.session.precision_mode == "allow_mix_precision":
+        scale = "dynamic" if config.optimizer.loss_scale == 1.0 else None
+    if scale == "dynamic":
         return DynamicLossScaleManager(FIRST_LOSS_SCALE)
-    return FixedLossScaleManager(asked) if isinstance(asked, float) else None
+    return FixedLossScaleManager(scale) if isinstance(scale, float) else None
 
 
 def device_of(config: RunConfig) -> Device:
-    """The device that a run asks for."""
+    """The device that a run requests."""
     return Device(**asdict(config.device))
 
 
@@ -128,7 +128,7 @@ def _checked_device(config: RunConfig) -> Device:
 
 
 def _check_pynative_device(device: Device) -> None:
-    """PyNative mode computes in numpy: a card that was asked for would stay idle, and nobody would know."""
+    """PyNative mode computes in numpy: a requested card would stay idle without a message."""
     if device.target == "CPU":
         return
     error = DeviceError(

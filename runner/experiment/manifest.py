@@ -169,4 +169,4 @@ def check_identity(was: dict[str, Any], now: dict[str, Any]) -> None:
     names = [name for name in dict.fromkeys((*was, *now)) if was.get(name) != now.get(name)]
     if names:
         rows = {name: f"was {was.get(name)}, is {now.get(name)}" for name in names}
-        raise ConfigError("the run would not go on as it began", **rows, hint="--force goes on all the same")
+        raise ConfigError("the config of the run has changed", **rows, hint="--force resumes anyway")

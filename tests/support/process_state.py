@@ -1,8 +1,9 @@
-"""What belongs to the whole process and a test may change: registries, settings and caches in `runner`'s modules, and
-the random generators of test files.
+"""What belongs to the whole process and a test may change: registries, settings and caches in `runner`'s modules, the
+environment, and the random generators of test files.
 """
 
 import importlib
+import os
 import pkgutil
 import sys
 from collections import deque
@@ -47,6 +48,25 @@ def _identities(container: Any) -> list[int]:
         return sorted(map(id, container))
     values = [*container.values()] if isinstance(container, dict) else []
     return [id(member) for member in (*container, *values)]
+
+
+class Environment:
+    """The environment variables and the folder of the process."""
+
+    def __init__(self) -> None:
+        self._variables, self._folder = _variables(), os.getcwd()
+
+    def restore(self) -> None:
+        """Make them what they were."""
+        os.chdir(self._folder)
+        if _variables() != self._variables:
+            for name in _variables().keys() - self._variables.keys():
+                del os.environ[name]
+            os.environ.update(self._variables)
+
+
+def _variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
 
 
 class Generators:

@@ -27,7 +27,7 @@ OPSETS = {"": 18, FUSED: 1}  # 18: BitwiseXor, and reductions with axes as input
 IR_VERSION = 9
 UPDATED = ".updated"  # the input `conv1.weight` has the output `conv1.weight.updated`
 # Suffixes inside a sink, with a colon, which no parameter name contains.
-ENTRY, CARRIED, NEXT, EMITTED = ":entry", ":carried", ":next", ":told"
+ENTRY, CARRIED, NEXT, EMITTED = ":entry", ":carried", ":next", ":emitted"
 
 
 def lower(

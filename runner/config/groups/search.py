@@ -41,8 +41,8 @@ class SearchSettings(Frozen):
     """What is searched for, and how: the keys below `hydra.sweeper`.
 
     A trial's value is that `metric` of its summary which `expect` means, too; `direction` null is the metric's own.
-    Trials run `n_jobs` at a time, which all are proposed before any of them is told. `storage` is a file in the
-    folder of the sweep: a copy of the study in Optuna's journal format, named `study_name` (null: the folder's).
+    Trials run `n_jobs` at a time; all of these are proposed before one of them has its result. `storage` is a file in
+    the folder of the sweep: a copy of the study in Optuna's journal format, named `study_name` (null: the folder's).
     """
 
     metric: str = key("accuracy", choices=tuple(METRICS))

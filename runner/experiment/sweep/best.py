@@ -1,4 +1,4 @@
-"""What a search was for: its best job, at the end of the table and in `best.json`."""
+"""The best job of a search, printed below the table and written to `best.json`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,14 +11,14 @@ NAME = "best.json"
 
 
 def best(outcomes: Sequence[Outcome], search: Mapping[str, Any]) -> Outcome | None:
-    """The job with the best value of the metric, of equal ones the first; None when no job has one."""
+    """The job with the best value of the metric (the first of equal ones); None when no job has a value."""
     metric, sign = str(search["metric"]), -1 if search["direction"] == "maximize" else 1
-    able = [(sign * value, one.number, one) for one in outcomes if (value := one.value(metric)) is not None]
-    return min(able, key=lambda found: found[:2])[2] if able else None
+    ranked = [(sign * value, one.number, one) for one in outcomes if (value := one.value(metric)) is not None]
+    return min(ranked, key=lambda found: found[:2])[2] if ranked else None
 
 
 def sentence(found: Outcome, outcomes: Sequence[Outcome], search: Mapping[str, Any]) -> str:
-    """Which it is, its value, and what it does not share with all others."""
+    """A line with the job's number, its value, and the overrides that not all jobs share."""
     metric = str(search["metric"])
     own = varying([one.overrides for one in outcomes])
     return " ".join(
@@ -27,10 +27,8 @@ def sentence(found: Outcome, outcomes: Sequence[Outcome], search: Mapping[str, A
 
 
 def write(folder: Path, found: Outcome, search: Mapping[str, Any]) -> None:
-    """Leave the answer in the folder of the sweep, for programs. Raises StorageError."""
+    """Write `best.json` into the folder of the sweep. Raises StorageError."""
     metric = str(search["metric"])
-    place = found.folder and relative(found.folder, folder)
-    answer = {"job": found.number, "folder": place, "overrides": list(found.overrides)}
-    write_json(
-        folder / NAME, {"metric": metric, "direction": search["direction"], "value": found.value(metric), **answer}
-    )
+    path = found.folder and relative(found.folder, folder)
+    job = {"job": found.number, "folder": path, "overrides": list(found.overrides)}
+    write_json(folder / NAME, {"metric": metric, "direction": search["direction"], "value": found.value(metric), **job})

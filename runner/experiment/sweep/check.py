@@ -1,4 +1,4 @@
-"""Judging the values of a sweep one by one, before any job of it exists."""
+"""Validates each value of a sweep before any of its jobs exists."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -17,14 +17,14 @@ from runner.errors import ConfigError, raise_all
 
 
 def check_sweep(loader: Loader, call: CommandLine, params: Sequence[str] = ()) -> Composition:
-    """The config with none of the values that are swept over, once each of them was validated in it.
+    """Validate every swept value, and return the composed config without them.
 
     `params` are overrides from `hydra.sweeper.params`. Raises ConfigError, or ConfigErrors.
     """
     parsed = overrides.parse((*params, *call.overrides))
     problems = [problem for problem in map(loader.unknown_option, parsed) if problem]
     raise_all(problems)
-    lines = [_single(loader, override) for override in parsed]
+    lines = [_without_sweep(loader, override) for override in parsed]
     made = compose(call._replace(overrides=tuple(line for line in lines if line)))
     errors: dict[str, ConfigError] = {}
     elsewhere = {one.key_or_group for one in parsed[: len(params)]} - {
@@ -32,14 +32,14 @@ def check_sweep(loader: Loader, call: CommandLine, params: Sequence[str] = ()) -
     }
     for key, value in _swept(loader, parsed):
         values = plain(made.config)
-        _put(values, key.split("."), value)
+        _set_path(values, key.split("."), value)
         _, found = examine(values, lambda key: search.PARAMS if key in elsewhere else overrides.COMMAND_LINE)
-        errors |= {str(error): error for error in (_hinted(error, parsed) for error in found)}
+        errors |= {str(error): error for error in (_with_hint(error, parsed) for error in found)}
     raise_all(list(errors.values()))
     return made
 
 
-def _hinted(error: ConfigError, parsed: Sequence[Override]) -> ConfigError:
+def _with_hint(error: ConfigError, parsed: Sequence[Override]) -> ConfigError:
     intervals = {one.key_or_group: one for one in parsed if one.is_interval_sweep()}
     override = intervals.get(error.rows["key"])
     if override is None or error.what != "not a whole number":
@@ -49,8 +49,8 @@ def _hinted(error: ConfigError, parsed: Sequence[Override]) -> ConfigError:
     return error.add(value=override.get_value_string(), hint=f"int({override.get_value_string()})")
 
 
-def _single(loader: Loader, override: Override) -> str | None:
-    """The override with the first of its options; None for values that are swept over."""
+def _without_sweep(loader: Loader, override: Override) -> str | None:
+    """The override with the first of its options; None for swept values."""
     if not override.is_sweep_override():
         return str(override.input_line)
     if not override.is_discrete_sweep() or not loader.is_option(override):
@@ -70,7 +70,7 @@ def _swept(loader: Loader, parsed: list[Override]) -> Iterator[tuple[str, Any]]:
             yield from ((override.key_or_group, value.value()) for value in values)
 
 
-def _put(values: dict[str, Any], path: list[str], value: Any) -> None:
+def _set_path(values: dict[str, Any], path: list[str], value: Any) -> None:
     for part in path[:-1]:
         values = values.setdefault(part, {})
     values[path[-1]] = value

@@ -1,4 +1,4 @@
-"""One job of a sweep: what a launcher calls in the job's folder, in this process or in another one."""
+"""One job of a sweep, called by a launcher in the job's folder, in this process or another one."""
 
 import json
 import os
@@ -19,10 +19,10 @@ SKIPPED = 0
 
 @dataclass(frozen=True)
 class Job:
-    """Runs jobs of the sweep in `sweep` and keeps their rows; launchers copy it into other processes.
+    """Runs jobs of the sweep in `sweep` and writes their journal rows; launchers copy it into other processes.
 
-    Jobs in `done` are not run again; with `fail_fast` none is run behind one that failed. `force` goes on with runs
-    whose config has changed.
+    Jobs in `done` are not run again; with `fail_fast` none starts after one has failed. `force` resumes runs whose
+    config has changed.
     """
 
     sweep: Path
@@ -31,7 +31,7 @@ class Job:
     force: bool = False
 
     def __call__(self, number: int, request: RunRequest, wrong: ConfigError | None) -> int:
-        """Run one job, or what is left of it, and return its exit code; `wrong` is what is wrong with its config.
+        """Run or resume one job and return its exit code; `wrong` is the error of its config.
 
         Raises KeyboardInterrupt when a signal stops it, StorageError when the journal cannot be written.
         """
@@ -54,7 +54,7 @@ class Job:
         return 0
 
     def stopped(self) -> bool:
-        """Whether no further job may begin."""
+        """Whether no further job may start."""
         if not self.fail_fast:
             return False
         known = state.SweepState(self.sweep)
@@ -62,13 +62,13 @@ class Job:
         return known.failed()
 
     def composition_failed(self, number: int, error: RunnerError) -> int:
-        """Record that a job could not even be composed, and return its exit code."""
+        """Record a job whose config could not be composed, and return its exit code."""
         folder = self.sweep / str(number)
         self._begin(number, folder)
         return self.failed(number, folder, error)
 
     def failed(self, number: int, folder: Path, error: RunnerError) -> int:
-        """Record and say that a job failed, and return its exit code."""
+        """Record and print that a job failed, and return its exit code."""
         print(f"job {number} failed\n{error}", file=sys.stderr, flush=True)  # noqa: T201  maybe in another process
         state.end(self.sweep, number, folder, "failed", error.exit_code, error=str(error))
         return error.exit_code
@@ -77,13 +77,13 @@ class Job:
         journal.append(self.sweep, "start", job=number, folder=state.relative(folder, self.sweep), pid=os.getpid())
 
     def _continued(self, request: RunRequest) -> RunRequest:
-        """The request to go on where a run had begun in the folder. Raises ConfigError when its config was another."""
+        """The request, which resumes the run in the folder if there is one. Raises ConfigError for another config."""
         if not (request.folder / CONFIG_FILE).exists() or not (request.folder / launch.STATUS_FILE).exists():
             return request
         try:
             before = json.loads((request.folder / CONFIG_FILE).read_bytes())
         except (OSError, ValueError):
-            raise DataError("the config of a run cannot be read", file=request.folder / CONFIG_FILE) from None
+            raise DataError("cannot read the config of a run", file=request.folder / CONFIG_FILE) from None
         if not self.force:
-            state.refuse_changes("the job would not go on as it began", before, request.resolved)
+            state.refuse_changes("the config of the job has changed", before, request.resolved)
         return replace(request, resume=True, force=self.force)

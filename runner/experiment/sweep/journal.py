@@ -1,15 +1,15 @@
-"""`sweep.jsonl`: what a sweep was asked for and how its jobs ended, one row for each event.
+"""`sweep.jsonl`: the command of a sweep and the results of its jobs, one row per event.
 
 | event | keys |
 |---|---|
-| `sweep` | `version`, `call` (what was typed), `config` (of all jobs), `config_sha256`, `threads` of a job |
+| `sweep` | `version`, `call` (the command line), `config` (of all jobs), `config_sha256`, `threads` of a job |
 | `jobs` | `first` (a number), `overrides` of this job and of those that follow |
-| `resume` | `overrides` with which it goes on |
+| `resume` | `overrides` of the resumed sweep |
 | `start` | `job`, `folder` (below the sweep's), `pid` |
 | `end` | `job`, `folder`, `status` (ok, failed, interrupted, killed), `exit_code`, `error`, `loss`, `metrics` |
-| `trial` | `job`, `params` that a search had proposed, `state` (complete, failed) and `value` that it was told |
+| `trial` | `job`, `params` proposed by a search, `state` (complete, failed) and `value` reported to it |
 
-Each has a `time`, and counts when it is on the disk. Jobs write their own rows, from whatever process they run in.
+Each has a `time` and is synced to the disk. Jobs write their own rows, from any process.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ from runner.host import files
 NAME = "sweep.jsonl"
 VERSION = 1
 MAX_BYTES = 1 << 28
-# What a row must have to be one of ours.
+# Required keys of a row.
 KEYS: Mapping[str, Mapping[str, type]] = {
     "sweep": {"version": int, "call": dict, "config": dict, "config_sha256": str, "threads": int},
     "jobs": {"first": int, "overrides": list},
@@ -39,9 +39,9 @@ KEYS: Mapping[str, Mapping[str, type]] = {
 
 
 def append(folder: Path, event: str, /, **values: Any) -> None:
-    """Add a row to the journal of the sweep in `folder`, and return when it is on the disk.
+    """Append a row to the journal of the sweep in `folder` and sync it.
 
-    Other processes may do the same at the same time. What a full disk or a power cut left of a row goes first. Raises
+    Safe for concurrent processes. First removes an incomplete last row, left by a full disk or a power cut. Raises
     StorageError.
     """
     path = folder / NAME
@@ -55,7 +55,7 @@ def append(folder: Path, event: str, /, **values: Any) -> None:
             files.before_operation("write", path)
             line = json.dumps(row, allow_nan=False).encode() + b"\n"
             if file.write(line) != len(line):
-                raise OSError("the disk took only a part")
+                raise OSError("incomplete write")
             files.before_operation("fsync", path)
             os.fsync(file.fileno())
     except OSError as reason:
@@ -63,9 +63,9 @@ def append(folder: Path, event: str, /, **values: Any) -> None:
 
 
 def read(folder: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
-    """The whole rows from a byte on, and the byte behind them; a torn last line is no row.
+    """The complete rows from a byte offset on, and the offset of their end; an incomplete last line is ignored.
 
-    Raises ConfigError when this is not the folder of a sweep, DataError for a line that is no row, StorageError.
+    Raises ConfigError when this is not the folder of a sweep, DataError for an invalid line, StorageError.
     """
     path = folder / NAME
     if not path.exists():
@@ -88,22 +88,22 @@ def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
     for key, kind in keys.items():
         if type(row.get(key)) is not kind:
             raise _damaged(path, number, f"{key} is not {kind.__name__}")
-    if row["event"] == "trial" and not _is_told(row["state"], row.get("value")):
-        raise _damaged(path, number, "state and value of a trial do not fit")
+    if row["event"] == "trial" and not _is_trial_result(row["state"], row.get("value")):
+        raise _damaged(path, number, "state and value of a trial do not match")
     for lines in row["overrides"] if row["event"] == "jobs" else ():
         if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
             raise _damaged(path, number, "overrides are not lists of text")
     return dict(row)
 
 
-def _is_told(state: str, value: object) -> bool:
+def _is_trial_result(state: str, value: object) -> bool:
     if state == "complete":
         return isinstance(value, float | int) and math.isfinite(value)
     return state == "failed" and value is None
 
 
 def _damaged(path: Path, number: int, reason: str) -> DataError:
-    hint = "the jobs' folders are whole: runner resume goes on with each of them"
+    hint = "the folders of the jobs are intact: runner resume continues each of them"
     return DataError("a damaged line in the journal of a sweep", file=f"{path}:{number}", reason=reason, hint=hint)
 
 

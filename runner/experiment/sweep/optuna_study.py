@@ -1,7 +1,7 @@
-"""An Optuna study that is asked for trials and told how they ended: the only file that speaks Optuna.
+"""An Optuna study: proposes trials and receives their values. The only file that uses Optuna.
 
-Everything it proposes follows from the seed and from what it was told, in the order of trials. So a study that is asked
-and told the same again goes on as the first one would have.
+Its proposals depend on the seed and the reported values only, in the order of trials. So a new study with the same
+requests and values continues as the first one would have.
 """
 
 import importlib
@@ -17,9 +17,9 @@ from runner.host.files import storage_error
 
 
 class Study:
-    """Proposes trials of a space, numbered from 0, so that a value gets large (`maximize`) or small (`minimize`).
+    """Proposes trials of a space, numbered from 0, to `maximize` or `minimize` a value (`direction`).
 
-    `sampler` is one of SAMPLERS; `several` says that trials are asked for while others are not told yet.
+    `sampler` is one of SAMPLERS; with `several`, trials are requested while the values of others are pending.
     """
 
     def __init__(
@@ -33,30 +33,30 @@ class Study:
         self._running: dict[int, Any] = {}
         self._copy: _Copy | None = None
 
-    def ask(self, wanted: int) -> dict[int, dict[str, str]]:
-        """So many trials: by number, the text of each key."""
+    def propose(self, count: int) -> dict[int, dict[str, str]]:
+        """The next `count` trials: by number, the text of each key."""
         with _quiet():
-            trials = [self._study.ask(self._distributions) for _ in range(wanted)]
+            trials = [self._study.ask(self._distributions) for _ in range(count)]
         self._running |= {trial.number: trial for trial in trials}
         return {trial.number: self._texts(trial.params) for trial in trials}
 
-    def tell(self, number: int, value: float | None) -> None:
-        """How a trial ended: its value, or None when it failed. Raises StorageError when a copy cannot be written."""
+    def report(self, number: int, value: float | None) -> None:
+        """Report the value of a trial, None when it failed. Raises StorageError when a copy cannot be written."""
         with _quiet() as optuna:
             state = optuna.trial.TrialState.FAIL if value is None else None
-            told = self._study.tell(self._running.pop(number), value, state=state)
+            trial = self._study.tell(self._running.pop(number), value, state=state)
             if self._copy is not None:
-                self._copy.keep(told)
+                self._copy.add(trial)
 
-    def copy_to(self, file: Path, name: str, told: int) -> None:
-        """From now on also keep trials in a file in the format of Optuna's journals, which its tools show.
+    def copy_to(self, file: Path, name: str, reported: int) -> None:
+        """From now on also write trials to a file in Optuna's journal format, for its tools.
 
-        The study of this name there may have as many as were `told` before. Raises ConfigError when it is another
-        one, DataError, StorageError.
+        A study of this name in the file may have at most the `reported` trials. Raises ConfigError when it has more,
+        DataError, StorageError.
         """
         with _quiet() as optuna:
             self._copy = _Copy(optuna, file, name, self._study.direction)
-        if self._copy.length > told:
+        if self._copy.length > reported:
             hint = "hydra.sweeper.study_name gives this study another name"
             raise ConfigError("a study of this name is there already", file=file, value=name, hint=hint)
 
@@ -65,7 +65,7 @@ class Study:
 
 
 class _Copy:
-    """A study in a file that grows with ours and is never asked."""
+    """A study in a file, which is written and never read."""
 
     def __init__(self, optuna: Any, file: Path, name: str, direction: Any) -> None:
         self._file = file
@@ -75,18 +75,18 @@ class _Copy:
             made = optuna.create_study(storage=journal, study_name=name, direction=direction, load_if_exists=True)
             self._study, self.length = made, len(made.trials)
 
-    def keep(self, told: Any) -> None:
-        """Add a trial, unless it is there since before the search was resumed."""
-        if told.number >= self.length:
+    def add(self, trial: Any) -> None:
+        """Add a trial, unless it was added before the search was resumed."""
+        if trial.number >= self.length:
             with self._storing():
-                self._study.add_trial(told)
+                self._study.add_trial(trial)
 
     @contextmanager
     def _storing(self) -> Iterator[None]:
         try:
             yield
         except OSError as reason:
-            raise storage_error("cannot keep the study", self._file, reason) from reason
+            raise storage_error("cannot write the study", self._file, reason) from reason
         except (ValueError, KeyError) as reason:
             raise DataError("not a journal of Optuna", file=self._file, reason=reason) from None
 
@@ -111,7 +111,7 @@ def _sampler(optuna: Any, dimensions: Sequence[Dimension], name: str, seed: int,
 
 @contextmanager
 def _quiet() -> Iterator[Any]:
-    """Optuna's module; meanwhile it tells nothing: what it warns of are names that are new or on their way out."""
+    """Optuna's module, inside without its log and warnings, which are about experimental and deprecated names."""
     optuna = importlib.import_module("optuna")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,8 +1,8 @@
-"""Work in forked processes, so many at once, that end with the process that started them, however it ends.
+"""A pool of forked processes that end with the process that started them, however that one ends.
 
-A fork of a process that has everything imported starts in milliseconds and needs no code to be sent. Each process leads
-a group of its own. When its parent dies, Linux sends it SIGTERM (`PR_SET_PDEATHSIG`), so that it saves its state; a
-pipe that only the parent holds open tells it the same on every system, and who does not end in time is killed.
+Forking a process that has everything imported takes milliseconds and pickles no code. Each child leads its own process
+group. When its parent dies, Linux sends it SIGTERM (`PR_SET_PDEATHSIG`), so that it saves its state; a pipe that only
+the parent holds open signals the same on every system, and a child that does not end in time is killed.
 """
 
 import ctypes
@@ -23,19 +23,19 @@ from typing import Any, NoReturn
 
 from runner.host.signals import KINDS, Terminated, stop_signals
 
-GRACE = 20.0  # seconds that a process has to save its state when its parent is gone
+GRACE = 20.0  # seconds for a process to save its state after its parent died
 PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 Work = Callable[[], int]
 
 
 def run_all(works: Iterable[tuple[int, Work]], at_once: int, ended: Callable[[int, int], bool]) -> None:
-    """Call every function in a process of its own and return when all have ended.
+    """Call every function in its own process, at most `at_once` at a time, and return when all have ended.
 
-    `works` are numbers with functions, which return an exit code. `ended` is told the number of each and how it ended
-    (as `subprocess.Popen.returncode`), and returns whether the others shall be stopped too: those that run get SIGTERM.
-    The first SIGINT or SIGTERM is passed on to them, the second one too, the third one kills. Raises KeyboardInterrupt
-    (or Terminated) when they all have ended. To be called where no thread runs that a fork would lose.
+    `works` are pairs of a number and a function that returns an exit code. `ended` receives the number and the return
+    code (as `subprocess.Popen.returncode`) of each process and returns whether to stop the others: running ones get
+    SIGTERM. The first and second SIGINT or SIGTERM are forwarded to the processes, the third kills them. Raises
+    KeyboardInterrupt (or Terminated) after a signal, once all have ended. No other thread may run: a fork loses it.
     """
     with _Signals() as signals, _leash() as leash:
         pool = _Pool(signals, leash, deque(works), at_once, ended)
@@ -51,7 +51,7 @@ def run_all(works: Iterable[tuple[int, Work]], at_once: int, ended: Callable[[in
 
 
 def show_in(path: Path) -> None:
-    """Send everything that this process prints from now on to the end of a file. Raises OSError."""
+    """Append everything that this process prints from now on to a file. Raises OSError."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     for number in (1, 2):
         os.dup2(handle, number)
@@ -83,13 +83,13 @@ class _Pool:
                 self._stop(signal.SIGTERM)
 
     def kill(self, number: int) -> None:
-        """Send a signal to all that run, and to what they started."""
+        """Send a signal to the process group of every running process."""
         for process in self.running:
             with suppress(ProcessLookupError):
                 os.killpg(process, number)
 
     def _reap(self) -> bool:
-        """Take leave of those that have ended; whether the others shall be stopped."""
+        """Collect the processes that have ended; whether to stop the others."""
         stop = False
         for process in list(self.running):
             found, status = os.waitpid(process, os.WNOHANG)
@@ -111,11 +111,11 @@ class _Pool:
             if not process:
                 self._child(work, parent)
             self.running[process] = number
-            with suppress(OSError):  # the child does the same: whoever comes first
+            with suppress(OSError):  # the child does the same; either may be first
                 os.setpgid(process, process)
 
     def _child(self, work: Work, parent: int) -> NoReturn:
-        """All that happens in the process of a work; signals are blocked until everything is in place."""
+        """The body of a child process; signals are blocked until its handlers are set."""
         code = 1
         try:
             os.setpgid(0, 0)
@@ -131,11 +131,11 @@ class _Pool:
             with suppress(BaseException):
                 sys.stdout.flush()
                 sys.stderr.flush()
-            os._exit(code)  # nothing that the parent would clean up is cleaned up twice
+            os._exit(code)  # without the clean-up that the parent will do
 
 
 class _Signals:
-    """While it is open, signals are kept in `seen`, and `wait` returns when one of them or the end of a child comes."""
+    """Context that records signals in `seen`; `wait` returns at a signal or when a child has ended."""
 
     def __init__(self) -> None:
         self.seen: list[int] = []
@@ -143,7 +143,7 @@ class _Signals:
         self._wakes = -1
 
     def wait(self) -> None:
-        """Return when something happened, at the latest after a while."""
+        """Wait for a signal or the end of a child, for at most a second."""
         if not self._before:
             time.sleep(0.02)
             return
@@ -152,7 +152,7 @@ class _Signals:
             os.read(self._wakes, 4096)
 
     def restore(self) -> None:
-        """Give back the handlers that there were."""
+        """Restore the previous handlers."""
         if self._before:
             signal.set_wakeup_fd(-1)
             for number, handler in self._before.items():
@@ -178,7 +178,7 @@ class _Signals:
 
 @contextmanager
 def _blocked() -> Iterator[None]:
-    """Signals wait meanwhile: none is lost between a fork and the handlers of the child."""
+    """Block signals, so that none is lost between a fork and the child's handlers."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, KINDS)
     try:
         yield
@@ -188,7 +188,7 @@ def _blocked() -> Iterator[None]:
 
 @contextmanager
 def _leash() -> Iterator[tuple[int, int]]:
-    """A pipe that nobody writes to: its reading end ends when the parent does."""
+    """A pipe that is never written to: its reading end reaches end-of-file when the parent ends."""
     ends = os.pipe2(os.O_CLOEXEC)
     try:
         yield ends
@@ -198,12 +198,12 @@ def _leash() -> Iterator[tuple[int, int]]:
 
 
 def _tie(parent: int, leash: int, other: int) -> None:
-    """End with the parent: asked by a signal, and killed when that does not help."""
+    """End this process with its parent: by SIGTERM, and by SIGKILL after `GRACE` seconds."""
     os.close(other)
     threading.Thread(target=_follow, args=(leash,), name="runner-leash", daemon=True).start()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it died before the system knew that we want to know
+    if os.getppid() != parent:  # it died before prctl was called
         os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -1,7 +1,7 @@
-"""The sweeper behind `hydra/sweeper=optuna`: asks for trials, has them run by the launcher, tells how they ended.
+"""The sweeper behind `hydra/sweeper=optuna`: gets proposals from a study, launches them, and reports their values.
 
-A sweep that goes on asks and tells from the beginning: what ran before is in the journal and is not run again, so the
-proposals are those of a sweep that nobody interrupted.
+A resumed sweep repeats this from the first trial, with recorded values instead of runs, so its proposals are those of
+an uninterrupted sweep.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,22 +21,22 @@ from runner.experiment.sweep.optuna_study import Study
 
 
 class Trials(Protocol):
-    """Who knows how trials ended."""
+    """Values of trials."""
 
     @property
     def reported_trials(self) -> int:
-        """How many were told before."""
+        """Number of trials whose values have already been reported."""
 
     def trial_value(self, number: int, params: Mapping[str, str], metric: str) -> float | None:
-        """The value of a trial that has run; None when it failed."""
+        """The value of a finished trial; None when it failed."""
 
     def stopped(self) -> bool:
-        """Whether no further trial may begin."""
+        """Whether no further trial may start."""
 
 
 @dataclass(frozen=True)
 class Searcher:
-    """Searches a space; `fixed` are the overrides that all trials have."""
+    """Searches a space; all trials have the overrides `fixed`."""
 
     search: SearchSettings
     space: Sequence[Dimension]
@@ -44,45 +44,46 @@ class Searcher:
 
     @property
     def count(self) -> int:
-        """How many trials there will be: not more than a grid has points."""
+        """Number of trials: at most the number of points of a grid."""
         search = self.search
         return min(search.n_trials, limit(self.space)) if search.sampler == "grid" else search.n_trials
 
     @property
     def at_once(self) -> int:
-        """How many jobs the launcher gets at a time."""
+        """Number of jobs per batch."""
         return min(self.search.n_jobs, self.count)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What must be the same when the sweep goes on, as JSON."""
+        """The settings that must be unchanged when the sweep is resumed, as JSON."""
         search = self.search
         names = ("metric", "n_jobs", "sampler", "seed")
         return {"direction": search.wanted, **{name: getattr(search, name) for name in names}}
 
     def run(self, folder: Path, launcher: FilteringLauncher, trials: Trials) -> None:
-        """Run all trials, so many at a time, in the folder of the sweep. Raises what the launcher raises."""
+        """Run all trials, in batches, in the folder of the sweep. Raises the errors of the launcher."""
         search = self.search
         study = Study(self.space, search.wanted, search.sampler, search.seed, search.n_jobs > 1)
         if search.storage is not None:
             study.copy_to(folder / search.storage, search.study_name or folder.name, trials.reported_trials)
         first = 0
         while first < self.count and not trials.stopped():
-            asked = study.ask(min(search.n_jobs, self.count - first))
-            batch = [(*self.fixed, *(f"{key}={text}" for key, text in params.items())) for params in asked.values()]
+            trial_params = study.propose(min(search.n_jobs, self.count - first))
+            texts = ([f"{key}={text}" for key, text in params.items()] for params in trial_params.values())
+            batch = [(*self.fixed, *lines) for lines in texts]
             for returned in launcher.launch(batch, initial_job_idx=first):
-                _ = returned.return_value  # raises what a job has raised
+                _ = returned.return_value  # raises the error of the job
             if trials.stopped():
-                return  # nothing of the batch is told, so that what failed can be made good
-            for number, params in asked.items():
-                study.tell(number, trials.trial_value(number, params, search.metric))
-            first += len(asked)
+                return  # without reporting the batch, so that failed jobs can still succeed when resumed
+            for number, params in trial_params.items():
+                study.report(number, trials.trial_value(number, params, search.metric))
+            first += len(trial_params)
 
 
 def prepared(
     values: Mapping[str, Any], parsed: Sequence[Override], config: RunConfig | None, origin: Origin
 ) -> Searcher:
-    """Who searches what the overrides leave open, by what stands below `hydra.sweeper`; `config` None: it is wrong.
+    """A searcher of the swept overrides, with the settings `hydra.sweeper`; `config` is None when it is invalid.
 
     Raises ConfigError, or ConfigErrors.
     """

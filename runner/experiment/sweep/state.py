@@ -1,4 +1,4 @@
-"""What a journal says about a sweep: its jobs, and how each of them stands."""
+"""The state of a sweep according to its journal: its jobs and the status of each."""
 
 import math
 import os
@@ -18,10 +18,10 @@ STATUS_FILE, SUMMARY_FILE = "status.json", "summary.json"
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one job of a sweep stands.
+    """The status and results of one job of a sweep.
 
-    `status` is ok, failed, interrupted, killed or missing (it never began), `error` its block, `folder` None for a job
-    that never began.
+    `status` is ok, failed, interrupted, killed or missing (never started), `error` the text of its error, `folder` None
+    for a job that never started.
     """
 
     number: int
@@ -34,13 +34,13 @@ class Outcome:
     metrics: dict[str, float] = field(default_factory=dict)
 
     def value(self, metric: str) -> float | None:
-        """A metric as `expect` means it: the loss of the training, others of the evaluation; None without a result."""
+        """A metric as in `expect`: the loss of the training, others of the evaluation; None without a finite result."""
         found = self.loss if metric == "loss" else self.metrics.get(metric)
         return found if self.status == "ok" and found is not None and math.isfinite(found) else None
 
 
 class SweepState:
-    """The rows of a journal in order, as they come."""
+    """The state of a sweep, updated with each new row of its journal."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -49,48 +49,54 @@ class SweepState:
         self.started: dict[int, dict[str, Any]] = {}
         self.ended: dict[int, dict[str, Any]] = {}
         self.trials: dict[int, dict[str, Any]] = {}
-        self._failed: set[int] = set()  # since it was last resumed
+        self._failed: set[int] = set()  # since the last resume
         self._offset = 0
 
     def update(self) -> list[dict[str, Any]]:
-        """Read on, and return the new rows. Raises as `journal.read`, and DataError for one of another version."""
+        """Read and return the new rows. Raises the errors of `journal.read`, and DataError for another version."""
         rows, self._offset = journal.read(self.folder, self._offset)
         for row in rows:
             self._take(row)
         path, found = self.folder / journal.NAME, self.header.get("version")
         if not self.jobs and not self.header:
-            raise ConfigError("not a sweep directory", path=self.folder, reason="the sweep ended before it began")
+            raise ConfigError(
+                "not a sweep directory", path=self.folder, reason="the sweep was killed before its first row"
+            )
         if found != journal.VERSION:
             raise DataError("not a journal of this version", file=path, expected=journal.VERSION, found=found)
         return rows
 
     def outcome(self, number: int) -> Outcome:
-        """How a job stands."""
+        """The status and results of a job."""
         row = self.ended.get(number) or self.started.get(number) or {}
         folder = self.folder / row["folder"] if row else None
         overrides = self.jobs.get(number, ())
         if number not in self.ended:
             return Outcome(number, overrides, "killed" if row else "missing", 1, folder)
-        said: dict[str, Any] = {"error": row.get("error"), "loss": row.get("loss"), "metrics": row.get("metrics") or {}}
-        return Outcome(number, overrides, row["status"], row["exit_code"], folder, **said)
+        results: dict[str, Any] = {
+            "error": row.get("error"),
+            "loss": row.get("loss"),
+            "metrics": row.get("metrics") or {},
+        }
+        return Outcome(number, overrides, row["status"], row["exit_code"], folder, **results)
 
     @property
     def search(self) -> dict[str, Any] | None:
-        """What a sweep searches for (`metric`, `direction`) and how; None for a sweep that only tries all values."""
-        found = flat(self.header.get("config") or {})
-        told = {key.removeprefix(SEARCH): value for key, value in found.items() if key.startswith(SEARCH)}
-        return told if {"metric", "direction"} <= told.keys() else None
+        """The settings of a search (`metric`, `direction`, ...); None for a sweep over given values."""
+        config = flat(self.header.get("config") or {})
+        settings = {key.removeprefix(SEARCH): value for key, value in config.items() if key.startswith(SEARCH)}
+        return settings if {"metric", "direction"} <= settings.keys() else None
 
     def outcomes(self) -> list[Outcome]:
-        """How all jobs stand, in their order."""
+        """The outcomes of all jobs, in order."""
         return [self.outcome(number) for number in sorted(self.jobs)]
 
     def failed(self) -> bool:
-        """Whether some job has failed since the sweep began or went on; one that was interrupted has not."""
+        """Whether a job has failed since the sweep was started or resumed; interrupted jobs do not count."""
         return bool(self._failed)
 
     def done(self) -> frozenset[int]:
-        """The jobs that need not run again."""
+        """The numbers of the finished jobs."""
         return frozenset(number for number, row in self.ended.items() if row["status"] == "ok")
 
     def _take(self, row: dict[str, Any]) -> None:
@@ -113,17 +119,17 @@ class SweepState:
 
 
 def settle(state: SweepState, numbers: Iterable[int], what: str) -> None:
-    """Write the end of jobs that could not write it themselves; `what` says why. Raises StorageError.
+    """Write the `end` rows of jobs that could not write their own; `what` is the reason. Raises StorageError.
 
-    A run is over when its `status.json` says so: a job may have been killed between that and its row.
+    `status.json` is authoritative: a job may have been killed between writing it and writing its row.
     """
     for number in numbers:
-        started = state.started.get(number, {"folder": str(number)})  # it may have died before that
-        place = state.folder / started["folder"]
-        if written(place / STATUS_FILE).get("status") == "ok":
-            end(state.folder, number, place, summary=written(place / SUMMARY_FILE))
+        started = state.started.get(number, {"folder": str(number)})  # it may have died before its `start` row
+        folder = state.folder / started["folder"]
+        if written(folder / STATUS_FILE).get("status") == "ok":
+            end(state.folder, number, folder, summary=written(folder / SUMMARY_FILE))
         else:
-            end(state.folder, number, place, "killed", 1, error=what)
+            end(state.folder, number, folder, "killed", 1, error=what)
 
 
 def end(
@@ -136,27 +142,27 @@ def end(
     error: str | None = None,
     summary: dict[str, Any] | None = None,
 ) -> None:
-    """Write how a job ended. Raises StorageError."""
+    """Write the `end` row of a job. Raises StorageError."""
     known = {name: (summary or {}).get(name) for name in ("loss", "metrics")}
     place = relative(folder, sweep)
     journal.append(sweep, "end", job=number, folder=place, status=status, exit_code=exit_code, error=error, **known)
 
 
 def relative(folder: Path, sweep: Path) -> str:
-    """A job's folder as the journal names it: below the sweep's, which may be moved."""
+    """A job's folder as in the journal: relative to the sweep's, which may be moved."""
     return os.path.relpath(folder, sweep)
 
 
 def refuse_changes(what: str, was: dict[str, Any], now: dict[str, Any]) -> None:
-    """Raise ConfigError with a row for every key that two configs do not have in common; `sweep.*` may change."""
+    """Raise ConfigError with a row for every key that differs between two configs; `sweep.*` may change."""
     before, after = flat(was), flat(now)
     names = [name for name in changed(before, after) if not name.startswith("sweep.")]
     rows = {name: f"was {before.get(name)}, is {after.get(name)}" for name in names}
     if rows:
-        raise ConfigError(what, **rows, hint="--force goes on all the same")
+        raise ConfigError(what, **rows, hint="--force resumes anyway")
 
 
 def varying(jobs: Sequence[tuple[str, ...]]) -> set[str]:
-    """The overrides that not all jobs have in common."""
+    """The overrides that not all jobs share."""
     common = set.intersection(*map(set, jobs)) if len(jobs) > 1 else set()
     return {line for job in jobs for line in job} - common

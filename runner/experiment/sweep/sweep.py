@@ -1,4 +1,4 @@
-"""A sweep from its first job to its table, and again from where it ended too early."""
+"""Runs a sweep from its first job to its table, and resumes one that was interrupted."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,18 +20,18 @@ from runner.host import files
 from runner.host.machine import packages
 
 MAY_CHANGE = ("sweep.", "hydra.launcher.", "hydra/launcher", "hydra.sweeper.n_trials")
-DIED = "SweepError: the process of the job ended without a word"
+DIED = "SweepError: the process of the job ended unexpectedly"
 
 
 class SweepError(RunnerError):
-    """Some jobs of a sweep failed; the others ran."""
+    """Some jobs of a sweep failed; the others were run."""
 
     exit_code = 8
     outcomes: Sequence[Outcome] = ()  # of all jobs
 
 
 def start(call: CommandLine) -> list[Outcome]:
-    """Run every job of a sweep, whatever happens to the others, and print the table.
+    """Run every job of a sweep, even if others fail, and print the table.
 
     Raises ConfigError before anything is written, SweepError at the end when some jobs failed, KeyboardInterrupt when a
     signal stopped the sweep.
@@ -45,53 +45,52 @@ def start(call: CommandLine) -> list[Outcome]:
                 folder,
                 "sweep",
                 version=journal.VERSION,
-                call=_words(call),
+                call=_call_values(call),
                 config=config,
                 config_sha256=config_hash(config),
                 threads=made.shares.threads,
             )
-            return _conduct(made, folder, force=False)
+            return _run_jobs(made, folder, force=False)
 
 
 def resume(folder: Path, lines: Sequence[str] = (), force: bool = False) -> list[Outcome]:
-    """Run what is missing of the sweep in `folder`: jobs that never began, that failed or that were interrupted.
+    """Run the missing jobs of the sweep in `folder`: those never started, failed or interrupted.
 
-    `lines` may choose another launcher, `sweep.fail_fast`, or how many trials a search has. Raises ConfigError when
-    this is no sweep or when its config has changed (unless `force`), BusyError while it is running, and otherwise as
-    `start`.
+    `lines` may override the launcher, `sweep.*`, and the number of trials of a search. Raises ConfigError when this is
+    no sweep or when its config has changed (unless `force`), BusyError while it is running, and otherwise as `start`.
     """
     state = SweepState(folder)
     state.update()
-    call = _again(state.header["call"], lines)
+    call = _resumed_call(state.header["call"], lines)
     with launch.stopped_by_signals(), files.locked(folder / launch.LOCK_FILE):
-        state.update()  # what was written before the folder was ours
+        state.update()  # rows written before the lock was acquired
         made = plan(call)
         if not force:
-            refuse_changes("the sweep would not go on as it began", state.header["config"], _base(made))
+            refuse_changes("the config of the sweep has changed", state.header["config"], _base(made))
         settle(state, [number for number in state.started if number not in state.ended], DIED)
         journal.append(folder, "resume", overrides=list(lines))
-        return _conduct(made, folder, force)
+        return _run_jobs(made, folder, force)
 
 
-def _conduct(made: SweepPlan, folder: Path, force: bool) -> list[Outcome]:
+def _run_jobs(made: SweepPlan, folder: Path, force: bool) -> list[Outcome]:
     state = SweepState(folder)
     state.update()
     controller = _Controller(state, made.config.sweep.fail_fast, force)
     try:
         made.run(folder, state.header["threads"], controller)
     except KeyboardInterrupt:
-        print(f"the sweep goes on with: runner resume {folder}", file=sys.stderr)  # noqa: T201
+        print(f"resume the sweep with: runner resume {folder}", file=sys.stderr)  # noqa: T201
         raise
     state.update()
     outcomes = state.outcomes()
     show(outcomes, folder)
     if state.search:
-        _tell_best(outcomes, state)
+        _report_best(outcomes, state)
     _raise_failed(outcomes, folder)
     return outcomes
 
 
-def _tell_best(outcomes: Sequence[Outcome], state: SweepState) -> None:
+def _report_best(outcomes: Sequence[Outcome], state: SweepState) -> None:
     search = state.search or {}
     found = best.best(outcomes, search)
     if found is not None:
@@ -110,18 +109,18 @@ def _raise_failed(outcomes: Sequence[Outcome], folder: Path) -> None:
 
 
 class _Controller:
-    """Decides what is run, and keeps the journal where jobs cannot."""
+    """The controller of a sweep, which also writes journal rows that jobs cannot write."""
 
     def __init__(self, state: SweepState, fail_fast: bool, force: bool) -> None:
         self.state = state
         self.job = Job(state.folder.absolute(), state.done(), fail_fast, force)
 
     def composition_failed(self, number: int, error: RunnerError) -> int:
-        """A job that could not be composed."""
+        """Record a job whose config could not be composed, and return its exit code."""
         return self.job.composition_failed(number, error)
 
     def pending(self, batch: Jobs) -> Jobs:
-        """What is to run of a batch. Raises ConfigError when it is another one than before."""
+        """The jobs of a batch that still have to run. Raises ConfigError when the batch differs from the journal's."""
         known = self.state.jobs
         jobs = {
             number: tuple(line for line in lines if not _key(line).startswith("sweep."))
@@ -132,22 +131,23 @@ class _Controller:
             self.state.update()
         changed = {f"#{number}": " ".join(known[number]) for number, lines in jobs.items() if known[number] != lines}
         if changed:
-            raise ConfigError("the sweep has other jobs than when it began", **changed)
+            raise ConfigError("the jobs of the sweep have changed", **changed)
         return {number: lines for number, lines in batch.items() if number not in self.job.done}
 
     def stopped(self) -> bool:
-        """Whether no further job may begin."""
+        """Whether no further job may start."""
         return self.job.stopped()
 
     @property
     def reported_trials(self) -> int:
-        """How many jobs a search was told of."""
+        """Number of trials whose values have been reported to the search."""
         return len(self.state.trials)
 
     def trial_value(self, number: int, params: Mapping[str, str], metric: str) -> float | None:
-        """What a job is worth to a search: what it was told before, or else how the job has ended.
+        """The value of a job for the search: the one reported before, or else that of the job's outcome.
 
-        A job that failed then and is well now stays as it was told, since later proposals came of that.
+        A job that had failed when it was reported keeps that value after a successful rerun, since later proposals
+        depend on it.
         """
         self.state.update()
         if number not in self.state.trials:
@@ -159,7 +159,7 @@ class _Controller:
         return found
 
     def job_ended(self, number: int, code: int) -> bool:
-        """The process of a job has ended; it has written its row, if it could."""
+        """Record that the process of a job has ended; whether to stop the other jobs."""
         self.state.update()
         if number not in self.state.ended:
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -171,33 +171,33 @@ class _Controller:
 
 
 def _block(outcome: Outcome) -> str:
-    """The row of a failed job: what it was, and its error block."""
+    """The row of a failed job: its status, overrides and folder, and its error."""
     first = f"{outcome.status}, exit {outcome.exit_code}  {' '.join(outcome.overrides)}  {outcome.folder or ''}"
     return f"{first.rstrip()}\n{outcome.error}" if outcome.error else first.rstrip()
 
 
 def _base(made: SweepPlan) -> dict[str, Any]:
-    """What all jobs depend on: the config, and versions by the same rule as for one run."""
+    """Everything that all jobs depend on: the config, and versions by the same rule as for one run."""
     versions = {name: text for name, text in packages().items() if name.startswith(("runner", "numpy", "onnx"))}
-    proposing = {"optuna": search_space.version()} if made.searcher else {}
-    return {**made.base, "version": {**versions, **proposing}}
+    optuna = {"optuna": search_space.version()} if made.searcher else {}
+    return {**made.base, "version": {**versions, **optuna}}
 
 
-def _words(call: CommandLine) -> dict[str, Any]:
+def _call_values(call: CommandLine) -> dict[str, Any]:
     places = {"config_dir": call.config_dir, "config_path": call.config_path}
     absolute = {name: place and str(place.expanduser().absolute()) for name, place in places.items()}
     return {"overrides": list(call.overrides), "config_name": call.config_name, **absolute}
 
 
-def _again(words: dict[str, Any], lines: Sequence[str]) -> CommandLine:
-    """The call of a sweep that goes on, from the words in its journal, which pass the gate once more."""
+def _resumed_call(words: dict[str, Any], lines: Sequence[str]) -> CommandLine:
+    """The command line of a resumed sweep: that of its journal, which is checked again, with new overrides."""
     for line in lines:
         if not _key(line).startswith(MAY_CHANGE):
             allowed = "hydra/launcher, hydra.launcher.*, hydra.sweeper.n_trials, sweep.*"
-            raise ConfigError("a sweep goes on as it began", value=line, allowed=allowed)
+            raise ConfigError("a resumed sweep cannot change this key", value=line, allowed=allowed)
     found = words.get("overrides")
     if not isinstance(found, list) or not all(isinstance(line, str) for line in found):
-        raise ConfigError("the journal does not say what was typed", value=found)
+        raise ConfigError("the journal has no command line", value=found)
     new = {_key(line) for line in lines}
     kept = [line for line in found if _key(line) not in new]
     if "hydra/launcher" in new:

@@ -10,7 +10,7 @@ COLOURS = {"ok": "green", "failed": "red", "killed": "red", "interrupted": "yell
 
 
 def show(outcomes: Sequence[Outcome], folder: Path) -> None:
-    """Print how all jobs ended: with colours on a terminal, otherwise as plain columns."""
+    """Print the outcomes of all jobs: coloured on a terminal, otherwise as plain columns."""
     console_of, box, tables, texts = (lazy_import(f"rich.{name}") for name in ("console", "box", "table", "text"))
     console = console_of.Console()
     if not console.is_terminal:
@@ -35,7 +35,7 @@ def plain(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def cells(outcomes: Sequence[Outcome]) -> list[list[str]]:
-    """The head and a row for each job: number, status, exit code, what it does not share with all others, numbers."""
+    """The header and one row per job: number, status, exit code, overrides that not all jobs share, loss, metrics."""
     names = sorted({name for outcome in outcomes for name in outcome.metrics} - {"loss"})
     own = varying([outcome.overrides for outcome in outcomes])
     return [
@@ -45,15 +45,15 @@ def cells(outcomes: Sequence[Outcome]) -> list[list[str]]:
 
 
 def ended_line(outcome: Outcome) -> str:
-    """One line about a job that has just ended."""
+    """One line about a finished job."""
     values = {**outcome.metrics, "loss": outcome.loss}
     numbers = " ".join(f"{name} {value:.4f}" for name, value in values.items() if value is not None)
-    told = numbers if outcome.status == "ok" else (outcome.error or "").partition("\n")[0]
-    return f"job {outcome.number} {outcome.status}: {' '.join(outcome.overrides)}  {told}".rstrip()
+    result = numbers if outcome.status == "ok" else (outcome.error or "").partition("\n")[0]
+    return f"job {outcome.number} {outcome.status}: {' '.join(outcome.overrides)}  {result}".rstrip()
 
 
 def _row(outcome: Outcome, names: Sequence[str], own: set[str]) -> list[str]:
     lines = [line for line in outcome.overrides if line in own]
     numbers = [outcome.loss, *(outcome.metrics.get(name) for name in names)]
-    shown = ["-" if value is None else f"{value:.4f}" for value in numbers]
-    return [str(outcome.number), outcome.status, str(outcome.exit_code), " ".join(lines) or "-", *shown]
+    texts = ["-" if value is None else f"{value:.4f}" for value in numbers]
+    return [str(outcome.number), outcome.status, str(outcome.exit_code), " ".join(lines) or "-", *texts]

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import time
 
 import numpy as np
 import onnxruntime
@@ -42,9 +41,7 @@ def reshape(name="Default/network-Net/Reshape-op3") -> bytes:
 
 
 def test_what_a_session_knows_of_its_model():
-    start = time.perf_counter()
     session = Session(momentum_step(), Device())
-    assert 0 < session.open_seconds < time.perf_counter() - start
     kind = TensorType(dt.float32, (3,))
     assert session.inputs == {"w": kind, "v": kind, "g": kind}
     assert list(session.outputs.items()) == [("w2", kind), ("v2", kind)]

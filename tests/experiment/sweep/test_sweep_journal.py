@@ -76,15 +76,15 @@ def test_a_torn_last_line_is_no_row_and_goes_away(begun, torn):
         ('{"event": "trial", "job": 0, "params": [], "state": "failed"}', "params is not dict"),
         (
             '{"event": "trial", "job": 0, "params": {}, "state": "complete"}',
-            "state and value of a trial do not fit",
+            "state and value of a trial do not match",
         ),
         (
             '{"event": "trial", "job": 0, "params": {}, "state": "complete", "value": NaN}',
-            "state and value of a trial do not fit",
+            "state and value of a trial do not match",
         ),
         (
             '{"event": "trial", "job": 0, "params": {}, "state": "failed", "value": 0.5}',
-            "state and value of a trial do not fit",
+            "state and value of a trial do not match",
         ),
         ('{"event": "jobs", "first": 0, "overrides": [["seed=1", 2]]}', "overrides are not lists of text"),
     ],

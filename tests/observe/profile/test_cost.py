@@ -45,9 +45,9 @@ def test_a_convolution_and_both_its_gradients(stride, group):
     (y,) = infer(forward, (f32(*x), f32(*w)))
     counted = counted_convolution(x, w, stride)
     assert flops(forward, f32(*x), f32(*w)) == counted
-    backward = forward.other(ops.Conv2DBackpropInput, input_size=x)
+    backward = forward.sibling(ops.Conv2DBackpropInput, input_size=x)
     assert flops(backward, y, f32(*w)) == counted
-    filters = forward.other(ops.Conv2DBackpropFilter, filter_size=w)
+    filters = forward.sibling(ops.Conv2DBackpropFilter, filter_size=w)
     assert flops(filters, y, f32(*x)) == counted
 
 
