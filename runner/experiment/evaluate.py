@@ -41,11 +41,11 @@ def run(request: RunRequest) -> dict[str, Any]:
         step = _freeze(built, observer)
         description = RunDescription(request, built, stopwatch, {})
         manifest = ManifestWriter(folder / "manifest.json", description.manifest)
-        seen = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
+        cb_params = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
         with Journal(folder / "metrics.jsonl") as journal:
-            values = experiment.evaluate(built, MetricsJournal(journal), seen, [stopwatch, manifest])
+            values = experiment.evaluate(built, MetricsJournal(journal), cb_params, [stopwatch, manifest])
         experiment.write_network(built, folder)
-    summary = description.summary(seen, values) | _evaluation_figures(step, stopwatch, values)
+    summary = description.summary(cb_params, values) | _evaluation_figures(step, stopwatch, values)
     return experiment.conclude(request, summary, values)
 
 

@@ -134,10 +134,10 @@ class RunDescription:
             "packages": self.packages,
         }
 
-    def summary(self, seen: CallbackParameters, values: dict[str, float]) -> dict[str, Any]:
+    def summary(self, cb_params: CallbackParameters, values: dict[str, float]) -> dict[str, Any]:
         """The summary of a finished run; times and speed are those of this process."""
         config, stopwatch = self.request.config, self.stopwatch
-        steps = seen.cur_step_num - int(self.before.get("global_step", 0))
+        steps = cb_params.cur_step_num - int(self.before.get("global_step", 0))
         compiling = sum(program.compile_seconds for program in self.built.model.programs)
         return {
             "status": "ok",
@@ -147,10 +147,10 @@ class RunDescription:
             "mode": config.mode,
             "device": config.device.target,
             "providers": self.providers,
-            "epochs": seen.cur_epoch_num,
-            "steps": seen.cur_step_num,
+            "epochs": cb_params.cur_epoch_num,
+            "steps": cb_params.cur_step_num,
             "host_interactions": self.interactions,
-            "loss": number(seen.net_outputs),
+            "loss": number(cb_params.net_outputs),
             **self.loss_scaling,
             "metrics": values,
             "init_seconds": stopwatch.init_seconds,

@@ -57,10 +57,10 @@ def run(request: RunRequest) -> dict[str, Any]:
                 if request.resume:
                     description.before = _read(built.model.train_network, lambda: _restore(description, journal))
                 metrics = MetricsJournal(journal)
-                seen = _train(description, monitor, metrics)
-                values = {} if config.eval.every == "never" else evaluate(built, metrics, seen)
+                cb_params = _train(description, monitor, metrics)
+                values = {} if config.eval.every == "never" else evaluate(built, metrics, cb_params)
         write_network(built, folder)
-    return conclude(request, description.summary(seen, values), values)
+    return conclude(request, description.summary(cb_params, values), values)
 
 
 def _build(request: RunRequest, values: ValueObserver) -> Experiment:
@@ -127,9 +127,9 @@ class Evaluation(Callback):
         self.built, self.metrics = built, metrics
 
     def epoch_end(self, run_context: RunContext) -> None:
-        seen = run_context.original_args()
-        if seen.cur_step_num < self.built.total_steps:  # the last epoch is evaluated at the end of the run
-            evaluate(self.built, self.metrics, seen)
+        cb_params = run_context.original_args()
+        if cb_params.cur_step_num < self.built.total_steps:  # the last epoch is evaluated at the end of the run
+            evaluate(self.built, self.metrics, cb_params)
 
 
 class RunMonitor(Callback):
@@ -139,16 +139,16 @@ class RunMonitor(Callback):
     def __init__(self, built: Experiment, folder: Path) -> None:
         self.built, self.path = built, folder / "model" / "train_step.onnx"
         self.start = {p.name: p.data for p in built.model.train_network.get_parameters()}
-        self.seen = CallbackParameters()
+        self.cb_params = CallbackParameters()
 
     def begin(self, run_context: RunContext) -> None:
-        self.seen = run_context.original_args()
+        self.cb_params = run_context.original_args()
 
     def sink_left(self, run_context: RunContext) -> None:
-        check_losses(self.seen)
+        check_losses(self.cb_params)
 
     def step_end(self, run_context: RunContext) -> None:
-        check_losses(self.seen)
+        check_losses(self.cb_params)
         if self.start and self.built.model.programs and not self.path.exists():
             content = compiler.standalone_step(
                 self.built.model.programs[0].graph, ("image", "label"), ("loss",), self.start
@@ -216,9 +216,9 @@ def _train(description: RunDescription, monitor: RunMonitor, metrics: MetricsJou
             max_steps=config.max_steps,
             first_step=int(description.before.get("global_step", 0)),
         )
-    if monitor.seen.net_outputs is None:  # no steps were left
-        monitor.seen.net_outputs = np.float32(description.before["loss"])
-    return monitor.seen
+    if monitor.cb_params.net_outputs is None:  # no steps were left
+        monitor.cb_params.net_outputs = np.float32(description.before["loss"])
+    return monitor.cb_params
 
 
 def _observers(description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal) -> list[Callback]:
@@ -253,7 +253,7 @@ def _checkpointer(description: RunDescription, metrics: MetricsJournal, interrup
 
 
 def evaluate(
-    built: Experiment, metrics: MetricsJournal, seen: CallbackParameters, callbacks: Sequence[Callback] = ()
+    built: Experiment, metrics: MetricsJournal, cb_params: CallbackParameters, callbacks: Sequence[Callback] = ()
 ) -> dict[str, float]:
     """Evaluate the test split and write its metrics to the journal. Raises TrainingError when one is not finite."""
     if not built.model.metrics:
@@ -263,11 +263,11 @@ def evaluate(
         raise TrainingError(
             "a metric of the evaluation is not a finite number",
             **values,
-            epoch=seen.cur_epoch_num,
-            global_step=seen.cur_step_num,
+            epoch=cb_params.cur_epoch_num,
+            global_step=cb_params.cur_step_num,
             repair="a smaller optimizer.learning_rate",
         )
-    metrics.evaluated(values, seen.cur_epoch_num, seen.cur_step_num)
+    metrics.evaluated(values, cb_params.cur_epoch_num, cb_params.cur_step_num)
     return values
 
 

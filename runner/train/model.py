@@ -126,9 +126,9 @@ class Model:
         steps = size if sink_size == -1 or not dataset_sink_mode else sink_size
         sunk = self._sinks(dataset_sink_mode)
         hooks = CallbackList(callbacks) if self.profiler is None else self.profiler.callbacks(callbacks)
-        seen = self._parameters(hooks, train_dataset, epoch_num=epoch, batch_num=steps, dataset_sink_mode=sunk)
-        seen.cur_step_num = first_step
-        run_context = RunContext(seen)
+        cb_params = self._parameters(hooks, train_dataset, epoch_num=epoch, batch_num=steps, dataset_sink_mode=sunk)
+        cb_params.cur_step_num = first_step
+        run_context = RunContext(cb_params)
         if self.gradients.attach(self.train_network, hooks, run_context, first_step):
             self.train_step, self.steps = self._train_step(), None
         self.network.set_train(True)
@@ -229,28 +229,28 @@ class Model:
         if self.eval_step is None:
             names = ("image", "label"), ("loss", "output", "label_out")
             self.eval_step = self._step(self.eval_mode, self.eval_network, "eval_step", *names)
-        seen = self._eval_parameters(hooks, valid_dataset)
-        run_context = RunContext(seen)
+        cb_params = self._eval_parameters(hooks, valid_dataset)
+        run_context = RunContext(cb_params)
         self.network.set_train(False)
         with ExitStack() as stack:
             stack.enter_context(use_precision(self.precision))
             for callback in hooks:
                 stack.enter_context(callback)
             hooks.fire("begin", run_context)
-            seen.metrics = self._evaluate(self.eval_step, hooks, run_context)
+            cb_params.metrics = self._evaluate(self.eval_step, hooks, run_context)
             hooks.fire("end", run_context)
         self.network.set_train(True)
-        return dict(seen.metrics)
+        return dict(cb_params.metrics)
 
     def _evaluate(self, step: Step, hooks: CallbackList, run_context: RunContext) -> dict[str, float]:
-        seen = run_context.original_args()
+        cb_params = run_context.original_args()
         for metric in self.metrics.values():
             metric.clear()
-        with closing(seen.valid_dataset.read(0)) as batches:
+        with closing(cb_params.valid_dataset.read(0)) as batches:
             for arrays in batches:
-                seen.cur_step_num += 1
+                cb_params.cur_step_num += 1
                 hooks.fire("step_begin", run_context)
-                seen.net_outputs = loss, output, label = step(arrays)
+                cb_params.net_outputs = loss, output, label = step(arrays)
                 hooks.fire("step_end", run_context)
                 for metric in self.metrics.values():
                     metric.update(loss, output, label)
