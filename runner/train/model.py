@@ -275,9 +275,9 @@ class Model:
             self.predict_step = self._step(self.eval_mode, self.network, "network", None, None)
         self.network.set_train(False)
         with use_precision(self.precision):
-            made = self.predict_step([Tensor(x).data for x in data])
+            outputs = self.predict_step([Tensor(x).data for x in data])
         self.network.set_train(True)
-        tensors = [Tensor(array) for array in made]
+        tensors = [Tensor(array) for array in outputs]
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
     def export(self, types: Sequence[TensorType]) -> bytes:

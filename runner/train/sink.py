@@ -162,8 +162,8 @@ class Sink:
                 scanned = {n: t.with_shape(size, *t.shape[1:]) for n, t in zip(names, kinds, strict=True)}
                 columns, fetch = {}, _identity
             stepped = [optimizer.learning_rate for optimizer in self._scheduled]
-            given = fetch, scanned, columns, stepped, self.device, self.root, self.observer
-            self.programs[size] = compiler.SunkProgram(self.cell.construct, *given)
+            arguments = fetch, scanned, columns, stepped, self.device, self.root, self.observer
+            self.programs[size] = compiler.SunkProgram(self.cell.construct, *arguments)
         return self.programs[size]
 
 

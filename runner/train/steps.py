@@ -35,13 +35,13 @@ class StepByStep:
     def __call__(self, count: int, leave: Callable[[], bool] = lambda: False) -> np.ndarray:
         """Losses of the next `count` steps; `leave` is used by sinks only."""
         self.interactions += count
-        return np.array([self._one() for _ in range(count)])
+        return np.array([self._run_step() for _ in range(count)])
 
     def close(self) -> None:
         """End the threads that prepare batches."""
         self.batches.close()
 
-    def _one(self) -> np.ndarray:
+    def _run_step(self) -> np.ndarray:
         batch = next(self.batches)
         with scheduled_step(self._scheduled):
             outputs = self.step(batch) if self.number != self._observed else self._observe(batch)

@@ -105,11 +105,11 @@ class CallbackList:
     """A list of callbacks, called as one. A hook that no callback overrides costs nothing."""
 
     def __init__(self, callbacks: Callback | Iterable[Callback] | None) -> None:
-        given = [callbacks] if isinstance(callbacks, Callback) else list(callbacks or ())
-        for item in given:
+        items = [callbacks] if isinstance(callbacks, Callback) else list(callbacks or ())
+        for item in items:
             if not isinstance(item, Callback):
-                raise ConfigError("callbacks must be Callback objects", given=repr(item), at=given.index(item))
-        self.list = given
+                raise ConfigError("callbacks must be Callback objects", given=repr(item), at=items.index(item))
+        self.list = items
         self._hooks = {event: list(self._overriding(event)) for event in EVENTS}
         self._gradient_hooks = list(self._overriding("step_gradients"))
 

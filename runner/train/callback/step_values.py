@@ -24,5 +24,5 @@ class StepValues:
 
     @property
     def updates(self) -> Arrays:
-        """The difference that the step made to each parameter."""
+        """The change of each parameter by the step."""
         return {name: self.assigned[name] - before for name, before in self.parameters.items()}

@@ -89,10 +89,10 @@ class _Parameter:
         elements = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
         shape = [] if self.dims == [0] and elements else self.dims  # how the reference writes a scalar
         try:
-            made = tensor_message.array(TYPES[self.kind], shape, elements)
+            array = tensor_message.array(TYPES[self.kind], shape, elements)
         except DataError as error:
             raise error.add(parameter=self.name) from None
-        return made.astype(TYPES[self.kind].numpy, copy=False)
+        return array.astype(TYPES[self.kind].numpy, copy=False)
 
 
 def _parameters(messages: memoryview) -> Iterator[_Parameter]:

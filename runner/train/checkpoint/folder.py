@@ -62,11 +62,11 @@ def remove_folder(path: Path) -> None:
 
     Raises StorageError.
     """
-    gone = files.hidden(path, files.TEMPORARY_SUFFIX)
+    hidden = files.hidden(path, files.TEMPORARY_SUFFIX)
     try:
-        files.rename(path, gone)
+        files.rename(path, hidden)
         files.sync_folder(path.parent)
-        files.remove(gone)
+        files.remove(hidden)
     except OSError as reason:
         raise files.storage_error("cannot remove a directory", path, reason) from reason
 

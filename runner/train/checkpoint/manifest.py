@@ -93,14 +93,14 @@ def _checked(values: dict[str, Any], path: Path) -> Manifest:
     """The manifest from valid values: a correct hash proves only that they were not changed."""
     try:
         parts = {name: CheckpointFile(part["bytes"], part["sha256"]) for name, part in values["files"].items()}
-        made = Manifest(parts, values["progress"], values["identity"])
-        counts = [*(part.size for part in parts.values()), made.progress.get("global_step", 0)]
-        right = isinstance(made.identity, dict) and all(map(_is_count, counts))
+        manifest = Manifest(parts, values["progress"], values["identity"])
+        counts = [*(part.size for part in parts.values()), manifest.progress.get("global_step", 0)]
+        is_valid = isinstance(manifest.identity, dict) and all(map(_is_count, counts))
     except (KeyError, TypeError, AttributeError):
-        right = False
-    if not right:
+        is_valid = False
+    if not is_valid:
         raise DataError("a manifest lacks required values", file=path, repair=REPAIR)
-    return made
+    return manifest
 
 
 def _is_count(value: object) -> bool:
