@@ -128,7 +128,7 @@ def test_the_step_trace_has_the_exchanges(both):
 def test_the_parts_and_operators_have_the_exchanges(both):
     (_, (_, (record, _))), _, folder = both
     info = json.loads((folder / "step_trace_point_info_1.json").read_text())
-    sums = [(call.looked, sum(stop - start for start, stop in call.exchanges)) for call in record.calls]
+    sums = [(call.profiled, sum(stop - start for start, stop in call.exchanges)) for call in record.calls]
     plain, looked = [ns for seen, ns in sums[1:] if not seen], [ns for seen, ns in sums if seen]
     counted = statistics.median(plain) / statistics.median(looked)
     assert info["exchanges_counted"] == pytest.approx(counted, abs=1e-4)
