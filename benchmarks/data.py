@@ -24,7 +24,7 @@ from runner import context, nn, set_seed
 from runner.config import networks
 from runner.dataset.catalog import DatasetSettings, open_dataset
 from runner.dataset.pipeline import Dataset
-from runner.dataset.prefetch import prefetched, threads_for
+from runner.dataset.prefetch import prefetch_batches, threads_for
 from runner.device import Device
 from runner.host.machine import thread_limit
 from runner.train import Model
@@ -84,7 +84,7 @@ def model_for(channels: int, mode: str, threads: int) -> Model:
 def measure(dataset: Dataset, o: argparse.Namespace, preparing: int) -> dict[str, float]:
     """Train for `o.steps` steps with that many threads that prepare batches."""
     model = model_for(dataset.output_shapes()[0][1], o.mode, o.threads)
-    timed = Timed(prefetched(dataset.fetch, dataset.visits_from(0), preparing))
+    timed = Timed(prefetch_batches(dataset.fetch, dataset.visits_from(0), preparing))
     step = StepByStep(model.train_step, timed)  # type: ignore[arg-type]
     with thread_limit(o.threads):
         step(20)

@@ -1,4 +1,4 @@
-"""Data for training, under the reference's names.
+"""Datasets for training, under the reference's names; `__init__.pyi` lists them.
 
 >>> import runner.dataset as ds
 >>> import runner.dataset.vision.c_transforms as CV
@@ -7,22 +7,6 @@
 (44, [[32, 32, 32, 1], [32]])
 """
 
-from runner.dataset import transforms, vision
-from runner.dataset.catalog import DatasetSettings, open_dataset
-from runner.dataset.formats.download import download_mnist
-from runner.dataset.pipeline import Dataset
-from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, NumpySlicesDataset, SyntheticDataset
+from runner.host.lazy import late_names
 
-__all__ = [
-    "Cifar10Dataset",
-    "Dataset",
-    "DatasetSettings",
-    "DigitsDataset",
-    "MnistDataset",
-    "NumpySlicesDataset",
-    "SyntheticDataset",
-    "download_mnist",
-    "open_dataset",
-    "transforms",
-    "vision",
-]
+__getattr__, __dir__, __all__ = late_names(__name__, __file__)

@@ -1,7 +1,7 @@
-"""The datasets that a run can name, and from its settings to the pipeline: the steps of the reference's LeNet example.
+"""The datasets of the configuration, and the creation of a pipeline from settings, as in the reference's LeNet example.
 
 A dataset is a class in `sources.py` and its entry in `CATALOG`: the choices of `dataset.name`, the options of the group
-`dataset` and the reference page come from there. Keys, defaults and rules of all of them stand in `DatasetSettings`.
+`dataset` and the reference page are derived from it. `DatasetSettings` has the keys of all of them.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ import runner.dataset.formats.idx as idx
 from runner import dtype as dt
 from runner.dataset.formats.download import MIRROR, download_mnist
 from runner.dataset.pipeline import Dataset
-from runner.dataset.prefetch import MOST_WORKERS
+from runner.dataset.prefetch import MAX_WORKERS
 from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, SyntheticDataset
 from runner.dataset.transforms.c_transforms import OneHot, TypeCast
 from runner.dataset.transforms.transform import Transform
@@ -22,8 +22,8 @@ from runner.validation.records import Frozen
 from runner.validation.rules import key
 from runner.validation.validate import validate_record
 
-LARGEST_IMAGE = 4096
-PADDED_PART = 8  # of a side: 4 pixels around CIFAR-10's 32, as usual
+MAX_IMAGE_SIZE = 4096
+PADDING_DIVISOR = 8  # of a side: the usual 4 pixels around CIFAR-10's 32
 SYNTHETIC_SAMPLES = {"train": 1024, "test": 256}
 
 
@@ -32,16 +32,16 @@ def _no_arguments(settings: "DatasetSettings", split: str) -> Mapping[str, Any]:
 
 
 class DatasetEntry(Frozen):
-    """How one dataset is opened, and how its images are brought to mean 0 and deviation 1.
+    """How one dataset is opened, and how its images are normalised to mean 0 and standard deviation 1.
 
     `dataset` takes `usage` ("train" or "test"), `num_samples`, `num_shards` and `shard_id`, with a `default_dir` also
-    `dataset_dir`, and what `arguments` makes of the settings for a split. `download` fetches what a folder lacks.
+    `dataset_dir`, and the result of `arguments` for the settings and a split. `download` adds missing files.
     """
 
     dataset: Callable[..., Dataset]
     normalization: Transform  # of values from 0 to 1
-    default_dir: str | None = None  # where the reference's examples look; None: it needs no files
-    augmentable: bool = False  # an image seen in a mirror is still one of its class
+    default_dir: str | None = None  # as in the reference's examples; None: it needs no files
+    augmentable: bool = False  # mirroring does not change the class of an image
     arguments: Callable[["DatasetSettings", str], Mapping[str, Any]] = _no_arguments
     download: Callable[["DatasetSettings", Path], None] | None = None
 
@@ -59,44 +59,44 @@ def _synthetic_arguments(settings: "DatasetSettings", split: str) -> Mapping[str
     return {"num_samples": SYNTHETIC_SAMPLES[split] if settings.num_samples is None else settings.num_samples}
 
 
-_BYTES_TO_1 = Rescale(1.0 / 255.0, 0.0)
-# Mean and deviation of the training images: what the reference's examples use for the two datasets.
-_LIKE_MNIST = Rescale(1 / 0.3081, -1 * 0.1307 / 0.3081)
-_LIKE_CIFAR10 = Normalize((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
+_SCALE_TO_UNIT = Rescale(1.0 / 255.0, 0.0)
+# Mean and standard deviation of the training images, as in the reference's examples of the two datasets.
+_NORMALIZE_MNIST = Rescale(1 / 0.3081, -1 * 0.1307 / 0.3081)
+_NORMALIZE_CIFAR10 = Normalize((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
 
 CATALOG = {
-    "digits": DatasetEntry(DigitsDataset, _LIKE_MNIST),
+    "digits": DatasetEntry(DigitsDataset, _NORMALIZE_MNIST),
     "mnist": DatasetEntry(
-        MnistDataset, _LIKE_MNIST, "./datasets/MNIST_Data", arguments=_mnist_arguments, download=_download_mnist
+        MnistDataset, _NORMALIZE_MNIST, "./datasets/MNIST_Data", arguments=_mnist_arguments, download=_download_mnist
     ),
-    "cifar10": DatasetEntry(Cifar10Dataset, _LIKE_CIFAR10, "./datasets/cifar-10-batches-bin", augmentable=True),
-    "synthetic": DatasetEntry(SyntheticDataset, _LIKE_MNIST, augmentable=True, arguments=_synthetic_arguments),
+    "cifar10": DatasetEntry(Cifar10Dataset, _NORMALIZE_CIFAR10, "./datasets/cifar-10-batches-bin", augmentable=True),
+    "synthetic": DatasetEntry(SyntheticDataset, _NORMALIZE_MNIST, augmentable=True, arguments=_synthetic_arguments),
 }
 AUGMENTABLE = tuple(name for name, entry in CATALOG.items() if entry.augmentable)
 
 
 class DatasetSettings(Frozen):
-    """The data and how it is cut into batches.
+    """The dataset and its batches.
 
-    `augment` crops and mirrors the training images at random, by the seed. `normalize` brings values to mean 0 and
-    deviation 1 by the numbers of the dataset, otherwise to 0..1. `verify` false accepts other images under the names of
-    MNIST's files (Fashion-MNIST), if they have the published shape; files of any other shape are always accepted.
+    `augment` crops and mirrors the training images at random. `normalize` scales values to mean 0 and standard
+    deviation 1 with the statistics of the dataset, otherwise to 0..1. `verify` false accepts other images of the
+    published shape in MNIST's files (Fashion-MNIST); files of any other shape are always accepted.
     """
 
-    name: str = key("digits", choices=tuple(CATALOG))  # which data
-    data_dir: str | None = None  # where the files are; null: none are needed, or ./datasets
-    batch_size: int = key(32, low=1)  # samples of a step
-    drop_remainder: bool = True  # leave out the last batch when it is smaller
-    shuffle: bool = True  # another order in each epoch, by the seed
+    name: str = key("digits", choices=tuple(CATALOG))  # the dataset
+    data_dir: str | None = None  # folder of the files; null: the default below ./datasets
+    batch_size: int = key(32, low=1)  # samples per step
+    drop_remainder: bool = True  # omit the last batch if it is smaller
+    shuffle: bool = True  # shuffle the training data anew in each epoch
     buffer_size: int = key(10000, low=2)  # samples in the shuffle buffer
-    image_size: int = key(32, low=1, high=LARGEST_IMAGE)  # pixels of a side
-    num_parallel_workers: int = key(1, low=1, high=MOST_WORKERS)  # threads that prepare batches
-    augment: bool = False  # random crops and mirror images
-    normalize: bool = True  # mean 0 and deviation 1 by the numbers of the dataset
-    download: bool = False  # fetch missing files; each is checked
-    url: str | None = None  # another place to fetch them from
-    verify: bool = True  # MNIST's files must be the published ones
-    num_samples: int | None = key(None, low=1)  # only so many of the training split
+    image_size: int = key(32, low=1, high=MAX_IMAGE_SIZE)  # height and width in pixels
+    num_parallel_workers: int = key(1, low=1, high=MAX_WORKERS)  # threads that prefetch batches
+    augment: bool = False  # random crops and horizontal flips
+    normalize: bool = True  # normalise to mean 0 and standard deviation 1
+    download: bool = False  # download missing files
+    url: str | None = None  # base URL of the download
+    verify: bool = True  # require the published checksums of MNIST's files
+    num_samples: int | None = key(None, low=1)  # number of samples to use; null: all
 
     @property
     def entry(self) -> DatasetEntry:
@@ -112,11 +112,11 @@ def open_dataset(
     num_shards: int | None = None,
     shard_id: int | None = None,
 ) -> Dataset:
-    """The batches of the training or the test data: `image` Float32 [batch, C, image_size, image_size], `label` Int32.
+    """The batches of the training or test split: `image` Float32 [batch, C, image_size, image_size], `label` Int32.
 
-    Only training data is shuffled. With `one_hot` classes, labels are rows of zeros with a one, Float32 [batch,
-    one_hot]. `num_shards` and `shard_id` take a part of the rows. Raises ConfigError for impossible settings, DataError
-    for missing or damaged files.
+    Only training data is shuffled. With `one_hot`, the number of classes, labels are one-hot, Float32 [batch, one_hot].
+    `num_shards` and `shard_id` select a part of the rows. Raises ConfigError for invalid settings, DataError for
+    missing or damaged files.
     """
     validate_record(settings)
     data = _source(settings, "train" if train else "test", num_shards, shard_id)
@@ -124,7 +124,7 @@ def open_dataset(
     if one_hot is not None:
         labels += [OneHot(one_hot), TypeCast(dt.float32)]
     data = data.map(labels, "label", settings.num_parallel_workers)
-    data = data.map(_of_images(settings, train), "image", settings.num_parallel_workers)
+    data = data.map(_image_transforms(settings, train), "image", settings.num_parallel_workers)
     if settings.shuffle and train:
         data = data.shuffle(settings.buffer_size)
     return data.batch(settings.batch_size, settings.drop_remainder)
@@ -141,10 +141,10 @@ def _source(settings: DatasetSettings, split: str, num_shards: int | None, shard
 
 def _folder_with_files(settings: DatasetSettings) -> Path:
     entry = settings.entry
-    chosen = entry.default_dir if settings.data_dir is None else settings.data_dir
-    if not chosen:
-        raise ConfigError("not a folder", argument="data_dir", value=repr(chosen), allowed="a path")
-    folder = Path(chosen).expanduser()
+    path = entry.default_dir if settings.data_dir is None else settings.data_dir
+    if not path:
+        raise ConfigError("not a folder", argument="data_dir", value=repr(path), allowed="a path")
+    folder = Path(path).expanduser()
     if settings.download and entry.download is None:
         raise ConfigError(f"{settings.name} cannot be downloaded", argument="download", value=True, allowed="False")
     if settings.download and entry.download is not None:
@@ -152,15 +152,15 @@ def _folder_with_files(settings: DatasetSettings) -> Path:
     return folder
 
 
-def _of_images(settings: DatasetSettings, train: bool) -> list[Transform]:
+def _image_transforms(settings: DatasetSettings, train: bool) -> list[Transform]:
     side = settings.image_size
     steps: list[Transform] = [Resize((side, side))]
     if settings.augment and not settings.entry.augmentable:
         rows = {"argument": "augment", "value": True, "allowed": "False", "dataset": settings.name}
-        raise ConfigError("augment mirrors images, and these mean something else in a mirror", **rows)
+        raise ConfigError("augment mirrors images, which changes the class of these", **rows)
     if settings.augment and train:
-        steps += [RandomCrop(side, padding=-(-side // PADDED_PART)), RandomHorizontalFlip()]
-    steps.append(_BYTES_TO_1)
+        steps += [RandomCrop(side, padding=-(-side // PADDING_DIVISOR)), RandomHorizontalFlip()]
+    steps.append(_SCALE_TO_UNIT)
     if settings.normalize:
         steps.append(settings.entry.normalization)
     return [*steps, HWC2CHW()]

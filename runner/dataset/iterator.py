@@ -1,4 +1,4 @@
-"""Walking over epochs."""
+"""Iterators over epochs."""
 
 from collections.abc import Callable, Iterator
 from typing import Generic, Self, TypeVar
@@ -8,16 +8,16 @@ from runner.validation.arguments import flag, whole_number
 T = TypeVar("T")
 
 
-def epochs_asked(num_epochs: int, output_numpy: bool) -> int:
-    """How many epochs an iterator goes through, -1 for any number. Raises ConfigError for impossible arguments."""
+def epoch_limit(num_epochs: int, output_numpy: bool) -> int:
+    """The number of epochs of an iterator, -1 for no limit. Raises ConfigError for invalid arguments."""
     flag({}, output_numpy=output_numpy)
     return -1 if num_epochs == -1 else whole_number("num_epochs", num_epochs, 1)
 
 
 class EpochIterator(Generic[T]):
-    """Each `for` over it gives the next epoch, until `num_epochs` are over; -1 never ends.
+    """Each `for` loop over it iterates over the next epoch, up to `num_epochs`; -1 is no limit.
 
-    A `for` that was left early is continued by the next one, as in the reference.
+    After a `break`, the next loop continues the same epoch, as in the reference.
     """
 
     def __init__(self, start: Callable[[int], Iterator[T]], num_epochs: int) -> None:

@@ -1,9 +1,9 @@
-"""The order of a dataset, apart from its values: which source rows come when, as numbers.
+"""The order in which source rows are visited, separate from their values.
 
-Every node answers `visits(epoch)` (row and pass in one number: `runner/dataset/visits.py`) from its arguments, the
-run's seed and the epoch alone, so any position of any epoch can be visited at any time: that is all that an exact
-resume, an index table on the device or a change of the number of workers needs. A node counts as its epochs the passes
-over itself; `Repeated` gives its input several per own epoch.
+Every node computes `visits(epoch)` (row and pass in one number: `runner/dataset/visits.py`) from its arguments, the
+run's seed and the epoch alone, so any position of any epoch is accessible at any time: an exact resume, an index table
+on the device and a change of the number of workers rely on this. An epoch of a node is one pass over it; `Repeated`
+makes several passes over its input in each epoch.
 
 Source: the semantics of shuffle, repeat and batch in `mindspore.dataset` r1.2.
 """
@@ -16,24 +16,24 @@ import numpy as np
 from runner.errors import ConfigError
 from runner.host import seed
 
-NO_VISIT = -1  # fills the places that a short last batch leaves empty
+NO_VISIT = -1  # padding of a short last batch
 
 
 class Order(ABC):
     """`count` items per epoch: single rows before batching, whole batches after it."""
 
     count: int
-    shuffles: int  # how many shuffles lie in this order; numbers the next one
+    shuffles: int  # number of shuffles in this order, and so the index of the next one
     repeats: int  # passes over the source in one epoch
     batch_size: int | None  # None before batching
 
     @abstractmethod
     def visits(self, epoch: int) -> np.ndarray:
-        """Visits of an epoch, int64: [count], or [count, batch] where NO_VISIT fills a short last batch."""
+        """Visits of an epoch, int64: [count], or [count, batch] with NO_VISIT as the padding of a short last batch."""
 
 
 class DerivedOrder(Order):
-    """A change of another order; what it does not change it takes from there."""
+    """An order derived from another one, whose attributes are the defaults."""
 
     def __init__(self, inner: Order) -> None:
         self.inner = inner
@@ -44,8 +44,8 @@ class DerivedOrder(Order):
 
 
 @dataclass(frozen=True)
-class Straight(Order):
-    """The rows of the source as they lie there."""
+class SourceOrder(Order):
+    """The rows in the order of the source."""
 
     count: int
     shuffles: int = 0
@@ -53,12 +53,12 @@ class Straight(Order):
     batch_size: int | None = None
 
     def visits(self, epoch: int) -> np.ndarray:
-        """0, 1, 2, ... in the first epoch, and on from there."""
+        """0, 1, 2, ... in the first epoch, continued in later ones."""
         return np.arange(epoch * self.count, (epoch + 1) * self.count, dtype=np.int64)
 
 
 class Shuffled(DerivedOrder):
-    """Items leave through a buffer of `buffer_size`, from a place drawn at random."""
+    """Items drawn at random from a shuffle buffer of `buffer_size`."""
 
     def __init__(self, inner: Order, buffer_size: int) -> None:
         super().__init__(inner)
@@ -73,7 +73,7 @@ class Shuffled(DerivedOrder):
 
 
 class Sharded(DerivedOrder):
-    """Every `num_shards`-th item, beginning with item `shard_id`: the shards of one order are disjoint and cover it."""
+    """Every `num_shards`-th item, starting with item `shard_id`: the shards of an order are disjoint and cover it."""
 
     def __init__(self, inner: Order, num_shards: int, shard_id: int) -> None:
         super().__init__(inner)
@@ -86,7 +86,7 @@ class Sharded(DerivedOrder):
 
 
 class Repeated(DerivedOrder):
-    """One epoch is `times` passes, each in an order of its own."""
+    """`times` passes in each epoch, each with its own order."""
 
     def __init__(self, inner: Order, times: int) -> None:
         super().__init__(inner)
@@ -95,12 +95,12 @@ class Repeated(DerivedOrder):
         self.repeats = inner.repeats * times
 
     def visits(self, epoch: int) -> np.ndarray:
-        """The passes one after the other."""
+        """The passes in sequence."""
         return np.concatenate([self.inner.visits(epoch * self.times + k) for k in range(self.times)])
 
 
 class Batched(DerivedOrder):
-    """Groups of `size` rows; what is left at the end is dropped, or is a short batch."""
+    """Groups of `size` rows; the remainder is dropped, or is a short batch."""
 
     def __init__(self, inner: Order, size: int, drop_remainder: bool) -> None:
         super().__init__(inner)
@@ -117,9 +117,9 @@ class Batched(DerivedOrder):
 
 
 class Divided(DerivedOrder):
-    """One of several equal parts of every batch: `parts` ranks that take one each have the samples of the whole order.
+    """One of `parts` equal parts of every batch, for the ranks of a data-parallel run.
 
-    Raises ConfigError when a batch, or a short one at the end, cannot be divided.
+    Raises ConfigError when the size of a batch, or of a short one at the end, is not a multiple of `parts`.
     """
 
     def __init__(self, inner: Order, parts: int, part: int) -> None:
@@ -127,40 +127,46 @@ class Divided(DerivedOrder):
         self.parts, self.part = parts, part
         for rows in sorted({int(n) for n in (inner.visits(0) != NO_VISIT).sum(axis=1)}, reverse=True):
             if rows % parts:
-                short = None if rows == inner.batch_size else "this is a short batch at the end: drop_remainder=True"
-                raise ConfigError("a batch does not divide", batch_size=rows, ranks=parts, hint=short)
+                short = (
+                    None
+                    if rows == inner.batch_size
+                    else "this is the short batch at the end: drop_remainder=True omits it"
+                )
+                raise ConfigError(
+                    "the batch size is not a multiple of the number of ranks", batch_size=rows, ranks=parts, hint=short
+                )
         self.batch_size = (inner.batch_size or 1) // parts
 
     def visits(self, epoch: int) -> np.ndarray:
         """[count, size of the part]."""
         whole = self.inner.visits(epoch)
         size = self.batch_size or 1
-        mine: np.ndarray = whole[:, self.part * size : (self.part + 1) * size].copy()
+        own: np.ndarray = whole[:, self.part * size : (self.part + 1) * size].copy()
         for k in np.flatnonzero(whole[:, -1] == NO_VISIT):
             share = int((whole[k] != NO_VISIT).sum()) // self.parts
-            mine[k] = NO_VISIT
-            mine[k, :share] = whole[k, self.part * share : (self.part + 1) * share]
-        return mine
+            own[k] = NO_VISIT
+            own[k, :share] = whole[k, self.part * share : (self.part + 1) * share]
+        return own
 
 
 def shuffled(count: int, buffer_size: int, generator: np.random.Generator) -> np.ndarray:
     """The order in which items 0, 1, ..., count - 1 leave a shuffle buffer, int64 [count].
 
-    The buffer is filled with the first items; then, for each item that comes, a place is drawn whose item leaves and
-    which the new item takes; in the end the rest leaves in random order. All steps are computed at once: what leaves a
-    place is what came to it last, so sorting the steps by place puts each item beside the one that pushes it out.
+    The buffer is filled with the first items; then each further item replaces the item of a slot drawn at random, which
+    leaves; finally the items of the buffer leave in random order. All steps are computed at once: the item that leaves
+    a slot is the one that entered it last, so sorting the steps by slot puts each item next to its replacement.
     """
     if buffer_size >= count:
         return generator.permutation(count)
-    places = generator.integers(buffer_size, size=count - buffer_size)
-    steps = np.argsort(places, kind="stable")  # by place, and in time within one place
-    places = places[steps]
-    opens = np.append(True, places[1:] != places[:-1])  # the first draw of a place pushes out the item it began with
-    came_before = np.append(0, steps[:-1]) + buffer_size
+    slots = generator.integers(buffer_size, size=count - buffer_size)
+    steps = np.argsort(slots, kind="stable")  # by slot, and in time within a slot
+    slots = slots[steps]
+    first = np.append(True, slots[1:] != slots[:-1])  # the first draw of a slot returns its initial item
+    previous = np.append(0, steps[:-1]) + buffer_size
     order = np.empty(count, dtype=np.int64)
-    order[steps] = np.where(opens, places, came_before)
-    closes = np.append(opens[1:], True)
+    order[steps] = np.where(first, slots, previous)
+    last = np.append(first[1:], True)
     rest = np.arange(buffer_size)
-    rest[places[closes]] = steps[closes] + buffer_size
+    rest[slots[last]] = steps[last] + buffer_size
     order[count - buffer_size :] = generator.permutation(rest)
     return order

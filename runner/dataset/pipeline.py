@@ -1,8 +1,8 @@
 """`Dataset`: columns of values, and the order in which their rows are visited.
 
-The two are kept apart. `visits(epoch)` gives the numbers of every batch of any epoch (`runner/dataset/visits.py`),
-`fetch(visits)` gives values for any of them; neither remembers anything, so a run can start at any batch of any epoch,
-on any number of workers.
+The two are separate: `visits(epoch)` returns the visits of every batch of an epoch (`runner/dataset/visits.py`), and
+`fetch(visits)` the values of any visits. Both are stateless, so a run can start at any batch of any epoch, with any
+number of workers.
 """
 
 import hashlib
@@ -12,9 +12,9 @@ from functools import partial
 import numpy as np
 
 from runner.dataset.column import Column
-from runner.dataset.iterator import EpochIterator, epochs_asked
+from runner.dataset.iterator import EpochIterator, epoch_limit
 from runner.dataset.order import NO_VISIT, Batched, Divided, Order, Repeated, Shuffled
-from runner.dataset.prefetch import prefetched, threads_for, worker_count
+from runner.dataset.prefetch import prefetch_batches, threads_for, worker_count
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.visits import Visits
 from runner.errors import ConfigError, nearest
@@ -25,12 +25,12 @@ Batch = tuple[np.ndarray, ...]  # an array for each column
 
 
 class Dataset:
-    """A pipeline of data. It never changes: `map`, `shuffle`, `batch` and `repeat` return new ones.
+    """An immutable data pipeline: `map`, `shuffle`, `batch` and `repeat` return new ones.
 
-    Made by the classes of `runner.dataset`, such as `MnistDataset`. Source: `mindspore.dataset` r1.2.
+    Created by the subclasses in `runner.dataset`, such as `MnistDataset`. Source: `mindspore.dataset` r1.2.
     """
 
-    ready: Callable[[int], object] | None = None  # hears how many batches are ready when one is asked for
+    queue_observer: Callable[[int], object] | None = None  # called with the queue length at each request of a batch
 
     def __init__(self, columns: Sequence[Column], order: Order, num_parallel_workers: int | None = None) -> None:
         self._columns = tuple(columns)
@@ -43,9 +43,9 @@ class Dataset:
         input_columns: str | Sequence[str] | None = None,
         num_parallel_workers: int | None = None,
     ) -> "Dataset":
-        """Transform the values of one column (the first one, unless `input_columns` names another).
+        """Transform the values of one column (by default the first one).
 
-        Raises ConfigError for an unknown column, a transform that cannot take the column, or a map after `batch`.
+        Raises ConfigError for an unknown column, a transform that does not support its type, or a map after `batch`.
         """
         if self._order.batch_size is not None:
             raise ConfigError("map after batch", argument="operations", value=operations, repair="map before batch")
@@ -57,27 +57,27 @@ class Dataset:
                 value=operations,
                 allowed="those of runner.dataset.{vision,transforms}.c_transforms, or subclasses of Transform",
             )
-        chosen = self._column_number(input_columns)
-        columns = [c.map(steps) if k == chosen else c for k, c in enumerate(self._columns)]
-        return Dataset(columns, self._order, self._more_workers(num_parallel_workers))
+        index = self._column_index(input_columns)
+        columns = [c.map(steps) if k == index else c for k, c in enumerate(self._columns)]
+        return Dataset(columns, self._order, self._max_workers(num_parallel_workers))
 
     def shuffle(self, buffer_size: int) -> "Dataset":
-        """Visit the rows (after `batch`: the batches) through a shuffle buffer, in another order in every epoch.
+        """Shuffle the rows (after `batch`: the batches) with a shuffle buffer, anew in every epoch.
 
-        A buffer of at least the dataset's size makes every order equally likely.
+        A buffer of at least the dataset's size makes all orders equally likely.
         """
-        return self._ordered(Shuffled(self._order, whole_number("buffer_size", buffer_size, 2)))
+        return self._with_order(Shuffled(self._order, whole_number("buffer_size", buffer_size, 2)))
 
     def repeat(self, count: int = 1) -> "Dataset":
-        """Make one epoch `count` passes long."""
-        return self._ordered(Repeated(self._order, whole_number("count", count, 1)))
+        """Make `count` passes in each epoch."""
+        return self._with_order(Repeated(self._order, whole_number("count", count, 1)))
 
     def batch(
         self, batch_size: int, drop_remainder: bool = False, num_parallel_workers: int | None = None
     ) -> "Dataset":
-        """Group rows; those left at the end are dropped or make a short batch.
+        """Group rows into batches; the remainder is dropped or is a short batch.
 
-        Raises ConfigError after another `batch`, and when not a single batch would be left.
+        Raises ConfigError after another `batch`, and when there would be no batch.
         """
         if self._order.batch_size is not None:
             raise ConfigError("batch after batch", argument="batch_size", value=batch_size, repair="batch once")
@@ -90,27 +90,27 @@ class Dataset:
                 value=batch_size,
                 allowed=f"1 to {self._order.count}, the dataset's size, or drop_remainder=False",
             )
-        return Dataset(self._columns, order, self._more_workers(num_parallel_workers))
+        return Dataset(self._columns, order, self._max_workers(num_parallel_workers))
 
     def divided(self, parts: int, part: int) -> "Dataset":
-        """One of several equal parts of every batch, for ranks that train together: after `batch`.
+        """One of `parts` equal parts of every batch, for a rank of a data-parallel run; to be called after `batch`.
 
-        Together the parts have the samples of this dataset, batch by batch. Raises ConfigError when a batch does not
-        divide.
+        The parts of a batch are disjoint and cover it. Raises ConfigError when a batch size is not a multiple of
+        `parts`.
         """
         if self._order.batch_size is None:
             raise ConfigError("only batches can be divided", argument="parts", value=parts, repair="batch first")
         whole_number("part", part, 0, whole_number("parts", parts, 1) - 1)
-        return self._ordered(Divided(self._order, parts, part))
+        return self._with_order(Divided(self._order, parts, part))
 
     def visits(self, epoch: int) -> np.ndarray | list[np.ndarray]:
-        """Visits of each batch of an epoch: int64 [steps, batch], or a list of [<= batch] with a short one."""
+        """Visits of each batch of an epoch: int64 [steps, batch], or a list of [<= batch] if the last one is short."""
         visits = self._order.visits(whole_number("epoch", epoch, 0)).reshape(self._order.count, -1)
         filled = visits != NO_VISIT
         return visits if filled.all() else [row[full] for row, full in zip(visits, filled, strict=True)]
 
     def visits_from(self, step: int) -> Iterator[np.ndarray]:
-        """Visits of the batch of a step (from 0) and of all later ones, through epochs without end."""
+        """Visits of the batch of a step (from 0) and of all later steps, without end."""
         epoch, start = divmod(step, self.get_dataset_size())
         while True:
             yield from self.visits(epoch)[start:]
@@ -121,34 +121,34 @@ class Dataset:
         return visits % len(self._columns[0].source)
 
     def order(self, epoch: int) -> np.ndarray:
-        """Source rows in the order in which an epoch visits them, int64 [rows]."""
+        """Source rows in the order of an epoch, int64 [rows]."""
         visits = self._order.visits(whole_number("epoch", epoch, 0))
         return self.rows(np.extract(visits != NO_VISIT, visits))
 
     def batches(self, epoch: int) -> np.ndarray | list[np.ndarray]:
-        """Source rows of each batch of an epoch, in the form of `visits`."""
+        """Source rows of each batch of an epoch, in the form that `visits` has."""
         visits = self.visits(epoch)
         return self.rows(visits) if isinstance(visits, np.ndarray) else [self.rows(batch) for batch in visits]
 
     def fetch(self, visits: np.ndarray) -> Batch:
-        """The columns' samples for any visits, each [len(visits), ...]. Safe to call from several threads.
+        """The samples of each column for any visits, each [len(visits), ...]. Thread-safe.
 
-        Source rows are the visits of the first pass; which pass it is matters to random transforms only.
+        Source rows are the visits of the first pass; the pass affects random transforms only.
         """
-        seen = Visits.of(visits, len(self._columns[0].source))
-        return tuple(column.fetch(seen) for column in self._columns)
+        decoded = Visits.of(visits, len(self._columns[0].source))
+        return tuple(column.fetch(decoded) for column in self._columns)
 
     def prepared(self, visits: Iterable[np.ndarray]) -> Generator[Batch, None, None]:
-        """The batches of these visits, in order; where that pays the next ones are prepared by threads meanwhile.
+        """The batches of these visits, in order, prefetched by `threads` threads.
 
         The threads end with the generator, at the latest when it is closed.
         """
-        return self._prefetched(self.fetch, visits)
+        return self._prefetch(self.fetch, visits)
 
     def compact(self) -> tuple[np.ndarray, ...]:
-        """All source rows of each column in the form in which they are kept (images: bytes), read-only.
+        """All source rows of each column as cached (images: bytes), read-only.
 
-        `remaining` leads from rows of these arrays to samples: what a device needs to hold the whole dataset.
+        `remaining` has the transforms from rows of these arrays to samples; a device can hold the dataset in this form.
         """
         return tuple(column.compact for column in self._columns)
 
@@ -158,28 +158,28 @@ class Dataset:
         return {column.name: column.remaining for column in self._columns}
 
     def read(self, epoch: int, start: int = 0) -> Generator[Batch, None, None]:
-        """The batches of an epoch from number `start` on, as by `prepared`.
+        """The batches of an epoch from number `start` on, prefetched as by `prepared`.
 
         Without `batch` the items are single samples, without a batch axis.
         """
         fetch = self.fetch if self._order.batch_size is not None else self._fetch_one
-        return self._prefetched(fetch, self.visits(epoch)[whole_number("start", start, 0) :])
+        return self._prefetch(fetch, self.visits(epoch)[whole_number("start", start, 0) :])
 
     def create_tuple_iterator(self, num_epochs: int = -1, output_numpy: bool = False) -> EpochIterator[Batch]:
-        """Items as tuples of arrays; each `for` over the iterator is one epoch, beginning with epoch 0.
+        """Items as tuples of arrays; each `for` loop over the iterator is one epoch, starting with epoch 0.
 
-        The arrays are numpy arrays in any case: every operator takes them.
+        The arrays are always numpy arrays, which all operators accept.
         """
-        return EpochIterator(self.read, epochs_asked(num_epochs, output_numpy))
+        return EpochIterator(self.read, epoch_limit(num_epochs, output_numpy))
 
     def create_dict_iterator(
         self, num_epochs: int = -1, output_numpy: bool = False
     ) -> EpochIterator[dict[str, np.ndarray]]:
         """Items as arrays by column name; otherwise as `create_tuple_iterator`."""
-        return EpochIterator(self._read_named, epochs_asked(num_epochs, output_numpy))
+        return EpochIterator(self._read_named, epoch_limit(num_epochs, output_numpy))
 
     def __iter__(self) -> Iterator[Batch]:
-        """The items of epoch 0; the iterators made by `create_tuple_iterator` go on to further epochs."""
+        """The items of epoch 0; the iterators of `create_tuple_iterator` continue with later epochs."""
         return self.read(0)
 
     def __len__(self) -> int:
@@ -202,7 +202,7 @@ class Dataset:
         return [column.name for column in self._columns]
 
     def column_types(self) -> list[TensorType]:
-        """Type of each column of the first batch (without `batch`: of a sample)."""
+        """The type of each column in the first batch (without `batch`: of a sample)."""
         if self._order.batch_size is None:
             return [column.sample for column in self._columns]
         rows = int((self._order.visits(0)[0] != NO_VISIT).sum())
@@ -223,36 +223,36 @@ class Dataset:
             column.fingerprint(digest)
         return digest.hexdigest()
 
-    def _ordered(self, order: Order) -> "Dataset":
+    def _with_order(self, order: Order) -> "Dataset":
         return Dataset(self._columns, order, self._workers)
 
-    def _more_workers(self, asked: int | None) -> int | None:
-        return max(filter(None, (worker_count(asked), self._workers)), default=None)
+    def _max_workers(self, requested: int | None) -> int | None:
+        return max(filter(None, (worker_count(requested), self._workers)), default=None)
 
-    def _column_number(self, named: str | Sequence[str] | None) -> int:
+    def _column_index(self, named: str | Sequence[str] | None) -> int:
         names = self.get_col_names()
-        wanted = names[:1] if named is None else [named] if isinstance(named, str) else list(named)
-        if len(wanted) != 1:
-            raise ConfigError("map takes one column", argument="input_columns", value=wanted, allowed=", ".join(names))
-        if wanted[0] not in names:
+        chosen = names[:1] if named is None else [named] if isinstance(named, str) else list(named)
+        if len(chosen) != 1:
+            raise ConfigError("map takes one column", argument="input_columns", value=chosen, allowed=", ".join(names))
+        if chosen[0] not in names:
             raise ConfigError(
                 "no such column",
                 argument="input_columns",
-                value=wanted[0],
+                value=chosen[0],
                 allowed=", ".join(names),
-                nearest=nearest(str(wanted[0]), names),
+                nearest=nearest(str(chosen[0]), names),
             )
-        return names.index(wanted[0])
+        return names.index(chosen[0])
 
-    def _prefetched(
+    def _prefetch(
         self, fetch: Callable[[np.ndarray], Batch], visits: Iterable[np.ndarray]
     ) -> Generator[Batch, None, None]:
-        self.compact()  # once and here, rather than in every worker at the same time
-        return prefetched(fetch, visits, self.threads, self.ready)
+        self.compact()  # computed once here, not by every worker at the same time
+        return prefetch_batches(fetch, visits, self.threads, self.queue_observer)
 
     @property
     def threads(self) -> int:
-        """How many threads prepare batches; with 0 the one that asks for them does."""
+        """Number of threads that prepare batches; 0: the caller prepares them."""
         values = sum(column.sample.size * (1 + len(column.remaining)) for column in self._columns)
         return threads_for(self._workers, self.get_batch_size() * values)
 

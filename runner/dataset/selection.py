@@ -1,4 +1,4 @@
-"""What all sources of data have in common: which of their rows are visited, in which order, by how many threads."""
+"""Arguments that all datasets have: which rows are used, in which order, and by how many threads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from runner.dataset.column import Column
-from runner.dataset.order import Order, Sharded, Shuffled, Straight
+from runner.dataset.order import Order, Sharded, Shuffled, SourceOrder
 from runner.dataset.prefetch import worker_count
 from runner.errors import ConfigError
 from runner.validation.arguments import flag, whole_number
@@ -14,7 +14,7 @@ from runner.validation.arguments import flag, whole_number
 
 @dataclass(frozen=True)
 class RowSelection:
-    """The checked arguments; made before any data is read."""
+    """The checked arguments; created before any data is read."""
 
     num_samples: int | None
     workers: int | None
@@ -31,10 +31,15 @@ class RowSelection:
         num_shards: int | None,
         shard_id: int | None,
     ) -> "RowSelection":
-        """Raises ConfigError for impossible numbers, and for a number of shards without the shard's own number."""
+        """Check the arguments. Raises ConfigError for values out of range, and for one of the shard arguments alone."""
         if (num_shards is None) != (shard_id is None):
             given = f"num_shards={num_shards}, shard_id={shard_id}"
-            raise ConfigError("a shard needs both numbers", argument="shard_id", value=given, allowed="both or none")
+            raise ConfigError(
+                "one of num_shards and shard_id is missing",
+                argument="shard_id",
+                value=given,
+                allowed="both or none",
+            )
         flag({}, shuffle=shuffle is not None and shuffle)
         shards = 1 if num_shards is None else whole_number("num_shards", num_shards, 1)
         return cls(
@@ -45,8 +50,8 @@ class RowSelection:
             0 if shard_id is None else whole_number("shard_id", shard_id, 0, shards - 1),
         )
 
-    def of_data(self, data: Mapping[str, np.ndarray]) -> tuple[list[Column], Order, int | None]:
-        """What a Dataset is made of. Raises ConfigError when this shard would have no rows."""
+    def apply(self, data: Mapping[str, np.ndarray]) -> tuple[list[Column], Order, int | None]:
+        """The arguments of `Dataset` for these columns. Raises ConfigError when the shard would have no rows."""
         columns = [Column(name, values[: self.num_samples]) for name, values in data.items()]
         return columns, self._order(len(columns[0].source)), self.workers
 
@@ -55,7 +60,7 @@ class RowSelection:
             raise ConfigError(
                 "more shards than rows", argument="num_shards", value=self.num_shards, allowed=f"1 to {rows}"
             )
-        order: Order = Straight(rows)
+        order: Order = SourceOrder(rows)
         if self.shuffle:
             order = Shuffled(order, rows)
         return order if self.num_shards == 1 else Sharded(order, self.num_shards, self.shard_id)

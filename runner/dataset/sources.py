@@ -1,9 +1,9 @@
-"""The datasets a user opens. Each reads its data at once, so that what is wrong with it is said before training.
+"""The public dataset classes. Each reads its data in the constructor, so that damaged data is reported before training.
 
-All take `num_samples` (only the first so many rows of the data), `shuffle` (True: a full shuffle in every epoch, before
+All take `num_samples` (only the first rows of the data), `shuffle` (True: a full shuffle in every epoch, before
 sharding; None or False: the order of the data, where the reference shuffles for None), `num_shards` with `shard_id`
-(rows `shard_id::num_shards` of that order) and `num_parallel_workers` (1 to 64 threads that prepare batches ahead; a
-single one only works where that pays, and they never change a result). Source: `mindspore.dataset` r1.2.
+(rows `shard_id::num_shards` of that order) and `num_parallel_workers` (1 to 64 threads that prefetch batches; a single
+one is used only for large batches, and results never depend on them). Source: `mindspore.dataset` r1.2.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,9 +31,9 @@ class MnistDataset(Dataset):
     """MNIST: columns `image` uint8 [28, 28, 1] and `label` int32.
 
     Reads `train-*` and `t10k-*` in IDX format, plain or `.gz`, from the folder or its `train` and `test` folders.
-    `usage` is "train", "test" or "all"; None takes what is there. A file of the published shape must have the
-    published sha256; `verify=False` accepts other data of that shape (Fashion-MNIST). Other shapes are accepted as
-    they are. Raises DataError when a file is missing or damaged.
+    `usage` is "train", "test" or "all"; None is all existing splits. A file of the published shape must have the
+    published sha256; `verify=False` accepts other data of that shape (Fashion-MNIST). Other shapes are always
+    accepted. Raises DataError when a file is missing or damaged.
     """
 
     def __init__(
@@ -53,16 +53,18 @@ class MnistDataset(Dataset):
         flag({}, verify=verify)
         present = [split for split in idx.PREFIXES if idx.has_part_of(folder, split)]
         if usage is None and not present:
-            raise missing(folder, "MNIST's train-* and t10k-* files, there or in train/ and test/", idx.MISSING)
+            raise missing(
+                folder, "MNIST's train-* and t10k-* files, in the folder or in its train/ and test/", idx.MISSING
+            )
         splits = _splits(usage, present)
-        data = _joined([idx.read_split(folder, split, verify) for split in splits], folder)
-        super().__init__(*selection.of_data(data))
+        data = _concatenate([idx.read_split(folder, split, verify) for split in splits], folder)
+        super().__init__(*selection.apply(data))
 
 
 class Cifar10Dataset(Dataset):
     """CIFAR-10: columns `image` uint8 [32, 32, 3] (red, green, blue) and `label` int32.
 
-    Reads `data_batch_{1..5}.bin` (as many as there are) and `test_batch.bin`, plain or `.gz`. `usage` as for MNIST.
+    Reads `data_batch_{1..5}.bin` (those that exist) and `test_batch.bin`, plain or `.gz`. `usage` as for MNIST.
     Raises DataError when a file is missing or damaged.
     """
 
@@ -81,14 +83,14 @@ class Cifar10Dataset(Dataset):
         present = [split for split in cifar.FILES if cifar.split_files(folder, split)]
         if usage is None and not present:
             raise missing(folder, "CIFAR-10's data_batch_*.bin and test_batch.bin", cifar.MISSING)
-        data = _joined([cifar.read_split(folder, split) for split in _splits(usage, present)], folder)
-        super().__init__(*selection.of_data(data))
+        data = _concatenate([cifar.read_split(folder, split) for split in _splits(usage, present)], folder)
+        super().__init__(*selection.apply(data))
 
 
 class DigitsDataset(Dataset):
     """scikit-learn's handwritten digits: columns `image` uint8 [8, 8, 1] (0..255) and `label` int32.
 
-    1,437 rows for "train" and 360 for "test", by a split that never changes; None and "all" are all 1,797.
+    1,437 rows for "train" and 360 for "test", by a fixed split; None and "all" are all 1,797.
 
     >>> DigitsDataset("test").get_dataset_size()
     360
@@ -108,13 +110,13 @@ class DigitsDataset(Dataset):
         one_of({}, USAGES, usage=chosen)
         images, labels = digits.read_digits(digits.digits_file())
         rows = np.arange(len(labels)) if chosen == "all" else digits.split_rows(chosen)
-        super().__init__(*selection.of_data({"image": images[rows], "label": labels[rows]}))
+        super().__init__(*selection.apply({"image": images[rows], "label": labels[rows]}))
 
 
 class SyntheticDataset(Dataset):
     """Random images of learnable classes: columns `image` uint8 [H, W, C] and `label` int32.
 
-    They depend on `seed`, not on the run's seed; "train" and "test" show the same classes.
+    They depend on `seed`, not on the run's seed; "train" and "test" have the same classes.
 
     >>> SyntheticDataset(num_samples=4, image_shape=(8, 8, 1)).get_col_names()
     ['image', 'label']
@@ -136,7 +138,7 @@ class SyntheticDataset(Dataset):
         one_of({}, USAGES[:2], usage=usage)
         sides = tuple(whole_number("image_shape", side, 1) for side in as_list(image_shape))
         if len(sides) != 3:
-            raise ConfigError("not an image's shape", argument="image_shape", value=sides, allowed="(H, W, C)")
+            raise ConfigError("not the shape of an image", argument="image_shape", value=sides, allowed="(H, W, C)")
         height, width, channels = sides
         images, labels = make_images(
             whole_number("num_samples", num_samples, 1),
@@ -145,7 +147,7 @@ class SyntheticDataset(Dataset):
             whole_number("seed", seed, 0),
             usage,
         )
-        super().__init__(*selection.of_data({"image": images, "label": labels}))
+        super().__init__(*selection.apply({"image": images, "label": labels}))
 
 
 class NumpySlicesDataset(Dataset):
@@ -171,8 +173,10 @@ class NumpySlicesDataset(Dataset):
         arrays = _named_arrays(data, column_names)
         lengths = {name: len(values) if values.ndim else 0 for name, values in arrays.items()}
         if len(set(lengths.values())) != 1 or 0 in lengths.values():
-            raise ConfigError("columns need equally many rows, and some", argument="data", value=f"rows: {lengths}")
-        super().__init__(*selection.of_data(arrays))
+            raise ConfigError(
+                "columns must have the same number of rows, at least one", argument="data", value=f"rows: {lengths}"
+            )
+        super().__init__(*selection.apply(arrays))
 
 
 def _named_arrays(data: object, column_names: str | Sequence[str] | None) -> dict[str, np.ndarray]:
@@ -181,7 +185,10 @@ def _named_arrays(data: object, column_names: str | Sequence[str] | None) -> dic
     names = named if column_names is None else [str(name) for name in as_list(column_names)]
     if len(names) != len(values) or len(set(names)) != len(names):
         raise ConfigError(
-            "not one name per column", argument="column_names", value=names, allowed=f"{len(values)} different names"
+            "column_names must have one different name per column",
+            argument="column_names",
+            value=names,
+            allowed=f"{len(values)} different names",
         )
     return {name: _array(name, value) for name, value in zip(names, values, strict=True)}
 
@@ -206,7 +213,7 @@ def _splits(usage: str | None, present: list[str]) -> list[str]:
     return ["train", "test"] if usage == "all" else [usage]
 
 
-def _joined(parts: list[Pair], folder: Path) -> dict[str, np.ndarray]:
+def _concatenate(parts: list[Pair], folder: Path) -> dict[str, np.ndarray]:
     shapes = {images.shape[1:] for images, _ in parts}
     if len(shapes) != 1:
         raise ConfigError("the splits have images of different sizes", folder=folder, found=shapes, allowed="one usage")

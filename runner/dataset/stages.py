@@ -1,4 +1,4 @@
-"""The operators of a pipeline as a list, as a profile of the data shows them."""
+"""The operators of a data pipeline with their costs, as listed in a profile."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -16,29 +16,29 @@ REPEATS = 5
 
 
 class Stage(NamedTuple):
-    """One operator of a pipeline: the reference's type, what it does, and its threads.
+    """One operator of a pipeline: the reference's type, a description, and its number of threads.
 
-    `queue` is how many results may wait (None: it has no queue), `microseconds` what it takes for one batch when it
-    works alone (None: it only puts rows in order).
+    `queue` is the capacity of its output queue (None: no queue), `microseconds` its time for one batch when nothing
+    else runs (None: it only determines the order of rows).
     """
 
     kind: str
-    what: str
+    detail: str
     workers: int
     queue: int | None
     microseconds: float | None
 
 
 def stages(dataset: Dataset) -> list[Stage]:
-    """The operators, the last one first: each takes what the next one in the list gives."""
+    """The operators, from the output to the source: each consumes the output of the next one in the list."""
     threads = dataset.threads
     orders = list(_orders(dataset._order))
-    made = [Stage(kind, what, max(1, threads), None, None) for kind, what in orders]
-    if made and threads:
-        made[0] = made[0]._replace(queue=AHEAD_PER_WORKER * threads)
-    last = [stage for stage in made if stage.kind == "Batch"]
-    rest = [stage for stage in made if stage.kind != "Batch"]
-    maps = [Stage("Map", what, max(1, threads), None, took) for what, took in _transforms(dataset)]
+    ordering = [Stage(kind, detail, max(1, threads), None, None) for kind, detail in orders]
+    if ordering and threads:
+        ordering[0] = ordering[0]._replace(queue=AHEAD_PER_WORKER * threads)
+    last = [stage for stage in ordering if stage.kind == "Batch"]
+    rest = [stage for stage in ordering if stage.kind != "Batch"]
+    maps = [Stage("Map", detail, max(1, threads), None, microseconds) for detail, microseconds in _transforms(dataset)]
     return [*last, *maps, *rest, _source(dataset, max(1, threads))]
 
 
@@ -56,30 +56,31 @@ def _orders(order: Order) -> Iterator[tuple[str, str]]:
 
 
 def _transforms(dataset: Dataset) -> Iterator[tuple[str, float]]:
-    """Those that are left for each batch, in the order in which they work, with their microseconds; last ones first."""
-    visits = _first(dataset)
+    """The transforms that run for every batch, with their microseconds: per column, the last one first."""
+    visits = _first_batch(dataset)
     for column in dataset._columns:
         batch = column.compact.take(visits.rows, axis=0)
-        made = []
+        timed = []
         for transform in column.remaining:
-            made.append((f"{column.name}: {transform}", _took(partial(transform.at, batch, visits))))
-            batch = transform.at(batch, visits)
-        yield from reversed(made)
+            timed.append((f"{column.name}: {transform}", _median_time(partial(transform.apply, batch, visits))))
+            batch = transform.apply(batch, visits)
+        yield from reversed(timed)
 
 
 def _source(dataset: Dataset, workers: int) -> Stage:
-    visits = _first(dataset)
-    took = _took(lambda: [column.compact.take(visits.rows, axis=0) for column in dataset._columns])
+    visits = _first_batch(dataset)
+    microseconds = _median_time(lambda: [column.compact.take(visits.rows, axis=0) for column in dataset._columns])
     rows = len(dataset._columns[0].source)
-    return Stage("Generator", f"{rows} rows of {', '.join(dataset.get_col_names())}", workers, None, took)
+    return Stage("Generator", f"{rows} rows of {', '.join(dataset.get_col_names())}", workers, None, microseconds)
 
 
-def _first(dataset: Dataset) -> Visits:
+def _first_batch(dataset: Dataset) -> Visits:
     visits = np.atleast_1d(dataset.visits(0)[0])
     return Visits.of(visits, len(dataset._columns[0].source))
 
 
-def _took(work: Callable[[], Any]) -> float:
+def _median_time(work: Callable[[], Any]) -> float:
+    """Microseconds of a call, the median of `REPEATS`."""
     times = []
     for _ in range(REPEATS):
         start = time.perf_counter_ns()

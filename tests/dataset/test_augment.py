@@ -47,7 +47,7 @@ def places_of(crop: np.ndarray, padded: np.ndarray) -> list[tuple[int, int]]:
 def test_a_crop_is_a_part_of_the_padded_image(size, padding, borders) -> None:
     left, top, right, bottom = borders
     crop = CV.RandomCrop(size, padding)
-    made = crop.at(images(), visits())
+    made = crop.apply(images(), visits())
     assert made.shape[1:] == crop.infer(TensorType(dt.uint8, (HEIGHT, WIDTH, CHANNELS))).shape
     assert made.dtype == np.uint8
     for image, part in zip(images(), made, strict=True):
@@ -59,7 +59,7 @@ def test_a_crop_is_a_part_of_the_padded_image(size, padding, borders) -> None:
 def test_all_places_are_equally_likely() -> None:
     image = np.arange(HEIGHT * WIDTH, dtype=np.float32).reshape(1, HEIGHT, WIDTH, 1)
     many = np.repeat(image, 6000, axis=0)
-    made = CV.RandomCrop((3, 4)).at(many, Visits.of(np.arange(6000), 6000))
+    made = CV.RandomCrop((3, 4)).apply(many, Visits.of(np.arange(6000), 6000))
     counts = np.bincount(made[:, 0, 0, 0].astype(int), minlength=HEIGHT * WIDTH).reshape(HEIGHT, WIDTH)
     assert (counts[:3, :4] > 0).all()
     assert counts[3:].sum() + counts[:, 4:].sum() == 0
@@ -68,13 +68,13 @@ def test_all_places_are_equally_likely() -> None:
 
 
 def test_a_mirror_image_is_one() -> None:
-    made = CV.RandomHorizontalFlip(0.5).at(images(), visits())
+    made = CV.RandomHorizontalFlip(0.5).apply(images(), visits())
     mirrored = [np.array_equal(after, before[:, ::-1]) for before, after in zip(images(), made, strict=True)]
     same = [np.array_equal(after, before) for before, after in zip(images(), made, strict=True)]
     assert all(a != b for a, b in zip(mirrored, same, strict=True))
     assert 8 < sum(mirrored) < 32
-    np.testing.assert_array_equal(CV.RandomHorizontalFlip(0.0).at(images(), visits()), images())
-    np.testing.assert_array_equal(CV.RandomHorizontalFlip(1.0).at(images(), visits()), images()[:, :, ::-1])
+    np.testing.assert_array_equal(CV.RandomHorizontalFlip(0.0).apply(images(), visits()), images())
+    np.testing.assert_array_equal(CV.RandomHorizontalFlip(1.0).apply(images(), visits()), images()[:, :, ::-1])
 
 
 @pytest.mark.parametrize("transform", [CV.RandomCrop((4, 5), (0, 1, 2, 3)), CV.RandomHorizontalFlip()])
@@ -82,11 +82,11 @@ def test_a_mirror_image_is_one() -> None:
 def test_channels_first_is_the_same_picture(transform: RandomTransform, channels: int) -> None:
     given = images(channels=channels)
     kept = given.copy()
-    expected = transform.at(given, visits()).transpose(0, 3, 1, 2)
+    expected = transform.apply(given, visits()).transpose(0, 3, 1, 2)
     turned = transform.channels_first()
     planes = np.ascontiguousarray(given.transpose(0, 3, 1, 2))
-    np.testing.assert_array_equal(turned.at(planes, visits()), expected)
-    np.testing.assert_array_equal(turned.at(given.transpose(0, 3, 1, 2), visits()), expected)
+    np.testing.assert_array_equal(turned.apply(planes, visits()), expected)
+    np.testing.assert_array_equal(turned.apply(given.transpose(0, 3, 1, 2), visits()), expected)
     sample = TensorType(dt.uint8, given.shape[1:])
     height, width, depth = transform.infer(sample).shape
     assert turned.infer(sample.with_shape(channels, HEIGHT, WIDTH)).shape == (depth, height, width)
@@ -95,14 +95,14 @@ def test_channels_first_is_the_same_picture(transform: RandomTransform, channels
 
 def test_places_in_a_chain_draw_differently_and_each_pass_does() -> None:
     flip = CV.RandomHorizontalFlip()
-    made = [flip.placed(place).at(images(), visits(first=first)) for place in (0, 1) for first in (0, 40, 80)]
+    made = [flip.at_position(place).apply(images(), visits(first=first)) for place in (0, 1) for first in (0, 40, 80)]
     assert len({array.tobytes() for array in made}) == 6
-    assert flip.place == 0
+    assert flip.position == 0
 
 
 def test_called_directly_it_is_the_first_pass() -> None:
     flip = CV.RandomHorizontalFlip()
-    np.testing.assert_array_equal(flip(images()), flip.at(images(), visits()))
+    np.testing.assert_array_equal(flip(images()), flip.apply(images(), visits()))
 
 
 def pipeline(batch: int, workers: int = 1, buffer_size: int = 40, **arguments: object) -> ds.Dataset:
@@ -156,8 +156,8 @@ def test_own_random_transforms() -> None:
         def infer(self, sample: TensorType) -> TensorType:
             return sample
 
-        def at(self, batch: np.ndarray, visits: Visits) -> np.ndarray:
-            return batch + visits.random(self.place, 1)[0].astype(batch.dtype)
+        def apply(self, batch: np.ndarray, visits: Visits) -> np.ndarray:
+            return batch + visits.random(self.position, 1)[0].astype(batch.dtype)
 
     data = ds.NumpySlicesDataset({"x": np.zeros(9, np.int64)}).map([Noise(), Noise()], "x").batch(9)
     (first,), (second,) = next(data.read(0)), next(data.read(1))
@@ -195,10 +195,10 @@ def test_a_crop_that_does_not_fit_says_what_would() -> None:
     assert caught.value.rows == {
         "argument": "size",
         "value": "width 12",
-        "allowed": "1 to 11, which is 7 and 4 of padding",
+        "allowed": "1 to 11 (7 and 4 of padding)",
         "column": "image",
         "operation": "RandomCrop((9, 12), (2, 2, 2, 2))",
     }
     with pytest.raises(ConfigError) as caught:
         CV.RandomHorizontalFlip().infer(TensorType(dt.uint8, (4, 4)))
-    assert "height x width x channels" in str(caught.value)
+    assert "images [height, width, channels]" in str(caught.value)

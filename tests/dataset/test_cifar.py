@@ -43,7 +43,7 @@ def test_every_truncation_into_a_record_is_refused(write_cifar) -> None:
         assert caught.value.rows["file"] == str(path)
         assert caught.value.rows["expected"] == "whole records of 3073 bytes"
         assert caught.value.rows["found"] == (
-            f"{length} bytes, {length % 3073} of a cut record" if length else "0 bytes"
+            f"{length} bytes, the last {length % 3073} in an incomplete record" if length else "0 bytes"
         )
 
 

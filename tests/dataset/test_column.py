@@ -26,9 +26,9 @@ def one_by_one(values: np.ndarray, transforms: list[Transform]) -> np.ndarray:
     place = 0
     for transform in transforms:
         if isinstance(transform, RandomTransform):
-            transform = transform.placed(place)
+            transform = transform.at_position(place)
             place += 1
-        values = transform.at(values, VISITS)
+        values = transform.apply(values, VISITS)
     return values
 
 
@@ -61,7 +61,7 @@ def test_random_steps_work_on_bytes_in_the_layout_of_the_network() -> None:
     assert made.compact.shape == (6, 3, 6, 6)
     crop, scaling, flip = made.remaining
     assert [type(step) for step in (crop, scaling, flip)] == [RandomCrop, Affine, RandomHorizontalFlip]
-    assert (crop.place, crop.row_axis, flip.place, flip.row_axis) == (0, 1, 1, 1)
+    assert (crop.position, crop.row_axis, flip.position, flip.row_axis) == (0, 1, 1, 1)
 
 
 def test_joining_stops_where_a_byte_would_notice() -> None:
@@ -77,10 +77,10 @@ def test_floats_are_never_joined() -> None:
 
 
 def test_a_column_that_grows_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(column, "KEPT_BYTES", 6 * 8 * 8 * 3)
+    monkeypatch.setattr(column, "CACHED_BYTES", 6 * 8 * 8 * 3)
     kept = Column("image", images(), (Resize((8, 8)),))
     assert kept.remaining == ()
-    monkeypatch.setattr(column, "KEPT_BYTES", 6 * 8 * 8 * 3 - 1)
+    monkeypatch.setattr(column, "CACHED_BYTES", 6 * 8 * 8 * 3 - 1)
     per_batch = Column("image", images(), (Resize((8, 8)),))
     assert len(per_batch.remaining) == 1
     assert np.shares_memory(per_batch.compact, per_batch.source)

@@ -15,11 +15,11 @@ from patience import PATIENCE
 
 from runner.dataset import MnistDataset
 from runner.dataset.formats.download import GZIP_OVERHEAD, download, download_mnist
-from runner.dataset.formats.idx import Published
+from runner.dataset.formats.idx import PublishedFile
 from runner.errors import ConfigError, DataError
 
 CONTENT = bytes([0, 0, 8, 1, 0, 0, 0, 40]) + bytes(range(40))
-FILES = {"train-labels-idx1-ubyte": Published((40,), hashlib.sha256(CONTENT).hexdigest())}
+FILES = {"train-labels-idx1-ubyte": PublishedFile((40,), hashlib.sha256(CONTENT).hexdigest())}
 NAME = "train-labels-idx1-ubyte.gz"
 GOOD = gzip.compress(CONTENT, mtime=0)
 
@@ -96,13 +96,13 @@ def test_a_file_that_is_there_is_not_fetched(tmp_path: Path, server: Server, the
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        (gzip.compress(CONTENT[:-1] + b"x", mtime=0), "what came is not the published file"),
-        (gzip.compress(CONTENT + b"x", mtime=0), "what came is not the file: more data after that"),
+        (gzip.compress(CONTENT[:-1] + b"x", mtime=0), "the response is not the published file"),
+        (gzip.compress(CONTENT + b"x", mtime=0), "the response is not the file: additional data at the end"),
         (gzip.compress(CONTENT + bytes(10_000_000), mtime=0), "more than"),
-        (GOOD + b"x", "what came is not the file: 1 more bytes after the end of the gzip data"),
-        (GOOD[:30], "what came is not the file: one that is cut off"),
-        (b"", "what came is not the file: one that is cut off"),
-        (b"<html>please log in</html>", "what came is not the file: a damaged one"),
+        (GOOD + b"x", "the response is not the file: 1 additional bytes after the gzip data"),
+        (GOOD[:30], "the response is not the file: a truncated one"),
+        (b"", "the response is not the file: a truncated one"),
+        (b"<html>please log in</html>", "the response is not the file: a damaged one"),
         (bytes(len(CONTENT) + GZIP_OVERHEAD + 1), "more than"),
     ],
 )
@@ -124,7 +124,7 @@ def test_no_more_is_read_than_the_file_can_have(tmp_path: Path, server: Server) 
 
 
 def test_not_found(tmp_path: Path, server: Server) -> None:
-    assert refused(tmp_path, server.url).rows["reason"] == "the server says 404 Not Found"
+    assert refused(tmp_path, server.url).rows["reason"] == "the server responded 404 Not Found"
 
 
 def test_a_redirection_is_followed_to_http_only(tmp_path: Path, server: Server) -> None:

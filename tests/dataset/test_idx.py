@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from runner.dataset.formats import idx
-from runner.dataset.formats.idx import Published, read_idx, read_split
+from runner.dataset.formats.idx import PublishedFile, read_idx, read_split
 from runner.errors import DataError
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (3, 4, 5), dtype=np.uint8)
@@ -89,7 +89,7 @@ def test_impossible_shapes_take_no_memory(tmp_path: Path, shape: tuple[int, ...]
 def test_a_gzip_bomb_is_not_inflated(tmp_path: Path) -> None:
     error = refused(tmp_path / "bomb.gz", gzip.compress(PLAIN + bytes(50_000_000), 9))
     assert error is not None
-    assert error.rows["found"] == "more data after that"
+    assert error.rows["found"] == "additional data at the end"
 
 
 def test_a_wrong_magic_says_both(tmp_path: Path) -> None:
@@ -125,9 +125,9 @@ def test_a_missing_file_says_how_to_get_it(write_mnist) -> None:
         read_split(folder, "train")
     assert caught.value.rows == {
         "folder": str(folder),
-        "expected": "train-images-idx3-ubyte[.gz] and train-labels-idx1-ubyte[.gz], there or in train/",
+        "expected": "train-images-idx3-ubyte[.gz] and train-labels-idx1-ubyte[.gz], in the folder or in its train/",
         "found": "train-images-idx3-ubyte",
-        "repair": "set dataset.data_dir to the folder with the files, or dataset.download=true to fetch them",
+        "repair": "set dataset.data_dir to the folder with the files, or dataset.download=true to download them",
     }
 
 
@@ -158,7 +158,7 @@ def test_a_file_of_the_published_shape_must_be_the_published_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     path = tmp_path / f"train-images-idx3-ubyte{suffix}"
-    published = Published((3, 4, 5), hashlib.sha256(PLAIN).hexdigest())
+    published = PublishedFile((3, 4, 5), hashlib.sha256(PLAIN).hexdigest())
     assert published.size == len(PLAIN)
     monkeypatch.setitem(idx.PUBLISHED, "train-images-idx3-ubyte", published)
     assert refused(path, gzip.compress(PLAIN) if suffix else PLAIN) is None
@@ -183,5 +183,5 @@ def test_a_flipped_bit_in_the_real_mnist(real_mnist: Path, tmp_path: Path) -> No
     data[5_000_000] ^= 4
     path = tmp_path / "t10k-images-idx3-ubyte"
     path.write_bytes(data)
-    with pytest.raises(DataError, match="not what its name says"):
+    with pytest.raises(DataError, match="not as expected"):
         read_idx(path, 3)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from runner.dataset.order import NO_VISIT, Batched, Repeated, Sharded, Shuffled, Straight, shuffled
+from runner.dataset.order import NO_VISIT, Batched, Repeated, Sharded, Shuffled, SourceOrder, shuffled
 from runner.host import seed
 
 
@@ -39,7 +39,7 @@ def test_a_full_buffer_makes_all_orders_equally_likely() -> None:
 
 
 def test_epochs_differ_and_seeds_differ_and_both_come_back() -> None:
-    order = Shuffled(Straight(100), 100)
+    order = Shuffled(SourceOrder(100), 100)
     first = order.visits(0)
     np.testing.assert_array_equal(first, order.visits(0))
     assert (first != order.visits(1) % 100).any()
@@ -50,7 +50,7 @@ def test_epochs_differ_and_seeds_differ_and_both_come_back() -> None:
 
 
 def test_two_shuffles_draw_independently() -> None:
-    once = Shuffled(Straight(50), 50)
+    once = Shuffled(SourceOrder(50), 50)
     twice = Shuffled(once, 50)
     draws = np.argsort(once.visits(0))[twice.visits(0)]  # the second permutation alone
     assert (draws != once.visits(0)).any()
@@ -58,7 +58,7 @@ def test_two_shuffles_draw_independently() -> None:
 
 @given(st.integers(1, 5), st.integers(0, 3))
 def test_repeat_gives_each_pass_its_own_order(times: int, epoch: int) -> None:
-    once = Shuffled(Straight(20), 20)
+    once = Shuffled(SourceOrder(20), 20)
     passes = Repeated(once, times).visits(epoch).reshape(times, 20)
     for k, rows in enumerate(passes):
         np.testing.assert_array_equal(rows, once.visits(epoch * times + k))
@@ -68,7 +68,7 @@ def test_repeat_gives_each_pass_its_own_order(times: int, epoch: int) -> None:
 
 @given(st.integers(1, 60), st.integers(1, 7), st.integers(0, 3))
 def test_shards_are_disjoint_and_cover_the_order(count: int, num_shards: int, epoch: int) -> None:
-    whole = Shuffled(Straight(count), count)
+    whole = Shuffled(SourceOrder(count), count)
     shards = [Sharded(whole, num_shards, k) for k in range(num_shards)]
     parts = [shard.visits(epoch) for shard in shards]
     assert [shard.count for shard in shards] == [len(part) for part in parts]
@@ -86,19 +86,19 @@ def test_shards_are_disjoint_and_cover_the_order(count: int, num_shards: int, ep
     ],
 )
 def test_batches(count: int, size: int, drop: bool, expected: list[list[int]]) -> None:
-    order = Batched(Straight(count), size, drop)
+    order = Batched(SourceOrder(count), size, drop)
     assert order.visits(0).tolist() == expected
     assert order.count == len(expected)
 
 
 def test_a_batch_may_belong_to_two_passes() -> None:
-    order = Batched(Repeated(Straight(5), 3), 4, False)
+    order = Batched(Repeated(SourceOrder(5), 3), 4, False)
     assert order.visits(0).tolist() == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, NO_VISIT]]
     assert order.visits(1)[0].tolist() == [15, 16, 17, 18]
 
 
 def test_shuffle_after_batch_moves_whole_batches() -> None:
-    order = Shuffled(Batched(Straight(40), 4, True), 10)
+    order = Shuffled(Batched(SourceOrder(40), 4, True), 10)
     rows = order.visits(0)
     assert (np.diff(rows, axis=1) == 1).all()
     assert sorted(rows[:, 0].tolist()) == list(range(0, 40, 4))

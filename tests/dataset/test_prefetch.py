@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from patience import is_blocked, wait_until
 
-from runner.dataset.prefetch import WORTH_A_THREAD, prefetched, threads_for
+from runner.dataset.prefetch import MIN_THREADED_VALUES, prefetch_batches, threads_for
 
 BATCHES = [np.array([k]) for k in range(40)]
 
@@ -23,7 +23,7 @@ def doubled(batch: np.ndarray) -> int:
 
 @pytest.mark.parametrize("threads", [0, 1, 2, 5])
 def test_the_order_is_kept(threads: int) -> None:
-    assert list(prefetched(doubled, BATCHES, threads)) == [2 * k for k in range(40)]
+    assert list(prefetch_batches(doubled, BATCHES, threads)) == [2 * k for k in range(40)]
     assert names() == []
 
 
@@ -41,7 +41,7 @@ def test_the_next_batches_are_ready_and_no_more(threads: int) -> None:
 
     taken: list[int] = []
     wanted = 2 * threads + 1
-    items = prefetched(fetch, (taken.append(int(b[0])) or b for b in BATCHES), threads)
+    items = prefetch_batches(fetch, (taken.append(int(b[0])) or b for b in BATCHES), threads)
     assert next(items) == 0
     wait_until(nothing_goes_on)  # nobody asked for a second batch
     assert sorted(asked) == taken == list(range(wanted))
@@ -55,7 +55,7 @@ def test_the_next_batches_are_ready_and_no_more(threads: int) -> None:
 
 def test_without_threads_nothing_is_prepared_before_it_is_asked_for() -> None:
     asked: list[int] = []
-    items = prefetched(lambda batch: asked.append(int(batch[0])), BATCHES, 0)
+    items = prefetch_batches(lambda batch: asked.append(int(batch[0])), BATCHES, 0)
     next(items)
     next(items)
     assert asked == [0, 1]
@@ -70,7 +70,7 @@ def test_an_error_comes_at_its_batch_with_its_text(threads: int) -> None:
         return int(batch[0])
 
     seen = []
-    items = prefetched(fetch, BATCHES, threads)
+    items = prefetch_batches(fetch, BATCHES, threads)
     with pytest.raises(ValueError, match=r"^row 7 is bad$"):
         seen.extend(items)
     assert seen == list(range(7))
@@ -84,7 +84,7 @@ def test_an_error_of_the_order_ends_the_threads_too(threads: int) -> None:
         raise KeyError("order")
 
     with pytest.raises(KeyError, match="order"):
-        list(prefetched(doubled, batches(), threads))
+        list(prefetch_batches(doubled, batches(), threads))
     assert names() == []
 
 
@@ -97,7 +97,7 @@ def test_closing_waits_for_what_is_being_prepared_and_drops_the_rest() -> None:
             may_end.wait()
         ended.append(int(batch[0]))
 
-    items = prefetched(fetch, BATCHES, 1)
+    items = prefetch_batches(fetch, BATCHES, 1)
     next(items)
     wait_until(lambda: len(begun) == 2)
     closing = threading.Thread(target=items.close)
@@ -111,10 +111,10 @@ def test_closing_waits_for_what_is_being_prepared_and_drops_the_rest() -> None:
 
 
 def test_one_that_was_never_used_needs_no_end() -> None:
-    prefetched(doubled, BATCHES, 2)
+    prefetch_batches(doubled, BATCHES, 2)
     assert names() == []
 
 
 def test_threads_are_for_work_that_is_worth_it_or_for_who_asks() -> None:
-    assert [threads_for(workers, WORTH_A_THREAD) for workers in (None, 1, 2, 8)] == [0, 0, 2, 8]
-    assert [threads_for(workers, WORTH_A_THREAD + 1) for workers in (None, 1, 2, 8)] == [1, 1, 2, 8]
+    assert [threads_for(workers, MIN_THREADED_VALUES) for workers in (None, 1, 2, 8)] == [0, 0, 2, 8]
+    assert [threads_for(workers, MIN_THREADED_VALUES + 1) for workers in (None, 1, 2, 8)] == [1, 1, 2, 8]

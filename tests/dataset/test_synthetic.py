@@ -36,5 +36,5 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_split() -> None:
-    with pytest.raises(ConfigError, match="no such split"):
+    with pytest.raises(ConfigError, match="unknown split of synthetic images"):
         make_images(10, (4, 4, 1), 3, 1, "all")

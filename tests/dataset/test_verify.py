@@ -25,7 +25,7 @@ def other_images(request, write_mnist, idx_bytes, monkeypatch: pytest.MonkeyPatc
         folder: Path = write_mnist(prefix, count, side=8, zipped=request.param == "gzip")
         for name, shape in ((f"{prefix}-images-idx3-ubyte", (count, 8, 8)), (f"{prefix}-labels-idx1-ubyte", (count,))):
             published = hashlib.sha256(idx_bytes(np.zeros(shape))).hexdigest()
-            monkeypatch.setitem(idx.PUBLISHED, name, idx.Published(shape, published))
+            monkeypatch.setitem(idx.PUBLISHED, name, idx.PublishedFile(shape, published))
     return folder
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from runner.dataset.visits import Visits, _mixed, below, chance
+from runner.dataset.visits import Visits, _mix, bernoulli, bounded
 from runner.host import seed
 
 MASK = 2**64 - 1
@@ -19,7 +19,7 @@ def test_the_mixing_is_splitmix64() -> None:
         4593380528125082431,
         16408922859458223821,
     ]
-    assert _mixed(state).tolist() == expected
+    assert _mix(state).tolist() == expected
 
 
 def by_hand(counter: int) -> int:
@@ -30,7 +30,7 @@ def by_hand(counter: int) -> int:
 
 def test_numbers_are_those_of_plain_integers() -> None:
     visits = Visits.of(np.array([0, 3, 999, 10**14 + 7]), 1000)
-    drawn = visits.random(place=2, count=2)
+    drawn = visits.random(position=2, count=2)
     assert drawn.shape == (2, 4)
     assert drawn.dtype == np.uint64
     keys = np.random.SeedSequence([1, 0x41554731, 2]).generate_state(2, np.uint64).tolist()
@@ -59,7 +59,7 @@ def test_no_two_numbers_are_the_same() -> None:
 
 @pytest.mark.parametrize("limit", [2, 9, 10, 1000])
 def test_whole_numbers_are_equally_likely(limit: int) -> None:
-    drawn = below(Visits.of(np.arange(100 * limit * 20), 1000).random(0, 1)[0], limit)
+    drawn = bounded(Visits.of(np.arange(100 * limit * 20), 1000).random(0, 1)[0], limit)
     counts = np.bincount(drawn, minlength=limit)
     assert len(counts) == limit
     # Chi squared with limit - 1 degrees of freedom; six deviations from its mean.
@@ -69,23 +69,23 @@ def test_whole_numbers_are_equally_likely(limit: int) -> None:
 
 def test_the_ends_of_the_range() -> None:
     ends = np.array([0, MASK], np.uint64)
-    assert below(ends, 9).tolist() == [0, 8]
-    assert below(ends, 1).tolist() == [0, 0]
-    assert below(ends, 2**32).tolist() == [0, 2**32 - 1]
-    assert chance(ends, 0.0).tolist() == [False, False]
-    assert chance(ends, 1.0).tolist() == [True, True]
-    assert chance(ends, 0.5).tolist() == [True, False]
+    assert bounded(ends, 9).tolist() == [0, 8]
+    assert bounded(ends, 1).tolist() == [0, 0]
+    assert bounded(ends, 2**32).tolist() == [0, 2**32 - 1]
+    assert bernoulli(ends, 0.0).tolist() == [False, False]
+    assert bernoulli(ends, 1.0).tolist() == [True, True]
+    assert bernoulli(ends, 0.5).tolist() == [True, False]
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9])
-def test_chances_are_met(probability: float) -> None:
-    share = chance(Visits.of(np.arange(40000), 40000).random(5, 1)[0], probability).mean()
+def test_probabilities_are_exact(probability: float) -> None:
+    share = bernoulli(Visits.of(np.arange(40000), 40000).random(5, 1)[0], probability).mean()
     assert abs(share - probability) < 5 * (probability * (1 - probability) / 40000) ** 0.5
 
 
 def test_rows_and_passes_are_independent() -> None:
     """Neighbours in row, pass and place agree in a coin as often as two coins do."""
-    coins = np.stack([chance(Visits.of(np.arange(200 * 200), 200).random(k, 1)[0], 0.5) for k in range(2)])
+    coins = np.stack([bernoulli(Visits.of(np.arange(200 * 200), 200).random(k, 1)[0], 0.5) for k in range(2)])
     coins = coins.reshape(2, 200, 200)
     for axis in range(3):
         first, second = coins.take(0, axis), coins.take(1, axis)

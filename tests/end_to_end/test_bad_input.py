@@ -124,7 +124,7 @@ CIFAR10 = ("dataset=cifar10", "dataset.data_dir=data", "dataset.augment=true")
 MNIST = ("dataset=mnist", "dataset.data_dir=data")
 TINY = ("+experiment=resnet50_tiny",)
 OWN = ("--config-dir", "own", "+experiment=mine")
-DAMAGED = "DataError: a data file is not what its name says"
+DAMAGED = "DataError: a data file is not as expected"
 
 CONFIG = {
     "unknown key": Row(
@@ -230,7 +230,7 @@ RUNNING = {
     "empty file": Row(
         MNIST, 7, (DAMAGED, "t10k-labels-idx1-ubyte\n"), mnist(lambda content: b"", "t10k-labels-idx1-ubyte")
     ),
-    "longer file": Row(MNIST, 7, (DAMAGED, "more data after that\n"), mnist(lambda content: content + b"x")),
+    "longer file": Row(MNIST, 7, (DAMAGED, "additional data at the end\n"), mnist(lambda content: content + b"x")),
     "wrong magic": Row(
         MNIST, 7, (DAMAGED, "the magic bytes 00 00 08 03\n", "89 50 4e 47\n"), mnist(lambda c: b"\x89PNG" + c[4:])
     ),
@@ -266,7 +266,12 @@ RUNNING = {
     "CIFAR-10: cut test data": Row(
         CIFAR10,
         7,
-        (DAMAGED, "test_batch.bin\n", "122919 bytes, 3072 of a cut record\n", "repair    unpack the file"),
+        (
+            DAMAGED,
+            "test_batch.bin\n",
+            "122919 bytes, the last 3072 in an incomplete record\n",
+            "repair    unpack the file",
+        ),
         cifar10(lambda content: content[:-1], "test_batch.bin"),
     ),
     "CIFAR-10: empty file": Row(
@@ -293,7 +298,7 @@ RUNNING = {
         (
             DAMAGED,
             "data_batch_1.bin.gz\n",
-            "a whole gzip file\n",
+            "a complete gzip file\n",
             "a damaged one (",
             "incorrect header",
             "unpack the file",
@@ -303,7 +308,7 @@ RUNNING = {
     "CIFAR-10: cut gzip": Row(
         CIFAR10,
         7,
-        (DAMAGED, "data_batch_1.bin.gz\n", "a whole gzip file\n", "one that is cut off\n"),
+        (DAMAGED, "data_batch_1.bin.gz\n", "a complete gzip file\n", "a truncated one\n"),
         cifar10(lambda content: content[:-9], "data_batch_1.bin.gz"),
     ),
     "CIFAR-10: a flipped bit in the checksum": Row(

@@ -7,7 +7,7 @@ import pytest
 
 from runner import Model, context, nn, set_seed
 from runner.dataset.catalog import DatasetSettings, open_dataset
-from runner.dataset.prefetch import WORTH_A_THREAD
+from runner.dataset.prefetch import MIN_THREADED_VALUES
 from runner.device import Device
 from runner.train.callback import Callback
 
@@ -127,7 +127,7 @@ def test_an_error_while_a_batch_is_prepared_ends_the_training_with_its_text(monk
         raise ArithmeticError(f"no image for rows {visits.rows[:2].tolist()}")
 
     data = dataset()
-    monkeypatch.setattr("runner.dataset.vision.augment.RandomHorizontalFlip.at", broken)
+    monkeypatch.setattr("runner.dataset.vision.augment.RandomHorizontalFlip.apply", broken)
     trained = model(context.PYNATIVE_MODE)
     first = data.batches(0)[0][:2].tolist()
     with pytest.raises(ArithmeticError) as caught:
@@ -138,10 +138,10 @@ def test_an_error_while_a_batch_is_prepared_ends_the_training_with_its_text(monk
 
 def test_the_usual_small_case_has_no_thread_and_cifar_has_one(monkeypatch):
     asked = []
-    monkeypatch.setattr("runner.dataset.pipeline.prefetched", lambda *given: asked.append(given[2]))
+    monkeypatch.setattr("runner.dataset.pipeline.prefetch_batches", lambda *given: asked.append(given[2]))
     open_dataset(DatasetSettings(), train=True).read(0)
     open_dataset(DatasetSettings("synthetic", num_samples=64, augment=True), train=True).read(0)
     shape = DatasetSettings("synthetic", num_samples=64, image_size=64, augment=True)
-    assert np.prod(open_dataset(shape, train=True).output_shapes()[0]) * 4 > WORTH_A_THREAD
+    assert np.prod(open_dataset(shape, train=True).output_shapes()[0]) * 4 > MIN_THREADED_VALUES
     open_dataset(shape, train=True).read(0)
     assert asked == [0, 0, 1]

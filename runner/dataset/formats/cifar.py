@@ -25,25 +25,25 @@ def read_records(path: Path) -> np.ndarray:
     content = Content.of_file(path, DAMAGED)
     data = content.rest()
     if len(data) == 0 or len(data) % RECORD:
-        cut = f", {len(data) % RECORD} of a cut record" if len(data) else ""
-        raise content.refuse(f"whole records of {RECORD} bytes", f"{len(data)} bytes{cut}")
+        cut = f", the last {len(data) % RECORD} in an incomplete record" if len(data) else ""
+        raise content.error(f"whole records of {RECORD} bytes", f"{len(data)} bytes{cut}")
     records = np.frombuffer(data, np.uint8).reshape(-1, RECORD)
-    first = int((records[:, 0] >= CLASSES).argmax())  # the first one, if there is any
+    first = int((records[:, 0] >= CLASSES).argmax())  # the first invalid one, if any
     if records[first, 0] >= CLASSES:
-        place = f"the label of record {first}, at byte {first * RECORD}"
-        raise content.refuse(f"labels from 0 to {CLASSES - 1}", f"{records[first, 0]} as {place}")
+        location = f"the label of record {first}, at byte {first * RECORD}"
+        raise content.error(f"labels from 0 to {CLASSES - 1}", f"{records[first, 0]} as {location}")
     return records
 
 
 def split_files(folder: Path, split: str) -> list[Path]:
-    """The files of "train" or "test" that are there."""
+    """The existing files of "train" or "test"."""
     return [path for name in FILES[split] if (path := stored_as(folder, name)) is not None]
 
 
 def read_split(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
-    """Images uint8 [N, 32, 32, 3] and labels int32 [N] of "train" or "test"; one training file of five is enough.
+    """Images uint8 [N, 32, 32, 3] and labels int32 [N] of "train" or "test"; one of the five training files is enough.
 
-    The images are a view of channel planes, so that HWC2CHW gets them back without a copy.
+    The images are a view of channel planes, so that HWC2CHW needs no copy.
     """
     paths = split_files(folder, split)
     if not paths:

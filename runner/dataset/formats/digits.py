@@ -1,4 +1,4 @@
-"""The 1,797 handwritten digits of 8x8 pixels that scikit-learn carries: real data without a download.
+"""The 1,797 handwritten digits of 8x8 pixels that scikit-learn contains: real data without a download.
 
 scikit-learn is located but not imported, which would take a second. Source: E. Alpaydin, C. Kaynak, "Optical
 Recognition of Handwritten Digits", UCI repository; the file `sklearn/datasets/data/digits.csv.gz`.
@@ -29,28 +29,26 @@ def read_digits(path: Path) -> tuple[np.ndarray, np.ndarray]:
     content = Content.of_file(path, REPAIR)
     table = _parse(np.frombuffer(content.rest(), np.uint8))
     if table is None or table[:, :-1].max() > BRIGHTEST or table[:, -1].max() >= CLASSES:
-        raise content.refuse(
-            f"{ROWS} lines of {FIELDS - 1} numbers from 0 to {BRIGHTEST} and a label", "something else"
-        )
+        raise content.error(f"{ROWS} lines of {FIELDS - 1} numbers from 0 to {BRIGHTEST} and a label", "something else")
     pixels = table[:, :-1].astype(np.uint16) * 255
     images = ((pixels + BRIGHTEST // 2) // BRIGHTEST).astype(np.uint8).reshape(ROWS, SIDE, SIDE, 1)
     labels = table[:, -1].astype(np.int32)
     for array in (images, labels):
-        array.flags.writeable = False  # whoever asks next gets the same ones
+        array.flags.writeable = False  # the cached arrays are shared by all callers
     return images, labels
 
 
 def digits_file() -> Path:
-    """The data file inside the installed scikit-learn. Raises DataError when there is none."""
+    """The path of the data file in the installed scikit-learn. Raises DataError when that is missing."""
     spec = importlib.util.find_spec("sklearn")
     if spec is None or spec.origin is None:
-        raise DataError("scikit-learn, which carries the digits, is missing", repair="pip install scikit-learn")
+        raise DataError("scikit-learn, which contains the digits, is not installed", repair="pip install scikit-learn")
     return Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz"
 
 
 def split_rows(split: str) -> np.ndarray:
-    """Rows of "train" (1,437) or "test" (360): the same ones for every seed of a run, on every version of numpy."""
-    mixed = np.random.RandomState(0).permutation(ROWS)  # unlike default_rng, promised never to change
+    """Rows of "train" (1,437) or "test" (360), independent of the run's seed and of the version of numpy."""
+    mixed = np.random.RandomState(0).permutation(ROWS)  # its stream is guaranteed not to change, unlike default_rng's
     return np.sort(mixed[:TEST_ROWS] if split == "test" else mixed[TEST_ROWS:])
 
 

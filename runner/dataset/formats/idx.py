@@ -1,6 +1,6 @@
 """MNIST's own format, IDX: four magic bytes, one big-endian size per axis, then the values.
 
-Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits"; sums of the published files.
+Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits"; checksums of the published files.
 """
 
 import hashlib
@@ -11,16 +11,16 @@ from pathlib import Path
 
 import numpy as np
 
-from runner.dataset.formats.content import LARGEST, Content, missing, stored_as
+from runner.dataset.formats.content import MAX_BYTES, Content, missing, stored_as
 
 UNSIGNED_BYTES = 8  # the only element type of IDX that MNIST uses
 CLASSES = 10
-MISSING = "set dataset.data_dir to the folder with the files, or dataset.download=true to fetch them"
-DAMAGED = "delete the file and fetch it again (dataset.download=true), or set dataset.data_dir to a good copy"
+MISSING = "set dataset.data_dir to the folder with the files, or dataset.download=true to download them"
+DAMAGED = "delete the file and download it again (dataset.download=true), or set dataset.data_dir to a good copy"
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedFile:
     """A published file: its shape and the sha256 of its uncompressed content."""
 
     shape: tuple[int, ...]
@@ -33,14 +33,18 @@ class Published:
 
 
 PUBLISHED = {
-    "train-images-idx3-ubyte": Published(
+    "train-images-idx3-ubyte": PublishedFile(
         (60000, 28, 28), "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"
     ),
-    "train-labels-idx1-ubyte": Published((60000,), "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"),
-    "t10k-images-idx3-ubyte": Published(
+    "train-labels-idx1-ubyte": PublishedFile(
+        (60000,), "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"
+    ),
+    "t10k-images-idx3-ubyte": PublishedFile(
         (10000, 28, 28), "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"
     ),
-    "t10k-labels-idx1-ubyte": Published((10000,), "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
+    "t10k-labels-idx1-ubyte": PublishedFile(
+        (10000,), "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"
+    ),
 }
 PREFIXES = {"train": "train", "test": "t10k"}
 
@@ -49,22 +53,22 @@ def read_idx(path: Path, axes: int, verify: bool = True) -> np.ndarray:
     """An IDX file of bytes with that many axes, plain or gzip, as uint8.
 
     With `verify`, a file with a published name and the published shape must have the published sha256: nothing else
-    can tell a flipped bit in a pixel. Raises DataError for a file that is anything but a whole IDX file.
+    detects a flipped bit in a pixel. Raises DataError unless the file is one complete IDX file.
     """
     content = Content.of_file(path, DAMAGED)
     header = bytes(content.take(4 + 4 * axes))
     if len(header) < 4 + 4 * axes:
-        raise content.refuse(f"a header of {4 + 4 * axes} bytes", f"{len(header)} bytes")
+        raise content.error(f"a header of {4 + 4 * axes} bytes", f"{len(header)} bytes")
     magic = bytes([0, 0, UNSIGNED_BYTES, axes])
     if header[:4] != magic:
-        raise content.refuse(f"the magic bytes {magic.hex(' ')}", header[:4].hex(" "))
+        raise content.error(f"the magic bytes {magic.hex(' ')}", header[:4].hex(" "))
     shape = struct.unpack(f">{axes}I", header[4:])
     size = math.prod(shape)
-    if not 0 < size <= LARGEST:
-        raise content.refuse(f"a shape of 1 to {LARGEST} bytes", f"the shape {shape}")
+    if not 0 < size <= MAX_BYTES:
+        raise content.error(f"a shape of 1 to {MAX_BYTES} bytes", f"the shape {shape}")
     body = content.take(size)
     if len(body) < size:
-        raise content.refuse(f"{size} bytes after the header, for the shape {shape}", f"{len(body)} bytes")
+        raise content.error(f"{size} bytes after the header, for the shape {shape}", f"{len(body)} bytes")
     content.end(f"{size} bytes after the header, for the shape {shape}")
     if verify:
         _require_published(content, shape, header, body)
@@ -76,32 +80,32 @@ def read_split(folder: Path, split: str, verify: bool = True) -> tuple[np.ndarra
     paths = split_files(folder, split)
     if paths is None:
         images, labels = _names(split)
-        raise missing(folder, f"{images}[.gz] and {labels}[.gz], there or in {split}/", MISSING)
+        raise missing(folder, f"{images}[.gz] and {labels}[.gz], in the folder or in its {split}/", MISSING)
     return _read_pair(*paths, verify)
 
 
 def split_files(folder: Path, split: str) -> tuple[Path, Path] | None:
-    """Where the images and the labels of a split lie, or None when not both are there."""
-    for place in (folder, folder / split):
-        images, labels = (stored_as(place, name) for name in _names(split))
+    """The files with the images and the labels of a split, or None unless both exist in one folder."""
+    for location in (folder, folder / split):
+        images, labels = (stored_as(location, name) for name in _names(split))
         if images is not None and labels is not None:
             return images, labels
     return None
 
 
 def has_part_of(folder: Path, split: str) -> bool:
-    """Whether at least one file of the split is there."""
-    return any(stored_as(place, name) for place in (folder, folder / split) for name in _names(split))
+    """Whether at least one file of the split exists."""
+    return any(stored_as(location, name) for location in (folder, folder / split) for name in _names(split))
 
 
 def _read_pair(image_file: Path, label_file: Path, verify: bool) -> tuple[np.ndarray, np.ndarray]:
     images, labels = read_idx(image_file, 3, verify), read_idx(label_file, 1, verify)
-    of_labels = Content(label_file, b"", DAMAGED)
+    label_content = Content(label_file, b"", DAMAGED)
     if len(images) != len(labels):
-        raise of_labels.refuse(f"{len(images)} labels, for the images of {image_file.name}", f"{len(labels)} labels")
+        raise label_content.error(f"{len(images)} labels, for the images of {image_file.name}", f"{len(labels)} labels")
     if labels.max() >= CLASSES:
         record = int(labels.argmax())
-        raise of_labels.refuse(f"labels from 0 to {CLASSES - 1}", f"{labels[record]} as label number {record}")
+        raise label_content.error(f"labels from 0 to {CLASSES - 1}", f"{labels[record]} as label number {record}")
     return images[..., np.newaxis], labels.astype(np.int32)
 
 
@@ -116,5 +120,5 @@ def _require_published(content: Content, shape: tuple[int, ...], header: bytes, 
     digest = hashlib.sha256(header)
     digest.update(body)
     if digest.hexdigest() != published.sha256:
-        error = content.refuse(f"sha256 {published.sha256}", f"sha256 {digest.hexdigest()}")
+        error = content.error(f"sha256 {published.sha256}", f"sha256 {digest.hexdigest()}")
         raise error.add(if_intended="dataset.verify=false (verify=False) accepts other images under these names")

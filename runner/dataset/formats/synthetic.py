@@ -1,11 +1,11 @@
-"""Random images whose class can be learnt: one template per class, and noise on it."""
+"""Random images of learnable classes: one template per class, with noise."""
 
 import numpy as np
 
 from runner.errors import ConfigError
 
 NOISE = 32.0  # standard deviation, in grey levels
-DARKEST, BRIGHTEST = 64, 192  # of a template, so that noise is seldom clipped
+DARKEST, BRIGHTEST = 64, 192  # of a template: noise is seldom clipped
 CHUNK_VALUES = 1 << 22  # drawn at a time
 SPLITS = {"train": 0, "test": 1}
 
@@ -13,12 +13,12 @@ SPLITS = {"train": 0, "test": 1}
 def make_images(
     count: int, shape: tuple[int, int, int], classes: int, seed: int, split: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Images uint8 [count, *shape] and labels int32 [count], as many of each class as the count allows.
+    """Images uint8 [count, *shape] and labels int32 [count], with balanced classes.
 
-    The templates depend on `seed` alone, so "train" and "test" show the same classes; noise and labels differ.
+    The templates depend on `seed` alone, so "train" and "test" have the same classes; noise and labels differ.
     """
     if split not in SPLITS:
-        raise ConfigError("synthetic images have no such split", argument="usage", value=split, allowed="train, test")
+        raise ConfigError("unknown split of synthetic images", argument="usage", value=split, allowed="train, test")
     templates = np.random.default_rng([seed]).uniform(DARKEST, BRIGHTEST, (classes, *shape)).astype(np.float32)
     generator = np.random.default_rng([seed, 1 + SPLITS[split]])
     labels = generator.permutation(np.arange(count) % classes).astype(np.int32)

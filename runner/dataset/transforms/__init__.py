@@ -1,4 +1,4 @@
-"""Transforms of values: `c_transforms` holds the reference's, own ones derive from `Transform`, `RandomTransform`."""
+"""Transforms of values: those of the reference in `c_transforms`, and the base classes of custom ones."""
 
 from runner.dataset.transforms.transform import Affine, RandomTransform, Transform
 

@@ -13,7 +13,7 @@ from runner.validation.arguments import whole_number
 
 
 class TypeCast(Transform):
-    """Values in another element type: a `runner.dtype`, or anything that names one.
+    """Convert values to another element type: a `runner.dtype`, or anything that names one.
 
     >>> TypeCast("int32")(np.array([7], np.uint8)).dtype
     dtype('int32')
@@ -35,7 +35,7 @@ class TypeCast(Transform):
 
 
 class OneHot(Transform):
-    """A label as a row of zeros with a one in its place; keeps the element type, as in the reference.
+    """One-hot encoding of labels; keeps the element type, as the reference does.
 
     >>> OneHot(3)(np.array([2, 0], np.int32)).tolist()
     [[0, 0, 1], [1, 0, 0]]
@@ -48,18 +48,18 @@ class OneHot(Transform):
         return f"OneHot({self.num_classes})"
 
     def infer(self, sample: TensorType) -> TensorType:
-        """[num_classes] for one whole number, of shape [] or [1]."""
+        """[num_classes] for one integer, of shape [] or [1]."""
         if sample.dtype.numpy.kind not in "iu" or sample.shape not in ((), (1,)):
-            raise ConfigError("OneHot takes one whole number per sample", sample=sample)
+            raise ConfigError("OneHot takes one integer per sample", sample=sample)
         return sample.with_shape(self.num_classes)
 
     def __call__(self, batch: np.ndarray) -> np.ndarray:
-        """[B, num_classes]. Raises ConfigError for a label that is not a class."""
+        """[B, num_classes]. Raises ConfigError for a label outside 0 to num_classes - 1."""
         labels = batch.reshape(-1, 1)
         if labels.size and not 0 <= labels.min() <= labels.max() < self.num_classes:
             wrong = labels[(labels < 0) | (labels >= self.num_classes)][0]
             raise ConfigError(
-                "a label is not a class", argument="num_classes", value=wrong, allowed=f"0 to {self.num_classes - 1}"
+                "a label is out of range", argument="num_classes", value=wrong, allowed=f"0 to {self.num_classes - 1}"
             )
         ones: np.ndarray = labels == np.arange(self.num_classes)
         return ones.astype(batch.dtype)

@@ -1,4 +1,4 @@
-"""What transforms of values are, random ones and others, and the one that most chains end in: `x * scale + shift`."""
+"""Base classes of transforms, deterministic and random, and the affine transform `x * scale + shift`."""
 
 from abc import ABC, abstractmethod
 from copy import copy
@@ -13,62 +13,62 @@ from runner.types import TensorType
 
 
 class Transform(ABC):
-    """A function of the values of one column, the same for every row and every time: a row can be fetched at any time.
+    """A pure function of the values of one column.
 
-    Subclass it for own transforms, and `RandomTransform` for random ones: `__call__` receives [B, ...] samples and must
-    neither change nor keep them.
+    Base class of custom transforms (`RandomTransform` for random ones): `__call__` receives [B, ...] samples and must
+    neither modify nor keep them.
     """
 
     @abstractmethod
     def infer(self, sample: TensorType) -> TensorType:
-        """The type of one sample after the transform. Raises ConfigError for samples that it cannot take."""
+        """The type of one transformed sample. Raises ConfigError for unsupported samples."""
 
     @abstractmethod
     def __call__(self, batch: np.ndarray) -> np.ndarray:
         """The transformed samples, [B, ...]."""
 
-    def at(self, batch: np.ndarray, visits: Visits) -> np.ndarray:
-        """The transformed samples of these visits, [B, ...]; only random transforms look at them."""
+    def apply(self, batch: np.ndarray, visits: Visits) -> np.ndarray:
+        """The transformed samples of these visits, [B, ...]; only random transforms use `visits`."""
         return self(batch)
 
     def moved_before(self, other: "Transform") -> "Transform | None":
-        """What does after this transform what `other` does before it; None where there is no such transform."""
+        """The equivalent of `other` to apply after this transform instead of before it; None when there is none."""
         return None
 
     def channels_first(self) -> "Transform | None":
-        """The same for samples whose channel axis went from the last place to the first of three, if there is such."""
+        """The same transform for [C, H, W] instead of [H, W, C] samples; None when there is none."""
         return None
 
 
 class RandomTransform(Transform):
-    """A transform whose result also depends on random numbers, which belong to the visit and not to the moment.
+    """A transform whose result also depends on random numbers, which are derived from the visit.
 
-    Subclass it for own ones: `at` takes its numbers from `visits.random(self.place, ...)`. What a sample gets depends
-    on the run's seed, the pass over the data, the sample's row, and the transform's place among the random ones of its
-    column: not on batches, workers, sinks, or on where a run was resumed.
+    Base class of custom random transforms: `apply` takes its numbers from `visits.random(self.position, ...)`. They
+    depend on the run's seed, the pass over the data, the sample's row, and the transform's position among the random
+    ones of its column: not on batches, workers or sinks, nor on where a run was resumed.
     """
 
-    place = 0
+    position = 0
 
-    def placed(self, place: int) -> Self:
-        """This transform as number `place` of the random ones in its column."""
-        made = copy(self)
-        made.place = place
-        return made
+    def at_position(self, position: int) -> Self:
+        """A copy of this transform that is number `position` among the random ones of its column."""
+        copied = copy(self)
+        copied.position = position
+        return copied
 
     @abstractmethod
-    def at(self, batch: np.ndarray, visits: Visits) -> np.ndarray:
+    def apply(self, batch: np.ndarray, visits: Visits) -> np.ndarray:
         """The transformed samples of these visits, [B, ...]."""
 
     def __call__(self, batch: np.ndarray) -> np.ndarray:
-        """The samples as if they were the first rows of a source, in the first pass over it."""
-        return self.at(batch, Visits.of(np.arange(len(batch)), len(batch)))
+        """The transformed samples, as the first rows of a source in the first pass."""
+        return self.apply(batch, Visits.of(np.arange(len(batch)), len(batch)))
 
 
 class Affine(Transform):
-    """`x * scale + shift` in float32; both are scalars, or hold one number per channel and broadcast against a sample.
+    """`x * scale + shift` in float32; both are scalars, or have one number per channel and broadcast against a sample.
 
-    The numbers are kept in float64 too, so that joining steps rounds once.
+    The numbers are kept in float64 too, so that fused steps round only once.
     """
 
     def __init__(self, scale: np.ndarray, shift: np.ndarray) -> None:
@@ -81,13 +81,13 @@ class Affine(Transform):
         return f"{type(self).__name__}(scale={self.scale.tolist()}, shift={self.shift.tolist()})"
 
     def infer(self, sample: TensorType) -> TensorType:
-        """The same shape in Float32; per-channel numbers must be as many as the sample has channels."""
+        """The same shape in Float32. Raises ConfigError unless there is one number per channel, or one for all."""
         try:
             fits = np.broadcast_shapes(sample.shape, self.scale.shape) == sample.shape
         except ValueError:
             fits = False
         if not fits:
-            raise ConfigError("not one number per channel", transform=self, sample=sample)
+            raise ConfigError("the number of values differs from the number of channels", transform=self, sample=sample)
         return sample.with_dtype(dt.float32)
 
     def __call__(self, batch: np.ndarray) -> np.ndarray:
@@ -98,11 +98,11 @@ class Affine(Transform):
         return result
 
     def then(self, other: "Affine") -> "Affine":
-        """This step and another after it, as one."""
+        """This transform followed by another, as one."""
         (scale, shift), (scale2, shift2) = self._exact, other._exact
         return Affine(scale * scale2, shift * scale2 + shift2)
 
     def channels_first(self) -> "Affine":
-        """The same numbers for samples whose channel axis went from the last place to the first of three."""
+        """The same numbers for [C, H, W] samples."""
         scale, shift = (a[..., None, None] if a.ndim == 1 else a for a in self._exact)
         return Affine(scale, shift)

@@ -1,4 +1,4 @@
-"""Image transforms; `c_transforms` holds those of the reference."""
+"""Image transforms: those of the reference are in `c_transforms`."""
 
 from runner.dataset.vision.inter import Inter
 

@@ -1,6 +1,6 @@
-"""Random image transforms: a whole batch at a time, each sample by its own numbers (`runner/dataset/visits.py`).
+"""Random image transforms of whole batches, with random numbers per sample (`runner/dataset/visits.py`).
 
-Source: `mindspore.dataset.vision.c_transforms` r1.2, whose names `c_transforms` gives them. The reference draws from a
+Source: `mindspore.dataset.vision.c_transforms` r1.2; `c_transforms` exports them. The reference draws from one
 generator per worker, so its images depend on the number of workers; these do not.
 """
 
@@ -12,30 +12,30 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from runner.dataset.transforms.transform import RandomTransform
-from runner.dataset.vision.image import LARGEST_SIDE, require_image, size_of
-from runner.dataset.visits import Visits, below, chance
+from runner.dataset.vision.image import MAX_SIDE, require_image, size_of
+from runner.dataset.visits import Visits, bernoulli, bounded
 from runner.errors import ConfigError
 from runner.types import TensorType
 from runner.validation.arguments import as_list, finite_number, whole_number
 
 
 class RandomImageTransform(RandomTransform):
-    """One that works on images [H, W, C], or in its `channels_first` form on [C, H, W]."""
+    """A random transform of images [H, W, C], or in its `channels_first` form of [C, H, W]."""
 
-    row_axis = 0  # of a sample; columns come next
+    row_axis = 0  # of a sample; the column axis is the next one
 
     def channels_first(self) -> Self:
-        """The same random numbers, for channels in the first place."""
-        made = copy(self)
-        made.row_axis = 1
-        return made
+        """The same transform, with the same random numbers, for [C, H, W] images."""
+        copied = copy(self)
+        copied.row_axis = 1
+        return copied
 
 
 class RandomCrop(RandomImageTransform):
-    """A part of `size` (height and width, or one number for both) from a place drawn at random, after padding.
+    """A crop of `size` (height and width, or one number for both) at a random position, after padding.
 
     `padding` is the number of black pixels (zeros) around the image: one for all borders, two for left and top, and for
-    right and bottom, or four for left, top, right and bottom. All places are equally likely.
+    right and bottom, or four for left, top, right and bottom. All positions are equally likely.
 
     >>> RandomCrop(32, padding=4)(np.zeros((8, 32, 32, 3), np.uint8)).shape
     (8, 32, 32, 3)
@@ -44,7 +44,7 @@ class RandomCrop(RandomImageTransform):
     def __init__(self, size: int | Sequence[int], padding: int | Sequence[int] = 0) -> None:
         sides = size_of(size)
         self.size = (sides[0], sides[-1])
-        borders = [whole_number("padding", border, 0, LARGEST_SIDE) for border in as_list(padding)]
+        borders = [whole_number("padding", border, 0, MAX_SIDE) for border in as_list(padding)]
         if len(borders) not in (1, 2, 4):
             allowed = "one number, (left and top, right and bottom), or (left, top, right, bottom)"
             raise ConfigError("not a padding", argument="padding", value=padding, allowed=allowed)
@@ -59,34 +59,34 @@ class RandomCrop(RandomImageTransform):
         """[height, width, C] for [H, W, C]. Raises ConfigError for images that are too small, padding included."""
         require_image(self, sample)
         shape = list(sample.shape)
-        for axis, wanted, borders in zip((self.row_axis, self.row_axis + 1), self.size, self.padding, strict=True):
+        for axis, length, borders in zip((self.row_axis, self.row_axis + 1), self.size, self.padding, strict=True):
             padded = shape[axis] + sum(borders)
-            if padded < wanted:
+            if padded < length:
                 side = ("height", "width")[axis - self.row_axis]
                 raise ConfigError(
-                    "a crop that is larger than the padded image",
+                    "the crop is larger than the padded image",
                     argument="size",
-                    value=f"{side} {wanted}",
-                    allowed=f"1 to {padded}, which is {shape[axis]} and {sum(borders)} of padding",
+                    value=f"{side} {length}",
+                    allowed=f"1 to {padded} ({shape[axis]} and {sum(borders)} of padding)",
                 )
-            shape[axis] = wanted
+            shape[axis] = length
         return sample.with_shape(*shape)
 
-    def at(self, batch: np.ndarray, visits: Visits) -> np.ndarray:
-        """Bytes or other values, [B, height, width, C], in new memory."""
+    def apply(self, batch: np.ndarray, visits: Visits) -> np.ndarray:
+        """The crops, [B, height, width, C], in new memory."""
         padded, row, column = self._padded(batch), self.row_axis + 1, self.row_axis + 2
-        places = [padded.shape[axis] - side + 1 for axis, side in zip((row, column), self.size, strict=True)]
+        offsets = [padded.shape[axis] - side + 1 for axis, side in zip((row, column), self.size, strict=True)]
         shape = list(padded.shape[1:])
         shape[self.row_axis : self.row_axis + 2] = self.size
-        # Every crop of every image as one array that shares the images' memory; taking one per image copies it out.
+        # A view of all crops of all images; indexing it copies one crop per image.
         strides = padded.strides
         crops = as_strided(
-            padded, (len(batch), *places, *shape), (strides[0], strides[row], strides[column], *strides[1:])
+            padded, (len(batch), *offsets, *shape), (strides[0], strides[row], strides[column], *strides[1:])
         )
-        numbers = visits.random(self.place, 2)
-        tops, lefts = (below(drawn, limit) for drawn, limit in zip(numbers, places, strict=True))
-        taken: np.ndarray = crops[np.arange(len(batch)), tops, lefts]
-        return taken
+        numbers = visits.random(self.position, 2)
+        tops, lefts = (bounded(drawn, limit) for drawn, limit in zip(numbers, offsets, strict=True))
+        result: np.ndarray = crops[np.arange(len(batch)), tops, lefts]
+        return result
 
     def _padded(self, batch: np.ndarray) -> np.ndarray:
         if not any(map(any, self.padding)):
@@ -101,7 +101,7 @@ class RandomCrop(RandomImageTransform):
 
 
 class RandomHorizontalFlip(RandomImageTransform):
-    """Images seen in a mirror, each with probability `prob`.
+    """Mirror each image horizontally with probability `prob`.
 
     >>> RandomHorizontalFlip(1.0)(np.array([[[[1], [2], [3]]]], np.uint8)).ravel().tolist()
     [3, 2, 1]
@@ -120,9 +120,9 @@ class RandomHorizontalFlip(RandomImageTransform):
         require_image(self, sample)
         return sample
 
-    def at(self, batch: np.ndarray, visits: Visits) -> np.ndarray:
+    def apply(self, batch: np.ndarray, visits: Visits) -> np.ndarray:
         """[B, H, W, C], in new memory."""
-        flipped = np.flatnonzero(chance(visits.random(self.place, 1)[0], self.prob))
-        made = batch.copy()
-        made[flipped] = np.flip(batch[flipped], self.row_axis + 2)
-        return made
+        flipped = np.flatnonzero(bernoulli(visits.random(self.position, 1)[0], self.prob))
+        result = batch.copy()
+        result[flipped] = np.flip(batch[flipped], self.row_axis + 2)
+        return result

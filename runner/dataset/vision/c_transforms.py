@@ -21,10 +21,10 @@ __all__ = ["HWC2CHW", "Normalize", "RandomCrop", "RandomHorizontalFlip", "Rescal
 
 
 class Resize(Transform):
-    """Images in another size, in the same element type (UInt8 or Float32).
+    """Resize images, in the same element type (UInt8 or Float32).
 
-    `size` is (height, width), or one number: then the shorter side gets it and the other keeps the proportion.
-    LINEAR has pixel centres at halves, as OpenCV's INTER_LINEAR; bytes are rounded from the exact value, halves up.
+    `size` is (height, width), or one number: the length of the shorter side, with the aspect ratio preserved.
+    LINEAR has pixel centres at halves, as OpenCV's INTER_LINEAR; bytes are the exact values rounded, halves up.
 
     >>> Resize((2, 4))(np.array([[[[0], [100]]]], np.uint8))[0, 0, :, 0].tolist()
     [0, 25, 75, 100]
@@ -54,7 +54,7 @@ class Resize(Transform):
         return sample.with_shape(*self._new_size(sample.shape[0], sample.shape[1]), sample.shape[2])
 
     def __call__(self, batch: np.ndarray) -> np.ndarray:
-        """[B, height, width, C]; the batch itself when the size is right already."""
+        """[B, height, width, C]; the batch itself when it already has the size."""
         return resize(batch, *self._new_size(batch.shape[1], batch.shape[2]), self.interpolation)
 
     def _new_size(self, height: int, width: int) -> tuple[int, int]:
@@ -76,7 +76,7 @@ class Rescale(Affine):
 
 
 class Normalize(Affine):
-    """`(x - mean) / std` with one mean and one deviation per channel, in Float32.
+    """`(x - mean) / std` with one mean and one standard deviation per channel, in Float32.
 
     >>> Normalize(mean=[10.0, 20.0], std=[2.0, 4.0])(np.array([[[[12, 12]]]], np.uint8)).ravel().tolist()
     [1.0, -2.0]
@@ -87,7 +87,7 @@ class Normalize(Affine):
         deviations = np.array([finite_number("std", value) for value in as_list(std)])
         if means.size == 0 or means.shape != deviations.shape or not (deviations > 0).all():
             raise ConfigError(
-                "Normalize needs one mean and one deviation per channel",
+                "Normalize needs one mean and one standard deviation per channel",
                 argument="std",
                 value=std,
                 allowed="as many numbers as mean has, each greater than 0",
@@ -98,12 +98,17 @@ class Normalize(Affine):
         """[H, W, C] in Float32."""
         require_image(self, sample)
         if sample.shape[-1] != self.scale.size:
-            raise ConfigError("not one mean per channel", argument="mean", value=self.scale.size, sample=sample)
+            raise ConfigError(
+                "the number of means differs from the number of channels",
+                argument="mean",
+                value=self.scale.size,
+                sample=sample,
+            )
         return super().infer(sample)
 
 
 class HWC2CHW(Transform):
-    """[B, H, W, C] to [B, C, H, W]; with one channel that is another view of the same memory."""
+    """[B, H, W, C] to [B, C, H, W]; with one channel, a view of the same memory."""
 
     def __repr__(self) -> str:
         return "HWC2CHW()"
@@ -121,5 +126,5 @@ class HWC2CHW(Transform):
         return np.ascontiguousarray(batch.transpose(0, 3, 1, 2))
 
     def moved_before(self, other: Transform) -> Transform | None:
-        """Whatever does not care where the channels lie, such as a step per pixel or per channel."""
+        """The channels-first form of `other`, such as of a transform per pixel or per channel."""
         return other.channels_first()

@@ -1,4 +1,4 @@
-"""What image transforms ask of their arguments and of their samples."""
+"""Checks of the arguments and samples of image transforms."""
 
 from collections.abc import Sequence
 
@@ -7,18 +7,18 @@ from runner.errors import ConfigError
 from runner.types import TensorType
 from runner.validation.arguments import as_list, whole_number
 
-LARGEST_SIDE = 1 << 14
+MAX_SIDE = 1 << 14
 
 
 def size_of(size: int | Sequence[int]) -> tuple[int, ...]:
-    """One side or two (height, width), each from 1 to `LARGEST_SIDE`. Raises ConfigError for anything else."""
+    """One side, or height and width, each from 1 to `MAX_SIDE`. Raises ConfigError for anything else."""
     sides = as_list(size)
     if len(sides) not in (1, 2):
         raise ConfigError("a size is one number or two", argument="size", value=size, allowed="(height, width)")
-    return tuple(whole_number("size", side, 1, LARGEST_SIDE) for side in sides)
+    return tuple(whole_number("size", side, 1, MAX_SIDE) for side in sides)
 
 
 def require_image(transform: Transform, sample: TensorType) -> None:
     """Raise ConfigError for samples that do not have three axes."""
     if sample.ndim != 3:
-        raise ConfigError(f"{transform!r} takes images of height x width x channels", sample=sample)
+        raise ConfigError(f"{transform!r} takes images [height, width, channels]", sample=sample)

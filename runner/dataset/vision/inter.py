@@ -1,4 +1,4 @@
-"""How pixels between pixels get their values."""
+"""Interpolation methods."""
 
 from enum import IntEnum
 

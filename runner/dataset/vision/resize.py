@@ -1,7 +1,7 @@
-"""Resampling of a stack of images, exact to the last bit on every machine.
+"""Resampling of a stack of images, bit-exact on every machine.
 
-A pixel of the result lies, with centres at half pixels, at `((2i + 1) * old - new) / (2 * new)` of the old axis: a
-fraction. So bytes are interpolated in whole numbers and rounded once, halves up; no float decides a tie.
+With pixel centres at halves, pixel i of the result is at `((2i + 1) * old - new) / (2 * new)` of the old axis, a
+fraction. So bytes are interpolated in integers and rounded once, halves up; no tie depends on float rounding.
 """
 
 import math
@@ -11,12 +11,12 @@ import numpy as np
 
 from runner.dataset.vision.inter import Inter
 
-CHUNK_PIXELS = 1 << 18  # of a result at a time: the temporaries then stay in a processor's second cache
+CHUNK_PIXELS = 1 << 18  # of a result at a time: the temporaries fit into the L2 cache
 
 
 @dataclass(frozen=True)
 class Axis:
-    """For each new position the two old ones beside it, and the weight of the second in units of 1/unit."""
+    """For each new position, its two neighbours on the old axis and the weight of the second, in units of 1/unit."""
 
     low: np.ndarray
     high: np.ndarray
@@ -25,7 +25,7 @@ class Axis:
 
     @classmethod
     def between(cls, old: int, new: int) -> "Axis":
-        """The grid of `old` pixels seen from `new` ones; beyond the edge the edge pixel goes on."""
+        """The positions of `new` pixels on an axis of `old` ones; edge pixels are repeated outside."""
         low, part = np.divmod((2 * np.arange(new) + 1) * old - new, 2 * new)
         shared = math.gcd(2 * new, *part.tolist())
         edges = (np.clip(low, 0, old - 1), np.clip(low + 1, 0, old - 1))
@@ -47,8 +47,8 @@ class Axis:
 def resize(images: np.ndarray, height: int, width: int, interpolation: Inter) -> np.ndarray:
     """[B, H, W, C] to [B, height, width, C] in the same element type: uint8, or float32.
 
-    Works through the stack in chunks, so the extra memory does not grow with it. The images themselves are returned
-    when they have the size already.
+    The stack is processed in chunks, so that additional memory does not grow with it. Images that already have the
+    size are returned as they are.
     """
     if images.shape[1:3] == (height, width):
         return images

@@ -39,7 +39,12 @@ def profile(analysis: Analysis, stages: Sequence[Stage]) -> dict[str, Any]:
     """The content of the JSON file: the same, the time of each operator, and the sentence."""
     listed = []
     for number, stage in enumerate(stages):
-        one: dict[str, Any] = {"op_id": number, "op_type": stage.kind, "what": stage.what, "num_workers": stage.workers}
+        one: dict[str, Any] = {
+            "op_id": number,
+            "op_type": stage.kind,
+            "what": stage.detail,
+            "num_workers": stage.workers,
+        }
         metrics: dict[str, Any] = {}
         if stage.queue is not None:
             metrics["output_queue"] = {"size": analysis.record.queue_sizes, "length": stage.queue}

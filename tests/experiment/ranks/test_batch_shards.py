@@ -34,7 +34,7 @@ def test_the_parts_make_the_whole(parts, drop_remainder):
 def test_a_batch_that_does_not_divide(batch, drop_remainder, parts, said):
     with pytest.raises(ConfigError) as error:
         rows(batch=batch, drop_remainder=drop_remainder).divided(parts, 0)
-    assert "a batch does not divide" in str(error.value)
+    assert "the batch size is not a multiple of the number of ranks" in str(error.value)
     assert said in str(error.value)
 
 

@@ -213,7 +213,10 @@ def test_what_all_ranks_find_is_told_once(place):
             ("parallel.device_num=3",),
             "does not agree with mpirun\n  key    parallel.device_num\n  value  3\n  found  2\n",
         ),
-        (("dataset.batch_size=33",), "a batch does not divide\n  batch size  33\n  ranks       2\n"),
+        (
+            ("dataset.batch_size=33",),
+            "the batch size is not a multiple of the number of ranks\n  batch size  33\n  ranks       2\n",
+        ),
     ],
 )
 def test_wrong_settings(place, words, said):
