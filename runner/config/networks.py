@@ -1,6 +1,6 @@
-"""Networks by name: exactly the classes that `models/__init__.py` lists, loaded from their files.
+"""Networks by name: exactly the classes listed in `models/__init__.py`, loaded from their files.
 
-A config never names a module or a path, so it cannot make runner import something else.
+A config never names a module or a path, so it cannot cause other imports.
 """
 
 import importlib
@@ -24,7 +24,7 @@ def names() -> tuple[str, ...]:
 def network(name: str) -> type[Any]:
     """The class of a network.
 
-    Raises ConfigError for a name that the table does not have.
+    Raises ConfigError for an unknown name.
     """
     table = _table()
     if name not in table:
@@ -46,7 +46,7 @@ def _table() -> dict[str, tuple[str, str]]:
 
 
 def _package() -> ModuleType:
-    """The package `models`; under another name when the user's program has a package of that name."""
+    """The package `models`; under another name if the user's program has a package of that name."""
     place = resources.folder("models")
     for name in ("models", "runner_models"):
         taken = sys.modules.get(name)

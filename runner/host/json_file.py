@@ -38,7 +38,7 @@ def text(data: bytes) -> str:
         raise ConfigError("not UTF-8 text", at=f"byte {wrong.start}") from None
 
 
-def parsed(source: str, name: str) -> Any:
+def parse(source: str, name: str) -> Any:
     """The values of a JSON text; `name` is that of its file. Raises ConfigError, with line and column where it can."""
     try:
         values = json.loads(source, object_pairs_hook=_pairs, parse_constant=_no_constant)
@@ -54,7 +54,7 @@ def parsed(source: str, name: str) -> Any:
     return values
 
 
-def written(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file of a run; {} when the file is missing or damaged."""
     try:
         found = json.loads(path.read_bytes())
@@ -111,6 +111,6 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, value in pairs:
         if name in made:
-            raise ConfigError("a key stands twice", key=name)
+            raise ConfigError("duplicate key", key=name)
         made[name] = value
     return made

@@ -70,7 +70,7 @@ def _homes(stub: str) -> dict[str, str]:
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """No garbage collection while modules are loaded, a config is composed, or files of many small parts are made.
 
     They leave little to collect, and looking for it takes 40 ms of a start.
