@@ -1,4 +1,4 @@
-"""From a checked config to the objects that it names."""
+"""Builds the network, data, optimizer and model of a checked config."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FIRST_LOSS_SCALE = 2.0**10
 
 @dataclass
 class Experiment:
-    """What a config was built into."""
+    """The model and data built from a config."""
 
     model: Model
     train_data: Dataset
@@ -98,13 +98,13 @@ def _opened(config: RunConfig, train: bool) -> Dataset:
 
 
 def _of_this_rank(config: RunConfig, train_data: Dataset) -> Dataset:
-    """This rank's part of every batch, when several ranks share them."""
+    """The data with this rank's part of every batch in data-parallel training."""
     if not isinstance(config.parallel, DataParallel):
         return train_data
     if not auto_parallel.is_data_parallel():
-        hint = "mpirun -n N runner ... for each of them"
+        hint = "mpirun -n N runner ... for each job"
         raise ConfigError("jobs of a sweep are single processes", key="parallel", value="data_parallel", hint=hint)
-    if not config.session.graph_run_mode:  # only the first rank does something
+    if not config.session.graph_run_mode:  # only the first rank evaluates
         return train_data
     try:
         return train_data.divided(world().size, world().rank)

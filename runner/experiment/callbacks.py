@@ -1,4 +1,4 @@
-"""Checkpoints while training: when they are due, at the end, and when a signal asks the run to stop."""
+"""Callbacks of a run: checkpoints, times, the metrics journal and the progress bar."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -15,10 +15,10 @@ from runner.train.checkpoint import state
 
 
 class Checkpointer(Callback):
-    """Saves all parameters and where the run is; comes last, so that a checkpoint knows the journal's newest row.
+    """Saves all parameters and the progress of the run; the last callback, so that the journal has the step's row.
 
-    Due after every `every_steps` steps or `every_seconds` seconds, at step `total`, and at a signal. `device`
-    gives what else is to be recorded, `identity` what a run that goes on must have in common with this one.
+    Saves after every `every_steps` steps or `every_seconds` seconds, at step `total`, and at a signal. `device`
+    returns further progress to record, `identity` the values that a resumed run must share with this one.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class Checkpointer(Callback):
 
     def end(self, run_context: RunContext) -> None:
         seen = run_context.original_args()
-        if seen.cur_step_num > self._saved_step:  # somebody asked to stop before the last step
+        if seen.cur_step_num > self._saved_step:  # a callback has requested a stop before the last step
             self.save(seen)
 
     def save(self, seen: CallbackParameters) -> None:
-        """Write a checkpoint of this moment, and delete the oldest beyond `keep_max`."""
+        """Write a checkpoint, and delete the oldest beyond `keep_max`."""
         self.journal.sync()
         progress = {
             "global_step": seen.cur_step_num,
@@ -89,7 +89,7 @@ class Checkpointer(Callback):
 
 
 class Stopwatch(Callback):
-    """Seconds since it was made: until training began, until the first loss was there, and of the steps themselves."""
+    """Seconds from its creation to the start of training and to the first loss, and the total of all steps."""
 
     def __init__(self) -> None:
         self._start = time.perf_counter()
@@ -114,12 +114,12 @@ class Stopwatch(Callback):
 
     @property
     def init_seconds(self) -> float:
-        """Until training began."""
+        """Seconds until training began."""
         return self._begin - self._start
 
 
 def number(value: np.generic | np.ndarray | float) -> float:
-    """The shortest decimal that reads back as the same value of its own precision.
+    """The shortest decimal that is read back as the same value of the same precision.
 
     >>> import numpy as np
     >>> number(np.float32(0.1))
@@ -129,7 +129,7 @@ def number(value: np.generic | np.ndarray | float) -> float:
 
 
 class MetricsJournal(Callback):
-    """Writes `step` events while training, and `eval` events when told."""
+    """Writes `step` events while training, and `eval` events for reported evaluations."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
@@ -154,14 +154,14 @@ class MetricsJournal(Callback):
 
 
 class ProgressBar(Callback):
-    """Steps done of `total`, speed and loss; lines that others print appear above it."""
+    """Progress bar with the finished steps of `total`, remaining time and loss; other output appears above it."""
 
     def __init__(self, total: int) -> None:
         self.total = total
         self._bar: Any = None
 
     def __enter__(self) -> Self:
-        # Imported here: it takes longer than the first ten steps, and most runs have no terminal.
+        # Imported here: the import takes longer than ten steps, and most runs have no terminal.
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

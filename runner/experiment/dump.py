@@ -1,4 +1,4 @@
-"""The dump of a run: from its config, its JSON file or the environment to the settings that the run is given."""
+"""The dump of a run: its settings from the config, a JSON file or the environment."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ FOLDER = "dump"  # in the run directory, when the config names no other
 
 
 def settings(config: RunConfig, folder: Path) -> dump.DumpSettings | None:
-    """The dump of a checked run in `folder`, whose own folder exists afterwards; None when nothing is dumped.
+    """The dump settings of a checked run in `folder`; None when nothing is dumped. Creates the dump's folder.
 
-    Writes warnings to the log. Raises StorageError when the dump cannot be written, and ConfigError or ConfigErrors
-    when a JSON file is no longer as it was when the config was checked.
+    Logs warnings. Raises StorageError when the dump cannot be written, and ConfigError or ConfigErrors when a JSON file
+    has changed since the config was checked.
     """
     defaults = {"path": str(folder.absolute() / FOLDER), "net_name": config.network.name}
     requested = group.settings(config.dump, defaults)
     if os.environ.get(dump.VARIABLE) and config.dump != group.NoDump():
-        _LOG.warning("%s has no effect: the config of the run says what is dumped", dump.VARIABLE)
+        _LOG.warning("%s has no effect: the config of the run selects the dump", dump.VARIABLE)
     return None if requested is None else requested.on(config.device.id)

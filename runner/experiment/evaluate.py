@@ -1,8 +1,8 @@
 """Online inference (`session.graph_run_mode=0`): a run that evaluates a network with the weights of `checkpoint.load`.
 
 Nothing is trained, and no gradients are built. Graph mode compiles the evaluation with the weights as constants, and
-BatchNorm goes into the convolutions before it (`passes.INFERENCE`); PyNative mode evaluates as ever. The run directory
-has `metrics.jsonl` with one `eval` event, the summary, the manifest and `model/network.onnx`.
+BatchNorm is folded into the preceding convolutions (`passes.INFERENCE`); PyNative mode evaluates as usual. The run
+directory has `metrics.jsonl` with one `eval` event, the summary, the manifest and `model/network.onnx`.
 """
 
 import logging
@@ -29,13 +29,13 @@ OUTPUTS = ("loss", "output", "label_out")
 
 
 def run(request: RunRequest) -> dict[str, Any]:
-    """Evaluate, write the run folder, and return the summary. Raises as `experiment.run`."""
+    """Evaluate, write the run folder, and return the summary. Raises the errors of `experiment.run`."""
     config, folder, stopwatch = request.config, request.folder, Stopwatch()
     write_json(folder / experiment.CONFIG_FILE, request.resolved)
-    with experiment.settled(config):
+    with experiment.run_environment(config):
         built = build(config, observer := experiment.graphs_of(config, folder))
         if config.checkpoint.load is None:
-            _LOG.warning("the network is evaluated as it was initialised: checkpoint.load names its weights")
+            _LOG.warning("the network is evaluated with its initial weights: set checkpoint.load to load others")
         else:
             initial_weights.load(built.model.network, config.checkpoint.load, config.checkpoint.prefix)
         step = _freeze(built, observer)
@@ -46,7 +46,7 @@ def run(request: RunRequest) -> dict[str, Any]:
             values = experiment.evaluate(built, MetricsJournal(journal), seen, [stopwatch, manifest])
         experiment.write_network(built, folder)
     summary = description.summary(seen, values) | _evaluation_figures(step, stopwatch, values)
-    return experiment.concluded(request, summary, values)
+    return experiment.conclude(request, summary, values)
 
 
 def _freeze(built: Experiment, observer: GraphObserver) -> GraphStep | None:

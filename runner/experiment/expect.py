@@ -1,11 +1,11 @@
-"""What a run is expected to reach (`expect`), and whether it has."""
+"""Checks of the metrics of a run against its expectations (`expect`)."""
 
 from runner.config.schema import Expectation
 from runner.errors import MismatchError
 
 
 def check_expectations(expected: tuple[Expectation, ...], values: dict[str, float]) -> None:
-    """Raise MismatchError with a row for every metric when one of them is outside of its bounds."""
+    """Raise MismatchError with a row for every expected metric when one is out of its bounds."""
     rows, failed = {}, False
     for bound in expected:
         value = values.get(bound.metric)

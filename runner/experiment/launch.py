@@ -36,7 +36,7 @@ def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> 
 
 
 def run_call(call: CommandLine) -> dict[str, Any]:
-    """Run one experiment; nothing is created before its whole config is valid. Raises RunnerError."""
+    """Run one experiment; creates nothing before the whole config is valid. Raises RunnerError."""
     with gc_paused(), report_on_first_rank(call.overrides):
         composition = compose(call)
     with stopped_by_signals(), processes_of(composition.config) as ranks:
@@ -46,9 +46,9 @@ def run_call(call: CommandLine) -> dict[str, Any]:
 
 
 def claim(folder: Path, given: bool) -> Path:
-    """Make a folder ours: the next free number when its name is the time, exactly this one when the user named it.
+    """Claim a run folder: exactly `folder` when the user has `given` it, otherwise the next free number.
 
-    Raises BusyError when the named folder is not empty, StorageError when it cannot be made.
+    Raises BusyError when a given folder is not empty, StorageError when it cannot be created.
     """
     files.make_directory(folder.parent)
     if not given:
@@ -62,7 +62,7 @@ def claim(folder: Path, given: bool) -> Path:
 
 
 def _claim_empty(folder: Path) -> None:
-    """Several may see that a folder is empty; the one that makes the folder for Hydra's records in it has it."""
+    """Claim an empty folder by creating `.hydra` in it, since several processes may find it empty."""
     marker = folder / ".hydra"
     others = sorted(entry.name for entry in folder.iterdir())
     if not others:
@@ -74,7 +74,7 @@ def _claim_empty(folder: Path) -> None:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """SIGTERM ends the block like Ctrl-C does, so that the status is written."""
+    """Inside, SIGTERM raises `Terminated`, like Ctrl-C raises KeyboardInterrupt, so that the status is written."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -90,7 +90,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def _recorded(request: RunRequest, composition: Composition) -> dict[str, Any]:
-    """Write what the folder says about itself, then run."""
+    """Write the config records of the run folder, then run."""
     with recorded(request):
         for name, content in composition.records():
             files.make_directory((request.folder / name).parent)
@@ -100,11 +100,11 @@ def _recorded(request: RunRequest, composition: Composition) -> dict[str, Any]:
 
 
 def execute(request: RunRequest) -> dict[str, Any]:
-    """Run the experiment; what runner did not foresee becomes an InternalError."""
+    """Run the experiment; an unexpected exception becomes an InternalError."""
     try:
         run = (experiment if request.config.session.graph_run_mode else evaluate).run
         if is_tracked(request.config.tracking):
-            run = tracking.followed(run)
+            run = tracking.with_tracking(run)
         summary: dict[str, Any] = run(request)
         return summary
     except (RunnerError, KeyboardInterrupt):
@@ -117,7 +117,7 @@ def execute(request: RunRequest) -> dict[str, Any]:
 
 @contextmanager
 def recorded(request: RunRequest) -> Iterator[None]:
-    """Hold the folder's lock and keep `status.json` while the context is open.
+    """Hold the lock of the run folder and maintain `status.json` while the context is open.
 
     Raises BusyError when another process works in the folder.
     """
@@ -151,9 +151,9 @@ class _Status:
         if error is None:
             self._end("ok", 0, None)
             return
-        with suppress(StorageError):  # a full disk: the error that brought us here says more
+        with suppress(StorageError):  # a full disk: the original error is more informative
             if self._before is not None and isinstance(error, ConfigError):
-                files.write_atomically(self._path, self._before)  # a refusal changes nothing
+                files.write_atomically(self._path, self._before)  # a refused resume changes nothing
             elif isinstance(error, KeyboardInterrupt):
                 self._end("interrupted", 143 if isinstance(error, Terminated) else 130, None)
             else:

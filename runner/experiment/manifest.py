@@ -1,4 +1,4 @@
-"""`manifest.json`: everything that the numbers of a run depend on."""
+"""`manifest.json`: everything that the results of a run depend on."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ from runner.train.callback import Callback, CallbackParameters, RunContext
 
 
 class ManifestWriter(Callback):
-    """Writes the manifest after the first step: by then it is known which provider runs, and nobody waits for it."""
+    """Writes the manifest after the first step, when the execution provider is known."""
 
     def __init__(self, path: Path, manifest: Callable[[], dict[str, Any]]) -> None:
         self.path, self.manifest = path, manifest
@@ -36,12 +36,12 @@ class ManifestWriter(Callback):
 
 
 def config_hash(config: dict[str, Any]) -> str:
-    """sha256 (hex) of a resolved config, whatever the order of its keys."""
+    """sha256 (hex) of a resolved config, independent of the order of its keys."""
     return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
 
 
 def git_state() -> dict[str, Any] | None:
-    """Commit of the folder that the command runs in, and whether its files differ from it; None outside of git."""
+    """Commit of the working directory, and whether its files differ from it; None outside of a git repository."""
     commit = _git("rev-parse", "HEAD")
     return None if commit is None else {"commit": commit, "dirty": bool(_git("status", "--porcelain"))}
 
@@ -54,8 +54,7 @@ def _git(*arguments: str) -> str | None:
     return done.stdout.strip()
 
 
-# Keys that decide how long a run is, what it shows and where its data lie (the data are known by their sha256), but not
-# what its steps compute.
+# Keys that do not change what a step computes: length, output and data location (data are identified by their sha256).
 WITHOUT_EFFECT = (
     *("epochs", "max_steps", "callbacks", "checkpoint", "expect", "eval", "sweep", "runner", "device.allow_fallback"),
     *("print_file_path", "save_graphs", "save_graphs_path", "dump", "profiling", "tracking"),
@@ -66,7 +65,7 @@ WITHOUT_EFFECT = (
 
 
 class RunDescription:
-    """About the run of a request; `before` is the progress that a checkpoint had recorded, when the run goes on."""
+    """Identity, manifest and summary of a run; `before` is the progress recorded by the checkpoint that it resumes."""
 
     def __init__(self, request: RunRequest, built: Experiment, stopwatch: Stopwatch, before: dict[str, Any]) -> None:
         self.request, self.built, self.stopwatch, self.before = request, built, stopwatch, before
@@ -78,24 +77,24 @@ class RunDescription:
 
     @cached_property
     def packages(self) -> dict[str, str]:
-        """Versions of what the run is computed with; looking them up takes a while."""
+        """Versions of the packages that compute the run; cached, since reading them is slow."""
         return packages()
 
     @property
     def providers(self) -> list[str]:
-        """What the steps really run on."""
+        """The execution providers of the steps."""
         programs = self.built.model.programs
         return list(programs[0].session.providers) if programs else list(self.before.get("providers", ["numpy"]))
 
     @property
     def interactions(self) -> int:
-        """How often host and device met while training."""
+        """Number of host-device interactions while training."""
         steps = self.built.model.steps
         return int(self.before.get("host_interactions", 0)) + (steps.interactions if steps else 0)
 
     @property
     def loss_scaling(self) -> dict[str, Any]:
-        """The loss scale after the last step, and how many steps overflew and were skipped; {} without scaling."""
+        """The loss scale after the last step and the number of skipped overflow steps; {} without scaling."""
         cell = self.built.model.train_network
         if not isinstance(cell, nn.TrainOneStepWithLossScaleCell):
             return {}
@@ -103,7 +102,7 @@ class RunDescription:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What a run that goes on must have in common with this one, by dotted name."""
+        """The values that a resumed run must share with this one, by dotted name."""
         versions = {
             name: version for name, version in self.packages.items() if name.startswith(("runner", "numpy", "onnx"))
         }
@@ -114,11 +113,11 @@ class RunDescription:
 
     @property
     def ranks(self) -> int:
-        """How many processes make the steps."""
+        """Number of processes that compute the steps."""
         return world().size if isinstance(self.request.config.parallel, DataParallel) else 1
 
     def manifest(self) -> dict[str, Any]:
-        """Everything that the numbers depend on, besides the machine."""
+        """Everything that the results depend on, except the machine."""
         config, programs = self.request.config, self.built.model.programs
         return {
             "experiment": self.request.experiment,
@@ -136,7 +135,7 @@ class RunDescription:
         }
 
     def summary(self, seen: CallbackParameters, values: dict[str, float]) -> dict[str, Any]:
-        """The end of the run; times and speed are those of this process."""
+        """The summary of a finished run; times and speed are those of this process."""
         config, stopwatch = self.request.config, self.stopwatch
         steps = seen.cur_step_num - int(self.before.get("global_step", 0))
         compiling = sum(program.compile_seconds for program in self.built.model.programs)
@@ -165,7 +164,7 @@ class RunDescription:
 
 
 def check_identity(was: dict[str, Any], now: dict[str, Any]) -> None:
-    """Raise ConfigError with a row for everything that a run and its continuation do not have in common."""
+    """Raise ConfigError with a row for every value that differs between a run and its continuation."""
     names = [name for name in dict.fromkeys((*was, *now)) if was.get(name) != now.get(name)]
     if names:
         rows = {name: f"was {was.get(name)}, is {now.get(name)}" for name in names}

@@ -1,4 +1,4 @@
-"""The profile of a run: from its config to the profiler of its model, or to the times of one operator."""
+"""The profile of a run: the profiler of its model, or the times of a single operator."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from runner.train import profile as profiler
 
 
 def settings(config: RunConfig, folder: Path) -> profile.ProfileSettings:
-    """The profile of a checked run in `folder` that requests one; the folder of its files exists afterwards.
+    """The profile settings of a checked run in `folder` that requests a profile. Creates the folder of its files.
 
-    Raises StorageError, and ConfigError or ConfigErrors when a folder is no longer as it was when it was checked.
+    Raises StorageError, and ConfigError or ConfigErrors when a folder has changed since the config was checked.
     """
     return profiling.settings(config.profiling, config.session, folder, config.device.id).with_folder()
 
 
-def watch(config: RunConfig, built: Experiment, folder: Path) -> None:
-    """Measure the operator of `op_trace`, or else let the training be profiled. Raises ConfigError and StorageError."""
+def attach(config: RunConfig, built: Experiment, folder: Path) -> None:
+    """Measure the operator of `op_trace`, or attach a profiler to the model. Raises ConfigError and StorageError."""
     chosen = settings(config, folder)
     if chosen.op_trace:
-        _trace_one(chosen, chosen.op_trace, built)
+        _trace_operator(chosen, chosen.op_trace, built)
     else:
         built.model.profiler = profiler.profiler_from_settings(chosen, built.model.mode, built.model.device)
 
 
-def _trace_one(chosen: profile.ProfileSettings, op_trace: str, built: Experiment) -> None:
-    """Measure one operator by itself, in both modes."""
+def _trace_operator(chosen: profile.ProfileSettings, op_trace: str, built: Experiment) -> None:
+    """Measure a single operator in both modes."""
     model = built.model
     found = profiler.find_operator(op_trace, model.train_network, built.train_data.column_types())
     timings = profiler.measure_in_both_modes(found, model.device)

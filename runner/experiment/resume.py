@@ -1,4 +1,4 @@
-"""`runner resume RUN_DIR`: go on with a run that ended too early, from its newest good checkpoint."""
+"""`runner resume RUN_DIR`: resume an interrupted run from its newest valid checkpoint."""
 
 import json
 from collections.abc import Sequence
@@ -32,10 +32,10 @@ def main(words: Sequence[str], force: bool) -> dict[str, Any]:
 
 
 def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -> dict[str, Any]:
-    """Go on with the run in `folder` and return its summary; `lines` are overrides such as `epochs=100`.
+    """Resume the run in `folder` and return its summary; `lines` are overrides such as `epochs=100`.
 
     Without a checkpoint the run starts again. Raises ConfigError when there is no run, when it is finished, or when
-    what its numbers depend on has changed (unless `force`), and BusyError while it is still running.
+    something has changed that its results depend on (unless `force`), and BusyError while it is still running.
     """
     place = Path(folder)
     status, values = _read(place, launch.STATUS_FILE), _read(place, run.CONFIG_FILE)

@@ -1,4 +1,4 @@
-"""A run from its checked config to the folder that describes it; or the rest of a run that ended too early."""
+"""Executes a run from its checked config, or the rest of an interrupted run, and writes its folder."""
 
 from __future__ import annotations
 
@@ -43,50 +43,50 @@ CONFIG_FILE = "config.json"
 def run(request: RunRequest) -> dict[str, Any]:
     """Train, evaluate, write the run folder, and return the summary.
 
-    Raises the RunnerError of whatever fails, and MismatchError (after everything is written) when `expect` is not met.
+    Raises RunnerError, in particular MismatchError (after everything is written) when `expect` is not met.
     """
     config, folder, stopwatch = request.config, request.folder, Stopwatch()
     if not request.resume:
         write_json(folder / CONFIG_FILE, request.resolved)
-    with settled(config):
-        with closing(value_observer(config, folder)) as shown:
-            built = _built(request, shown)
-            watch = Watch(built, folder)
+    with run_environment(config):
+        with closing(value_observer(config, folder)) as values_observer:
+            built = _build(request, values_observer)
+            monitor = RunMonitor(built, folder)
             description = RunDescription(request, built, stopwatch, {})
             with Journal(folder / "metrics.jsonl") as journal:
                 if request.resume:
                     description.before = _read(built.model.train_network, lambda: _restore(description, journal))
                 metrics = MetricsJournal(journal)
-                seen = _train(description, watch, metrics)
+                seen = _train(description, monitor, metrics)
                 values = {} if config.eval.every == "never" else evaluate(built, metrics, seen)
         write_network(built, folder)
-    return concluded(request, description.summary(seen, values), values)
+    return conclude(request, description.summary(seen, values), values)
 
 
-def _built(request: RunRequest, shown: ValueObserver) -> Experiment:
-    """What the config names, with all who watch it, and with the weights that it begins with."""
+def _build(request: RunRequest, values: ValueObserver) -> Experiment:
+    """The experiment of a config with its observers, tuning, profiler and initial weights."""
     config, folder = request.config, request.folder
-    built = build(config, graphs_of(config, folder), shown, failure_observer(config, folder))
+    built = build(config, graphs_of(config, folder), values, failure_observer(config, folder))
     if config.session.auto_tune_mode:
         tune.tune(config, built, folder, request.resume)
     if is_profiled(config.profiling, config.session):
-        profile.watch(config, built, folder)
+        profile.attach(config, built, folder)
     elif config.session.profiling_options != SessionSettings.profiling_options:
         _LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
     if config.checkpoint.load is not None and not request.resume:
-        network, given = built.model.network, (config.checkpoint.load, config.checkpoint.prefix)
-        _read(network, lambda: initial_weights.load(network, *given))
+        network, source = built.model.network, (config.checkpoint.load, config.checkpoint.prefix)
+        _read(network, lambda: initial_weights.load(network, *source))
     return built
 
 
 def _read(network: nn.Cell, read: Callable[[], Any]) -> Any:
-    """What a function returns that reads parameters; among ranks the first one reads for all."""
+    """The result of `read`, which reads parameters; with several ranks the first one reads and broadcasts them."""
     return synchronize.read_on_first_rank(network, read) if world().size > 1 else read()
 
 
 @contextmanager
-def settled(config: RunConfig) -> Iterator[None]:
-    """Inside, seed, context and threads are those of a run."""
+def run_environment(config: RunConfig) -> Iterator[None]:
+    """Inside, the seed, context and number of threads of a run are set."""
     with context.preserved(), seed.preserved(), thread_limit(config.device.threads):
         seed.set_seed(config.seed)
         context.set_context(
@@ -100,12 +100,12 @@ def settled(config: RunConfig) -> Iterator[None]:
 
 
 def graphs_of(config: RunConfig, folder: Path) -> GraphObserver:
-    """Who hears of the graphs of a run. Raises ConfigError and StorageError for a folder that cannot be used."""
+    """The observer of a run's graphs. Raises ConfigError and StorageError for a folder that cannot be used."""
     return graph_observer(config.save_graphs, config.save_graphs_path, folder, config.session.op_debug_level)
 
 
-def concluded(request: RunRequest, summary: dict[str, Any], values: dict[str, float]) -> dict[str, Any]:
-    """The summary, which is written whatever comes. Raises MismatchError when `expect` is not met."""
+def conclude(request: RunRequest, summary: dict[str, Any], values: dict[str, float]) -> dict[str, Any]:
+    """Complete, check and write the summary. Raises MismatchError, after writing it, when `expect` is not met."""
     config = request.config
     if config.session.initialize_system:
         phases = device_setup.prepared(device_of(config), config.mode == "graph")
@@ -113,7 +113,7 @@ def concluded(request: RunRequest, summary: dict[str, Any], values: dict[str, fl
     try:
         check_expectations(config.expect, {**values, "loss": summary["loss"]})
     except MismatchError:
-        summary["status"] = "failed"  # as in status.json
+        summary["status"] = "failed"  # like status.json
         raise
     finally:
         write_json(request.folder / "summary.json", summary)
@@ -128,13 +128,13 @@ class Evaluation(Callback):
 
     def epoch_end(self, run_context: RunContext) -> None:
         seen = run_context.original_args()
-        if seen.cur_step_num < self.built.total_steps:  # the last epoch is followed by the evaluation at the end
+        if seen.cur_step_num < self.built.total_steps:  # the last epoch is evaluated at the end of the run
             evaluate(self.built, self.metrics, seen)
 
 
-class Watch(Callback):
-    """Stops at losses that are not finite, writes the step graph with the values before the first step, and remembers
-    where the run is."""
+class RunMonitor(Callback):
+    """Stops at a loss that is not finite, writes the step graph with the initial values, and holds the run's
+    parameters."""
 
     def __init__(self, built: Experiment, folder: Path) -> None:
         self.built, self.path = built, folder / "model" / "train_step.onnx"
@@ -159,7 +159,7 @@ class Watch(Callback):
 
 
 def value_observer(config: RunConfig, folder: Path) -> ValueObserver:
-    """Who dumps what the operators of this run take and make; nobody when nothing asks for it.
+    """The dumper of the operands and outputs of a run's operators; `NO_VALUES` when no dump is requested.
 
     Raises StorageError, and ConfigError when not all ranks dump.
     """
@@ -168,27 +168,25 @@ def value_observer(config: RunConfig, folder: Path) -> ValueObserver:
     settings = dump.settings(config, folder)
     if world().size > 1:
         synchronize.check_all_or_none(settings is not None)
-    made: ValueObserver = NO_VALUES if settings is None else dumps.Dumper(settings, config.device.id)
-    return made
+    return NO_VALUES if settings is None else dumps.Dumper(settings, config.device.id)
 
 
 def failure_observer(config: RunConfig, folder: Path) -> dumps.FirstFailure | None:
-    """Who finds the operator that makes the run fail, when `session.enable_exception_dump` asks for it."""
+    """The observer that locates the operator at which the run fails, with `session.enable_exception_dump`."""
     if not config.session.enable_exception_dump:
         return None
     path = folder.absolute() / "exception_dump"
-    found = dumps.FirstFailure(path, config.network.name, config.device.id)
-    return found
+    return dumps.FirstFailure(path, config.network.name, config.device.id)
 
 
 def _restore(description: RunDescription, journal: Journal) -> dict[str, Any]:
-    """Put the newest good checkpoint into the model and the journal; the progress that it had recorded.
+    """Restore model and journal from the newest valid checkpoint, and return its recorded progress.
 
-    Raises ConfigError when what the numbers depend on has changed, unless the request says that this does not matter.
+    Raises ConfigError when something has changed that the results depend on, unless the request has `force`.
     """
     folder = description.request.folder / "checkpoints"
-    for place in (description.request.folder, folder, description.request.folder / "model"):
-        state.sweep_temporaries(place)
+    for written in (description.request.folder, folder, description.request.folder / "model"):
+        state.sweep_temporaries(written)
     found, damaged = state.newest(folder, description.request.config.checkpoint.prefix)
     for line in damaged:
         _LOG.warning("%s", line)
@@ -204,7 +202,7 @@ def _restore(description: RunDescription, journal: Journal) -> dict[str, Any]:
     return dict(found.progress)
 
 
-def _train(description: RunDescription, watch: Watch, metrics: MetricsJournal) -> CallbackParameters:
+def _train(description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal) -> CallbackParameters:
     config, built = description.request.config, description.built
     with Interruption() as interruption:
         signals = [synchronize.SynchronizeSignals(interruption)] if world().size > 1 else []
@@ -212,25 +210,25 @@ def _train(description: RunDescription, watch: Watch, metrics: MetricsJournal) -
         built.model.train(
             config.epochs,
             built.train_data,
-            [*_observers(description, watch, metrics), *signals, checkpointer],
+            [*_observers(description, monitor, metrics), *signals, checkpointer],
             config.dataset_sink_mode,
             config.sink_size,
             max_steps=config.max_steps,
             first_step=int(description.before.get("global_step", 0)),
         )
-    if watch.seen.net_outputs is None:  # nothing was left to do
-        watch.seen.net_outputs = np.float32(description.before["loss"])
-    return watch.seen
+    if monitor.seen.net_outputs is None:  # no steps were left
+        monitor.seen.net_outputs = np.float32(description.before["loss"])
+    return monitor.seen
 
 
-def _observers(description: RunDescription, watch: Watch, metrics: MetricsJournal) -> list[Callback]:
-    shown, built = description.request.config.callbacks, description.built
-    callbacks: list[Callback] = [description.stopwatch, watch, metrics]
-    if sys.stdout.isatty() and shown.progress:
+def _observers(description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal) -> list[Callback]:
+    enabled, built = description.request.config.callbacks, description.built
+    callbacks: list[Callback] = [description.stopwatch, monitor, metrics]
+    if sys.stdout.isatty() and enabled.progress:
         callbacks.append(ProgressBar(built.total_steps))
-    if shown.loss_monitor:
-        callbacks.append(LossMonitor(shown.loss_monitor))
-    if shown.time_monitor:
+    if enabled.loss_monitor:
+        callbacks.append(LossMonitor(enabled.loss_monitor))
+    if enabled.time_monitor:
         callbacks.append(TimeMonitor())
     callbacks.append(ManifestWriter(description.request.folder / "manifest.json", description.manifest))
     if description.request.config.eval.every == "epoch":
@@ -257,13 +255,13 @@ def _checkpointer(description: RunDescription, metrics: MetricsJournal, interrup
 def evaluate(
     built: Experiment, metrics: MetricsJournal, seen: CallbackParameters, callbacks: Sequence[Callback] = ()
 ) -> dict[str, float]:
-    """The metrics of the test split, which the journal gets too. Raises TrainingError when one is not finite."""
+    """Evaluate the test split and write its metrics to the journal. Raises TrainingError when one is not finite."""
     if not built.model.metrics:
         return {}
     values = built.model.eval(built.test_data, callbacks)
     if not all(map(math.isfinite, values.values())):
         raise TrainingError(
-            "the evaluation has results that are not finite numbers",
+            "a metric of the evaluation is not a finite number",
             **values,
             epoch=seen.cur_epoch_num,
             global_step=seen.cur_step_num,
@@ -274,6 +272,6 @@ def evaluate(
 
 
 def write_network(built: Experiment, folder: Path) -> None:
-    """`model/network.onnx`: the network in inference mode, with its weights."""
+    """Write `model/network.onnx`: the network in inference mode, with its weights."""
     sample = built.train_data.column_types()[:1]
     write_atomically(make_directory(folder / "model") / "network.onnx", built.model.export(sample))

@@ -233,7 +233,7 @@ def test_the_config_comes_before_the_environment(lines, place, monkeypatch, warn
     made = settings(*lines)
     expected = {2: None, 1: place / "run" / "dump"}[len(lines)] if lines[0] == "dump=async" else place / "mine"
     assert (made and made.path) == expected
-    assert warned() == [f"{VARIABLE} has no effect: the config of the run says what is dumped"]
+    assert warned() == [f"{VARIABLE} has no effect: the config of the run selects the dump"]
 
 
 @pytest.mark.parametrize("name", DUMPS)

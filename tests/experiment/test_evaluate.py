@@ -88,7 +88,7 @@ def test_no_gradients_and_no_normalisation_are_left():
 
 def test_weights_that_nobody_gave_are_told(caplog):
     runner.run([*ONLINE, "mode=graph"])
-    assert "the network is evaluated as it was initialised" in caplog.text
+    assert "the network is evaluated with its initial weights" in caplog.text
 
 
 def test_expectations_are_kept(trained):

@@ -17,10 +17,10 @@ def follow(request: RunRequest) -> None:
     config, folder = request.config, request.folder
     if not config.session.graph_run_mode:
         return
-    with run.settled(config), closing(run.value_observer(config, folder)) as shown:
+    with run.run_environment(config), closing(run.value_observer(config, folder)) as shown:
         built = build(config, NO_GRAPHS, shown, run.failure_observer(config, folder))
         if is_profiled(config.profiling, config.session):
-            profile.watch(config, built, folder)
+            profile.attach(config, built, folder)
         if config.checkpoint.load is not None and not request.resume:
             synchronize.read_on_first_rank(built.model.network)
         before = synchronize.read_on_first_rank(built.model.train_network) if request.resume else {}

@@ -1,1 +1,1 @@
-from runner.experiment.tracking.attach import followed as followed
+from runner.experiment.tracking.attach import with_tracking as with_tracking

@@ -1,4 +1,4 @@
-"""A run that TensorBoard or MLflow is told of: from its config to the thread that follows its files."""
+"""Attaches TensorBoard or MLflow to a run: from the config to the thread that follows the files of the run."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -16,21 +16,19 @@ from runner.experiment.tracking.tensorboard import EventFile
 from runner.host.files import write_json
 from runner.host.json_file import read_object
 
-# Each is an extra of its own.
-
 STATE_FILE, SUMMARY_FILE = "tracking.json", "summary.json"
-LEVELS = 4  # folders between a job and its sweep, at most
+LEVELS = 4  # at most so many folder levels between a job and its sweep
 
 Run = Callable[[RunRequest], dict[str, Any]]
 
 
-def followed(run: Run) -> Run:
-    """The same run, followed by the tracker that its config names; how that went is in its summary as `tracking`.
+def with_tracking(run: Run) -> Run:
+    """The function `run` with the tracker of its config; the summary gets the tracker's status as `tracking`.
 
-    Raises what the run raises, and ConfigError before it begins when the tracker cannot begin.
+    It raises the errors of `run`, and ConfigError before the run starts when the tracker cannot start.
     """
 
-    def following(request: RunRequest) -> dict[str, Any]:
+    def tracked(request: RunRequest) -> dict[str, Any]:
         tracking = request.config.tracking
         tracker = _tracker(request)
         _write_state(request.folder, tracker, "running", None)
@@ -38,7 +36,7 @@ def followed(run: Run) -> Run:
         try:
             summary = run(request)
         except BaseException as error:
-            # A run that does not meet its expectations has a summary all the same.
+            # A run that does not meet its expectations has a summary, too.
             _end(
                 follower, error, read_object(request.folder / SUMMARY_FILE) if isinstance(error, MismatchError) else {}
             )
@@ -47,11 +45,11 @@ def followed(run: Run) -> Run:
         write_json(request.folder / SUMMARY_FILE, summary)
         return summary
 
-    return following
+    return tracked
 
 
 def _end(follower: Follower, error: BaseException | None, summary: dict[str, Any]) -> dict[str, Any]:
-    """Let the tracker end, and return what is said of it."""
+    """Close the tracker, and return its status."""
     status = "ok" if error is None else "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
     follower.end(status, summary)
     with suppress(StorageError):  # a full disk: the run itself says so
@@ -70,7 +68,7 @@ def _write_state(folder: Path, tracker: "Tracker", status: str, reason: str | No
 def _tracker(request: RunRequest) -> "Tracker":
     made: Tracker
     if isinstance(request.config.tracking, MlflowTracking):
-        made = mlflow.MlflowRun(_about(request, request.config.tracking))
+        made = mlflow.MlflowRun(_run_info(request, request.config.tracking))
     else:
         made = _event_file(request)
     return made
@@ -89,13 +87,13 @@ def _event_file(request: RunRequest) -> "Tracker":
     return made
 
 
-def _about(request: RunRequest, tracking: MlflowTracking) -> Any:
+def _run_info(request: RunRequest, tracking: MlflowTracking) -> Any:
     folder, uri = request.folder.absolute(), address_of(tracking)
     before = read_object(folder / STATE_FILE) if request.resume else {}
     same = (before.get("name"), before.get("uri")) == ("mlflow", uri)
-    if before.get("name") == "mlflow" and tracking.uri is None:  # it goes on where it was, wherever it is resumed
+    if before.get("name") == "mlflow" and tracking.uri is None:  # a resumed run keeps its database
         same, uri = True, str(before.get("uri"))
-    return mlflow.About(
+    return mlflow.MlflowRunInfo(
         uri=uri,
         experiment=tracking.experiment or request.experiment or request.config.network.name,
         run_name=tracking.run_name or "/".join(folder.parts[-2:]),
@@ -106,7 +104,7 @@ def _about(request: RunRequest, tracking: MlflowTracking) -> Any:
 
 
 def _tags(request: RunRequest, folder: Path) -> dict[str, str]:
-    """What is known of a run besides its config: its folder, and its place in a sweep."""
+    """Metadata of a run besides its config: its folder, and its job in a sweep."""
     tags = {"folder": str(folder), "experiment": request.experiment, "overrides": " ".join(request.overrides)}
     for sweep in folder.parents[:LEVELS]:
         if (sweep / SWEEP_FILE).exists():
@@ -116,9 +114,9 @@ def _tags(request: RunRequest, folder: Path) -> dict[str, str]:
 
 
 def _job(sweep: Path, folder: Path) -> str | None:
-    """The number of the job that runs in a folder, as the journal of its sweep tells it."""
+    """The number of the job that runs in a folder, according to the journal of its sweep."""
     state = SweepState(sweep)
-    with suppress(RunnerError):  # a damaged journal is told by others
+    with suppress(RunnerError):  # a damaged journal is reported elsewhere
         state.update()
     rows = state.started.items()
     return next((str(number) for number, row in rows if (sweep / row["folder"]).resolve() == folder.resolve()), None)

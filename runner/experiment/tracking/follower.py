@@ -1,7 +1,7 @@
-"""A thread that follows the files of a run and tells a tracker what is new, so that no step waits for it.
+"""A thread that follows the files of a run and sends new rows to a tracker, so that no step waits for it.
 
-What the files say is the truth: the tracker gets every row of `metrics.jsonl` once, also after a resume, and what an
-earlier process could not tell. When the tracker fails, one line says so, and the training goes on.
+The files are authoritative: the tracker gets every row of `metrics.jsonl` once, also after a resume, including those
+that an earlier process could not send. A failing tracker is logged once, and the training continues.
 """
 
 import json
@@ -14,43 +14,43 @@ from typing import Any, Protocol
 from runner.experiment.tracking.points import Point, Tail, of_summary
 
 MANIFEST_FILE, METRICS_FILE = "manifest.json", "metrics.jsonl"
-LAST_SECONDS = 30.0  # how long the end of a run waits for a tracker
-STOPPED_SECONDS = 5.0  # the same when a signal has come: who sent it may send another one that cannot be answered
+LAST_SECONDS = 30.0  # timeout of a tracker at the end of a run
+STOPPED_SECONDS = 5.0  # the same after a signal, before the sender kills the process
 
 _LOG = logging.getLogger("runner")
 
 
 class Tracker(Protocol):
-    """Somebody who is told of one run, first by the thread that makes it, then by one other. Anything may be raised."""
+    """Receives one run, first from the thread that creates it, then from one other. May raise any exception."""
 
     name: str
 
     @property
     def place(self) -> dict[str, Any]:
-        """Where the run is found, as JSON."""
+        """The location of the run, as JSON."""
 
-    def told(self) -> dict[str, int]:
-        """The last step of each curve that earlier processes have told."""
+    def last_steps(self) -> dict[str, int]:
+        """The last step of each curve, as sent by earlier processes."""
 
-    def tell(self, points: list[Point]) -> None:
+    def add_points(self, points: list[Point]) -> None:
         """Add points to the curves."""
 
     def describe(self, name: str, values: Mapping[str, Any]) -> None:
-        """Add what a file of the run says, such as its `manifest`."""
+        """Add the values of a file of the run, such as its `manifest`."""
 
     def close(self, status: str) -> None:
-        """The run has ended: ok, failed or interrupted. Called once, whatever was raised before."""
+        """End the run as ok, failed or interrupted. Called once, also after errors."""
 
 
 class Follower:
-    """Follows the run in `folder`, looking for what is new every so many seconds."""
+    """Follows the run in `folder`, checking its files every `every_seconds` seconds."""
 
     def __init__(self, tracker: Tracker, folder: Path, every_seconds: float) -> None:
         self.tracker, self.folder = tracker, folder
-        self.reason: str | None = None  # why the tracker is told no more
+        self.reason: str | None = None  # why the tracker gets no more rows
         self._every = every_seconds
         self._tail = Tail(folder / METRICS_FILE)
-        self._told: dict[str, int] = {}
+        self._last_steps: dict[str, int] = {}
         self._before, self._described = self._manifest(), False
         self._ending = threading.Event()
         self._status, self._summary = "ok", dict[str, Any]()
@@ -59,25 +59,25 @@ class Follower:
         self._thread.start()
 
     def end(self, status: str, summary: Mapping[str, Any]) -> None:
-        """Tell the rest and the summary, if there is one, and close; it waits for so many seconds at most."""
+        """Send the remaining rows and the summary, if any, and close, within `LAST_SECONDS` or `STOPPED_SECONDS`."""
         self._status, self._summary = status, dict(summary)
         self._ending.set()
-        patience = STOPPED_SECONDS if status == "interrupted" else LAST_SECONDS
-        self._thread.join(patience)
+        timeout = STOPPED_SECONDS if status == "interrupted" else LAST_SECONDS
+        self._thread.join(timeout)
         if self._thread.is_alive():
-            self._stop(f"no answer for {patience:g} seconds")
+            self._stop(f"no answer for {timeout:g} seconds")
 
     def _follow(self) -> None:
         try:
-            self._told = self.tracker.told()
+            self._last_steps = self.tracker.last_steps()
             while not self._ending.wait(self._every):
-                # Until the manifest of this process is there, a run that goes on may still shorten its metrics.
-                if self._begun():
+                # Before the manifest of this process exists, a resumed run may still truncate its metrics.
+                if self._has_manifest():
                     self._rows()
-            self._begun()
+            self._has_manifest()
             self._rows()
             if self._summary:
-                self.tracker.tell(of_summary(self._summary))
+                self.tracker.add_points(of_summary(self._summary))
         except Exception as reason:
             self._stop(_line(reason))
         self._ending.wait()
@@ -86,15 +86,15 @@ class Follower:
         except Exception as reason:
             self._stop(_line(reason))
 
-    def _begun(self) -> bool:
-        """Whether the manifest of this process is there; it is told once."""
+    def _has_manifest(self) -> bool:
+        """Whether the manifest of this process exists; it is sent once."""
         if not self._described and self._manifest() not in (None, self._before):
             self.tracker.describe("manifest", json.loads((self.folder / MANIFEST_FILE).read_bytes()))
             self._described = True
         return self._described
 
     def _manifest(self) -> tuple[int, int] | None:
-        """What changes when the manifest is written again."""
+        """Inode and modification time (ns) of the manifest, which change when it is rewritten."""
         try:
             state = (self.folder / MANIFEST_FILE).stat()
         except FileNotFoundError:
@@ -103,15 +103,15 @@ class Follower:
 
     def _rows(self) -> None:
         for points in self._tail.new():
-            fresh = [point for point in points if point.step > self._told.get(point.name, -1)]
+            fresh = [point for point in points if point.step > self._last_steps.get(point.name, -1)]
             if fresh:
-                self.tracker.tell(fresh)
+                self.tracker.add_points(fresh)
 
     def _stop(self, reason: str) -> None:
         if self.reason is None:
             self.reason = reason
-            told = "it has not been told everything; the run goes on, and its files are whole"
-            _LOG.warning("tracking=%s has failed (%s): %s", self.tracker.name, reason, told)
+            effect = "its data are incomplete; the run continues, and its files are complete"
+            _LOG.warning("tracking=%s has failed (%s): %s", self.tracker.name, reason, effect)
 
 
 def _line(reason: Exception) -> str:

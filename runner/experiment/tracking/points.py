@@ -1,4 +1,4 @@
-"""Rows of `metrics.jsonl` as points of curves: all that a tracker is told of the numbers of a run."""
+"""Rows of `metrics.jsonl` as points of curves, in the form that trackers receive."""
 
 import json
 import math
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from runner.host.json_file import flat
 
-PLACES = {"event", "epoch", "step", "global_step"}  # where a row stands; all else are values
-CHUNK = 1 << 18  # bytes that are read at once: some 3000 rows
+POSITION_KEYS = {"event", "epoch", "step", "global_step"}  # all other keys are values
+CHUNK = 1 << 18  # bytes per read: about 3000 rows
 
 
 class Point(NamedTuple):
@@ -23,14 +23,14 @@ class Point(NamedTuple):
 
 
 def of_row(row: Mapping[str, Any]) -> list[Point]:
-    """The values of a row under its names; behind the event when it is not a step: `loss`, and `eval/loss`.
+    """The values of a row by name, prefixed with the event unless it is a step: `loss`, and `eval/loss`.
 
     >>> [point[:3] for point in of_row({"event": "eval", "epoch": 1, "global_step": 44, "accuracy": 0.5})]
     [('eval/accuracy', 0.5, 44)]
     """
     group = "" if row["event"] == "step" else f"{row['event']}/"
     now = time.time()
-    return [Point(group + name, float(row[name]), row["global_step"], now) for name in row if name not in PLACES]
+    return [Point(group + name, float(row[name]), row["global_step"], now) for name in row if name not in POSITION_KEYS]
 
 
 def of_summary(summary: Mapping[str, Any]) -> list[Point]:
@@ -41,13 +41,13 @@ def of_summary(summary: Mapping[str, Any]) -> list[Point]:
 
 
 class Tail:
-    """What a file of rows has got since it was last read; a line that is not whole yet is read the next time."""
+    """Reads the new rows of a growing file; an incomplete last line is left for the next read."""
 
     def __init__(self, path: Path) -> None:
         self.path, self._offset = path, 0
 
     def new(self) -> Iterator[list[Point]]:
-        """The points of new rows, those of some thousand rows at a time. Raises OSError, and ValueError for no row."""
+        """The points of new rows, about 3000 rows at a time. Raises OSError, and ValueError for an invalid row."""
         while content := self._read():
             yield [point for line in content.splitlines() for point in of_row(json.loads(line))]
 

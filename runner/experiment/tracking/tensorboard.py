@@ -1,6 +1,6 @@
-"""A run as event files of TensorBoard. Messages and records are those of tensorboardX, the thread is ours.
+"""A run as TensorBoard event files. Messages and records are those of tensorboardX, the thread is ours.
 
-Its own writer has a queue whose reader dies at the first error, and then the training waits for ever.
+The writer of tensorboardX has a queue whose reader dies at the first error, which then blocks the training forever.
 """
 
 import json
@@ -18,7 +18,7 @@ HEADER, FOOTER = 12, 4  # bytes: length and its checksum, checksum of the conten
 
 
 class Library(NamedTuple):
-    """What is used of tensorboardX: a writer of records, two messages, and who makes a text."""
+    """The used parts of tensorboardX: a record writer, two messages, and a function for text summaries."""
 
     writer: Any
     event: Any
@@ -27,7 +27,7 @@ class Library(NamedTuple):
 
 
 class EventFile:
-    """A new event file in `folder`, beside those of earlier processes; it begins with texts, by name.
+    """A new event file in `folder`, next to those of earlier processes; it begins with texts, by name.
 
     Raises ImportError, OSError and StorageError.
     """
@@ -38,7 +38,7 @@ class EventFile:
         self._library = _loaded()
         before = [name for name in names(make_directory(folder)) if MARK in name]
         self._folder, self._before = folder, [folder / name for name in before]
-        # The suffix keeps files apart that begin in the same second, and in their order.
+        # The suffix distinguishes and orders files that are created in the same second.
         self._writer = self._library.writer(str(folder / "events"), f".{len(before)}")
         for name, values in texts.items():
             self.describe(name, values)
@@ -47,22 +47,22 @@ class EventFile:
     def place(self) -> dict[str, Any]:
         return {"path": str(self._folder)}
 
-    def told(self) -> dict[str, int]:
+    def last_steps(self) -> dict[str, int]:
         last: dict[str, int] = {}
         for path in self._before:
             for event in map(self._library.event.FromString, _records(path)):
                 last |= {value.tag: max(event.step, last.get(value.tag, -1)) for value in event.summary.value}
         return last
 
-    def tell(self, points: list[Point]) -> None:
+    def add_points(self, points: list[Point]) -> None:
         for point in points:
-            made = self._library.summary(value=[{"tag": point.name, "simple_value": point.value}])
-            self._writer.write_event(self._library.event(wall_time=point.time, step=point.step, summary=made))
+            summary = self._library.summary(value=[{"tag": point.name, "simple_value": point.value}])
+            self._writer.write_event(self._library.event(wall_time=point.time, step=point.step, summary=summary))
         self._writer.flush()
 
     def describe(self, name: str, values: Mapping[str, Any]) -> None:
         lines = json.dumps(dict(values), indent=2).splitlines()
-        text = self._library.text(name, "\n".join(f"    {line}" for line in lines))  # Markdown: as it stands
+        text = self._library.text(name, "\n".join(f"    {line}" for line in lines))  # a Markdown code block
         self._writer.write_event(self._library.event(wall_time=time.time(), summary=text))
         self._writer.flush()
 
@@ -81,7 +81,7 @@ def _loaded() -> Library:
 
 
 def _records(path: Path) -> Iterator[bytes]:
-    """The records of a file, up to the first one that is not whole: its writer was killed."""
+    """The records of a file, up to the first incomplete one, left by a killed writer."""
     with open(path, "rb") as file:
         while len(header := file.read(HEADER)) == HEADER:
             (length,) = struct.unpack("<Q", header[:8])

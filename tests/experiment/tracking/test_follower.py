@@ -17,7 +17,7 @@ from runner.experiment.tracking.points import Tail, of_row, of_summary
 
 
 class Memory:
-    """A tracker that remembers what it is told, and when asked to fails at a call."""
+    """A tracker that records what it receives, and fails at the call `fails`."""
 
     name = "memory"
 
@@ -31,12 +31,12 @@ class Memory:
     def place(self):
         return {"where": "nowhere"}
 
-    def told(self):
-        self._called("told")
+    def last_steps(self):
+        self._called("last_steps")
         return self.before
 
-    def tell(self, new):
-        self._called("tell")
+    def add_points(self, new):
+        self._called("add_points")
         self.points += [(point.name, point.step, point.value) for point in new]
 
     def describe(self, name, values):
@@ -72,7 +72,7 @@ def rows(memory: Memory) -> list:
 
 
 @pytest.mark.parametrize("mode", ["graph", "pynative"])
-def test_a_tracker_is_told_what_the_files_say(tmp_path, followed, mode):
+def test_a_tracker_gets_the_rows_of_the_files(tmp_path, followed, mode):
     memory = followed(Memory())
     runner.run(words(tmp_path / "run", "tensorboard", f"mode={mode}", "eval.every=epoch"))
     assert rows(memory) == points(tmp_path / "run")
@@ -81,34 +81,34 @@ def test_a_tracker_is_told_what_the_files_say(tmp_path, followed, mode):
     assert memory.threads == {"tracking"}  # no step waits for it
 
 
-@pytest.mark.parametrize("call", ["told", "tell", "describe", "close"])
-def test_a_tracker_that_fails_is_told_no_more_and_the_run_goes_on(tmp_path, followed, caplog, call):
+@pytest.mark.parametrize("call", ["last_steps", "add_points", "describe", "close"])
+def test_a_tracker_that_fails_gets_no_more_rows_and_the_run_continues(tmp_path, followed, caplog, call):
     memory = followed(Memory(fails=call))
     with caplog.at_level(logging.WARNING, "runner"):
         summary = runner.run(words(tmp_path / "run", "tensorboard", "mode=graph"))
-    told = [record.getMessage() for record in caplog.records if "tracking" in record.getMessage()]
-    assert told == [
-        f"tracking=memory has failed (RuntimeError: cannot {call}): it has not been told everything; "
-        "the run goes on, and its files are whole"
+    messages = [record.getMessage() for record in caplog.records if "tracking" in record.getMessage()]
+    assert messages == [
+        f"tracking=memory has failed (RuntimeError: cannot {call}): its data are incomplete; "
+        "the run continues, and its files are complete"
     ]
     state = {"status": "incomplete", "reason": f"RuntimeError: cannot {call}", "where": "nowhere"}
     assert summary["tracking"] == {"name": "memory", **state}
     assert said(tmp_path / "run")["tracking"] == said(tmp_path / "run", "tracking") == summary["tracking"]
     assert len(points(tmp_path / "run")) == 22
-    assert memory.closed == "ok"  # it is told the end all the same
+    assert memory.closed == "ok"
 
 
 def test_a_tracker_that_hangs_is_left_behind(tmp_path, followed, monkeypatch, caplog):
     monkeypatch.setattr(follower, "LAST_SECONDS", 0.1)
-    memory = followed(Memory(fails="tell hangs"))
+    memory = followed(Memory(fails="add_points hangs"))
     summary = runner.run(words(tmp_path / "run", "tensorboard", "mode=graph"))
     assert summary["tracking"]["reason"] == "no answer for 0.1 seconds"
     memory.hangs.set()
 
 
-def test_what_an_earlier_process_could_not_tell_is_told_after_a_resume(tmp_path, followed):
+def test_rows_that_an_earlier_process_could_not_send_are_sent_after_a_resume(tmp_path, followed):
     folder = tmp_path / "run"
-    followed(Memory(fails="tell"))
+    followed(Memory(fails="add_points"))
     runner.run(words(folder, "tensorboard", "mode=graph"))
     memory = followed(Memory(before={"loss": 3}))
     resume(folder, ["epochs=5"])

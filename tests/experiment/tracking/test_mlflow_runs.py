@@ -196,7 +196,7 @@ def test_what_cannot_be_reached_ends_the_run_before_it_trains(tmp_path, monkeypa
     (tmp_path / "torn.db").write_text("this was a database once" * 9)
     with pytest.raises(ConfigError) as caught:
         runner.run(words(tmp_path / "run", "mlflow", f"tracking.uri={uri}"))
-    assert caught.value.what == "MLflow cannot begin with this run"
+    assert caught.value.what == "MLflow cannot start this run"
     assert caught.value.rows["key"] == "tracking.uri"
     assert caught.value.rows["reason"].startswith(reason)
     assert "tracking=none" in caught.value.rows["hint"]
