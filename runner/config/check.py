@@ -76,14 +76,14 @@ class _Checker:
         }
 
     def field(self, owner: type[Any], field: dataclasses.Field[Any], value: object, path: str) -> Any:
-        name, kind, place = field.name, field.type, _join(path, field.name)
+        name, kind, key_path = field.name, field.type, _join(path, field.name)
         if kind in NAMED:
-            return self.section_by_name(NAMED[kind], value, place)
+            return self.section_by_name(NAMED[kind], value, key_path)
         if name == "expect":
-            return self.expectations(value, place)
+            return self.expectations(value, key_path)
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-            return self.section(kind, value, place, MOVED_KEYS if kind is SessionSettings else NO_HINTS)
-        return self.value(kind, rule_of(owner, name), value, place, field.default)
+            return self.section(kind, value, key_path, MOVED_KEYS if kind is SessionSettings else NO_HINTS)
+        return self.value(kind, rule_of(owner, name), value, key_path, field.default)
 
     def value(self, kind: Any, rule: Rule, value: object, path: str, default: object) -> Any:
         try:

@@ -65,8 +65,8 @@ def compose(command: CommandLine) -> Composition:
     loader = Loader(command.config_dir, command.config_path)
     usable, problems, failed = _valid_overrides(loader, lines_of.parse(command.overrides))
     try:
-        made = loader.load_configuration(command.config_name, usable, RunMode.RUN)
-        return _checked(made, Origins(loader, command.config_name, usable), problems, failed)
+        composed = loader.load_configuration(command.config_name, usable, RunMode.RUN)
+        return _checked(composed, Origins(loader, command.config_name, usable), problems, failed)
     except ConfigErrors:
         raise
     except ConfigError as error:
@@ -74,11 +74,11 @@ def compose(command: CommandLine) -> Composition:
         raise
 
 
-def _checked(made: DictConfig, origins: "Origins", problems: list[ConfigError], failed: set[str]) -> Composition:
-    with _current_config(made), as_config_error():
-        given = OmegaConf.to_container(made.hydra.run, resolve=False) != {"dir": RUN_DIR}
-        folder = Path(str(OmegaConf.select(made, "hydra.run.dir"))) if given else _default_folder()
-    task, record = _split(made)
+def _checked(composed: DictConfig, origins: "Origins", problems: list[ConfigError], failed: set[str]) -> Composition:
+    with _current_config(composed), as_config_error():
+        given = OmegaConf.to_container(composed.hydra.run, resolve=False) != {"dir": RUN_DIR}
+        folder = Path(str(OmegaConf.select(composed, "hydra.run.dir"))) if given else _default_folder()
+    task, record = _split(composed)
     with _current_config(record), as_config_error():
         OmegaConf.set_readonly(record.hydra, True)
         set_output(record, folder)
@@ -87,13 +87,13 @@ def _checked(made: DictConfig, origins: "Origins", problems: list[ConfigError], 
     return Composition(config, task, record, folder, given)
 
 
-def _split(made: DictConfig) -> tuple[DictConfig, DictConfig]:
+def _split(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
     """The config without Hydra's part, and that part, moved rather than copied for speed."""
     record = OmegaConf.create(flags={"no_deepcopy_set_nodes": True})
-    record.hydra = made.hydra
-    with open_dict(made):
-        del made["hydra"]
-    return made, record
+    record.hydra = composed.hydra
+    with open_dict(composed):
+        del composed["hydra"]
+    return composed, record
 
 
 def _default_folder() -> Path:

@@ -75,12 +75,12 @@ def scan_values(values: object, path: str = "") -> None:
 
 def scan_key(name: object, path: str = "") -> None:
     """Reject keys that cause calls by Hydra or logging."""
-    place = f"{path}.{name}" if path else str(name)
+    full_key = f"{path}.{name}" if path else str(name)
     if not isinstance(name, str):
-        raise ConfigError("a key must be text", key=place)
+        raise ConfigError("a key must be text", key=full_key)
     if _SPECIAL.fullmatch(name):
-        raise ConfigError("a config may not name code to run", key=place)
-    scan_text(name, place)
+        raise ConfigError("a config may not name code to run", key=full_key)
+    scan_text(name, full_key)
 
 
 def scan_text(text: str, path: str) -> None:

@@ -47,20 +47,22 @@ def _table() -> dict[str, tuple[str, str]]:
 
 def _package() -> ModuleType:
     """The package `models`; under another name if the user's program has a package of that name."""
-    place = resources.folder("models")
+    folder = resources.folder("models")
     for name in ("models", "runner_models"):
-        taken = sys.modules.get(name)
-        if taken is None:
-            return _load(name, place)
-        if getattr(taken, "__file__", None) == str(place / "__init__.py"):
-            return taken
+        existing = sys.modules.get(name)
+        if existing is None:
+            return _load(name, folder)
+        if getattr(existing, "__file__", None) == str(folder / "__init__.py"):
+            return existing
     raise InternalError("the module names of the networks are taken", names="models, runner_models")
 
 
-def _load(name: str, place: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, place / "__init__.py", submodule_search_locations=[str(place)])
+def _load(name: str, folder: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
     if spec is None or spec.loader is None:
-        raise InternalError("the table of networks cannot be loaded", folder=place)
+        raise InternalError("the table of networks cannot be loaded", folder=folder)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

@@ -80,10 +80,10 @@ class CallbackSettings(Frozen):
 
 
 def _weights(value: object) -> str:
-    place: str = validate(str, FREE, value)
-    if not os.path.exists(place):
+    path: str = validate(str, FREE, value)
+    if not os.path.exists(path):
         raise Invalid("no such file or folder", "a .ckpt file, the folder of a checkpoint, or a run directory")
-    return os.path.abspath(place)
+    return os.path.abspath(path)
 
 
 class CheckpointSettings(Frozen):
@@ -170,16 +170,16 @@ def defaults(owner: type) -> dict[str, Any]:
 
 def plain(config: Any) -> dict[str, Any]:
     """A checked config as nested dicts of JSON values, in the form of a config file."""
-    made: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name in (f.name for f in fields(config)):
         value = getattr(config, name)
         if name == "arguments":
-            made.update(value)
+            values.update(value)
         elif name == "expect":
-            made[name] = {e.metric: _bounds(e) for e in value}
+            values[name] = {e.metric: _bounds(e) for e in value}
         else:
-            made[name] = plain(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
-    return made
+            values[name] = plain(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
+    return values
 
 
 def changed_keys(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -30,13 +30,13 @@ class FolderSource(ConfigSource):
 
     def find(self, config_path: str) -> Path | None:
         """The file of a config, with or without its suffix. Raises ConfigError when there are two."""
-        place = self._inside(config_path)
-        if place.suffix in read.SUFFIXES:
-            return place if place.is_file() else None
-        files = [file for file in (place.with_name(place.name + suffix) for suffix in read.SUFFIXES) if file.exists()]
+        path = self._inside(config_path)
+        if path.suffix in read.SUFFIXES:
+            return path if path.is_file() else None
+        files = [file for file in (path.with_name(path.name + suffix) for suffix in read.SUFFIXES) if file.exists()]
         if len(files) > 1:
             raise ConfigError(
-                "two files for one config", value=" and ".join(file.name for file in files), folder=place.parent
+                "two files for one config", value=" and ".join(file.name for file in files), folder=path.parent
             )
         return files[0] if files else None
 
@@ -70,8 +70,8 @@ class FolderSource(ConfigSource):
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> Any:
         """The names of groups, of options, or of both in a group."""
-        place = self._inside(config_path)
-        entries = [entry for entry in place.iterdir() if entry.name[0] not in "._"] if place.is_dir() else []
+        path = self._inside(config_path)
+        entries = [entry for entry in path.iterdir() if entry.name[0] not in "._"] if path.is_dir() else []
         groups = {entry.name for entry in entries if entry.is_dir()} | {*(() if config_path.strip("/") else TABLES)}
         options = {entry.stem for entry in entries if entry.suffix in read.SUFFIXES and entry.is_file()}
         options |= table_options(config_path.strip("/")).keys()

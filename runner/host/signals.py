@@ -14,7 +14,7 @@ _LOG = logging.getLogger("runner")
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM arrived; like Ctrl-C, but with an exit code of its own."""
+    """SIGTERM arrived; as Ctrl-C, but with a different exit code."""
 
 
 KINDS: dict[int, type[KeyboardInterrupt]] = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}

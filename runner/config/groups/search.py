@@ -177,13 +177,13 @@ def _range(name: str, override: Override, value: RangeSweep, log: bool) -> Numbe
     texts = texts if value.step > 0 else texts[::-1]
     if not texts:
         raise ConfigError("an empty range", hint="the end of a range is exclusive")
-    step, whole = abs(value.step), all(type(one) is int for one in (value.start or 0, value.stop, value.step))
+    step, integral = abs(value.step), all(type(one) is int for one in (value.start or 0, value.stop, value.step))
     low = float(texts[0])
-    if log and (not whole or step != 1):
+    if log and (not integral or step != 1):
         raise ConfigError(
             "steps that do not fit a logarithmic scale", allowed="whole numbers in steps of 1, or interval"
         )
     if log and low <= 0:
         raise ConfigError("a logarithmic scale needs positive values")
     high = float(Decimal(texts[0]) + (len(texts) - 1) * Decimal(str(step)))
-    return Number(name, low, high, whole, log, float(step), tuple(texts))
+    return Number(name, low, high, integral, log, float(step), tuple(texts))

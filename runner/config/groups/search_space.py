@@ -38,7 +38,7 @@ class Number:
     key: str
     low: float
     high: float
-    whole: bool = False
+    integral: bool = False
     log: bool = False
     step: float | None = None
     texts: tuple[str, ...] = ()
@@ -48,11 +48,11 @@ class Number:
         if self.step is not None:
             index: int = round((value - self.low) / self.step)
             return self.texts[index]
-        return repr(int(value) if self.whole else float(value))
+        return repr(int(value) if self.integral else float(value))
 
     def points(self) -> list[float]:
         """All values of the study, of a range."""
-        kind = int if self.whole else float
+        kind = int if self.integral else float
         return [kind(self.low + index * (self.step or 1)) for index in range(len(self.texts))]
 
 

@@ -45,11 +45,11 @@ def _file(rest: str) -> str:
     path, _, query = rest.removeprefix("/").partition("?")
     if not rest.startswith("/") or path in ("", ":memory:"):
         raise Invalid("not a database file", ADDRESSES, hint=f"sqlite:///{FILE}, or sqlite:////tmp/{FILE}")
-    place = os.path.abspath(path)
-    existing_folder(os.path.dirname(place))
-    if os.path.lexists(place) and not os.path.isfile(place):
+    path = os.path.abspath(path)
+    existing_folder(os.path.dirname(path))
+    if os.path.lexists(path) and not os.path.isfile(path):
         raise Invalid("not a regular file", "a database file, existing or new")
-    return f"sqlite:///{place}{'?' if query else ''}{query}"
+    return f"sqlite:///{path}{'?' if query else ''}{query}"
 
 
 def _name(value: object) -> str:

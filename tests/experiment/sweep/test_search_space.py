@@ -42,8 +42,8 @@ def of(line: str, **said) -> Choice | Number:
     [
         ("interval(1e-3,1)", Number("x", 0.001, 1.0)),
         ("tag(log,interval(1e-3,1))", Number("x", 0.001, 1.0, log=True)),
-        ("int(interval(1,9))", Number("x", 1, 9, whole=True)),
-        ("tag(log,int(interval(1,9)))", Number("x", 1, 9, whole=True, log=True)),
+        ("int(interval(1,9))", Number("x", 1, 9, integral=True)),
+        ("tag(log,int(interval(1,9)))", Number("x", 1, 9, integral=True, log=True)),
         ("range(3)", Number("x", 0.0, 2.0, True, False, 1.0, ("0", "1", "2"))),
         ("range(1,9,4)", Number("x", 1.0, 5.0, True, False, 4.0, ("1", "5"))),
         ("range(9,1,-4)", Number("x", 5.0, 9.0, True, False, 4.0, ("5", "9"))),
