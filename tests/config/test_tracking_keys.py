@@ -1,4 +1,4 @@
-"""What the group `tracking` cannot be, and how that is told: before anything is written, with exit code 2."""
+"""What the group `tracking` cannot be, and how that is reported: before anything is written, with exit code 2."""
 
 import pytest
 
@@ -85,21 +85,21 @@ def test_a_wrong_group(line, pieces):
 
 
 @pytest.mark.parametrize(
-    ("lines", "missing", "told"),
+    ("lines", "missing", "libraries"),
     [
         (("tracking=tensorboard",), {"tensorboardX"}, "tensorboardX"),
         (("tracking=mlflow",), {"mlflow", "sqlalchemy"}, "mlflow, sqlalchemy"),
         (("tracking=mlflow",), {"sqlalchemy"}, "sqlalchemy"),  # mlflow-skinny
     ],
 )
-def test_a_missing_library_is_told_with_all_other_errors(monkeypatch, lines, missing, told):
+def test_a_missing_library_is_reported_with_all_other_errors(monkeypatch, lines, missing, libraries):
     monkeypatch.setattr(tracking, "_is_installed", lambda name: name not in missing)
     name = lines[0].partition("=")[2]
     wrong, error = errors_of(*lines, "epochs=0")
     assert wrong.rows["key"] == "epochs"
     assert error.what == "the library of this tracking is not installed"
     hint = f'pip install "runner[{name}]"'
-    assert error.rows == {"key": "tracking", "value": name, "missing": told, "hint": hint}
+    assert error.rows == {"key": "tracking", "value": name, "missing": libraries, "hint": hint}
 
 
 def test_a_server_needs_no_library_of_databases(monkeypatch):
