@@ -107,12 +107,12 @@ CONFIG = [
     (
         ("session.profiling_mode=true", "session.bp_point=b"),
         "session.fp_point",
-        ("training_trace of a session needs this operator\n", "forward part begins\n", "profiling=trace finds it"),
+        ("training_trace of a session needs this operator\n", "first operator of the forward pass\n", "profiling=trace finds it"),
     ),
     (
         ("session.profiling_mode=true", "session.profiling_options=task_trace", "session.fp_point=a"),
         "session.bp_point",
-        ("training_trace of a session needs this operator\n", "backward part ends\n"),
+        ("training_trace of a session needs this operator\n", "last operator of the backward pass\n"),
     ),
     ((*FULL, "session.op_trace=ReLU"), "session.op_trace", ("op_trace excludes every other trace\n",)),
     ((*FULL, "profiling=trace"), "session.profiling_mode", ("a profile is requested twice\n", "profiling=none")),

@@ -144,4 +144,4 @@ def test_the_usual_small_case_has_no_thread_and_cifar_has_one(monkeypatch):
     shape = DatasetSettings("synthetic", num_samples=64, image_size=64, augment=True)
     assert np.prod(open_dataset(shape, train=True).output_shapes()[0]) * 4 > MIN_THREADED_VALUES
     open_dataset(shape, train=True).read(0)
-    assert asked == [0, 0, 1]
+    assert requested == [0, 0, 1]
