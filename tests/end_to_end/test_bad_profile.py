@@ -107,7 +107,11 @@ CONFIG = [
     (
         ("session.profiling_mode=true", "session.bp_point=b"),
         "session.fp_point",
-        ("training_trace of a session needs this operator\n", "first operator of the forward pass\n", "profiling=trace finds it"),
+        (
+            "training_trace of a session needs this operator\n",
+            "first operator of the forward pass\n",
+            "profiling=trace detects it",
+        ),
     ),
     (
         ("session.profiling_mode=true", "session.profiling_options=task_trace", "session.fp_point=a"),
