@@ -10,7 +10,7 @@ from runner.config.schema import RunConfig
 from runner.device import Device
 from runner.errors import ConfigError
 from runner.experiment.build import Experiment
-from runner.host.json_file import written
+from runner.host.json_file import read_object
 from runner.nn.cell import Cell
 
 _LOG = logging.getLogger("runner")
@@ -52,7 +52,7 @@ def _reason_not_to_tune(config: RunConfig) -> str | None:
 
 def _from_manifest(folder: Path) -> dict[str, Any] | None:
     """The tuning of the resumed run; None, with a warning, when its manifest has none."""
-    report: Any = written(folder / "manifest.json").get("tuning")
+    report: Any = read_object(folder / "manifest.json").get("tuning")
     try:
         compiler.parse_tuning(report["tuning"])
     except (KeyError, TypeError, ConfigError):

@@ -19,10 +19,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from runner.config import overrides
 from runner.config.check import examine
 from runner.config.command_line import CommandLine
-from runner.config.compose import Origins, container, request_for
+from runner.config.compose import Origins, container, run_request
 from runner.config.groups import search
 from runner.config.loader import SWEEP_DIR, Loader, as_config_error, as_typed
-from runner.config.read import shown
+from runner.config.read import display_path
 from runner.config.schema import RunConfig, RunRequest
 from runner.config.source import SEARCH
 from runner.errors import ConfigError, RunnerError, collect_errors, raise_all
@@ -120,7 +120,7 @@ def plan(call: CommandLine) -> SweepPlan:
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(as_typed(master.hydra.overrides.task))
     origin = Origins(loader, call.config_name, list(call.overrides))
     searcher, unfit = collect_errors(_searcher, master, parsed, composition.config if composition else None, origin)
-    raise_all([*errors, *wrong, *(one for one in unfit if not wrong or one.what != search.NOTHING)])
+    raise_all([*errors, *wrong, *(one for one in unfit if not wrong or one.what != search.NO_SEARCH_SPACE)])
     assert composition is not None
     folder_given = OmegaConf.to_container(master.hydra.sweep, resolve=False)["dir"] != SWEEP_DIR  # type: ignore[index,call-overload]
     with _current(master), as_config_error():
@@ -137,7 +137,7 @@ def plan(call: CommandLine) -> SweepPlan:
 def _take_params(master: DictConfig) -> list[str]:
     """Move `hydra.sweeper.params` in front of the overrides that were typed, and return them. Raises ConfigError."""
     settings = master.hydra.sweeper
-    found = search.lines(OmegaConf.to_container(settings, resolve=True).get("params"))  # type: ignore[union-attr]
+    found = search.parameter_overrides(OmegaConf.to_container(settings, resolve=True).get("params"))  # type: ignore[union-attr]
     with read_write(master.hydra), open_dict(master.hydra):
         if found:
             settings.params = None
@@ -154,7 +154,7 @@ def _searcher(
         values = OmegaConf.to_container(master.hydra.sweeper, resolve=True)
         return prepared(cast(dict[str, Any], values), parsed, config, origin)
     if target == BASIC_SWEEPER:
-        raise_all(list(overrides.uncountable(parsed)))
+        raise_all(list(overrides.grid_errors(parsed)))
     return None
 
 
@@ -209,7 +209,7 @@ def _run_one(
 ) -> int:
     """Run one job in the folder made by the launcher, possibly in another process."""
     record = cast(DictConfig, HydraConfig.instance().cfg)
-    folder = Path(shown(Path(record.hydra.runtime.output_dir)))
+    folder = Path(display_path(Path(record.hydra.runtime.output_dir)))
     if console:
         show_in(folder / CONSOLE)
     wrong = None
@@ -220,4 +220,4 @@ def _run_one(
         config, wrong = examine({}, lambda key: None)[0], error
     if not config.device.threads:
         config = replace(config, device=replace(config.device, threads=threads))
-    return job(int(record.hydra.job.num), request_for(record, config, folder), wrong)
+    return job(int(record.hydra.job.num), run_request(record, config, folder), wrong)

@@ -95,7 +95,7 @@ def _distribution(optuna: Any, one: Dimension) -> Any:
     kinds = optuna.distributions
     if isinstance(one, Choice):
         return kinds.CategoricalDistribution(one.texts)
-    if one.whole:
+    if one.integral:
         return kinds.IntDistribution(int(one.low), int(one.high), log=one.log, step=int(one.step or 1))
     return kinds.FloatDistribution(one.low, one.high, log=one.log, step=one.step)
 
