@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from process_state import Environment, Generators, ModuleState
 from soak import SOAK
+from threadpoolctl import threadpool_limits
 
 from runner import context
 from runner.host import seed
@@ -40,6 +41,17 @@ def _neutral_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         for name in (*NOT_FOR_TESTS, *(name for name in os.environ if name.startswith("MLFLOW_"))):
             patch.delenv(name, raising=False)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        for library in ("OPENBLAS", "MKL", "OMP"):
+            patch.setenv(f"{library}_NUM_THREADS", "1")
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread_of_blas() -> Iterator[None]:
+    """Tests run in several processes already: where these use more threads than there are cores, threads wait for each
+    other in loops, and a step takes ten times as long.
+    """
+    with threadpool_limits(limits=1, user_api="blas"):
         yield
 
 

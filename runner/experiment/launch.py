@@ -42,7 +42,7 @@ def run_call(call: CommandLine) -> dict[str, Any]:
     with stopped_by_signals(), processes_of(composition.config) as ranks:
         folder = ranks.folder(lambda: claim(composition.folder, composition.folder_given))
         with composition.activate(folder) as request:
-            return ranks.run(request, lambda own: _recorded(own, composition))
+            return ranks.run(request, lambda own: _run_and_record(own, composition))
 
 
 def claim(folder: Path, given: bool) -> Path:
@@ -89,9 +89,9 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise Terminated
 
 
-def _recorded(request: RunRequest, composition: Composition) -> dict[str, Any]:
+def _run_and_record(request: RunRequest, composition: Composition) -> dict[str, Any]:
     """Write the config records of the run folder, then run."""
-    with recorded(request):
+    with run_status(request):
         for name, content in composition.records():
             files.make_directory((request.folder / name).parent)
             files.write_atomically(request.folder / name, content)
@@ -116,7 +116,7 @@ def execute(request: RunRequest) -> dict[str, Any]:
 
 
 @contextmanager
-def recorded(request: RunRequest) -> Iterator[None]:
+def run_status(request: RunRequest) -> Iterator[None]:
     """Hold the lock of the run folder and maintain `status.json` while the context is open.
 
     Raises BusyError when another process works in the folder.

@@ -16,7 +16,7 @@ from runner.nn.cell import Cell
 _LOG = logging.getLogger("runner")
 
 
-def tune(config: RunConfig, built: Experiment, folder: Path, resume: bool) -> None:
+def tune(config: RunConfig, experiment: Experiment, folder: Path, resume: bool) -> None:
     """Tune the training steps as `session.auto_tune_mode` requests, and print the tuning.
 
     A resumed run keeps the tuning in its manifest, so that its results are bit-identical. Raises what compiling and the
@@ -31,15 +31,15 @@ def tune(config: RunConfig, built: Experiment, folder: Path, resume: bool) -> No
     def tuned(cell: Cell, device: Device) -> Device:
         nonlocal report
         if report is None:
-            with closing(built.train_data.read(0)) as batches:
+            with closing(experiment.train_data.read(0)) as batches:
                 arrays = next(batches)
             modes = str(config.session.auto_tune_mode).split(",")
             report = compiler.find_tuning(cell.construct, arrays, device, modes, config.session.auto_tune_seconds)
         return device.tuned(compiler.parse_tuning(report["tuning"]))
 
-    built.model.tune(tuned)
+    experiment.model.tune(tuned)
     assert report is not None  # set by `tuned`
-    built.tuning = report
+    experiment.tuning = report
     for line in compiler.report_lines(report):
         print(line)  # noqa: T201  the summary
 

@@ -9,6 +9,7 @@ import sys
 from collections import deque
 from types import ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 import numpy as np
 
@@ -18,8 +19,11 @@ from runner import types
 INTERNED = (types._INSTANCES,)  # one object for each value, compared by identity: tests hold some of them
 
 
+CONTAINERS = dict, list, set, deque, WeakSet, WeakKeyDictionary, WeakValueDictionary
+
+
 class ModuleState:
-    """The members of every dict, list, set and deque that a module of `runner` holds.
+    """The members of every container that a module of `runner` holds.
 
     All modules are loaded first: what a module registers when it is loaded is no leak of the test that loads it.
     """
@@ -28,7 +32,7 @@ class ModuleState:
         for module in pkgutil.walk_packages(runner.__path__, "runner."):
             importlib.import_module(module.name)
         modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "runner"]
-        named = [(n, v) for module in modules for n, v in vars(module).items() if type(v) in (dict, list, set, deque)]
+        named = [(n, v) for module in modules for n, v in vars(module).items() if type(v) in CONTAINERS]
         found = {id(value): value for name, value in named if not name.startswith("__")}
         for table in INTERNED:
             found.pop(id(table))
@@ -39,14 +43,14 @@ class ModuleState:
         for container, members in self._kept:
             if _identities(container) != _identities(members):
                 container.clear()
-                getattr(container, "update" if isinstance(container, dict | set) else "extend")(members)
+                getattr(container, "extend" if isinstance(container, list | deque) else "update")(members)
 
 
 def _identities(container: Any) -> list[int]:
     """Members may be equal and yet others, and arrays do not compare."""
-    if isinstance(container, set):
+    if isinstance(container, set | WeakSet):
         return sorted(map(id, container))
-    values = [*container.values()] if isinstance(container, dict) else []
+    values = [] if isinstance(container, list | deque) else [*container.values()]
     return [id(member) for member in (*container, *values)]
 
 

@@ -109,29 +109,29 @@ class SweepPlan:
 def plan(call: CommandLine) -> SweepPlan:
     """Compose and check a sweep. Raises ConfigError, before anything is written, for an invalid value."""
     loader = Loader(call.config_dir, call.config_path)
-    made, errors = collect_errors(check_sweep, loader, call)
+    composition, errors = collect_errors(check_sweep, loader, call)
     master, broken = collect_errors(loader.load_configuration, call.config_name, list(call.overrides), RunMode.MULTIRUN)
     if master is None:
         raise_all(errors or broken)
         raise AssertionError("composition returned neither a config nor an error")
     params, wrong = collect_errors(_take_params, master)
     if params:
-        made, errors = collect_errors(check_sweep, loader, call, params)
+        composition, errors = collect_errors(check_sweep, loader, call, params)
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(as_typed(master.hydra.overrides.task))
     origin = Origins(loader, call.config_name, list(call.overrides))
-    searcher, unfit = collect_errors(_searcher, master, parsed, made.config if made else None, origin)
+    searcher, unfit = collect_errors(_searcher, master, parsed, composition.config if composition else None, origin)
     raise_all([*errors, *wrong, *(one for one in unfit if not wrong or one.what != search.NO_SEARCH_SPACE)])
-    assert made is not None
-    given = OmegaConf.to_container(master.hydra.sweep, resolve=False)["dir"] != SWEEP_DIR  # type: ignore[index,call-overload]
+    assert composition is not None
+    folder_given = OmegaConf.to_container(master.hydra.sweep, resolve=False)["dir"] != SWEEP_DIR  # type: ignore[index,call-overload]
     with _current(master), as_config_error():
         folder = Path(str(OmegaConf.select(master, "hydra.sweep.dir")))
-        base = cast(dict[str, Any], OmegaConf.to_container(made.task, resolve=False))
-        share = core_shares(
-            master, made.config.device.threads, searcher.at_once if searcher else _count(master, parsed)
+        base = cast(dict[str, Any], OmegaConf.to_container(composition.task, resolve=False))
+        core_share = core_shares(
+            master, composition.config.device.threads, searcher.at_once if searcher else _count(master, parsed)
         )
     if searcher:
         base["hydra"] = {"sweeper": searcher.identity}
-    return SweepPlan(loader, master, base, made.config, folder, given, share, searcher)
+    return SweepPlan(loader, master, base, composition.config, folder, folder_given, core_share, searcher)
 
 
 def _take_params(master: DictConfig) -> list[str]:

@@ -66,25 +66,25 @@ def _write_state(folder: Path, tracker: "Tracker", status: str, reason: str | No
 
 
 def _tracker(request: RunRequest) -> "Tracker":
-    made: Tracker
+    tracker: Tracker
     if isinstance(request.config.tracking, MlflowTracking):
-        made = mlflow.MlflowRun(_run_info(request, request.config.tracking))
+        tracker = mlflow.MlflowRun(_run_info(request, request.config.tracking))
     else:
-        made = _event_file(request)
-    return made
+        tracker = _event_file(request)
+    return tracker
 
 
 def _event_file(request: RunRequest) -> "Tracker":
     folder = request.folder.absolute() / "tensorboard"
     try:
         texts = {"config": request.resolved, "run": _tags(request, request.folder.absolute())}
-        made: Tracker = EventFile(folder, texts)
+        tracker: Tracker = EventFile(folder, texts)
     except ImportError as reason:
         hint = 'pip install "runner[tensorboard]"'
         raise ConfigError("tensorboardX cannot be loaded", key="tracking", reason=reason, hint=hint) from reason
     except OSError as reason:
         raise StorageError("no event file can be written", path=folder, reason=reason) from reason
-    return made
+    return tracker
 
 
 def _run_info(request: RunRequest, tracking: MlflowTracking) -> Any:

@@ -175,7 +175,7 @@ def test_what_mindspore_2_adds(tmp_path):
     with pytest.raises(DataError) as error:
         read(tmp_path, whole[:-1] + b"\x01" + checksum)
     assert str(error.value) == (
-        "DataError: the checksum of a checkpoint is another\n"
+        "DataError: the checksum of a checkpoint does not match\n"
         f"  expected  {zlib.crc32(whole)}\n  found     {zlib.crc32(whole[:-1] + bytes([1]))}\n"
         f"  file      {tmp_path / 'x.ckpt'}\n  repair    save it again, or fetch another copy"
     )
