@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 from runner.config import command_line
 from runner.config.command_line import CommandLine, Parser
 from runner.errors import ConfigError, RunnerError, nearest, unexpected
-from runner.host.lazy import uncollected
+from runner.host.lazy import gc_paused
 
 Handler = Callable[[argparse.Namespace], int]
 
@@ -187,7 +187,7 @@ def _unknown_command(word: str) -> NoReturn:
 @contextmanager
 def _loading() -> Iterator[None]:
     """Disable garbage collection during imports, and exclude the imported objects from later collections."""
-    with uncollected():
+    with gc_paused():
         yield
         gc.freeze()
 

@@ -1,4 +1,4 @@
-"""From composed plain values to a frozen `RunConfig`: every error of the whole config, not the first one only."""
+"""Validation of composed values: a frozen `RunConfig`, or all errors of the config at once."""
 
 import dataclasses
 import inspect
@@ -7,12 +7,12 @@ from typing import Any
 
 from runner.config import networks
 from runner.config.groups import GROUPS, NAMED
-from runner.config.groups.dump import disagreements as dump_disagreements, is_requested as is_dumped
-from runner.config.groups.optimizer import disagreements as optimizer_disagreements
+from runner.config.groups.dump import consistency_errors as dump_errors, is_requested as is_dumped
+from runner.config.groups.optimizer import consistency_errors as optimizer_errors
 from runner.config.groups.parallel import DataParallel
-from runner.config.groups.profiling import disagreements as profiling_disagreements, is_requested as is_profiled
-from runner.config.groups.session import ELSEWHERE, SessionSettings, disagreements as session_disagreements
-from runner.config.groups.tracking import disagreements as tracking_disagreements
+from runner.config.groups.profiling import consistency_errors as profiling_errors, is_requested as is_profiled
+from runner.config.groups.session import MOVED_KEYS, SessionSettings, consistency_errors as session_errors
+from runner.config.groups.tracking import consistency_errors as tracking_errors
 from runner.config.schema import Expectation, NetworkSettings, RunConfig
 from runner.dataset.catalog import AUGMENTABLE
 from runner.errors import ConfigError, nearest, raise_all
@@ -20,12 +20,12 @@ from runner.nn.metrics import METRICS
 from runner.validation.rules import FREE, Rule, rule_of
 from runner.validation.validate import Invalid, invalid_value_error, show, validate
 
-NOWHERE: Mapping[str, str] = {}
+NO_HINTS: Mapping[str, str] = {}
 Origin = Callable[[str], str | None]
 
 
 def check(values: Mapping[str, Any], origin: Origin = lambda key: None) -> RunConfig:
-    """The run that the values describe; keys that are left out have their defaults.
+    """The config of a run; missing keys have their defaults.
 
     `origin` returns where a key was set. Raises ConfigError, or ConfigErrors when there are several.
     """
@@ -35,17 +35,19 @@ def check(values: Mapping[str, Any], origin: Origin = lambda key: None) -> RunCo
 
 
 def examine(values: Mapping[str, Any], origin: Origin) -> tuple[RunConfig, list[ConfigError]]:
-    """A config in which every wrong value is replaced by its default, and the errors."""
+    """A config in which every invalid value is replaced by its default, and the errors."""
     checker = _Checker(origin)
     config: RunConfig = checker.section(RunConfig, values, "")
     if not checker.errors:
-        checker.agree(config)
-    checker.agree_on_files(config)
+        checker.check_consistency(config)
+    checker.check_outputs(config)
     return config, checker.errors
 
 
-def part(owner: type[Any], values: Mapping[str, Any], path: str, origin: Origin) -> tuple[Any, list[ConfigError]]:
-    """Keys below `path` that are not part of a run, in the same way."""
+def check_section(
+    owner: type[Any], values: Mapping[str, Any], path: str, origin: Origin
+) -> tuple[Any, list[ConfigError]]:
+    """Keys below `path` that are not part of a run, validated in the same way."""
     checker = _Checker(origin)
     return checker.section(owner, values, path), checker.errors
 
@@ -58,28 +60,30 @@ class _Checker:
     def report(self, what: str, key: str, **rows: object) -> None:
         self.errors.append(ConfigError(what, key=key, **rows).add(**{"from": self.origin(key)}))
 
-    def section(self, owner: type[Any], values: object, path: str, elsewhere: Mapping[str, str] = NOWHERE) -> Any:
-        """An object of the schema, from its keys; `elsewhere` has hints for keys that it does not have."""
+    def section(self, owner: type[Any], values: object, path: str, hints: Mapping[str, str] = NO_HINTS) -> Any:
+        """An object of the schema, from its keys; `hints` has hints for keys that it does not have."""
         if not isinstance(values, Mapping):
             self.report("not a group of keys", path, value=show(values), allowed=", ".join(_names(owner)))
             return owner()
         if owner is NetworkSettings:
             return self.network(values, path)
-        self.known(values, _names(owner), path, elsewhere)
+        self.check_names(values, _names(owner), path, hints)
         return owner(**self.fields(owner, values, path))
 
     def fields(self, owner: type[Any], values: Mapping[str, Any], path: str) -> dict[str, Any]:
-        return {f.name: self.one(owner, f, values[f.name], path) for f in dataclasses.fields(owner) if f.name in values}
+        return {
+            f.name: self.field(owner, f, values[f.name], path) for f in dataclasses.fields(owner) if f.name in values
+        }
 
-    def one(self, owner: type[Any], field: dataclasses.Field[Any], value: object, path: str) -> Any:
-        name, kind, place = field.name, field.type, _join(path, field.name)
+    def field(self, owner: type[Any], field: dataclasses.Field[Any], value: object, path: str) -> Any:
+        name, kind, key_path = field.name, field.type, _join(path, field.name)
         if kind in NAMED:
-            return self.named(NAMED[kind], value, place)
+            return self.section_by_name(NAMED[kind], value, key_path)
         if name == "expect":
-            return self.expectations(value, place)
+            return self.expectations(value, key_path)
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-            return self.section(kind, value, place, ELSEWHERE if kind is SessionSettings else NOWHERE)
-        return self.value(kind, rule_of(owner, name), value, place, field.default)
+            return self.section(kind, value, key_path, MOVED_KEYS if kind is SessionSettings else NO_HINTS)
+        return self.value(kind, rule_of(owner, name), value, key_path, field.default)
 
     def value(self, kind: Any, rule: Rule, value: object, path: str, default: object) -> Any:
         try:
@@ -88,8 +92,8 @@ class _Checker:
             self.errors.append(invalid_value_error(path, value, invalid).add(**{"from": self.origin(path)}))
             return default
 
-    def known(
-        self, values: Mapping[str, Any], names: Collection[str], path: str, elsewhere: Mapping[str, str] = NOWHERE
+    def check_names(
+        self, values: Mapping[str, Any], names: Collection[str], path: str, hints: Mapping[str, str] = NO_HINTS
     ) -> None:
         """Report the keys that are not among `names`."""
         for name in values:
@@ -101,18 +105,18 @@ class _Checker:
                     value=show(values[name]),
                     allowed=", ".join(names),
                     nearest=_join(path, close) if close else None,
-                    hint=elsewhere.get(str(name)),
+                    hint=hints.get(str(name)),
                 )
 
-    def named(self, kinds: Mapping[str, type[Any]], values: object, path: str) -> Any:
-        """One of several kinds of objects, by its `name`."""
-        usual = next(iter(kinds))
-        name = values.get("name", usual) if isinstance(values, Mapping) else usual
+    def section_by_name(self, kinds: Mapping[str, type[Any]], values: object, path: str) -> Any:
+        """A section whose `name` determines its keys."""
+        default = next(iter(kinds))
+        name = values.get("name", default) if isinstance(values, Mapping) else default
         name = self.value(str, Rule(choices=tuple(kinds)), name, _join(path, "name"), None)
-        return kinds[usual]() if name is None else self.section(kinds[name], values, path, _owners(kinds, path))
+        return kinds[default]() if name is None else self.section(kinds[name], values, path, _owners(kinds, path))
 
     def network(self, values: Mapping[str, Any], path: str) -> NetworkSettings:
-        """The network's own keys, then the keyword arguments that its constructor declares."""
+        """The keys of all networks, and the keyword arguments that the network's constructor declares."""
         names = [name for name in _names(NetworkSettings) if name != "arguments"]
         own = {name: value for name, value in values.items() if name in names}
         kind = NetworkSettings(**self.fields(NetworkSettings, own, path))
@@ -122,7 +126,7 @@ class _Checker:
         if not extra or len(self.errors) > errors:
             return kind
         declared = {name: p for name, p in networks.parameters(name).items() if p.kind is not p.VAR_KEYWORD}
-        self.known(extra, [*names, *(p for p in declared if p not in names)], path)
+        self.check_names(extra, [*names, *(p for p in declared if p not in names)], path)
         arguments = {k: self.argument(declared[k], v, _join(path, k)) for k, v in extra.items() if k in declared}
         return dataclasses.replace(kind, arguments=arguments)
 
@@ -134,7 +138,7 @@ class _Checker:
         if not isinstance(values, Mapping):
             self.report("not a group of keys", path, value=show(values), allowed=", ".join(METRICS))
             return ()
-        self.known(values, METRICS, path)
+        self.check_names(values, METRICS, path)
         return tuple(
             self.expectation(metric, values[metric], _join(path, metric)) for metric in METRICS if metric in values
         )
@@ -143,64 +147,66 @@ class _Checker:
         if not isinstance(bounds, Mapping) or not bounds:
             self.report("not a bound", path, value=show(bounds), allowed="min, max or both")
             return Expectation(metric)
-        self.known(bounds, ("min", "max"), path)
+        self.check_names(bounds, ("min", "max"), path)
         known = {side: bounds[side] for side in ("min", "max") if side in bounds}
         bounds = {side: self.value(float | None, FREE, bound, _join(path, side), None) for side, bound in known.items()}
         return Expectation(metric, **bounds)
 
-    def agree(self, config: RunConfig) -> None:
-        """Report keys that contradict each other; each of them is allowed on its own."""
+    def check_consistency(self, config: RunConfig) -> None:
+        """Report valid keys that contradict each other."""
         for e in config.expect:
             if e.min is not None and e.max is not None and e.min > e.max:
                 self.report("min is above max", f"expect.{e.metric}", value=f"min {e.min}, max {e.max}")
             is_evaluated = config.eval.every != "never" and e.metric in config.eval.metrics
-            if e.metric != "loss" and not is_evaluated:  # without an evaluation, the loss is that of the last step
+            if (
+                e.metric != "loss" and not is_evaluated
+            ):  # the loss has a value without an evaluation: that of the last step
                 hint = f"eval.every=end with {e.metric} among eval.metrics, or ~expect"
                 self.report("an expectation that is never evaluated", f"expect.{e.metric}", hint=hint)
-        for error in optimizer_disagreements(config.optimizer):
+        for error in optimizer_errors(config.optimizer):
             self.errors.append(error.add(**{"from": self.origin(error.rows["key"])}))
-        self.agree_on_ranks(config)
+        self.check_ranks(config)
         if config.dataset.augment and config.dataset.name not in AUGMENTABLE:
-            hint = f"augment mirrors images, and those of {config.dataset.name} mean something else in a mirror"
+            hint = f"augment mirrors images, which changes the class of those of {config.dataset.name}"
             rows = {"value": "true", "allowed": f"false, or a dataset of {', '.join(AUGMENTABLE)}", "hint": hint}
-            self.report("images that cannot be augmented", "dataset.augment", **rows)
+            self.report("images of this dataset cannot be augmented", "dataset.augment", **rows)
 
-    def agree_on_ranks(self, config: RunConfig) -> None:
-        """Report what ranks of a data-parallel run cannot do."""
+    def check_ranks(self, config: RunConfig) -> None:
+        """Report keys that a data-parallel run does not support."""
         if not isinstance(config.parallel, DataParallel):
             return
         if config.device.id:
-            hint = "each rank has the device of its own number"
-            self.report("a device for all ranks", "device.id", value=config.device.id, allowed="0", hint=hint)
+            hint = "each rank uses the device with its own number"
+            self.report("all ranks cannot use one device", "device.id", value=config.device.id, allowed="0", hint=hint)
         if config.session.auto_tune_mode is not None:
-            hint = "parallel=stand_alone knows it"
-            self.report("several ranks cannot do this yet", "session.auto_tune_mode", hint=hint)
+            hint = "use parallel=stand_alone"
+            self.report("not supported with several ranks", "session.auto_tune_mode", hint=hint)
 
-    def agree_on_files(self, config: RunConfig) -> None:
-        """Report what is wrong with a dump, a profile or a tracking as a whole, unless keys of it are wrong."""
+    def check_outputs(self, config: RunConfig) -> None:
+        """Report errors of dump, profile and tracking as a whole, unless single keys of them are invalid."""
         wrong = {error.rows["key"].split(".")[0] for error in self.errors}
         found: list[ConfigError] = []
         if not wrong & {"dump", "mode", "dataset_sink_mode"}:
-            found += dump_disagreements(config.dump, sunk=config.mode == "graph" and config.dataset_sink_mode)
+            found += dump_errors(config.dump, sunk=config.mode == "graph" and config.dataset_sink_mode)
         if not wrong & {"profiling", "session"}:
             is_single = not isinstance(config.parallel, DataParallel)
-            found += profiling_disagreements(config.profiling, config.session, is_single)
+            found += profiling_errors(config.profiling, config.session, is_single)
         if "tracking" not in wrong:
-            found += tracking_disagreements(config.tracking)
+            found += tracking_errors(config.tracking)
         if not self.errors and not found:
             requested = is_dumped(config.dump), is_profiled(config.profiling, config.session)
-            found += session_disagreements(config.session, config.eval.every != "never", *requested)
+            found += session_errors(config.session, config.eval.every != "never", *requested)
         for error in found:
             key = error.rows["key"]
-            origin = self.origin(key) if key.split(".")[0] in _names(RunConfig) else None  # or in a JSON file
+            origin = self.origin(key) if key.split(".")[0] in _names(RunConfig) else None  # None: a key in a JSON file
             self.errors.append(error.add(**{"from": origin}))
 
 
 def _owners(kinds: Mapping[str, type[Any]], path: str) -> dict[str, str]:
-    """What to add to have a key, for each key of a group whose `name` decides which keys it has."""
+    """A hint for each key of a group: what must be chosen for the group to have it."""
     keys = dict.fromkeys(key for kind in kinds.values() for key in _names(kind))
     having = {key: [name for name, kind in kinds.items() if key in _names(kind)] for key in keys}
-    if path not in GROUPS:  # it has no options of its own
+    if path not in GROUPS:  # it has no options
         return {key: f"a key of {path}.name={', '.join(names)}" for key, names in having.items()}
     return {key: f"add {' or '.join(f'{path}={name}' for name in names)} first" for key, names in having.items()}
 

@@ -1,4 +1,4 @@
-"""From overrides to a checked run: compose once with Hydra, validate everything, report everything together."""
+"""From overrides to a checked run: compose with Hydra, validate everything, report all errors at once."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,26 +24,26 @@ from runner.validation.records import Frozen
 
 
 class Composition(Frozen):
-    """A run that may start: every key is known and in range."""
+    """A valid config with its records: the run may start."""
 
     config: RunConfig
-    task: DictConfig  # the config without Hydra's part, as Hydra hands it to a program
-    record: DictConfig  # Hydra's part: what `HydraConfig` holds while the run goes on
+    task: DictConfig  # the config without Hydra's part, as Hydra passes it to a program
+    record: DictConfig  # Hydra's part: the content of `HydraConfig` during the run
     folder: Path
     folder_given: bool
 
     @contextmanager
-    def entered(self, folder: Path) -> Iterator[RunRequest]:
-        """The request for a run in a folder; inside, `HydraConfig` belongs to this run."""
+    def activate(self, folder: Path) -> Iterator[RunRequest]:
+        """The request for a run in a folder; inside the context, `HydraConfig` is that of this run."""
         config = self.config
-        with _as_current(self.record):
+        with _current_config(self.record):
             if folder != self.folder:  # `${hydra:runtime.output_dir}` has changed
                 set_output(self.record, folder)
                 config, _ = examine(container(self.task), lambda key: None)
-            yield request_for(self.record, config, folder)
+            yield run_request(self.record, config, folder)
 
     def records(self) -> Iterator[tuple[str, str]]:
-        """Names and contents of the files that Hydra keeps in `.hydra/`; to be called inside `entered`."""
+        """Names and contents of the files that Hydra keeps in `.hydra/`; to be called inside `activate`."""
         folder = self.record.hydra.output_subdir
         if folder is not None:
             yield f"{folder}/config.yaml", OmegaConf.to_yaml(self.task)
@@ -51,22 +51,22 @@ class Composition(Frozen):
             yield f"{folder}/overrides.yaml", OmegaConf.to_yaml(self.record.hydra.overrides.task)
 
     def configure_logging(self) -> None:
-        """Log to the screen when `hydra.verbose` asks for it."""
+        """Log to the screen if `hydra.verbose` is set."""
         verbose = self.record.hydra.verbose
         if verbose:
             configure_log(None, verbose)  # type: ignore[arg-type]
 
 
-def compose(call: CommandLine) -> Composition:
+def compose(command: CommandLine) -> Composition:
     """Compose and check one run; nothing is written.
 
     Raises ConfigError, or ConfigErrors with every error of the config.
     """
-    loader = Loader(call.config_dir, call.config_path)
-    usable, problems, failed = _usable(loader, lines_of.parse(call.overrides))
+    loader = Loader(command.config_dir, command.config_path)
+    usable, problems, failed = _valid_overrides(loader, lines_of.parse(command.overrides))
     try:
-        made = loader.load_configuration(call.config_name, usable, RunMode.RUN)
-        return _checked(made, Origins(loader, call.config_name, usable), problems, failed)
+        composed = loader.load_configuration(command.config_name, usable, RunMode.RUN)
+        return _checked(composed, Origins(loader, command.config_name, usable), problems, failed)
     except ConfigErrors:
         raise
     except ConfigError as error:
@@ -74,12 +74,12 @@ def compose(call: CommandLine) -> Composition:
         raise
 
 
-def _checked(made: DictConfig, origins: "Origins", problems: list[ConfigError], failed: set[str]) -> Composition:
-    with _as_current(made), as_config_error():
-        given = OmegaConf.to_container(made.hydra.run, resolve=False) != {"dir": RUN_DIR}
-        folder = Path(str(OmegaConf.select(made, "hydra.run.dir"))) if given else _usual_folder()
-    task, record = _split(made)
-    with _as_current(record), as_config_error():
+def _checked(composed: DictConfig, origins: "Origins", problems: list[ConfigError], failed: set[str]) -> Composition:
+    with _current_config(composed), as_config_error():
+        given = OmegaConf.to_container(composed.hydra.run, resolve=False) != {"dir": RUN_DIR}
+        folder = Path(str(OmegaConf.select(composed, "hydra.run.dir"))) if given else _default_folder()
+    task, record = _split(composed)
+    with _current_config(record), as_config_error():
         OmegaConf.set_readonly(record.hydra, True)
         set_output(record, folder)
         config, errors = examine(container(task), origins)
@@ -87,22 +87,22 @@ def _checked(made: DictConfig, origins: "Origins", problems: list[ConfigError], 
     return Composition(config, task, record, folder, given)
 
 
-def _split(made: DictConfig) -> tuple[DictConfig, DictConfig]:
-    """The config without Hydra's part, and that part: moved, since copies of both cost as much as two groups."""
+def _split(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
+    """The config without Hydra's part, and that part, moved rather than copied for speed."""
     record = OmegaConf.create(flags={"no_deepcopy_set_nodes": True})
-    record.hydra = made.hydra
-    with open_dict(made):
-        del made["hydra"]
-    return made, record
+    record.hydra = composed.hydra
+    with open_dict(composed):
+        del composed["hydra"]
+    return composed, record
 
 
-def _usual_folder() -> Path:
-    """What `RUN_DIR` means, without the 4 ms that OmegaConf's grammar needs to wake up."""
+def _default_folder() -> Path:
+    """The value of `RUN_DIR`, without the 4 ms that OmegaConf needs to load its grammar."""
     return Path(datetime.now().strftime("outputs/%Y-%m-%d/%H-%M-%S"))
 
 
-def request_for(record: DictConfig, config: RunConfig, folder: Path) -> RunRequest:
-    """What the experiment is told."""
+def run_request(record: DictConfig, config: RunConfig, folder: Path) -> RunRequest:
+    """The request for a run of a composed config in a folder."""
     experiment = record.hydra.runtime.choices.get("experiment")
     return RunRequest(config, folder, experiment, plain(config), tuple(as_typed(record.hydra.overrides.task)))
 
@@ -114,7 +114,7 @@ def container(task: DictConfig) -> dict[str, Any]:
 
 
 @contextmanager
-def _as_current(record: DictConfig) -> Iterator[None]:
+def _current_config(record: DictConfig) -> Iterator[None]:
     holder: Any = HydraConfig.instance()
     before, holder.cfg = holder.cfg, record
     try:
@@ -123,10 +123,10 @@ def _as_current(record: DictConfig) -> Iterator[None]:
         holder.cfg = before
 
 
-def _usable(loader: Loader, parsed: Sequence[Override]) -> tuple[list[str], list[ConfigError], set[str]]:
-    """The overrides without those that choose unknown options, so that the rest can be validated; and those errors.
+def _valid_overrides(loader: Loader, parsed: Sequence[Override]) -> tuple[list[str], list[ConfigError], set[str]]:
+    """The overrides except those that choose unknown options, the errors of these, and their groups.
 
-    The errors inside of a group whose option is unknown are not reported: they would follow from it.
+    Errors inside of such a group are not reported: they would be consequences.
     """
     usable, problems, failed = [], [], set()
     for override in parsed:
@@ -140,7 +140,7 @@ def _usable(loader: Loader, parsed: Sequence[Override]) -> tuple[list[str], list
 
 
 class Origins:
-    """Where a key was set: asked for error messages only, so it may recompose."""
+    """Where a key was set: only needed for error messages, so it may compose the config again."""
 
     def __init__(self, loader: Loader, config_name: str, lines: list[str]) -> None:
         self._loader, self._name, self._lines = loader, config_name, lines
@@ -160,7 +160,7 @@ class Origins:
             if file is not None and not (package and inside == key.split(".")):
                 line = read.line_of(file, tuple(inside))
                 if line is not None:
-                    return f"{read.shown(file)}:{line}"
+                    return f"{read.display_path(file)}:{line}"
         return None
 
     @cached_property

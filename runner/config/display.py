@@ -1,4 +1,4 @@
-"""What Hydra can show without running: `--cfg`, `--info`, `--hydra-help` and shell completion, behind the gate."""
+"""The displays of Hydra that do not run anything: `--cfg`, `--info`, `--hydra-help` and shell completion."""
 
 import argparse
 import re
@@ -20,61 +20,61 @@ from runner.config.loader import Loader, as_config_error
 from runner.errors import ConfigError
 
 
-def show_config(call: CommandLine, part: str, package: str | None, resolve: bool) -> None:
-    """Print the composed config: `part` is job, hydra or all. Raises ConfigError, after printing, when it is wrong."""
-    with as_config_error(), _hydra(call) as hydra:
+def show_config(command: CommandLine, part: str, package: str | None, resolve: bool) -> None:
+    """Print the composed config: `part` is job, hydra or all. Raises ConfigError, after printing, if it is invalid."""
+    with as_config_error(), _hydra(command) as hydra:
         try:
-            hydra.show_cfg(call.config_name, list(call.overrides), part, package, resolve)
+            hydra.show_cfg(command.config_name, list(command.overrides), part, package, resolve)
         except SystemExit:  # Hydra has printed which package does not exist
             raise ConfigError("the config has no such part", key=package) from None
-    compose(call)
+    compose(command)
 
 
-def show_info(call: CommandLine, topic: str) -> None:
-    """Print how the config comes about: defaults, search path, plugins, or all."""
-    overrides.parse(call.overrides)
+def show_info(command: CommandLine, topic: str) -> None:
+    """Print how the config is composed: defaults, search path, plugins, or all."""
+    overrides.parse(command.overrides)
     Plugins.instance()
-    with as_config_error(), _hydra(call) as hydra:
-        hydra.show_info(topic, call.config_name, list(call.overrides), RunMode.RUN)
+    with as_config_error(), _hydra(command) as hydra:
+        hydra.show_info(topic, command.config_name, list(command.overrides), RunMode.RUN)
 
 
-def show_hydra_help(call: CommandLine) -> None:
+def show_hydra_help(command: CommandLine) -> None:
     """Print Hydra's own help."""
-    overrides.parse(call.overrides)
+    overrides.parse(command.overrides)
     Plugins.instance()
-    loader = Loader(call.config_dir, call.config_path)
+    loader = Loader(command.config_dir, command.config_path)
     path = ConfigSearchPathImpl()
-    path.append("hydra", "pkg://hydra.conf")  # here, and only here, Hydra reads its own files: the help text is in one
+    path.append("hydra", "pkg://hydra.conf")  # only here does Hydra read its own files: the help text is in one
     path.append("schema", "structured://")
     plain = type(loader).__mro__[1](path)
     with as_config_error():
-        arguments = argparse.Namespace(overrides=list(call.overrides))
-        Hydra("runner", plain).hydra_help(call.config_name, get_args_parser(), arguments)
+        arguments = argparse.Namespace(overrides=list(command.overrides))
+        Hydra("runner", plain).hydra_help(command.config_name, get_args_parser(), arguments)
 
 
-def complete(call: CommandLine) -> None:
+def complete(command: CommandLine) -> None:
     """Install or remove shell completion: `install=bash`, `uninstall=bash`."""
     Plugins.instance()
-    with as_config_error(), _hydra(call) as hydra:
-        hydra.shell_completion(call.config_name, list(call.overrides))
+    with as_config_error(), _hydra(command) as hydra:
+        hydra.shell_completion(command.config_name, list(command.overrides))
 
 
-def candidates(call: CommandLine, word: str, multirun: bool) -> list[str]:
-    """What Hydra knows that can stand in place of a word after the overrides of a call: groups, options, keys.
+def candidates(command: CommandLine, word: str, multirun: bool) -> list[str]:
+    """Hydra's completions of a word after the overrides of a command line: groups, options, keys.
 
-    Raises ConfigError when these overrides are wrong.
+    Raises ConfigError when these overrides are invalid.
     """
     if word.startswith("hydra/"):
         Plugins.instance()  # launchers and sweepers of other packages
-    shell = BashCompletion(Loader(call.config_dir, call.config_path))
-    line = " ".join(["-m"] * multirun + [*call.overrides, word])
+    shell = BashCompletion(Loader(command.config_dir, command.config_path))
+    line = " ".join(["-m"] * multirun + [*command.overrides, word])
     with as_config_error():
-        found = shell._query(call.config_name, line)
-    return [named for one in found if (named := _written(one)) is not None]
+        found = shell._query(command.config_name, line)
+    return [named for one in found if (named := _override_syntax(one)) is not None]
 
 
-def _written(candidate: str) -> str | None:
-    """A candidate of Hydra's as it has to be written: `+` in front of groups that no run has by itself, only there."""
+def _override_syntax(candidate: str) -> str | None:
+    """A candidate of Hydra in the syntax of overrides: with `+` only before groups that are not part of every run."""
     match = re.fullmatch(r"([+~]?)(\w+)=?", candidate)
     if match is None:
         return candidate
@@ -85,11 +85,11 @@ def _written(candidate: str) -> str | None:
 
 
 @contextmanager
-def _hydra(call: CommandLine) -> Iterator[Hydra]:
-    """Hydra's own showing; it leaves its config behind, which belongs to a run only."""
+def _hydra(command: CommandLine) -> Iterator[Hydra]:
+    """Hydra's application; restores the config that it replaces, which is that of a run."""
     holder = HydraConfig.instance()
     before = holder.cfg
     try:
-        yield Hydra("runner", Loader(call.config_dir, call.config_path))
+        yield Hydra("runner", Loader(command.config_dir, command.config_path))
     finally:
         holder.cfg = before

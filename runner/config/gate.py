@@ -1,8 +1,8 @@
-"""What a config may say: data only, from its own folder, and nothing that Hydra would execute.
+"""Restriction of configs to data from their own folder: nothing that Hydra would execute.
 
-Hydra 1.3 runs callables that an experiment file names (`hydra.callbacks`, the `()` of a logging config, `_target_`) and
-reads files outside of the config folder before the program starts. So files and overrides pass here first. Names are
-compared with lists of what is allowed; runner itself instantiates nothing that a config names.
+Hydra 1.3 runs callables named in an experiment file (`hydra.callbacks`, the `()` of a logging config, `_target_`) and
+reads files outside of the config folder before the program starts. So files and overrides are checked here first, with
+lists of allowed names; runner itself instantiates nothing that a config names.
 """
 
 import re
@@ -44,7 +44,7 @@ _PACKAGE = re.compile(r"_global_|(_here_|_group_|[A-Za-z_]\w*)(\.[A-Za-z_]\w*)*"
 
 
 def scan_file(values: object, package: object = None) -> None:
-    """Refuse what a config file may not contain. Raises ConfigError without the file's name."""
+    """Check the content of a config file. Raises ConfigError without the file's name."""
     if package is not None:
         _scan_package(package)
     if values is None:
@@ -61,7 +61,7 @@ def scan_file(values: object, package: object = None) -> None:
 
 
 def scan_values(values: object, path: str = "") -> None:
-    """Refuse names of callables and unsafe interpolations anywhere in plain values."""
+    """Reject names of callables and unsafe interpolations anywhere in plain values."""
     if isinstance(values, str):
         scan_text(values, path)
     elif isinstance(values, Mapping):
@@ -74,17 +74,17 @@ def scan_values(values: object, path: str = "") -> None:
 
 
 def scan_key(name: object, path: str = "") -> None:
-    """Refuse keys that make Hydra or logging call something."""
-    place = f"{path}.{name}" if path else str(name)
+    """Reject keys that cause calls by Hydra or logging."""
+    full_key = f"{path}.{name}" if path else str(name)
     if not isinstance(name, str):
-        raise ConfigError("a key must be text", key=place)
+        raise ConfigError("a key must be text", key=full_key)
     if _SPECIAL.fullmatch(name):
-        raise ConfigError("a config may not name code to run", key=place)
-    scan_text(name, place)
+        raise ConfigError("a config may not name code to run", key=full_key)
+    scan_text(name, full_key)
 
 
 def scan_text(text: str, path: str) -> None:
-    """Refuse references into Python and interpolations that are not on the lists above."""
+    """Reject references to Python objects and interpolations other than those listed above."""
     if "ext://" in text or "cfg://" in text:
         raise ConfigError("a config may not name code to run", key=path, value=show(text))
     for start in (found.end() for found in re.finditer(r"\$\{", text)):
@@ -92,14 +92,14 @@ def scan_text(text: str, path: str) -> None:
 
 
 def scan_name(name: str, group: str) -> None:
-    """Refuse names that could lead out of the config folder."""
+    """Reject names that could refer to files outside of the config folder."""
     if not _NAME.fullmatch(name) or ".." in name:
         raise ConfigError("not a name inside the config folder", key=group, value=show(name))
 
 
 def scan_hydra_key(key: str, value: object, *, in_file: bool) -> None:
-    """Allow the keys of Hydra that are data. Files may only name folders below the current one."""
-    if key.startswith("hydra.sweeper.params."):  # overrides, which pass the gate as such
+    """Accept only keys of Hydra that are data; files may only name folders below the current one."""
+    if key.startswith("hydra.sweeper.params."):  # overrides, which are checked as such
         scan_values(value, key)
         return
     if key not in HYDRA_KEYS:
@@ -111,7 +111,7 @@ def scan_hydra_key(key: str, value: object, *, in_file: bool) -> None:
     parts = re.split(r"[/\\]", value) if isinstance(value, str) else []
     outside = bool(parts) and (".." in parts or parts[0] in ("", "~"))
     if outside and (in_file or not key.endswith(".dir")):
-        raise ConfigError("a folder below the current one is needed", key=key, value=show(value))
+        raise ConfigError("not a folder below the current one", key=key, value=show(value))
     if key == "hydra.job.chdir" and value not in (False, None):
         raise ConfigError("runner does not change the working directory", key=key, value=show(value), allowed="false")
 
@@ -181,4 +181,4 @@ def _scan_default(name: str, option: Any) -> None:
 
 def _scan_package(package: object) -> None:
     if not isinstance(package, str) or not _PACKAGE.fullmatch(package) or "hydra" in package.split("."):
-        raise ConfigError("not a place in the config of a run", key="@package", value=show(package))
+        raise ConfigError("not a package in the config of a run", key="@package", value=show(package))

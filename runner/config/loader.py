@@ -1,4 +1,4 @@
-"""Hydra's config loader behind the gate: our sources, our overrides, our error blocks in place of its exceptions."""
+"""Hydra's config loader with checked sources and overrides; its exceptions become ConfigError."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ from runner.host import resources
 from runner.validation.validate import show
 
 RUN_DIR = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}"
-POOL = "runner.pool"  # the `_target_` of our launcher; nothing is instantiated from it
+POOL = "runner.pool"  # the `_target_` of runner's launcher; never instantiated
 SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
 
 
@@ -66,67 +66,67 @@ class Loader(ConfigLoaderImpl):
         from_shell: bool = True,
         validate_sweep_overrides: bool = True,
     ) -> DictConfig:
-        """Compose; the records in it show the overrides as they were typed. Raises ConfigError."""
+        """The composed config; its records contain the overrides as typed. Raises ConfigError."""
         parsed = _parse(overrides)
         _check_name(config_name)
         if run_mode == RunMode.RUN and validate_sweep_overrides:
-            _refuse_sweeps(parsed)
-        lines = [self.line(one) for one in parsed]
-        with as_config_error(), self._lean_hydra():
-            made: DictConfig = super().load_configuration(
+            _reject_sweeps(parsed)
+        lines = [self.hydra_line(one) for one in parsed]
+        with as_config_error(), self._minimal_hydra():
+            composed: DictConfig = super().load_configuration(
                 config_name, lines, run_mode, from_shell, validate_sweep_overrides
             )
-        _record(made, parsed)
-        _refuse_code(made)
-        return made
+        _record(composed, parsed)
+        _reject_code(composed)
+        return composed
 
     def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
-        """A file of the defaults list, without Hydra 1.0's search for a schema of its name. Empty ones add nothing."""
+        """A file of the defaults list, without Hydra 1.0's search for a schema of the same name."""
         found = repo.load_config(str(default.config_path))
         if found is None or "hydra" in found.config:
             return super()._load_single_config(default, repo)
         return self._embed_result_config(found, default.package) if found.config else found
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
-        """One job of a sweep; Hydra 1.4 would go past `load_configuration`. Raises ConfigError."""
+        """The config of one job of a sweep; Hydra 1.4 would bypass `load_configuration`. Raises ConfigError."""
         lines = [*as_typed(master_config.hydra.overrides.hydra), *sweep_overrides]
-        made = self.load_configuration(master_config.hydra.job.config_name, lines, RunMode.RUN)
-        OmegaConf.copy_cache(from_config=master_config, to_config=made)  # one time for `${now:...}` in all jobs
-        return made
+        composed = self.load_configuration(master_config.hydra.job.config_name, lines, RunMode.RUN)
+        OmegaConf.copy_cache(from_config=master_config, to_config=composed)  # the same `${now:...}` in all jobs
+        return composed
 
     def compute_defaults_list(self, config_name: str | None, overrides: list[str], run_mode: RunMode) -> DefaultsList:
         """The configs that are merged, in order. Raises ConfigError."""
-        lines = [self.line(one) for one in _parse(overrides)]
-        with as_config_error(), self._lean_hydra():
+        lines = [self.hydra_line(one) for one in _parse(overrides)]
+        with as_config_error(), self._minimal_hydra():
             return super().compute_defaults_list(config_name, lines, run_mode)
 
     @contextmanager
-    def _lean_hydra(self) -> Iterator[None]:
-        """Start from settings of Hydra without its help texts and logging, whose files cost 10 ms of every start.
+    def _minimal_hydra(self) -> Iterator[None]:
+        """Replace Hydra's settings by ones without help texts and logging, whose files take 10 ms.
 
-        The settings are put back afterwards: a program that calls runner may use Hydra itself.
+        They are restored afterwards: a program that calls runner may use Hydra itself.
         """
-        source = self.repository.get_schema_source()  # in a launcher's process it has a store of its own
+        source = self.repository.get_schema_source()  # in the process of a launcher it has its own store
         group = getattr(source, "store", ConfigStore.instance()).repo["hydra"]
-        usual = group["config.yaml"]
-        group["config.yaml"] = _lean_node()
+        before = group["config.yaml"]
+        group["config.yaml"] = _minimal_node()
         try:
             yield
         finally:
-            group["config.yaml"] = usual
+            group["config.yaml"] = before
 
-    def line(self, override: Override) -> str:
-        """The override in the form that Hydra is given."""
+    def hydra_line(self, override: Override) -> str:
+        """The override in the form that is passed to Hydra."""
         if self.is_option(override):
             return str(override.input_line)
-        return overrides.forced(override)
+        return overrides.with_force(override)
 
     def is_option(self, override: Override) -> bool:
         """Whether an override chooses an option of a group."""
         return not isinstance(override.value(), dict) and self.repository.group_exists(override.key_or_group)
 
     def unknown_option(self, override: Override) -> ConfigError | None:
-        """What is wrong with the option that an override chooses, if anything."""
+        """The error for an override that chooses an unknown option; None for others."""
         group = override.key_or_group
         if override.is_delete() or not self.is_option(override):
             return None
@@ -145,7 +145,7 @@ class Loader(ConfigLoaderImpl):
 
 @contextmanager
 def as_config_error() -> Iterator[None]:
-    """Turn what Hydra and OmegaConf raise into our blocks."""
+    """Convert exceptions of Hydra and OmegaConf to ConfigError."""
     try:
         yield
     except MissingConfigException as reason:
@@ -158,17 +158,17 @@ def as_config_error() -> Iterator[None]:
 
 
 @lru_cache(maxsize=1)
-def _lean_node() -> ConfigNode:
-    usual: ConfigNode = ConfigStore.instance().repo["hydra"]["config.yaml"]
-    node = copy.deepcopy(usual.node)
+def _minimal_node() -> ConfigNode:
+    original: ConfigNode = ConfigStore.instance().repo["hydra"]["config.yaml"]
+    node = copy.deepcopy(original.node)
     node.defaults = [{"launcher": "basic"}, {"sweeper": "basic"}]
     node.run.dir, node.sweep.dir, node.sweep.subdir = RUN_DIR, SWEEP_DIR, "${hydra.job.num}"
     node.job_logging = node.hydra_logging = {"version": 1, "root": None, "disable_existing_loggers": False}
-    return replace(usual, node=node)
+    return replace(original, node=node)
 
 
 class _Repository(ConfigRepository):
-    """Hydra copies its repository and all of the ConfigStore, for added search paths; the gate refuses those."""
+    """A repository without copies: Hydra copies it and the ConfigStore for added search paths, which are rejected."""
 
     def __deepcopy__(self, memo: object) -> "_Repository":
         return self
@@ -185,7 +185,7 @@ def _check_name(config_name: str | None) -> None:
             raise ConfigError("not a main config", value=show(config_name))
 
 
-def _refuse_sweeps(parsed: Sequence[Override]) -> None:
+def _reject_sweeps(parsed: Sequence[Override]) -> None:
     for override in parsed:
         if override.is_sweep_override():
             hint = "-m sweeps over the values, [a,b] is a list, quotes make it text"
@@ -194,15 +194,15 @@ def _refuse_sweeps(parsed: Sequence[Override]) -> None:
 
 
 def _folder(path: Path) -> Path:
-    place = path.expanduser().absolute()
-    if not place.is_dir():
+    folder = path.expanduser().absolute()
+    if not folder.is_dir():
         raise ConfigError("the config folder does not exist", path=path)
-    return place
+    return folder
 
 
 def _register() -> None:
-    """Tell Hydra our sources and defaults. Looking for plugins is left out: it imports all that are installed."""
-    if hydra.__version__.startswith("1.3"):  # 1.4 warns about it, and does without
+    """Register runner's sources and defaults with Hydra, without its search for plugins, which imports all of them."""
+    if hydra.__version__.startswith("1.3"):  # 1.4 does not need it and warns about it
         version.setbase("1.3")
     setup_globals()
     JobRuntime.instance().set("name", "runner")
@@ -225,20 +225,20 @@ def _options(override: Override) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _not_an_option(group: str, option: object, options: list[str], place: str = COMMAND_LINE) -> ConfigError:
+def _not_an_option(group: str, option: object, options: list[str], origin: str = COMMAND_LINE) -> ConfigError:
     close = nearest(str(option), options)
     rows = {"key": group, "value": show(option), "allowed": ", ".join(options), "nearest": close}
     hint = HINT if group == "parallel" and option in UNSUPPORTED else None
-    return ConfigError("unknown option", **rows).add(**{"from": place, "hint": hint})
+    return ConfigError("unknown option", **rows).add(**{"from": origin, "hint": hint})
 
 
 def _missing(reason: MissingConfigException) -> ConfigError:
     group, _, option = str(reason.missing_cfg_file).rpartition("/")
     text = str(reason)
-    place = text[4 : text.index("':")] if text.startswith("In '") and "':" in text else None
+    origin = text[4 : text.index("':")] if text.startswith("In '") and "':" in text else None
     if reason.options:
-        return _not_an_option(group, option, list(reason.options), place or COMMAND_LINE)
-    return ConfigError("a config does not exist", value=reason.missing_cfg_file).add(**{"from": place})
+        return _not_an_option(group, option, list(reason.options), origin or COMMAND_LINE)
+    return ConfigError("a config does not exist", value=reason.missing_cfg_file).add(**{"from": origin})
 
 
 def _first_cause(reason: BaseException) -> str:
@@ -259,15 +259,15 @@ def _record(config: DictConfig, parsed: Sequence[Override]) -> None:
     job.override_dirname = style.item_sep.join(lines).replace("=", style.kv_sep)
 
 
-def _refuse_code(config: DictConfig) -> None:
-    """A second look, at what was composed: no callbacks, no logging, and no launcher but a plugin's own."""
+def _reject_code(config: DictConfig) -> None:
+    """Check the composed config again: no callbacks, no logging, and only launchers and sweepers of plugins."""
     settings = config.hydra
     for name, own in (("launcher", POOL), ("sweeper", SEARCH)):
         target = str(OmegaConf.select(settings, f"{name}._target_"))
         if target != own and not target.startswith(("hydra._internal.core_plugins.", "hydra_plugins.")):
             raise ConfigError("a config may not name code to run", key=f"hydra.{name}", value=show(target))
-    touched = settings.callbacks or settings.searchpath or settings.job.env_set or settings.job.env_copy
-    if touched or settings.job_logging.root is not None or settings.hydra_logging.root is not None:
+    changed = settings.callbacks or settings.searchpath or settings.job.env_set or settings.job.env_copy
+    if changed or settings.job_logging.root is not None or settings.hydra_logging.root is not None:
         raise ConfigError("a config may not change this part of Hydra", key="hydra")
 
 
@@ -277,7 +277,7 @@ def as_typed(lines: Any) -> list[str]:
 
 
 def set_output(config: Any, folder: Path) -> None:
-    """Tell Hydra's record that this is a run, and where it writes."""
+    """Set the mode and the output folder of a run in Hydra's record."""
     with read_write(config.hydra), open_dict(config.hydra):
         config.hydra.mode = RunMode.RUN
         config.hydra.runtime.output_dir = str(folder.absolute())

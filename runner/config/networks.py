@@ -1,6 +1,6 @@
-"""Networks by name: exactly the classes that `models/__init__.py` lists, loaded from their files.
+"""Networks by name: exactly the classes listed in `models/__init__.py`, loaded from their files.
 
-A config never names a module or a path, so it cannot make runner import something else.
+A config never names a module or a path, so it cannot cause other imports.
 """
 
 import importlib
@@ -24,7 +24,7 @@ def names() -> tuple[str, ...]:
 def network(name: str) -> type[Any]:
     """The class of a network.
 
-    Raises ConfigError for a name that the table does not have.
+    Raises ConfigError for an unknown name.
     """
     table = _table()
     if name not in table:
@@ -46,21 +46,23 @@ def _table() -> dict[str, tuple[str, str]]:
 
 
 def _package() -> ModuleType:
-    """The package `models`; under another name when the user's program has a package of that name."""
-    place = resources.folder("models")
+    """The package `models`; under another name if the user's program has a package of that name."""
+    folder = resources.folder("models")
     for name in ("models", "runner_models"):
-        taken = sys.modules.get(name)
-        if taken is None:
-            return _load(name, place)
-        if getattr(taken, "__file__", None) == str(place / "__init__.py"):
-            return taken
+        existing = sys.modules.get(name)
+        if existing is None:
+            return _load(name, folder)
+        if getattr(existing, "__file__", None) == str(folder / "__init__.py"):
+            return existing
     raise InternalError("the module names of the networks are taken", names="models, runner_models")
 
 
-def _load(name: str, place: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, place / "__init__.py", submodule_search_locations=[str(place)])
+def _load(name: str, folder: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
     if spec is None or spec.loader is None:
-        raise InternalError("the table of networks cannot be loaded", folder=place)
+        raise InternalError("the table of networks cannot be loaded", folder=folder)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

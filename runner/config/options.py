@@ -1,6 +1,6 @@
-"""Options that come from tables: each entry of a table is an option of its group, without a file.
+"""Options from tables: each entry of a table is an option of its group, without a file.
 
-Files in `conf/` are for options that set several values, such as experiments; a file of the same name comes first.
+Files in `conf/` are for options that set several values, such as experiments, and take precedence over tables.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,11 +20,11 @@ TABLES = (*NAMES, *GROUPS)
 
 def all_options() -> dict[str, list[str]]:
     """The options of each group of runner, from its files and tables, in alphabetical order."""
-    made: dict[str, set[str]] = {group: set(table_options(group)) for group in TABLES}
+    found: dict[str, set[str]] = {group: set(table_options(group)) for group in TABLES}
     for file in resources.folder("conf").glob("*/*"):
         if file.suffix in read.SUFFIXES:
-            made.setdefault(file.parent.name, set()).add(file.stem)
-    return {group: sorted(options) for group, options in sorted(made.items())}
+            found.setdefault(file.parent.name, set()).add(file.stem)
+    return {group: sorted(options) for group, options in sorted(found.items())}
 
 
 def table_options(group: str) -> dict[str, dict[str, Any]]:
@@ -38,24 +38,26 @@ def table_options(group: str) -> dict[str, dict[str, Any]]:
     if group not in GROUPS:
         return {}
     kinds = GROUPS[group]
-    usual = () if lacks_common_keys(group) else tuple(kinds)[:1]  # what every run has before an option is chosen
-    return {name: {} if name in usual else defaults(kind) for name, kind in kinds.items()}
+    default = () if lacks_common_keys(group) else tuple(kinds)[:1]  # its keys are already part of every run
+    return {name: {} if name in default else defaults(kind) for name, kind in kinds.items()}
 
 
 def defaults_of_all_runs() -> dict[str, Any]:
-    """The keys that every run has whatever is chosen, with their defaults: the config `schema/run`."""
-    made = defaults(RunConfig)
+    """The keys of all runs, whatever options are chosen, with their defaults: the config `schema/run`."""
+    values = defaults(RunConfig)
     for field in fields(RunConfig):
         if field.name in GROUPS and lacks_common_keys(field.name):
-            del made[field.name]  # the option has them
+            del values[field.name]  # part of the option
         elif field.type in NAMED:
             keys = _keys(NAMED[field.type])
-            made[field.name] = {key: made[field.name][key] for key in keys[0] if all(key in other for other in keys)}
-    return made
+            values[field.name] = {
+                key: values[field.name][key] for key in keys[0] if all(key in other for other in keys)
+            }
+    return values
 
 
 def lacks_common_keys(group: str) -> bool:
-    """Whether other options of a group lack keys of the first one, so that no run has these before it is chosen."""
+    """Whether other options of a group lack keys of the first one, which are then not part of every run."""
     first, *others = _keys(GROUPS[group])
     return any(key not in other for other in others for key in first)
 

@@ -1,4 +1,4 @@
-"""Overrides from the command line: parsed with Hydra's grammar, scanned, and put into the form for Hydra."""
+"""Overrides from the command line: parsed with Hydra's grammar, checked, and converted for Hydra."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -17,12 +17,12 @@ MAX_LENGTH = 4096
 MAX_OVERRIDES = 1000
 MAX_JOBS = 10_000
 COMMAND_LINE = "command line"
-# Keys whose text Hydra's grammar cannot read: JSON and shapes. After the shell they come without quotes.
+# Keys whose text is not in Hydra's grammar (JSON and shapes); the shell removes their quotes.
 TEXTS = ("profiling.options", "profiling.op_trace", "session.profiling_options", "session.op_trace")
 
 
 def parse(lines: Sequence[str]) -> list[Override]:
-    """Overrides that have passed the gate. Raises ConfigError."""
+    """Parsed and checked overrides. Raises ConfigError."""
     if len(lines) > MAX_OVERRIDES:
         raise ConfigError("too many overrides", value=len(lines), allowed=f"at most {MAX_OVERRIDES}")
     parsed = [_parse(line) for line in lines]
@@ -32,13 +32,13 @@ def parse(lines: Sequence[str]) -> list[Override]:
     return parsed
 
 
-def uncountable(parsed: Sequence[Override]) -> Iterator[ConfigError]:
-    """What is wrong with a sweep over all combinations of the values."""
+def grid_errors(parsed: Sequence[Override]) -> Iterator[ConfigError]:
+    """Errors of a sweep over all combinations of the values."""
     for one in parsed:
         if one.is_interval_sweep():
             hint = "hydra/sweeper=optuna searches in it; range(start,end,step) has values"
             yield ConfigError(
-                "an interval has no list of values", key=one.key_or_group, value=one.get_value_string()
+                "an interval is not a list of values", key=one.key_or_group, value=one.get_value_string()
             ).add(hint=hint)
     jobs = math.prod(len(sweep_values(one)) for one in parsed if one.is_discrete_sweep())
     if jobs > MAX_JOBS:
@@ -46,8 +46,8 @@ def uncountable(parsed: Sequence[Override]) -> Iterator[ConfigError]:
         yield ConfigError("the sweep has too many jobs", value=jobs, allowed=f"at most {MAX_JOBS}", hint=hint)
 
 
-def forced(override: Override) -> str:
-    """The line that sets a value whether its key exists or not: our checker validates unknown keys, all at once."""
+def with_force(override: Override) -> str:
+    """The line with `++`, which also sets unknown keys: these are reported later, all at once."""
     line = str(override.input_line)
     return line if override.is_hydra_override() or override.is_delete() else "++" + line.lstrip("+")
 
@@ -69,7 +69,7 @@ def _range_values(override: Override, value: RangeSweep) -> list[str]:
 
 @lru_cache(maxsize=MAX_OVERRIDES)
 def _parse(line: str) -> Override:
-    _survey(line)
+    _check_limits(line)
     try:
         override = _read(line)
         _scan(override)
@@ -77,9 +77,9 @@ def _parse(line: str) -> Override:
         raise error.add(**{"from": COMMAND_LINE}) from None
     except (HydraException, RecursionError, ValueError, ArithmeticError) as reason:
         lines = str(reason).splitlines() or [type(reason).__name__]
-        told = next((text for text in lines if not text.startswith("Error ")), lines[0])  # the parser's own words
+        message = next((text for text in lines if not text.startswith("Error ")), lines[0])  # of the parser
         hint = "write key=value or group=option"
-        raise ConfigError("not an override", value=show(line), reason=told, hint=hint) from None
+        raise ConfigError("not an override", value=show(line), reason=message, hint=hint) from None
     return override
 
 
@@ -100,8 +100,8 @@ def _parser() -> OverridesParser:
     return OverridesParser.create()
 
 
-def _survey(line: str) -> None:
-    """Bound the work of the parser, which is recursive and slow, before it starts."""
+def _check_limits(line: str) -> None:
+    """Check length and depth before parsing: the parser is recursive and slow. Raises ConfigError."""
     depth = deepest = 0
     for letter in line[: MAX_LENGTH + 1]:
         depth += (letter in "[{(") - (letter in "]})")
@@ -113,7 +113,9 @@ def _survey(line: str) -> None:
 def _scan(override: Override) -> None:
     key, value = override.key_or_group, override._value
     if override.package is not None:
-        raise ConfigError("an override cannot move a group to another place", key=key, value=show(override.input_line))
+        raise ConfigError(
+            "an override cannot move a group to another package", key=key, value=show(override.input_line)
+        )
     for part in key.replace("/", ".").split("."):
         gate.scan_key(part, key.rpartition(part)[0].rstrip("./"))
     if "/" in key:

@@ -1,7 +1,7 @@
-"""Reading one config file, YAML or JSON, into plain values within fixed limits.
+"""Reader of a config file, YAML or JSON, with fixed limits.
 
-OmegaConf's own loader expands 280 bytes of YAML aliases for a minute and is slow on ordinary files; here the size, the
-depth and the number of nodes are known before anything is built, and libyaml does the parsing.
+OmegaConf's loader takes a minute for 280 bytes of YAML aliases and is slow on ordinary files; here the size, depth and
+number of nodes are checked before any value is created, and libyaml does the parsing.
 """
 
 import re
@@ -21,13 +21,13 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read(path: Path) -> tuple[Any, str | None]:
-    """The values of a file and the package that it wants to be placed in.
+    """The values of a file, and its package.
 
     A YAML file names its package in a comment, a JSON file under the key "@package". Raises ConfigError.
     """
     text = _text(path)
     if path.suffix == ".json":
-        values = json_file.parsed(text, shown(path))
+        values = json_file.parse(text, display_path(path))
         package = values.pop("@package", None) if isinstance(values, dict) else None
         return values, package
     values = _yaml_values(path, text)
@@ -36,7 +36,7 @@ def read(path: Path) -> tuple[Any, str | None]:
 
 
 def line_of(path: Path, keys: tuple[str, ...]) -> int | None:
-    """The line on which a key stands; JSON is close enough to YAML for this."""
+    """The line of a key, in JSON files too, which the YAML parser accepts; None if it is not in the file."""
     try:
         node = yaml.compose(_text(path), Loader=_Base)
     except (yaml.YAMLError, ConfigError):
@@ -51,8 +51,8 @@ def line_of(path: Path, keys: tuple[str, ...]) -> int | None:
     return line
 
 
-def shown(file: Path) -> str:
-    """A path for a message: relative to the current folder when it is inside."""
+def display_path(file: Path) -> str:
+    """A path for messages: relative to the current folder if it is inside."""
     here = Path.cwd()
     return str(file.relative_to(here)) if file.is_relative_to(here) else str(file)
 
@@ -66,14 +66,14 @@ def _yaml_values(path: Path, text: str) -> Any:
         return _load_yaml(text)
     except ConfigError:
         raise
-    except yaml.MarkedYAMLError as wrong:
-        mark = wrong.problem_mark or wrong.context_mark
-        place = f"{shown(path)}:{mark.line + 1}:{mark.column + 1}" if mark else f"{shown(path)}:1:1"
-        raise json_file.syntax_error("YAML", place, wrong.problem or wrong.context or "not YAML") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        location = f"{display_path(path)}:{mark.line + 1}:{mark.column + 1}" if mark else f"{display_path(path)}:1:1"
+        raise json_file.syntax_error("YAML", location, error.problem or error.context or "not YAML") from None
     except RecursionError:
         raise json_file.too_deep() from None
-    except (yaml.YAMLError, ValueError) as wrong:
-        raise ConfigError("the file cannot be read", reason=str(wrong).splitlines()[0]) from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError("the file cannot be read", reason=str(error).splitlines()[0]) from None
 
 
 def _header(text: str) -> str | None:
@@ -97,10 +97,10 @@ class _Loader(_Base):  # type: ignore[misc]
             if isinstance(found, list | dict):
                 raise ConfigError("a key must be one word", line=name.start_mark.line + 1)
             if found in seen:
-                raise ConfigError("a key stands twice", key=found, line=name.start_mark.line + 1)
+                raise ConfigError("duplicate key", key=found, line=name.start_mark.line + 1)
             seen.add(found)
-        made: dict[Any, Any] = super().construct_mapping(node, deep=True)
-        return made
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep=True)
+        return mapping
 
 
 _REPLACED = {f"tag:yaml.org,2002:{name}" for name in ("timestamp", "float", "int", "value")}
@@ -112,18 +112,18 @@ _EXPONENT = r"([eE][-+]?\d+)"
 _FLOAT = (
     rf"[-+]?(\d[\d_]*\.[\d_]*{_EXPONENT}?|\d[\d_]*{_EXPONENT}|\.\d[\d_]*{_EXPONENT}?|\.(inf|Inf|INF))|\.(nan|NaN|NAN)"
 )
-_INT = r"[-+]?(0|[1-9][\d_]*)|0x[0-9a-fA-F_]+"  # 012 and 12:30:45 stay text: YAML 1.1 would read 10 and 45045
+_INT = r"[-+]?(0|[1-9][\d_]*)|0x[0-9a-fA-F_]+"  # 012 and 12:30:45 are text; in YAML 1.1 they are 10 and 45045
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(f"^(?:{_FLOAT})$"), list("-+0123456789."))
 _Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(f"^(?:{_INT})$"), list("-+0123456789"))
 
 
 def _load_yaml(text: str) -> Any:
-    _survey(text)
+    _check_limits(text)
     return yaml.load(text, Loader=_Loader)  # a safe loader with fewer rules
 
 
-def _survey(text: str) -> None:
-    """Walk over the events, which libyaml makes one by one, and stop at the first limit; nothing is built yet."""
+def _check_limits(text: str) -> None:
+    """Check depth and number of nodes in the stream of events, before any value is created. Raises ConfigError."""
     sizes: dict[str, int] = {}
     opened: list[tuple[str | None, int]] = []
     count = 0
@@ -135,7 +135,7 @@ def _survey(text: str) -> None:
                 )
             count += sizes[event.anchor]
         elif isinstance(event, yaml.NodeEvent):
-            _no_tag(event)
+            _reject_tag(event)
             count += 1
             if isinstance(event, yaml.CollectionStartEvent):
                 opened.append((event.anchor, count))
@@ -151,7 +151,7 @@ def _survey(text: str) -> None:
             raise ConfigError("too many values", allowed=f"{MAX_NODES} in one file")
 
 
-def _no_tag(event: Any) -> None:
+def _reject_tag(event: Any) -> None:
     tag = getattr(event, "tag", None)
-    if tag is not None and tag != "!":  # "!" alone says that a plain word is text
-        raise ConfigError("YAML tags are not read", value=tag, line=event.start_mark.line + 1)
+    if tag is not None and tag != "!":  # "!" only marks a plain word as text
+        raise ConfigError("YAML tags are not supported", value=tag, line=event.start_mark.line + 1)

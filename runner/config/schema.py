@@ -1,7 +1,7 @@
-"""Every key of a run with its default and its rule; YAML and JSON files only choose among them.
+"""Every key of a run with its type, default and rule; YAML and JSON files only set values.
 
-A field's annotation is the type of its key, `key(...)` adds what else must hold. `runner/config/check.py` turns
-composed values into these frozen objects, so everything behind it can trust them.
+A field's annotation is the type of its key, `key(...)` adds its rule. `runner/config/check.py` converts composed values
+into these frozen records, so other modules need no checks.
 """
 
 import os
@@ -29,27 +29,27 @@ from runner.validation.validate import Invalid, validate
 class DeviceSettings(Frozen):
     """Where graph mode executes; PyNative mode uses `threads` only."""
 
-    target: str = key("CPU", choices=tuple(BACKENDS), fold=True)  # what graph mode runs on
-    id: int = key(0, low=0, high=MAX_ID)  # which card
-    threads: int = key(0, low=0)  # of the CPU; 0: all cores
-    allow_fallback: bool = False  # the CPU, with a warning, where the device does not work
+    target: str = key("CPU", choices=tuple(BACKENDS), fold=True)  # device of graph mode
+    id: int = key(0, low=0, high=MAX_ID)  # number of the device
+    threads: int = key(0, low=0)  # CPU threads; 0: all cores
+    allow_fallback: bool = False  # use the CPU, with a warning, if the device does not work
 
 
 class NetworkSettings(Frozen):
     """A name of `models.NETWORKS` and the keyword arguments of its constructor."""
 
-    name: str = "lenet5"  # a class of models/
-    num_classes: int = key(10, low=1)  # outputs
-    num_channels: int | None = key(None, low=1)  # null: as the images of the dataset
-    arguments: Mapping[str, object] = field(default_factory=dict)  # keys that the constructor knows besides these
+    name: str = "lenet5"  # the network: a class in models/
+    num_classes: int = key(10, low=1)  # number of outputs
+    num_channels: int | None = key(None, low=1)  # channels of the input; null: those of the dataset
+    arguments: Mapping[str, object] = field(default_factory=dict)  # further keyword arguments of the constructor
 
     def keywords(self, channels: int) -> dict[str, object]:
-        """All keyword arguments for the constructor, when the images of the dataset have so many channels."""
+        """All keyword arguments of the constructor; `channels` are those of the dataset's images."""
         return {"num_classes": self.num_classes, "num_channels": self.num_channels or channels, **self.arguments}
 
 
 class Expectation(Frozen):
-    """What a metric must reach for the run to succeed."""
+    """Bounds of a metric; a run outside of them fails."""
 
     metric: str
     min: float | None = None
@@ -67,69 +67,69 @@ class EvalSettings(Frozen):
     """When and how the test split is evaluated; `mode` null means the mode of the run."""
 
     every: str = key("end", choices=("end", "epoch", "never"))  # when the test split is evaluated
-    metrics: tuple[str, ...] = key(("accuracy", "loss"), choices=tuple(METRICS))  # what is measured on it
+    metrics: tuple[str, ...] = key(("accuracy", "loss"), choices=tuple(METRICS))  # metrics of the evaluation
     mode: str | None = key(None, **_MODE)  # null: the mode of the run
 
 
 class CallbackSettings(Frozen):
-    """What is shown while training; `loss_monitor` is the number of steps between two lines, 0 for none."""
+    """Output during training."""
 
-    loss_monitor: int = key(1, low=0)  # steps between two lines about the loss; 0: none
-    time_monitor: bool = True  # a line about time after each epoch
-    progress: bool = True  # a bar, on a terminal
+    loss_monitor: int = key(1, low=0)  # steps between two lines with the loss; 0: none
+    time_monitor: bool = True  # a line with the time of each epoch
+    progress: bool = True  # a progress bar, on a terminal
 
 
 def _weights(value: object) -> str:
-    place: str = validate(str, FREE, value)
-    if not os.path.exists(place):
+    path: str = validate(str, FREE, value)
+    if not os.path.exists(path):
         raise Invalid("no such file or folder", "a .ckpt file, the folder of a checkpoint, or a run directory")
-    return os.path.abspath(place)
+    return os.path.abspath(path)
 
 
 class CheckpointSettings(Frozen):
-    """When the state of a run is saved: after so many steps or seconds (of whole sinks), and always at its end.
+    """When checkpoints are saved: at intervals of steps or seconds (after whole sinks), and always at the end of a run.
 
-    `load` names the weights that the network begins with: a .ckpt file, the folder of a checkpoint, or a run directory,
-    whose newest checkpoint it is; relative to where the command was started.
+    `load` is the path of initial weights, relative to the working directory: a .ckpt file, the folder of a checkpoint,
+    or a run directory, whose newest checkpoint is loaded.
     """
 
     every_steps: int | None = key(None, low=1)  # steps between two checkpoints
     every_seconds: float | None = key(None, above=0)  # seconds between two checkpoints
-    keep_max: int = key(5, low=1)  # how many are kept
-    prefix: str = key("CKP", pattern="[A-Za-z0-9_]+")  # the names begin with it
-    load: str | None = key(None, validate=_weights)  # weights to begin with: a .ckpt file, checkpoint or run directory
+    keep_max: int = key(5, low=1)  # number of checkpoints kept
+    prefix: str = key("CKP", pattern="[A-Za-z0-9_]+")  # prefix of file names
+    load: str | None = key(None, validate=_weights)  # initial weights: a .ckpt file, checkpoint or run directory
 
 
 class SweepSettings(Frozen):
-    """How a sweep goes on when one of its jobs has failed: with `fail_fast` the others are stopped."""
+    """Behaviour of a sweep."""
 
-    fail_fast: bool = False  # a failed job stops the others
+    fail_fast: bool = False  # stop all jobs when one fails
 
 
 class RunnerSettings(Frozen):
-    """How runner itself behaves; `debug` shows tracebacks."""
+    """Behaviour of runner itself."""
 
     debug: bool = False  # show tracebacks
 
 
 class RunConfig(Frozen):
-    """One whole run."""
+    """All keys of a run."""
 
-    mode: str = key("pynative", **_MODE)  # one compiled graph, or operator by operator
+    mode: str = key("pynative", **_MODE)  # execute a compiled graph, or operator by operator
     device: DeviceSettings = DeviceSettings()
     network: NetworkSettings = NetworkSettings()
     dataset: DatasetSettings = DatasetSettings()
     optimizer: OptimizerSettings = MomentumSettings()
     loss: LossSettings = SoftmaxCrossEntropySettings()
     epochs: int = key(1, low=1)  # passes over the training data
-    max_steps: int | None = key(None, low=1)  # stop after so many steps in all
-    dataset_sink_mode: bool = True  # graph mode: many steps in one call to the device
-    sink_size: int = key(-1, low=1, also=(-1,))  # steps of a sink and of an epoch; -1: the whole dataset
-    seed: int = key(1, low=0)  # of all random numbers
-    reserve_class_name_in_scope: bool = True  # class names in the full names of operators
-    print_file_path: str | None = None  # relative to where the command was started; null: the screen
-    save_graphs: bool = False  # keep every stage of the compilation
-    save_graphs_path: str = "graphs"  # relative to the run directory
+    max_steps: int | None = key(None, low=1)  # maximum number of steps; null: no limit
+    dataset_sink_mode: bool = True  # graph mode: execute many steps in one call to the device
+    sink_size: int = key(-1, low=1, also=(-1,))  # steps per sink and epoch; -1: the whole dataset
+    seed: int = key(1, low=0)  # seed of all random numbers
+    reserve_class_name_in_scope: bool = True  # include class names in the full names of operators
+    print_file_path: str | None = None  # output of Print, relative to the working directory; null: the screen
+    save_graphs: bool = False  # save the graph after every compilation stage
+    save_graphs_path: str = "graphs"  # folder of graphs, relative to the run directory
     dump: Dump = field(default=NoDump())
     profiling: Profiling = field(default=NoProfiling())
     session: SessionSettings = field(default=SessionSettings())
@@ -146,8 +146,8 @@ class RunConfig(Frozen):
 class RunRequest(Frozen):
     """All that an experiment gets: a checked config, a folder that it owns, and where both came from.
 
-    With `resume` it goes on from the newest checkpoint in the folder, with `force` even when what its numbers depend on
-    has changed.
+    With `resume` it continues from the newest checkpoint in the folder, with `force` despite changes that affect its
+    results.
     """
 
     config: RunConfig
@@ -169,23 +169,23 @@ def defaults(owner: type) -> dict[str, Any]:
 
 
 def plain(config: Any) -> dict[str, Any]:
-    """A checked config as nested dicts of JSON values, in the shape in which a file would write it."""
-    made: dict[str, Any] = {}
+    """A checked config as nested dicts of JSON values, in the form of a config file."""
+    values: dict[str, Any] = {}
     for name in (f.name for f in fields(config)):
         value = getattr(config, name)
         if name == "arguments":
-            made.update(value)
+            values.update(value)
         elif name == "expect":
-            made[name] = {e.metric: _bounds(e) for e in value}
+            values[name] = {e.metric: _bounds(e) for e in value}
         else:
-            made[name] = plain(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
-    return made
+            values[name] = plain(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
+    return values
 
 
-def changed(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """The dotted keys whose values differ; a key that another version of runner does not know has its default there.
+def changed_keys(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """The dotted keys whose values differ; keys unknown to the other version of runner count as their defaults.
 
-    >>> list(changed({"seed": 1, "epochs": 8}, {"seed": 2, "epochs": 8, "dataset.verify": True}))
+    >>> list(changed_keys({"seed": 1, "epochs": 8}, {"seed": 2, "epochs": 8, "dataset.verify": True}))
     ['seed']
     """
     known = flat(plain(RunConfig()))

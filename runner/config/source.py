@@ -1,6 +1,6 @@
-"""Where Hydra gets configs from: folders of YAML and JSON files that pass the gate, and tables.
+"""The config sources of Hydra: folders of YAML and JSON files, checked by `gate`, and tables.
 
-These sources replace Hydra's, so that no file reaches Hydra unread by us.
+They replace Hydra's own sources, so that Hydra reads no unchecked file.
 """
 
 from pathlib import Path
@@ -30,18 +30,18 @@ class FolderSource(ConfigSource):
 
     def find(self, config_path: str) -> Path | None:
         """The file of a config, with or without its suffix. Raises ConfigError when there are two."""
-        place = self._inside(config_path)
-        if place.suffix in read.SUFFIXES:
-            return place if place.is_file() else None
-        files = [file for file in (place.with_name(place.name + suffix) for suffix in read.SUFFIXES) if file.exists()]
+        path = self._inside(config_path)
+        if path.suffix in read.SUFFIXES:
+            return path if path.is_file() else None
+        files = [file for file in (path.with_name(path.name + suffix) for suffix in read.SUFFIXES) if file.exists()]
         if len(files) > 1:
             raise ConfigError(
-                "two files for one config", value=" and ".join(file.name for file in files), folder=place.parent
+                "two files for one config", value=" and ".join(file.name for file in files), folder=path.parent
             )
         return files[0] if files else None
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """Read, check and hand over one file, or the values of an option from a table."""
+        """The checked content of one file, or the values of an option from a table."""
         file = self.find(config_path)
         if file is None:
             option = _from_table(config_path)
@@ -49,19 +49,19 @@ class FolderSource(ConfigSource):
                 raise ConfigLoadError(f"Config not found: {config_path}")
             return _result(self, option, None)
         try:
-            self._refuse_links(file)
+            self._reject_links(file)
             values, package = read.read(file)
             gate.scan_file(values, package)
         except ConfigError as error:
-            raise error.add(**{"from": read.shown(file)}) from None
+            raise error.add(**{"from": read.display_path(file)}) from None
         return _result(self, values, package)
 
     def is_group(self, config_path: str) -> bool:
-        """Whether there is a folder or a table of this name."""
+        """Whether a folder or a table of this name exists."""
         return self._inside(config_path).is_dir() or config_path.rstrip("/") in TABLES
 
     def is_config(self, config_path: str) -> bool:
-        """Whether there is a file for this config, or an entry of a table."""
+        """Whether a file or a table entry for this config exists."""
         return self.find(config_path) is not None or _from_table(config_path) is not None
 
     def available(self) -> bool:
@@ -69,14 +69,14 @@ class FolderSource(ConfigSource):
         return Path(self.path).is_dir()
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> Any:
-        """The groups, the options, or both, in a group."""
-        place = self._inside(config_path)
-        entries = [entry for entry in place.iterdir() if entry.name[0] not in "._"] if place.is_dir() else []
+        """The names of groups, of options, or of both in a group."""
+        path = self._inside(config_path)
+        entries = [entry for entry in path.iterdir() if entry.name[0] not in "._"] if path.is_dir() else []
         groups = {entry.name for entry in entries if entry.is_dir()} | {*(() if config_path.strip("/") else TABLES)}
         options = {entry.stem for entry in entries if entry.suffix in read.SUFFIXES and entry.is_file()}
         options |= table_options(config_path.strip("/")).keys()
-        wanted = {ObjectType.GROUP: groups, ObjectType.CONFIG: options}
-        return sorted(wanted[results_filter] if results_filter is not None else groups | options)
+        names = {ObjectType.GROUP: groups, ObjectType.CONFIG: options}
+        return sorted(names[results_filter] if results_filter is not None else groups | options)
 
     def _inside(self, config_path: str) -> Path:
         if config_path.rstrip("/"):
@@ -85,7 +85,7 @@ class FolderSource(ConfigSource):
             return Path(self.path, "no configs of Hydra here")
         return Path(self.path, config_path)
 
-    def _refuse_links(self, file: Path) -> None:
+    def _reject_links(self, file: Path) -> None:
         root = Path(self.path).resolve()
         if not file.resolve().is_relative_to(root):
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""What a key of the schema may be, where that is a short list: the choices, true and false."""
+"""The possible values of keys of the schema that have a short list of them: choices, true and false."""
 
 from types import NoneType
 from typing import Any, get_args
@@ -9,7 +9,7 @@ from runner.validation.rules import rule_of
 
 
 def choices(key: str) -> list[str]:
-    """The values of a dotted key; of all options where a group decides. Empty when there are too many, or no such key.
+    """The values of a dotted key, in all options of its group. Empty if the key is unknown or has no list of values.
 
     >>> choices("mode"), choices("eval.mode"), choices("epochs")
     (['graph', 'pynative'], ['graph', 'pynative', 'null'], [])
@@ -35,5 +35,5 @@ def kinds(owner: type[Any], name: str) -> tuple[Any, ...]:
 def _values(owner: type[Any], name: str) -> list[str]:
     possible = kinds(owner, name)
     listed = rule_of(owner, name).choices if possible else ()
-    truths = ("true", "false") if bool in possible else ()
-    return [*listed, *truths, *(["null"] if (listed or truths) and NoneType in possible else [])]
+    booleans = ("true", "false") if bool in possible else ()
+    return [*listed, *booleans, *(["null"] if (listed or booleans) and NoneType in possible else [])]

@@ -78,8 +78,8 @@ class Column:
 
 def sample_type(values: np.ndarray) -> TensorType:
     """The type of one row."""
-    whole = TensorType.of(values)
-    return whole.with_shape(*whole.shape[1:])
+    column = TensorType.of(values)
+    return column.with_shape(*column.shape[1:])
 
 
 def with_positions(transforms: Sequence[Transform]) -> Iterator[Transform]:

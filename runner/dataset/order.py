@@ -20,7 +20,7 @@ NO_VISIT = -1  # padding of a short last batch
 
 
 class Order(ABC):
-    """`count` items per epoch: single rows before batching, whole batches after it."""
+    """`count` items per epoch: rows before batching, batches after it."""
 
     count: int
     shuffles: int  # number of shuffles in this order, and so the index of the next one
@@ -139,13 +139,13 @@ class Divided(DerivedOrder):
 
     def visits(self, epoch: int) -> np.ndarray:
         """[count, size of the part]."""
-        whole = self.inner.visits(epoch)
+        batches = self.inner.visits(epoch)
         size = self.batch_size or 1
-        own: np.ndarray = whole[:, self.part * size : (self.part + 1) * size].copy()
-        for k in np.flatnonzero(whole[:, -1] == NO_VISIT):
-            share = int((whole[k] != NO_VISIT).sum()) // self.parts
+        own: np.ndarray = batches[:, self.part * size : (self.part + 1) * size].copy()
+        for k in np.flatnonzero(batches[:, -1] == NO_VISIT):
+            share = int((batches[k] != NO_VISIT).sum()) // self.parts
             own[k] = NO_VISIT
-            own[k, :share] = whole[k, self.part * share : (self.part + 1) * share]
+            own[k, :share] = batches[k, self.part * share : (self.part + 1) * share]
         return own
 
 

@@ -51,7 +51,7 @@ def build(
     Raises ConfigError, DataError and DeviceError.
     """
     device = _checked_device(config)
-    train_data, test_data = _of_this_rank(config, _opened(config, True)), _opened(config, False)
+    train_data, test_data = _rank_part(config, _open_dataset(config, True)), _open_dataset(config, False)
     image, *_ = train_data.column_types()
     network = networks.network(config.network.name)(**config.network.keywords(channels=image.shape[1]))
     if config.session.optypelist_for_implmode == "Pooling":
@@ -77,7 +77,7 @@ def build(
 
 
 def _loss_scale(config: RunConfig) -> LossScaleManager | None:
-    """How the loss is scaled; a scale that the optimizer was given is scale enough."""
+    """How the loss is scaled; by default none when the optimizer has its own scale."""
     scale = config.session.loss_scale
     if scale is None and config.session.precision_mode == "allow_mix_precision":
         scale = "dynamic" if config.optimizer.loss_scale == 1.0 else None
@@ -91,13 +91,13 @@ def device_of(config: RunConfig) -> Device:
     return Device(**asdict(config.device))
 
 
-def _opened(config: RunConfig, train: bool) -> Dataset:
+def _open_dataset(config: RunConfig, train: bool) -> Dataset:
     settings = config.dataset if train else replace(config.dataset, drop_remainder=False)  # every test sample counts
     one_hot = config.network.num_classes if config.loss.has_one_hot_labels else None
     return open_dataset(settings, train, one_hot=one_hot)
 
 
-def _of_this_rank(config: RunConfig, train_data: Dataset) -> Dataset:
+def _rank_part(config: RunConfig, train_data: Dataset) -> Dataset:
     """The data with this rank's part of every batch in data-parallel training."""
     if not isinstance(config.parallel, DataParallel):
         return train_data

@@ -46,9 +46,9 @@ class Checkpointer(Callback):
         self._saved_time = time.monotonic()
 
     def step_end(self, run_context: RunContext) -> None:
-        seen = run_context.original_args()
-        if self._due(seen.cur_step_num) or self.interruption.requested:
-            self.save(seen)
+        cb_params = run_context.original_args()
+        if self._due(cb_params.cur_step_num) or self.interruption.requested:
+            self.save(cb_params)
         if self.interruption.requested:
             raise self.interruption.requested
 
@@ -61,26 +61,26 @@ class Checkpointer(Callback):
             raise self.interruption.requested
 
     def end(self, run_context: RunContext) -> None:
-        seen = run_context.original_args()
-        if seen.cur_step_num > self._saved_step:  # a callback has requested a stop before the last step
-            self.save(seen)
+        cb_params = run_context.original_args()
+        if cb_params.cur_step_num > self._saved_step:  # a callback has requested a stop before the last step
+            self.save(cb_params)
 
-    def save(self, seen: CallbackParameters) -> None:
+    def save(self, cb_params: CallbackParameters) -> None:
         """Write a checkpoint, and delete the oldest beyond `keep_max`."""
         self.journal.sync()
         progress = {
-            "global_step": seen.cur_step_num,
-            "epoch": seen.cur_epoch_num,
-            "step": step_in_epoch(seen),
-            "loss": str(seen.net_outputs),
+            "global_step": cb_params.cur_step_num,
+            "epoch": cb_params.cur_epoch_num,
+            "step": step_in_epoch(cb_params),
+            "loss": str(cb_params.net_outputs),
             "journal_bytes": self.journal.size(),
             **self.device(),
         }
         name = f"{self.prefix}-{progress['epoch']}_{progress['step']}"
-        arrays = {p.name: p.data for p in seen.train_network.get_parameters()}
+        arrays = {p.name: p.data for p in cb_params.train_network.get_parameters()}
         state.save(self.folder / name, arrays, progress, self.identity())
         state.prune(self.folder, self.prefix, self.keep_max)
-        self._saved_step, self._saved_time = seen.cur_step_num, time.monotonic()
+        self._saved_step, self._saved_time = cb_params.cur_step_num, time.monotonic()
 
     def _due(self, step: int) -> bool:
         steps = self.every_steps is not None and step // self.every_steps > self._saved_step // self.every_steps
@@ -135,14 +135,14 @@ class MetricsJournal(Callback):
         self.journal = journal
 
     def step_end(self, run_context: RunContext) -> None:
-        seen = run_context.original_args()
+        cb_params = run_context.original_args()
         row = {
             "event": "step",
-            "epoch": seen.cur_epoch_num,
-            "step": step_in_epoch(seen),
-            "global_step": seen.cur_step_num,
+            "epoch": cb_params.cur_epoch_num,
+            "step": step_in_epoch(cb_params),
+            "global_step": cb_params.cur_step_num,
         }
-        self.journal.append({**row, "loss": number(seen.net_outputs)})
+        self.journal.append({**row, "loss": number(cb_params.net_outputs)})
 
     def epoch_end(self, run_context: RunContext) -> None:
         self.journal.sync()
@@ -171,8 +171,8 @@ class ProgressBar(Callback):
         return self
 
     def step_end(self, run_context: RunContext) -> None:
-        seen = run_context.original_args()
-        self._bar.update(self._task, completed=seen.cur_step_num, loss=f"{float(seen.net_outputs):.4f}")
+        cb_params = run_context.original_args()
+        self._bar.update(self._task, completed=cb_params.cur_step_num, loss=f"{float(cb_params.net_outputs):.4f}")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -1,6 +1,6 @@
 """Online inference (`session.graph_run_mode=0`): a run that evaluates a network with the weights of `checkpoint.load`.
 
-Nothing is trained, and no gradients are built. Graph mode compiles the evaluation with the weights as constants, and
+Nothing is trained, and no gradients are computed. Graph mode compiles the evaluation with the weights as constants, and
 BatchNorm is folded into the preceding convolutions (`passes.INFERENCE`); PyNative mode evaluates as usual. The run
 directory has `metrics.jsonl` with one `eval` event, the summary, the manifest and `model/network.onnx`.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from runner import compile as compiler, context
 from runner.config.schema import RunRequest
 from runner.core.observers import GraphObserver
-from runner.experiment import run as experiment
+from runner.experiment import run as training
 from runner.experiment.build import Experiment, build
 from runner.experiment.callbacks import MetricsJournal, Stopwatch
 from runner.experiment.manifest import ManifestWriter, RunDescription
@@ -29,28 +29,28 @@ OUTPUTS = ("loss", "output", "label_out")
 
 
 def run(request: RunRequest) -> dict[str, Any]:
-    """Evaluate, write the run folder, and return the summary. Raises the errors of `experiment.run`."""
+    """Evaluate, write the run folder, and return the summary. Raises the errors of `runner.experiment.run.run`."""
     config, folder, stopwatch = request.config, request.folder, Stopwatch()
-    write_json(folder / experiment.CONFIG_FILE, request.resolved)
-    with experiment.run_environment(config):
-        built = build(config, observer := experiment.graphs_of(config, folder))
+    write_json(folder / training.CONFIG_FILE, request.resolved)
+    with training.run_environment(config):
+        experiment = build(config, observer := training.run_graph_observer(config, folder))
         if config.checkpoint.load is None:
             _LOG.warning("the network is evaluated with its initial weights: set checkpoint.load to load others")
         else:
-            initial_weights.load(built.model.network, config.checkpoint.load, config.checkpoint.prefix)
-        step = _freeze(built, observer)
-        description = RunDescription(request, built, stopwatch, {})
+            initial_weights.load(experiment.model.network, config.checkpoint.load, config.checkpoint.prefix)
+        step = _freeze(experiment, observer)
+        description = RunDescription(request, experiment, stopwatch, {})
         manifest = ManifestWriter(folder / "manifest.json", description.manifest)
-        seen = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
+        cb_params = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
         with Journal(folder / "metrics.jsonl") as journal:
-            values = experiment.evaluate(built, MetricsJournal(journal), seen, [stopwatch, manifest])
-        experiment.write_network(built, folder)
-    summary = description.summary(seen, values) | _evaluation_figures(step, stopwatch, values)
-    return experiment.conclude(request, summary, values)
+            values = training.evaluate(experiment, MetricsJournal(journal), cb_params, [stopwatch, manifest])
+        training.write_network(experiment, folder)
+    summary = description.summary(cb_params, values) | _evaluation_figures(step, stopwatch, values)
+    return training.conclude(request, summary, values)
 
 
-def _freeze(built: Experiment, observer: GraphObserver) -> GraphStep | None:
-    model = built.model
+def _freeze(experiment: Experiment, observer: GraphObserver) -> GraphStep | None:
+    model = experiment.model
     if model.eval_mode != context.GRAPH_MODE or model.eval_network is None:
         return None
     cell: Cell = model.eval_network

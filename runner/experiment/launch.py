@@ -13,13 +13,13 @@ from typing import Any
 
 from runner.config.command_line import CommandLine
 from runner.config.compose import Composition, compose
-from runner.config.groups.tracking import is_asked as is_tracked
+from runner.config.groups.tracking import is_requested as is_tracked
 from runner.config.schema import RunRequest
 from runner.errors import BusyError, ConfigError, RunnerError, StorageError, unexpected
 from runner.experiment import evaluate, run as experiment, tracking
 from runner.experiment.ranks.processes import processes_of, report_on_first_rank
 from runner.host import files
-from runner.host.lazy import uncollected
+from runner.host.lazy import gc_paused
 from runner.host.signals import Terminated
 
 STATUS_FILE = "status.json"
@@ -37,12 +37,12 @@ def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> 
 
 def run_call(call: CommandLine) -> dict[str, Any]:
     """Run one experiment; creates nothing before the whole config is valid. Raises RunnerError."""
-    with uncollected(), report_on_first_rank(call.overrides):
+    with gc_paused(), report_on_first_rank(call.overrides):
         composition = compose(call)
     with stopped_by_signals(), processes_of(composition.config) as ranks:
         folder = ranks.folder(lambda: claim(composition.folder, composition.folder_given))
-        with composition.entered(folder) as request:
-            return ranks.run(request, lambda own: _recorded(own, composition))
+        with composition.activate(folder) as request:
+            return ranks.run(request, lambda own: _run_and_record(own, composition))
 
 
 def claim(folder: Path, given: bool) -> Path:
@@ -89,9 +89,9 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     raise Terminated
 
 
-def _recorded(request: RunRequest, composition: Composition) -> dict[str, Any]:
+def _run_and_record(request: RunRequest, composition: Composition) -> dict[str, Any]:
     """Write the config records of the run folder, then run."""
-    with recorded(request):
+    with run_status(request):
         for name, content in composition.records():
             files.make_directory((request.folder / name).parent)
             files.write_atomically(request.folder / name, content)
@@ -116,7 +116,7 @@ def execute(request: RunRequest) -> dict[str, Any]:
 
 
 @contextmanager
-def recorded(request: RunRequest) -> Iterator[None]:
+def run_status(request: RunRequest) -> Iterator[None]:
     """Hold the lock of the run folder and maintain `status.json` while the context is open.
 
     Raises BusyError when another process works in the folder.

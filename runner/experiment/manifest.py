@@ -67,13 +67,15 @@ WITHOUT_EFFECT = (
 class RunDescription:
     """Identity, manifest and summary of a run; `before` is the progress recorded by the checkpoint that it resumes."""
 
-    def __init__(self, request: RunRequest, built: Experiment, stopwatch: Stopwatch, before: dict[str, Any]) -> None:
-        self.request, self.built, self.stopwatch, self.before = request, built, stopwatch, before
+    def __init__(
+        self, request: RunRequest, experiment: Experiment, stopwatch: Stopwatch, before: dict[str, Any]
+    ) -> None:
+        self.request, self.experiment, self.stopwatch, self.before = request, experiment, stopwatch, before
 
     @cached_property
     def data(self) -> dict[str, str]:
         """sha256 of the data."""
-        return {"train": self.built.train_data.fingerprint(), "test": self.built.test_data.fingerprint()}
+        return {"train": self.experiment.train_data.fingerprint(), "test": self.experiment.test_data.fingerprint()}
 
     @cached_property
     def packages(self) -> dict[str, str]:
@@ -83,19 +85,19 @@ class RunDescription:
     @property
     def providers(self) -> list[str]:
         """The execution providers of the steps."""
-        programs = self.built.model.programs
+        programs = self.experiment.model.programs
         return list(programs[0].session.providers) if programs else list(self.before.get("providers", ["numpy"]))
 
     @property
     def interactions(self) -> int:
         """Number of host-device interactions while training."""
-        steps = self.built.model.steps
+        steps = self.experiment.model.steps
         return int(self.before.get("host_interactions", 0)) + (steps.interactions if steps else 0)
 
     @property
     def loss_scaling(self) -> dict[str, Any]:
         """The loss scale after the last step and the number of skipped overflow steps; {} without scaling."""
-        cell = self.built.model.train_network
+        cell = self.experiment.model.train_network
         if not isinstance(cell, nn.TrainOneStepWithLossScaleCell):
             return {}
         return {"loss_scale": float(cell.scale_sense.data), "overflow_steps": int(cell.overflow_steps.data)}
@@ -118,27 +120,27 @@ class RunDescription:
 
     def manifest(self) -> dict[str, Any]:
         """Everything that the results depend on, except the machine."""
-        config, programs = self.request.config, self.built.model.programs
+        config, programs = self.request.config, self.experiment.model.programs
         return {
             "experiment": self.request.experiment,
             "seed": config.seed,
             "config_sha256": config_hash(self.request.resolved),
             "data_sha256": self.data,
             "mode": config.mode,
-            "device": str(self.built.model.device),
+            "device": str(self.experiment.model.device),
             "providers": self.providers,
             "optimization_level": programs[0].session.optimization_level if programs else None,
-            "threads": self.built.model.device.workers,
-            "tuning": self.built.tuning,
+            "threads": self.experiment.model.device.workers,
+            "tuning": self.experiment.tuning,
             "ranks": self.ranks,
             "packages": self.packages,
         }
 
-    def summary(self, seen: CallbackParameters, values: dict[str, float]) -> dict[str, Any]:
+    def summary(self, cb_params: CallbackParameters, values: dict[str, float]) -> dict[str, Any]:
         """The summary of a finished run; times and speed are those of this process."""
         config, stopwatch = self.request.config, self.stopwatch
-        steps = seen.cur_step_num - int(self.before.get("global_step", 0))
-        compiling = sum(program.compile_seconds for program in self.built.model.programs)
+        steps = cb_params.cur_step_num - int(self.before.get("global_step", 0))
+        compiling = sum(program.compile_seconds for program in self.experiment.model.programs)
         return {
             "status": "ok",
             "experiment": self.request.experiment,
@@ -147,10 +149,10 @@ class RunDescription:
             "mode": config.mode,
             "device": config.device.target,
             "providers": self.providers,
-            "epochs": seen.cur_epoch_num,
-            "steps": seen.cur_step_num,
+            "epochs": cb_params.cur_epoch_num,
+            "steps": cb_params.cur_step_num,
             "host_interactions": self.interactions,
-            "loss": number(seen.net_outputs),
+            "loss": number(cb_params.net_outputs),
             **self.loss_scaling,
             "metrics": values,
             "init_seconds": stopwatch.init_seconds,

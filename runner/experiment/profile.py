@@ -20,19 +20,21 @@ def settings(config: RunConfig, folder: Path) -> profile.ProfileSettings:
     return profiling.settings(config.profiling, config.session, folder, config.device.id).with_folder()
 
 
-def attach(config: RunConfig, built: Experiment, folder: Path) -> None:
+def attach(config: RunConfig, experiment: Experiment, folder: Path) -> None:
     """Measure the operator of `op_trace`, or attach a profiler to the model. Raises ConfigError and StorageError."""
     chosen = settings(config, folder)
     if chosen.op_trace:
-        _trace_operator(chosen, chosen.op_trace, built)
+        _trace_operator(chosen, chosen.op_trace, experiment)
     else:
-        built.model.profiler = profiler.profiler_from_settings(chosen, built.model.mode, built.model.device)
+        experiment.model.profiler = profiler.profiler_from_settings(
+            chosen, experiment.model.mode, experiment.model.device
+        )
 
 
-def _trace_operator(chosen: profile.ProfileSettings, op_trace: str, built: Experiment) -> None:
+def _trace_operator(chosen: profile.ProfileSettings, op_trace: str, experiment: Experiment) -> None:
     """Measure a single operator in both modes."""
-    model = built.model
-    found = profiler.find_operator(op_trace, model.train_network, built.train_data.column_types())
+    model = experiment.model
+    found = profiler.find_operator(op_trace, model.train_network, experiment.train_data.column_types())
     timings = profiler.measure_in_both_modes(found, model.device)
     write_json(chosen.result_path / f"op_trace_{chosen.device_id}.json", profile.single_op.report(found, timings))
     for line in profile.single_op.lines(found, timings):

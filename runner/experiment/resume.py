@@ -47,11 +47,11 @@ def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -
     if status.get("status") == "ok" and not lines:
         raise ConfigError("the run is finished", path=place, hint="more epochs: runner resume RUN_DIR epochs=...")
     with launch.stopped_by_signals(), processes_of(config) as ranks:
-        return ranks.run(request, _recorded)
+        return ranks.run(request, _run_and_record)
 
 
-def _recorded(request: RunRequest) -> dict[str, Any]:
-    with launch.recorded(request):
+def _run_and_record(request: RunRequest) -> dict[str, Any]:
+    with launch.run_status(request):
         return launch.execute(request)
 
 

@@ -50,33 +50,33 @@ def run(request: RunRequest) -> dict[str, Any]:
         write_json(folder / CONFIG_FILE, request.resolved)
     with run_environment(config):
         with closing(value_observer(config, folder)) as values_observer:
-            built = _build(request, values_observer)
-            monitor = RunMonitor(built, folder)
-            description = RunDescription(request, built, stopwatch, {})
+            experiment = _build(request, values_observer)
+            monitor = RunMonitor(experiment, folder)
+            description = RunDescription(request, experiment, stopwatch, {})
             with Journal(folder / "metrics.jsonl") as journal:
                 if request.resume:
-                    description.before = _read(built.model.train_network, lambda: _restore(description, journal))
+                    description.before = _read(experiment.model.train_network, lambda: _restore(description, journal))
                 metrics = MetricsJournal(journal)
-                seen = _train(description, monitor, metrics)
-                values = {} if config.eval.every == "never" else evaluate(built, metrics, seen)
-        write_network(built, folder)
-    return conclude(request, description.summary(seen, values), values)
+                cb_params = _train(description, monitor, metrics)
+                values = {} if config.eval.every == "never" else evaluate(experiment, metrics, cb_params)
+        write_network(experiment, folder)
+    return conclude(request, description.summary(cb_params, values), values)
 
 
 def _build(request: RunRequest, values: ValueObserver) -> Experiment:
     """The experiment of a config with its observers, tuning, profiler and initial weights."""
     config, folder = request.config, request.folder
-    built = build(config, graphs_of(config, folder), values, failure_observer(config, folder))
+    experiment = build(config, run_graph_observer(config, folder), values, failure_observer(config, folder))
     if config.session.auto_tune_mode:
-        tune.tune(config, built, folder, request.resume)
+        tune.tune(config, experiment, folder, request.resume)
     if is_profiled(config.profiling, config.session):
-        profile.attach(config, built, folder)
+        profile.attach(config, experiment, folder)
     elif config.session.profiling_options != SessionSettings.profiling_options:
         _LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
     if config.checkpoint.load is not None and not request.resume:
-        network, source = built.model.network, (config.checkpoint.load, config.checkpoint.prefix)
+        network, source = experiment.model.network, (config.checkpoint.load, config.checkpoint.prefix)
         _read(network, lambda: initial_weights.load(network, *source))
-    return built
+    return experiment
 
 
 def _read(network: nn.Cell, read: Callable[[], Any]) -> Any:
@@ -95,11 +95,11 @@ def run_environment(config: RunConfig) -> Iterator[None]:
             print_file_path=config.print_file_path or "",
         )
         if config.session.initialize_system:
-            device_setup.prepared(device_of(config), config.mode == "graph")
+            device_setup.prepare(device_of(config), config.mode == "graph")
         yield
 
 
-def graphs_of(config: RunConfig, folder: Path) -> GraphObserver:
+def run_graph_observer(config: RunConfig, folder: Path) -> GraphObserver:
     """The observer of a run's graphs. Raises ConfigError and StorageError for a folder that cannot be used."""
     return graph_observer(config.save_graphs, config.save_graphs_path, folder, config.session.op_debug_level)
 
@@ -108,7 +108,7 @@ def conclude(request: RunRequest, summary: dict[str, Any], values: dict[str, flo
     """Complete, check and write the summary. Raises MismatchError, after writing it, when `expect` is not met."""
     config = request.config
     if config.session.initialize_system:
-        phases = device_setup.prepared(device_of(config), config.mode == "graph")
+        phases = device_setup.prepare(device_of(config), config.mode == "graph")
         summary["system"] = device_setup.with_compilation(phases, summary["compile_seconds"], summary["train_seconds"])
     try:
         check_expectations(config.expect, {**values, "loss": summary["loss"]})
@@ -123,35 +123,35 @@ def conclude(request: RunRequest, summary: dict[str, Any], values: dict[str, flo
 class Evaluation(Callback):
     """Evaluates after every epoch."""
 
-    def __init__(self, built: Experiment, metrics: MetricsJournal) -> None:
-        self.built, self.metrics = built, metrics
+    def __init__(self, experiment: Experiment, metrics: MetricsJournal) -> None:
+        self.experiment, self.metrics = experiment, metrics
 
     def epoch_end(self, run_context: RunContext) -> None:
-        seen = run_context.original_args()
-        if seen.cur_step_num < self.built.total_steps:  # the last epoch is evaluated at the end of the run
-            evaluate(self.built, self.metrics, seen)
+        cb_params = run_context.original_args()
+        if cb_params.cur_step_num < self.experiment.total_steps:  # the last epoch is evaluated at the end of the run
+            evaluate(self.experiment, self.metrics, cb_params)
 
 
 class RunMonitor(Callback):
     """Stops at a loss that is not finite, writes the step graph with the initial values, and holds the run's
     parameters."""
 
-    def __init__(self, built: Experiment, folder: Path) -> None:
-        self.built, self.path = built, folder / "model" / "train_step.onnx"
-        self.start = {p.name: p.data for p in built.model.train_network.get_parameters()}
-        self.seen = CallbackParameters()
+    def __init__(self, experiment: Experiment, folder: Path) -> None:
+        self.experiment, self.path = experiment, folder / "model" / "train_step.onnx"
+        self.start = {p.name: p.data for p in experiment.model.train_network.get_parameters()}
+        self.cb_params = CallbackParameters()
 
     def begin(self, run_context: RunContext) -> None:
-        self.seen = run_context.original_args()
+        self.cb_params = run_context.original_args()
 
     def sink_left(self, run_context: RunContext) -> None:
-        check_losses(self.seen)
+        check_losses(self.cb_params)
 
     def step_end(self, run_context: RunContext) -> None:
-        check_losses(self.seen)
-        if self.start and self.built.model.programs and not self.path.exists():
+        check_losses(self.cb_params)
+        if self.start and self.experiment.model.programs and not self.path.exists():
             content = compiler.standalone_step(
-                self.built.model.programs[0].graph, ("image", "label"), ("loss",), self.start
+                self.experiment.model.programs[0].graph, ("image", "label"), ("loss",), self.start
             )
             make_directory(self.path.parent)
             write_atomically(self.path, content)
@@ -196,43 +196,43 @@ def _restore(description: RunDescription, journal: Journal) -> dict[str, Any]:
     if not description.request.force:
         check_identity(found.identity, description.identity)
     write_json(description.request.folder / CONFIG_FILE, description.request.resolved)
-    for name, parameter in description.built.model.train_network.parameters_dict().items():
+    for name, parameter in description.experiment.model.train_network.parameters_dict().items():
         parameter.set_data(found.arrays[name])
     journal.cut(found.progress["journal_bytes"])
     return dict(found.progress)
 
 
 def _train(description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal) -> CallbackParameters:
-    config, built = description.request.config, description.built
+    config, experiment = description.request.config, description.experiment
     with Interruption() as interruption:
         signals = [synchronize.SynchronizeSignals(interruption)] if world().size > 1 else []
         checkpointer = _checkpointer(description, metrics, interruption)
-        built.model.train(
+        experiment.model.train(
             config.epochs,
-            built.train_data,
+            experiment.train_data,
             [*_observers(description, monitor, metrics), *signals, checkpointer],
             config.dataset_sink_mode,
             config.sink_size,
             max_steps=config.max_steps,
             first_step=int(description.before.get("global_step", 0)),
         )
-    if monitor.seen.net_outputs is None:  # no steps were left
-        monitor.seen.net_outputs = np.float32(description.before["loss"])
-    return monitor.seen
+    if monitor.cb_params.net_outputs is None:  # no steps were left
+        monitor.cb_params.net_outputs = np.float32(description.before["loss"])
+    return monitor.cb_params
 
 
 def _observers(description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal) -> list[Callback]:
-    enabled, built = description.request.config.callbacks, description.built
+    enabled, experiment = description.request.config.callbacks, description.experiment
     callbacks: list[Callback] = [description.stopwatch, monitor, metrics]
     if sys.stdout.isatty() and enabled.progress:
-        callbacks.append(ProgressBar(built.total_steps))
+        callbacks.append(ProgressBar(experiment.total_steps))
     if enabled.loss_monitor:
         callbacks.append(LossMonitor(enabled.loss_monitor))
     if enabled.time_monitor:
         callbacks.append(TimeMonitor())
     callbacks.append(ManifestWriter(description.request.folder / "manifest.json", description.manifest))
     if description.request.config.eval.every == "epoch":
-        callbacks.append(Evaluation(built, metrics))
+        callbacks.append(Evaluation(experiment, metrics))
     return callbacks
 
 
@@ -244,7 +244,7 @@ def _checkpointer(description: RunDescription, metrics: MetricsJournal, interrup
         settings.keep_max,
         settings.every_steps,
         settings.every_seconds,
-        total=description.built.total_steps,
+        total=description.experiment.total_steps,
         journal=metrics.journal,
         interruption=interruption,
         identity=lambda: description.identity,
@@ -253,25 +253,25 @@ def _checkpointer(description: RunDescription, metrics: MetricsJournal, interrup
 
 
 def evaluate(
-    built: Experiment, metrics: MetricsJournal, seen: CallbackParameters, callbacks: Sequence[Callback] = ()
+    experiment: Experiment, metrics: MetricsJournal, cb_params: CallbackParameters, callbacks: Sequence[Callback] = ()
 ) -> dict[str, float]:
     """Evaluate the test split and write its metrics to the journal. Raises TrainingError when one is not finite."""
-    if not built.model.metrics:
+    if not experiment.model.metrics:
         return {}
-    values = built.model.eval(built.test_data, callbacks)
+    values = experiment.model.eval(experiment.test_data, callbacks)
     if not all(map(math.isfinite, values.values())):
         raise TrainingError(
             "a metric of the evaluation is not a finite number",
             **values,
-            epoch=seen.cur_epoch_num,
-            global_step=seen.cur_step_num,
+            epoch=cb_params.cur_epoch_num,
+            global_step=cb_params.cur_step_num,
             repair="a smaller optimizer.learning_rate",
         )
-    metrics.evaluated(values, seen.cur_epoch_num, seen.cur_step_num)
+    metrics.evaluated(values, cb_params.cur_epoch_num, cb_params.cur_step_num)
     return values
 
 
-def write_network(built: Experiment, folder: Path) -> None:
+def write_network(experiment: Experiment, folder: Path) -> None:
     """Write `model/network.onnx`: the network in inference mode, with its weights."""
-    sample = built.train_data.column_types()[:1]
-    write_atomically(make_directory(folder / "model") / "network.onnx", built.model.export(sample))
+    sample = experiment.train_data.column_types()[:1]
+    write_atomically(make_directory(folder / "model") / "network.onnx", experiment.model.export(sample))

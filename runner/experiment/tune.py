@@ -10,13 +10,13 @@ from runner.config.schema import RunConfig
 from runner.device import Device
 from runner.errors import ConfigError
 from runner.experiment.build import Experiment
-from runner.host.json_file import written
+from runner.host.json_file import read_object
 from runner.nn.cell import Cell
 
 _LOG = logging.getLogger("runner")
 
 
-def tune(config: RunConfig, built: Experiment, folder: Path, resume: bool) -> None:
+def tune(config: RunConfig, experiment: Experiment, folder: Path, resume: bool) -> None:
     """Tune the training steps as `session.auto_tune_mode` requests, and print the tuning.
 
     A resumed run keeps the tuning in its manifest, so that its results are bit-identical. Raises what compiling and the
@@ -31,15 +31,15 @@ def tune(config: RunConfig, built: Experiment, folder: Path, resume: bool) -> No
     def tuned(cell: Cell, device: Device) -> Device:
         nonlocal report
         if report is None:
-            with closing(built.train_data.read(0)) as batches:
+            with closing(experiment.train_data.read(0)) as batches:
                 arrays = next(batches)
             modes = str(config.session.auto_tune_mode).split(",")
             report = compiler.find_tuning(cell.construct, arrays, device, modes, config.session.auto_tune_seconds)
         return device.tuned(compiler.parse_tuning(report["tuning"]))
 
-    built.model.tune(tuned)
+    experiment.model.tune(tuned)
     assert report is not None  # set by `tuned`
-    built.tuning = report
+    experiment.tuning = report
     for line in compiler.report_lines(report):
         print(line)  # noqa: T201  the summary
 
@@ -52,7 +52,7 @@ def _reason_not_to_tune(config: RunConfig) -> str | None:
 
 def _from_manifest(folder: Path) -> dict[str, Any] | None:
     """The tuning of the resumed run; None, with a warning, when its manifest has none."""
-    report: Any = written(folder / "manifest.json").get("tuning")
+    report: Any = read_object(folder / "manifest.json").get("tuning")
     try:
         compiler.parse_tuning(report["tuning"])
     except (KeyError, TypeError, ConfigError):

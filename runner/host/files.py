@@ -51,7 +51,7 @@ def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
     `pieces` are written in order, without copies. A killed process leaves the whole file or a temporary one; a power
     failure can lose what the operating system had not written yet. Raises StorageError.
     """
-    # Not by `hidden`: the name may already have the greatest possible length.
+    # Not by `hidden`: the name may already have the maximum length.
     temporary = path.with_name(f".{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
     try:
         before_operation("open", path)
@@ -76,7 +76,7 @@ def write_json(path: Path, value: object) -> None:
 def claim_directory(path: Path) -> Path:
     """Create a directory that no other process can also create.
 
-    Raises BusyError when it exists and StorageError when it cannot be made.
+    Raises BusyError if it exists and StorageError if it cannot be created.
     """
     make_directory(path.parent)
     try:
@@ -125,7 +125,7 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
     except BlockingIOError:
-        raise BusyError("another process works in this directory", path=path.parent) from None
+        raise BusyError("another process is using this directory", path=path.parent) from None
     finally:
         os.close(handle)
 
@@ -203,12 +203,12 @@ class Journal:
             raise storage_error("cannot shorten a file", self.path, reason) from reason
 
     def sync(self) -> None:
-        """Return when every appended row is on the disk."""
+        """Write all appended rows to the disk."""
         try:
             before_operation("fsync", self.path)
             os.fsync(self._file.fileno())
         except OSError as reason:
-            raise storage_error("cannot put a file on the disk", self.path, reason) from reason
+            raise storage_error("cannot sync a file to the disk", self.path, reason) from reason
 
     def close(self) -> None:
         """Sync and close; closing twice is allowed."""
@@ -257,7 +257,7 @@ def write_new(path: Path, content: Content, mode: int = 0o666) -> None:
 
 
 def rename(path: Path, other: Path) -> None:
-    """Give a file or directory another name; a file that has this name is replaced."""
+    """Rename a file or directory; an existing file of the new name is replaced."""
     before_operation("rename", other)
     os.replace(path, other)
 

@@ -1,4 +1,4 @@
-"""JSON files of users: read within fixed limits, with the place of every mistake."""
+"""Reader of JSON files from users, with fixed limits and the location of errors."""
 
 import json
 import math
@@ -31,15 +31,15 @@ def content(path: Path) -> bytes:
 
 
 def text(data: bytes) -> str:
-    """Bytes as text. Raises ConfigError with the place of the first byte that is none."""
+    """Decoded UTF-8. Raises ConfigError with the position of the first invalid byte."""
     try:
         return data.decode()
-    except UnicodeDecodeError as wrong:
-        raise ConfigError("not UTF-8 text", at=f"byte {wrong.start}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError("not UTF-8 text", at=f"byte {error.start}") from None
 
 
-def parsed(source: str, name: str) -> Any:
-    """The values of a JSON text; `name` is that of its file. Raises ConfigError, with line and column where it can."""
+def parse(source: str, name: str) -> Any:
+    """The values of a JSON text from the file `name`. Raises ConfigError, with line and column if they are known."""
     try:
         values = json.loads(source, object_pairs_hook=_pairs, parse_constant=_no_constant)
     except json.JSONDecodeError as wrong:
@@ -54,7 +54,7 @@ def parsed(source: str, name: str) -> Any:
     return values
 
 
-def written(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
     """The object in a JSON file of a run; {} when the file is missing or damaged."""
     try:
         found = json.loads(path.read_bytes())
@@ -82,20 +82,20 @@ def measure(values: object) -> None:
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested keys as dotted ones.
+    """Nested keys as dotted keys.
 
     >>> flat({"a": {"b": 1}, "c": 2})
     {'a.b': 1, 'c': 2}
     """
-    made: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for name, value in values.items():
-        made |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return made
+        leaves |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return leaves
 
 
-def syntax_error(language: str, place: str, reason: str) -> ConfigError:
-    """The error for a syntax error; `place` is file, line and column."""
-    return ConfigError(f"not {language}", reason=reason).add(**{"from": place})
+def syntax_error(language: str, location: str, reason: str) -> ConfigError:
+    """The error for a syntax error; `location` is file, line and column."""
+    return ConfigError(f"not {language}", reason=reason).add(**{"from": location})
 
 
 def too_deep() -> ConfigError:
@@ -108,9 +108,9 @@ def _no_constant(name: str) -> Any:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    unique: dict[str, Any] = {}
     for name, value in pairs:
-        if name in made:
-            raise ConfigError("a key stands twice", key=name)
-        made[name] = value
-    return made
+        if name in unique:
+            raise ConfigError("duplicate key", key=name)
+        unique[name] = value
+    return unique

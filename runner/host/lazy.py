@@ -1,6 +1,4 @@
-"""What keeps the start short: packages whose names load when they are first used, libraries that load late, and no
-garbage collection meanwhile.
-"""
+"""Fast starts: packages whose names load at first use, libraries that load late, and a pause of garbage collection."""
 
 import gc
 import importlib.util
@@ -16,9 +14,9 @@ _NAME = re.compile(r"\w+ as (\w+)")
 
 
 def lazy_import(name: str) -> ModuleType:
-    """A library whose code runs when one of its attributes is first used. Not for modules of our own: see `late_names`.
+    """A library that is executed when one of its attributes is first used. For modules of runner, see `late_names`.
 
-    Raises ModuleNotFoundError at once when it is not installed.
+    Raises ModuleNotFoundError immediately if it is not installed.
     """
     if name in sys.modules:
         return sys.modules[name]
@@ -38,10 +36,10 @@ def lazy_import(name: str) -> ModuleType:
 def late_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package (PEP 562) whose public names its stub declares.
 
-    `file` is the package's `__init__.py`. The stub beside it, `__init__.pyi`, is the one list of public names, in lines
-    like `from runner.ops.matmul import MatMul as MatMul`: type checkers read it, and so does this function. A module is
-    loaded when one of its names is first used; as an attribute it is one of these names. Raises AttributeError, as a
-    package does, for other names.
+    `file` is the package's `__init__.py`. The stub next to it, `__init__.pyi`, is the list of public names, in lines
+    such as `from runner.ops.matmul import MatMul as MatMul`, for type checkers and for this function. A module is
+    loaded when one of its names is first used; modules of the package are attributes, too. Raises AttributeError for
+    other names.
     """
     homes = _homes(f"{file}i")
     modules = {module.removeprefix(f"{package}.") for module in homes.values() if module.startswith(f"{package}.")}
@@ -53,7 +51,7 @@ def late_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
         if homes.get(name, package) == package:  # a module of the package
             return importlib.import_module(f"{package}.{name}")
         value = getattr(importlib.import_module(homes[name]), name)
-        setattr(sys.modules[package], name, value)  # the next use finds it without this function
+        setattr(sys.modules[package], name, value)  # later uses do not call this function
         return value
 
     def listing() -> list[str]:
@@ -70,10 +68,10 @@ def _homes(stub: str) -> dict[str, str]:
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """No garbage collection while modules are loaded, a config is composed, or files of many small parts are made.
+def gc_paused() -> Iterator[None]:
+    """Pause garbage collection while modules are loaded, a config is composed, or many small objects are written.
 
-    They leave little to collect, and looking for it takes 40 ms of a start.
+    Little of it is garbage, and collections take 40 ms of a start.
     """
     collecting = gc.isenabled()
     gc.disable()

@@ -41,7 +41,7 @@ def usable_cores() -> int:
 
 
 def thread_limit(count: int) -> AbstractContextManager[object]:
-    """Limit numpy's matrix products to `count` threads while the context is open; 0 leaves them alone."""
+    """Limit numpy's matrix products to `count` threads while the context is open; 0 sets no limit."""
     if not count:
         return nullcontext()
     from threadpoolctl import threadpool_limits  # here: it scans all loaded libraries, and few runs limit threads

@@ -1,8 +1,8 @@
 """The wire format of protobuf: varints, and fields of a message. Source: protobuf.dev/programming-guides/encoding.
 
-Written by hand and not with the package `protobuf`: that copies every message (a checkpoint of 500 MB takes 1.5 GB more
-and four times as long), stops at 2 GB, leaves out fields whose value is zero where the reference writes them, and says
-of a damaged file neither the field nor the offset.
+The package `protobuf` is not used: it copies every message (a checkpoint of 500 MB takes 1.5 GB more and four times as
+long), is limited to 2 GB, omits fields with the value zero, which the reference writes, and reports neither the field
+nor the offset of an error in a damaged file.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def key(number: int, kind: int) -> bytes:
 
 
 def bytes_field(number: int, content: bytes) -> bytes:
-    """A field with a length: bytes, or a message inside of a message."""
+    """A length-delimited field: bytes or a nested message."""
     return key(number, LENGTH) + varint(len(content)) + content
 
 
@@ -49,7 +49,7 @@ def number_field(number: int, value: int) -> bytes:
 
 
 def read_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """The number at a position, and the position after it. Raises DataError when it is cut or above 64 bits."""
+    """The number at a position, and the position after it. Raises DataError if it is truncated or above 64 bits."""
     number = 0
     for position in range(at, min(at + VARINT_BYTES, len(data))):
         byte = data[position]
@@ -58,13 +58,13 @@ def read_varint(data: memoryview, at: int) -> tuple[int, int]:
             if number >> 64:
                 break
             return number, position + 1
-    raise DataError("a number is cut or has more than 64 bits", offset_in_message=at)
+    raise DataError("a number is truncated or has more than 64 bits", offset_in_message=at)
 
 
 def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """The fields of a message: their numbers, each with a view of its bytes, or a number when it has no length.
+    """The number and the value of each field: a view of its bytes if it is length-delimited, otherwise an int.
 
-    A length is compared with what there is before it is used. Raises DataError with the position in `data`.
+    A length is checked before it is used. Raises DataError with the position in `data`.
     """
     at = 0
     while at < len(data):
@@ -72,7 +72,7 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         tag, at = read_varint(data, at)
         number, kind = tag >> 3, tag & 7
         if not 0 < number < 1 << 29:
-            raise DataError(f"field {number} is none", offset_in_message=start)
+            raise DataError(f"invalid field number {number}", offset_in_message=start)
         if kind == VARINT:
             value, at = read_varint(data, at)
             yield number, value
@@ -82,10 +82,13 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         elif kind in FIXED_SIZES:
             size = FIXED_SIZES[kind]
         else:
-            raise DataError("unknown type of a field", offset_in_message=start, found=kind)
+            raise DataError("unknown wire type", offset_in_message=start, found=kind)
         if size > len(data) - at:
             raise DataError(
-                "a field is cut", offset_in_message=start, expected=f"{size} bytes", found=f"{len(data) - at} bytes"
+                "a field is truncated",
+                offset_in_message=start,
+                expected=f"{size} bytes",
+                found=f"{len(data) - at} bytes",
             )
         content = data[at : at + size]
         yield number, content if kind == LENGTH else int.from_bytes(content, "little")
@@ -93,7 +96,7 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
 
 
 def repeated_numbers(value: int | memoryview) -> Iterator[int]:
-    """The integers of one occurrence of a repeated field: a single one, or several that newer writers pack."""
+    """The integers of one occurrence of a repeated field: a single one, or a packed sequence of them."""
     if isinstance(value, int):
         yield value
         return
@@ -104,14 +107,14 @@ def repeated_numbers(value: int | memoryview) -> Iterator[int]:
 
 
 def required_bytes(value: int | memoryview | None) -> memoryview:
-    """A field that must be there and have a length. Raises DataError."""
+    """A required length-delimited field. Raises DataError if it is missing."""
     if not isinstance(value, memoryview):
-        raise DataError("a message misses a part")
+        raise DataError("a required field of a message is missing")
     return value
 
 
 def required_text(value: int | memoryview | None) -> str:
-    """A string field that must be there. Raises DataError."""
+    """A required string field. Raises DataError if it is missing or not UTF-8."""
     try:
         return str(required_bytes(value), "utf-8")
     except UnicodeDecodeError:

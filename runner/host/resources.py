@@ -1,4 +1,4 @@
-"""Where the folders that travel with runner are."""
+"""Locations of the folders that are distributed with runner."""
 
 from pathlib import Path
 
@@ -8,10 +8,10 @@ from runner.errors import StorageError
 def folder(name: str) -> Path:
     """The folder `conf` or `models`: inside an installed package, or beside `runner/` in a checkout.
 
-    Raises StorageError when it is in neither place.
+    Raises StorageError when it is in neither location.
     """
     package = Path(__file__).resolve().parents[1]
-    for place in (package / name, package.parent / name):
-        if place.is_dir():
-            return place
+    for path in (package / name, package.parent / name):
+        if path.is_dir():
+            return path
     raise StorageError("a folder of runner is missing", folder=name, looked_in=f"{package} and {package.parent}")

@@ -14,7 +14,7 @@ _LOG = logging.getLogger("runner")
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM arrived; like Ctrl-C, but with an exit code of its own."""
+    """SIGTERM arrived; as Ctrl-C, but with a different exit code."""
 
 
 KINDS: dict[int, type[KeyboardInterrupt]] = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
@@ -26,7 +26,7 @@ def stop_signals() -> tuple[int, ...]:
 
 
 class Interruption:
-    """While it is open, `requested` says the exception of the first signal; None before it."""
+    """Context in which `requested` is the exception of the first signal, or None before it."""
 
     def __init__(self) -> None:
         self.requested: type[KeyboardInterrupt] | None = None
@@ -39,7 +39,7 @@ class Interruption:
         _LOG.warning("saving the state after this step; a second signal ends the run at once")
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
+        if threading.current_thread() is threading.main_thread():  # Python allows handlers only here
             self._before = {number: signal.signal(number, self._handle) for number in stop_signals()}
         return self
 

@@ -1,4 +1,4 @@
-"""Tensors in the reference's binary files: the message in checkpoints and print files, and the elements in all of them.
+"""Tensors in the reference's binary files: the message of checkpoints and print files, and the encoding of elements.
 
 TensorProto { repeated int64 dims = 1; string tensor_type = 2; bytes tensor_content = 3; }
 """
@@ -36,7 +36,7 @@ class TensorMessage(NamedTuple):
 
 
 def head(kind: DType, dims: Sequence[int], size: int) -> bytes:
-    """A TensorProto up to its content, of which `size` bytes follow."""
+    """The start of a TensorProto, up to its content of `size` bytes."""
     lengths = b"".join([number_field(DIMS, length) for length in dims])
     return lengths + text_field(KIND, kind.name) + key(CONTENT, LENGTH) + varint(size)
 
@@ -59,10 +59,10 @@ def array(kind: DType, shape: Sequence[int], elements: bytes | memoryview) -> np
         raise DataError("impossible shape of a tensor", found=list(shape))
     if (size := math.prod(shape) * kind.size) != len(elements):
         rows = {"shape": f"{kind}{list(shape)}", "expected": f"{size} bytes", "found": f"{len(elements)} bytes"}
-        raise DataError("a tensor has another size than its shape", **rows)
+        raise DataError("the size of a tensor differs from its shape", **rows)
     if kind is bool_ and np.frombuffer(elements, np.uint8).max(initial=0) > 1:
         raise DataError("a Bool is neither 0 nor 1")
     try:
         return np.frombuffer(elements, kind.numpy.newbyteorder("<")).reshape(shape)
-    except ValueError as reason:  # an empty one with lengths whose product no array can have
+    except ValueError as reason:  # an empty tensor with dimensions too large for numpy
         raise DataError("impossible shape of a tensor", found=reason) from None

@@ -1,4 +1,4 @@
-"""Floor 6: the training loop and what listens to it."""
+"""Training: `Model`, its loop, callbacks, checkpoints, loss scaling and profiling."""
 
 from runner.train.model import Model
 

@@ -20,8 +20,8 @@ LEVELS: dict[str, tuple[str | None, type[DynamicLossScaleManager] | None]] = {
 AUTOMATIC = {"GPU": "O2", "Ascend": "O3"}
 
 
-def resolved(amp_level: str, device: Device) -> str:
-    """One of the `LEVELS`; `auto` is O2 on a GPU and O3 on Ascend. Raises ConfigError for all else."""
+def resolve_level(amp_level: str, device: Device) -> str:
+    """One of the `LEVELS`; `auto` is O2 on a GPU and O3 on Ascend. Raises ConfigError for other levels."""
     if amp_level == "auto" and device.target not in AUTOMATIC:
         raise ConfigError(
             "amp_level auto needs a GPU or Ascend", device=device, repair="amp_level='O2', which the CPU can do too"
@@ -35,7 +35,7 @@ def resolved(amp_level: str, device: Device) -> str:
 
 
 def policy_of(level: str, precision_mode: str | None) -> Policy | None:
-    """The policy of a model: what its level says, or else its own `precision_mode`, or else the context's."""
+    """The precision policy of a model: by its level, or else its own `precision_mode`, or else the context's."""
     mode = LEVELS[level][0] or precision_mode or context.get_context("precision_mode")
     return policy(mode)
 
@@ -47,7 +47,7 @@ def training_cell(
     level: str,
     manager: LossScaleManager | None,
 ) -> nn.Cell:
-    """The cell of a training step. Raises ConfigError for a loss scale that nobody can use."""
+    """The cell of a training step. Raises ConfigError for a loss scale without an optimizer."""
     cell = network if loss_fn is None else nn.WithLossCell(network, loss_fn)
     if optimizer is None:
         if manager is not None:
@@ -64,14 +64,14 @@ def training_cell(
     return nn.TrainOneStepWithLossScaleCell(cell, optimizer, update)
 
 
-def checked(make: "MakeSteps", cell: nn.Cell) -> "MakeSteps":
-    """`make`, which gives up when gradients overflow on and on."""
+def with_overflow_check(make: "MakeSteps", cell: nn.Cell) -> "MakeSteps":
+    """`make` with a check that raises when gradients overflow in too many consecutive steps."""
     if not isinstance(cell, nn.TrainOneStepWithLossScaleCell):
         return make
 
-    def made(count: int, leave: Callable[[], bool]) -> np.ndarray:
+    def checked_steps(count: int, leave: Callable[[], bool]) -> np.ndarray:
         losses = make(count, leave)
         cell.check()
         return losses
 
-    return made
+    return checked_steps

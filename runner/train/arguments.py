@@ -1,4 +1,4 @@
-"""Checks of what `Model` is asked to do."""
+"""Validates the arguments of `Model`'s methods."""
 
 from runner.core.observers import ValueObserver
 from runner.dataset.pipeline import Dataset
@@ -21,10 +21,10 @@ def check_train_arguments(
 
 
 def check_dump(observer: ValueObserver, sunk: bool) -> None:
-    """Raise ConfigError when a synchronous dump meets data sinking."""
+    """Raise ConfigError for a synchronous dump with data sinking."""
     if sunk and not observer.supports_sinks:
         raise ConfigError(
-            "a synchronous dump needs every step by itself",
+            "a synchronous dump needs separate steps",
             dataset_sink_mode="true",
             repair="dataset_sink_mode=False, or an asynchronous dump, which works while sinking",
         )

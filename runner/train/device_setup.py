@@ -1,7 +1,7 @@
-"""`initialize_system` and `shutdown_system` (seed 004): what a training needs first, done and timed apart from it.
+"""`initialize_system` and `shutdown_system` (seed 004): initialisation before training, timed separately.
 
-Provider: onnxruntime is loaded, and a small convolution runs on the device. Communication: nothing as long as a run is
-one process. Compilation: ONNX is loaded, and in a run its programs are compiled. PyNative mode needs none of them.
+Provider: loads onnxruntime, and runs a small convolution on the device. Communication: nothing for a run in one
+process. Compilation: loads ONNX, and in a run compiles its programs. PyNative mode needs none of them.
 """
 
 import logging
@@ -19,37 +19,36 @@ _known: dict[tuple[Device, bool], dict[str, float]] = {}
 
 
 def initialize_system(name: str | None = None) -> dict[str, float]:
-    """Prepare the mode and the device of the context, and return what each phase took, in seconds.
+    """Prepare the mode and device of the context, and return the duration of each phase in seconds.
 
-    `name` is accepted as the reference does, where it names an operation. What is initialised already takes no time
-    again: the first figures are returned. Raises ConfigError for a name that is none, DeviceError when the device
-    cannot be used.
+    `name` is accepted as by the reference, where it names an operation. A repeated call returns the first durations.
+    Raises ConfigError for an invalid name, DeviceError when the device cannot be used.
     """
     _check(name)
-    return prepared(context.device(), context.get_context("mode") == context.GRAPH_MODE)
+    return prepare(context.device(), context.get_context("mode") == context.GRAPH_MODE)
 
 
 def shutdown_system(name: str | None = None) -> None:
-    """Forget what was initialised, so that the next call does it again. Raises ConfigError for a name that is none."""
+    """Reset the initialisation, so that the next call repeats it. Raises ConfigError for an invalid name."""
     _check(name)
     _known.clear()
 
 
-def prepared(device: Device, graph: bool) -> dict[str, float]:
-    """As `initialize_system`, for a device and for graph or PyNative mode."""
+def prepare(device: Device, graph: bool) -> dict[str, float]:
+    """Like `initialize_system`, for a device and graph or PyNative mode."""
     if (device, graph) not in _known:
-        took = dict.fromkeys(PHASES, 0.0)
+        seconds = dict.fromkeys(PHASES, 0.0)
         if graph:
-            with _timed(took, "provider_seconds"):
+            with _timed(seconds, "provider_seconds"):
                 _open(device)
-            with _timed(took, "compilation_seconds"):
+            with _timed(seconds, "compilation_seconds"):
                 compiler.load_onnx()
-        _known[device, graph] = took
+        _known[device, graph] = seconds
     return dict(_known[device, graph])
 
 
 def with_compilation(phases: dict[str, float], compile_seconds: float, train_seconds: float) -> dict[str, float]:
-    """The phases of a run: with the compilation of its programs, and apart from them the training without it."""
+    """The phases of a run: adds the compilation of its programs, and the training without it."""
     known = phases["compilation_seconds"] + compile_seconds
     return {**phases, "compilation_seconds": known, "training_seconds": max(0.0, train_seconds - compile_seconds)}
 
@@ -64,10 +63,10 @@ def _open(device: Device) -> None:
 
 
 @contextmanager
-def _timed(took: dict[str, float], phase: str) -> Iterator[None]:
+def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
-    took[phase] = time.perf_counter() - start
+    seconds[phase] = time.perf_counter() - start
 
 
 def _check(name: object) -> None:

@@ -20,12 +20,12 @@ def dump(
     input_output: int = 0,
     trans_flag: bool = True,
 ) -> Iterator[Dumper]:
-    """Dump the cells that are called inside, and the models that are trained, in the synchronous layout of seed 002.
+    """Dump the cells called and the models trained inside, in the synchronous layout of seed 002.
 
-    Every call of a cell is an iteration, counted from 0; those of `Model.train` are its steps. `path` is created if it
-    is missing; `kernels` are full names, operator types or patterns with `*` (None: all); the rest as the config keys.
-    Read it with `numpy.fromfile`, or compare two of them with `runner compare`. Raises ConfigError for impossible
-    arguments, StorageError when something cannot be written.
+    Every call of a cell is an iteration, counted from 0; those of `Model.train` are its steps. `path` is created if
+    missing; `kernels` are full names, operator types or patterns with `*` (None: all); the rest are as the config keys.
+    Read it with `numpy.fromfile`, or compare two dumps with `runner compare`. Raises ConfigError for invalid arguments,
+    StorageError when something cannot be written.
     """
     values: dict[str, Any] = {"iteration": iteration, "input_output": input_output, "trans_flag": trans_flag}
     if kernels is not None:

@@ -12,9 +12,9 @@ from runner.train.callback import CallbackList, RunContext, StepValues
 
 
 class GradientObserver:
-    """Lets a training cell deliver the values of its steps while a callback observes gradients.
+    """Delivers the values of training steps to callbacks that observe gradients.
 
-    Steps are numbered in the order in which they arrive; those executed again to explain a failure do not count.
+    Steps are numbered in order of arrival; steps replayed after a failure do not count.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class GradientObserver:
         self._report: tuple[CallbackList, RunContext] | None = None
 
     def attach(self, cell: nn.Cell, hooks: CallbackList, run_context: RunContext, first_step: int) -> bool:
-        """Prepare a training that begins after `first_step` steps; whether the cell's step became another one.
+        """Prepare a training that begins after `first_step` steps; whether the cell's step graph has changed.
 
         Raises ConfigError when gradients are observed of a network that computes its training step itself.
         """

@@ -7,14 +7,14 @@ from runner.validation.arguments import above, at_least, whole
 
 
 class LossScaleManager:
-    """Base: says with which scale to begin, and which cell makes the next one."""
+    """Base: the initial loss scale, and the cell that updates it."""
 
     def get_loss_scale(self) -> float:
         """The scale of the first step."""
         raise NotImplementedError
 
     def get_update_cell(self) -> FixedLossScaleUpdateCell | None:
-        """A cell that makes the next scale; None when overflows are not looked for."""
+        """The cell that computes the next scale; None when overflows are not detected."""
         raise NotImplementedError
 
     @property
@@ -23,7 +23,7 @@ class LossScaleManager:
         return {"loss_scale_manager": type(self).__name__}
 
     def check(self, optimizer: Optimizer) -> None:
-        """Raise ConfigError when the optimizer divides by another scale than gradients have when they come to it."""
+        """Raise ConfigError when the optimizer divides by another scale than that of the gradients it receives."""
         expected = self.get_loss_scale() if self.get_update_cell() is None else 1.0
         if optimizer.loss_scale != expected:
             raise ConfigError(
@@ -35,7 +35,7 @@ class LossScaleManager:
 
 
 class FixedLossScaleManager(LossScaleManager):
-    """A scale that stays as it is. `drop_overflow_update`: steps that overflow change nothing.
+    """A constant scale. `drop_overflow_update`: steps that overflow are skipped.
 
     Without it the optimizer must have the same `loss_scale`, and divides. Raises ConfigError for a scale below 1.
     """
@@ -48,21 +48,21 @@ class FixedLossScaleManager(LossScaleManager):
         return self._scale
 
     def get_drop_overflow_update(self) -> bool:
-        """Whether steps that overflow change nothing."""
+        """Whether steps that overflow are skipped."""
         return self._drops
 
     def update_loss_scale(self, overflow: bool) -> None:
-        """The scale stays."""
+        """Does nothing: the scale is constant."""
 
     def get_update_cell(self) -> FixedLossScaleUpdateCell | None:
         return FixedLossScaleUpdateCell(self._scale) if self._drops else None
 
 
 class DynamicLossScaleManager(LossScaleManager):
-    """A scale that is as large as gradients allow: divided by `scale_factor` at an overflow, 1 at least, and multiplied
-    after `scale_window` steps without one. Steps that overflow change nothing.
+    """A scale as large as the gradients allow: divided by `scale_factor` at an overflow (at least 1), multiplied by it
+    after `scale_window` steps without one. Steps that overflow are skipped.
 
-    Raises ConfigError for a scale below 1, a factor that is not above 1, and a window that is no positive int.
+    Raises ConfigError for a scale below 1, a factor that is not above 1, and a window that is not a positive int.
     """
 
     def __init__(self, init_loss_scale: float = 2.0**24, scale_factor: float = 2.0, scale_window: int = 2000) -> None:
@@ -75,7 +75,7 @@ class DynamicLossScaleManager(LossScaleManager):
         return self._scale
 
     def get_drop_overflow_update(self) -> bool:
-        """Steps that overflow change nothing."""
+        """True: steps that overflow are skipped."""
         return True
 
     def get_update_cell(self) -> FixedLossScaleUpdateCell:

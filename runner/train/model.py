@@ -24,7 +24,7 @@ from runner.observe import dump
 from runner.train import amp, profile
 from runner.train.arguments import check_dump, check_train_arguments
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
-from runner.train.failure_replay import Examined
+from runner.train.failure_replay import FailureReplay
 from runner.train.gradient_observer import GradientObserver
 from runner.train.loop import MakeSteps, run_epochs
 from runner.train.loss_scale_manager import LossScaleManager
@@ -33,18 +33,17 @@ from runner.train.steps import StepByStep
 from runner.types import TensorType
 from runner.validation.arguments import flag
 
-# PyNative mode compiles nothing before a network is exported.
 _LOG = logging.getLogger("runner")
 
 
 class Model:
-    """A network that can be trained, evaluated and asked for predictions, in the mode of the context.
+    """Trains and evaluates a network and computes its predictions, in the mode of the context.
 
     `mode` (context.GRAPH_MODE or PYNATIVE_MODE) and `device` override the context for this model, `eval_mode` the mode
-    of its evaluation, `observer` who hears of its graphs (`save_graphs`), `values` who is shown what the operators of
-    training steps take and make (dumps), `failure` who is to say which operator made a training fail, `profiler` who
-    is to say where its time goes. `precision_mode` (of `core.precision.MODES`) overrides the context too; `amp_level`
-    O2 (mixed precision with a dynamic loss scale) and O3 (Float16) go before it. `loss_scale_manager` scales the loss.
+    of its evaluation. `observer` observes its graphs (`save_graphs`), `values` the operands and outputs of the
+    operators of training steps (dumps); `failure` locates the operator at which training fails, `profiler` measures
+    training. `precision_mode` (of `core.precision.MODES`) overrides the context too; `amp_level` O2 (mixed precision
+    with a dynamic loss scale) and O3 (Float16) take precedence over it. `loss_scale_manager` scales the loss.
     """
 
     def __init__(
@@ -71,14 +70,12 @@ class Model:
         self.eval_mode = self.mode if eval_mode is None else eval_mode
         self.device = context.device() if device is None else device
         self.observer = context.graph_observer() if observer is None else observer
-        asks = profiler is None and context.get_context("enable_profiling")
-        self.failure, self.profiler = (
-            failure,
-            profile.profiler_from_context(self.mode, self.device) if asks else profiler,
-        )
-        self.values = values  # None: as the context says when training begins
+        if profiler is None and context.get_context("enable_profiling"):
+            profiler = profile.profiler_from_context(self.mode, self.device)
+        self.failure, self.profiler = failure, profiler
+        self.values = values  # None: the context's observer when training begins
         self.parallel = auto_parallel.settings() if auto_parallel.is_data_parallel() else None
-        level = amp.resolved(amp_level, self.device)
+        level = amp.resolve_level(amp_level, self.device)
         self.precision = amp.policy_of(level, precision_mode)
         self.train_network = amp.training_cell(network, loss_fn, optimizer, level, loss_scale_manager)
         self.eval_network = nn.WithEvalCell(network, loss_fn) if loss_fn is not None else None
@@ -89,7 +86,7 @@ class Model:
         self.predict_step: Step | None = None
 
     def tune(self, tuner: Callable[[nn.Cell, Device], Device]) -> None:
-        """Make training steps as a tuner says, which is asked with the training cell and the device."""
+        """Use the device settings that `tuner` returns for the training cell and the present device."""
         self.network.set_train(True)
         with use_precision(self.precision):
             self.device = tuner(self.train_network, self.device)
@@ -116,22 +113,22 @@ class Model:
         max_steps: int | None = None,
         first_step: int = 0,
     ) -> None:
-        """Train for `epoch` epochs, or until `max_steps` steps were made in all.
+        """Train for `epoch` epochs, or up to `max_steps` steps in total.
 
         With `dataset_sink_mode`, an epoch is `sink_size` batches (-1: the whole dataset) and the next one continues
-        where it ended; in graph mode callbacks then hear of an epoch's steps once, at its end. Without it an epoch is
-        the dataset and `sink_size` has no effect. A run whose parameters were loaded goes on with step `first_step`
-        (counted from 0), as if it had made the steps before. Raises ConfigError for impossible arguments, TrainingError
-        when a step fails.
+        where it ended; in graph mode callbacks are then called once for the steps of an epoch, at its end. Without it
+        an epoch is the dataset and `sink_size` has no effect. A run with loaded parameters continues with step
+        `first_step` (counted from 0), as if it had executed the steps before. Raises ConfigError for invalid arguments,
+        TrainingError when a step fails.
         """
         check_train_arguments(epoch, train_dataset, dataset_sink_mode, sink_size, max_steps)
         size = train_dataset.get_dataset_size()
         steps = size if sink_size == -1 or not dataset_sink_mode else sink_size
         sunk = self._sinks(dataset_sink_mode)
         hooks = CallbackList(callbacks) if self.profiler is None else self.profiler.callbacks(callbacks)
-        seen = self._parameters(hooks, train_dataset, epoch_num=epoch, batch_num=steps, dataset_sink_mode=sunk)
-        seen.cur_step_num = first_step
-        run_context = RunContext(seen)
+        cb_params = self._parameters(hooks, train_dataset, epoch_num=epoch, batch_num=steps, dataset_sink_mode=sunk)
+        cb_params.cur_step_num = first_step
+        run_context = RunContext(cb_params)
         if self.gradients.attach(self.train_network, hooks, run_context, first_step):
             self.train_step, self.steps = self._train_step(), None
         self.network.set_train(True)
@@ -141,19 +138,19 @@ class Model:
             for callback in hooks:
                 stack.enter_context(callback)
             hooks.fire("begin", run_context)
-            self.steps = stack.enter_context(self._making(train_dataset, sunk, first_step, total))
-            make = amp.checked(self._examined(self.steps, train_dataset, first_step), self.train_network)
+            self.steps = stack.enter_context(self._open_steps(train_dataset, sunk, first_step, total))
+            make = amp.with_overflow_check(self._with_replay(self.steps, train_dataset, first_step), self.train_network)
             run_epochs(make, hooks, run_context, total, steps if sunk else 1)
             hooks.fire("end", run_context)
 
     @contextmanager
-    def _making(self, dataset: Dataset, sunk: bool, first: int, total: int) -> Iterator[Sink | StepByStep]:
-        """What makes the steps from number `first` to `total`."""
+    def _open_steps(self, dataset: Dataset, sunk: bool, first: int, total: int) -> Iterator[Sink | StepByStep]:
+        """The executor of the steps from number `first` to `total`."""
         if self.parallel and self.parallel["parameter_broadcast"]:
             gradient_reducer.broadcast(self.train_network.get_parameters())
         if self.profiler is not None:
-            how = self.train_step, dataset, self.device, self.observer, self.observed()
-            with self.profiler.training(*how, sunk=sunk, first=first, total=total) as timed:
+            settings = self.train_step, dataset, self.device, self.observer, self.value_observer()
+            with self.profiler.training(*settings, sunk=sunk, first=first, total=total) as timed:
                 yield timed
             return
         steps = self._steps(dataset, sunk, first)
@@ -162,23 +159,23 @@ class Model:
 
     def _sinks(self, dataset_sink_mode: bool) -> bool:
         sunk = dataset_sink_mode and self.mode == context.GRAPH_MODE and not self.parallel
-        check_dump(self.observed(), sunk)
+        check_dump(self.value_observer(), sunk)
         if dataset_sink_mode and not sunk:
-            who = "data-parallel training" if self.parallel else "PyNative mode"
-            _LOG.warning("%s does not sink data: the same steps run one by one", who)
+            mode = "data-parallel training" if self.parallel else "PyNative mode"
+            _LOG.warning("%s does not sink data: the same steps run one by one", mode)
         return sunk
 
-    def _examined(self, make: MakeSteps, dataset: Dataset, first_step: int) -> MakeSteps:
+    def _with_replay(self, make: MakeSteps, dataset: Dataset, first_step: int) -> MakeSteps:
         if self.failure is None:
             return make
-        return Examined(make, self.train_step, dataset, first_step, self.failure, self.gradients.paused)
+        return FailureReplay(make, self.train_step, dataset, first_step, self.failure, self.gradients.paused)
 
     def _steps(self, dataset: Dataset, sunk: bool, first_step: int) -> Sink | StepByStep:
-        """What makes steps with the batches of a dataset, from the batch of step `first_step` on."""
+        """An executor of steps with the batches of a dataset, from the batch of step `first_step` on."""
         if not sunk:
             batches = dataset.prepared(dataset.visits_from(first_step))
-            return StepByStep(self.train_step, batches, first_step, self.observed())
-        values = self.observed()
+            return StepByStep(self.train_step, batches, first_step, self.value_observer())
+        values = self.value_observer()
         sink: Sink
         if isinstance(self.steps, Sink) and self.steps.dataset is dataset and self.steps.values is values:
             sink = self.steps
@@ -187,13 +184,13 @@ class Model:
         sink.rewind(first_step)
         return sink
 
-    def observed(self) -> ValueObserver:
-        """Who is shown the values of training steps."""
+    def value_observer(self) -> ValueObserver:
+        """The observer of the values of training steps."""
         return context.value_observer() if self.values is None else self.values
 
     @property
     def programs(self) -> list[compiler.Executable]:
-        """What was compiled for training, in the order in which it was needed; empty in PyNative mode."""
+        """The programs compiled for training, in order of compilation; empty in PyNative mode."""
         return [] if self.steps is None else list(self.steps.programs.values())
 
     def _parameters(self, hooks: CallbackList, dataset: Dataset, **more: Any) -> CallbackParameters:
@@ -218,10 +215,10 @@ class Model:
         callbacks: Callback | Sequence[Callback] | None = None,
         dataset_sink_mode: bool = True,
     ) -> dict[str, float]:
-        """The metrics over a dataset, which is read batch by batch, whatever `dataset_sink_mode` says.
+        """The metrics over a dataset, which is read batch by batch, independent of `dataset_sink_mode`.
 
-        Callbacks hear begin, step_begin and step_end for every batch, and end, where `metrics` are known. Raises
-        ConfigError for impossible arguments, and without metrics or without a loss function.
+        Calls the hooks begin, step_begin and step_end for every batch, and end, where `metrics` are known. Raises
+        ConfigError for invalid arguments, and without metrics or without a loss function.
         """
         flag({}, dataset_sink_mode=dataset_sink_mode)
         hooks = CallbackList(callbacks)
@@ -232,28 +229,28 @@ class Model:
         if self.eval_step is None:
             names = ("image", "label"), ("loss", "output", "label_out")
             self.eval_step = self._step(self.eval_mode, self.eval_network, "eval_step", *names)
-        seen = self._eval_parameters(hooks, valid_dataset)
-        run_context = RunContext(seen)
+        cb_params = self._eval_parameters(hooks, valid_dataset)
+        run_context = RunContext(cb_params)
         self.network.set_train(False)
         with ExitStack() as stack:
             stack.enter_context(use_precision(self.precision))
             for callback in hooks:
                 stack.enter_context(callback)
             hooks.fire("begin", run_context)
-            seen.metrics = self._evaluate(self.eval_step, hooks, run_context)
+            cb_params.metrics = self._evaluate(self.eval_step, hooks, run_context)
             hooks.fire("end", run_context)
         self.network.set_train(True)
-        return dict(seen.metrics)
+        return dict(cb_params.metrics)
 
     def _evaluate(self, step: Step, hooks: CallbackList, run_context: RunContext) -> dict[str, float]:
-        seen = run_context.original_args()
+        cb_params = run_context.original_args()
         for metric in self.metrics.values():
             metric.clear()
-        with closing(seen.valid_dataset.read(0)) as batches:
+        with closing(cb_params.valid_dataset.read(0)) as batches:
             for arrays in batches:
-                seen.cur_step_num += 1
+                cb_params.cur_step_num += 1
                 hooks.fire("step_begin", run_context)
-                seen.net_outputs = loss, output, label = step(arrays)
+                cb_params.net_outputs = loss, output, label = step(arrays)
                 hooks.fire("step_end", run_context)
                 for metric in self.metrics.values():
                     metric.update(loss, output, label)
@@ -278,9 +275,9 @@ class Model:
             self.predict_step = self._step(self.eval_mode, self.network, "network", None, None)
         self.network.set_train(False)
         with use_precision(self.precision):
-            made = self.predict_step([Tensor(x).data for x in data])
+            outputs = self.predict_step([Tensor(x).data for x in data])
         self.network.set_train(True)
-        tensors = [Tensor(array) for array in made]
+        tensors = [Tensor(array) for array in outputs]
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
     def export(self, types: Sequence[TensorType]) -> bytes:

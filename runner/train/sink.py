@@ -1,12 +1,11 @@
 """Data sinking: many training steps in one call to the device.
 
-The dataset lies on the device once, in its compact form. What goes down for a sink is a table of row numbers; batches
-are gathered and scaled inside the graph, and what comes back is the losses. A dataset above `RESIDENT_BYTES`, or one
-whose transforms have no operators (random ones, a user's own), is fed in stacked batches instead: `CHUNK_BYTES` of them
-are on the device, and as many are fetched meanwhile, from wherever the source's arrays lie (a `numpy.memmap` may be
-larger than the memory).
-A call takes no longer than about `CALL_SECONDS`, so that a signal does not wait for hours. What effects tell of every
-step stays in memory until its end: `TOLD_BYTES` of it at most.
+The dataset is stored on the device once, in its compact form. The input of a sink is a table of row numbers; batches
+are gathered and scaled inside the graph, and the output is the losses. A dataset above `RESIDENT_BYTES`, or one whose
+transforms have no operators (random or user-defined ones), is fed in stacked batches instead: `CHUNK_BYTES` of them are
+on the device while as many are fetched from the source's arrays (a `numpy.memmap` may be larger than the memory).
+A call takes about `CALL_SECONDS` at most, to limit the delay of a signal. The operands of effects are kept in memory
+until the end of a call: `EFFECT_BYTES` at most.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ from runner.types import TensorType
 
 RESIDENT_BYTES = 2 << 30
 CHUNK_BYTES = 64 << 20
-TOLD_BYTES = 256 << 20
+EFFECT_BYTES = 256 << 20
 CALL_SECONDS = 5.0
-SECONDS_PER_ELEMENT = 1.5e-9  # a guess for the first call, from LeNet on one core; later calls are measured
+SECONDS_PER_ELEMENT = 1.5e-9  # estimate for the first call, from LeNet on one core; later calls are measured
 
 
 class Sink:
-    """Runs steps of a training cell with the batches of a dataset, one epoch after the other.
+    """Runs steps of a training cell with the batches of a dataset, epoch by epoch.
 
-    `interactions` counts the calls to the device. A learning rate that follows a schedule goes down with the row
-    numbers: one for each step. A step that the observer of `values` asks for begins a call of its own.
+    `interactions` counts the calls to the device. A scheduled learning rate is an input beside the row numbers, with
+    one value per step. A step selected by the observer `values` is the first of a new call.
     """
 
     def __init__(
@@ -64,16 +63,16 @@ class Sink:
         self.rewind()
 
     def rewind(self, first_step: int = 0) -> None:
-        """Go on with the batch of step `first_step`; schedules go on with their `global_step`, a parameter."""
+        """Continue with the batch of step `first_step`; schedules continue from their `global_step`, a parameter."""
         self._visits = self.dataset.visits_from(first_step)
         self._held: list[np.ndarray] = []
         self._ahead: tuple[np.ndarray, Future[list[np.ndarray]]] | None = None
-        self._taken = self._made = first_step  # numbers of the next step that is taken from the data, and made
+        self._taken = self._made = first_step  # numbers of the next step to fetch, and to execute
 
     def __call__(self, count: int, leave: Callable[[], bool] = lambda: False) -> np.ndarray:
         """Losses of the next `count` steps.
 
-        They are fewer when `leave` says so between two calls to the device, and the rest would take longer than
+        They are fewer when `leave` returns True between two calls to the device, and the rest would take longer than
         `CALL_SECONDS`.
         """
         losses: list[np.ndarray] = []
@@ -95,30 +94,30 @@ class Sink:
         program = self._program(size)
         rates = [optimizer.next_rates(steps) for optimizer in self._scheduled]
         if self.values.next_step(self._made) == self._made:
-            self._show(visits[0], rates)
+            self._observe(visits[0], rates)
         start = time.perf_counter()
         losses = program([*entries, *self._columns, *rates])[0]
         self._seconds[size] = (time.perf_counter() - start) / steps
-        for optimizer, made in zip(self._scheduled, rates, strict=True):
-            optimizer.advance(made)
+        for optimizer, next_rates in zip(self._scheduled, rates, strict=True):
+            optimizer.advance(next_rates)
         self.interactions += 1
         self._made += steps
         return losses
 
-    def _show(self, visits: np.ndarray, rates: list[np.ndarray]) -> None:
-        """Show the first of the steps that are about to be made."""
+    def _observe(self, visits: np.ndarray, rates: list[np.ndarray]) -> None:
+        """Report the values of the next step to the observer."""
         for optimizer, next_rates in zip(self._scheduled, rates, strict=True):
             optimizer.learning_rate.set_data(next_rates[0])
         self._debug(self._made, self.dataset.fetch(visits))
 
     def _take(self, limit: int) -> np.ndarray:
-        """Visits of the next batches, as many as may go into one call: [steps, batch], all of one size."""
+        """Visits of the next batches for one call: [steps, batch], all batches of equal size."""
         if self._ahead is not None:
             return self._ahead[0]
         first = self._held.pop() if self._held else next(self._visits)
         taken, most = [first], min(limit, self._most(len(first)))
-        if (shown := self.values.next_step(self._taken + 1)) is not None:
-            most = min(most, shown - self._taken)
+        if (observed := self.values.next_step(self._taken + 1)) is not None:
+            most = min(most, observed - self._taken)
         while len(taken) < most:
             visits = next(self._visits)
             if len(visits) != len(first):  # a short last batch has a program of its own
@@ -129,21 +128,21 @@ class Sink:
         return np.stack(taken)
 
     def _most(self, size: int) -> int:
-        """How many batches may go into one call: `CALL_SECONDS`, `TOLD_BYTES`, and `CHUNK_BYTES` when stacked."""
+        """Maximal batches per call, by `CALL_SECONDS`, `EFFECT_BYTES`, and `CHUNK_BYTES` for stacked batches."""
         if size not in self._seconds:
             elements = sum(y.size for node in self._program(size).graph.nodes for y in node.outputs)
             self._seconds[size] = elements * SECONDS_PER_ELEMENT
         most = int(CALL_SECONDS / self._seconds[size])
-        told = sum(x.type.nbytes for x in self._program(size).graph.effect_operands.values())
-        if told:
-            most = min(most, TOLD_BYTES // told)
+        effects = sum(x.type.nbytes for x in self._program(size).graph.effect_operands.values())
+        if effects:
+            most = min(most, EFFECT_BYTES // effects)
         if not self._columns:
             batch = sum(kind.with_shape(size, *kind.shape[1:]).nbytes for kind in self.dataset.column_types())
             most = min(most, CHUNK_BYTES // batch)
         return max(1, most)
 
     def _entries(self, visits: np.ndarray) -> list[np.ndarray]:
-        """What goes down for these visits: the numbers of their rows, or the batches themselves."""
+        """The inputs for these visits: their row numbers, or the batches themselves."""
         if self._columns:
             return [self.dataset.rows(visits)]
         if self._ahead is None:
@@ -161,15 +160,15 @@ class Sink:
             else:
                 kinds = self.dataset.column_types()
                 scanned = {n: t.with_shape(size, *t.shape[1:]) for n, t in zip(names, kinds, strict=True)}
-                columns, fetch = {}, _as_given
+                columns, fetch = {}, _identity
             stepped = [optimizer.learning_rate for optimizer in self._scheduled]
-            given = fetch, scanned, columns, stepped, self.device, self.root, self.observer
-            self.programs[size] = compiler.SunkProgram(self.cell.construct, *given)
+            arguments = fetch, scanned, columns, stepped, self.device, self.root, self.observer
+            self.programs[size] = compiler.SunkProgram(self.cell.construct, *arguments)
         return self.programs[size]
 
 
 def on_device(dataset: Dataset) -> bool:
-    """Whether the dataset may lie there, and operators can do what is left of its transforms."""
+    """Whether the dataset fits on the device, and its remaining transforms have operators."""
     if sum(column.nbytes for column in dataset.compact()) > RESIDENT_BYTES:
         return False
     left = [transform for transforms in dataset.remaining.values() for transform in transforms]
@@ -179,7 +178,7 @@ def on_device(dataset: Dataset) -> bool:
 def _fetch_rows(dataset: Dataset) -> Callable[..., list[Value]]:
     def fetch(rows: Value, *columns: Value) -> list[Value]:
         chains = dataset.remaining.values()
-        # Data take the types that the pipeline gives them, whatever the precision of the network.
+        # Data have the types of the pipeline, independent of the precision of the network.
         with current().use_precision(None):
             pairs = zip(columns, chains, strict=True)
             return [_transformed(ops.Gather(0)(column, rows), chain) for column, chain in pairs]
@@ -190,7 +189,7 @@ def _fetch_rows(dataset: Dataset) -> Callable[..., list[Value]]:
 def _transformed(value: Value, transforms: Sequence[Transform]) -> Value:
     for transform in transforms:
         if isinstance(transform, Affine):
-            # As in numpy: a product and a sum, each rounded to float32.
+            # Like numpy: a product and a sum, each rounded to float32.
             value = ops.Cast(dtype.float32)(value) * transform.scale
             value = value + transform.shift if transform.shift.any() else value
         elif isinstance(transform, TypeCast):
@@ -200,7 +199,7 @@ def _transformed(value: Value, transforms: Sequence[Transform]) -> Value:
     return value
 
 
-def _as_given(*batch: Value) -> list[Value]:
+def _identity(*batch: Value) -> list[Value]:
     return list(batch)
 
 

@@ -1,4 +1,4 @@
-"""A training step after the other, each with its batch, its learning rate and its number."""
+"""Executes training steps one by one, each with its batch, learning rate and number."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from runner.nn.steps import Step
 
 
 class StepByStep:
-    """Runs a training step with one batch after the other; `interactions` counts the steps.
+    """Runs a training step batch by batch; `interactions` counts the steps.
 
-    A learning rate that follows a schedule is set before each step. `batches` may have threads that prepare the next
-    ones: `close` ends them. The steps that the observer asks for are shown to it; `number` is that of the next one.
+    A scheduled learning rate is set before each step. `batches` may have threads that prepare the next ones: `close`
+    ends them. The observer receives the values of the steps that it selects; `number` is that of the next step.
     """
 
     def __init__(
@@ -30,31 +30,31 @@ class StepByStep:
         self.step, self.batches, self.interactions = step, batches, 0
         self.number, self.observer = number, observer
         self._scheduled = scheduled_optimizers(step.cell)
-        self._shown = observer.next_step(number)  # the next step that is shown
+        self._observed = observer.next_step(number)  # the next observed step
 
     def __call__(self, count: int, leave: Callable[[], bool] = lambda: False) -> np.ndarray:
-        """Losses of the next `count` steps; `leave` is for sinks, whose callers cannot ask between steps."""
+        """Losses of the next `count` steps; `leave` is used by sinks only."""
         self.interactions += count
-        return np.array([self._one() for _ in range(count)])
+        return np.array([self._run_step() for _ in range(count)])
 
     def close(self) -> None:
-        """No step follows."""
+        """End the threads that prepare batches."""
         self.batches.close()
 
-    def _one(self) -> np.ndarray:
+    def _run_step(self) -> np.ndarray:
         batch = next(self.batches)
         with scheduled_step(self._scheduled):
-            made = self.step(batch) if self.number != self._shown else self._show(batch)
+            outputs = self.step(batch) if self.number != self._observed else self._observe(batch)
         self.number += 1
-        return made[0]
+        return outputs[0]
 
-    def _show(self, batch: tuple[np.ndarray, ...]) -> list[np.ndarray]:
-        made = self.step.observe(batch, self.number, self.observer)
-        self._shown = self.observer.next_step(self.number + 1)
-        return made
+    def _observe(self, batch: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+        outputs = self.step.observe(batch, self.number, self.observer)
+        self._observed = self.observer.next_step(self.number + 1)
+        return outputs
 
     @property
     def programs(self) -> dict[Any, compiler.Program]:
-        """What was compiled for it."""
-        made: dict[Any, compiler.Program] = getattr(self.step, "programs", {})
-        return made
+        """The compiled programs of the step; {} in PyNative mode."""
+        programs: dict[Any, compiler.Program] = getattr(self.step, "programs", {})
+        return programs

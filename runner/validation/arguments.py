@@ -1,6 +1,6 @@
-"""Checks of the arguments of layers, optimizers, schedules, callbacks, datasets and of `Model`.
+"""Checks of the arguments of layers, optimizers, schedules, callbacks, datasets and `Model`.
 
-Each raises ConfigError with the name of the argument, its value and what is allowed; `where` is a row that names the
+Each raises ConfigError with the name of the argument, its value and the allowed values; `where` is a row that names the
 owner, such as `{"layer": "Dense"}`, or empty.
 """
 
@@ -52,7 +52,7 @@ def one_of(where: Where, choices: Collection[str], /, **arguments: object) -> No
 
 
 def whole_number(name: str, value: object, least: int, most: int | None = None) -> int:
-    """An int from `least` to `most`, both included; one of numpy's becomes Python's.
+    """An int from `least` to `most`, both included; numpy integers are converted to Python.
 
     >>> whole_number("batch_size", np.int64(32), 1)
     32
@@ -64,19 +64,19 @@ def whole_number(name: str, value: object, least: int, most: int | None = None) 
 
 
 def finite_number(name: str, value: object) -> float:
-    """A float that float32 can hold, neither infinite nor NaN; one of numpy's becomes Python's."""
+    """A finite float in the range of float32; numpy scalars are converted to Python."""
     number: Any = value.item() if isinstance(value, np.integer | np.floating) else value
     _require({}, {name: number}, "a finite number", lambda x: _is_finite(x) and abs(x) <= LARGEST_FLOAT32)
     return float(number)
 
 
 def scalar(value: Any) -> Any:
-    """A number of Python out of a tensor, an array or a scalar of numpy; everything else as it is."""
+    """The Python number in a scalar tensor, array or numpy scalar; other values unchanged."""
     return np.asarray(value).item() if hasattr(value, "__array__") and np.ndim(value) == 0 else value
 
 
 def as_list(value: object) -> list[object]:
-    """The values of a sequence; a single value is one of them.
+    """The values of an iterable; a list of one for a single value or a str.
 
     >>> as_list((2, 3)), as_list(2)
     ([2, 3], [2])

@@ -1,4 +1,4 @@
-"""Keys of one source, such as a JSON text or the arguments of a call, validated by the rules of their group."""
+"""Validation of the keys of one source, such as a JSON text or the arguments of a call."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,13 +7,13 @@ from runner.errors import ConfigError, nearest
 from runner.validation.rules import Rule
 from runner.validation.validate import Invalid, invalid_value_error, validate
 
-Keys = Mapping[str, tuple[Any, Rule]]  # type and rule of each key that a group may have
+Keys = Mapping[str, tuple[Any, Rule]]  # type and rule of each key of a group
 
 
 def validate_keys(
     values: Mapping[str, Any], keys: Keys, prefix: str = "", **rows: object
 ) -> tuple[dict[str, Any], list[ConfigError]]:
-    """The valid values in their final form, and an error for each other value and for each unknown key.
+    """The valid values in their final form, and an error for each invalid value and each unknown key.
 
     An error names `prefix` + key; `rows` add where the group is, such as its file.
     """

@@ -1,7 +1,7 @@
-"""Frozen records whose methods are shared: `@dataclass(frozen=True)` compiles six functions for every class.
+"""Frozen records with shared methods: `@dataclass(frozen=True)` compiles six functions for every class.
 
-A start that makes fifty such classes would wait for three hundred compilations, 80 ms. Here only the fields are
-collected; `dataclasses.fields`, `replace`, `asdict` and `is_dataclass` take these classes as any others.
+For the fifty classes of a start, that takes 80 ms. Here only the fields are collected; `dataclasses.fields`, `replace`,
+`asdict` and `is_dataclass` accept these classes.
 """
 
 import dataclasses
@@ -10,13 +10,13 @@ from typing import Any, ClassVar, dataclass_transform
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 class Frozen:
-    """Base of records: a subclass declares its fields, with their defaults, as a dataclass does.
+    """Base class of records: a subclass declares fields with defaults, as a dataclass does.
 
-    Records of one class are equal when their fields are. They are not quick to make: what is made by the thousand, as
-    operators are, stays a dataclass.
+    Records are equal if their class and fields are equal. Their construction is slower than that of a dataclass, so
+    classes with thousands of objects, such as operators, are dataclasses.
     """
 
-    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]  # `dataclass` makes it
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]  # set by `dataclass`
 
     def __init_subclass__(cls) -> None:
         dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
@@ -31,7 +31,7 @@ class Frozen:
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        """Where a subclass checks its fields."""
+        """Hook for a subclass to check its fields."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
@@ -46,8 +46,8 @@ class Frozen:
         return hash((type(self), _values(self)))
 
     def __repr__(self) -> str:
-        shown = zip(self.__dataclass_fields__, _values(self), strict=True)
-        return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in shown)})"
+        pairs = zip(self.__dataclass_fields__, _values(self), strict=True)
+        return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in pairs)})"
 
 
 def _default(record: Frozen, field: dataclasses.Field[Any]) -> Any:

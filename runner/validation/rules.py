@@ -1,4 +1,4 @@
-"""What a key of the config must be besides its type; the schema states it beside each field."""
+"""Rules for the values of config keys, in addition to their types."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
@@ -10,18 +10,18 @@ T = TypeVar("T")
 
 
 class Rule(Frozen):
-    """What a value must be besides its type; bounds are inclusive, `above` and `below` exclusive."""
+    """Restrictions of a value; `low` and `high` are inclusive, `above` and `below` exclusive."""
 
     low: float | None = None
     high: float | None = None
     above: float | None = None
     below: float | None = None
-    also: tuple[int, ...] = ()  # single values that are allowed outside of the range
+    also: tuple[int, ...] = ()  # values allowed outside of the range
     choices: tuple[str, ...] = ()
-    aliases: Mapping[object, str] = field(default_factory=dict)  # other spellings, text in lower case
+    aliases: Mapping[object, str] = field(default_factory=dict)  # alternative spellings; text in lower case
     pattern: str = ""  # a regular expression that text must match
-    fold: bool = False  # choices and aliases match in upper and lower case
-    validate: Callable[[object], Any] | None = None  # in place of type and rule; raises Invalid
+    fold: bool = False  # choices and aliases are case-insensitive
+    validate: Callable[[object], Any] | None = None  # replaces type and rule; raises Invalid
     hint: str | None = None
 
 
@@ -30,11 +30,11 @@ FREE = Rule()
 
 def key(default: T, **rule: Any) -> T:
     """A field with a default and a rule."""
-    made: T = field(default=default, metadata={"rule": Rule(**rule)})
-    return made
+    declared: T = field(default=default, metadata={"rule": Rule(**rule)})
+    return declared
 
 
 def rule_of(owner: type, name: str) -> Rule:
-    """The rule of a key; the free rule when it has none."""
-    found: Rule = owner.__dataclass_fields__[name].metadata.get("rule", FREE)  # type: ignore[attr-defined]
-    return found
+    """The rule of a key; `FREE` without one."""
+    rule: Rule = owner.__dataclass_fields__[name].metadata.get("rule", FREE)  # type: ignore[attr-defined]
+    return rule

@@ -1,4 +1,4 @@
-"""Validates one value against a type and a rule: the value in its final form, or why it is not allowed."""
+"""Validation of a value by a type and a rule: the value in its final form, or the reason why it is invalid."""
 
 import json
 import math
@@ -14,13 +14,13 @@ from runner.errors import ConfigError, nearest
 from runner.validation.records import Frozen
 from runner.validation.rules import Rule, rule_of
 
-_WORDS = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
+_BOOLEAN_WORDS = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
 _NOUNS = {int: "whole number", float: "number", bool: "true or false", str: "text"}
 
 
 @dataclass
 class Invalid(Exception):
-    """Why a value is not allowed; the checker adds key and place."""
+    """The reason why a value is invalid; the caller adds its key and origin."""
 
     what: str
     allowed: str
@@ -29,9 +29,9 @@ class Invalid(Exception):
 
 
 def validate(kind: Any, rule: Rule, value: object) -> Any:
-    """The value as the schema wants it: aliases replaced, whole numbers widened to float where a float is wanted.
+    """The value in its final form: aliases are replaced, ints converted to float where the type is float.
 
-    Raises Invalid, with the hint of the rule where there is no better one.
+    Raises Invalid, with the hint of the rule if there is no better one.
     """
     try:
         return _validate(kind, rule, value)
@@ -61,7 +61,7 @@ def _validate(kind: Any, rule: Rule, value: object) -> Any:
 
 
 def validate_record(record: Frozen) -> None:
-    """Raise ConfigError, with the field as its argument, for the first value that its type or rule does not allow."""
+    """Raise ConfigError, with the field as its argument, for the first invalid value."""
     for field in fields(record):
         value = getattr(record, field.name)
         try:
@@ -72,29 +72,29 @@ def validate_record(record: Frozen) -> None:
 
 
 def switch(value: object) -> bool:
-    """A validator of true and false, also as 1 and 0. Raises Invalid."""
+    """Validator of booleans, also as 1 and 0. Raises Invalid."""
     return bool(value) if value in (0, 1) and isinstance(value, int) else _validate_bool(value, "0, 1, true or false")
 
 
 def existing_folder(value: str) -> str:
-    """A folder that is there and can be used, as an absolute path. Raises Invalid."""
-    place = os.path.abspath(value)
-    if not os.path.isdir(place):
-        what = "a folder is missing" if not os.path.lexists(place) else "not a folder"
-        raise Invalid(what, "a folder that exists", hint=f"mkdir -p {place}" if "missing" in what else None)
-    if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
+    """The absolute path of an existing folder with read and write permission. Raises Invalid."""
+    path = os.path.abspath(value)
+    if not os.path.isdir(path):
+        what = "a folder is missing" if not os.path.lexists(path) else "not a folder"
+        raise Invalid(what, "a folder that exists", hint=f"mkdir -p {path}" if "missing" in what else None)
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         raise Invalid("a folder without permission", "a folder that can be read and written")
-    return place
+    return path
 
 
 def invalid_value_error(key: str, value: object, invalid: Invalid, **rows: object) -> ConfigError:
-    """The error for a value of a key; `rows` stand in front of it."""
+    """The error for the value of a key; `rows` come before the value."""
     about = {"value": show(value), "allowed": invalid.allowed, "nearest": invalid.nearest, "hint": invalid.hint}
     return ConfigError(invalid.what, key=key, **rows, **about)
 
 
 def describe(kind: Any, rule: Rule) -> str:
-    """What is allowed, in words.
+    """A description of the allowed values.
 
     >>> describe(int, Rule(low=1, also=(-1,)))
     '-1 or a whole number of at least 1'
@@ -107,7 +107,7 @@ def describe(kind: Any, rule: Rule) -> str:
 
 
 def show(value: object) -> str:
-    """A value as it would be written in a file, so that text and numbers look different."""
+    """A value in JSON syntax, at most 120 characters, so that text and numbers are distinguishable."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     text = json.dumps(value, default=str, ensure_ascii=False)
@@ -122,7 +122,7 @@ def _bounds(rule: Rule) -> str:
 
 
 def _validate_int(value: object, allowed: str) -> int:
-    if isinstance(value, Integral) and not isinstance(value, bool):  # numpy's, too
+    if isinstance(value, Integral) and not isinstance(value, bool):  # including those of numpy
         if abs(int(value)) >= 1 << 63:
             raise Invalid("out of range", f"{allowed} (64 bits)")
         return int(value)
@@ -144,14 +144,14 @@ def _validate_float(value: object, allowed: str) -> float:
 def _finite(value: float) -> bool:
     try:
         return math.isfinite(value)
-    except OverflowError:  # a whole number with more digits than a float can have
+    except OverflowError:  # an int above the range of float
         return False
 
 
 def _validate_bool(value: object, allowed: str) -> bool:
     if isinstance(value, bool):
         return value
-    meant = _WORDS.get(value.lower()) if isinstance(value, str) else None
+    meant = _BOOLEAN_WORDS.get(value.lower()) if isinstance(value, str) else None
     raise Invalid("not true or false", allowed, None if meant is None else str(meant).lower())
 
 

@@ -50,13 +50,13 @@ def test_everything_can_be_left_out():
 
 def test_the_shown_config_has_every_key(tmp_path):
     made = compose(CommandLine())
-    with made.entered(tmp_path) as request:
+    with made.activate(tmp_path) as request:
         shown = yaml.safe_load(dict(made.records())[".hydra/config.yaml"])
         assert shown.keys() == request.resolved.keys() == schema.defaults(schema.RunConfig).keys()
 
 
 def test_a_resolved_config_composes_to_itself(tmp_path):
-    with compose(CommandLine(("+experiment=lenet", "optimizer=adam", "mode=0"))).entered(tmp_path) as request:
+    with compose(CommandLine(("+experiment=lenet", "optimizer=adam", "mode=0"))).activate(tmp_path) as request:
         assert check.check(json.loads(json.dumps(request.resolved))) == request.config
 
 
@@ -182,7 +182,7 @@ def test_a_package_of_the_user_named_models_is_left_alone(monkeypatch):
 def test_the_request_says_where_it_came_from(tmp_path):
     made = compose(CommandLine(("+experiment=lenet", "epochs=2", "hydra.verbose=false")))
     assert HydraConfig.instance().cfg is None
-    with made.entered(tmp_path) as request:
+    with made.activate(tmp_path) as request:
         assert (request.experiment, request.overrides) == ("lenet", ("+experiment=lenet", "epochs=2"))
         assert request.folder == tmp_path
         assert HydraConfig.get().runtime.output_dir == str(tmp_path)
@@ -196,7 +196,7 @@ def test_the_request_says_where_it_came_from(tmp_path):
 
 def test_a_value_may_name_the_folder_of_the_run(tmp_path):
     made = compose(CommandLine(("dataset.data_dir='${hydra:runtime.output_dir}/data'",)))
-    with made.entered(tmp_path) as request:
+    with made.activate(tmp_path) as request:
         assert request.overrides == ("dataset.data_dir='${hydra:runtime.output_dir}/data'",)
         assert request.config.dataset.data_dir == request.resolved["dataset"]["data_dir"] == f"{tmp_path}/data"
 

@@ -182,11 +182,11 @@ CASES = {
           from     command line
     """,
     "dataset=mnist dataset.augment=true": """
-        ConfigError: images that cannot be augmented
+        ConfigError: images of this dataset cannot be augmented
           key      dataset.augment
           value    true
           allowed  false, or a dataset of AUGMENTABLE
-          hint     augment mirrors images, and those of mnist mean something else in a mirror
+          hint     augment mirrors images, which changes the class of those of mnist
           from     command line
     """,
     "dataset.verify=no": """
@@ -409,14 +409,14 @@ CASES = {
           from     command line
     """,
     "optimizer.schedule.name=cosine optimizer.schedule.min_lr=0.01": """
-        ConfigError: the rate would not decay
+        ConfigError: the learning rate would not decay
           key      optimizer.schedule.min_lr
           value    0.01
           allowed  below optimizer.learning_rate, which is 0.01
           from     command line
     """,
     "optimizer.schedule.name=step optimizer.learning_rate=0": """
-        ConfigError: nothing can decay from 0
+        ConfigError: a schedule needs a learning rate above 0
           key    optimizer.learning_rate
           value  0.0
           hint   optimizer.schedule.name is step
@@ -628,7 +628,7 @@ FILES = {
     "twice.yaml": (
         "# @package _global_\nepochs: 1\nepochs: 2\n",
         """
-        ConfigError: a key stands twice
+        ConfigError: duplicate key
           key   epochs
           line  3
           from  configs/experiment/twice.yaml

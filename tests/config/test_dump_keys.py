@@ -73,7 +73,7 @@ def test_overrides_reach_it_as_they_are_written():
     assert dump == SyncDump(iteration="0|5-8|100-120", dump_mode=1, kernels=kernels, support_device=(0, 1))
 
 
-def test_nothing_is_dumped_unless_it_is_asked_for(place):
+def test_nothing_is_dumped_unless_requested(place):
     config = compose(CommandLine()).config
     assert config.dump == NoDump()
     assert not is_requested(config.dump)
@@ -167,7 +167,7 @@ def test_a_hundred_sets_of_steps_are_allowed():
 
 @pytest.mark.parametrize("lines", [("dump=sync", "dump.enable=false"), ("dump=ge", "dump.enable_dump=false")])
 def test_switched_off(lines, place, warned):
-    """Nothing that only a dump needs is asked for then."""
+    """Nothing that only a dump needs is requested then."""
     assert settings(*lines, "mode=graph") is None
     assert list(place.iterdir()) == []
     assert warned() == []

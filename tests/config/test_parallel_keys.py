@@ -60,8 +60,11 @@ def test_what_one_process_can(line):
         (("parallel=data_parallel", "parallel.all_reduce_fusion_config=3"), "indices must be a list"),
         (("parallel=data_parallel", "parallel.all_reduce_fusion_config=[4,4]"), "indices must differ"),
         (("parallel=data_parallel", "parallel.all_reduce_fusion_config=[4,2]"), "indices must ascend"),
-        (("parallel=data_parallel", "device.id=1"), "each rank has the device of its own number"),
-        (("parallel=data_parallel", "session.auto_tune_mode=GA"), "cannot do this yet\n  key   session.auto_tune_mode"),
+        (("parallel=data_parallel", "device.id=1"), "each rank uses the device with its own number"),
+        (
+            ("parallel=data_parallel", "session.auto_tune_mode=GA"),
+            "not supported with several ranks\n  key   session.auto_tune_mode",
+        ),
         (
             ("parallel=data_parallel", "profiling=trace", "profiling.op_trace='ReLU(3x4)'"),
             "several ranks cannot measure a single operator\n  key     profiling.op_trace\n  value   ReLU(3x4)",

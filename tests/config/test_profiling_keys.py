@@ -35,13 +35,13 @@ def settings(*lines: str, folder: str = "run") -> ProfileSettings:
     return profile.settings(compose(CommandLine(lines)).config, Path(folder))
 
 
-def test_nothing_is_profiled_unless_it_is_asked_for():
+def test_nothing_is_profiled_unless_requested():
     config = compose(CommandLine()).config
     assert (config.profiling, config.session) == (NoProfiling(), SessionSettings())
     assert not is_requested(config.profiling, config.session)
 
 
-def test_nothing_is_imported_unless_it_is_asked_for():
+def test_nothing_is_imported_unless_requested():
     text = "import sys\nfrom runner.config.compose import CommandLine, compose\ncompose(CommandLine())\n"
     text += "print([name for name in sys.modules if name == 'runner.observe.profile.settings'])"
     command = [sys.executable, "-c", text]
@@ -105,7 +105,7 @@ ASKED = [
 
 
 @table(("lines", "expected"), ASKED, ids=[" ".join(lines)[:70] for lines, _ in ASKED])
-def test_what_is_asked_for(lines, expected, place):
+def test_requested_profiles(lines, expected, place):
     assert settings(*lines) == ProfileSettings(result_path=place / "run" / "profiling", **expected)
     assert (place / "run" / "profiling").is_dir()
 

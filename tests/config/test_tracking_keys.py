@@ -1,4 +1,4 @@
-"""What the group `tracking` cannot be, and how that is told: before anything is written, with exit code 2."""
+"""What the group `tracking` cannot be, and how that is reported: before anything is written, with exit code 2."""
 
 import pytest
 
@@ -22,13 +22,17 @@ WRONG = [
     ("tracking.uri=http://", URI, ("an address without a host\n", LISTED)),
     ("tracking.uri='http://[::1'", URI, ("not an address of MLflow: Invalid IPv6 URL\n", LISTED)),
     ("tracking.uri=http://host:99999", URI, ("not an address of MLflow: Port out of range", LISTED)),
-    ("tracking.uri=sqlite://", URI, ("no file of a database\n", "sqlite:///mlflow.db")),
-    ("tracking.uri=sqlite://mlflow.db", URI, ("no file of a database\n", "sqlite:////tmp/mlflow.db")),
-    ("tracking.uri='sqlite:///:memory:'", URI, ("no file of a database\n",)),
+    ("tracking.uri=sqlite://", URI, ("not a database file\n", "sqlite:///mlflow.db")),
+    ("tracking.uri=sqlite://mlflow.db", URI, ("not a database file\n", "sqlite:////tmp/mlflow.db")),
+    ("tracking.uri='sqlite:///:memory:'", URI, ("not a database file\n",)),
     ("tracking.uri=sqlite:///nowhere/x.db", URI, ("a folder is missing\n", "mkdir -p {place}/nowhere\n")),
-    ("tracking.uri=sqlite:///folder", URI, ("not a file\n", "the file of a database, which may be missing\n")),
-    ("tracking.uri=https://me:secret@host", URI, ("a password in an address", "MLFLOW_TRACKING_PASSWORD")),
-    ("tracking.uri=postgresql://me:secret@host/x", URI, ("a password in an address", "PGPASSWORD")),
+    (
+        "tracking.uri=sqlite:///folder",
+        URI,
+        ("not a regular file\n", "a database file, existing or new\n"),
+    ),
+    ("tracking.uri=https://me:secret@host", URI, ("the address contains a password", "MLFLOW_TRACKING_PASSWORD")),
+    ("tracking.uri=postgresql://me:secret@host/x", URI, ("the address contains a password", "PGPASSWORD")),
     ("tracking.uri=7", URI, ("not text\n", "value    7\n")),
     ("tracking.experiment=''", "tracking.experiment", ("not a name\n", "null, or text of 1 to 250 characters\n")),
     ("tracking.run_name=7", "tracking.run_name", ("not text\n", 'nearest  "7"\n')),
@@ -81,21 +85,21 @@ def test_a_wrong_group(line, pieces):
 
 
 @pytest.mark.parametrize(
-    ("lines", "missing", "told"),
+    ("lines", "missing", "libraries"),
     [
         (("tracking=tensorboard",), {"tensorboardX"}, "tensorboardX"),
         (("tracking=mlflow",), {"mlflow", "sqlalchemy"}, "mlflow, sqlalchemy"),
         (("tracking=mlflow",), {"sqlalchemy"}, "sqlalchemy"),  # mlflow-skinny
     ],
 )
-def test_a_missing_library_is_told_with_all_other_errors(monkeypatch, lines, missing, told):
+def test_a_missing_library_is_reported_with_all_other_errors(monkeypatch, lines, missing, libraries):
     monkeypatch.setattr(tracking, "_is_installed", lambda name: name not in missing)
     name = lines[0].partition("=")[2]
     wrong, error = errors_of(*lines, "epochs=0")
     assert wrong.rows["key"] == "epochs"
     assert error.what == "the library of this tracking is not installed"
     hint = f'pip install "runner[{name}]"'
-    assert error.rows == {"key": "tracking", "value": name, "missing": told, "hint": hint}
+    assert error.rows == {"key": "tracking", "value": name, "missing": libraries, "hint": hint}
 
 
 def test_a_server_needs_no_library_of_databases(monkeypatch):

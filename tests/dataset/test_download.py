@@ -29,13 +29,13 @@ class Server:
 
     def __init__(self) -> None:
         self.answers: dict[str, bytes | int | str] = {}
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.promised = 0  # bytes that a header promises beyond those that come
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                outer.asked.append(self.path)
+                outer.requested.append(self.path)
                 answer = outer.answers.get(self.path, 404)
                 if isinstance(answer, bytes):
                     self.send_response(200)
@@ -90,7 +90,7 @@ def test_a_good_file(tmp_path: Path, server: Server) -> None:
 def test_a_file_that_is_there_is_not_fetched(tmp_path: Path, server: Server, there: str) -> None:
     (tmp_path / there).write_bytes(b"mine")
     assert download(tmp_path, server.url, FILES) == [tmp_path / there]
-    assert server.asked == []
+    assert server.requested == []
 
 
 @pytest.mark.parametrize(

@@ -29,36 +29,36 @@ def test_the_order_is_kept(threads: int) -> None:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_next_batches_are_ready_and_no_more(threads: int) -> None:
-    asked: list[int] = []
+    requested: list[int] = []
 
     def fetch(batch: np.ndarray) -> int:
-        asked.append(int(batch[0]))
+        requested.append(int(batch[0]))
         return int(batch[0])
 
     def nothing_goes_on() -> bool:
         workers = [thread for thread in threading.enumerate() if thread.name in names()]
-        return len(asked) >= wanted and all(map(is_blocked, workers))
+        return len(requested) >= wanted and all(map(is_blocked, workers))
 
     taken: list[int] = []
     wanted = 2 * threads + 1
     items = prefetch_batches(fetch, (taken.append(int(b[0])) or b for b in BATCHES), threads)
     assert next(items) == 0
-    wait_until(nothing_goes_on)  # nobody asked for a second batch
-    assert sorted(asked) == taken == list(range(wanted))
+    wait_until(nothing_goes_on)  # nobody requested for a second batch
+    assert sorted(requested) == taken == list(range(wanted))
     wanted += 1
     assert next(items) == 1
     wait_until(nothing_goes_on)
-    assert sorted(asked) == list(range(wanted))
+    assert sorted(requested) == list(range(wanted))
     items.close()
     assert names() == []
 
 
-def test_without_threads_nothing_is_prepared_before_it_is_asked_for() -> None:
-    asked: list[int] = []
-    items = prefetch_batches(lambda batch: asked.append(int(batch[0])), BATCHES, 0)
+def test_without_threads_nothing_is_prepared_before_it_is_requested() -> None:
+    requested: list[int] = []
+    items = prefetch_batches(lambda batch: requested.append(int(batch[0])), BATCHES, 0)
     next(items)
     next(items)
-    assert asked == [0, 1]
+    assert requested == [0, 1]
     assert names() == []
 
 

@@ -223,7 +223,7 @@ TEXTS = [
     (b'{\n  "common_dump_settings": {\n    path: 1}}', ("not JSON\n", "property name", "{path}:3:5\n")),
     (b'{"a": 1,\n // a comment\n "b": 2}', ("not JSON\n", "{path}:2:2\n")),
     (b'{"common_dump_settings": {}', ("not JSON\n", "{path}:1:28\n")),
-    (b'{"a": {"path": "/a", "path": "/b"}}', ("a key stands twice\n", "key   path\n", "{path}\n")),
+    (b'{"a": {"path": "/a", "path": "/b"}}', ("duplicate key\n", "key   path\n", "{path}\n")),
     (b'{"common_dump_settings": NaN}', ("not a finite number\n", "NaN\n", "{path}\n")),
     (b'{"a": 1e999}', ("not a finite number\n", "inf\n")),
     (b"\xff\xfe{", ("not UTF-8 text\n", "byte 0\n", "{path}\n")),

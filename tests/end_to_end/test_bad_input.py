@@ -144,7 +144,7 @@ CONFIG = {
         ("-m", "optimizer.learning_rate=interval(0.1,1)"),
         2,
         (
-            "an interval has no list of values\n",
+            "an interval is not a list of values\n",
             "optimizer.learning_rate\n",
             "interval(0.1,1)\n",
             "hydra/sweeper=optuna",
@@ -184,7 +184,9 @@ CONFIG = {
         env=(("SECRET", "hunter2"),),
     ),
     "augmented digits": Row(
-        ("dataset.augment=true",), 2, ("images that cannot be augmented\n", "dataset.augment\n", ", ".join(AUGMENTABLE))
+        ("dataset.augment=true",),
+        2,
+        ("images of this dataset cannot be augmented\n", "dataset.augment\n", ", ".join(AUGMENTABLE)),
     ),
     "an expectation never evaluated": Row(
         ("expect.accuracy.min=0.9", "eval.every=never"), 2, ("an expectation that is never evaluated\n",)

@@ -70,7 +70,7 @@ TEXTS = [
     ("op_trace:task_trace", ("op_trace excludes every other trace\n", "two runs, or task_trace")),
     ("{training_trace: on}", ("not JSON\n", "Expecting property name")),
     ('{"training_trace": "on"', ("not JSON\n", "delimiter")),
-    ('{"training_trace": "on", "training_trace": "off"}', ("a key stands twice\n",)),
+    ('{"training_trace": "on", "training_trace": "off"}', ("duplicate key\n",)),
     ('{"training_trace": NaN}', ("not a finite number\n", "NaN")),
 ]
 
@@ -107,12 +107,16 @@ CONFIG = [
     (
         ("session.profiling_mode=true", "session.bp_point=b"),
         "session.fp_point",
-        ("training_trace of a session needs this operator\n", "forward part begins\n", "profiling=trace finds it"),
+        (
+            "training_trace of a session needs this operator\n",
+            "first operator of the forward pass\n",
+            "profiling=trace detects it",
+        ),
     ),
     (
         ("session.profiling_mode=true", "session.profiling_options=task_trace", "session.fp_point=a"),
         "session.bp_point",
-        ("training_trace of a session needs this operator\n", "backward part ends\n"),
+        ("training_trace of a session needs this operator\n", "last operator of the backward pass\n"),
     ),
     ((*FULL, "session.op_trace=ReLU"), "session.op_trace", ("op_trace excludes every other trace\n",)),
     ((*FULL, "profiling=trace"), "session.profiling_mode", ("a profile is requested twice\n", "profiling=none")),
@@ -120,25 +124,25 @@ CONFIG = [
     (("session.precision_mode=fp16",), "session.precision_mode", ("not one of the choices\n", PRECISIONS)),
     (("session.precision_mode=force_fp61",), "session.precision_mode", (PRECISIONS, "nearest  force_fp16\n")),
     (("session.precision_mode=16",), "session.precision_mode", ("value    16\n", PRECISIONS)),
-    (("session.auto_tune_mode=XX",), "session.auto_tune_mode", ("not a way of tuning\n", 'value    "XX"\n', TUNING)),
+    (("session.auto_tune_mode=XX",), "session.auto_tune_mode", ("not a tuning mode\n", 'value    "XX"\n', TUNING)),
     (("session.auto_tune_mode=rl",), "session.auto_tune_mode", (TUNING, "nearest  RL\n")),
     (("session.auto_tune_mode=[RL,XX]",), "session.auto_tune_mode", (TUNING, "nearest  RL\n")),
     (("session.auto_tune_mode='RL,RL'",), "session.auto_tune_mode", (TUNING, "nearest  RL\n")),
-    (("session.auto_tune_mode=''",), "session.auto_tune_mode", ("not a way of tuning\n", TUNING)),
-    (("session.auto_tune_mode=[]",), "session.auto_tune_mode", ("not a way of tuning\n", TUNING)),
-    (("session.auto_tune_mode=3",), "session.auto_tune_mode", ("not a way of tuning\n", TUNING)),
+    (("session.auto_tune_mode=''",), "session.auto_tune_mode", ("not a tuning mode\n", TUNING)),
+    (("session.auto_tune_mode=[]",), "session.auto_tune_mode", ("not a tuning mode\n", TUNING)),
+    (("session.auto_tune_mode=3",), "session.auto_tune_mode", ("not a tuning mode\n", TUNING)),
     (("session.auto_tune_mode=RL,GA",), "session.auto_tune_mode", ("several values for one run\n", "quotes make it")),
     (("session.auto_tune_seconds=0",), "session.auto_tune_seconds", ("above 0\n",)),
     (("session.auto_tune_seconds=ten",), "session.auto_tune_seconds", ("not a number\n",)),
     (
         ("session.graph_run_mode=0", "session.auto_tune_mode=RL"),
         "session.graph_run_mode",
-        ("session.auto_tune_mode is about steps of a training\n", "only evaluates"),
+        ("session.auto_tune_mode needs training steps\n", "only evaluates"),
     ),
     (("session.graph_run_mode=2",), "session.graph_run_mode", ("whole number, 0 to 1\n", "0: online inference")),
     (("session.graph_run_mode=train",), "session.graph_run_mode", ("not a whole number\n", "1: training\n")),
     (("session.op_debug_level=5",), "session.op_debug_level", ("out of range\n", "whole number, 0 to 4\n")),
-    (("session.op_debug_level=-1",), "session.op_debug_level", ("out of range\n", "1 maps to the source")),
+    (("session.op_debug_level=-1",), "session.op_debug_level", ("out of range\n", "1 source maps")),
     (("session.op_debug_level=true",), "session.op_debug_level", ("not a whole number\n",)),
     (("session.op_select_implmode=fast",), "session.op_select_implmode", ("high_precision, high_performance\n",)),
     (
@@ -208,7 +212,7 @@ def test_a_key_of_the_text(key, value, pieces):
 def test_a_text(text, pieces):
     values = {"session": {"profiling_mode": True, "profiling_options": text, "fp_point": "a", "bp_point": "b"}}
     error = only_error_of(lambda: check(values))
-    if "a key stands twice" not in pieces[0]:
+    if "duplicate key" not in pieces[0]:
         assert_tells(error, "session.profiling_options", pieces)
     error = only_error_of(lambda: check({"session": {"profiling_options": text}}))  # also while nothing is profiled
     for piece in pieces:

@@ -113,9 +113,9 @@ def test_a_run_without_a_good_checkpoint(place):
 @pytest.mark.parametrize(
     ("line", "key", "what"),
     [
-        ("eval.every=never", "eval.every", "nothing is left to do"),
-        ("dump=async", "session.graph_run_mode", "dump is about steps of a training"),
-        ("profiling=trace", "session.graph_run_mode", "profiling is about steps of a training"),
+        ("eval.every=never", "eval.every", "a run without training and evaluation"),
+        ("dump=async", "session.graph_run_mode", "dump needs training steps"),
+        ("profiling=trace", "session.graph_run_mode", "profiling needs training steps"),
         ("checkpoint.load=nowhere", "checkpoint.load", "no such file or folder"),
         ("checkpoint.load=7", "checkpoint.load", "not text"),
     ],

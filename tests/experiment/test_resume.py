@@ -222,7 +222,7 @@ def test_real_signals(tmp_path, number, code, status):
     journal = tmp_path / "killed/metrics.jsonl"
     process = start(tmp_path / "killed", *overrides, "epochs=1000000")
     wait_until(lambda: journal.exists() and journal.read_bytes().count(b"\n") >= 60, lambda: process.poll() is None)
-    with pytest.raises(BusyError, match="another process works in this directory"):
+    with pytest.raises(BusyError, match="another process is using this directory"):
         resume(tmp_path / "killed")
     process.send_signal(number)
     _, errors = process.communicate(timeout=PATIENCE)

@@ -238,7 +238,7 @@ def test_sync_asks_the_disk(tmp_path, monkeypatch):
     broken = files.Journal(tmp_path / "lines")
     with pytest.raises(StorageError) as caught:
         broken.sync()
-    assert caught.value.what == "cannot put a file on the disk"
+    assert caught.value.what == "cannot sync a file to the disk"
     monkeypatch.undo()
     broken.close()
 

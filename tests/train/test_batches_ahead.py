@@ -137,11 +137,11 @@ def test_an_error_while_a_batch_is_prepared_ends_the_training_with_its_text(monk
 
 
 def test_the_usual_small_case_has_no_thread_and_cifar_has_one(monkeypatch):
-    asked = []
-    monkeypatch.setattr("runner.dataset.pipeline.prefetch_batches", lambda *given: asked.append(given[2]))
+    requested = []
+    monkeypatch.setattr("runner.dataset.pipeline.prefetch_batches", lambda *given: requested.append(given[2]))
     open_dataset(DatasetSettings(), train=True).read(0)
     open_dataset(DatasetSettings("synthetic", num_samples=64, augment=True), train=True).read(0)
     shape = DatasetSettings("synthetic", num_samples=64, image_size=64, augment=True)
     assert np.prod(open_dataset(shape, train=True).output_shapes()[0]) * 4 > MIN_THREADED_VALUES
     open_dataset(shape, train=True).read(0)
-    assert asked == [0, 0, 1]
+    assert requested == [0, 0, 1]

@@ -74,9 +74,9 @@ def test_a_device_that_cannot_be_used(monkeypatch, caplog):
     trouble = DeviceError("the device is not usable", reason="nobody is there")
     monkeypatch.setattr(device_setup.compiler, "device_problem", lambda target, device_id: trouble)
     with pytest.raises(DeviceError) as caught:
-        device_setup.prepared(Device("GPU"), True)
+        device_setup.prepare(Device("GPU"), True)
     assert caught.value is trouble
-    device_setup.prepared(Device("GPU", allow_fallback=True), True)
+    device_setup.prepare(Device("GPU", allow_fallback=True), True)
     assert "nobody is there" in caplog.text
 
 

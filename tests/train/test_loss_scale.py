@@ -228,7 +228,7 @@ def test_levels_choose_policy_and_scale():
     assert (forced.precision, type(forced.train_network)) == (policy("force_fp16"), nn.TrainOneStepCell)
     assert Model(network, None, optimizer, precision_mode="force_fp32").precision is policy("force_fp32")
     assert Model(network, None, optimizer).precision is None
-    assert [amp.resolved("auto", Device(target)) for target in ("GPU", "Ascend")] == ["O2", "O3"]
+    assert [amp.resolve_level("auto", Device(target)) for target in ("GPU", "Ascend")] == ["O2", "O3"]
 
 
 def test_a_scale_without_dropping_is_the_optimizers():

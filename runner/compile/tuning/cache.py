@@ -53,7 +53,7 @@ def read(path: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        found = json_file.parsed(json_file.text(json_file.content(path)), path.name)
+        found = json_file.parse(json_file.text(json_file.content(path)), path.name)
         if not isinstance(found, dict) or found.get("facts") != key:
             raise ConfigError("it belongs to another step or machine")
         parse_tuning(found.get("tuning"))

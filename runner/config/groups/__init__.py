@@ -1,4 +1,4 @@
-"""Groups of the config whose option decides which keys they have."""
+"""Groups of the config whose keys depend on the chosen option."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ GROUPS: dict[str, Mapping[str, type[Any]]] = {
     "parallel": PARALLELS,
     "tracking": TRACKINGS,
 }
-# What a key of the schema is whose own `name` decides which keys it has, options or not; the first one is the default.
+# The records of each field of the schema whose keys depend on its `name`, by name; the first one is the default.
 NAMED: dict[Any, Mapping[str, type[Any]]] = {
     OptimizerSettings: OPTIMIZERS,
     ScheduleSettings: SCHEDULES,

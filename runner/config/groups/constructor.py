@@ -1,4 +1,4 @@
-"""Records whose keys are arguments of a constructor: what stands in its signature is not written again."""
+"""Records whose keys are arguments of a constructor, with its defaults."""
 
 import inspect
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from runner.validation.rules import Rule
 
 
 def argument(**rule: Any) -> Any:
-    """A key with a rule; its default is that of the constructor's argument of the same name."""
+    """A key with a rule, and the default of the constructor's argument of the same name."""
     return field(metadata={"rule": Rule(**rule)})
 
 
 class ConstructorSettings(Frozen):
-    """Base of the records for one constructor: `class AdamSettings(ConstructorSettings, constructor=nn.Adam)`."""
+    """Base class of the settings of a constructor: `class AdamSettings(ConstructorSettings, constructor=nn.Adam)`."""
 
     constructor: ClassVar[type[Any]]
 
@@ -28,7 +28,7 @@ class ConstructorSettings(Frozen):
         super().__init_subclass__()
 
     def create(self, *positional: Any, **computed: Any) -> Any:
-        """An object of the constructor, from the keys that are its arguments and from arguments that are no keys."""
+        """Call the constructor with the keys that are its arguments, and with further arguments."""
         names = [name for name in _parameters(self.constructor) if name in self.__dataclass_fields__]
         return self.constructor(*positional, **{**{name: getattr(self, name) for name in names}, **computed})
 

@@ -1,6 +1,6 @@
-"""Keys of the group `dump`, whose `name` decides which keys it has, and the dump that they request.
+"""Keys of the group `dump`, which depend on its `name`, and the dump that they request.
 
-Their rules are in `runner.observe.dump`, whose modules are not loaded before a dump is requested.
+Their rules are in `runner.observe.dump`, whose modules are only loaded if a dump is requested.
 """
 
 import os
@@ -22,8 +22,8 @@ def _key(default: Any, name: str) -> Any:
 class NoDump(Frozen):
     """No dump, unless `config`, a JSON file, requests one; or, without it, MINDSPORE_DUMP_CONFIG."""
 
-    name: str = key("none", choices=("none",))  # which one
-    config: str | None = None  # relative to where the command was started
+    name: str = key("none", choices=("none",))  # the kind of dump
+    config: str | None = None  # a JSON file, relative to the working directory
 
 
 class _KernelDump(Frozen):
@@ -32,17 +32,17 @@ class _KernelDump(Frozen):
     name: str
     config: str | None = None  # a JSON file of MindSpore
     enable: bool = True  # false: no dump
-    path: str | None = _key(None, "path")  # null: dump/ in the run directory
-    net_name: str | None = _key(None, "net_name")  # null: the name of the network
+    path: str | None = _key(None, "path")  # output folder; null: dump/ in the run directory
+    net_name: str | None = _key(None, "net_name")  # name of the network in paths; null: that of the network
     iteration: str = _key("0", "iteration")  # steps from 0: `0|5-8` or `all`
     dump_mode: int = _key(0, "dump_mode")  # 0: all operators, 1: those of `kernels`
     input_output: int = _key(0, "input_output")  # 0: both, 1: inputs, 2: outputs
     kernels: tuple[str, ...] = _key((), "kernels")  # full names, types or patterns
-    support_device: tuple[int, ...] = _key(tuple(range(8)), "support_device")  # device ids that dump
-    op_debug_mode: int = _key(0, "op_debug_mode")  # 3: only operators with results that are not finite
+    support_device: tuple[int, ...] = _key(tuple(range(8)), "support_device")  # device ids with a dump
+    op_debug_mode: int = _key(0, "op_debug_mode")  # 3: only operators with NaN or Inf in their outputs
 
     def values(self) -> dict[str, Any]:
-        """The keys of `runner.observe.dump`."""
+        """The values for `runner.observe.dump`, by its keys."""
         return {
             name: value for name, value in vars(self).items() if name not in ("name", "config") and value is not None
         }
@@ -51,32 +51,32 @@ class _KernelDump(Frozen):
 class SyncDump(_KernelDump):
     """Inputs and outputs of operators, written before the next step begins."""
 
-    name: str = key("sync", choices=("sync",))  # which one
-    trans_flag: bool = True  # (N, C, H, W) on every device
+    name: str = key("sync", choices=("sync",))  # the kind of dump
+    trans_flag: bool = True  # convert to NCHW on every device
 
 
 class AsyncDump(_KernelDump):
-    """The same, in the layout of the device, written while the training goes on."""
+    """Inputs and outputs of operators in the layout of the device, written in the background."""
 
-    name: str = key("async", choices=("async",))  # which one
+    name: str = key("async", choices=("async",))  # the kind of dump
     file_format: str = _key("bin", "file_format")  # bin, or npy with statistic.csv
     queue_mb: int = _key(256, "queue_mb")  # memory of the queue of files, in MiB
 
 
 class GeDump(Frozen):
-    """An asynchronous dump with the keys of GE (seed 004), in a folder of its own for each run."""
+    """An asynchronous dump with the keys of GE (seed 004), in a separate folder for each run."""
 
-    name: str = key("ge", choices=("ge",))  # which one
+    name: str = key("ge", choices=("ge",))  # the kind of dump
     config: str | None = None  # a JSON file of MindSpore
     enable_dump: bool = True  # false: no dump
-    dump_path: str | None = None  # a folder that exists, relative to where the command was started
-    dump_step: str | None = _key(None, "dump_step")  # null: every step
-    dump_mode: str = key("output", choices=("input", "output", "all"))  # which side of operators
+    dump_path: str | None = None  # an existing folder, relative to the working directory
+    dump_step: str | None = _key(None, "dump_step")  # steps; null: all
+    dump_mode: str = key("output", choices=("input", "output", "all"))  # inputs, outputs or both
     file_format: str = _key("bin", "file_format")  # bin, or npy with statistic.csv
     queue_mb: int = _key(256, "queue_mb")  # memory of the queue of files, in MiB
 
     def values(self) -> dict[str, Any]:
-        """The same in the keys of `runner.observe.dump`."""
+        """The values for `runner.observe.dump`, by its keys."""
         return {
             "enable": self.enable_dump,
             "dump_path": self.dump_path,
@@ -97,9 +97,9 @@ def is_requested(group: Dump) -> bool:
 
 
 def settings(group: Dump, defaults: Mapping[str, str]) -> "dump.DumpSettings | None":
-    """The dump that a group requests by its keys, or else by its JSON file or the environment.
+    """The dump that a group requests by its keys or, without them, by its JSON file or the environment.
 
-    `defaults` has the `path` and the `net_name` of a group without its own. Raises ConfigError or ConfigErrors.
+    `defaults` has the `path` and the `net_name` for a group without them. Raises ConfigError or ConfigErrors.
     """
     if not is_requested(group):
         return None
@@ -114,7 +114,7 @@ def settings(group: Dump, defaults: Mapping[str, str]) -> "dump.DumpSettings | N
     return dump.DumpSettings.from_values(kind, values, "dump.", defaults, source)
 
 
-def disagreements(group: Dump, sunk: bool) -> Iterator[ConfigError]:
+def consistency_errors(group: Dump, sunk: bool) -> Iterator[ConfigError]:
     """Errors of a dump as a whole, its JSON file included; `sunk`: whether steps are sunk to the device."""
     if not isinstance(group, NoDump) and group.config is not None:
         hint = f"dump=none dump.config={group.config}, or the keys of dump={group.name} without dump.config"
@@ -125,7 +125,7 @@ def disagreements(group: Dump, sunk: bool) -> Iterator[ConfigError]:
     if sunk and (is_sync or (requested is not None and requested.enabled and requested.kind == "sync")):
         source = dump.VARIABLE if group.config is None else f"dump.config={group.config}"
         yield ConfigError(
-            "a synchronous dump writes after every step, and sunk steps do not come back one by one",
+            "a synchronous dump writes after every step, which is not possible in a data sink",
             key="dataset_sink_mode",
             value="true",
             allowed="false",

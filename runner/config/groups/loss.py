@@ -1,7 +1,7 @@
-"""Keys of the loss functions; the `name` of the group decides which keys it has.
+"""Keys of the group `loss`, which depend on its `name`.
 
-A loss function is a record here and its place in `LOSSES`: choices, keys, defaults, help and what is built come from
-them. Training needs a single number, so a reduction cannot be `none`.
+A loss function is a record here, listed in `LOSSES`: choices, keys, defaults, help and the loss are derived from it.
+Training needs a single number, so a reduction cannot be `none`.
 """
 
 from runner import nn
@@ -13,18 +13,18 @@ SCALAR_REDUCTIONS = tuple(name for name in REDUCTIONS if name != "none")
 
 
 class LossSettings(ConstructorSettings):
-    """What the other parts of a run need to know of its loss function."""
+    """Base class of the settings of loss functions."""
 
     name: str = key("")  # the loss function
 
     @property
     def has_one_hot_labels(self) -> bool:
-        """Whether labels are rows of zeros with a one, not class numbers."""
+        """Whether labels are one-hot instead of class indices."""
         return False
 
     @property
     def is_sum(self) -> bool:
-        """Whether the samples of a batch are added up, not averaged."""
+        """Whether the losses of a batch are summed, not averaged."""
         return False
 
 
@@ -32,8 +32,10 @@ class SoftmaxCrossEntropySettings(LossSettings, constructor=nn.SoftmaxCrossEntro
     """Softmax cross-entropy. Training needs a single number, so its reduction cannot be `none`."""
 
     name: str = key("softmax_cross_entropy", choices=("softmax_cross_entropy",))  # the loss function
-    sparse: bool = True  # labels are class numbers
-    reduction: str = key("mean", choices=SCALAR_REDUCTIONS, hint="training needs one number per batch")  # over a batch
+    sparse: bool = True  # labels are class indices
+    reduction: str = key(
+        "mean", choices=SCALAR_REDUCTIONS, hint="training needs one number per batch"
+    )  # reduction over a batch
 
     @property
     def has_one_hot_labels(self) -> bool:

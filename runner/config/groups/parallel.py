@@ -1,36 +1,38 @@
-"""Keys of the group `parallel`, whose `name` decides which keys it has (spec section 1.3)."""
+"""Keys of the group `parallel`, which depend on its `name` (spec section 1.3)."""
 
 from dataclasses import dataclass
 
 from runner.communication import fusion
 from runner.validation.rules import key
 
-# Modes of the reference that a user may ask for, and that are not here.
+# Modes of the reference that are not supported.
 UNSUPPORTED = "hybrid_parallel", "semi_auto_parallel", "auto_parallel"
 HINT = "this mode of the reference is not supported; stand_alone and data_parallel are"
 
 
 @dataclass(frozen=True)
 class StandAlone:
-    """One process by itself."""
+    """A single process."""
 
-    name: str = key("stand_alone", choices=("stand_alone",))  # which one
+    name: str = key("stand_alone", choices=("stand_alone",))  # the parallel mode
 
 
 @dataclass(frozen=True)
 class DataParallel:
-    """The processes of one `mpirun -n N runner ...`: each takes its part of every batch, gradients are those of all.
+    """The processes of one `mpirun -n N runner ...`: each processes its part of every batch, gradients are reduced.
 
-    `gradients_mean` false sums them, as the reference does: the learning rate then counts N times. `device_num` and
-    `global_rank` null are those of mpirun; given, they must agree with it.
+    `gradients_mean` false sums the gradients, as the reference does, which multiplies the learning rate by N.
+    `device_num` and `global_rank`, if not null, must agree with mpirun.
     """
 
-    name: str = key("data_parallel", choices=("data_parallel",))  # which one
+    name: str = key("data_parallel", choices=("data_parallel",))  # the parallel mode
     device_num: int | None = key(None, low=1, high=4096)  # number of processes; null: that of mpirun
-    global_rank: int | None = key(None, low=0, high=4095)  # of this process; null: that of mpirun
-    gradients_mean: bool = False  # the mean of all gradients, not their sum
-    parameter_broadcast: bool = False  # all begin with the parameters of the first
-    all_reduce_fusion_config: tuple[int, ...] | None = key(None, validate=fusion.validate_indices)  # null: one bucket
+    global_rank: int | None = key(None, low=0, high=4095)  # rank of this process; null: that of mpirun
+    gradients_mean: bool = False  # mean of the gradients instead of their sum
+    parameter_broadcast: bool = False  # initialise all ranks with the parameters of rank 0
+    all_reduce_fusion_config: tuple[int, ...] | None = key(
+        None, validate=fusion.validate_indices
+    )  # indices of the buckets; null: one
 
 
 Parallel = StandAlone | DataParallel

@@ -1,6 +1,6 @@
-"""Keys of the group `profiling`, whose `name` decides which keys it has, and the profile that they request.
+"""Keys of the group `profiling`, which depend on its `name`, and the profile that they request.
 
-Their rules are in `runner.observe.profile`, whose modules are not loaded before a profile is requested.
+Their rules are in `runner.observe.profile`, whose modules are only loaded if a profile is requested.
 """
 
 from collections.abc import Iterator
@@ -17,29 +17,29 @@ from runner.validation.rules import key
 class NoProfiling(Frozen):
     """No profile, unless `options` requests one: words, or the JSON text of the context's `profiling_options`."""
 
-    name: str = key("none", choices=("none",))  # which one
+    name: str = key("none", choices=("none",))  # the kind of profile
     options: str | None = key(None, validate=options_text)  # JSON text with these keys, or words
 
 
 class TraceProfiling(Frozen):
-    """Where the time of the run goes. null: traces are on (or as `options` says), points are found, and so on.
+    """A profile of the run. null: the value in `options`; without options, all traces are on.
 
-    `output`, `aicpu` and `aic_metrics` are other spellings of `result_path`, `aicpu_trace` and `ai_core_metrics`.
+    `output`, `aicpu` and `aic_metrics` are aliases of `result_path`, `aicpu_trace` and `ai_core_metrics`.
     """
 
-    name: str = key("trace", choices=("trace",))  # which one
+    name: str = key("trace", choices=("trace",))  # the kind of profile
     options: str | None = key(None, validate=options_text)  # JSON text with these keys, or words
-    result_path: str | None = profile_key("result_path")  # a folder that exists; null: profiling/ in the run directory
-    output: str | None = profile_key("output")  # as result_path
-    training_trace: bool | None = profile_key("training_trace")  # where the time of a step goes
-    task_trace: bool | None = profile_key("task_trace")  # time of each operator
-    aicpu_trace: bool | None = profile_key("aicpu_trace")  # waiting for data
-    aicpu: bool | None = profile_key("aicpu")  # as aicpu_trace
-    fp_point: str | None = profile_key("fp_point")  # operator with which the forward part begins; null: found
-    bp_point: str | None = profile_key("bp_point")  # operator with which the backward part ends; null: found
+    result_path: str | None = profile_key("result_path")  # an existing folder; null: profiling/ in the run directory
+    output: str | None = profile_key("output")  # alias of result_path
+    training_trace: bool | None = profile_key("training_trace")  # phases of each step
+    task_trace: bool | None = profile_key("task_trace")  # times of operators
+    aicpu_trace: bool | None = profile_key("aicpu_trace")  # waiting times for data
+    aicpu: bool | None = profile_key("aicpu")  # alias of aicpu_trace
+    fp_point: str | None = profile_key("fp_point")  # first operator of the forward pass; null: detected
+    bp_point: str | None = profile_key("bp_point")  # last operator of the backward pass; null: detected
     ai_core_metrics: str | None = profile_key("ai_core_metrics")  # null: PipeUtilization, if operators are traced
-    aic_metrics: str | None = profile_key("aic_metrics")  # as ai_core_metrics
-    op_trace: str | None = profile_key("op_trace")  # a single operator, and no other trace
+    aic_metrics: str | None = profile_key("aic_metrics")  # alias of ai_core_metrics
+    op_trace: str | None = profile_key("op_trace")  # profile a single operator instead of the run
 
 
 Profiling = NoProfiling | TraceProfiling
@@ -62,7 +62,7 @@ def settings(
     return profile.ProfileSettings.from_values(_sources(profiling, session), folder, device_id, everything)
 
 
-def disagreements(profiling: Profiling, session: SessionSettings, is_single: bool) -> Iterator[ConfigError]:
+def consistency_errors(profiling: Profiling, session: SessionSettings, is_single: bool) -> Iterator[ConfigError]:
     """Errors of a profile as a whole, its texts included. `is_single`: whether one process trains."""
     if session.profiling_mode and is_requested(profiling, SessionSettings()):
         hint = "session.profiling_mode=false, or profiling=none without profiling.options"
@@ -77,15 +77,18 @@ def disagreements(profiling: Profiling, session: SessionSettings, is_single: boo
     if requested is None:
         return
     if requested.op_trace and not is_single:
-        reason = "they disturb each other, and an operator that exchanges needs all of them"
+        reason = "they would slow down each other, and a collective needs all of them"
         rows = {"value": requested.op_trace, "reason": reason, "repair": "the same command with parallel=stand_alone"}
         key = "session.op_trace" if session.profiling_mode else "profiling.op_trace"
         yield ConfigError("several ranks cannot measure a single operator", key=key, **rows)
     has_words = session.profiling_mode and not session.profiling_options.lstrip().startswith("{")
-    for name, border in (("fp_point", "forward part begins"), ("bp_point", "backward part ends")):
+    for name, point in (
+        ("fp_point", "first operator of the forward pass"),
+        ("bp_point", "last operator of the backward pass"),
+    ):
         if has_words and not requested.op_trace and getattr(requested, name) is None:
-            allowed = f"the full name of the operator with which the {border}"
-            hint = "profiling=trace finds it by itself; save_graphs=true shows the names"
+            allowed = f"the full name of the {point}"
+            hint = "profiling=trace detects it; save_graphs=true writes the names"
             what = "training_trace of a session needs this operator"
             yield ConfigError(what, key=f"session.{name}", allowed=allowed, hint=hint)
 

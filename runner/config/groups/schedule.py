@@ -1,6 +1,6 @@
-"""Keys of the learning-rate schedules below `optimizer.schedule`; its `name` decides which keys it has.
+"""Keys of the learning-rate schedules below `optimizer.schedule`, which depend on its `name`.
 
-A schedule is a record here and its name in `SCHEDULES`: choices, keys, defaults, help and what is built come from them.
+A schedule is a record here, listed in `SCHEDULES`: choices, keys, defaults, help and the schedule are derived from it.
 """
 
 from typing import ClassVar
@@ -11,15 +11,15 @@ from runner.validation.rules import key
 
 
 class ScheduleSettings(ConstructorSettings):
-    """What all schedules have."""
+    """Base class of the settings of schedules."""
 
-    rate_argument: ClassVar[str] = "learning_rate"  # of the constructor: it takes the optimizer's `learning_rate`
+    rate_argument: ClassVar[str] = "learning_rate"  # the constructor's argument for the optimizer's `learning_rate`
 
-    name: str = key("")  # which one
-    warmup_steps: int = key(0, low=0)  # steps in which the rate rises from 0
+    name: str = key("")  # the schedule
+    warmup_steps: int = key(0, low=0)  # steps of the linear warm-up from 0
 
     def learning_rate(self, rate: float, total_steps: int) -> float | nn.LearningRateSchedule:
-        """What an optimizer takes as its learning rate in a run of so many steps; `rate` itself when it is constant."""
+        """The schedule for a run of `total_steps` steps; `rate` itself if it is constant."""
         if self.constructor is nn.ConstantLR and not self.warmup_steps:
             return rate
         computed: dict[str, float] = {self.rate_argument: rate}
@@ -30,46 +30,46 @@ class ScheduleSettings(ConstructorSettings):
 
 
 class ConstantLRSettings(ScheduleSettings, constructor=nn.ConstantLR):
-    """The optimizer's `learning_rate` in every step, after `warmup_steps` steps that rise to it from 0."""
+    """The optimizer's `learning_rate` in every step, after a linear warm-up from 0."""
 
-    name: str = key("constant", choices=("constant",))  # which one
+    name: str = key("constant", choices=("constant",))  # the schedule
 
 
 class StepLRSettings(ScheduleSettings, constructor=nn.StepLR):
-    """The rate, multiplied by `decay_rate` after every `decay_steps` steps. All steps count from the warm-up's end."""
+    """The rate, multiplied by `decay_rate` after every `decay_steps` steps, counted from the end of the warm-up."""
 
-    name: str = key("step", choices=("step",))  # which one
-    decay_steps: int = key(1000, low=1)  # steps of the decay
+    name: str = key("step", choices=("step",))  # the schedule
+    decay_steps: int = key(1000, low=1)  # number of decay steps
     decay_rate: float = key(0.1, above=0)  # the factor
 
 
 class ExponentialDecayLRSettings(ScheduleSettings, constructor=nn.ExponentialDecayLR):
     """The rate times `decay_rate` ^ (step / decay_steps), the exponent rounded down with `is_stair`."""
 
-    name: str = key("exponential", choices=("exponential",))  # which one
-    decay_steps: int = key(1000, low=1)  # steps of the decay
+    name: str = key("exponential", choices=("exponential",))  # the schedule
+    decay_steps: int = key(1000, low=1)  # number of decay steps
     decay_rate: float = key(0.9, above=0)  # the factor
     is_stair: bool = argument()  # round the exponent down
 
 
 class CosineDecayLRSettings(ScheduleSettings, constructor=nn.CosineDecayLR):
-    """Half a cosine from the rate to `min_lr`; `decay_steps` null: until the last step of the run."""
+    """Half a cosine period from the rate to `min_lr`; `decay_steps` null: until the last step of the run."""
 
     rate_argument = "max_lr"
 
-    name: str = key("cosine", choices=("cosine",))  # which one
-    decay_steps: int | None = key(None, low=1)  # steps of the decay
-    min_lr: float = key(0.0, low=0)  # where it ends
+    name: str = key("cosine", choices=("cosine",))  # the schedule
+    decay_steps: int | None = key(None, low=1)  # number of decay steps
+    min_lr: float = key(0.0, low=0)  # final learning rate
 
 
 class PolynomialDecayLRSettings(ScheduleSettings, constructor=nn.PolynomialDecayLR):
     """From the rate to `end_learning_rate` as (1 - step / decay_steps) ^ power; `decay_steps` as for the cosine."""
 
-    name: str = key("polynomial", choices=("polynomial",))  # which one
-    decay_steps: int | None = key(None, low=1)  # steps of the decay
-    end_learning_rate: float = key(0.0, low=0)  # where it ends
+    name: str = key("polynomial", choices=("polynomial",))  # the schedule
+    decay_steps: int | None = key(None, low=1)  # number of decay steps
+    end_learning_rate: float = key(0.0, low=0)  # final learning rate
     power: float = key(1.0, above=0)  # the exponent
-    update_decay_steps: bool = argument()  # begin again with a longer decay
+    update_decay_steps: bool = argument()  # restart with a longer decay
 
 
 SCHEDULES: dict[str, type[ScheduleSettings]] = {

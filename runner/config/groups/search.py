@@ -1,7 +1,7 @@
-"""`hydra/sweeper=optuna`: how a sweep searches and where, validated before anything is written.
+"""`hydra/sweeper=optuna`: settings and space of a search, validated before anything is written.
 
-The space is written in Hydra's grammar: `choice(a,b)`, `range(1,9,2)` without its end, `interval(0,1)` with its ends,
-whole numbers of `int(interval(1,9))`, and `tag(log,...)` for a logarithmic scale.
+The space is given in Hydra's grammar: `choice(a,b)`, `range(1,9,2)` without its end, `interval(0,1)` with its ends,
+integers as `int(interval(1,9))`, and `tag(log,...)` for a logarithmic scale.
 """
 
 import math
@@ -25,23 +25,23 @@ from runner.validation.validate import Invalid, show, validate
 
 PARAMS = "hydra.sweeper.params"
 TAGS = ("log",)
-NOTHING = "nothing to search"
-_WRITTEN = "interval(0.001,1), tag(log,interval(0.001,1)), int(interval(1,9)), range(1,9), choice(a,b) or a,b"
+NO_SEARCH_SPACE = "nothing to search"
+_FORMS = "interval(0.001,1), tag(log,interval(0.001,1)), int(interval(1,9)), range(1,9), choice(a,b) or a,b"
 
 
 def _inside(value: object) -> str:
-    place: str = validate(str, FREE, value)
-    path = PurePath(place)
-    if path.is_absolute() or ".." in path.parts or "://" in place or not path.name:
+    text: str = validate(str, FREE, value)
+    path = PurePath(text)
+    if path.is_absolute() or ".." in path.parts or "://" in text or not path.name:
         raise Invalid("not a file in the folder of the sweep", "a name, such as study.log")
-    return place
+    return text
 
 
 class SearchSettings(Frozen):
-    """What is searched for, and how: the keys below `hydra.sweeper`.
+    """Objective and method of a search: the keys below `hydra.sweeper`.
 
-    A trial's value is that `metric` of its summary which `expect` means, too; `direction` null is the metric's own.
-    Trials run `n_jobs` at a time; all of these are proposed before one of them has its result. `storage` is a file in
+    The value of a trial is `metric` in its summary; `direction` null is that of the metric.
+    Trials run `n_jobs` at a time; all of these are proposed before one of them has a result. `storage` is a file in
     the folder of the sweep: a copy of the study in Optuna's journal format, named `study_name` (null: the folder's).
     """
 
@@ -57,42 +57,42 @@ class SearchSettings(Frozen):
     storage: str | None = key(None, validate=_inside)
 
     @property
-    def wanted(self) -> str:
-        """The direction, configured or the metric's own."""
+    def resolved_direction(self) -> str:
+        """The configured direction or, without one, that of the metric."""
         return self.direction or METRICS[self.metric].direction
 
 
 def node() -> dict[str, Any]:
-    """What stands below `hydra.sweeper` before anybody changes it."""
+    """The defaults of the keys below `hydra.sweeper`."""
     return {**defaults(SearchSettings), "params": {}}
 
 
 def settings(values: Mapping[str, Any], origin: check.Origin) -> tuple[SearchSettings, list[ConfigError]]:
-    """What the keys below `hydra.sweeper` say, and what is wrong with them, and with Optuna."""
+    """The settings below `hydra.sweeper`, and the errors in them or in the installation of Optuna."""
     own = {name: value for name, value in values.items() if name not in ("_target_", "params")}
-    made, errors = check.part(SearchSettings, own, "hydra.sweeper", origin)
-    absent = search_space.missing()
-    return made, [*errors, *([absent] if absent else [])]
+    search, errors = check.check_section(SearchSettings, own, "hydra.sweeper", origin)
+    missing = search_space.missing()
+    return search, [*errors, *([missing] if missing else [])]
 
 
 def never_evaluated(search: SearchSettings, config: RunConfig) -> ConfigError | None:
-    """What is wrong when the metric is not that of any run."""
+    """The error for a metric that no run evaluates; None for others."""
     if search.metric == "loss" or (config.eval.every != "never" and search.metric in config.eval.metrics):
         return None
     hint = f"eval.every=end with {search.metric} among eval.metrics, or hydra.sweeper.metric=loss"
     return ConfigError("a metric that is never evaluated", key="hydra.sweeper.metric", value=search.metric, hint=hint)
 
 
-def lines(params: object) -> list[str]:
-    """The overrides that `hydra.sweeper.params` stands for. Raises ConfigError, or ConfigErrors."""
+def parameter_overrides(params: object) -> list[str]:
+    """The overrides given by `hydra.sweeper.params`. Raises ConfigError, or ConfigErrors."""
     found: list[str] = []
     errors: list[ConfigError] = []
     for name, value in _leaves(params):
         if name.lstrip("+~").startswith("hydra"):
             errors.append(ConfigError("a search may not change Hydra", key=f"{PARAMS}.{name}", value=show(value)))
         elif isinstance(value, list | dict):
-            rows = {"value": show(value), "allowed": _WRITTEN}
-            errors.append(ConfigError("not a part of a space", key=f"{PARAMS}.{name}", **rows))
+            rows = {"value": show(value), "allowed": _FORMS}
+            errors.append(ConfigError("not a dimension of a search space", key=f"{PARAMS}.{name}", **rows))
         else:
             line = f"{name}={value if isinstance(value, str) else Transformer.str(value)}"
             found.append(line)
@@ -107,24 +107,26 @@ def _from_params(error: ConfigError) -> ConfigError:
 
 
 def space(parsed: Iterable[Override], search: SearchSettings) -> list[Dimension]:
-    """What is searched through: all overrides with several values. Raises ConfigError, or ConfigErrors."""
-    made: list[Dimension] = []
+    """The dimensions of the search: all overrides with several values. Raises ConfigError, or ConfigErrors."""
+    dimensions: list[Dimension] = []
     errors: list[ConfigError] = []
     for override in (one for one in parsed if one.is_sweep_override()):
         try:
-            made.append(_dimension(override, search.sampler))
+            dimensions.append(_dimension(override, search.sampler))
         except ConfigError as error:
             errors.append(error.add(key=override.key_or_group, value=override.get_value_string()))
     raise_all(errors)
-    if not made:
-        raise ConfigError(NOTHING, key="hydra/sweeper", value="optuna", hint=f"a key with {_WRITTEN}")
-    if search.sampler == "grid" and limit(made) > overrides.MAX_JOBS:
-        raise ConfigError("the grid has too many points", value=limit(made), allowed=f"at most {overrides.MAX_JOBS}")
-    return made
+    if not dimensions:
+        raise ConfigError(NO_SEARCH_SPACE, key="hydra/sweeper", value="optuna", hint=f"a key with {_FORMS}")
+    if search.sampler == "grid" and point_count(dimensions) > overrides.MAX_JOBS:
+        raise ConfigError(
+            "the grid has too many points", value=point_count(dimensions), allowed=f"at most {overrides.MAX_JOBS}"
+        )
+    return dimensions
 
 
-def limit(dimensions: Sequence[Dimension]) -> int:
-    """How many points there are in a space of choices and ranges."""
+def point_count(dimensions: Sequence[Dimension]) -> int:
+    """The number of points in a space of choices and ranges."""
     return math.prod(len(one.points()) for one in dimensions)
 
 
@@ -147,12 +149,12 @@ def _dimension(override: Override, sampler: str) -> Dimension:
     if isinstance(value, RangeSweep):
         return _range(name, override, value, "log" in tags)
     if tags:
-        raise ConfigError("choices have no scale", allowed="tag(log,...) of an interval or a range")
-    if isinstance(value, ChoiceSweep):  # in the order in which they stand: Hydra's shuffle has no seed
+        raise ConfigError("choices do not have a scale", allowed="tag(log,...) of an interval or a range")
+    if isinstance(value, ChoiceSweep):  # in the given order: Hydra's shuffle has no seed
         override = replace(override, _value=replace(value, shuffle=False))
     texts = tuple(dict.fromkeys(override.sweep_string_iterator()))
     if not texts:
-        raise ConfigError("no option has such a name")
+        raise ConfigError("no option matches")
     return Choice(name, texts)
 
 
@@ -161,9 +163,11 @@ def _interval(name: str, value: IntervalSweep, log: bool, sampler: str) -> Numbe
     if low is None or high is None or not math.isfinite(low) or not math.isfinite(high) or low >= high:
         raise ConfigError("an empty interval", allowed="two finite numbers, the lower one first")
     if sampler == "grid":
-        raise ConfigError("an interval has no grid", hint="range(start,end,step), or hydra.sweeper.sampler=tpe")
+        raise ConfigError(
+            "a grid search needs a finite number of values", hint="range(start,end,step), or hydra.sweeper.sampler=tpe"
+        )
     if log and low <= 0:
-        raise ConfigError("a logarithmic scale begins above 0")
+        raise ConfigError("a logarithmic scale needs positive values")
     return Number(name, low, high, isinstance(low, int) and isinstance(high, int), log)
 
 
@@ -172,14 +176,14 @@ def _range(name: str, override: Override, value: RangeSweep, log: bool) -> Numbe
     texts = overrides.sweep_values(ordered)
     texts = texts if value.step > 0 else texts[::-1]
     if not texts:
-        raise ConfigError("an empty range", hint="the end of a range is not in it")
-    step, whole = abs(value.step), all(type(one) is int for one in (value.start or 0, value.stop, value.step))
+        raise ConfigError("an empty range", hint="the end of a range is exclusive")
+    step, integral = abs(value.step), all(type(one) is int for one in (value.start or 0, value.stop, value.step))
     low = float(texts[0])
-    if log and (not whole or step != 1):
+    if log and (not integral or step != 1):
         raise ConfigError(
             "steps that do not fit a logarithmic scale", allowed="whole numbers in steps of 1, or interval"
         )
     if log and low <= 0:
-        raise ConfigError("a logarithmic scale begins above 0")
+        raise ConfigError("a logarithmic scale needs positive values")
     high = float(Decimal(texts[0]) + (len(texts) - 1) * Decimal(str(step)))
-    return Number(name, low, high, whole, log, float(step), tuple(texts))
+    return Number(name, low, high, integral, log, float(step), tuple(texts))

@@ -1,4 +1,4 @@
-"""The dimensions of a search, and whether Optuna, which proposes its trials, is installed."""
+"""The dimensions of a search space, and the check for Optuna, which proposes trials."""
 
 import importlib.util
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ from typing import Any
 from runner.errors import ConfigError
 
 INSTALL = 'pip install "runner[optuna]"'
-OLDEST = 4  # the major version since which its journal files are not experimental
+OLDEST = 4  # the first major version whose journal files are not experimental
 SAMPLERS = ("tpe", "random", "grid")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A key and the texts that it may have, which have no order."""
+    """A key with unordered values, as text."""
 
     key: str
     texts: tuple[str, ...]
 
     def text(self, value: Any) -> str:
-        """A value of the study as it stands in an override."""
+        """A value of the study in the syntax of overrides."""
         return str(value)
 
     def points(self) -> list[str]:
@@ -30,37 +30,37 @@ class Choice:
 
 @dataclass(frozen=True)
 class Number:
-    """A key and the numbers that it may have, `low` and `high` among them.
+    """A key with numbers from `low` to `high`, both included.
 
-    `step` is None for all of them, or else `texts` are those of a range, upwards, as they stand in overrides.
+    `step` is None for an interval. For a range, `texts` are its values in ascending order, as in overrides.
     """
 
     key: str
     low: float
     high: float
-    whole: bool = False
+    integral: bool = False
     log: bool = False
     step: float | None = None
     texts: tuple[str, ...] = ()
 
     def text(self, value: Any) -> str:
-        """A value of the study as it stands in an override."""
+        """A value of the study in the syntax of overrides."""
         if self.step is not None:
-            place: int = round((value - self.low) / self.step)
-            return self.texts[place]
-        return repr(int(value) if self.whole else float(value))
+            index: int = round((value - self.low) / self.step)
+            return self.texts[index]
+        return repr(int(value) if self.integral else float(value))
 
     def points(self) -> list[float]:
         """All values of the study, of a range."""
-        kind = int if self.whole else float
-        return [kind(self.low + place * (self.step or 1)) for place in range(len(self.texts))]
+        kind = int if self.integral else float
+        return [kind(self.low + index * (self.step or 1)) for index in range(len(self.texts))]
 
 
 Dimension = Choice | Number
 
 
 def missing() -> ConfigError | None:
-    """What is to be installed before there can be a study, if anything."""
+    """The error if Optuna is missing or too old; None otherwise."""
     if importlib.util.find_spec("optuna") is None:
         return ConfigError("the search needs Optuna", key="hydra/sweeper", value="optuna", repair=INSTALL)
     found = version()

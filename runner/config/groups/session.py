@@ -13,8 +13,8 @@ from runner.validation.validate import Invalid, switch, validate
 
 PRECISION_MODES = ("allow_fp32_to_fp16", "force_fp16", "force_fp32", "must_keep_origin_dtype", "allow_mix_precision")
 LOSS_SCALES = ("dynamic", "off")
-# Options of seed 004 that are keys of other groups here.
-ELSEWHERE: Mapping[str, str] = {
+# Options of seed 004 that are keys of other groups, with hints.
+MOVED_KEYS: Mapping[str, str] = {
     "enable_dump": "dump=ge, with dump.dump_path",
     **{name: f"dump=ge dump.{name}=..." for name in ("dump_path", "dump_step", "dump_mode")},
     "enable_dump_debug": "dump=async dump.op_debug_mode=3 detects overflow",
@@ -23,16 +23,16 @@ ELSEWHERE: Mapping[str, str] = {
 
 
 def options_text(value: object) -> str:
-    """The options of a profile, words or JSON; also as the group of keys that Hydra reads from JSON without quotes."""
+    """The options of a profile, words or JSON; Hydra parses JSON without quotes as a group of keys."""
     text: str = json.dumps(value) if isinstance(value, Mapping) else validate(str, FREE, value)
     return text
 
 
-def _precision(value: object) -> Any:
+def _validate_precision(value: object) -> Any:
     return validate(str, Rule(choices=PRECISION_MODES), PRECISION_MODES[0] if value is None else value)
 
 
-def _loss_scale(value: object) -> Any:
+def _validate_loss_scale(value: object) -> Any:
     """`dynamic`, `off`, or a number of at least 1."""
     if isinstance(value, str):
         return validate(str, Rule(choices=LOSS_SCALES, fold=True), value)
@@ -41,18 +41,18 @@ def _loss_scale(value: object) -> Any:
     return float(value)
 
 
-def _tuning(value: object) -> str:
-    """RL, GA or both, in any order, also as a list: the command line takes `RL,GA` without quotes for a sweep."""
+def _validate_tuning(value: object) -> str:
+    """RL, GA or both, in any order, also as a list: on the command line, `RL,GA` without quotes is a sweep."""
     parts = value.split(",") if isinstance(value, str) else value
     names = [str(part).strip() for part in parts] if isinstance(parts, Sequence) else []
     known = [name for name in ("RL", "GA") if name in names]
     if len(known) != len(names) or not known:
         meant = [name for name in ("RL", "GA") if name in [one.upper() for one in names]]
-        raise Invalid("not a way of tuning", _TUNING, ",".join(meant) or None)
+        raise Invalid("not a tuning mode", _TUNING, ",".join(meant) or None)
     return ",".join(known)
 
 
-def _optypes(value: object) -> str:
+def _validate_optypes(value: object) -> str:
     names = [value] if isinstance(value, str) else value
     if names == ["Pooling"] or names == ("Pooling",):
         return "Pooling"
@@ -67,7 +67,7 @@ def profile_key(name: str) -> Any:
 
 
 _TUNING = 'null, "RL" (vector operators), "GA" (convolutions and matrix products) or "RL,GA"'
-_DEBUG = "0 off, 1 maps to the source, 2 also turns optimisation off, 3 the compiled model, 4 also what was fused"
+_DEBUG = "0 off, 1 source maps, 2 also without optimisation, 3 the compiled model, 4 also the fused operators"
 
 
 class SessionSettings(Frozen):
@@ -79,32 +79,42 @@ class SessionSettings(Frozen):
     `profiling_mode` requests a profile with the words of `profiling_options`; the group `profiling` has more keys.
     """
 
-    precision_mode: str = key(PRECISION_MODES[0], validate=_precision)  # casts the operands of operators
-    loss_scale: float | str | None = key(None, validate=_loss_scale)  # null: dynamic with allow_mix_precision
-    auto_tune_mode: str | None = key(None, validate=_tuning)  # what is searched for
-    auto_tune_seconds: float = key(600.0, above=0)  # after that the search ends
-    graph_run_mode: int = key(1, low=0, high=1, hint="0: online inference, 1: training")  # 1 trains, 0 only evaluates
-    op_debug_level: int = key(0, low=0, high=4, hint=_DEBUG)  # 0 to 4: which files are in kernel_meta/
+    precision_mode: str = key(PRECISION_MODES[0], validate=_validate_precision)  # casts of operands
+    loss_scale: float | str | None = key(None, validate=_validate_loss_scale)  # null: dynamic with allow_mix_precision
+    auto_tune_mode: str | None = key(None, validate=_validate_tuning)  # "RL", "GA" or "RL,GA"; null: no tuning
+    auto_tune_seconds: float = key(600.0, above=0)  # time limit of the search
+    graph_run_mode: int = key(
+        1, low=0, high=1, hint="0: online inference, 1: training"
+    )  # 1: training, 0: evaluation only
+    op_debug_level: int = key(0, low=0, high=4, hint=_DEBUG)  # 0 to 4: the files in kernel_meta/
     enable_exception_dump: bool = key(False, validate=switch)  # dump the operands of a failing operator
-    op_select_implmode: str = key("high_performance", choices=("high_precision", "high_performance"))  # of pools
-    optypelist_for_implmode: str | None = key(None, validate=_optypes)  # null or Pooling
-    profiling_mode: bool = False  # make a profile
-    profiling_options: str = key("training_trace", validate=options_text)  # its words or JSON text
-    fp_point: str | None = profile_key("fp_point")  # operator with which the forward part begins
-    bp_point: str | None = profile_key("bp_point")  # operator with which the backward part ends
+    op_select_implmode: str = key(
+        "high_performance", choices=("high_precision", "high_performance")
+    )  # summation of Float16 in pooling
+    optypelist_for_implmode: str | None = key(
+        None, validate=_validate_optypes
+    )  # operators with op_select_implmode: null or Pooling
+    profiling_mode: bool = False  # profile the run
+    profiling_options: str = key("training_trace", validate=options_text)  # options of the profile, words or JSON text
+    fp_point: str | None = profile_key("fp_point")  # first operator of the forward pass
+    bp_point: str | None = profile_key("bp_point")  # last operator of the backward pass
     op_trace: str | None = profile_key("op_trace")  # the operator of profiling_options=op_trace
     initialize_system: bool = False  # time the initialisation separately
 
 
-def disagreements(session: SessionSettings, evaluated: bool, dumped: bool, profiled: bool) -> Iterator[ConfigError]:
-    """Errors of a run that trains nothing: it has no evaluation, or requests files about training steps."""
+def consistency_errors(
+    session: SessionSettings, evaluated: bool, dumped: bool, profiled: bool
+) -> Iterator[ConfigError]:
+    """Errors of a run without training that also has no evaluation, or requests files about training steps."""
     if session.graph_run_mode == 1:
         return
     only = "session.graph_run_mode=0 only evaluates"
     if not evaluated:
         hint = f"{only}: eval.every=end, or session.graph_run_mode=1"
-        yield ConfigError("nothing is left to do", key="eval.every", value="never", allowed="end or epoch", hint=hint)
+        yield ConfigError(
+            "a run without training and evaluation", key="eval.every", value="never", allowed="end or epoch", hint=hint
+        )
     tuned = session.auto_tune_mode is not None
     for name, requested in (("dump", dumped), ("profiling", profiled), ("session.auto_tune_mode", tuned)):
         if requested:
-            yield ConfigError(f"{name} is about steps of a training", key="session.graph_run_mode", value=0, hint=only)
+            yield ConfigError(f"{name} needs training steps", key="session.graph_run_mode", value=0, hint=only)

@@ -1,4 +1,4 @@
-"""Keys of the group `tracking`, whose `name` decides which keys it has, and whether its library is there."""
+"""Keys of the group `tracking`, which depend on its `name`, and the check for its library."""
 
 import os
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ VARIABLE = "MLFLOW_TRACKING_URI"
 FILE = "mlflow.db"
 DATABASES = "postgresql", "mysql", "mssql"
 ADDRESSES = "sqlite:///file.db, http://host:port, https://host, postgresql://host/name, mysql://..., mssql://..."
-NAME_LENGTH = 250  # of what MLflow takes as a name
+NAME_LENGTH = 250  # limit of names in MLflow
 
 
 def address(value: object) -> str:
-    """An address of MLflow, a database file with its absolute path; nothing is opened. Raises Invalid."""
+    """The checked URI of an MLflow store, with the absolute path of a database file. Raises Invalid."""
     text: str = validate(str, FREE, value)
     scheme, found, rest = text.partition("://")
     if scheme == "sqlite" and found:
@@ -35,19 +35,21 @@ def address(value: object) -> str:
         raise Invalid("an address without a host", ADDRESSES)
     if parts.password is not None:
         hint = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or PGPASSWORD, in the environment"
-        raise Invalid("a password in an address, which is written into files", "an address without one", hint=hint)
+        raise Invalid(
+            "the address contains a password and would be written to files", "an address without a password", hint=hint
+        )
     return text
 
 
 def _file(rest: str) -> str:
     path, _, query = rest.removeprefix("/").partition("?")
     if not rest.startswith("/") or path in ("", ":memory:"):
-        raise Invalid("no file of a database", ADDRESSES, hint=f"sqlite:///{FILE}, or sqlite:////tmp/{FILE}")
-    place = os.path.abspath(path)
-    existing_folder(os.path.dirname(place))
-    if os.path.lexists(place) and not os.path.isfile(place):
-        raise Invalid("not a file", "the file of a database, which may be missing")
-    return f"sqlite:///{place}{'?' if query else ''}{query}"
+        raise Invalid("not a database file", ADDRESSES, hint=f"sqlite:///{FILE}, or sqlite:////tmp/{FILE}")
+    path = os.path.abspath(path)
+    existing_folder(os.path.dirname(path))
+    if os.path.lexists(path) and not os.path.isfile(path):
+        raise Invalid("not a regular file", "a database file, existing or new")
+    return f"sqlite:///{path}{'?' if query else ''}{query}"
 
 
 def _name(value: object) -> str:
@@ -58,30 +60,30 @@ def _name(value: object) -> str:
 
 
 class NoTracking(Frozen):
-    """The run is written down in its folder only."""
+    """No tracking: the run is recorded in its folder only."""
 
-    name: str = key("none", choices=("none",))  # which one
+    name: str = key("none", choices=("none",))  # the kind of tracking
 
 
 class TensorBoardTracking(Frozen):
-    """Event files in `tensorboard/` of the run directory, which get what is new every so many seconds."""
+    """Event files for TensorBoard in `tensorboard/` of the run directory."""
 
-    name: str = key("tensorboard", choices=("tensorboard",))  # which one
-    every_seconds: float = key(2.0, above=0)  # how often it is told what is new
+    name: str = key("tensorboard", choices=("tensorboard",))  # the kind of tracking
+    every_seconds: float = key(2.0, above=0)  # interval of updates in seconds
 
 
 class MlflowTracking(Frozen):
     """A run of MLflow.
 
-    `uri` null: MLFLOW_TRACKING_URI of the environment, or else `sqlite:///mlflow.db` where the command was started.
+    `uri` null: MLFLOW_TRACKING_URI of the environment, or else `sqlite:///mlflow.db` in the working directory.
     `experiment` null: the name of the experiment, or of the network. `run_name` null: the last two folders of the run.
     """
 
-    name: str = key("mlflow", choices=("mlflow",))  # which one
-    uri: str | None = key(None, validate=address)  # a file, a server or a database
-    experiment: str | None = key(None, validate=_name)  # under which MLflow lists it
-    run_name: str | None = key(None, validate=_name)  # how MLflow shows it
-    every_seconds: float = key(2.0, above=0)  # how often it is told what is new
+    name: str = key("mlflow", choices=("mlflow",))  # the kind of tracking
+    uri: str | None = key(None, validate=address)  # a database file, a server or a database
+    experiment: str | None = key(None, validate=_name)  # name of the experiment in MLflow
+    run_name: str | None = key(None, validate=_name)  # name of the run in MLflow
+    every_seconds: float = key(2.0, above=0)  # interval of updates in seconds
 
 
 Tracking = NoTracking | TensorBoardTracking | MlflowTracking
@@ -92,28 +94,28 @@ TRACKINGS: dict[str, type[Tracking]] = {
 }
 
 
-def is_asked(tracking: Tracking) -> bool:
-    """Whether somebody else is told of the run: only then `runner.experiment.tracking.attach` is needed."""
+def is_requested(tracking: Tracking) -> bool:
+    """Whether a run is tracked: only then `runner.experiment.tracking.attach` is loaded."""
     return not isinstance(tracking, NoTracking)
 
 
 def address_of(tracking: MlflowTracking) -> str:
-    """Where the run is told to. Raises Invalid for a wrong address in the environment."""
+    """The URI of the MLflow store. Raises Invalid for an invalid one in the environment."""
     return tracking.uri or address(os.environ.get(VARIABLE) or f"sqlite:///{FILE}")
 
 
-def disagreements(tracking: Tracking) -> Iterator[ConfigError]:
-    """What is missing for a tracking: its library, or a usable address in the environment."""
+def consistency_errors(tracking: Tracking) -> Iterator[ConfigError]:
+    """Errors of a tracking: its library is not installed, or the address in the environment is invalid."""
     needed = {"tensorboard": ["tensorboardX"], "mlflow": ["mlflow"]}.get(tracking.name, [])
     if isinstance(tracking, MlflowTracking):
         try:
             uri = address_of(tracking)
         except Invalid as invalid:
-            told = os.environ.get(VARIABLE)
-            yield invalid_value_error(VARIABLE if told else "tracking.uri", told, invalid)
+            given = os.environ.get(VARIABLE)
+            yield invalid_value_error(VARIABLE if given else "tracking.uri", given, invalid)
             return
         if not uri.startswith("http"):
-            needed.append("sqlalchemy")  # mlflow-skinny has none, and speaks with servers only
+            needed.append("sqlalchemy")  # not in mlflow-skinny, which supports servers only
     missing = [name for name in needed if not _is_installed(name)]
     if missing:
         rows = {"value": tracking.name, "missing": ", ".join(missing)}
@@ -123,4 +125,4 @@ def disagreements(tracking: Tracking) -> Iterator[ConfigError]:
 
 def _is_installed(name: str) -> bool:
     found = find_spec(name)
-    return found is not None and found.origin is not None  # a folder of this name is no library
+    return found is not None and found.origin is not None  # None: only a folder of this name

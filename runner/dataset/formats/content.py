@@ -37,8 +37,8 @@ class Content:
     def take(self, most: int) -> bytes | memoryview:
         """The next bytes, at most `most`; fewer only at the end of the content."""
         if self._inflate is None or most == 0:
-            taken, self._stored = self._stored[:most], self._stored[most:]
-            return taken
+            part, self._stored = self._stored[:most], self._stored[most:]
+            return part
         try:
             inflated = self._inflate.decompress(self._stored, most)
         except zlib.error as reason:
@@ -48,9 +48,9 @@ class Content:
 
     def rest(self) -> bytes | memoryview:
         """The remaining content, checked as by `end`. Raises DataError when it is too large."""
-        taken = self.take(MAX_BYTES)
+        content = self.take(MAX_BYTES)
         self.end(f"at most {MAX_BYTES} bytes")
-        return taken
+        return content
 
     def end(self, expected: str) -> None:
         """Raise DataError unless all content was read and, for gzip, length and checksum are right."""

@@ -18,16 +18,16 @@ def follow(request: RunRequest) -> None:
     if not config.session.graph_run_mode:
         return
     with run.run_environment(config), closing(run.value_observer(config, folder)) as shown:
-        built = build(config, NO_GRAPHS, shown, run.failure_observer(config, folder))
+        experiment = build(config, NO_GRAPHS, shown, run.failure_observer(config, folder))
         if is_profiled(config.profiling, config.session):
-            profile.attach(config, built, folder)
+            profile.attach(config, experiment, folder)
         if config.checkpoint.load is not None and not request.resume:
-            synchronize.read_on_first_rank(built.model.network)
-        before = synchronize.read_on_first_rank(built.model.train_network) if request.resume else {}
+            synchronize.read_on_first_rank(experiment.model.network)
+        before = synchronize.read_on_first_rank(experiment.model.train_network) if request.resume else {}
         with Interruption() as interruption:
-            built.model.train(
+            experiment.model.train(
                 config.epochs,
-                built.train_data,
+                experiment.train_data,
                 [LossMonitor(0), synchronize.SynchronizeSignals(interruption)],
                 config.dataset_sink_mode,
                 config.sink_size,

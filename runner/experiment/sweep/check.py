@@ -25,18 +25,18 @@ def check_sweep(loader: Loader, call: CommandLine, params: Sequence[str] = ()) -
     problems = [problem for problem in map(loader.unknown_option, parsed) if problem]
     raise_all(problems)
     lines = [_without_sweep(loader, override) for override in parsed]
-    made = compose(call._replace(overrides=tuple(line for line in lines if line)))
+    composition = compose(call._replace(overrides=tuple(line for line in lines if line)))
     errors: dict[str, ConfigError] = {}
     elsewhere = {one.key_or_group for one in parsed[: len(params)]} - {
         one.key_or_group for one in parsed[len(params) :]
     }
     for key, value in _swept(loader, parsed):
-        values = plain(made.config)
+        values = plain(composition.config)
         _set_path(values, key.split("."), value)
         _, found = examine(values, lambda key: search.PARAMS if key in elsewhere else overrides.COMMAND_LINE)
         errors |= {str(error): error for error in (_with_hint(error, parsed) for error in found)}
     raise_all(list(errors.values()))
-    return made
+    return composition
 
 
 def _with_hint(error: ConfigError, parsed: Sequence[Override]) -> ConfigError:

@@ -19,10 +19,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from runner.config import overrides
 from runner.config.check import examine
 from runner.config.command_line import CommandLine
-from runner.config.compose import Origins, container, request_for
+from runner.config.compose import Origins, container, run_request
 from runner.config.groups import search
 from runner.config.loader import SWEEP_DIR, Loader, as_config_error, as_typed
-from runner.config.read import shown
+from runner.config.read import display_path
 from runner.config.schema import RunConfig, RunRequest
 from runner.config.source import SEARCH
 from runner.errors import ConfigError, RunnerError, collect_errors, raise_all
@@ -109,35 +109,35 @@ class SweepPlan:
 def plan(call: CommandLine) -> SweepPlan:
     """Compose and check a sweep. Raises ConfigError, before anything is written, for an invalid value."""
     loader = Loader(call.config_dir, call.config_path)
-    made, errors = collect_errors(check_sweep, loader, call)
+    composition, errors = collect_errors(check_sweep, loader, call)
     master, broken = collect_errors(loader.load_configuration, call.config_name, list(call.overrides), RunMode.MULTIRUN)
     if master is None:
         raise_all(errors or broken)
         raise AssertionError("composition returned neither a config nor an error")
     params, wrong = collect_errors(_take_params, master)
     if params:
-        made, errors = collect_errors(check_sweep, loader, call, params)
+        composition, errors = collect_errors(check_sweep, loader, call, params)
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(as_typed(master.hydra.overrides.task))
     origin = Origins(loader, call.config_name, list(call.overrides))
-    searcher, unfit = collect_errors(_searcher, master, parsed, made.config if made else None, origin)
-    raise_all([*errors, *wrong, *(one for one in unfit if not wrong or one.what != search.NOTHING)])
-    assert made is not None
-    given = OmegaConf.to_container(master.hydra.sweep, resolve=False)["dir"] != SWEEP_DIR  # type: ignore[index,call-overload]
+    searcher, unfit = collect_errors(_searcher, master, parsed, composition.config if composition else None, origin)
+    raise_all([*errors, *wrong, *(one for one in unfit if not wrong or one.what != search.NO_SEARCH_SPACE)])
+    assert composition is not None
+    folder_given = OmegaConf.to_container(master.hydra.sweep, resolve=False)["dir"] != SWEEP_DIR  # type: ignore[index,call-overload]
     with _current(master), as_config_error():
         folder = Path(str(OmegaConf.select(master, "hydra.sweep.dir")))
-        base = cast(dict[str, Any], OmegaConf.to_container(made.task, resolve=False))
-        share = core_shares(
-            master, made.config.device.threads, searcher.at_once if searcher else _count(master, parsed)
+        base = cast(dict[str, Any], OmegaConf.to_container(composition.task, resolve=False))
+        core_share = core_shares(
+            master, composition.config.device.threads, searcher.at_once if searcher else _count(master, parsed)
         )
     if searcher:
         base["hydra"] = {"sweeper": searcher.identity}
-    return SweepPlan(loader, master, base, made.config, folder, given, share, searcher)
+    return SweepPlan(loader, master, base, composition.config, folder, folder_given, core_share, searcher)
 
 
 def _take_params(master: DictConfig) -> list[str]:
     """Move `hydra.sweeper.params` in front of the overrides that were typed, and return them. Raises ConfigError."""
     settings = master.hydra.sweeper
-    found = search.lines(OmegaConf.to_container(settings, resolve=True).get("params"))  # type: ignore[union-attr]
+    found = search.parameter_overrides(OmegaConf.to_container(settings, resolve=True).get("params"))  # type: ignore[union-attr]
     with read_write(master.hydra), open_dict(master.hydra):
         if found:
             settings.params = None
@@ -154,7 +154,7 @@ def _searcher(
         values = OmegaConf.to_container(master.hydra.sweeper, resolve=True)
         return prepared(cast(dict[str, Any], values), parsed, config, origin)
     if target == BASIC_SWEEPER:
-        raise_all(list(overrides.uncountable(parsed)))
+        raise_all(list(overrides.grid_errors(parsed)))
     return None
 
 
@@ -209,7 +209,7 @@ def _run_one(
 ) -> int:
     """Run one job in the folder made by the launcher, possibly in another process."""
     record = cast(DictConfig, HydraConfig.instance().cfg)
-    folder = Path(shown(Path(record.hydra.runtime.output_dir)))
+    folder = Path(display_path(Path(record.hydra.runtime.output_dir)))
     if console:
         show_in(folder / CONSOLE)
     wrong = None
@@ -220,4 +220,4 @@ def _run_one(
         config, wrong = examine({}, lambda key: None)[0], error
     if not config.device.threads:
         config = replace(config, device=replace(config.device, threads=threads))
-    return job(int(record.hydra.job.num), request_for(record, config, folder), wrong)
+    return job(int(record.hydra.job.num), run_request(record, config, folder), wrong)

@@ -39,7 +39,7 @@ class Job:
             return SKIPPED
         self._begin(number, request.folder)
         try:
-            with launch.recorded(request := self._continued(request)):
+            with launch.run_status(request := self._resumed(request)):
                 if wrong is not None:
                     raise wrong
                 sweep_temporaries(request.folder)
@@ -76,7 +76,7 @@ class Job:
     def _begin(self, number: int, folder: Path) -> None:
         journal.append(self.sweep, "start", job=number, folder=state.relative(folder, self.sweep), pid=os.getpid())
 
-    def _continued(self, request: RunRequest) -> RunRequest:
+    def _resumed(self, request: RunRequest) -> RunRequest:
         """The request, which resumes the run in the folder if there is one. Raises ConfigError for another config."""
         if not (request.folder / CONFIG_FILE).exists() or not (request.folder / launch.STATUS_FILE).exists():
             return request

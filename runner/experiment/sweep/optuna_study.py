@@ -72,8 +72,8 @@ class _Copy:
         with self._storing():
             file.parent.mkdir(parents=True, exist_ok=True)
             journal = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(file)))
-            made = optuna.create_study(storage=journal, study_name=name, direction=direction, load_if_exists=True)
-            self._study, self.length = made, len(made.trials)
+            study = optuna.create_study(storage=journal, study_name=name, direction=direction, load_if_exists=True)
+            self._study, self.length = study, len(study.trials)
 
     def add(self, trial: Any) -> None:
         """Add a trial, unless it was added before the search was resumed."""
@@ -95,7 +95,7 @@ def _distribution(optuna: Any, one: Dimension) -> Any:
     kinds = optuna.distributions
     if isinstance(one, Choice):
         return kinds.CategoricalDistribution(one.texts)
-    if one.whole:
+    if one.integral:
         return kinds.IntDistribution(int(one.low), int(one.high), log=one.log, step=int(one.step or 1))
     return kinds.FloatDistribution(one.low, one.high, log=one.log, step=one.step)
 
@@ -103,9 +103,9 @@ def _distribution(optuna: Any, one: Dimension) -> Any:
 def _sampler(optuna: Any, dimensions: Sequence[Dimension], name: str, seed: int, several: bool) -> Any:
     kinds = optuna.samplers
     if name == "grid":
-        made = kinds.GridSampler({one.key: one.points() for one in dimensions}, seed=seed)
-        vars(made)["after_trial"] = lambda *_: None  # it would stop Optuna's own loop, which does not run here
-        return made
+        sampler = kinds.GridSampler({one.key: one.points() for one in dimensions}, seed=seed)
+        vars(sampler)["after_trial"] = lambda *_: None  # it would stop Optuna's own loop, which does not run here
+        return sampler
     return kinds.RandomSampler(seed=seed) if name == "random" else kinds.TPESampler(seed=seed, constant_liar=several)
 
 

@@ -106,7 +106,7 @@ class _Pool:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        with _blocked():
+        with _block_signals():
             process = os.fork()
             if not process:
                 self._child(work, parent)
@@ -177,7 +177,7 @@ class _Signals:
 
 
 @contextmanager
-def _blocked() -> Iterator[None]:
+def _block_signals() -> Iterator[None]:
     """Block signals, so that none is lost between a fork and the child's handlers."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, KINDS)
     try:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from hydra.core.override_parser.types import Override
 
 from runner.config.check import Origin
-from runner.config.groups.search import SearchSettings, limit, never_evaluated, settings, space
+from runner.config.groups.search import SearchSettings, never_evaluated, point_count, settings, space
 from runner.config.groups.search_space import Dimension
 from runner.config.schema import RunConfig
 from runner.errors import collect_errors, raise_all
@@ -46,7 +46,7 @@ class Searcher:
     def count(self) -> int:
         """Number of trials: at most the number of points of a grid."""
         search = self.search
-        return min(search.n_trials, limit(self.space)) if search.sampler == "grid" else search.n_trials
+        return min(search.n_trials, point_count(self.space)) if search.sampler == "grid" else search.n_trials
 
     @property
     def at_once(self) -> int:
@@ -58,12 +58,12 @@ class Searcher:
         """The settings that must be unchanged when the sweep is resumed, as JSON."""
         search = self.search
         names = ("metric", "n_jobs", "sampler", "seed")
-        return {"direction": search.wanted, **{name: getattr(search, name) for name in names}}
+        return {"direction": search.resolved_direction, **{name: getattr(search, name) for name in names}}
 
     def run(self, folder: Path, launcher: FilteringLauncher, trials: Trials) -> None:
         """Run all trials, in batches, in the folder of the sweep. Raises the errors of the launcher."""
         search = self.search
-        study = Study(self.space, search.wanted, search.sampler, search.seed, search.n_jobs > 1)
+        study = Study(self.space, search.resolved_direction, search.sampler, search.seed, search.n_jobs > 1)
         if search.storage is not None:
             study.copy_to(folder / search.storage, search.study_name or folder.name, trials.reported_trials)
         first = 0

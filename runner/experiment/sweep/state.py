@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runner.config.schema import changed
+from runner.config.schema import changed_keys
 from runner.errors import ConfigError, DataError
 from runner.experiment.sweep import journal
-from runner.host.json_file import flat, written
+from runner.host.json_file import flat, read_object
 
 SEARCH = "hydra.sweeper."
 STATUS_FILE, SUMMARY_FILE = "status.json", "summary.json"
@@ -126,8 +126,8 @@ def settle(state: SweepState, numbers: Iterable[int], what: str) -> None:
     for number in numbers:
         started = state.started.get(number, {"folder": str(number)})  # it may have died before its `start` row
         folder = state.folder / started["folder"]
-        if written(folder / STATUS_FILE).get("status") == "ok":
-            end(state.folder, number, folder, summary=written(folder / SUMMARY_FILE))
+        if read_object(folder / STATUS_FILE).get("status") == "ok":
+            end(state.folder, number, folder, summary=read_object(folder / SUMMARY_FILE))
         else:
             end(state.folder, number, folder, "killed", 1, error=what)
 
@@ -156,7 +156,7 @@ def relative(folder: Path, sweep: Path) -> str:
 def refuse_changes(what: str, was: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise ConfigError with a row for every key that differs between two configs; `sweep.*` may change."""
     before, after = flat(was), flat(now)
-    names = [name for name in changed(before, after) if not name.startswith("sweep.")]
+    names = [name for name in changed_keys(before, after) if not name.startswith("sweep.")]
     rows = {name: f"was {before.get(name)}, is {after.get(name)}" for name in names}
     if rows:
         raise ConfigError(what, **rows, hint="--force resumes anyway")

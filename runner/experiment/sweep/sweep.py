@@ -36,11 +36,11 @@ def start(call: CommandLine) -> list[Outcome]:
     Raises ConfigError before anything is written, SweepError at the end when some jobs failed, KeyboardInterrupt when a
     signal stopped the sweep.
     """
-    made = plan(call)
+    sweep_plan = plan(call)
     with launch.stopped_by_signals():
-        folder = launch.claim(made.folder, made.folder_given)
+        folder = launch.claim(sweep_plan.folder, sweep_plan.folder_given)
         with files.locked(folder / launch.LOCK_FILE):
-            config = _base(made)
+            config = _base(sweep_plan)
             journal.append(
                 folder,
                 "sweep",
@@ -48,9 +48,9 @@ def start(call: CommandLine) -> list[Outcome]:
                 call=_call_values(call),
                 config=config,
                 config_sha256=config_hash(config),
-                threads=made.shares.threads,
+                threads=sweep_plan.shares.threads,
             )
-            return _run_jobs(made, folder, force=False)
+            return _run_jobs(sweep_plan, folder, force=False)
 
 
 def resume(folder: Path, lines: Sequence[str] = (), force: bool = False) -> list[Outcome]:
@@ -64,20 +64,20 @@ def resume(folder: Path, lines: Sequence[str] = (), force: bool = False) -> list
     call = _resumed_call(state.header["call"], lines)
     with launch.stopped_by_signals(), files.locked(folder / launch.LOCK_FILE):
         state.update()  # rows written before the lock was acquired
-        made = plan(call)
+        sweep_plan = plan(call)
         if not force:
-            refuse_changes("the config of the sweep has changed", state.header["config"], _base(made))
+            refuse_changes("the config of the sweep has changed", state.header["config"], _base(sweep_plan))
         settle(state, [number for number in state.started if number not in state.ended], DIED)
         journal.append(folder, "resume", overrides=list(lines))
-        return _run_jobs(made, folder, force)
+        return _run_jobs(sweep_plan, folder, force)
 
 
-def _run_jobs(made: SweepPlan, folder: Path, force: bool) -> list[Outcome]:
+def _run_jobs(sweep_plan: SweepPlan, folder: Path, force: bool) -> list[Outcome]:
     state = SweepState(folder)
     state.update()
-    controller = _Controller(state, made.config.sweep.fail_fast, force)
+    controller = _Controller(state, sweep_plan.config.sweep.fail_fast, force)
     try:
-        made.run(folder, state.header["threads"], controller)
+        sweep_plan.run(folder, state.header["threads"], controller)
     except KeyboardInterrupt:
         print(f"resume the sweep with: runner resume {folder}", file=sys.stderr)  # noqa: T201
         raise
@@ -176,11 +176,11 @@ def _block(outcome: Outcome) -> str:
     return f"{first.rstrip()}\n{outcome.error}" if outcome.error else first.rstrip()
 
 
-def _base(made: SweepPlan) -> dict[str, Any]:
+def _base(sweep_plan: SweepPlan) -> dict[str, Any]:
     """Everything that all jobs depend on: the config, and versions by the same rule as for one run."""
     versions = {name: text for name, text in packages().items() if name.startswith(("runner", "numpy", "onnx"))}
-    optuna = {"optuna": search_space.version()} if made.searcher else {}
-    return {**made.base, "version": {**versions, **optuna}}
+    optuna = {"optuna": search_space.version()} if sweep_plan.searcher else {}
+    return {**sweep_plan.base, "version": {**versions, **optuna}}
 
 
 def _call_values(call: CommandLine) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from runner.experiment.tracking import mlflow
 from runner.experiment.tracking.follower import Follower, Tracker
 from runner.experiment.tracking.tensorboard import EventFile
 from runner.host.files import write_json
-from runner.host.json_file import written
+from runner.host.json_file import read_object
 
 STATE_FILE, SUMMARY_FILE = "tracking.json", "summary.json"
 LEVELS = 4  # at most so many folder levels between a job and its sweep
@@ -37,7 +37,9 @@ def with_tracking(run: Run) -> Run:
             summary = run(request)
         except BaseException as error:
             # A run that does not meet its expectations has a summary, too.
-            _end(follower, error, written(request.folder / SUMMARY_FILE) if isinstance(error, MismatchError) else {})
+            _end(
+                follower, error, read_object(request.folder / SUMMARY_FILE) if isinstance(error, MismatchError) else {}
+            )
             raise
         summary = {**summary, "tracking": _end(follower, None, summary)}
         write_json(request.folder / SUMMARY_FILE, summary)
@@ -64,30 +66,30 @@ def _write_state(folder: Path, tracker: "Tracker", status: str, reason: str | No
 
 
 def _tracker(request: RunRequest) -> "Tracker":
-    made: Tracker
+    tracker: Tracker
     if isinstance(request.config.tracking, MlflowTracking):
-        made = mlflow.MlflowRun(_run_info(request, request.config.tracking))
+        tracker = mlflow.MlflowRun(_run_info(request, request.config.tracking))
     else:
-        made = _event_file(request)
-    return made
+        tracker = _event_file(request)
+    return tracker
 
 
 def _event_file(request: RunRequest) -> "Tracker":
     folder = request.folder.absolute() / "tensorboard"
     try:
         texts = {"config": request.resolved, "run": _tags(request, request.folder.absolute())}
-        made: Tracker = EventFile(folder, texts)
+        tracker: Tracker = EventFile(folder, texts)
     except ImportError as reason:
         hint = 'pip install "runner[tensorboard]"'
         raise ConfigError("tensorboardX cannot be loaded", key="tracking", reason=reason, hint=hint) from reason
     except OSError as reason:
         raise StorageError("no event file can be written", path=folder, reason=reason) from reason
-    return made
+    return tracker
 
 
 def _run_info(request: RunRequest, tracking: MlflowTracking) -> Any:
     folder, uri = request.folder.absolute(), address_of(tracking)
-    before = written(folder / STATE_FILE) if request.resume else {}
+    before = read_object(folder / STATE_FILE) if request.resume else {}
     same = (before.get("name"), before.get("uri")) == ("mlflow", uri)
     if before.get("name") == "mlflow" and tracking.uri is None:  # a resumed run keeps its database
         same, uri = True, str(before.get("uri"))

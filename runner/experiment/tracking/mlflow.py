@@ -54,7 +54,7 @@ class MlflowRun:
     def __init__(self, info: MlflowRunInfo) -> None:
         try:
             _reach(info.uri)
-            self._mlflow = _loaded()
+            self._mlflow = _load_library()
             with _exclusive(info.uri):
                 self._client = self._mlflow.MlflowClient(info.uri)
             self._run_id, self._is_continued = self._start(info)
@@ -100,8 +100,8 @@ class MlflowRun:
             except self._mlflow.exceptions.MlflowException:
                 pass
             _LOG.warning("MLflow no longer has run %s: a new one gets all rows", info.run_id)
-        made = self._client.create_run(self._experiment_id(info.experiment), run_name=info.run_name)
-        return str(made.info.run_id), False
+        run = self._client.create_run(self._experiment_id(info.experiment), run_name=info.run_name)
+        return str(run.info.run_id), False
 
     def _experiment_id(self, name: str) -> str:
         found = self._client.get_experiment_by_name(name)
@@ -122,9 +122,9 @@ class MlflowRun:
         self._log("tags", {f"changed.{name}": now[name] for name in now if before.get(name, now[name]) != now[name]})
 
     def _log(self, kind: str, values: Mapping[str, Any]) -> None:
-        made = {"params": self._mlflow.entities.Param, "tags": self._mlflow.entities.RunTag}[kind]
+        entity = {"params": self._mlflow.entities.Param, "tags": self._mlflow.entities.RunTag}[kind]
         for part in _parts(list(_texts(kind, values).items()), TAGS):
-            batch = {kind: [made(name, value) for name, value in part]}
+            batch = {kind: [entity(name, value) for name, value in part]}
             _patiently(partial(self._client.log_batch, self._run_id, **batch))
 
 
@@ -164,7 +164,7 @@ def _file(uri: str) -> Path | None:
     return Path(urlsplit(uri).path.removeprefix("/")) if uri.startswith("sqlite") else None
 
 
-def _loaded() -> Any:
+def _load_library() -> Any:
     """The library, without telemetry and with short timeouts, unless the user has set these variables."""
     defaults = {"DISABLE_TELEMETRY": "true", "HTTP_REQUEST_MAX_RETRIES": "3", "HTTP_REQUEST_TIMEOUT": "20"}
     for name, value in defaults.items():

@@ -35,7 +35,7 @@ class EventFile:
     name = "tensorboard"
 
     def __init__(self, folder: Path, texts: Mapping[str, Mapping[str, Any]]) -> None:
-        self._library = _loaded()
+        self._library = _load_library()
         before = [name for name in names(make_directory(folder)) if MARK in name]
         self._folder, self._before = folder, [folder / name for name in before]
         # The suffix distinguishes and orders files that are created in the same second.
@@ -71,7 +71,7 @@ class EventFile:
         self._writer.close()
 
 
-def _loaded() -> Library:
+def _load_library() -> Library:
     from tensorboardX import summary
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event

@@ -64,7 +64,7 @@ def read(path: Path, key: str) -> DumpSettings:
         raise invalid_value_error(key, str(path), Invalid("not a JSON file", "a file whose name ends in .json"))
     try:
         source = json_file.content(path)
-        values = json_file.parsed(json_file.text(source), str(path))
+        values = json_file.parse(json_file.text(source), str(path))
     except ConfigError as wrong:
         rows = {"key": key} | ({} if "from" in wrong.rows else {"file": str(path)}) | wrong.rows
         raise ConfigError(wrong.what).add(**rows) from None

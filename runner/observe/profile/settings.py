@@ -90,7 +90,7 @@ def options(text: str, key: str) -> dict[str, Any]:
     if not text.lstrip().startswith("{"):
         return _words(text, key)
     try:
-        values: dict[str, Any] = json_file.parsed(text, key)
+        values: dict[str, Any] = json_file.parse(text, key)
     except ConfigError as wrong:
         raise ConfigError(wrong.what).add(**({"key": key, "value": text} | wrong.rows)) from None
     return values

@@ -17,14 +17,14 @@ from pathlib import Path
 
 from runner.dataset.stages import Stage
 from runner.host.files import make_directory, write_atomically
-from runner.host.lazy import uncollected
+from runner.host.lazy import gc_paused
 from runner.observe.profile import data_pipeline, hardware_metrics, peak, step_trace, summary, tables, timeline
 from runner.observe.profile.analysis import Analysis
 from runner.observe.profile.record import ProfileRecord
 from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 
 
-@uncollected()
+@gc_paused()
 def write(
     record: ProfileRecord, settings: ProfileSettings, target: ProfileTarget, stages: Sequence[Stage]
 ) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from runner.config.schema import changed
+from runner.config.schema import changed_keys
 from runner.report.ci.golden_file import Golden
 
 
@@ -22,7 +22,7 @@ def compare(golden: Golden, found: Golden) -> tuple[list[ComparedValue], list[st
 
     If the key differs in values that must be equal, only these are returned: the results are not comparable.
     """
-    names = list(changed(golden.key, found.key))
+    names = list(changed_keys(golden.key, found.key))
     foreign = [
         ComparedValue(f"key.{name}", golden.key.get(name), found.key.get(name), True)
         for name in names

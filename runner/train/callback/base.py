@@ -1,4 +1,4 @@
-"""Hooks, what they see of a run, and several callbacks as one (spec section 6.2)."""
+"""Callback hooks, the run parameters they receive, and lists of callbacks (spec section 6.2)."""
 
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
@@ -13,7 +13,7 @@ EVENTS: tuple[Event, ...] = get_args(Event)
 
 
 class CallbackParameters(dict[str, Any]):
-    """What a callback can see of a run, as attributes.
+    """The parameters of a run for callbacks, as attributes.
 
     Training: epoch_num, batch_num, cur_epoch_num, cur_step_num (from 1, over all epochs), net_outputs (loss of the last
     step, a 0-d array), losses (of all steps since the last step_end), mode, network, train_network, loss_fn, optimizer,
@@ -24,7 +24,7 @@ class CallbackParameters(dict[str, Any]):
     """
 
     def __getattr__(self, name: str) -> Any:
-        if name not in self:  # an AttributeError, so that `hasattr` answers
+        if name not in self:  # an AttributeError, so that `hasattr` works
             raise AttributeError(f"the run has no parameter {name}")
         return self[name]
 
@@ -33,7 +33,7 @@ class CallbackParameters(dict[str, Any]):
 
 
 class RunContext:
-    """Handed to every hook."""
+    """The argument of every hook: the run's parameters, and stop requests."""
 
     def __init__(self, original_args: CallbackParameters) -> None:
         self._args, self._stop = original_args, False
@@ -52,7 +52,7 @@ class RunContext:
 
 
 class Callback:
-    """Base: override the hooks that matter. Callbacks are called in list order; what they raise ends the run."""
+    """Base: override the needed hooks. Callbacks are called in list order; an exception ends the run."""
 
     def begin(self, run_context: RunContext) -> None:
         """Before the first epoch."""
@@ -67,16 +67,16 @@ class Callback:
         """After a step, or after a sink of steps."""
 
     def wants_to_leave(self) -> bool:
-        """Whether a sink that would go on for seconds should be left; called between its calls to the device."""
+        """Whether to leave a sink that would continue for seconds; called between its calls to the device."""
         return False
 
     def sink_left(self, run_context: RunContext) -> None:
-        """After some steps of a sink that was left; unless this raises, the rest of it follows."""
+        """After some steps of a sink that was left; unless this raises, the remaining steps follow."""
 
     def step_gradients(self, run_context: RunContext, values: StepValues) -> None:
-        """After each step, also inside of a sink: its gradients, parameters and updates.
+        """After each step, also inside a sink: its gradients, parameters and updates.
 
-        A training computes and delivers them only when a callback overrides this method; its numbers do not change.
+        They are computed and delivered only when a callback overrides this method; the results do not change.
         The steps of a sink are delivered in order when the call to the device returns, before `step_end`, so use
         `values.global_step` instead of `cur_step_num`.
         """
@@ -102,14 +102,14 @@ def step_in_epoch(parameters: CallbackParameters) -> int:
 
 
 class CallbackList:
-    """Several callbacks as one. A hook that a callback does not override costs nothing."""
+    """A list of callbacks, called as one. A hook that no callback overrides costs nothing."""
 
     def __init__(self, callbacks: Callback | Iterable[Callback] | None) -> None:
-        given = [callbacks] if isinstance(callbacks, Callback) else list(callbacks or ())
-        for item in given:
+        items = [callbacks] if isinstance(callbacks, Callback) else list(callbacks or ())
+        for item in items:
             if not isinstance(item, Callback):
-                raise ConfigError("callbacks must be Callback objects", given=repr(item), at=given.index(item))
-        self.list = given
+                raise ConfigError("callbacks must be Callback objects", given=repr(item), at=items.index(item))
+        self.list = items
         self._hooks = {event: list(self._overriding(event)) for event in EVENTS}
         self._gradient_hooks = list(self._overriding("step_gradients"))
 

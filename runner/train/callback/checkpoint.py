@@ -1,4 +1,4 @@
-"""Checkpoints in the format of the reference while a network trains (spec section 6.3)."""
+"""Checkpoints in the reference's format during training (spec section 6.3)."""
 
 import re
 import time
@@ -15,12 +15,12 @@ SUFFIX = ".ckpt"
 
 
 class CheckpointConfig:
-    """When `ModelCheckpoint` saves, and what it keeps; None and 0 are the same.
+    """When `ModelCheckpoint` saves, and which files it keeps; None and 0 are equivalent.
 
-    Saved is every `save_checkpoint_steps` steps; without them, when more than `save_checkpoint_seconds` seconds have
-    passed. Kept are the newest `keep_checkpoint_max` files; without that, the newest one and one for every
-    `keep_checkpoint_per_n_minutes` minutes; without either, the newest one. `integrated_save` is about parameters on
-    several devices, which runner keeps whole; a file is complete when a step goes on, also with `async_save`. Raises
+    It saves every `save_checkpoint_steps` steps; without them, when more than `save_checkpoint_seconds` seconds have
+    passed. It keeps the newest `keep_checkpoint_max` files; without that, the newest one and one for every
+    `keep_checkpoint_per_n_minutes` minutes; without either, the newest one. `integrated_save` has no effect, since
+    runner does not split parameters; a file is complete before the next step, also with `async_save`. Raises
     ConfigError.
     """
 
@@ -52,12 +52,12 @@ class CheckpointConfig:
 
 
 class ModelCheckpoint(Callback):
-    """Saves the parameters of the train network as `{prefix}-{epoch}_{step}.ckpt` in `directory` (None: the current
-    one), which is made when training begins; also at the end, unless that step was just saved.
+    """Saves the parameters of the train network as `{prefix}-{epoch}_{step}.ckpt` in `directory` (None: the working
+    directory), which is created when training begins; also at the end, unless that step was just saved.
 
-    Where another run has left files of this prefix, those of this one begin with `{prefix}_{N}`, and only its own files
-    are ever deleted. When data are sunk, it can save after a sink only. Raises ConfigError for arguments, StorageError
-    when the disk does not take a file.
+    If another run has left files of this prefix, those of this run begin with `{prefix}_{N}`, and only its own files
+    are deleted. With data sinking, it can save after a sink only. Raises ConfigError for invalid arguments,
+    StorageError when writing fails.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ModelCheckpoint(Callback):
         self._forget(0)
 
     def _forget(self, step: int) -> None:
-        self._saved: list[tuple[Path, float]] = []  # the files that are kept, and when they were written, oldest first
+        self._saved: list[tuple[Path, float]] = []  # the kept files and when they were written, oldest first
         self._saved_step, self._saved_time = step, self._clock()
 
     @property
@@ -90,14 +90,14 @@ class ModelCheckpoint(Callback):
         self._forget(run_context.original_args().cur_step_num)
 
     def step_end(self, run_context: RunContext) -> None:
-        seen = run_context.original_args()
-        if self._due(seen.cur_step_num):
-            self._save(seen)
+        cb_params = run_context.original_args()
+        if self._due(cb_params.cur_step_num):
+            self._save(cb_params)
 
     def end(self, run_context: RunContext) -> None:
-        seen = run_context.original_args()
-        if seen.cur_step_num > self._saved_step:
-            self._save(seen)
+        cb_params = run_context.original_args()
+        if cb_params.cur_step_num > self._saved_step:
+            self._save(cb_params)
 
     def _due(self, step: int) -> bool:
         if self.config.save_checkpoint_steps:
@@ -105,19 +105,19 @@ class ModelCheckpoint(Callback):
         seconds = self.config.save_checkpoint_seconds
         return bool(seconds) and self._clock() - self._saved_time > seconds
 
-    def _save(self, seen: CallbackParameters) -> None:
-        path = self.directory / f"{self._run_prefix}-{seen.cur_epoch_num}_{step_in_epoch(seen)}{SUFFIX}"
-        save_checkpoint(seen.train_network, path, self.config.integrated_save, self.config.async_save)
+    def _save(self, cb_params: CallbackParameters) -> None:
+        path = self.directory / f"{self._run_prefix}-{cb_params.cur_epoch_num}_{step_in_epoch(cb_params)}{SUFFIX}"
+        save_checkpoint(cb_params.train_network, path, self.config.integrated_save, self.config.async_save)
         now = self._clock()
         kept = self._kept()
         for old, _ in self._saved:
             if old not in kept:
                 _delete(old)
         self._saved = [(old, written) for old, written in self._saved if old in kept] + [(path, now)]
-        self._saved_step, self._saved_time = seen.cur_step_num, now
+        self._saved_step, self._saved_time = cb_params.cur_step_num, now
 
     def _kept(self) -> set[Path]:
-        """Which of the earlier files stay beside a new one."""
+        """The earlier files to keep with a new one."""
         if self.config.keep_checkpoint_max:
             return {path for path, _ in self._saved[max(0, len(self._saved) + 1 - self.config.keep_checkpoint_max) :]}
         kept: set[Path] = set()
@@ -130,7 +130,7 @@ class ModelCheckpoint(Callback):
 
 
 def _free_prefix(prefix: str, names: list[str]) -> str:
-    """The prefix, or with the first number that is higher than those of other runs.
+    """The prefix, if necessary with a number above those of other runs.
 
     >>> _free_prefix("CKP", []), _free_prefix("CKP", ["CKP-1_9.ckpt"]), _free_prefix("CKP", ["CKP_7-1_9.ckpt"])
     ('CKP', 'CKP_1', 'CKP_8')

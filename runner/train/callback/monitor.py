@@ -1,4 +1,4 @@
-"""The monitors of the reference: they print the loss and the time (spec section 6.2)."""
+"""The monitors of the reference, which print the loss and the time (spec section 6.2)."""
 
 import time
 
@@ -33,17 +33,17 @@ class LossMonitor(Callback):
         self.per_print_times = per_print_times
 
     def step_end(self, run_context: RunContext) -> None:
-        seen = run_context.original_args()
-        check_losses(seen)
-        # A sink makes several steps at once, so the question is whether one of them was to be printed.
-        due = self.per_print_times and seen.cur_step_num % self.per_print_times < len(seen.losses)
+        cb_params = run_context.original_args()
+        check_losses(cb_params)
+        # A sink executes several steps at once: print if one of them was due.
+        due = self.per_print_times and cb_params.cur_step_num % self.per_print_times < len(cb_params.losses)
         if due:
-            loss = np.mean(seen.net_outputs)  # a loss without reduction is a number per sample
-            print(f"epoch: {seen.cur_epoch_num} step: {step_in_epoch(seen)}, loss is {loss!s}", flush=True)
+            loss = np.mean(cb_params.net_outputs)  # a loss without reduction is a number per sample
+            print(f"epoch: {cb_params.cur_epoch_num} step: {step_in_epoch(cb_params)}, loss is {loss!s}", flush=True)
 
 
 class TimeMonitor(Callback):
-    """Print how long each epoch took, in milliseconds; the run knows its steps better than `data_size`."""
+    """Print the duration of each epoch, in milliseconds; `data_size` is ignored, since the run counts its steps."""
 
     def __init__(self, data_size: int | None = None) -> None:
         self.data_size = data_size

@@ -1,4 +1,4 @@
-"""What a training step computed, for callbacks that observe gradients."""
+"""Values of a training step, for callbacks that observe gradients."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ Arrays = Mapping[str, np.ndarray]
 class StepValues:
     """Arrays of one step by parameter name, in the optimizer's order; they must not be changed.
 
-    `global_step` counts from 1. `gradients` are those that the optimizer got: reduced over ranks, and divided by the
+    `global_step` counts from 1. `gradients` are the inputs of the optimizer: reduced over ranks, and divided by the
     loss scale. `parameters` are the values before the step and `assigned` those after it: equal in a step that was
-    skipped because its gradients overflowed.
+    skipped because of an overflow.
     """
 
     global_step: int
@@ -24,5 +24,5 @@ class StepValues:
 
     @property
     def updates(self) -> Arrays:
-        """What the step added to each parameter."""
+        """The change of each parameter by the step."""
         return {name: self.assigned[name] - before for name, before in self.parameters.items()}

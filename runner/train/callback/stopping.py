@@ -1,4 +1,4 @@
-"""Callbacks that steer: an end when nothing gets better, the learning rate, and hooks that are plain functions."""
+"""Callbacks that control training: early stopping, the learning rate, and hooks from plain functions."""
 
 import logging
 import math
@@ -16,13 +16,12 @@ HOOKS = ("begin", "epoch_begin", "step_begin", "step_end", "epoch_end", "end")
 
 
 class EarlyStopping(Callback):
-    """Asks the run to stop after an epoch when `monitor` has not got better for more than `patience` epochs.
+    """Requests a stop after an epoch when `monitor` has not improved for more than `patience` epochs.
 
-    Better is lower (`mode="min"`) or higher ("max") than the best so far by more than `min_delta`; NaN is never better.
+    An improvement is lower (`mode="min"`) or higher ("max") than the best so far by more than `min_delta`; NaN is none.
     `monitor` is "loss", the mean over all steps of the epoch, or the name of a number that another callback, earlier in
-    the list, sets on the run's parameters at its `epoch_end`. Afterwards `best`, `best_epoch` and `stopped_epoch`
-    (None when it did not stop) tell what happened. Raises ConfigError for arguments that make no sense, and when the
-    run has no such number.
+    the list, sets on the run's parameters at its `epoch_end`. The results are `best`, `best_epoch` and `stopped_epoch`
+    (None when it did not stop). Raises ConfigError for invalid arguments, and when the run has no such number.
     """
 
     def __init__(self, monitor: str = "loss", min_delta: float = 0.0, patience: int = 0, mode: str = "min") -> None:
@@ -54,23 +53,23 @@ class EarlyStopping(Callback):
         self._losses.append(np.ravel(run_context.original_args().losses))
 
     def epoch_end(self, run_context: RunContext) -> None:
-        seen = run_context.original_args()
-        value = self._value(seen)
+        cb_params = run_context.original_args()
+        value = self._value(cb_params)
         if self._is_better(value):
-            self.best, self.best_epoch, self._waited = value, seen.cur_epoch_num, 0
+            self.best, self.best_epoch, self._waited = value, cb_params.cur_epoch_num, 0
             return
         self._waited += 1
         if self._waited > self.patience:
-            self.stopped_epoch = seen.cur_epoch_num
-            _LOG.info("%s is not better than in epoch %d: the run stops", self.monitor, self.best_epoch)
+            self.stopped_epoch = cb_params.cur_epoch_num
+            _LOG.info("%s has not improved since epoch %d: the run stops", self.monitor, self.best_epoch)
             run_context.request_stop()
 
-    def _value(self, seen: CallbackParameters) -> float:
+    def _value(self, cb_params: CallbackParameters) -> float:
         if self.monitor == "loss":
-            # Of all losses at once, in float64: sunk or not, the same mean.
+            # Over all losses at once, in float64: the same mean with and without data sinking.
             losses = np.concatenate(self._losses) if self._losses else np.zeros(0)
             return float(losses.mean(dtype=np.float64)) if losses.size else math.nan
-        value = scalar(seen.get(self.monitor))
+        value = scalar(cb_params.get(self.monitor))
         if isinstance(value, bool) or not isinstance(value, int | float):
             rows = {"monitor": self.monitor, "found": "nothing" if value is None else repr(value)}
             repair = "a callback before this one that sets it: run_context.original_args().name = number"
@@ -88,8 +87,8 @@ class EarlyStopping(Callback):
 class LearningRateScheduler(Callback):
     """Sets the learning rate after every step (after every sink) to `learning_rate_function(rate, cur_step_num)`.
 
-    `rate` is the present rate as a plain number, `cur_step_num` how many steps were made so far. Raises ConfigError
-    when the optimizer follows a schedule already, or when the function gives no rate.
+    `rate` is the present rate as a Python float, `cur_step_num` the number of steps so far. Raises ConfigError when the
+    optimizer has a schedule, or when the function returns no valid rate.
     """
 
     def __init__(self, learning_rate_function: Callable[[float, int], float]) -> None:
@@ -105,21 +104,21 @@ class LearningRateScheduler(Callback):
             raise ConfigError("LearningRateScheduler needs a rate that it can set", found=found, repair=repair)
 
     def step_end(self, run_context: RunContext) -> None:
-        seen = run_context.original_args()
-        parameter = seen.optimizer.learning_rate
+        cb_params = run_context.original_args()
+        parameter = cb_params.optimizer.learning_rate
         rate = float(str(parameter.asnumpy()))  # 0.1, where the float32 is 0.10000000149
-        made = scalar(self.learning_rate_function(rate, seen.cur_step_num))
-        at_least({"callback": "LearningRateScheduler", "step": seen.cur_step_num}, 0.0, learning_rate=made)
-        if made != rate:
-            parameter.set_data(np.float32(made))
-            _LOG.info("at step %d the learning rate changes to %s", seen.cur_step_num, made)
+        new_rate = scalar(self.learning_rate_function(rate, cb_params.cur_step_num))
+        at_least({"callback": "LearningRateScheduler", "step": cb_params.cur_step_num}, 0.0, learning_rate=new_rate)
+        if new_rate != rate:
+            parameter.set_data(np.float32(new_rate))
+            _LOG.info("at step %d the learning rate changes to %s", cb_params.cur_step_num, new_rate)
 
 
 class LambdaCallback(Callback):
     """Functions of the run context as hooks: `LambdaCallback(step_end=lambda run_context: ...)`.
 
-    Names are begin, epoch_begin, step_begin, step_end, epoch_end and end. Raises ConfigError for others, and for what
-    cannot be called.
+    Names are begin, epoch_begin, step_begin, step_end, epoch_end and end. Raises ConfigError for other names, and for
+    values that are not callable.
     """
 
     def __init__(self, **hooks: Callable[[RunContext], object]) -> None:
@@ -129,4 +128,4 @@ class LambdaCallback(Callback):
                 raise ConfigError("callbacks have no such hook", **rows)
             if not callable(hook):
                 raise ConfigError("a hook must be a function", hook=name, given=repr(hook))
-        self.__dict__.update(hooks)  # an attribute of the object goes before the method of its class
+        self.__dict__.update(hooks)  # instance attributes take precedence over the methods of the class

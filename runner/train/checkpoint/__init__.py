@@ -1,4 +1,4 @@
-"""Parameters on disk, in runner's own format (`state`) and in that of the reference (`ckpt`)."""
+"""Parameter files, in runner's own format (`state`) and in the reference's (`ckpt`)."""
 
 from runner.host.lazy import late_names
 

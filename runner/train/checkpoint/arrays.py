@@ -1,4 +1,4 @@
-"""Named arrays as bytes that cannot run code: safetensors."""
+"""Named arrays in the safetensors format, which cannot contain code."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,18 +12,18 @@ from runner.errors import ConfigError, DataError
 
 
 def plain_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays as file formats want them: native numbers in the order of C, under names that can be printed.
+    """The arrays in the form of file formats: native byte order, C order, printable names.
 
-    safetensors 0.8 takes the memory as it lies, so it would write other values for strided arrays. Raises ConfigError
+    safetensors 0.8 writes the memory of an array, so it would write other values for strided arrays. Raises ConfigError
     with the name of an array that cannot be saved.
     """
     plain = {}
     for name, array in arrays.items():
         if not isinstance(name, str) or not name or not name.isprintable() or name == "__metadata__":
             raise ConfigError("not a name for an array of a checkpoint", name=ascii(name))
-        given = np.asarray(array)
+        value = np.asarray(array)
         try:
-            plain[name] = given.astype(dt.of(given.dtype).numpy, order="C", copy=False)
+            plain[name] = value.astype(dt.of(value.dtype).numpy, order="C", copy=False)
         except ConfigError as error:
             raise error.add(array=name) from None
     return plain
@@ -35,11 +35,11 @@ def encode(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def decode(content: bytes, path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a safetensors file; `path` is named when it is none. Raises DataError."""
+    """The arrays of a safetensors file; `path` is for errors. Raises DataError."""
     try:
         arrays = dict(safetensors.numpy.load(content))
         for array in arrays.values():
             dt.of(array.dtype)
     except (safetensors.SafetensorError, ValueError, KeyError) as reason:
-        raise DataError("not a file of arrays", file=path, found=reason) from None
+        raise DataError("not a safetensors file", file=path, found=reason) from None
     return arrays

@@ -1,10 +1,10 @@
-"""The reference's `.ckpt` files: one protobuf message per parameter, one after the other (spec section 6.3).
+"""The reference's `.ckpt` files: a sequence of protobuf messages, one per parameter (spec section 6.3).
 
     Checkpoint { repeated Value value = 1; }
     Value { string tag = 1; TensorProto tensor = 2; }
 
-The format has no checksum: changed numbers are not noticed, except in files of MindSpore 2 with `crc_check=True`. The
-package `protobuf` would copy each array and stop at 2 GB; here arrays are written and read as they lie in memory.
+The format has no checksum: changed numbers are not detected, except in files of MindSpore 2 with `crc_check=True`. The
+package `protobuf` would copy each array and is limited to 2 GB; here arrays are written and read without copies.
 """
 
 import zlib
@@ -22,12 +22,12 @@ from runner.host.protobuf import LENGTH, fields, key, required_bytes, required_t
 from runner.train.checkpoint.arrays import plain_arrays
 
 SLICE_BYTES = 512 << 20
-FILE_LIMIT = 64 << 30  # of what is read, in bytes
+FILE_LIMIT = 64 << 30  # maximal size of a file to read, in bytes
 MODE = 0o400
 REPAIR = "save it again, or fetch another copy"
 TYPES = {kind.name: kind for kind in dt.ALL}
-TEXT = "str"  # a type of MindSpore 2: notes beside the parameters
-CRC = b"crc_num"  # and how it marks a checksum: this word and ten bytes at the end
+TEXT = "str"  # a type of MindSpore 2: annotations of the parameters
+CRC = b"crc_num"  # marks its checksum: this word and ten bytes at the end
 
 
 def write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -43,9 +43,9 @@ def write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a `.ckpt` file by name; they are views of what was read. Text notes of MindSpore 2 are left out.
+    """The arrays of a `.ckpt` file by name, as views of its content, without the text annotations of MindSpore 2.
 
-    Raises DataError with the file, and the parameter or position, when it is damaged or has what runner cannot read.
+    Raises DataError with the file, and the parameter or position, when it is damaged or has unsupported content.
     """
     try:
         messages = _without_checksum(memoryview(files.read_bytes(path, FILE_LIMIT)))
@@ -61,7 +61,7 @@ def read(path: Path) -> dict[str, np.ndarray]:
 
 
 def _messages(name: str, array: np.ndarray) -> Iterator[bytes | memoryview]:
-    """The messages of one parameter, in parts: what stands before the content, and the content."""
+    """The messages of one parameter, in parts: the header and the content of each."""
     elements = array.reshape(-1).view(np.uint8).data
     kind, dims = dt.of(array.dtype), array.shape or (0,)
     for start in range(0, max(1, len(elements)), SLICE_BYTES):
@@ -74,7 +74,7 @@ def _messages(name: str, array: np.ndarray) -> Iterator[bytes | memoryview]:
 
 @dataclass
 class _Parameter:
-    """What the messages with one tag say."""
+    """The merged messages of one tag."""
 
     name: str
     dims: list[int]
@@ -82,21 +82,21 @@ class _Parameter:
     pieces: list[memoryview] = field(default_factory=list)
 
     def array(self) -> np.ndarray:
-        """The array, after its size was compared. Raises DataError."""
+        """The array; its size is checked. Raises DataError."""
         if self.kind not in TYPES:
             known = ", ".join(TYPES)
             raise DataError("unknown element type", parameter=self.name, found=ascii(self.kind), allowed=known)
         elements = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
         shape = [] if self.dims == [0] and elements else self.dims  # how the reference writes a scalar
         try:
-            made = tensor_message.array(TYPES[self.kind], shape, elements)
+            array = tensor_message.array(TYPES[self.kind], shape, elements)
         except DataError as error:
             raise error.add(parameter=self.name) from None
-        return made.astype(TYPES[self.kind].numpy, copy=False)
+        return array.astype(TYPES[self.kind].numpy, copy=False)
 
 
 def _parameters(messages: memoryview) -> Iterator[_Parameter]:
-    """One after the other; slices, which are neighbours with one tag, are put together."""
+    """The parameters of a file; consecutive messages with one tag are slices, which are merged."""
     current: _Parameter | None = None
     for number, value in fields(messages):
         if number != 1:
@@ -125,10 +125,10 @@ def _parameter(value: memoryview) -> _Parameter:
 
 
 def _without_checksum(content: memoryview) -> memoryview:
-    """The messages, compared with the checksum of MindSpore 2 when there is one. Raises DataError."""
+    """The messages, verified by the checksum of MindSpore 2 if there is one. Raises DataError."""
     if content[-17:-10] != CRC:
         return content
     expected, found = int.from_bytes(content[-10:], "big"), zlib.crc32(content[:-17])
     if expected != found:
-        raise DataError("the checksum of a checkpoint is another", expected=expected, found=found)
+        raise DataError("the checksum of a checkpoint does not match", expected=expected, found=found)
     return content[:-17]

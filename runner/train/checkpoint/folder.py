@@ -1,4 +1,4 @@
-"""Directories that appear whole and disappear whole, and what a killed process leaves of them."""
+"""Atomic creation and removal of directories, and the clean-up after a killed process."""
 
 import re
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ _LEFT = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}(?P<suffix>\.tmp|\.old)", re.DO
 
 
 def write_folder(path: Path, contents: Mapping[str, files.Content]) -> None:
-    """Write a directory of files, in the order given, or leave what was there untouched.
+    """Write a directory of files, in the given order, or leave an existing one untouched.
 
-    A directory cannot be renamed onto another one, so what was there is set aside under a hidden name for that moment;
-    `place_of` and `sweep_temporaries` know this name. Raises StorageError with the path and the system's reason.
+    A directory cannot be renamed onto another one, so an existing one is first renamed to a hidden name, which
+    `place_of` and `sweep_temporaries` recognise. Raises StorageError with the path and the system's reason.
     """
     temporary, aside = files.hidden(path, files.TEMPORARY_SUFFIX), files.hidden(path, ASIDE_SUFFIX)
     replaces = path.is_dir()
@@ -38,7 +38,7 @@ def write_folder(path: Path, contents: Mapping[str, files.Content]) -> None:
 
 
 def _exchange(path: Path, temporary: Path, aside: Path) -> None:
-    """Give a finished directory its name; when that fails, give it back to the one that had it."""
+    """Rename a finished directory to its name; on failure rename the previous one back."""
     try:
         files.rename(path, aside)
         files.rename(temporary, path)
@@ -49,30 +49,30 @@ def _exchange(path: Path, temporary: Path, aside: Path) -> None:
 
 
 def _discard(temporary: Path) -> None:
-    """Remove an unfinished directory; what cannot be removed is left to `sweep_temporaries`."""
+    """Remove an unfinished directory; a failure is left to `sweep_temporaries`."""
     try:
         if temporary.is_dir():
             files.remove(temporary)
     except OSError:
-        pass  # the error that led here is the one to tell
+        pass  # the original error is raised
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a directory with all that is in it: a kill in between leaves it whole, or out of sight.
+    """Remove a directory recursively: a kill in between leaves it complete or under a hidden name.
 
     Raises StorageError.
     """
-    gone = files.hidden(path, files.TEMPORARY_SUFFIX)
+    hidden = files.hidden(path, files.TEMPORARY_SUFFIX)
     try:
-        files.rename(path, gone)
+        files.rename(path, hidden)
         files.sync_folder(path.parent)
-        files.remove(gone)
+        files.remove(hidden)
     except OSError as reason:
         raise files.storage_error("cannot remove a directory", path, reason) from reason
 
 
 def place_of(name: str) -> str:
-    """The name that a directory had before it was set aside; any other name as it is.
+    """The name that a directory had before it was set aside; any other name unchanged.
 
     >>> place_of(".CKP-1_9.0123456789ab.old"), place_of("CKP-1_9")
     ('CKP-1_9', 'CKP-1_9')
@@ -82,10 +82,10 @@ def place_of(name: str) -> str:
 
 
 def sweep_temporaries(folder: Path) -> list[str]:
-    """Clear one folder of what killed writers left in it, and return a line about each.
+    """Clean up one folder after killed writers, and return a line about each of their entries.
 
-    Files and directories with a temporary name of ours are removed; a directory that was set aside returns when its
-    place is empty. Nothing else is touched. For a folder in which nobody is writing. Raises StorageError.
+    Files and directories with a temporary name are removed; a directory that was set aside is renamed back if its name
+    is free. Nothing else is changed. No process may be writing to the folder. Raises StorageError.
     """
     done = []
     for name in files.names(folder):
@@ -99,6 +99,6 @@ def sweep_temporaries(folder: Path) -> list[str]:
             else:
                 files.remove(folder / name)
         except OSError as reason:
-            raise files.storage_error("cannot clear what a killed process left", folder / name, reason) from reason
+            raise files.storage_error("cannot clean up after a killed process", folder / name, reason) from reason
         done.append(f"{left['name']}: put back" if back else f"{name}: removed")
     return done

@@ -1,4 +1,4 @@
-"""Weights that a run begins with (`checkpoint.load`): a `.ckpt` file, one checkpoint, or a whole run."""
+"""Initial weights of a run (`checkpoint.load`): from a `.ckpt` file, a checkpoint, or a run directory."""
 
 import logging
 from pathlib import Path
@@ -12,10 +12,10 @@ FOLDER = "checkpoints"  # in a run directory
 
 
 def load(network: nn.Cell, place: str, prefix: str) -> None:
-    """Give a network the weights at `place`, relative to where the command was started; `prefix` is that of a run's.
+    """Load the weights at `place`, relative to the working directory; `prefix` is that of a run's checkpoints.
 
-    Parameters that the checkpoint does not have keep their values, and a warning names them. Raises ConfigError when it
-    is of another network, DataError when there is none or it is damaged.
+    Parameters missing in the checkpoint keep their values, and a warning names them. Raises ConfigError for a
+    checkpoint of another network, DataError when it is missing or damaged.
     """
     path = Path(place)
     found = _of_run(path, prefix) if (path / FOLDER).is_dir() else path

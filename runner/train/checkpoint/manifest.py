@@ -1,6 +1,6 @@
-"""`MANIFEST.json`: what a checkpoint consists of, how far the run was, and a sha256 of it all.
+"""`MANIFEST.json`: the files of a checkpoint, the progress of its run, and a sha256 of these values.
 
-The hash is over the values, so that layout does not count, and so that a flipped bit in a number of steps is found.
+The hash is over the values, so it is independent of the layout and detects a flipped bit in a number of steps.
 """
 
 import hashlib
@@ -21,19 +21,19 @@ NEWER = "read it with the version of runner that wrote it"
 
 
 class CheckpointFile(Frozen):
-    """What a file of a checkpoint must be."""
+    """Size and hash of a file of a checkpoint."""
 
     size: int  # in bytes
     sha256: str
 
     @classmethod
     def of(cls, content: bytes) -> "CheckpointFile":
-        """The part that has this content."""
+        """The size and hash of this content."""
         return cls(len(content), hashlib.sha256(content).hexdigest())
 
 
 class Manifest(Frozen):
-    """The parts of a checkpoint by file name, and what its writer said of it."""
+    """The files of a checkpoint by name, the progress of its run, and the identity for resuming."""
 
     files: dict[str, CheckpointFile]
     progress: dict[str, Any]
@@ -41,7 +41,7 @@ class Manifest(Frozen):
 
     @property
     def global_step(self) -> int:
-        """Steps that were made before the checkpoint."""
+        """Steps executed before the checkpoint."""
         return int(self.progress.get("global_step", 0))
 
 
@@ -63,7 +63,7 @@ def text_of(parts: Mapping[str, CheckpointFile], progress: Mapping[str, Any], id
 
 
 def read(folder: Path) -> Manifest:
-    """The manifest of a checkpoint, as it was written. Raises DataError with repair, or StorageError."""
+    """Read and verify the manifest of a checkpoint. Raises DataError with repair, or StorageError."""
     path = folder / MANIFEST
     try:
         values = json.loads(files.read_bytes(path, LIMIT), parse_constant=_refuse)
@@ -85,22 +85,22 @@ def read(folder: Path) -> Manifest:
 
 
 def damaged(path: Path, expected: object, found: object) -> NoReturn:
-    """Say that a part of a checkpoint is not what was written."""
+    """Raise DataError for a changed file of a checkpoint."""
     raise DataError("a file is not what was written", file=path, expected=expected, found=found, repair=REPAIR)
 
 
 def _checked(values: dict[str, Any], path: Path) -> Manifest:
-    """The manifest, when it has the shape of one: its hash only tells that nobody changed it."""
+    """The manifest from valid values: a correct hash proves only that they were not changed."""
     try:
         parts = {name: CheckpointFile(part["bytes"], part["sha256"]) for name, part in values["files"].items()}
-        made = Manifest(parts, values["progress"], values["identity"])
-        counts = [*(part.size for part in parts.values()), made.progress.get("global_step", 0)]
-        right = isinstance(made.identity, dict) and all(map(_is_count, counts))
+        manifest = Manifest(parts, values["progress"], values["identity"])
+        counts = [*(part.size for part in parts.values()), manifest.progress.get("global_step", 0)]
+        is_valid = isinstance(manifest.identity, dict) and all(map(_is_count, counts))
     except (KeyError, TypeError, AttributeError):
-        right = False
-    if not right:
-        raise DataError("a manifest lacks what it must have", file=path, repair=REPAIR)
-    return made
+        is_valid = False
+    if not is_valid:
+        raise DataError("a manifest lacks required values", file=path, repair=REPAIR)
+    return manifest
 
 
 def _is_count(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Parameters to and from files, under the names of the reference (spec section 6.3)."""
+"""Saving and loading parameters, with the function names of the reference (spec section 6.3)."""
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from runner.train.checkpoint import ckpt, state
 from runner.validation.arguments import flag
 
 SUFFIX = ".ckpt"
-SHOWN = 8  # names of an error; the rest is counted
+MAX_NAMES = 8  # names listed in an error; the rest is counted
 
 
 def save_checkpoint(
@@ -25,9 +25,9 @@ def save_checkpoint(
 ) -> None:
     """Save the parameters of a cell, or a list of `{"name": ..., "data": tensor}`.
 
-    A name that ends with `/` makes a directory in runner's format; any other one a file of the reference, with `.ckpt`
-    added where it is missing. The file is complete when the call returns, also with `async_save`; `integrated_save` is
-    about parameters on several devices, which runner keeps whole. Raises ConfigError, or StorageError.
+    A name that ends with `/` selects a directory in runner's format; any other one a file of the reference's format,
+    with `.ckpt` appended if missing. The file is complete when the call returns, also with `async_save`.
+    `integrated_save` has no effect, since runner does not split parameters. Raises ConfigError, or StorageError.
     """
     name = _checked_name(ckpt_file_name)
     flag({}, integrated_save=integrated_save, async_save=async_save)
@@ -51,9 +51,9 @@ def load_checkpoint(
 ) -> dict[str, Parameter]:
     """The parameters of a `.ckpt` file or of a directory in runner's format, by name.
 
-    Those whose names start with `filter_prefix` (or one of several) are left out. With `net` they are also loaded into
-    it, as by `load_param_into_net`, and a warning names parameters of `net` that the checkpoint does not have. Raises
-    ConfigError for arguments, DataError for a checkpoint that is missing or damaged.
+    Parameters whose names start with `filter_prefix` (or one of several) are omitted. With `net` they are also loaded
+    into it, like by `load_param_into_net`, and a warning names parameters of `net` missing in the checkpoint. Raises
+    ConfigError for invalid arguments, DataError for a missing or damaged checkpoint.
     """
     path = Path(_checked_name(ckpt_file_name))
     if net is not None:
@@ -62,7 +62,7 @@ def load_checkpoint(
     arrays = _read(path)
     kept = {name: array for name, array in arrays.items() if not name.startswith(prefixes)}
     if not kept:
-        raise ConfigError("filter_prefix leaves nothing of the checkpoint", file=path, given=", ".join(prefixes))
+        raise ConfigError("filter_prefix excludes all parameters", file=path, given=", ".join(prefixes))
     parameters = {name: Parameter(array, name) for name, array in kept.items()}
     if net is not None:
         try:
@@ -75,10 +75,10 @@ def load_checkpoint(
 
 
 def load_param_into_net(net: Cell, parameter_dict: Mapping[str, Tensor], strict_load: bool = False) -> list[str]:
-    """Give a network the values of the parameters that have its names, and return the names that got none.
+    """Set the parameters of a network by name, and return the names missing in `parameter_dict`.
 
-    All of them or none: raises ConfigError, before a value is changed, when a parameter has another shape or type,
-    when no name of the network is there, and with `strict_load` when a name is missing or surplus.
+    Raises ConfigError, before any value is changed, when a parameter has another shape or type, when no name matches,
+    and with `strict_load` when a name is missing or surplus.
     """
     _check_cell(net)
     flag({}, strict_load=strict_load)
@@ -128,7 +128,7 @@ def _listed(save_obj: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
 
 
 def _checked_name(name: str | Path) -> str:
-    """The name as text. `Path` drops a `/` at the end, so that only text can ask for a directory."""
+    """The name as text. `Path` drops a trailing `/`, so only text can select a directory."""
     if not isinstance(name, str | Path) or not str(name):
         raise ConfigError("ckpt_file_name must be the name of a file", given=repr(name))
     return str(name)
@@ -154,16 +154,16 @@ def _with_nearest(name: str, others: Sequence[str]) -> str:
 
 
 def _lines(texts: Iterable[str]) -> str | None:
-    """One text per line, the first few of them; None when there is none."""
+    """One text per line, at most `MAX_NAMES`; None when there is none."""
     every = list(texts)
-    rest = [f"and {len(every) - SHOWN} more"] if len(every) > SHOWN else []
-    return "\n".join(every[:SHOWN] + rest) or None
+    rest = [f"and {len(every) - MAX_NAMES} more"] if len(every) > MAX_NAMES else []
+    return "\n".join(every[:MAX_NAMES] + rest) or None
 
 
 def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
 
 
 def _brief(value: object) -> str:
-    """What it is, without its content: a whole network or array would hide the sentence."""
+    """A short representation: the type only for networks and arrays, which would be too long."""
     return f"{value!r:.60}" if isinstance(value, str | int | float | None) else type(value).__name__

@@ -1,7 +1,7 @@
-"""Our own checkpoints: directories of named arrays, with a manifest that proves them whole.
+"""Checkpoints in runner's format: directories of named arrays, with a manifest for verification.
 
-`{prefix}-{epoch}_{step}/` holds `state.safetensors` and, written last, `MANIFEST.json`. The directory gets its name
-when all of it is on the disk. Measured before: ordinary checkpoints lost 50 of 60 files to a kill at a random moment.
+`{prefix}-{epoch}_{step}/` contains `state.safetensors` and, written last, `MANIFEST.json`. The directory gets its name
+after all of it is synced to the disk. Measured: without this, kills at random moments destroyed 50 of 60 files.
 """
 
 import re
@@ -26,7 +26,7 @@ STATE = "state.safetensors"
 
 
 class SavedCheckpoint(Frozen):
-    """What was saved: arrays by name, how far the run was, and what a run that goes on must have in common with it."""
+    """A checkpoint: arrays by name, the progress of the run, and the values that a resumed run must share with it."""
 
     folder: Path
     arrays: dict[str, np.ndarray]
@@ -39,13 +39,13 @@ def save(
 ) -> Path:
     """Write a checkpoint under the name `folder`; equal arguments give equal bytes.
 
-    `progress` and `identity` are JSON; `progress["global_step"]` (0 when absent) tells which checkpoint is newer. A
-    checkpoint that has this name is replaced. Raises ConfigError for what cannot be saved and for a directory that
-    holds other things, StorageError when the disk does not take it.
+    `progress` and `identity` are JSON; `progress["global_step"]` (0 when absent) orders checkpoints by age. An existing
+    checkpoint of this name is replaced. Raises ConfigError for arrays that cannot be saved and for a directory with
+    other files, StorageError when writing fails.
     """
     foreign = sorted(set(files.names(folder)) - {STATE, MANIFEST})
     if foreign:
-        raise ConfigError("a checkpoint would replace a directory that is none", directory=folder, has=_some(foreign))
+        raise ConfigError("cannot replace a directory that is not a checkpoint", directory=folder, has=_some(foreign))
     content = encode(arrays)
     text = manifest.text_of({STATE: CheckpointFile.of(content)}, progress, identity)
     files.make_directory(folder.parent)
@@ -54,9 +54,9 @@ def save(
 
 
 def load(path: Path | str) -> SavedCheckpoint:
-    """Read a checkpoint, after every part of it was found to be what was written.
+    """Read and verify a checkpoint.
 
-    Raises DataError with file, expected, found and repair when it is not, StorageError when the disk cannot be read.
+    Raises DataError with file, expected, found and repair when it is damaged, StorageError when reading fails.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -70,9 +70,9 @@ def load(path: Path | str) -> SavedCheckpoint:
 
 
 def newest(folder: Path, prefix: str) -> tuple[SavedCheckpoint | None, list[str]]:
-    """The good checkpoint of the highest global step, and a line about each newer one that is damaged.
+    """The valid checkpoint of the highest global step, and a line about each newer damaged one.
 
-    None when there is no good one; the lines are then about all of them. Raises StorageError when the folder cannot be
+    None when there is no valid one; the lines are then about all of them. Raises StorageError when the folder cannot be
     listed.
     """
     lines = []
@@ -88,22 +88,22 @@ def newest(folder: Path, prefix: str) -> tuple[SavedCheckpoint | None, list[str]
 
 
 def prune(folder: Path, prefix: str, keep_max: int) -> list[Path]:
-    """Delete the oldest checkpoints beyond `keep_max`, and return which; the newest good one stays in any case.
+    """Delete the oldest checkpoints beyond `keep_max`, and return their paths; the newest valid one is always kept.
 
-    One whose manifest cannot be read has no age and goes first. Raises ConfigError for `keep_max`, or StorageError.
+    Those without a readable manifest are deleted first. Raises ConfigError for an invalid `keep_max`, or StorageError.
     """
     whole({}, 1, keep_max=keep_max)
     readable, broken = _candidates(folder, prefix)
     beyond = [*readable, *broken][keep_max:]
-    good = next((one for one in readable if _is_good(one)), None) if beyond else None
-    gone = [one.path for one in reversed(beyond) if one is not good]
-    for path in gone:
+    valid = next((one for one in readable if _is_valid(one)), None) if beyond else None
+    removed = [one.path for one in reversed(beyond) if one is not valid]
+    for path in removed:
         remove_folder(path)
-    return gone
+    return removed
 
 
 class _Candidate(Frozen):
-    """A directory that has the name of a checkpoint; without a manifest that can be read, a line tells why."""
+    """A directory with the name of a checkpoint; without a readable manifest, `line` is the reason."""
 
     path: Path
     order: tuple[int, int]  # epoch and step in the name
@@ -112,12 +112,12 @@ class _Candidate(Frozen):
 
     @property
     def age(self) -> tuple[int, tuple[int, int], bool]:
-        """Orders by global step; one that was set aside is older than the one that took its place."""
+        """Sort key: the global step; a directory that was set aside is older than its replacement."""
         return self.manifest.global_step if self.manifest else -1, self.order, not self.path.name.startswith(".")
 
 
 def _candidates(folder: Path, prefix: str) -> tuple[list[_Candidate], list[_Candidate]]:
-    """Those with a manifest and the others, newest first."""
+    """The candidates with a readable manifest and the others, newest first."""
     name = re.compile(re.escape(prefix) + "-([0-9]{1,18})_([0-9]{1,18})")
     found = []
     for entry in files.names(folder):
@@ -132,7 +132,7 @@ def _candidates(folder: Path, prefix: str) -> tuple[list[_Candidate], list[_Cand
     return [one for one in found if one.manifest], [one for one in found if not one.manifest]
 
 
-def _is_good(candidate: _Candidate) -> bool:
+def _is_valid(candidate: _Candidate) -> bool:
     try:
         load(candidate.path)
     except (DataError, StorageError):
@@ -141,11 +141,11 @@ def _is_good(candidate: _Candidate) -> bool:
 
 
 def _content(folder: Path, known: Manifest) -> bytes:
-    """The bytes of the arrays, as they were written. Raises DataError."""
+    """The verified bytes of the arrays. Raises DataError."""
     expected, found = {STATE, MANIFEST}, set(files.names(folder))
     if found != expected or set(known.files) != {STATE}:
         rows = {"file": folder, "expected": _some(sorted(expected)), "found": _some(sorted(found))}
-        raise DataError("a checkpoint misses parts or has surplus ones", **rows)
+        raise DataError("a checkpoint has missing or surplus files", **rows)
     path, part = folder / STATE, known.files[STATE]
     content = files.read_bytes(path, part.size)
     if len(content) != part.size:

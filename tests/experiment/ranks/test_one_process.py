@@ -19,7 +19,7 @@ from runner.errors import ConfigError, TrainingError
 from runner.nn.gradient_reducer import DistributedGradReducer
 from runner.nn.steps import EagerStep, GraphStep
 from runner.observe.dump.first_failure import FirstFailure
-from runner.train.failure_replay import Examined
+from runner.train.failure_replay import FailureReplay
 from runner.train.steps import StepByStep
 from runner.types import TensorType
 
@@ -190,15 +190,13 @@ def test_a_step_is_not_made_again_beyond_an_exchange(several, tmp_path):
     step = EagerStep(Late(), "late")
     data = NumpySlicesDataset({"x": X, "row": np.array([0, 9], np.int32)}, shuffle=False).batch(1)
     batches = StepByStep(step, data.prepared(data.visits_from(0)))
-    examined = Examined(batches, step, data, 0, FirstFailure(tmp_path, "net", 1))
-    examined(1)
+    replay = FailureReplay(batches, step, data, 0, FirstFailure(tmp_path, "net", 1))
+    replay(1)
     assert several.told == ["sum 1"]
     with pytest.raises(TrainingError) as caught:
-        examined(1)
+        replay(1)
     assert several.told == ["sum 1", "sum 1"]
-    assert (
-        caught.value.rows["dump"] == "none: this rank cannot make the step again beyond its first exchange with others"
-    )
+    assert caught.value.rows["dump"] == "none: this rank cannot repeat the step beyond its first collective"
     assert "Gather-op" in str(caught.value)
     assert list(tmp_path.iterdir()) == []
     assert world.world() is several

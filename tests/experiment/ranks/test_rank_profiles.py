@@ -129,11 +129,11 @@ def test_the_parts_and_operators_have_the_exchanges(both):
     (_, (_, (record, _))), _, folder = both
     info = json.loads((folder / "step_trace_point_info_1.json").read_text())
     sums = [(call.profiled, sum(stop - start for start, stop in call.exchanges)) for call in record.calls]
-    plain, looked = [ns for seen, ns in sums[1:] if not seen], [ns for seen, ns in sums if seen]
-    counted = statistics.median(plain) / statistics.median(looked)
+    plain, profiled = [ns for timed, ns in sums[1:] if not timed], [ns for timed, ns in sums if timed]
+    counted = statistics.median(plain) / statistics.median(profiled)
     assert info["exchanges_counted"] == pytest.approx(counted, abs=1e-4)
     parts = info["parts_us_per_step"]
-    # Every one takes two milliseconds at least, and is counted by this share: that of a step that nobody looks at.
+    # Every one takes two milliseconds at least, and is counted by this share: as in a step that is not profiled.
     assert parts["aggregation"] >= 2 * SLOW * 990 * counted
     assert parts["forward"] > 0 < parts["backward"]
     assert len(info["exchanges"]) == 2

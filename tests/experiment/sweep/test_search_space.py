@@ -42,8 +42,8 @@ def of(line: str, **said) -> Choice | Number:
     [
         ("interval(1e-3,1)", Number("x", 0.001, 1.0)),
         ("tag(log,interval(1e-3,1))", Number("x", 0.001, 1.0, log=True)),
-        ("int(interval(1,9))", Number("x", 1, 9, whole=True)),
-        ("tag(log,int(interval(1,9)))", Number("x", 1, 9, whole=True, log=True)),
+        ("int(interval(1,9))", Number("x", 1, 9, integral=True)),
+        ("tag(log,int(interval(1,9)))", Number("x", 1, 9, integral=True, log=True)),
         ("range(3)", Number("x", 0.0, 2.0, True, False, 1.0, ("0", "1", "2"))),
         ("range(1,9,4)", Number("x", 1.0, 5.0, True, False, 4.0, ("1", "5"))),
         ("range(9,1,-4)", Number("x", 5.0, 9.0, True, False, 4.0, ("5", "9"))),
@@ -73,10 +73,10 @@ def test_the_options_of_a_group():
         ("interval(2,1)", "an empty interval"),
         ("interval(0,inf)", "an empty interval"),
         ("interval(nan,1)", "an empty interval"),
-        ("tag(log,interval(0,1))", "a logarithmic scale begins above 0"),
+        ("tag(log,interval(0,1))", "a logarithmic scale needs positive values"),
         ("tag(lgo,interval(1,2))", "unknown tag"),
-        ("tag(log,choice(1,2))", "choices have no scale"),
-        ("tag(log,range(0,4))", "a logarithmic scale begins above 0"),
+        ("tag(log,choice(1,2))", "choices do not have a scale"),
+        ("tag(log,range(0,4))", "a logarithmic scale needs positive values"),
         ("tag(log,range(1,9,2))", "steps that do not fit a logarithmic scale"),
         ("range(4,4)", "an empty range"),
     ],
@@ -89,7 +89,7 @@ def test_what_is_no_part_of_a_space(text, what):
 
 
 def test_a_grid_needs_points():
-    with pytest.raises(ConfigError, match="an interval has no grid"):
+    with pytest.raises(ConfigError, match="a grid search needs a finite number of values"):
         of("x=interval(0,1)", sampler="grid")
     with pytest.raises(ConfigError, match="the grid has too many points"):
         space(overrides.parse(["x=range(200)", "y=range(200)"]), SearchSettings(sampler="grid"))
@@ -97,8 +97,11 @@ def test_a_grid_needs_points():
 
 def test_every_metric_has_a_direction():
     assert {kind.direction for kind in METRICS.values()} == {"minimize", "maximize"}
-    assert [SearchSettings(metric=metric).wanted for metric in ("loss", "accuracy")] == ["minimize", "maximize"]
-    assert SearchSettings(metric="loss", direction="maximize").wanted == "maximize"
+    assert [SearchSettings(metric=metric).resolved_direction for metric in ("loss", "accuracy")] == [
+        "minimize",
+        "maximize",
+    ]
+    assert SearchSettings(metric="loss", direction="maximize").resolved_direction == "maximize"
 
 
 @pytest.mark.parametrize(
@@ -143,7 +146,7 @@ def test_nothing_to_search(place):
 
 
 def test_a_sweep_over_all_values_has_no_intervals(place):
-    with pytest.raises(ConfigError, match="an interval has no list of values") as caught:
+    with pytest.raises(ConfigError, match="an interval is not a list of values") as caught:
         plan(CommandLine(("optimizer.learning_rate=interval(0.1,1)",)))
     assert "hydra/sweeper=optuna" in caught.value.rows["hint"]
     with pytest.raises(ConfigError, match="the sweep has too many jobs"):
@@ -203,7 +206,7 @@ def test_a_space_in_a_file(place):
 @pytest.mark.parametrize(
     ("params", "what"),
     [
-        ("{seed: [1, 2]}", "not a part of a space"),
+        ("{seed: [1, 2]}", "not a dimension of a search space"),
         ("{hydra.sweep.dir: /tmp/x}", "a search may not change Hydra"),
         ("{seed: 'range(0'}", "not an override"),
         ("{seeed: 'range(1,3)'}", "unknown key"),

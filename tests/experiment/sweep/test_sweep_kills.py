@@ -111,7 +111,7 @@ def test_no_orphan_is_left(tmp_path, number, code):
     running = start(folder, *words)
     wait_until(lambda: [rows_in(folder / f"{job}/metrics.jsonl") for job in (0, 1)] == [STOPS, STOPS])
     assert len(of(folder)) == 3
-    with pytest.raises(BusyError, match="another process works in this directory"):
+    with pytest.raises(BusyError, match="another process is using this directory"):
         sweep.resume(folder)
     running.send_signal(number)
     _, errors = running.communicate(timeout=PATIENCE)

@@ -151,10 +151,10 @@ def test_no_damage_is_a_surprise(tmp_path):
 
 WRONG = [
     (b"", "the print file is empty"),
-    (b"\n\x05\n\x02ab", "a field is cut"),
+    (b"\n\x05\n\x02ab", "a field is truncated"),
     (b"\n\x04\n\x02\xff\xfe", "a text is not UTF-8"),
-    (b"\n\x00", "a message misses a part"),
-    (b"\n\x0e\x12\x0c\x08\x03\x12\x05Int16\x1a\x01\0", "a tensor has another size than its shape"),
+    (b"\n\x00", "a required field of a message is missing"),
+    (b"\n\x0e\x12\x0c\x08\x03\x12\x05Int16\x1a\x01\0", "the size of a tensor differs from its shape"),
     (b"\n\x0d\x12\x0b\x08\x01\x12\x04Text\x1a\x01a", "unknown element type"),
     (b"\n\x0d\x12\x0b\x08\x01\x12\x04Bool\x1a\x01\x02", "a Bool is neither 0 nor 1"),
     (b"\n\x16\x12\x14\x08" + b"\xff" * 9 + b"\x01\x12\x04Int8\x1a\x01\0", "impossible shape of a tensor"),

@@ -41,11 +41,11 @@ def test_calls_are_short_when_much_is_printed(capsys, monkeypatch):
     expected, whole = training(capsys, context.GRAPH_MODE, True, drop=True)
     size = sum(x.type.nbytes for x in whole.programs[0].graph.effect_operands.values())
     assert size == 16 + 8 + 8 + 1 + 8  # x, y, w, training, gradient
-    monkeypatch.setattr(sink, "TOLD_BYTES", 2 * size + 1)
+    monkeypatch.setattr(sink, "EFFECT_BYTES", 2 * size + 1)
     sunk, made = training(capsys, context.GRAPH_MODE, True, drop=True)
     assert sunk == expected
     assert (made.steps.interactions, whole.steps.interactions) == (4, 2)  # three steps: two and one, in both epochs
-    monkeypatch.setattr(sink, "TOLD_BYTES", 1)
+    monkeypatch.setattr(sink, "EFFECT_BYTES", 1)
     sunk, made = training(capsys, context.GRAPH_MODE, True, drop=True)
     assert sunk == expected
     assert made.steps.interactions == 6

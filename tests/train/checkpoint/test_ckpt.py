@@ -175,7 +175,7 @@ def test_what_mindspore_2_adds(tmp_path):
     with pytest.raises(DataError) as error:
         read(tmp_path, whole[:-1] + b"\x01" + checksum)
     assert str(error.value) == (
-        "DataError: the checksum of a checkpoint is another\n"
+        "DataError: the checksum of a checkpoint does not match\n"
         f"  expected  {zlib.crc32(whole)}\n  found     {zlib.crc32(whole[:-1] + bytes([1]))}\n"
         f"  file      {tmp_path / 'x.ckpt'}\n  repair    save it again, or fetch another copy"
     )
@@ -186,37 +186,37 @@ REFUSED = {
     "empty": (b"", "a checkpoint without parameters", {}),
     "another file": (
         b"\x89PNG\r\n\x1a\n",
-        "a field is cut",
+        "a field is truncated",
         {"offset in message": "0", "expected": "8 bytes", "found": "6 bytes"},
     ),
-    "cut": (A[:-1], "a field is cut", {"offset in message": "0", "expected": "26 bytes", "found": "25 bytes"}),
+    "cut": (A[:-1], "a field is truncated", {"offset in message": "0", "expected": "26 bytes", "found": "25 bytes"}),
     "a size beyond the file": (
         b"\x0a" + b"\xff" * 8 + b"\x7f",
-        "a field is cut",
+        "a field is truncated",
         {"offset in message": "0", "expected": "9223372036854775807 bytes", "found": "0 bytes"},
     ),
-    "no end": (b"\x0a" + b"\xff" * 20, "a number is cut or has more than 64 bits", {"offset in message": "1"}),
+    "no end": (b"\x0a" + b"\xff" * 20, "a number is truncated or has more than 64 bits", {"offset in message": "1"}),
     "65 bits": (
         b"\x0a" + b"\xff" * 9 + b"\x02",
-        "a number is cut or has more than 64 bits",
+        "a number is truncated or has more than 64 bits",
         {"offset in message": "1"},
     ),
-    "a group": (b"\x0b", "unknown type of a field", {"offset in message": "0", "found": "3"}),
-    "field 0": (b"\x02\x00", "field 0 is none", {"offset in message": "0"}),
-    "a number for a message": (b"\x08\x00", "a message misses a part", {}),
-    "eight bytes for a message": (b"\x09" + bytes(8), "a message misses a part", {}),
-    "no name": (b"\x0a\x00", "a message misses a part", {}),
-    "no tensor": (b"\x0a\x03\x0a\x01a", "a message misses a part", {}),
+    "a group": (b"\x0b", "unknown wire type", {"offset in message": "0", "found": "3"}),
+    "field 0": (b"\x02\x00", "invalid field number 0", {"offset in message": "0"}),
+    "a number for a message": (b"\x08\x00", "a required field of a message is missing", {}),
+    "eight bytes for a message": (b"\x09" + bytes(8), "a required field of a message is missing", {}),
+    "no name": (b"\x0a\x00", "a required field of a message is missing", {}),
+    "no tensor": (b"\x0a\x03\x0a\x01a", "a required field of a message is missing", {}),
     "a name that is no text": (b"\x0a\x03\x0a\x01\xff", "a text is not UTF-8", {}),
     "a map parameter": (b"\x0a\x05\x0a\x01a\x1a\x00", "runner has no map parameters", {"parameter": "a"}),
     "too much": (
         message("a", [2], "Float32", bytes(9)),
-        "a tensor has another size than its shape",
+        "the size of a tensor differs from its shape",
         {"parameter": "a", "shape": "Float32[2]", "expected": "8 bytes", "found": "9 bytes"},
     ),
     "terabytes": (
         message("a", [1 << 40], "Float32", b""),
-        "a tensor has another size than its shape",
+        "the size of a tensor differs from its shape",
         {"parameter": "a", "shape": "Float32[1099511627776]", "expected": "4398046511104 bytes", "found": "0 bytes"},
     ),
     "a negative length": (
@@ -246,7 +246,7 @@ REFUSED = {
     ),
     "a missing slice": (
         message("a", [3], "Int8", b"a") + message("a", [3], "Int8", b"b"),
-        "a tensor has another size than its shape",
+        "the size of a tensor differs from its shape",
         {"parameter": "a", "shape": "Int8[3]", "expected": "3 bytes", "found": "2 bytes"},
     ),
     "twice": (

@@ -78,12 +78,12 @@ DAMAGES = {
     ),
     "missing": (
         lambda path: (path / "state.safetensors").unlink(),
-        "a checkpoint misses parts or has surplus ones\n  file      FOLDER\n"
+        "a checkpoint has missing or surplus files\n  file      FOLDER\n"
         "  expected  MANIFEST.json, state.safetensors\n  found     MANIFEST.json",
     ),
     "surplus": (
         lambda path: (path / "notes.txt").write_text("x"),
-        "a checkpoint misses parts or has surplus ones\n  file      FOLDER\n"
+        "a checkpoint has missing or surplus files\n  file      FOLDER\n"
         "  expected  MANIFEST.json, state.safetensors\n  found     MANIFEST.json, notes.txt, state.safetensors",
     ),
     "no manifest": (
@@ -200,7 +200,7 @@ def test_arrays_that_are_none(tmp_path, content):
     (path / "state.safetensors").write_bytes(content)
     part = state.CheckpointFile.of(content)
     forged(path, files={"state.safetensors": {"bytes": part.size, "sha256": part.sha256}})
-    with pytest.raises(DataError, match="not a file of arrays"):
+    with pytest.raises(DataError, match="not a safetensors file"):
         state.load(path)
 
 

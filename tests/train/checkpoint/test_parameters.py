@@ -201,7 +201,7 @@ def test_what_cannot_be_saved(tmp_path, monkeypatch, arguments, expected):
 
 def test_a_directory_that_is_no_checkpoint_stays(tmp_path):
     (tmp_path / "data").write_text("x")
-    with pytest.raises(ConfigError, match="would replace a directory that is none"):
+    with pytest.raises(ConfigError, match="cannot replace a directory that is not a checkpoint"):
         save_checkpoint(Small(), f"{tmp_path}/")
     with pytest.raises(StorageError, match="cannot write a file"):
         save_checkpoint(Small(), f"{tmp_path}/nowhere/x.ckpt")
@@ -233,7 +233,7 @@ def test_a_directory_that_is_no_checkpoint_stays(tmp_path):
         (
             ("lenet.ckpt", None, False, ["conv", "fc"]),
             ConfigError,
-            "filter_prefix leaves nothing of the checkpoint\n  file   lenet.ckpt\n  given  conv, fc",
+            "filter_prefix excludes all parameters\n  file   lenet.ckpt\n  given  conv, fc",
         ),
         *(
             (

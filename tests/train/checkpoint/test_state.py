@@ -114,7 +114,7 @@ def test_a_directory_that_is_no_checkpoint_is_not_replaced(tmp_path):
     with pytest.raises(ConfigError) as error:
         state.save(tmp_path, ARRAYS, {}, {})
     assert text(error, tmp_path) == (
-        "ConfigError: a checkpoint would replace a directory that is none\n  directory  FOLDER\n  has        thesis"
+        "ConfigError: cannot replace a directory that is not a checkpoint\n  directory  FOLDER\n  has        thesis"
     )
     assert names(tmp_path) == ["thesis"]
 
