@@ -177,7 +177,7 @@ def stub_complaints(module: Module) -> Iterator[str]:
         yield f"{module.name} has {'no stub' if late else 'a stub that nothing reads'}"
     for node in module.declared.body:
         if isinstance(node, ast.ImportFrom):
-            hidden = [alias.name for alias in node.names if alias.asname != alias.name]
+            hidden = [alias.name for alias in node.names if alias.asname != alias.name != "*"]
             yield from (f"{module.name}: {name} is not declared as public" for name in hidden)
 
 

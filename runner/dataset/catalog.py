@@ -22,6 +22,8 @@ from runner.validation.records import Frozen
 from runner.validation.rules import key
 from runner.validation.validate import validate_record
 
+__all__ = ["DatasetSettings", "open_dataset"]
+
 MAX_IMAGE_SIZE = 4096
 PADDING_DIVISOR = 8  # of a side: the usual 4 pixels around CIFAR-10's 32
 SYNTHETIC_SAMPLES = {"train": 1024, "test": 256}

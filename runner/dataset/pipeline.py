@@ -21,6 +21,8 @@ from runner.errors import ConfigError, nearest
 from runner.types import TensorType
 from runner.validation.arguments import flag, whole_number
 
+__all__ = ["Dataset"]
+
 Batch = tuple[np.ndarray, ...]  # an array for each column
 
 

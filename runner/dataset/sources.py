@@ -22,6 +22,8 @@ from runner.dataset.selection import RowSelection
 from runner.errors import ConfigError
 from runner.validation.arguments import as_list, flag, one_of, whole_number
 
+__all__ = ["Cifar10Dataset", "DigitsDataset", "MnistDataset", "NumpySlicesDataset", "SyntheticDataset"]
+
 USAGES = ("train", "test", "all")
 Folder = str | PathLike[str]
 Pair = tuple[np.ndarray, np.ndarray]  # images and labels

@@ -11,6 +11,8 @@ from typing import Any
 
 _IMPORT = re.compile(r"^from (\S+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
 _NAME = re.compile(r"\w+ as (\w+)")
+_ALL = re.compile(r"^__all__ = \[([^]]*)\]", re.MULTILINE)
+_TEXT = re.compile(r'"(\w+)"')
 
 
 def lazy_import(name: str) -> ModuleType:
@@ -36,12 +38,12 @@ def lazy_import(name: str) -> ModuleType:
 def late_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package (PEP 562) whose public names its stub declares.
 
-    `file` is the package's `__init__.py`. The stub next to it, `__init__.pyi`, is the list of public names, in lines
-    such as `from runner.ops.matmul import MatMul as MatMul`, for type checkers and for this function. A module is
-    loaded when one of its names is first used; modules of the package are attributes, too. Raises AttributeError for
-    other names.
+    `file` is the package's `__init__.py`. The stub next to it, `__init__.pyi`, lists the modules with public names, for
+    type checkers and for this function: `from runner.ops.matmul import *` stands for the names in that module's
+    `__all__`, `from runner.core.value import Tensor as Tensor` for one name. A module is loaded when one of its names
+    is first used; modules of the package are attributes, too. Raises AttributeError for other names.
     """
-    homes = _homes(f"{file}i")
+    homes = _homes(package, file)
     modules = {module.removeprefix(f"{package}.") for module in homes.values() if module.startswith(f"{package}.")}
     names = sorted(homes)
 
@@ -60,11 +62,22 @@ def late_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
     return load, listing, names
 
 
-def _homes(stub: str) -> dict[str, str]:
-    """The module of each public name in a stub."""
-    with open(stub, encoding="utf-8") as file:
-        statements = _IMPORT.findall(file.read())
-    return {name: module for module, inside, line in statements for name in _NAME.findall(inside or line)}
+def _homes(package: str, file: str) -> dict[str, str]:
+    """The module of each public name of a package."""
+    homes: dict[str, str] = {}
+    for module, inside, line in _IMPORT.findall(_read(f"{file}i")):
+        if line.startswith("*"):
+            path = module.removeprefix(f"{package}.").replace(".", "/")
+            names = _TEXT.findall(_ALL.findall(_read(f"{file.removesuffix('__init__.py')}{path}.py"))[0])
+        else:
+            names = _NAME.findall(inside or line)
+        homes |= dict.fromkeys(names, module)
+    return homes
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 @contextmanager

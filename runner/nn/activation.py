@@ -8,6 +8,21 @@ from runner.errors import ConfigError, nearest
 from runner.nn.cell import Cell
 from runner.validation.arguments import at_least, whole
 
+__all__ = [
+    "ELU",
+    "GELU",
+    "HSigmoid",
+    "HSwish",
+    "LeakyReLU",
+    "LogSoftmax",
+    "PReLU",
+    "ReLU",
+    "ReLU6",
+    "Sigmoid",
+    "Softmax",
+    "Tanh",
+]
+
 
 class Activation(Cell):
     """Base: a layer of one operator with one operand and an output of the same type."""

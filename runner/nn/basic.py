@@ -10,6 +10,8 @@ from runner.nn.activation import get_activation
 from runner.nn.cell import Cell
 from runner.validation.arguments import flag, whole
 
+__all__ = ["Dense", "Dropout", "Embedding", "Flatten"]
+
 
 class Dense(Cell):
     """x W^T + b over the last axis; weight: (out_channels, in_channels)."""

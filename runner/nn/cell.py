@@ -9,6 +9,8 @@ from runner.core.primitive import current, is_nested
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, nearest
 
+__all__ = ["Cell"]
+
 # Executes a cell that is called outside of a network, by context mode; runner/nn/steps.py registers both modes.
 EXECUTORS: dict[int, Callable[["Cell", tuple[Any, ...]], Any]] = {}
 

@@ -7,6 +7,8 @@ from runner.core.value import Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 
+__all__ = ["CellList", "SequentialCell"]
+
 
 class CellContainer(Cell):
     """Base: child cells with the attribute names `0`, `1`, ..."""

@@ -11,6 +11,8 @@ from runner.ops.array import require
 from runner.ops.window import Pair, Quad, pair, quad
 from runner.validation.arguments import whole
 
+__all__ = ["Conv2d", "Conv2dTranspose"]
+
 Geometry = tuple[Pair, int, str, Quad, Pair, Pair, int]  # kernel_size, mode, pad_mode, pad, stride, dilation, group
 
 

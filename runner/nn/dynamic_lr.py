@@ -21,6 +21,16 @@ from runner.nn.schedule import (
 )
 from runner.validation.arguments import whole
 
+__all__ = [
+    "cosine_decay_lr",
+    "exponential_decay_lr",
+    "inverse_decay_lr",
+    "natural_exp_decay_lr",
+    "piecewise_constant_lr",
+    "polynomial_decay_lr",
+    "warmup_lr",
+]
+
 P = ParamSpec("P")
 POSITIVE = ("total_step", "step_per_epoch", "decay_epoch", "warmup_epoch")
 

@@ -5,6 +5,8 @@ from runner.core.value import Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 
+__all__ = ["MSELoss", "SoftmaxCrossEntropyWithLogits"]
+
 REDUCTIONS = ("none", "mean", "sum")
 
 

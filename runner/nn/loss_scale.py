@@ -20,6 +20,8 @@ from runner.nn.optim import Optimizer
 from runner.nn.wrap import StepCell
 from runner.validation.arguments import above, at_least, whole
 
+__all__ = ["DynamicLossScaleUpdateCell", "FixedLossScaleUpdateCell", "TrainOneStepWithLossScaleCell"]
+
 LARGEST = 2.0**100  # a scale without a limit would become infinite
 MOST_BAD_STEPS = 1000  # consecutive ones, as in the reference
 

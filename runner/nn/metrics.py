@@ -7,6 +7,8 @@ import numpy as np
 
 from runner.errors import ConfigError, nearest
 
+__all__ = ["Accuracy", "Loss", "Metric"]
+
 
 class Metric:
     """Base: `clear`, then `update` once per batch, then `eval`.

@@ -10,6 +10,8 @@ from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell
 from runner.validation.arguments import above, at_least, at_most, flag, whole
 
+__all__ = ["BatchNorm1d", "BatchNorm2d", "LayerNorm"]
+
 
 class BatchNormalization(Cell):
     """Base: normalises each channel to mean `beta` and deviation `gamma`, which are trainable if `affine`.

@@ -14,6 +14,8 @@ from runner.nn.cell import Cell
 from runner.nn.schedule import LearningRateSchedule, schedule_of
 from runner.validation.arguments import above, at_least
 
+__all__ = ["SGD", "Adam", "Momentum", "Optimizer"]
+
 LearningRate: TypeAlias = float | Tensor | Iterable[float] | LearningRateSchedule
 
 

@@ -7,6 +7,8 @@ from runner.core.value import Value
 from runner.nn.cell import Cell
 from runner.ops.window import Pair, pair
 
+__all__ = ["AvgPool2d", "MaxPool2d"]
+
 
 class MaxPool2d(Cell):
     """Largest element of each window; `pad_mode` `valid` drops incomplete windows, `same` gives ceil(size / stride)."""

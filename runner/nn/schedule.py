@@ -14,6 +14,21 @@ import numpy as np
 from runner.errors import ConfigError
 from runner.validation.arguments import Where, above, at_least, flag, scalar, whole
 
+__all__ = [
+    "ConstantLR",
+    "CosineDecayLR",
+    "ExponentialDecayLR",
+    "InverseDecayLR",
+    "LearningRateSchedule",
+    "NaturalExpDecayLR",
+    "PerStepLR",
+    "PiecewiseConstantLR",
+    "PolynomialDecayLR",
+    "StepLR",
+    "WarmUpLR",
+    "WarmUpThen",
+]
+
 LARGEST = float(np.finfo(np.float32).max)
 
 

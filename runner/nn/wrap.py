@@ -12,6 +12,8 @@ from runner.nn import gradient_reducer
 from runner.nn.cell import Cell
 from runner.nn.optim import Optimizer
 
+__all__ = ["TrainOneStepCell", "WithEvalCell", "WithLossCell"]
+
 
 class WithLossCell(Cell):
     """(data, label) to the loss."""

@@ -15,6 +15,8 @@ from runner.ops.elementwise import Unary, UnaryGrad
 from runner.ops.reduce import ReduceSum
 from runner.types import TensorType
 
+__all__ = ["LogSoftmax", "ReLU", "ReluGrad", "Sigmoid", "Softmax", "Tanh"]
+
 STEEP = float(np.finfo(np.float32).max)
 
 

@@ -15,6 +15,8 @@ from runner.ops.elementwise import Unary, UnaryGrad
 from runner.ops.reduce import unbroadcast
 from runner.types import Shape, TensorType
 
+__all__ = ["HSigmoid", "HSwish", "PReLU", "ReLU6", "ReLU6Grad"]
+
 
 @primitive
 class ReLU6(Unary):

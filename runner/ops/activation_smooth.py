@@ -14,6 +14,8 @@ from runner.ops.activation import Sigmoid
 from runner.ops.compare import Greater, Select
 from runner.ops.elementwise import Unary, UnaryGrad
 
+__all__ = ["Elu", "GeLU", "GeLUGrad", "Softplus"]
+
 # Hendrycks and Gimpel, "Gaussian Error Linear Units", section 2: gelu(x) ~ x/2 (1 + tanh(SLOPE (x + CUBIC x^3))).
 SLOPE = math.sqrt(2.0 / math.pi)
 CUBIC = 0.044715

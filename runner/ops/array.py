@@ -14,6 +14,8 @@ from runner.core.value import Value
 from runner.errors import ShapeError
 from runner.types import Shape, TensorType
 
+__all__ = ["Cast", "Concat", "ExpandDims", "Flatten", "Pad", "Reshape", "Slice", "Transpose"]
+
 
 def require(holds: bool, what: str, **rows: object) -> None:
     """Raise ShapeError with a sentence and labelled values unless the condition holds."""

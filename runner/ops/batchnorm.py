@@ -19,6 +19,8 @@ from runner.ops.forms import batchnorm as row_forms
 from runner.ops.matmul import BiasAdd
 from runner.types import TensorType
 
+__all__ = ["BatchNorm", "BatchNormGrad"]
+
 BLOCK = 1 << 19  # bytes
 
 

@@ -15,6 +15,8 @@ from runner.core.value import Value
 from runner.errors import ConfigError, ShapeError
 from runner.types import TensorType
 
+__all__ = ["AllReduce"]
+
 KINDS = "sum", "mean"
 
 

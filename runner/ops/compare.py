@@ -14,6 +14,20 @@ from runner.ops.elementwise import Binary, broadcast_forms
 from runner.ops.reduce import BroadcastTo, ReduceSum, Reduction, unbroadcast
 from runner.types import TensorType, broadcast
 
+__all__ = [
+    "Equal",
+    "Greater",
+    "GreaterEqual",
+    "Less",
+    "LessEqual",
+    "Maximum",
+    "Minimum",
+    "NotEqual",
+    "ReduceMax",
+    "ReduceMin",
+    "Select",
+]
+
 
 class Extremum(Binary):
     """Base of Maximum and Minimum: where the operands are equal, the gradient goes to x."""

@@ -3,6 +3,8 @@
 from runner.core.value import Operand, Value
 from runner.ops.compare import Maximum, Minimum
 
+__all__ = ["clip_by_value"]
+
 
 def clip_by_value(x: Value, clip_value_min: Operand, clip_value_max: Operand) -> Value:
     """x limited to the range of the two bounds (numbers, or tensors that broadcast against x).

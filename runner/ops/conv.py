@@ -19,6 +19,8 @@ from runner.ops.forms import conv_filter, conv_forward, conv_input
 from runner.ops.window import batch_first, batch_last
 from runner.types import Shape, TensorType
 
+__all__ = ["Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput"]
+
 
 @primitive
 class Conv2D(Convolution):

@@ -12,6 +12,8 @@ from runner.errors import ConfigError
 from runner.ops.array import require
 from runner.types import TensorType
 
+__all__ = ["Dropout"]
+
 # An integer hash in arithmetic of both numpy and ONNX: every product is below 2**63.
 MULTIPLIER = 0x45D9F3B
 MASK = 0xFFFFFFFF

@@ -14,6 +14,8 @@ from runner.ops.array import Cast, require
 from runner.ops.reduce import unbroadcast
 from runner.types import TensorType, broadcast
 
+__all__ = ["Abs", "Add", "Exp", "Log", "Mul", "Neg", "Pow", "RealDiv", "Sign", "Sqrt", "Square", "Sub"]
+
 
 def is_filled_with(value: float, array: np.ndarray | None) -> bool:
     """Whether an operand is known, and all its elements are this number, including the sign of 0 for floats."""

@@ -10,6 +10,8 @@ from runner.core.value import Value
 from runner.ops.array import require
 from runner.types import TensorType
 
+__all__ = ["FloatStatus"]
+
 
 @primitive
 class FloatStatus(Primitive):

@@ -13,6 +13,8 @@ from runner.core.value import Value
 from runner.ops.array import Transpose, require
 from runner.types import TensorType
 
+__all__ = ["Gather", "OneHot", "UnsortedSegmentSum"]
+
 
 @primitive
 class OneHot(Primitive):

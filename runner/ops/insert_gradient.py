@@ -12,6 +12,8 @@ from runner.core.value import Value
 from runner.errors import ConfigError, ShapeError
 from runner.types import TensorType
 
+__all__ = ["InsertGradientOf"]
+
 
 @primitive
 class InsertGradientOf(Primitive):

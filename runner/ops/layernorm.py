@@ -12,6 +12,8 @@ from runner.core.value import Value
 from runner.ops.array import require
 from runner.types import Shape, TensorType, resolve_axes
 
+__all__ = ["LayerNorm", "LayerNormGrad"]
+
 
 @family
 class Normalization(Primitive):

@@ -12,6 +12,8 @@ from runner.ops.array import require
 from runner.ops.elementwise import Binary, Unary
 from runner.types import TensorType
 
+__all__ = ["LogicalAnd", "LogicalNot", "LogicalOr"]
+
 
 class Logic(Binary):
     """Base: two Bool operands, no gradient."""

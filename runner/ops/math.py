@@ -12,6 +12,8 @@ from runner.core.value import Value
 from runner.ops.elementwise import Unary
 from runner.types import TensorType
 
+__all__ = ["Cos", "Floor", "OnesLike", "Reciprocal", "Rsqrt", "Sin", "ZerosLike"]
+
 
 @primitive
 class Rsqrt(Unary):

@@ -14,6 +14,8 @@ from runner.core.value import OPERATORS, Value
 from runner.ops.array import require
 from runner.types import Shape, TensorType
 
+__all__ = ["BiasAdd", "BiasAddGrad", "MatMul"]
+
 
 @family
 class MatrixProduct(Primitive):

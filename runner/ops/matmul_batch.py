@@ -8,6 +8,8 @@ from runner.ops.array import require
 from runner.ops.matmul import MatrixProduct
 from runner.types import TensorType
 
+__all__ = ["BatchMatMul"]
+
 
 @primitive
 class BatchMatMul(MatrixProduct):

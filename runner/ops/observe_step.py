@@ -10,6 +10,8 @@ from runner.core.primitive import primitive
 from runner.errors import ConfigError
 from runner.types import TensorType
 
+__all__ = ["ObserveStep"]
+
 
 @primitive
 class ObserveStep(Effect):

@@ -16,6 +16,8 @@ from runner.ops.forms import pool
 from runner.ops.window import Pair, Windows, batch_first, batch_last, counts, pair
 from runner.types import Shape, TensorType
 
+__all__ = ["AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGrad"]
+
 IMPL_MODES = ("high_precision", "high_performance")
 
 

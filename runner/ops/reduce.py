@@ -14,6 +14,8 @@ from runner.core.value import Value
 from runner.ops.array import Reshape, require
 from runner.types import Shape, TensorType, broadcast, resolve_axes
 
+__all__ = ["Argmax", "Argmin", "BroadcastTo", "ReduceMean", "ReduceSum"]
+
 Axis = int | tuple[int, ...] | None
 
 

@@ -14,6 +14,8 @@ from runner.ops.compare import Select
 from runner.ops.reduce import Reduction
 from runner.types import TensorType
 
+__all__ = ["ReduceProd"]
+
 
 @primitive
 class ReduceProd(Reduction):

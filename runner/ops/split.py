@@ -13,6 +13,8 @@ from runner.ops.array import Concat, Reshape, Reshaping, require
 from runner.ops.reduce import ReduceSum
 from runner.types import Shape, TensorType, resolve_axes
 
+__all__ = ["Split", "Squeeze", "Stack", "Tile", "Unstack"]
+
 
 class TupleOutput(Primitive):
     """Base of operators that always return a tuple, even of a single tensor."""

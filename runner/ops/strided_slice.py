@@ -11,6 +11,8 @@ from runner.core.value import Value
 from runner.ops.array import require
 from runner.types import Shape, TensorType
 
+__all__ = ["StridedSlice", "StridedSliceGrad"]
+
 
 @family
 class Strided(Primitive):

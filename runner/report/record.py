@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from runner.errors import DataError, StorageError
+from runner.errors import ConfigError, DataError, StorageError
 from runner.host import files
-from runner.host.json_file import flat
+from runner.host.json_file import flat, parse
 
 STATES = ("ok", "running", "interrupted", "failed", "killed", "broken")
 MAX_FILE_BYTES = 16 << 20  # of a file that is read as a whole
@@ -142,15 +142,12 @@ class RunRecord:
         return {key: _value(value) for key, equals, value in items if equals}
 
     def _dotted(self, name: str) -> dict[str, Any]:
-        try:
-            return flat(self._object(name))
-        except RecursionError:
-            return {}
+        return flat(self._object(name))
 
     def _object(self, name: str) -> dict[str, Any]:
         try:
-            content = json.loads(self._bytes(name))
-        except (ValueError, RecursionError):
+            content = parse(self._bytes(name).decode(), name)
+        except (ConfigError, UnicodeDecodeError):
             return {}
         return content if isinstance(content, dict) else {}
 

@@ -120,7 +120,7 @@ class Sink:
             most = min(most, observed - self._taken)
         while len(taken) < most:
             visits = next(self._visits)
-            if len(visits) != len(first):  # a short last batch has a program of its own
+            if len(visits) != len(first):  # a short last batch has a separate program
                 self._held.append(visits)
                 break
             taken.append(visits)

@@ -23,8 +23,7 @@ def at_least(where: Where, least: float, /, **arguments: object) -> None:
 
 def above(where: Where, limit: float, /, **arguments: object) -> None:
     """Every argument is a finite number above `limit`."""
-    at_least(where, limit, **arguments)
-    _require(where, arguments, f"above {limit}", lambda x: x > limit)
+    _require(where, arguments, f"a number above {limit}", lambda x: _is_finite(x) and x > limit)
 
 
 def at_most(where: Where, most: float, /, **arguments: float) -> None:

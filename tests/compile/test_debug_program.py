@@ -121,7 +121,7 @@ def test_an_observer_that_cannot_see_sinks():
     class Single(Spy):
         supports_sinks = False
 
-    with pytest.raises(ConfigError, match="synchronous dump needs every step") as caught:
+    with pytest.raises(ConfigError, match="synchronous dump needs separate steps") as caught:
         train(context.GRAPH_MODE, True, Single([0]))
     assert "dataset_sink_mode=False" in caught.value.rows["repair"]
     assert len(train(context.PYNATIVE_MODE, True, Single([0]), epochs=1)[0]) == 5

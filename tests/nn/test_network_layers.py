@@ -213,7 +213,7 @@ def test_a_list_is_applied_by_its_owner(mode):
         (
             lambda: nn.LayerNorm((4,), epsilon=0),
             ConfigError,
-            "epsilon must be above 0.0\n  layer  LayerNorm\n  given  0",
+            "epsilon must be a number above 0.0\n  layer  LayerNorm\n  given  0",
         ),
         (
             lambda: nn.LayerNorm((4,))(Tensor(normal(2, 3))),

@@ -155,7 +155,7 @@ def test_other_channels(mode):
     [
         ({"num_features": 0}, "num_features must be a whole number of at least 1"),
         ({"num_features": 2.0}, "num_features must be a whole number of at least 1"),
-        ({"eps": 0.0}, "eps must be above 0.0"),
+        ({"eps": 0.0}, "eps must be a number above 0.0"),
         ({"eps": 2.0}, "eps must be at most 1.0"),
         ({"momentum": -0.1}, "momentum must be a number of at least 0.0"),
         ({"momentum": 1.1}, "momentum must be at most 1.0"),

@@ -173,7 +173,7 @@ def test_the_learning_rate_can_change_between_two_steps(mode):
         ),
         (
             lambda p: nn.Momentum(p, 0.1, 0.9, loss_scale=0.0),
-            "loss_scale must be above 0.0\n  optimizer  Momentum\n  given      0.0",
+            "loss_scale must be a number above 0.0\n  optimizer  Momentum\n  given      0.0",
         ),
         (
             lambda p: nn.Momentum(p, 0.1, 0.9, weight_decay=-1e-4),
@@ -191,7 +191,7 @@ def test_the_learning_rate_can_change_between_two_steps(mode):
             lambda p: nn.Adam(p, beta1=1.0),
             "beta1 and beta2 must be below 1\n  beta1  1.0\n  beta2  0.999",
         ),
-        (lambda p: nn.Adam(p, eps=0.0), "eps must be above 0.0\n  optimizer  Adam\n  given      0.0"),
+        (lambda p: nn.Adam(p, eps=0.0), "eps must be a number above 0.0\n  optimizer  Adam\n  given      0.0"),
     ],
 )
 def test_arguments_that_make_no_sense(make, text):

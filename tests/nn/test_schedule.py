@@ -231,18 +231,23 @@ def test_a_rate_that_float32_does_not_have(schedule, step, shown):
 
 NAN = float("nan")
 WRONG = [
-    (lambda: nn.ExponentialDecayLR(0.0, 0.9, 4), "learning_rate must be above 0.0", "ExponentialDecayLR", "0.0"),
-    (lambda: nn.ExponentialDecayLR(0.1, -0.9, 4), "decay_rate must be a number of at least 0.0", None, "-0.9"),
-    (lambda: nn.ExponentialDecayLR("0.1", 0.9, 4), "learning_rate must be a number of at least 0.0", None, "'0.1'"),
-    (lambda: nn.NaturalExpDecayLR(0.1, 0.0, 4), "decay_rate must be above 0.0", "NaturalExpDecayLR", "0.0"),
+    (
+        lambda: nn.ExponentialDecayLR(0.0, 0.9, 4),
+        "learning_rate must be a number above 0.0",
+        "ExponentialDecayLR",
+        "0.0",
+    ),
+    (lambda: nn.ExponentialDecayLR(0.1, -0.9, 4), "decay_rate must be a number above 0.0", None, "-0.9"),
+    (lambda: nn.ExponentialDecayLR("0.1", 0.9, 4), "learning_rate must be a number above 0.0", None, "'0.1'"),
+    (lambda: nn.NaturalExpDecayLR(0.1, 0.0, 4), "decay_rate must be a number above 0.0", "NaturalExpDecayLR", "0.0"),
     (lambda: nn.NaturalExpDecayLR(0.1, 0.9, 0), "decay_steps must be a whole number of at least 1", None, "0"),
     (lambda: nn.InverseDecayLR(0.1, 0.9, 4.0), "decay_steps must be a whole number of at least 1", None, "4.0"),
     (lambda: nn.InverseDecayLR(0.1, 0.9, True), "decay_steps must be a whole number of at least 1", None, "True"),
     (lambda: nn.InverseDecayLR(0.1, 0.9, 4, 1), "is_stair must be True or False", "InverseDecayLR", "1"),
     (lambda: nn.CosineDecayLR(-0.1, 0.1, 4), "min_lr must be a number of at least 0.0", "CosineDecayLR", "-0.1"),
-    (lambda: nn.CosineDecayLR(0.0, 0.0, 4), "max_lr must be above 0.0", None, "0.0"),
-    (lambda: nn.CosineDecayLR(0.0, NAN, 4), "max_lr must be a number of at least 0.0", None, "nan"),
-    (lambda: nn.PolynomialDecayLR(0.1, 0.0, 4, 0.0), "power must be above 0.0", "PolynomialDecayLR", "0.0"),
+    (lambda: nn.CosineDecayLR(0.0, 0.0, 4), "max_lr must be a number above 0.0", None, "0.0"),
+    (lambda: nn.CosineDecayLR(0.0, NAN, 4), "max_lr must be a number above 0.0", None, "nan"),
+    (lambda: nn.PolynomialDecayLR(0.1, 0.0, 4, 0.0), "power must be a number above 0.0", "PolynomialDecayLR", "0.0"),
     (
         lambda: nn.PolynomialDecayLR(0.1, -1.0, 4, 1.0),
         "end_learning_rate must be a number of at least 0.0",

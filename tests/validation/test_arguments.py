@@ -25,7 +25,7 @@ def test_what_is_accepted():
     ("refuse", "text"),
     [
         (lambda: check.at_least(LAYER, 0.0, a=1, b=10**400), "b must be a number of at least 0.0"),
-        (lambda: check.above(LAYER, 0.0, a=0.0), "a must be above 0.0\n  layer  Dense\n  given  0.0"),
+        (lambda: check.above(LAYER, 0.0, a=0.0), "a must be a number above 0.0\n  layer  Dense\n  given  0.0"),
         (lambda: check.at_most({}, 1.0, a=1.5), "a must be at most 1.0\n  given  1.5"),
         (lambda: check.whole({}, 1, 4, a=5), "a must be a whole number from 1 to 4\n  given  5"),
         (lambda: check.whole({}, 1, a=np.int64(3)), "a must be a whole number of at least 1"),

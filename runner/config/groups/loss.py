@@ -33,9 +33,7 @@ class SoftmaxCrossEntropySettings(LossSettings, constructor=nn.SoftmaxCrossEntro
 
     name: str = key("softmax_cross_entropy", choices=("softmax_cross_entropy",))  # the loss function
     sparse: bool = True  # labels are class indices
-    reduction: str = key(
-        "mean", choices=SCALAR_REDUCTIONS, hint="training needs one number per batch"
-    )  # reduction over a batch
+    reduction: str = key("mean", choices=SCALAR_REDUCTIONS, hint="training needs one number per batch")  # over a batch
 
     @property
     def has_one_hot_labels(self) -> bool:

@@ -30,9 +30,7 @@ class DataParallel:
     global_rank: int | None = key(None, low=0, high=4095)  # rank of this process; null: that of mpirun
     gradients_mean: bool = False  # mean of the gradients instead of their sum
     parameter_broadcast: bool = False  # initialise all ranks with the parameters of rank 0
-    all_reduce_fusion_config: tuple[int, ...] | None = key(
-        None, validate=fusion.validate_indices
-    )  # indices of the buckets; null: one
+    all_reduce_fusion_config: tuple[int, ...] | None = key(None, validate=fusion.validate_indices)  # null: one bucket
 
 
 Parallel = StandAlone | DataParallel

@@ -83,17 +83,11 @@ class SessionSettings(Frozen):
     loss_scale: float | str | None = key(None, validate=_validate_loss_scale)  # null: dynamic with allow_mix_precision
     auto_tune_mode: str | None = key(None, validate=_validate_tuning)  # "RL", "GA" or "RL,GA"; null: no tuning
     auto_tune_seconds: float = key(600.0, above=0)  # time limit of the search
-    graph_run_mode: int = key(
-        1, low=0, high=1, hint="0: online inference, 1: training"
-    )  # 1: training, 0: evaluation only
+    graph_run_mode: int = key(1, low=0, high=1, hint="0: online inference, 1: training")  # 1: training, 0: evaluation
     op_debug_level: int = key(0, low=0, high=4, hint=_DEBUG)  # 0 to 4: the files in kernel_meta/
     enable_exception_dump: bool = key(False, validate=switch)  # dump the operands of a failing operator
-    op_select_implmode: str = key(
-        "high_performance", choices=("high_precision", "high_performance")
-    )  # summation of Float16 in pooling
-    optypelist_for_implmode: str | None = key(
-        None, validate=_validate_optypes
-    )  # operators with op_select_implmode: null or Pooling
+    op_select_implmode: str = key("high_performance", choices=("high_precision", "high_performance"))  # for pooling
+    optypelist_for_implmode: str | None = key(None, validate=_validate_optypes)  # null or Pooling
     profiling_mode: bool = False  # profile the run
     profiling_options: str = key("training_trace", validate=options_text)  # options of the profile, words or JSON text
     fp_point: str | None = profile_key("fp_point")  # first operator of the forward pass

@@ -17,7 +17,7 @@ from runner.host.files import write_json
 from runner.host.json_file import read_object
 
 STATE_FILE, SUMMARY_FILE = "tracking.json", "summary.json"
-LEVELS = 4  # at most so many folder levels between a job and its sweep
+MAX_LEVELS = 4  # folders between a job and its sweep
 
 Run = Callable[[RunRequest], dict[str, Any]]
 
@@ -106,7 +106,7 @@ def _run_info(request: RunRequest, tracking: MlflowTracking) -> Any:
 def _tags(request: RunRequest, folder: Path) -> dict[str, str]:
     """Metadata of a run besides its config: its folder, and its job in a sweep."""
     tags = {"folder": str(folder), "experiment": request.experiment, "overrides": " ".join(request.overrides)}
-    for sweep in folder.parents[:LEVELS]:
+    for sweep in folder.parents[:MAX_LEVELS]:
         if (sweep / SWEEP_FILE).exists():
             tags |= {"sweep": str(sweep), "job": _job(sweep, folder)}
             break

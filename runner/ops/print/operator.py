@@ -11,6 +11,8 @@ from runner.errors import ConfigError, ShapeError
 from runner.ops.print import destination
 from runner.types import TensorType
 
+__all__ = ["Print"]
+
 
 @primitive
 class Print(Effect):

@@ -86,7 +86,7 @@ def read(folder: Path) -> Manifest:
 
 def damaged(path: Path, expected: object, found: object) -> NoReturn:
     """Raise DataError for a changed file of a checkpoint."""
-    raise DataError("a file is not what was written", file=path, expected=expected, found=found, repair=REPAIR)
+    raise DataError("a file of the checkpoint is damaged", file=path, expected=expected, found=found, repair=REPAIR)
 
 
 def _checked(values: dict[str, Any], path: Path) -> Manifest:

@@ -211,7 +211,7 @@ def test_another_search_is_refused(place):
 
 
 def test_another_optuna_is_refused(whole, monkeypatch):
-    monkeypatch.setattr(sweep.study, "version", lambda: "9.0")
+    monkeypatch.setattr(sweep.search_space, "version", lambda: "9.0")
     with pytest.raises(ConfigError, match="the config of the sweep has changed") as caught:
         sweep.resume(whole)
     assert caught.value.rows["version.optuna"] == f"was {optuna.__version__}, is 9.0"

@@ -126,7 +126,7 @@ def test_a_database_that_is_gone_gets_the_whole_run_again(uri, tmp_path, caplog)
     resume(folder, ["epochs=5"])
     assert said(folder, "tracking")["run_id"] != first
     assert scalars(folder) == Counter(points(folder))
-    assert f"MLflow has no run {first} any more" in caplog.text
+    assert f"MLflow no longer has run {first}" in caplog.text
 
 
 @pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt, "KILLED"), (ValueError("broken"), "FAILED")])

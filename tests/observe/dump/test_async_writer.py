@@ -415,9 +415,14 @@ def started(code, *words):
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
 
 
+def final_files(folder):
+    """Files under a final name, without those of the graph."""
+    return [name for name in dumped(folder) if not name.endswith((".tmp", ".ir", ".pb"))]
+
+
 def assert_whole(folder):
     """Every file under a final name is whole; the number of them."""
-    whole = [name for name in dumped(folder) if not name.endswith((".tmp", ".ir", ".pb"))]
+    whole = final_files(folder)
     for name in whole:
         path = folder / name
         if name.endswith(".csv"):
@@ -442,7 +447,7 @@ def test_a_kill_before_any_operation_leaves_whole_files(tmp_path, file_format):
 def test_a_kill_at_a_random_moment_leaves_whole_files(tmp_path, file_format):
     running = started(DUMPS + DUMPS_ON, tmp_path, file_format)
     running.stdout.readline()
-    wait_until(lambda: len(dumped(tmp_path)) >= 20, alive=lambda: running.poll() is None)
+    wait_until(lambda: len(final_files(tmp_path)) >= 20, alive=lambda: running.poll() is None)
     os.kill(running.pid, signal.SIGKILL)
     assert running.wait(PATIENCE) == -signal.SIGKILL
     running.stdout.close()

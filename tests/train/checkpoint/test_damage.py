@@ -64,12 +64,12 @@ def replace_in_manifest(path: Path, old: str, new: str) -> None:
 DAMAGES = {
     "flipped": (
         lambda path: (path / "state.safetensors").write_bytes(b"x" + (path / "state.safetensors").read_bytes()[1:]),
-        "a file is not what was written\n  file      FOLDER/state.safetensors\n"
+        "a file of the checkpoint is damaged\n  file      FOLDER/state.safetensors\n"
         "  expected  sha256 SHA\n  found     sha256 SHA",
     ),
     "cut": (
         lambda path: (path / "state.safetensors").write_bytes(b"half"),
-        "a file is not what was written\n  file      FOLDER/state.safetensors\n"
+        "a file of the checkpoint is damaged\n  file      FOLDER/state.safetensors\n"
         "  expected  SIZE bytes\n  found     4 bytes",
     ),
     "longer": (
@@ -122,7 +122,7 @@ DAMAGES = {
     ),
     "other progress": (
         lambda path: replace_in_manifest(path, '"global_step": 7', '"global_step": 8'),
-        "a file is not what was written\n  file      FOLDER/MANIFEST.json\n"
+        "a file of the checkpoint is damaged\n  file      FOLDER/MANIFEST.json\n"
         "  expected  sha256 SHA\n  found     sha256 SHA",
     ),
 }

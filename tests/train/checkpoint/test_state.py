@@ -137,7 +137,7 @@ def test_damaged_newer_ones_are_skipped_and_told(tmp_path):
     size = (tmp_path / "CKP-1_3" / "state.safetensors").stat().st_size
     assert found.folder.name == "CKP-1_3"
     assert lines == [
-        f"CKP-1_5: a file is not what was written (state.safetensors); expected {size} bytes; found 1 bytes",
+        f"CKP-1_5: a file of the checkpoint is damaged (state.safetensors); expected {size} bytes; found 1 bytes",
         'CKP-1_4: not the manifest of a checkpoint (MANIFEST.json); expected "format": "runner checkpoint"',
     ]
 
