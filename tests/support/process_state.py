@@ -55,14 +55,15 @@ def _identities(container: Any) -> list[int]:
 
 
 class Environment:
-    """The environment variables and the folder of the process."""
+    """The environment variables, the folder and the recursion limit of the process."""
 
     def __init__(self) -> None:
-        self._variables, self._folder = _variables(), os.getcwd()
+        self._variables, self._folder, self._depth = _variables(), os.getcwd(), sys.getrecursionlimit()
 
     def restore(self) -> None:
         """Make them what they were."""
         os.chdir(self._folder)
+        sys.setrecursionlimit(self._depth)
         if _variables() != self._variables:
             for name in _variables().keys() - self._variables.keys():
                 del os.environ[name]

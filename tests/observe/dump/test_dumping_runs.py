@@ -248,16 +248,20 @@ def test_a_full_disk_ends_the_run_and_keeps_the_rest(tmp_path, monkeypatch, kind
     assert results(tmp_path / "full") == results(tmp_path / "whole")
 
 
+def whole(folder):
+    """Files under a final name."""
+    return [file for file in folder.glob("*/*") if not file.name.startswith(".")]
+
+
 def test_sigkill_while_an_asynchronous_dump_is_written(tmp_path):
     """A real process, a real signal: every file under a final name is whole."""
     words = [sys.executable, "-m", "runner", *SMALL, "mode=graph", "epochs=100000", "dump=async", "dump.iteration=all"]
     with subprocess.Popen([*words, f"hydra.run.dir={tmp_path / 'run'}"], stdout=subprocess.DEVNULL) as process:
         place = tmp_path / "run/dump/0/lenet5_graph_0/0"
-        wait_until(lambda: len(list(place.glob("*/*"))) >= 150, alive=lambda: process.poll() is None)
+        wait_until(lambda: len(whole(place)) >= 150, alive=lambda: process.poll() is None)
         process.send_signal(signal.SIGKILL)
-    written = [file for file in place.glob("*/*") if not file.name.startswith(".")]
-    assert len(written) >= 150
-    for file in written:
+    assert process.returncode == -signal.SIGKILL
+    for file in whole(place):
         assert foreign_reader.read(file).outputs
 
 
