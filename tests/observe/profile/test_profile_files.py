@@ -99,7 +99,9 @@ def test_operators_account_for_the_step(training):
     assert {int(row["op_occurrences"]) for row in rows} == {len(steps)}
     total = sum(float(row["op_total_time(ms)"]) for row in rows) * 1e6
     assert 0.999 < total / (inside + factor * (whole - inside)) < 1.001
-    assert 0.5 * whole < inside <= whole
+    assert inside <= whole
+    # Another process may have had the processor between operators, but not in every step.
+    assert max(sum(m.stop - m.start for m in step.executions) / (step.stop - step.start) for step in steps) > 0.5
 
 
 def test_the_table_of_operators(training):
