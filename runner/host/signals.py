@@ -7,6 +7,8 @@ the job in the foreground. SIGTERM is addressed to this process and always ends 
 import logging
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
@@ -25,16 +27,36 @@ def stop_signals() -> tuple[int, ...]:
     return tuple(n for n in KINDS if n == signal.SIGTERM or signal.getsignal(n) is not signal.SIG_IGN)
 
 
+@contextmanager
+def ignored() -> Iterator[None]:
+    """Context in which the signals have no effect."""
+    before = {}
+    if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
+        before = {number: signal.signal(number, signal.SIG_IGN) for number in KINDS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 class Interruption:
-    """Context in which `requested` is the exception of the first signal, or None before it."""
+    """Context in which `requested` is the exception of the first signal, or None before it.
+
+    `requested` may also be set by the signal of another rank; then the first signal of this process is the same one.
+    """
 
     def __init__(self) -> None:
         self.requested: type[KeyboardInterrupt] | None = None
+        self._received = False
         self._before: dict[int, Any] = {}
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.requested is not None:
+        if self._received:
             raise KINDS[number]
+        self._received = True
+        if self.requested is not None:
+            return
         self.requested = KINDS[number]
         _LOG.warning("saving the state after this step; a second signal ends the run at once")
 
