@@ -12,14 +12,14 @@ False, a condition, or which of min and max is called. Annotations, text and `TY
 
 import argparse
 import ast
+import hashlib
 import os
-import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,14 +154,14 @@ def place_of(path: Path) -> str:
 
 
 def chosen(seed: int, count: int) -> list[Mutation]:
-    """The mutations: one file after the other drawn from each package, as often as the package has lines."""
-    files = defaultdict(list)
+    """The mutations: from each package as many as its share of all that are possible, spread over its files.
+
+    A hash of the seed, the file and the line selects them, so that a changed line changes only its own mutations.
+    """
+    found: dict[str, list[tuple[str, Mutation]]] = defaultdict(list)
     for path in sorted([*(ROOT / "runner").rglob("*.py"), *(ROOT / "models").rglob("*.py")]):
-        found = list(_Finder(path.relative_to(ROOT)).find())
-        if found:
-            files[place_of(path.relative_to(ROOT))].append(found)
-    draw = random.Random(seed)
-    sizes = {place: sum(map(len, lists)) for place, lists in sorted(files.items())}
+        found[place_of(path.relative_to(ROOT))] += _ranked(path.relative_to(ROOT), seed)
+    sizes = {place: len(mutations) for place, mutations in found.items() if mutations}
     shares = {place: max(1, round(count * size / sum(sizes.values()))) for place, size in sizes.items()}
     while sum(shares.values()) != count:
         step = 1 if sum(shares.values()) < count else -1
@@ -170,7 +170,29 @@ def chosen(seed: int, count: int) -> list[Mutation]:
             key=lambda place: sizes[place] / shares[place] * step,
         )
         shares[most] += step
-    return [draw.choice(draw.choice(files[place])) for place, share in shares.items() for _ in range(share)]
+    return [mutation for place, share in shares.items() for mutation in _spread(found[place])[:share]]
+
+
+def _ranked(path: Path, seed: int) -> list[tuple[str, Mutation]]:
+    """The mutations of a file, each with a hash of the seed, the path and the mutated line."""
+    lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
+    copies: Counter[str] = Counter()
+    ranked = []
+    for mutation in _Finder(path).find():
+        text = f"{seed} {path} {lines[mutation.line - 1].strip()} {mutation.old} {mutation.new}"
+        copies[text] += 1
+        ranked.append((hashlib.sha256(f"{text} {copies[text]}".encode()).hexdigest(), mutation))
+    return ranked
+
+
+def _spread(ranked: list[tuple[str, Mutation]]) -> list[Mutation]:
+    """The mutations in the order of their hashes, the first of every file before the second of any."""
+    of_file: Counter[Path] = Counter()
+    rounds = []
+    for rank, mutation in sorted(ranked, key=lambda pair: pair[0]):
+        rounds.append((of_file[mutation.path], rank, mutation))
+        of_file[mutation.path] += 1
+    return [mutation for _, _, mutation in sorted(rounds, key=lambda row: row[:2])]
 
 
 def tests_of(path: Path) -> Path | None:
@@ -230,9 +252,7 @@ def main() -> None:
     for number, mutation in mutations.items():
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder, ROOT.name)
-            shutil.copytree(
-                ROOT, copy, ignore=shutil.ignore_patterns(".git", "__pycache__", "outputs", "build", ".*_cache")
-            )
+            shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*LEFT_OUT))
             mutation.apply(copy)
             start = time.perf_counter()
             noticed = is_noticed(mutation, copy)
