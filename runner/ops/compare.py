@@ -8,7 +8,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, primitive
-from runner.core.value import Tensor, Value
+from runner.core.value import OPERATORS, Tensor, Value
 from runner.ops.array import Cast, require
 from runner.ops.elementwise import Binary, broadcast_forms
 from runner.ops.reduce import BroadcastTo, ReduceSum, Reduction, unbroadcast
@@ -180,3 +180,7 @@ class ReduceMin(ReduceExtremum):
 
     def lower(self, b: Builder, x: str) -> str:
         return self.lower_as(b, "ReduceMin", x)
+
+
+OPERATORS.update(Equal=Equal(), NotEqual=NotEqual(), Less=Less(), LessEqual=LessEqual())
+OPERATORS.update(Greater=Greater(), GreaterEqual=GreaterEqual())

@@ -229,7 +229,7 @@ def is_noticed(mutation: Mutation, copy: Path) -> str | None:
             return "the tests did not end"
         if done.returncode not in (0, 5):
             lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-            return lines[0] if lines else done.stdout[-300:]
+            return lines[0] if lines else f"pytest ends with {done.returncode}"
     return None
 
 
