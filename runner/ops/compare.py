@@ -168,7 +168,7 @@ class ReduceMax(ReduceExtremum):
         return np.asarray(x.max(self.axes(TensorType.of(x)), keepdims=self.keep_dims))
 
     def lower(self, b: Builder, x: str) -> str:
-        return self.lower_as(b, "ReduceMax", x)
+        return self.lower_extremum(b, "ReduceMax", x)
 
 
 @primitive
@@ -179,8 +179,8 @@ class ReduceMin(ReduceExtremum):
         return np.asarray(x.min(self.axes(TensorType.of(x)), keepdims=self.keep_dims))
 
     def lower(self, b: Builder, x: str) -> str:
-        return self.lower_as(b, "ReduceMin", x)
+        return self.lower_extremum(b, "ReduceMin", x)
 
 
 OPERATORS.update(Equal=Equal(), NotEqual=NotEqual(), Less=Less(), LessEqual=LessEqual())
-OPERATORS.update(Greater=Greater(), GreaterEqual=GreaterEqual())
+OPERATORS.update(Greater=Greater(), GreaterEqual=GreaterEqual(), Select=Select())
