@@ -4,10 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from runner.errors import ConfigError, nearest
-from runner.validation.rules import Rule
+from runner.validation.records import Frozen
+from runner.validation.rules import Rule, rule_of
 from runner.validation.validate import Invalid, invalid_value_error, validate
 
 Keys = Mapping[str, tuple[Any, Rule]]  # type and rule of each key of a group
+
+
+def keys_of(owner: type[Frozen]) -> dict[str, tuple[Any, Rule]]:
+    """The keys that a record declares."""
+    return {name: (field.type, rule_of(owner, name)) for name, field in owner.__dataclass_fields__.items()}
 
 
 def validate_keys(

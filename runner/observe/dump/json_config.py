@@ -18,8 +18,8 @@ from typing import Any
 
 from runner.errors import ConfigError, raise_all
 from runner.host import json_file
-from runner.observe.dump.settings import KEYS, DumpSettings, Kind
-from runner.validation.keys import validate_keys
+from runner.observe.dump.settings import AsyncDump, DumpSettings, Kind, SyncDump
+from runner.validation.keys import keys_of, validate_keys
 from runner.validation.rules import Rule
 from runner.validation.validate import Invalid, invalid_value_error, show
 
@@ -38,6 +38,8 @@ EXAMPLES: Mapping[str, Mapping[str, object]] = {  # the keys that each section m
     ASYNC: {"enable": True},
 }
 OPTIONAL = {COMMON: ("op_debug_mode", "enable", "file_format"), SYNC: (), ASYNC: ("op_debug_mode",)}
+_KEYS = keys_of(SyncDump) | keys_of(AsyncDump)
+_KEYS |= {name: (str, _KEYS[name][1]) for name in ("path", "net_name")}  # null is not possible in a file
 
 
 def from_environment(variable: str) -> DumpSettings | None:
@@ -72,8 +74,8 @@ def read(path: Path, key: str) -> DumpSettings:
     is_sync = sync.get("enable", False)
     is_async = other.get("enable", common.get("enable", not sync and not other))
     kind: Kind = "sync" if is_sync else "async"
-    keys = common | (sync if is_sync else other)
-    settings = DumpSettings.from_values(kind, keys, f"{COMMON}.", source=source, file=path)
+    keys = vars(SyncDump() if is_sync else AsyncDump()) | common | (sync if is_sync else other)
+    settings = DumpSettings.from_values(kind, keys, f"{COMMON}.", source, file=path)
     if is_sync and is_async:
         return replace(settings, warning=f"{path} enables both dumps: only the synchronous one is written")
     if not is_sync and not is_async:
@@ -102,7 +104,7 @@ def _sections(values: object, path: Path) -> tuple[dict[str, Any], dict[str, Any
     if COMMON not in values:
         errors.append(_missing(COMMON, EXAMPLES[COMMON], path))
     for name, section in found.items():
-        keys = {key: KEYS[key] for key in (*EXAMPLES[name], *OPTIONAL[name])}
+        keys = {key: _KEYS[key] for key in (*EXAMPLES[name], *OPTIONAL[name])}
         found[name], wrong = validate_keys(section, keys, f"{name}.", file=path)
         missing = [key for key in EXAMPLES[name] if key not in section]
         errors += [*wrong, *(_missing(f"{name}.{key}", EXAMPLES[name][key], path) for key in missing)]
