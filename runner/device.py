@@ -105,10 +105,6 @@ class Device(Frozen):
         """The backend of the target."""
         return BACKENDS[self.target]
 
-    def tuned(self, tuning: Tuning) -> "Device":
-        """The device with a measured configuration."""
-        return Device(self.target, self.id, self.threads, self.allow_fallback, tuning)
-
     @property
     def workers(self) -> int:
         """The effective number of threads per operator."""

@@ -9,14 +9,13 @@ from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra._internal.core_plugins.bash_completion import BashCompletion
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import get_args_parser
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
 from hydra.types import RunMode
 
 from runner.config import overrides, schema
 from runner.config.command_line import CommandLine
 from runner.config.compose import compose
-from runner.config.loader import Loader, as_config_error
+from runner.config.loader import Loader, as_config_error, current_config
 from runner.errors import ConfigError
 
 
@@ -87,9 +86,5 @@ def _override_syntax(candidate: str) -> str | None:
 @contextmanager
 def _hydra(command: CommandLine) -> Iterator[Hydra]:
     """Hydra's application; restores the config that it replaces, which is that of a run."""
-    holder = HydraConfig.instance()
-    before = holder.cfg
-    try:
+    with current_config(None):
         yield Hydra("runner", Loader(command.config_dir, command.config_path))
-    finally:
-        holder.cfg = before

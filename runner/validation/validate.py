@@ -5,7 +5,7 @@ import math
 import os
 import re
 import types
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral
 from typing import Any, Union, get_args, get_origin
@@ -85,6 +85,12 @@ def existing_folder(value: str) -> str:
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         raise Invalid("a folder without permission", "a folder that can be read and written")
     return path
+
+
+def unknown_key(name: str, names: Collection[str], prefix: str = "", hint: str | None = None) -> Invalid:
+    """The reason why a key that is not among `names` is invalid; the nearest one is reported as `prefix` + name."""
+    close = nearest(name, names)
+    return Invalid("unknown key", ", ".join(names), close and prefix + close, hint)
 
 
 def invalid_value_error(key: str, value: object, invalid: Invalid, **rows: object) -> ConfigError:
