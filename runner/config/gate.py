@@ -55,7 +55,9 @@ def scan_file(values: object, package: object = None) -> None:
         if name == "defaults":
             _scan_defaults(value)
         elif name == "hydra":
-            _scan_hydra(value, in_file=True)
+            for key, leaf in flatten(value, "hydra"):
+                if key != "hydra":
+                    scan_hydra_key(key, leaf, in_file=True)
         else:
             scan_values({name: value})
 
@@ -123,12 +125,6 @@ def flatten(values: object, path: str) -> Iterator[tuple[str, object]]:
             yield from flatten(value, f"{path}.{name}")
     else:
         yield path, values
-
-
-def _scan_hydra(values: object, *, in_file: bool) -> None:
-    for key, value in flatten(values, "hydra"):
-        if key != "hydra":
-            scan_hydra_key(key, value, in_file=in_file)
 
 
 def _scan_interpolation(rest: str, path: str, text: str) -> None:

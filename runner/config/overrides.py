@@ -121,17 +121,12 @@ def _scan(override: Override) -> None:
         gate.scan_key(part, key.rpartition(part)[0].rstrip("./"))
     if "/" in key:
         gate.scan_name(key, key)
-    if key == "hydra" or key.startswith("hydra/"):
-        _scan_hydra_group(key)
+    if key.split("/")[0] == "hydra" and key not in gate.HYDRA_GROUPS:
+        raise ConfigError("a config may not change this part of Hydra", key=key, allowed=", ".join(gate.HYDRA_GROUPS))
     for one in _plain(override):
         if key.startswith("hydra."):
             gate.scan_hydra_key(key, one, in_file=False)
         gate.scan_values(one, key)
-
-
-def _scan_hydra_group(key: str) -> None:
-    if key not in gate.HYDRA_GROUPS:
-        raise ConfigError("a config may not change this part of Hydra", key=key, allowed=", ".join(gate.HYDRA_GROUPS))
 
 
 def _plain(override: Override) -> Iterator[Any]:
