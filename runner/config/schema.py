@@ -18,21 +18,12 @@ from runner.config.groups.profiling import NoProfiling, Profiling
 from runner.config.groups.session import SessionSettings
 from runner.config.groups.tracking import NoTracking, Tracking
 from runner.dataset.catalog import DatasetSettings
-from runner.device import BACKENDS, MAX_ID
+from runner.device import DeviceSettings
 from runner.host.json_file import flat
 from runner.nn.metrics import METRICS
 from runner.validation.records import Frozen
 from runner.validation.rules import FREE, key
 from runner.validation.validate import Invalid, validate
-
-
-class DeviceSettings(Frozen):
-    """Where graph mode executes; PyNative mode uses `threads` only."""
-
-    target: str = key("CPU", choices=tuple(BACKENDS), fold=True)  # device of graph mode
-    id: int = key(0, low=0, high=MAX_ID)  # number of the device
-    threads: int = key(0, low=0)  # CPU threads; 0: all cores
-    allow_fallback: bool = False  # use the CPU, with a warning, if the device does not work
 
 
 class NetworkSettings(Frozen):

@@ -14,7 +14,8 @@ from tables import table
 from runner.config import schema
 from runner.config.check import check
 from runner.config.compose import CommandLine, compose
-from runner.config.groups.dump import DUMPS, AsyncDump, GeDump, NoDump, SyncDump, is_requested
+from runner.config.groups import GROUPS
+from runner.config.groups.dump import AsyncDump, GeDump, NoDump, SyncDump, is_requested
 from runner.experiment import dump
 from runner.observe.dump import VARIABLE, json_config
 from runner.observe.dump.settings import DumpSettings, Iterations
@@ -236,7 +237,7 @@ def test_the_config_comes_before_the_environment(lines, place, monkeypatch, warn
     assert warned() == [f"{VARIABLE} has no effect: the config of the run selects the dump"]
 
 
-@pytest.mark.parametrize("name", DUMPS)
+@pytest.mark.parametrize("name", GROUPS["dump"])
 def test_a_resolved_config_composes_to_itself(name):
     lines = ("dump.dump_path=.", "dump.dump_step=0|3-5") if name == "ge" else ()
     config = compose(CommandLine((f"dump={name}", *lines))).config

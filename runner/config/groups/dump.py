@@ -62,7 +62,6 @@ class GeDump(Frozen):
 
 
 Dump = NoDump | SyncDump | AsyncDump | GeDump
-DUMPS: dict[str, type[Dump]] = {"none": NoDump, "sync": SyncDump, "async": AsyncDump, "ge": GeDump}
 
 
 def is_requested(group: Dump) -> bool:

@@ -31,4 +31,3 @@ class DataParallel(Frozen):
 
 
 Parallel = StandAlone | DataParallel
-PARALLELS: dict[str, type[Parallel]] = {"stand_alone": StandAlone, "data_parallel": DataParallel}

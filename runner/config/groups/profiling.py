@@ -22,7 +22,6 @@ class NoProfiling(Frozen):
 
 
 Profiling = NoProfiling | TraceProfiling
-PROFILES: dict[str, type[Profiling]] = {"none": NoProfiling, "trace": TraceProfiling}
 
 
 def is_requested(profiling: Profiling, session: SessionSettings) -> bool:
