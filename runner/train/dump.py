@@ -36,6 +36,6 @@ def dump(
     valid, errors = validate_keys(values, keys_of(SyncDump))
     raise_all(errors)
     group = SyncDump(**valid, path=str(Path(path).absolute()), net_name=net_name)
-    settings = replace(DumpSettings.from_values("sync", vars(group)), kernels=valid.get("kernels"))
+    settings = replace(DumpSettings.from_values(vars(group)), kernels=valid.get("kernels"))
     with closing(Dumper(settings, context.device().id)) as dumper, context.observing(dumper):
         yield dumper

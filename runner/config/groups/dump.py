@@ -10,7 +10,7 @@ from pathlib import Path
 
 from runner.errors import ConfigError, collect_errors
 from runner.observe import dump
-from runner.observe.dump.settings import FILE_FORMATS, AsyncDump, DumpSettings, Iterations, Kind, SyncDump
+from runner.observe.dump.settings import FILE_FORMATS, AsyncDump, DumpSettings, Iterations, SyncDump
 from runner.validation.records import Frozen
 from runner.validation.rules import key
 from runner.validation.validate import Invalid, existing_folder, invalid_value_error
@@ -82,9 +82,8 @@ def settings(group: Dump, defaults: Mapping[str, str]) -> DumpSettings | None:
         return _ge_settings(group, defaults["net_name"]) if group.enable_dump else None
     if not group.enable:
         return None
-    kind: Kind = "sync" if isinstance(group, SyncDump) else "async"
     values = {**vars(group), **{name: value for name, value in defaults.items() if getattr(group, name) is None}}
-    return DumpSettings.from_values(kind, values, "dump.", dump.json_config.text(kind, values))
+    return DumpSettings.from_values(values, "dump.", dump.json_config.text(values))
 
 
 def _ge_settings(group: GeDump, net_name: str) -> DumpSettings:
@@ -98,7 +97,7 @@ def _ge_settings(group: GeDump, net_name: str) -> DumpSettings:
         trans_flag=False,
         file_format=group.file_format,
         queue_mb=group.queue_mb,
-        source=dump.json_config.text("ge", vars(group)),
+        source=dump.json_config.text(vars(group)),
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from runner.errors import ConfigError, raise_all
 from runner.host import json_file
-from runner.observe.dump.settings import AsyncDump, DumpSettings, Kind, SyncDump
+from runner.observe.dump.settings import AsyncDump, DumpSettings, SyncDump
 from runner.validation.keys import keys_of, validate_keys
 from runner.validation.rules import Rule
 from runner.validation.validate import Invalid, invalid_value_error, show
@@ -73,9 +73,8 @@ def read(path: Path, key: str) -> DumpSettings:
     common, sync, other = _sections(values, path)
     is_sync = sync.get("enable", False)
     is_async = other.get("enable", common.get("enable", not sync and not other))
-    kind: Kind = "sync" if is_sync else "async"
     keys = vars(SyncDump() if is_sync else AsyncDump()) | common | (sync if is_sync else other)
-    settings = DumpSettings.from_values(kind, keys, f"{COMMON}.", source, file=path)
+    settings = DumpSettings.from_values(keys, f"{COMMON}.", source, file=path)
     if is_sync and is_async:
         return replace(settings, warning=f"{path} enables both dumps: only the synchronous one is written")
     if not is_sync and not is_async:
@@ -83,15 +82,15 @@ def read(path: Path, key: str) -> DumpSettings:
     return settings
 
 
-def text(kind: Kind, values: Mapping[str, Any]) -> bytes:
-    """The JSON text with these values: a file that `read` takes, or the keys of GE."""
-    if kind == "ge":
+def text(values: Mapping[str, Any]) -> bytes:
+    """The JSON text with the values of a group: a file that `read` takes, or the keys of GE."""
+    if values["name"] == "ge":
         content = {name: values[name] for name in ("enable_dump", "dump_path", "dump_step", "dump_mode")}
     else:
         content = {COMMON: {name: values[name] for name in (*EXAMPLES[COMMON], "op_debug_mode")}}
-    if kind == "sync":
+    if values["name"] == "sync":
         content[SYNC] = {name: values[name] for name in EXAMPLES[SYNC]}
-    if kind == "async" and values["file_format"] != "bin":
+    if values["name"] == "async" and values["file_format"] != "bin":
         content[COMMON]["file_format"] = values["file_format"]
     return (json.dumps(content, indent=4) + "\n").encode()
 

@@ -99,7 +99,7 @@ class DumpSettings(Frozen):
 
     @classmethod
     def from_values(
-        cls, kind: Kind, values: Mapping[str, Any], prefix: str = "", source: bytes = b"", **rows: object
+        cls, values: Mapping[str, Any], prefix: str = "", source: bytes = b"", **rows: object
     ) -> "DumpSettings":
         """The dump with valid values of all keys of SyncDump or AsyncDump, whose `path` and `net_name` are not null.
 
@@ -110,7 +110,7 @@ class DumpSettings(Frozen):
             what = "dump_mode 1 dumps the kernels, and there are none"
             raise ConfigError(what, key=f"{prefix}kernels", **rows, **about)
         return cls(
-            kind,
+            values["name"],
             Path(values["path"]),
             values["net_name"],
             Iterations.parse(values["iteration"]),
