@@ -131,23 +131,19 @@ class _Checker:
         kind = object if parameter.annotation is parameter.empty else parameter.annotation
         return self.value(kind, FREE, value, path, parameter.default)
 
-    def expectations(self, values: object, path: str) -> tuple[Expectation, ...]:
+    def expectations(self, values: object, path: str) -> dict[str, Expectation]:
         if not isinstance(values, Mapping):
             self.invalid(path, values, Invalid("not a group of keys", ", ".join(METRICS)))
-            return ()
+            return {}
         self.check_names(values, METRICS, path)
-        return tuple(
-            self.expectation(metric, values[metric], _join(path, metric)) for metric in METRICS if metric in values
-        )
+        return {name: self.expectation(values[name], _join(path, name)) for name in METRICS if name in values}
 
-    def expectation(self, metric: str, bounds: object, path: str) -> Expectation:
+    def expectation(self, bounds: object, path: str) -> Expectation:
         if not isinstance(bounds, Mapping) or not bounds:
             self.invalid(path, bounds, Invalid("not a bound", "min, max or both"))
-            return Expectation(metric)
-        self.check_names(bounds, ("min", "max"), path)
-        known = {side: bounds[side] for side in ("min", "max") if side in bounds}
-        bounds = {side: self.value(float | None, FREE, bound, _join(path, side), None) for side, bound in known.items()}
-        return Expectation(metric, **bounds)
+            return Expectation()
+        expected: Expectation = self.section(Expectation, bounds, path)
+        return expected
 
     def check_outputs(self, config: RunConfig) -> None:
         """Report errors of dump, profile and tracking as a whole, unless single keys of them are invalid."""
@@ -182,13 +178,13 @@ def _consistency_errors(config: RunConfig) -> Iterator[ConfigError]:
 
 
 def _expectation_errors(config: RunConfig) -> Iterator[ConfigError]:
-    for e in config.expect:
+    for metric, e in config.expect.items():
         if e.min is not None and e.max is not None and e.min > e.max:
-            yield ConfigError("min is above max", key=f"expect.{e.metric}", value=f"min {e.min}, max {e.max}")
-        is_evaluated = config.eval.every != "never" and e.metric in config.eval.metrics
-        if e.metric != "loss" and not is_evaluated:  # without an evaluation, the loss is that of the last step
-            hint = f"eval.every=end with {e.metric} among eval.metrics, or ~expect"
-            yield ConfigError("an expectation that is never evaluated", key=f"expect.{e.metric}", hint=hint)
+            yield ConfigError("min is above max", key=f"expect.{metric}", value=f"min {e.min}, max {e.max}")
+        is_evaluated = config.eval.every != "never" and metric in config.eval.metrics
+        if metric != "loss" and not is_evaluated:  # without an evaluation, the loss is that of the last step
+            hint = f"eval.every=end with {metric} among eval.metrics, or ~expect"
+            yield ConfigError("an expectation that is never evaluated", key=f"expect.{metric}", hint=hint)
 
 
 def _rank_errors(config: RunConfig) -> Iterator[ConfigError]:

@@ -42,7 +42,6 @@ class NetworkSettings(Frozen):
 class Expectation(Frozen):
     """Bounds of a metric; a run outside of them fails."""
 
-    metric: str
     min: float | None = None
     max: float | None = None
 
@@ -126,7 +125,7 @@ class RunConfig(Frozen):
     session: SessionSettings = field(default=SessionSettings())
     parallel: Parallel = field(default=StandAlone())
     tracking: Tracking = field(default=NoTracking())
-    expect: tuple[Expectation, ...] = ()
+    expect: Mapping[str, Expectation] = field(default_factory=dict)  # by metric
     eval: EvalSettings = EvalSettings()
     callbacks: CallbackSettings = CallbackSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
@@ -167,7 +166,7 @@ def plain(config: Any) -> dict[str, Any]:
         if name == "arguments":
             values.update(value)
         elif name == "expect":
-            values[name] = {e.metric: _bounds(e) for e in value}
+            values[name] = {metric: _bounds(expectation) for metric, expectation in value.items()}
         else:
             values[name] = plain(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
     return values
@@ -186,5 +185,4 @@ def changed_keys(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str
 
 
 def _bounds(expectation: Expectation) -> dict[str, float]:
-    both = {"min": expectation.min, "max": expectation.max}
-    return {side: bound for side, bound in both.items() if bound is not None}
+    return {side: bound for side, bound in vars(expectation).items() if bound is not None}

@@ -91,7 +91,7 @@ def test_a_search_and_expectations_know_all_metrics():
     assert SearchSettings.__dataclass_fields__["metric"].metadata["rule"].choices == tuple(METRICS)
     for name in METRICS:
         made = compose(CommandLine((f"expect.{name}.max=1e9", f"eval.metrics=[{name}]"))).config
-        assert made.expect == (schema.Expectation(name, max=1e9),)
+        assert made.expect == {name: schema.Expectation(max=1e9)}
 
 
 def test_an_expected_metric_must_be_evaluated(monkeypatch):
