@@ -12,7 +12,6 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from runner.errors import ConfigError, raise_all
 from runner.host import json_file
 from runner.observe.dump.settings import AsyncDump, DumpSettings, SyncDump
 from runner.validation.keys import keys_of, validate_keys
-from runner.validation.rules import Rule
+from runner.validation.rules import FREE
 from runner.validation.validate import Invalid, invalid_value_error, show
 
 COMMON, SYNC, ASYNC = "common_dump_settings", "e2e_dump_settings", "async_dump_settings"
@@ -99,14 +98,12 @@ def _sections(values: object, path: Path) -> tuple[dict[str, Any], dict[str, Any
     """The valid values of the three sections. Raises ConfigError or ConfigErrors."""
     if not isinstance(values, dict):
         raise invalid_value_error(COMMON, values, Invalid("not a group of keys", ", ".join(EXAMPLES)), file=path)
-    found, errors = validate_keys(values, _SECTIONS, file=path)
+    found, errors = validate_keys(values, dict.fromkeys(EXAMPLES, (object, FREE)), file=path)
     if COMMON not in values:
         errors.append(_missing(COMMON, EXAMPLES[COMMON], path))
     for name, section in found.items():
-        keys = {key: _KEYS[key] for key in (*EXAMPLES[name], *OPTIONAL[name])}
-        found[name], wrong = validate_keys(section, keys, f"{name}.", file=path)
-        missing = [key for key in EXAMPLES[name] if key not in section]
-        errors += [*wrong, *(_missing(f"{name}.{key}", EXAMPLES[name][key], path) for key in missing)]
+        found[name], wrong = _section(name, section, path)
+        errors += wrong
     common, sync, other = (found.get(name, {}) for name in EXAMPLES)
     for name in other:
         if name in common and common[name] != other[name]:
@@ -119,15 +116,15 @@ def _sections(values: object, path: Path) -> tuple[dict[str, Any], dict[str, Any
     return common, sync, other
 
 
+def _section(name: str, section: object, path: Path) -> tuple[dict[str, Any], list[ConfigError]]:
+    """The valid values of a section, and an error for each key that is missing or not valid."""
+    keys = {key: _KEYS[key] for key in (*EXAMPLES[name], *OPTIONAL[name])}
+    if not isinstance(section, dict):
+        return {}, [invalid_value_error(name, section, Invalid("not a group of keys", ", ".join(keys)), file=path)]
+    valid, wrong = validate_keys(section, keys, f"{name}.", file=path)
+    return valid, [*wrong, *(_missing(f"{name}.{k}", v, path) for k, v in EXAMPLES[name].items() if k not in section)]
+
+
 def _missing(key: str, example: object, path: Path) -> ConfigError:
     such_as = f'"{key.rpartition(".")[2]}": {show(example)}'
     return ConfigError("a key is missing", key=key, file=path, such_as=such_as)
-
-
-def _group(names: tuple[str, ...], value: object) -> Any:
-    if not isinstance(value, dict):
-        raise Invalid("not a group of keys", ", ".join(names))
-    return value
-
-
-_SECTIONS = {name: (dict, Rule(validate=partial(_group, (*EXAMPLES[name], *OPTIONAL[name])))) for name in EXAMPLES}
