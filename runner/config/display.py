@@ -21,7 +21,7 @@ from runner.errors import ConfigError
 
 def show_config(command: CommandLine, part: str, package: str | None, resolve: bool) -> None:
     """Print the composed config: `part` is job, hydra or all. Raises ConfigError, after printing, if it is invalid."""
-    with as_config_error(), _hydra(command) as hydra:
+    with _hydra(command) as hydra:
         try:
             hydra.show_cfg(command.config_name, list(command.overrides), part, package, resolve)
         except SystemExit:  # Hydra has printed which package does not exist
@@ -33,7 +33,7 @@ def show_info(command: CommandLine, topic: str) -> None:
     """Print how the config is composed: defaults, search path, plugins, or all."""
     overrides.parse(command.overrides)
     Plugins.instance()
-    with as_config_error(), _hydra(command) as hydra:
+    with _hydra(command) as hydra:
         hydra.show_info(topic, command.config_name, list(command.overrides), RunMode.RUN)
 
 
@@ -54,7 +54,7 @@ def show_hydra_help(command: CommandLine) -> None:
 def complete(command: CommandLine) -> None:
     """Install or remove shell completion: `install=bash`, `uninstall=bash`."""
     Plugins.instance()
-    with as_config_error(), _hydra(command) as hydra:
+    with _hydra(command) as hydra:
         hydra.shell_completion(command.config_name, list(command.overrides))
 
 
@@ -85,6 +85,6 @@ def _override_syntax(candidate: str) -> str | None:
 
 @contextmanager
 def _hydra(command: CommandLine) -> Iterator[Hydra]:
-    """Hydra's application; restores the config that it replaces, which is that of a run."""
-    with current_config(None):
+    """Hydra's application, with its exceptions as ConfigError; restores the config that it replaces, that of a run."""
+    with as_config_error(), current_config(None):
         yield Hydra("runner", Loader(command.config_dir, command.config_path))

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import sys
 import types
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
@@ -140,18 +141,11 @@ def _validate_int(value: object, allowed: str) -> int:
 
 def _validate_float(value: object, allowed: str) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if not _finite(value):
+        if not abs(value) <= sys.float_info.max:  # NaN, an infinity, or an int above the range of float
             raise Invalid("not a finite number", allowed)
         return float(value)
     written = re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", value) if isinstance(value, str) else None
     raise Invalid("not a number", allowed, written[0] if written else None)
-
-
-def _finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an int above the range of float
-        return False
 
 
 def _validate_bool(value: object, allowed: str) -> bool:
