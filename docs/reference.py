@@ -68,7 +68,7 @@ def sections(owner: type[Any], path: str) -> Iterator[tuple[str, type[Any]]]:
 def meanings(owner: type[Any]) -> dict[str, str]:
     """The comments beside the fields of a class and of those that it inherits from, by field."""
     found = {}
-    for kind in reversed(owner.__mro__[: owner.__mro__.index(Frozen)] if issubclass(owner, Frozen) else (owner,)):
+    for kind in reversed(owner.__mro__[: owner.__mro__.index(Frozen)]):
         source = inspect.getsource(kind)
         lines = source.splitlines()
         for token in tokenize.generate_tokens(io.StringIO(source).readline):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from runner.errors import ConfigError, DeviceError, nearest
 from runner.host.machine import runtimes, usable_cores
 from runner.validation.records import Frozen
+from runner.validation.rules import key
 
 MAX_ID = 4095
 
@@ -77,18 +78,18 @@ class Tuning(Frozen):
 UNTUNED = Tuning()
 
 
-class Device(Frozen):
-    """The requested device of a run.
+class DeviceSettings(Frozen):
+    """Where graph mode executes; PyNative mode uses `threads` only."""
 
-    `target` is CPU, GPU or Ascend; `id` (0 to 4095) the number of the card; `threads` the number of threads per
-    operator, 0 for all usable cores; `allow_fallback` permits the CPU, with a warning, when the target is not usable;
-    `tuning` is the measured configuration. Raises ConfigError for any other value.
-    """
+    target: str = key("CPU", choices=tuple(BACKENDS), fold=True)  # device of graph mode
+    id: int = key(0, low=0, high=MAX_ID)  # number of the device
+    threads: int = key(0, low=0)  # CPU threads; 0: all cores
+    allow_fallback: bool = False  # use the CPU, with a warning, if the device does not work
 
-    target: str = "CPU"
-    id: int = 0
-    threads: int = 0
-    allow_fallback: bool = False
+
+class Device(DeviceSettings):
+    """The requested device of a run; `tuning` is the measured configuration. Raises ConfigError for invalid values."""
+
     tuning: Tuning = UNTUNED
 
     def __post_init__(self) -> None:
@@ -104,10 +105,6 @@ class Device(Frozen):
     def backend(self) -> Backend:
         """The backend of the target."""
         return BACKENDS[self.target]
-
-    def tuned(self, tuning: Tuning) -> "Device":
-        """The device with a measured configuration."""
-        return Device(self.target, self.id, self.threads, self.allow_fallback, tuning)
 
     @property
     def workers(self) -> int:

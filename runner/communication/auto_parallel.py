@@ -13,7 +13,7 @@ from weakref import WeakSet
 from runner.communication import fusion
 from runner.communication.world import world
 from runner.errors import ConfigError, nearest
-from runner.validation.rules import Rule
+from runner.validation.rules import FREE, Rule
 from runner.validation.validate import Invalid, describe, invalid_value_error, validate
 
 _LOG = logging.getLogger("runner")
@@ -31,57 +31,31 @@ class ParallelMode:
 
 
 SUPPORTED = ParallelMode.STAND_ALONE, ParallelMode.DATA_PARALLEL
-# Name, type and rule of every setting, and its default.
-_RULES: dict[str, tuple[Any, Rule]] = {
-    "device_num": (int, Rule(low=1, high=4096)),
-    "global_rank": (int, Rule(low=0, high=4095)),
-    "gradients_mean": (bool, Rule()),
-    "gradient_fp32_sync": (bool, Rule()),
-    "loss_repeated_mean": (bool, Rule()),
-    "pipeline_stages": (int, Rule(low=1)),
-    "parallel_mode": (str, Rule(choices=ParallelMode.MODE_LIST)),
-    "auto_parallel_search_mode": (str, Rule(choices=("dynamic_programming", "recursive_programming"))),
-    "parameter_broadcast": (bool, Rule()),
-    "strategy_ckpt_load_file": (str, Rule()),
-    "strategy_ckpt_save_file": (str, Rule()),
-    "group_ckpt_save_file": (str, Rule()),
-    "full_batch": (bool, Rule()),
-    "enable_parallel_optimizer": (bool, Rule()),
-    "grad_accumulation_step": (int, Rule(low=1)),
-    "all_reduce_fusion_config": (tuple, Rule(validate=fusion.validate_indices)),
-    "communi_parallel_mode": (
-        str,
-        Rule(choices=("all_group_parallel", "same_server_group_parallel", "no_group_parallel")),
-    ),
+_SEARCH = ("dynamic_programming", "recursive_programming")
+_COMMUNICATION = ("all_group_parallel", "same_server_group_parallel", "no_group_parallel")
+# Type, rule and default of every setting.
+_KEYS: dict[str, tuple[Any, Rule, Any]] = {
+    "device_num": (int, Rule(low=1, high=4096), None),  # None: the number that mpirun launched
+    "global_rank": (int, Rule(low=0, high=4095), None),
+    "gradients_mean": (bool, FREE, False),
+    "gradient_fp32_sync": (bool, FREE, True),
+    "loss_repeated_mean": (bool, FREE, True),
+    "pipeline_stages": (int, Rule(low=1), 1),
+    "parallel_mode": (str, Rule(choices=ParallelMode.MODE_LIST), ParallelMode.STAND_ALONE),
+    "auto_parallel_search_mode": (str, Rule(choices=_SEARCH), _SEARCH[0]),
+    "parameter_broadcast": (bool, FREE, False),
+    "strategy_ckpt_load_file": (str, FREE, ""),
+    "strategy_ckpt_save_file": (str, FREE, ""),
+    "group_ckpt_save_file": (str, FREE, ""),
+    "full_batch": (bool, FREE, False),
+    "enable_parallel_optimizer": (bool, FREE, False),
+    "grad_accumulation_step": (int, Rule(low=1), 1),
+    "all_reduce_fusion_config": (tuple, Rule(validate=fusion.validate_indices), None),  # None: one bucket
+    "communi_parallel_mode": (str, Rule(choices=_COMMUNICATION), _COMMUNICATION[0]),
 }
-_DEFAULTS: dict[str, Any] = {
-    "device_num": None,  # the number that mpirun launched
-    "global_rank": None,
-    "gradients_mean": False,
-    "gradient_fp32_sync": True,
-    "loss_repeated_mean": True,
-    "pipeline_stages": 1,
-    "parallel_mode": ParallelMode.STAND_ALONE,
-    "auto_parallel_search_mode": "dynamic_programming",
-    "parameter_broadcast": False,
-    "strategy_ckpt_load_file": "",
-    "strategy_ckpt_save_file": "",
-    "group_ckpt_save_file": "",
-    "full_batch": False,
-    "enable_parallel_optimizer": False,
-    "grad_accumulation_step": 1,
-    "all_reduce_fusion_config": None,
-    "communi_parallel_mode": "all_group_parallel",
-}
+_DEFAULTS = {name: default for name, (_, _, default) in _KEYS.items()}
 # Settings with an effect; the others belong to unsupported modes and must keep their defaults.
-_USED = (
-    "device_num",
-    "global_rank",
-    "gradients_mean",
-    "parallel_mode",
-    "parameter_broadcast",
-    "all_reduce_fusion_config",
-)
+USED = "device_num", "global_rank", "gradients_mean", "parallel_mode", "parameter_broadcast", "all_reduce_fusion_config"
 
 _settings = dict(_DEFAULTS)
 _networks: WeakSet[Any] = WeakSet()
@@ -151,13 +125,13 @@ def note_network(cell: Any) -> None:
 
 def _checked(name: str, value: Any) -> Any:
     _check_name(name)
-    kind, rule = _RULES[name]
+    kind, rule, default = _KEYS[name]
     try:
         made = validate(kind, rule, value)
     except Invalid as invalid:
         raise invalid_value_error(name, value, invalid) from None
-    allowed = SUPPORTED if name == "parallel_mode" else (_DEFAULTS[name],)
-    if (name == "parallel_mode" or name not in _USED) and made not in allowed:
+    allowed = SUPPORTED if name == "parallel_mode" else (default,)
+    if (name == "parallel_mode" or name not in USED) and made not in allowed:
         rows = {"given": made, "supported": ", ".join(map(str, allowed)) or describe(kind, rule)}
         raise ConfigError(f"this {name} is not supported", **rows)
     return made

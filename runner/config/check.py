@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from runner.config import networks
@@ -15,10 +15,10 @@ from runner.config.groups.session import MOVED_KEYS, SessionSettings, consistenc
 from runner.config.groups.tracking import consistency_errors as tracking_errors
 from runner.config.schema import Expectation, NetworkSettings, RunConfig
 from runner.dataset.catalog import AUGMENTABLE
-from runner.errors import ConfigError, nearest, raise_all
+from runner.errors import ConfigError, raise_all
 from runner.nn.metrics import METRICS
 from runner.validation.rules import FREE, Rule, rule_of
-from runner.validation.validate import Invalid, invalid_value_error, show, validate
+from runner.validation.validate import Invalid, invalid_value_error, unknown_key, validate
 
 NO_HINTS: Mapping[str, str] = {}
 Origin = Callable[[str], str | None]
@@ -39,7 +39,8 @@ def examine(values: Mapping[str, Any], origin: Origin) -> tuple[RunConfig, list[
     checker = _Checker(origin)
     config: RunConfig = checker.section(RunConfig, values, "")
     if not checker.errors:
-        checker.check_consistency(config)
+        for error in _consistency_errors(config):
+            checker.report(error)
     checker.check_outputs(config)
     return config, checker.errors
 
@@ -57,13 +58,16 @@ class _Checker:
         self.origin = origin
         self.errors: list[ConfigError] = []
 
-    def report(self, what: str, key: str, **rows: object) -> None:
-        self.errors.append(ConfigError(what, key=key, **rows).add(**{"from": self.origin(key)}))
+    def report(self, error: ConfigError) -> None:
+        self.errors.append(error.add(**{"from": self.origin(error.rows["key"])}))
+
+    def invalid(self, path: str, value: object, invalid: Invalid) -> None:
+        self.report(invalid_value_error(path, value, invalid))
 
     def section(self, owner: type[Any], values: object, path: str, hints: Mapping[str, str] = NO_HINTS) -> Any:
         """An object of the schema, from its keys; `hints` has hints for keys that it does not have."""
         if not isinstance(values, Mapping):
-            self.report("not a group of keys", path, value=show(values), allowed=", ".join(_names(owner)))
+            self.invalid(path, values, Invalid("not a group of keys", ", ".join(_names(owner))))
             return owner()
         if owner is NetworkSettings:
             return self.network(values, path)
@@ -89,7 +93,7 @@ class _Checker:
         try:
             return validate(kind, rule, value)
         except Invalid as invalid:
-            self.errors.append(invalid_value_error(path, value, invalid).add(**{"from": self.origin(path)}))
+            self.invalid(path, value, invalid)
             return default
 
     def check_names(
@@ -98,15 +102,8 @@ class _Checker:
         """Report the keys that are not among `names`."""
         for name in values:
             if name not in names:
-                close = nearest(str(name), names)
-                self.report(
-                    "unknown key",
-                    _join(path, str(name)),
-                    value=show(values[name]),
-                    allowed=", ".join(names),
-                    nearest=_join(path, close) if close else None,
-                    hint=hints.get(str(name)),
-                )
+                invalid = unknown_key(str(name), names, _join(path, ""), hints.get(str(name)))
+                self.invalid(_join(path, str(name)), values[name], invalid)
 
     def section_by_name(self, kinds: Mapping[str, type[Any]], values: object, path: str) -> Any:
         """A section whose `name` determines its keys."""
@@ -134,53 +131,19 @@ class _Checker:
         kind = object if parameter.annotation is parameter.empty else parameter.annotation
         return self.value(kind, FREE, value, path, parameter.default)
 
-    def expectations(self, values: object, path: str) -> tuple[Expectation, ...]:
+    def expectations(self, values: object, path: str) -> dict[str, Expectation]:
         if not isinstance(values, Mapping):
-            self.report("not a group of keys", path, value=show(values), allowed=", ".join(METRICS))
-            return ()
+            self.invalid(path, values, Invalid("not a group of keys", ", ".join(METRICS)))
+            return {}
         self.check_names(values, METRICS, path)
-        return tuple(
-            self.expectation(metric, values[metric], _join(path, metric)) for metric in METRICS if metric in values
-        )
+        return {name: self.expectation(values[name], _join(path, name)) for name in METRICS if name in values}
 
-    def expectation(self, metric: str, bounds: object, path: str) -> Expectation:
+    def expectation(self, bounds: object, path: str) -> Expectation:
         if not isinstance(bounds, Mapping) or not bounds:
-            self.report("not a bound", path, value=show(bounds), allowed="min, max or both")
-            return Expectation(metric)
-        self.check_names(bounds, ("min", "max"), path)
-        known = {side: bounds[side] for side in ("min", "max") if side in bounds}
-        bounds = {side: self.value(float | None, FREE, bound, _join(path, side), None) for side, bound in known.items()}
-        return Expectation(metric, **bounds)
-
-    def check_consistency(self, config: RunConfig) -> None:
-        """Report valid keys that contradict each other."""
-        for e in config.expect:
-            if e.min is not None and e.max is not None and e.min > e.max:
-                self.report("min is above max", f"expect.{e.metric}", value=f"min {e.min}, max {e.max}")
-            is_evaluated = config.eval.every != "never" and e.metric in config.eval.metrics
-            if (
-                e.metric != "loss" and not is_evaluated
-            ):  # the loss has a value without an evaluation: that of the last step
-                hint = f"eval.every=end with {e.metric} among eval.metrics, or ~expect"
-                self.report("an expectation that is never evaluated", f"expect.{e.metric}", hint=hint)
-        for error in optimizer_errors(config.optimizer):
-            self.errors.append(error.add(**{"from": self.origin(error.rows["key"])}))
-        self.check_ranks(config)
-        if config.dataset.augment and config.dataset.name not in AUGMENTABLE:
-            hint = f"augment mirrors images, which changes the class of those of {config.dataset.name}"
-            rows = {"value": "true", "allowed": f"false, or a dataset of {', '.join(AUGMENTABLE)}", "hint": hint}
-            self.report("images of this dataset cannot be augmented", "dataset.augment", **rows)
-
-    def check_ranks(self, config: RunConfig) -> None:
-        """Report keys that a data-parallel run does not support."""
-        if not isinstance(config.parallel, DataParallel):
-            return
-        if config.device.id:
-            hint = "each rank uses the device with its own number"
-            self.report("all ranks cannot use one device", "device.id", value=config.device.id, allowed="0", hint=hint)
-        if config.session.auto_tune_mode is not None:
-            hint = "use parallel=stand_alone"
-            self.report("not supported with several ranks", "session.auto_tune_mode", hint=hint)
+            self.invalid(path, bounds, Invalid("not a bound", "min, max or both"))
+            return Expectation()
+        expected: Expectation = self.section(Expectation, bounds, path)
+        return expected
 
     def check_outputs(self, config: RunConfig) -> None:
         """Report errors of dump, profile and tracking as a whole, unless single keys of them are invalid."""
@@ -197,9 +160,43 @@ class _Checker:
             requested = is_dumped(config.dump), is_profiled(config.profiling, config.session)
             found += session_errors(config.session, config.eval.every != "never", *requested)
         for error in found:
-            key = error.rows["key"]
-            origin = self.origin(key) if key.split(".")[0] in _names(RunConfig) else None  # None: a key in a JSON file
-            self.errors.append(error.add(**{"from": origin}))
+            if error.rows["key"].split(".")[0] in _names(RunConfig):
+                self.report(error)
+            else:  # a key in a JSON file
+                self.errors.append(error)
+
+
+def _consistency_errors(config: RunConfig) -> Iterator[ConfigError]:
+    """Errors of valid keys that contradict each other."""
+    yield from _expectation_errors(config)
+    yield from optimizer_errors(config.optimizer)
+    yield from _rank_errors(config)
+    if config.dataset.augment and config.dataset.name not in AUGMENTABLE:
+        hint = f"augment mirrors images, which changes the class of those of {config.dataset.name}"
+        rows = {"value": "true", "allowed": f"false, or a dataset of {', '.join(AUGMENTABLE)}", "hint": hint}
+        yield ConfigError("images of this dataset cannot be augmented", key="dataset.augment", **rows)
+
+
+def _expectation_errors(config: RunConfig) -> Iterator[ConfigError]:
+    for metric, e in config.expect.items():
+        if e.min is not None and e.max is not None and e.min > e.max:
+            yield ConfigError("min is above max", key=f"expect.{metric}", value=f"min {e.min}, max {e.max}")
+        is_evaluated = config.eval.every != "never" and metric in config.eval.metrics
+        if metric != "loss" and not is_evaluated:  # without an evaluation, the loss is that of the last step
+            hint = f"eval.every=end with {metric} among eval.metrics, or ~expect"
+            yield ConfigError("an expectation that is never evaluated", key=f"expect.{metric}", hint=hint)
+
+
+def _rank_errors(config: RunConfig) -> Iterator[ConfigError]:
+    """Keys that a data-parallel run does not support."""
+    if not isinstance(config.parallel, DataParallel):
+        return
+    if config.device.id:
+        rows = {"value": config.device.id, "allowed": "0", "hint": "each rank uses the device with its own number"}
+        yield ConfigError("all ranks cannot use one device", key="device.id", **rows)
+    if config.session.auto_tune_mode is not None:
+        hint = "use parallel=stand_alone"
+        yield ConfigError("not supported with several ranks", key="session.auto_tune_mode", hint=hint)
 
 
 def _owners(kinds: Mapping[str, type[Any]], path: str) -> dict[str, str]:

@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import configure_log
 from hydra.types import RunMode
@@ -16,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from runner.config import overrides as lines_of, read
 from runner.config.check import examine
 from runner.config.command_line import CommandLine
-from runner.config.loader import RUN_DIR, Loader, as_config_error, as_typed, set_output
+from runner.config.loader import RUN_DIR, Loader, as_config_error, as_typed, current_config, set_output
 from runner.config.schema import RunConfig, RunRequest, plain
 from runner.config.source import FolderSource
 from runner.errors import ConfigError, ConfigErrors, raise_all
@@ -36,7 +35,7 @@ class Composition(Frozen):
     def activate(self, folder: Path) -> Iterator[RunRequest]:
         """The request for a run in a folder; inside the context, `HydraConfig` is that of this run."""
         config = self.config
-        with _current_config(self.record):
+        with current_config(self.record):
             if folder != self.folder:  # `${hydra:runtime.output_dir}` has changed
                 set_output(self.record, folder)
                 config, _ = examine(container(self.task), lambda key: None)
@@ -75,11 +74,11 @@ def compose(command: CommandLine) -> Composition:
 
 
 def _checked(composed: DictConfig, origins: "Origins", problems: list[ConfigError], failed: set[str]) -> Composition:
-    with _current_config(composed), as_config_error():
+    with current_config(composed), as_config_error():
         given = OmegaConf.to_container(composed.hydra.run, resolve=False) != {"dir": RUN_DIR}
         folder = Path(str(OmegaConf.select(composed, "hydra.run.dir"))) if given else _default_folder()
     task, record = _split(composed)
-    with _current_config(record), as_config_error():
+    with current_config(record), as_config_error():
         OmegaConf.set_readonly(record.hydra, True)
         set_output(record, folder)
         config, errors = examine(container(task), origins)
@@ -111,16 +110,6 @@ def container(task: DictConfig) -> dict[str, Any]:
     """The composed config of the run as plain values, with interpolations resolved. Raises ConfigError."""
     with as_config_error():
         return cast(dict[str, Any], OmegaConf.to_container(task, resolve=True))
-
-
-@contextmanager
-def _current_config(record: DictConfig) -> Iterator[None]:
-    holder: Any = HydraConfig.instance()
-    before, holder.cfg = holder.cfg, record
-    try:
-        yield
-    finally:
-        holder.cfg = before
 
 
 def _valid_overrides(loader: Loader, parsed: Sequence[Override]) -> tuple[list[str], list[ConfigError], set[str]]:

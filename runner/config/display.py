@@ -9,20 +9,19 @@ from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra._internal.core_plugins.bash_completion import BashCompletion
 from hydra._internal.hydra import Hydra
 from hydra._internal.utils import get_args_parser
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
 from hydra.types import RunMode
 
 from runner.config import overrides, schema
 from runner.config.command_line import CommandLine
 from runner.config.compose import compose
-from runner.config.loader import Loader, as_config_error
+from runner.config.loader import Loader, as_config_error, current_config
 from runner.errors import ConfigError
 
 
 def show_config(command: CommandLine, part: str, package: str | None, resolve: bool) -> None:
     """Print the composed config: `part` is job, hydra or all. Raises ConfigError, after printing, if it is invalid."""
-    with as_config_error(), _hydra(command) as hydra:
+    with _hydra(command) as hydra:
         try:
             hydra.show_cfg(command.config_name, list(command.overrides), part, package, resolve)
         except SystemExit:  # Hydra has printed which package does not exist
@@ -34,7 +33,7 @@ def show_info(command: CommandLine, topic: str) -> None:
     """Print how the config is composed: defaults, search path, plugins, or all."""
     overrides.parse(command.overrides)
     Plugins.instance()
-    with as_config_error(), _hydra(command) as hydra:
+    with _hydra(command) as hydra:
         hydra.show_info(topic, command.config_name, list(command.overrides), RunMode.RUN)
 
 
@@ -55,7 +54,7 @@ def show_hydra_help(command: CommandLine) -> None:
 def complete(command: CommandLine) -> None:
     """Install or remove shell completion: `install=bash`, `uninstall=bash`."""
     Plugins.instance()
-    with as_config_error(), _hydra(command) as hydra:
+    with _hydra(command) as hydra:
         hydra.shell_completion(command.config_name, list(command.overrides))
 
 
@@ -86,10 +85,6 @@ def _override_syntax(candidate: str) -> str | None:
 
 @contextmanager
 def _hydra(command: CommandLine) -> Iterator[Hydra]:
-    """Hydra's application; restores the config that it replaces, which is that of a run."""
-    holder = HydraConfig.instance()
-    before = holder.cfg
-    try:
+    """Hydra's application, with its exceptions as ConfigError; restores the config that it replaces, that of a run."""
+    with as_config_error(), current_config(None):
         yield Hydra("runner", Loader(command.config_dir, command.config_path))
-    finally:
-        holder.cfg = before

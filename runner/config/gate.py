@@ -15,6 +15,10 @@ from runner.validation.validate import show
 ENVIRONMENT = ("HOME", "USER", "PWD")  # and everything that starts with RUNNER_
 RESOLVERS = ("oc.env", "oc.select", "oc.dict.keys", "oc.dict.values", "now", "hydra", "python_version")
 
+_LAUNCHER = """
+    n_jobs verbose timeout_min cpus_per_task gpus_per_node tasks_per_node mem_gb nodes name partition qos account
+    array_parallelism max_num_timeout ray.init.num_cpus"""
+_SWEEPER = "max_batch_size metric direction n_trials n_jobs sampler seed study_name storage params"
 # Keys below `hydra` that a user may set; what they name is data. Launchers have more keys, some of them shell commands.
 HYDRA_KEYS = (
     "hydra.run.dir",
@@ -24,14 +28,8 @@ HYDRA_KEYS = (
     "hydra.job.chdir",
     "hydra.verbose",
     "hydra.output_subdir",
-    *(f"hydra.launcher.{name}" for name in ("n_jobs", "verbose", "timeout_min", "cpus_per_task", "gpus_per_node")),
-    *(
-        f"hydra.launcher.{name}"
-        for name in ("tasks_per_node", "mem_gb", "nodes", "name", "partition", "qos", "account")
-    ),
-    *(f"hydra.launcher.{name}" for name in ("array_parallelism", "max_num_timeout", "ray.init.num_cpus")),
-    *(f"hydra.sweeper.{name}" for name in ("max_batch_size", "metric", "direction", "n_trials", "n_jobs", "sampler")),
-    *(f"hydra.sweeper.{name}" for name in ("seed", "study_name", "storage", "params")),
+    *(f"hydra.launcher.{name}" for name in _LAUNCHER.split()),
+    *(f"hydra.sweeper.{name}" for name in _SWEEPER.split()),
 )
 HYDRA_GROUPS = ("hydra/launcher", "hydra/sweeper")
 
@@ -55,7 +53,9 @@ def scan_file(values: object, package: object = None) -> None:
         if name == "defaults":
             _scan_defaults(value)
         elif name == "hydra":
-            _scan_hydra(value, in_file=True)
+            for key, leaf in flatten(value, "hydra"):
+                if key != "hydra":
+                    scan_hydra_key(key, leaf, in_file=True)
         else:
             scan_values({name: value})
 
@@ -123,12 +123,6 @@ def flatten(values: object, path: str) -> Iterator[tuple[str, object]]:
             yield from flatten(value, f"{path}.{name}")
     else:
         yield path, values
-
-
-def _scan_hydra(values: object, *, in_file: bool) -> None:
-    for key, value in flatten(values, "hydra"):
-        if key != "hydra":
-            scan_hydra_key(key, value, in_file=in_file)
 
 
 def _scan_interpolation(rest: str, path: str, text: str) -> None:

@@ -20,6 +20,7 @@ from hydra._internal.defaults_list import DefaultsList
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.config_store import ConfigNode, ConfigStore
 from hydra.core.default_element import ResultDefault
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import JobRuntime, setup_globals
@@ -29,11 +30,11 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
-from runner.config import gate, overrides, schema
+from runner.config import gate, schema
 from runner.config.groups import GROUPS
 from runner.config.groups.parallel import HINT, UNSUPPORTED
 from runner.config.options import defaults_of_all_runs
-from runner.config.overrides import COMMAND_LINE
+from runner.config.overrides import COMMAND_LINE, parse, sweep_values, with_force
 from runner.config.source import SEARCH, FolderSource, PluginSource
 from runner.errors import ConfigError, nearest
 from runner.host import resources
@@ -67,7 +68,7 @@ class Loader(ConfigLoaderImpl):
         validate_sweep_overrides: bool = True,
     ) -> DictConfig:
         """The composed config; its records contain the overrides as typed. Raises ConfigError."""
-        parsed = _parse(overrides)
+        parsed = parse(overrides)
         _check_name(config_name)
         if run_mode == RunMode.RUN and validate_sweep_overrides:
             _reject_sweeps(parsed)
@@ -96,7 +97,7 @@ class Loader(ConfigLoaderImpl):
 
     def compute_defaults_list(self, config_name: str | None, overrides: list[str], run_mode: RunMode) -> DefaultsList:
         """The configs that are merged, in order. Raises ConfigError."""
-        lines = [self.hydra_line(one) for one in _parse(overrides)]
+        lines = [self.hydra_line(one) for one in parse(overrides)]
         with as_config_error(), self._minimal_hydra():
             return super().compute_defaults_list(config_name, lines, run_mode)
 
@@ -119,7 +120,7 @@ class Loader(ConfigLoaderImpl):
         """The override in the form that is passed to Hydra."""
         if self.is_option(override):
             return str(override.input_line)
-        return overrides.with_force(override)
+        return with_force(override)
 
     def is_option(self, override: Override) -> bool:
         """Whether an override chooses an option of a group."""
@@ -174,10 +175,6 @@ class _Repository(ConfigRepository):
         return self
 
 
-def _parse(lines: Sequence[str]) -> list[Override]:
-    return overrides.parse(lines)
-
-
 def _check_name(config_name: str | None) -> None:
     if config_name is not None:
         gate.scan_name(config_name, "config")
@@ -220,7 +217,7 @@ def _register() -> None:
 
 def _options(override: Override) -> list[Any]:
     if override.is_sweep_override():
-        return [one for one in overrides.sweep_values(override) if one != "*"]
+        return [one for one in sweep_values(override) if one != "*"]
     value = override.value()
     return value if isinstance(value, list) else [value]
 
@@ -274,6 +271,17 @@ def _reject_code(config: DictConfig) -> None:
 def as_typed(lines: Any) -> list[str]:
     """Recorded overrides with their interpolations unresolved."""
     return cast(list[str], OmegaConf.to_container(lines, resolve=False))
+
+
+@contextmanager
+def current_config(record: DictConfig | None) -> Iterator[None]:
+    """Context: `HydraConfig`, which interpolations read, is this record; its former content is restored at the end."""
+    holder: Any = HydraConfig.instance()
+    before, holder.cfg = holder.cfg, record
+    try:
+        yield
+    finally:
+        holder.cfg = before
 
 
 def set_output(config: Any, folder: Path) -> None:

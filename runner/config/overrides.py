@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, QuotedString, RangeSweep
+from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep
 from hydra.errors import HydraException
 
 from runner.config import gate
@@ -111,7 +112,7 @@ def _check_limits(line: str) -> None:
 
 
 def _scan(override: Override) -> None:
-    key, value = override.key_or_group, override._value
+    key = override.key_or_group
     if override.package is not None:
         raise ConfigError(
             "an override cannot move a group to another package", key=key, value=show(override.input_line)
@@ -120,34 +121,18 @@ def _scan(override: Override) -> None:
         gate.scan_key(part, key.rpartition(part)[0].rstrip("./"))
     if "/" in key:
         gate.scan_name(key, key)
-    if key == "hydra" or key.startswith("hydra/"):
-        _scan_hydra_group(key)
-    for one in _plain(value):
+    if key.split("/")[0] == "hydra" and key not in gate.HYDRA_GROUPS:
+        raise ConfigError("a config may not change this part of Hydra", key=key, allowed=", ".join(gate.HYDRA_GROUPS))
+    for one in _plain(override):
         if key.startswith("hydra."):
             gate.scan_hydra_key(key, one, in_file=False)
         gate.scan_values(one, key)
 
 
-def _scan_hydra_group(key: str) -> None:
-    if key not in gate.HYDRA_GROUPS:
-        raise ConfigError("a config may not change this part of Hydra", key=key, allowed=", ".join(gate.HYDRA_GROUPS))
-
-
-def _plain(value: Any) -> Iterator[Any]:
+def _plain(override: Override) -> Iterator[Any]:
     """The values of an override without the parser's wrappers; those of a sweep one by one."""
+    value = override._value
     if isinstance(value, ChoiceSweep):
-        yield from (_unquoted(one) for one in value.list)
-    elif isinstance(value, RangeSweep | IntervalSweep):
-        yield from ()
-    else:
-        yield _unquoted(value)
-
-
-def _unquoted(value: Any) -> Any:
-    if isinstance(value, QuotedString):
-        return value.text
-    if isinstance(value, list):
-        return [_unquoted(one) for one in value]
-    if isinstance(value, dict):
-        return {_unquoted(name): _unquoted(one) for name, one in value.items()}
-    return value
+        yield from (replace(override, _value=one).value() for one in value.list)
+    elif not isinstance(value, RangeSweep | IntervalSweep):
+        yield override.value()

@@ -18,21 +18,12 @@ from runner.config.groups.profiling import NoProfiling, Profiling
 from runner.config.groups.session import SessionSettings
 from runner.config.groups.tracking import NoTracking, Tracking
 from runner.dataset.catalog import DatasetSettings
-from runner.device import BACKENDS, MAX_ID
+from runner.device import DeviceSettings
 from runner.host.json_file import flat
 from runner.nn.metrics import METRICS
 from runner.validation.records import Frozen
 from runner.validation.rules import FREE, key
 from runner.validation.validate import Invalid, validate
-
-
-class DeviceSettings(Frozen):
-    """Where graph mode executes; PyNative mode uses `threads` only."""
-
-    target: str = key("CPU", choices=tuple(BACKENDS), fold=True)  # device of graph mode
-    id: int = key(0, low=0, high=MAX_ID)  # number of the device
-    threads: int = key(0, low=0)  # CPU threads; 0: all cores
-    allow_fallback: bool = False  # use the CPU, with a warning, if the device does not work
 
 
 class NetworkSettings(Frozen):
@@ -51,7 +42,6 @@ class NetworkSettings(Frozen):
 class Expectation(Frozen):
     """Bounds of a metric; a run outside of them fails."""
 
-    metric: str
     min: float | None = None
     max: float | None = None
 
@@ -135,7 +125,7 @@ class RunConfig(Frozen):
     session: SessionSettings = field(default=SessionSettings())
     parallel: Parallel = field(default=StandAlone())
     tracking: Tracking = field(default=NoTracking())
-    expect: tuple[Expectation, ...] = ()
+    expect: Mapping[str, Expectation] = field(default_factory=dict)  # by metric
     eval: EvalSettings = EvalSettings()
     callbacks: CallbackSettings = CallbackSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
@@ -176,7 +166,7 @@ def plain(config: Any) -> dict[str, Any]:
         if name == "arguments":
             values.update(value)
         elif name == "expect":
-            values[name] = {e.metric: _bounds(e) for e in value}
+            values[name] = {metric: _bounds(expectation) for metric, expectation in value.items()}
         else:
             values[name] = plain(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
     return values
@@ -195,5 +185,4 @@ def changed_keys(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str
 
 
 def _bounds(expectation: Expectation) -> dict[str, float]:
-    both = {"min": expectation.min, "max": expectation.max}
-    return {side: bound for side, bound in both.items() if bound is not None}
+    return {side: bound for side, bound in vars(expectation).items() if bound is not None}

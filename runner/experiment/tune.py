@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def tune(config: RunConfig, experiment: Experiment, folder: Path, resume: bool) 
                 arrays = next(batches)
             modes = str(config.session.auto_tune_mode).split(",")
             report = compiler.find_tuning(cell.construct, arrays, device, modes, config.session.auto_tune_seconds)
-        return device.tuned(compiler.parse_tuning(report["tuning"]))
+        return replace(device, tuning=compiler.parse_tuning(report["tuning"]))
 
     experiment.model.tune(tuned)
     assert report is not None  # set by `tuned`

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from runner import context
+from runner.errors import raise_all
 from runner.observe.dump.dumper import Dumper
-from runner.observe.dump.settings import DumpSettings
+from runner.observe.dump.settings import DumpSettings, SyncDump
+from runner.validation.keys import keys_of, validate_keys
 
 
 @contextmanager
@@ -30,7 +33,9 @@ def dump(
     values: dict[str, Any] = {"iteration": iteration, "input_output": input_output, "trans_flag": trans_flag}
     if kernels is not None:
         values["kernels"] = kernels if isinstance(kernels, str) else tuple(kernels)
-    defaults = {"path": str(Path(path).absolute()), "net_name": net_name}
-    settings = DumpSettings.from_values("sync", values, defaults=defaults)
+    valid, errors = validate_keys(values, keys_of(SyncDump))
+    raise_all(errors)
+    group = SyncDump(**valid, path=str(Path(path).absolute()), net_name=net_name)
+    settings = replace(DumpSettings.from_values(vars(group)), kernels=valid.get("kernels"))
     with closing(Dumper(settings, context.device().id)) as dumper, context.observing(dumper):
         yield dumper

@@ -3,11 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from runner.errors import ConfigError, nearest
-from runner.validation.rules import Rule
-from runner.validation.validate import Invalid, invalid_value_error, validate
+from runner.errors import ConfigError
+from runner.validation.records import Frozen
+from runner.validation.rules import Rule, rule_of
+from runner.validation.validate import Invalid, invalid_value_error, unknown_key, validate
 
 Keys = Mapping[str, tuple[Any, Rule]]  # type and rule of each key of a group
+
+
+def keys_of(owner: type[Frozen]) -> dict[str, tuple[Any, Rule]]:
+    """The keys that a record declares."""
+    return {name: (field.type, rule_of(owner, name)) for name, field in owner.__dataclass_fields__.items()}
 
 
 def validate_keys(
@@ -22,8 +28,7 @@ def validate_keys(
     for name, value in values.items():
         try:
             if name not in keys:
-                close = nearest(name, keys)
-                raise Invalid("unknown key", ", ".join(keys), close and prefix + close)
+                raise unknown_key(name, keys, prefix)
             valid[name] = validate(*keys[name], value)
         except Invalid as invalid:
             errors.append(invalid_value_error(prefix + name, value, invalid, **rows))

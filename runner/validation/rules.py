@@ -34,7 +34,7 @@ def key(default: T, **rule: Any) -> T:
     return declared
 
 
-def rule_of(owner: type, name: str) -> Rule:
+def rule_of(owner: type[Frozen], name: str) -> Rule:
     """The rule of a key; `FREE` without one."""
-    rule: Rule = owner.__dataclass_fields__[name].metadata.get("rule", FREE)  # type: ignore[attr-defined]
+    rule: Rule = owner.__dataclass_fields__[name].metadata.get("rule", FREE)
     return rule

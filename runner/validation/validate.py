@@ -4,8 +4,9 @@ import json
 import math
 import os
 import re
+import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral
 from typing import Any, Union, get_args, get_origin
@@ -87,6 +88,12 @@ def existing_folder(value: str) -> str:
     return path
 
 
+def unknown_key(name: str, names: Collection[str], prefix: str = "", hint: str | None = None) -> Invalid:
+    """The reason why a key that is not among `names` is invalid; the nearest one is reported as `prefix` + name."""
+    close = nearest(name, names)
+    return Invalid("unknown key", ", ".join(names), close and prefix + close, hint)
+
+
 def invalid_value_error(key: str, value: object, invalid: Invalid, **rows: object) -> ConfigError:
     """The error for the value of a key; `rows` come before the value."""
     about = {"value": show(value), "allowed": invalid.allowed, "nearest": invalid.nearest, "hint": invalid.hint}
@@ -134,18 +141,11 @@ def _validate_int(value: object, allowed: str) -> int:
 
 def _validate_float(value: object, allowed: str) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if not _finite(value):
+        if not abs(value) <= sys.float_info.max:  # NaN, an infinity, or an int above the range of float
             raise Invalid("not a finite number", allowed)
         return float(value)
     written = re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", value) if isinstance(value, str) else None
     raise Invalid("not a number", allowed, written[0] if written else None)
-
-
-def _finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an int above the range of float
-        return False
 
 
 def _validate_bool(value: object, allowed: str) -> bool:

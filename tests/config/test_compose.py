@@ -202,7 +202,7 @@ def test_a_value_may_name_the_folder_of_the_run(tmp_path):
 
 
 def test_a_key_can_be_put_back_to_its_default():
-    assert compose(CommandLine(("+experiment=lenet", "~expect"))).config.expect == ()
+    assert compose(CommandLine(("+experiment=lenet", "~expect"))).config.expect == {}
 
 
 def test_hydra_itself_is_left_as_it_was():

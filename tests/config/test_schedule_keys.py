@@ -5,7 +5,8 @@ import pytest
 import runner
 from runner import nn
 from runner.config.compose import CommandLine, compose
-from runner.config.groups.optimizer import OPTIMIZERS, AdamSettings
+from runner.config.groups import GROUPS
+from runner.config.groups.optimizer import AdamSettings
 from runner.config.groups.schedule import (
     SCHEDULES,
     ConstantLRSettings,
@@ -36,7 +37,7 @@ def test_what_the_keys_mean_in_a_run_of_a_hundred_steps(chosen, expected):
 
 
 def test_every_optimizer_has_a_schedule_and_every_schedule_a_warm_up():
-    assert {kind().schedule for kind in OPTIMIZERS.values()} == {ConstantLRSettings()}
+    assert {kind().schedule for kind in GROUPS["optimizer"].values()} == {ConstantLRSettings()}
     assert {kind().warmup_steps for kind in SCHEDULES.values()} == {0}
     assert [kind().name for kind in SCHEDULES.values()] == list(SCHEDULES)
     assert all(issubclass(kind, ScheduleSettings) for kind in SCHEDULES.values())

@@ -8,9 +8,9 @@ from runner import nn
 from runner.config import options, schema
 from runner.config.check import check
 from runner.config.compose import CommandLine, compose
+from runner.config.groups import GROUPS
 from runner.config.groups.constructor import ConstructorSettings, argument
 from runner.config.groups.loss import LOSSES, LossSettings
-from runner.config.groups.optimizer import OPTIMIZERS
 from runner.config.groups.schedule import SCHEDULES
 from runner.config.groups.search import SearchSettings
 from runner.config.loader import Loader
@@ -20,7 +20,7 @@ from runner.errors import ConfigError
 from runner.nn.metrics import METRICS
 from runner.validation.rules import key
 
-RECORDS = [*OPTIMIZERS.values(), *SCHEDULES.values(), *LOSSES.values()]
+RECORDS = [*GROUPS["optimizer"].values(), *SCHEDULES.values(), *LOSSES.values()]
 COMPUTED = {"params", "learning_rate", "max_lr"}  # arguments whose values are not those of keys
 NO_ARGUMENTS = {"name", "schedule", "warmup_steps"}  # keys of ours
 
@@ -36,9 +36,9 @@ def test_keys_are_the_arguments_of_the_constructor(record):
 @pytest.mark.parametrize(
     ("record", "written"),
     [
-        (OPTIMIZERS["momentum"], {"learning_rate": 0.01, "momentum": 0.9}),
-        (OPTIMIZERS["sgd"], {}),
-        (OPTIMIZERS["adam"], {}),
+        (GROUPS["optimizer"]["momentum"], {"learning_rate": 0.01, "momentum": 0.9}),
+        (GROUPS["optimizer"]["sgd"], {}),
+        (GROUPS["optimizer"]["adam"], {}),
         (SCHEDULES["exponential"], {"decay_steps": 1000, "decay_rate": 0.9}),
         (SCHEDULES["polynomial"], {"decay_steps": None, "end_learning_rate": 0.0, "power": 1.0}),
     ],
@@ -77,7 +77,7 @@ def test_every_key_reaches_the_constructor():
     ("name", "table"),
     [
         ("dataset.name", CATALOG),
-        ("optimizer.name", OPTIMIZERS),
+        ("optimizer.name", GROUPS["optimizer"]),
         ("optimizer.schedule.name", SCHEDULES),
         ("loss.name", LOSSES),
         ("eval.metrics", METRICS),
@@ -91,7 +91,7 @@ def test_a_search_and_expectations_know_all_metrics():
     assert SearchSettings.__dataclass_fields__["metric"].metadata["rule"].choices == tuple(METRICS)
     for name in METRICS:
         made = compose(CommandLine((f"expect.{name}.max=1e9", f"eval.metrics=[{name}]"))).config
-        assert made.expect == (schema.Expectation(name, max=1e9),)
+        assert made.expect == {name: schema.Expectation(max=1e9)}
 
 
 def test_an_expected_metric_must_be_evaluated(monkeypatch):

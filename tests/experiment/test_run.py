@@ -19,8 +19,7 @@ from threadpoolctl import threadpool_info
 import runner
 from runner import Tensor
 from runner.config import networks as registry
-from runner.config.groups.optimizer import OPTIMIZERS
-from runner.config.options import all_options
+from runner.config.options import all_options, table_options
 from runner.dataset import DatasetSettings, open_dataset
 from runner.errors import DataError, DeviceError, MismatchError, TrainingError
 from runner.experiment import run as experiment
@@ -448,9 +447,9 @@ def test_every_option_makes_two_steps(mode, group, option, place):
 
 def test_the_optimizers_take_different_steps():
     """So the option really reaches the optimizer; the first loss is before any of them."""
-    for option in OPTIMIZERS:
+    for option in table_options("optimizer"):
         run(option, *SMALL, "max_steps=2", f"optimizer={option}")
-    losses = {option: [row["loss"] for row in rows(option)[:2]] for option in OPTIMIZERS}
+    losses = {option: [row["loss"] for row in rows(option)[:2]] for option in table_options("optimizer")}
     assert len({first for first, _ in losses.values()}) == 1
     assert len({second for _, second in losses.values()}) == len(losses)
 

@@ -32,7 +32,7 @@ class Trial:
 
     def __init__(self, graph: Graph, arrays: Sequence[np.ndarray], device: Device, tuning: Tuning) -> None:
         self.tuning = tuning
-        device = device.tuned(replace(tuning, spins=SPINS.get(tuning.spins, tuning.spins)))
+        device = replace(device, tuning=replace(tuning, spins=SPINS.get(tuning.spins, tuning.spins)))
         self.graph = optimize(graph, layout_passes(device))
         inputs = [f"input{k}" for k in range(len(arrays))]
         outputs = [f"output{k}" for k in range(len(graph.outputs))]

@@ -1,22 +1,22 @@
 """Keys of the group `dump`, which depend on its `name`, and the dump that they request.
 
-Their rules are in `runner.observe.dump`, whose modules are only loaded if a dump is requested.
+Those of `sync` and `async` are in `runner.observe.dump.settings`; whatever writes a dump is only loaded if one is
+requested.
 """
 
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
 
 from runner.errors import ConfigError, collect_errors
 from runner.observe import dump
+from runner.observe.dump.settings import FILE_FORMATS, AsyncDump, DumpSettings, Iterations, SyncDump
 from runner.validation.records import Frozen
 from runner.validation.rules import key
-from runner.validation.validate import validate
+from runner.validation.validate import Invalid, existing_folder, invalid_value_error
 
-
-def _key(default: Any, name: str) -> Any:
-    return key(default, validate=lambda value: validate(*dump.KEYS[name], value))
+MAX_SETS = 100
+STEPS = 'numbers and ascending ranges with "|" between them, at most 100, such as "0|3-5|10", or null for every step'
 
 
 class NoDump(Frozen):
@@ -26,41 +26,17 @@ class NoDump(Frozen):
     config: str | None = None  # a JSON file, relative to the working directory
 
 
-class _KernelDump(Frozen):
-    """The keys of both dumps of seed 002."""
-
-    name: str
-    config: str | None = None  # a JSON file of MindSpore
-    enable: bool = True  # false: no dump
-    path: str | None = _key(None, "path")  # output folder; null: dump/ in the run directory
-    net_name: str | None = _key(None, "net_name")  # name of the network in paths; null: that of the network
-    iteration: str = _key("0", "iteration")  # steps from 0: `0|5-8` or `all`
-    dump_mode: int = _key(0, "dump_mode")  # 0: all operators, 1: those of `kernels`
-    input_output: int = _key(0, "input_output")  # 0: both, 1: inputs, 2: outputs
-    kernels: tuple[str, ...] = _key((), "kernels")  # full names, types or patterns
-    support_device: tuple[int, ...] = _key(tuple(range(8)), "support_device")  # device ids with a dump
-    op_debug_mode: int = _key(0, "op_debug_mode")  # 3: only operators with NaN or Inf in their outputs
-
-    def values(self) -> dict[str, Any]:
-        """The values for `runner.observe.dump`, by its keys."""
-        return {
-            name: value for name, value in vars(self).items() if name not in ("name", "config") and value is not None
-        }
-
-
-class SyncDump(_KernelDump):
-    """Inputs and outputs of operators, written before the next step begins."""
-
-    name: str = key("sync", choices=("sync",))  # the kind of dump
-    trans_flag: bool = True  # convert to NCHW on every device
-
-
-class AsyncDump(_KernelDump):
-    """Inputs and outputs of operators in the layout of the device, written in the background."""
-
-    name: str = key("async", choices=("async",))  # the kind of dump
-    file_format: str = _key("bin", "file_format")  # bin, or npy with statistic.csv
-    queue_mb: int = _key(256, "queue_mb")  # memory of the queue of files, in MiB
+def _dump_step(value: object) -> str:
+    ranges = Iterations.parse(value, STEPS).ranges
+    if ranges is None:
+        raise Invalid("not a choice of steps", STEPS, "null")
+    if len(ranges) > MAX_SETS:
+        raise Invalid(f"{len(ranges)} sets of steps", STEPS)
+    for part in str(value).split("|"):
+        first, _, last = part.partition("-")
+        if last and int(first) == int(last):
+            raise Invalid(f"a range of steps that does not ascend: {part}", STEPS, first)
+    return str(value)
 
 
 class GeDump(Frozen):
@@ -70,25 +46,22 @@ class GeDump(Frozen):
     config: str | None = None  # a JSON file of MindSpore
     enable_dump: bool = True  # false: no dump
     dump_path: str | None = None  # an existing folder, relative to the working directory
-    dump_step: str | None = _key(None, "dump_step")  # steps; null: all
+    dump_step: str | None = key(None, validate=_dump_step)  # steps; null: all
     dump_mode: str = key("output", choices=("input", "output", "all"))  # inputs, outputs or both
-    file_format: str = _key("bin", "file_format")  # bin, or npy with statistic.csv
-    queue_mb: int = _key(256, "queue_mb")  # memory of the queue of files, in MiB
+    file_format: str = key(FILE_FORMATS[0], choices=FILE_FORMATS)  # bin, or npy with statistic.csv
+    queue_mb: int = key(256, low=1)  # memory of the queue of files, in MiB
 
-    def values(self) -> dict[str, Any]:
-        """The values for `runner.observe.dump`, by its keys."""
-        return {
-            "enable": self.enable_dump,
-            "dump_path": self.dump_path,
-            "iteration": "all" if self.dump_step is None else self.dump_step,
-            "input_output": ("all", "input", "output").index(self.dump_mode),
-            "file_format": self.file_format,
-            "queue_mb": self.queue_mb,
-        }
+    def folder(self) -> Path:
+        """The absolute `dump_path`. Raises ConfigError if it is null or not an existing folder."""
+        try:
+            if self.dump_path is None:
+                raise Invalid("dump=ge needs a folder", "a folder that exists", hint="dump.dump_path=...")
+            return Path(existing_folder(self.dump_path))
+        except Invalid as invalid:
+            raise invalid_value_error("dump.dump_path", self.dump_path, invalid) from None
 
 
 Dump = NoDump | SyncDump | AsyncDump | GeDump
-DUMPS: dict[str, type[Dump]] = {"none": NoDump, "sync": SyncDump, "async": AsyncDump, "ge": GeDump}
 
 
 def is_requested(group: Dump) -> bool:
@@ -96,22 +69,36 @@ def is_requested(group: Dump) -> bool:
     return not isinstance(group, NoDump) or group.config is not None or bool(os.environ.get(dump.VARIABLE))
 
 
-def settings(group: Dump, defaults: Mapping[str, str]) -> "dump.DumpSettings | None":
+def settings(group: Dump, defaults: Mapping[str, str]) -> DumpSettings | None:
     """The dump that a group requests by its keys or, without them, by its JSON file or the environment.
 
     `defaults` has the `path` and the `net_name` for a group without them. Raises ConfigError or ConfigErrors.
     """
-    if not is_requested(group):
-        return None
     if isinstance(group, NoDump):
         if group.config is None:
-            return dump.json_config.from_environment(dump.VARIABLE)
+            return dump.json_config.from_environment(dump.VARIABLE) if is_requested(group) else None
         return dump.json_config.read(Path(group.config), "dump.config")
-    kind, values = cast("dump.Kind", group.name), group.values()
-    if not values["enable"]:
+    if isinstance(group, GeDump):
+        return _ge_settings(group, defaults["net_name"]) if group.enable_dump else None
+    if not group.enable:
         return None
-    source = dump.json_config.text(kind, vars(group) if kind == "ge" else {**defaults, **values})
-    return dump.DumpSettings.from_values(kind, values, "dump.", defaults, source)
+    values = {**vars(group), **{name: value for name, value in defaults.items() if getattr(group, name) is None}}
+    return DumpSettings.from_values(values, "dump.", dump.json_config.text(values))
+
+
+def _ge_settings(group: GeDump, net_name: str) -> DumpSettings:
+    return DumpSettings(
+        "ge",
+        group.folder(),
+        net_name,
+        Iterations.parse("all" if group.dump_step is None else group.dump_step),
+        inputs=group.dump_mode != "output",
+        outputs=group.dump_mode != "input",
+        trans_flag=False,
+        file_format=group.file_format,
+        queue_mb=group.queue_mb,
+        source=dump.json_config.text(vars(group)),
+    )
 
 
 def consistency_errors(group: Dump, sunk: bool) -> Iterator[ConfigError]:

@@ -5,7 +5,6 @@ derived from it. A key without a default here has that of the constructor's argu
 """
 
 from collections.abc import Iterator
-from typing import get_args
 
 from runner import nn
 from runner.config.groups.constructor import ConstructorSettings, argument
@@ -53,7 +52,6 @@ class AdamSettings(ConstructorSettings, constructor=nn.Adam):
 
 
 OptimizerSettings = MomentumSettings | SGDSettings | AdamSettings
-OPTIMIZERS: dict[str, type[OptimizerSettings]] = {kind.name: kind for kind in get_args(OptimizerSettings)}
 
 
 def consistency_errors(optimizer: OptimizerSettings) -> Iterator[ConfigError]:

@@ -1,8 +1,7 @@
 """Keys of the group `parallel`, which depend on its `name` (spec section 1.3)."""
 
-from dataclasses import dataclass
-
 from runner.communication import fusion
+from runner.validation.records import Frozen
 from runner.validation.rules import key
 
 # Modes of the reference that are not supported.
@@ -10,15 +9,13 @@ UNSUPPORTED = "hybrid_parallel", "semi_auto_parallel", "auto_parallel"
 HINT = "this mode of the reference is not supported; stand_alone and data_parallel are"
 
 
-@dataclass(frozen=True)
-class StandAlone:
+class StandAlone(Frozen):
     """A single process."""
 
     name: str = key("stand_alone", choices=("stand_alone",))  # the parallel mode
 
 
-@dataclass(frozen=True)
-class DataParallel:
+class DataParallel(Frozen):
     """The processes of one `mpirun -n N runner ...`: each processes its part of every batch, gradients are reduced.
 
     `gradients_mean` false sums the gradients, as the reference does, which multiplies the learning rate by N.
@@ -34,4 +31,3 @@ class DataParallel:
 
 
 Parallel = StandAlone | DataParallel
-PARALLELS: dict[str, type[Parallel]] = {"stand_alone": StandAlone, "data_parallel": DataParallel}

@@ -1,15 +1,15 @@
 """Keys of the group `profiling`, which depend on its `name`, and the profile that they request.
 
-Their rules are in `runner.observe.profile`, whose modules are only loaded if a profile is requested.
+Those of `trace` are in `runner.observe.profile.settings`; whatever profiles is only loaded if a profile is requested.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from runner.config.groups.session import SessionSettings, options_text, profile_key
+from runner.config.groups.session import SessionSettings
 from runner.errors import ConfigError, collect_errors
-from runner.observe import profile
+from runner.observe.profile.settings import UNNAMED, ProfileSettings, TraceProfiling, merged, options, options_text
 from runner.validation.records import Frozen
 from runner.validation.rules import key
 
@@ -21,29 +21,7 @@ class NoProfiling(Frozen):
     options: str | None = key(None, validate=options_text)  # JSON text with these keys, or words
 
 
-class TraceProfiling(Frozen):
-    """A profile of the run. null: the value in `options`; without options, all traces are on.
-
-    `output`, `aicpu` and `aic_metrics` are aliases of `result_path`, `aicpu_trace` and `ai_core_metrics`.
-    """
-
-    name: str = key("trace", choices=("trace",))  # the kind of profile
-    options: str | None = key(None, validate=options_text)  # JSON text with these keys, or words
-    result_path: str | None = profile_key("result_path")  # an existing folder; null: profiling/ in the run directory
-    output: str | None = profile_key("output")  # alias of result_path
-    training_trace: bool | None = profile_key("training_trace")  # phases of each step
-    task_trace: bool | None = profile_key("task_trace")  # times of operators
-    aicpu_trace: bool | None = profile_key("aicpu_trace")  # waiting times for data
-    aicpu: bool | None = profile_key("aicpu")  # alias of aicpu_trace
-    fp_point: str | None = profile_key("fp_point")  # first operator of the forward pass; null: detected
-    bp_point: str | None = profile_key("bp_point")  # last operator of the backward pass; null: detected
-    ai_core_metrics: str | None = profile_key("ai_core_metrics")  # null: PipeUtilization, if operators are traced
-    aic_metrics: str | None = profile_key("aic_metrics")  # alias of ai_core_metrics
-    op_trace: str | None = profile_key("op_trace")  # profile a single operator instead of the run
-
-
 Profiling = NoProfiling | TraceProfiling
-PROFILES: dict[str, type[Profiling]] = {"none": NoProfiling, "trace": TraceProfiling}
 
 
 def is_requested(profiling: Profiling, session: SessionSettings) -> bool:
@@ -51,15 +29,13 @@ def is_requested(profiling: Profiling, session: SessionSettings) -> bool:
     return not isinstance(profiling, NoProfiling) or profiling.options is not None or session.profiling_mode
 
 
-def settings(
-    profiling: Profiling, session: SessionSettings, folder: Path, device_id: int = 0
-) -> "profile.ProfileSettings":
+def settings(profiling: Profiling, session: SessionSettings, folder: Path, device_id: int = 0) -> ProfileSettings:
     """The profile that the group or the session requests, in `folder` unless they name another one.
 
     Without options, `profiling=trace` traces everything. Raises ConfigError or ConfigErrors.
     """
     everything = isinstance(profiling, TraceProfiling) and profiling.options is None
-    return profile.ProfileSettings.from_values(_sources(profiling, session), folder, device_id, everything)
+    return ProfileSettings.from_values(_sources(profiling, session), folder, device_id, everything)
 
 
 def consistency_errors(profiling: Profiling, session: SessionSettings, is_single: bool) -> Iterator[ConfigError]:
@@ -69,7 +45,7 @@ def consistency_errors(profiling: Profiling, session: SessionSettings, is_single
         yield ConfigError("a profile is requested twice", key="session.profiling_mode", value="true", hint=hint)
         return
     if not session.profiling_mode and session.profiling_options != SessionSettings.profiling_options:
-        yield from collect_errors(lambda: profile.merged(_session_options(session)))[1]
+        yield from collect_errors(lambda: merged(_session_options(session)))[1]
     if not is_requested(profiling, session):
         return
     requested, errors = collect_errors(settings, profiling, session, Path())
@@ -98,13 +74,13 @@ def _sources(profiling: Profiling, session: SessionSettings) -> dict[str, dict[s
     if session.profiling_mode:
         points = {name: getattr(session, name) for name in ("fp_point", "bp_point", "op_trace")}
         return {**_session_options(session), "session.": points}
-    options = {} if profiling.options is None else profile.options(profiling.options, "profiling.options")
+    text = {} if profiling.options is None else options(profiling.options, "profiling.options")
     own = {name: value for name, value in vars(profiling).items() if name not in ("name", "options")}
-    return {"profiling.options.": options, "profiling.": own}
+    return {"profiling.options.": text, "profiling.": own}
 
 
 def _session_options(session: SessionSettings) -> dict[str, dict[str, Any]]:
-    options = profile.options(session.profiling_options, "session.profiling_options")
+    values = options(session.profiling_options, "session.profiling_options")
     if session.op_trace is not None:  # the word op_trace requests it, the key names the operator
-        options = {name: value for name, value in options.items() if value is not profile.UNNAMED}
-    return {"session.profiling_options.": options}
+        values = {name: value for name, value in values.items() if value is not UNNAMED}
+    return {"session.profiling_options.": values}

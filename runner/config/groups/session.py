@@ -1,14 +1,13 @@
 """Keys of the group `session`: how graphs are compiled and observed (the session options of seed 004)."""
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from runner.errors import ConfigError
-from runner.observe import profile
+from runner.observe.profile.settings import operator, options_text, point
 from runner.validation.records import Frozen
-from runner.validation.rules import FREE, Rule, key
+from runner.validation.rules import Rule, key
 from runner.validation.validate import Invalid, switch, validate
 
 PRECISION_MODES = ("allow_fp32_to_fp16", "force_fp16", "force_fp32", "must_keep_origin_dtype", "allow_mix_precision")
@@ -20,12 +19,6 @@ MOVED_KEYS: Mapping[str, str] = {
     "enable_dump_debug": "dump=async dump.op_debug_mode=3 detects overflow",
     "dump_debug_mode": "dump=async dump.op_debug_mode=1, 2 or 3 detects overflow",
 }
-
-
-def options_text(value: object) -> str:
-    """The options of a profile, words or JSON; Hydra parses JSON without quotes as a group of keys."""
-    text: str = json.dumps(value) if isinstance(value, Mapping) else validate(str, FREE, value)
-    return text
 
 
 def _validate_precision(value: object) -> Any:
@@ -61,11 +54,6 @@ def _validate_optypes(value: object) -> str:
     raise Invalid("not a type of operators with two implementations", "null or Pooling", meant, hint)
 
 
-def profile_key(name: str) -> Any:
-    """A key of a profile, null by default; its rule is looked up when a value is validated."""
-    return key(None, validate=lambda value: validate(*profile.KEYS[name], value))
-
-
 _TUNING = 'null, "RL" (vector operators), "GA" (convolutions and matrix products) or "RL,GA"'
 _DEBUG = "0 off, 1 source maps, 2 also without optimisation, 3 the compiled model, 4 also the fused operators"
 
@@ -90,9 +78,9 @@ class SessionSettings(Frozen):
     optypelist_for_implmode: str | None = key(None, validate=_validate_optypes)  # null or Pooling
     profiling_mode: bool = False  # profile the run
     profiling_options: str = key("training_trace", validate=options_text)  # options of the profile, words or JSON text
-    fp_point: str | None = profile_key("fp_point")  # first operator of the forward pass
-    bp_point: str | None = profile_key("bp_point")  # last operator of the backward pass
-    op_trace: str | None = profile_key("op_trace")  # the operator of profiling_options=op_trace
+    fp_point: str | None = key(None, validate=point)  # first operator of the forward pass
+    bp_point: str | None = key(None, validate=point)  # last operator of the backward pass
+    op_trace: str | None = key(None, validate=operator)  # the operator of profiling_options=op_trace
     initialize_system: bool = False  # time the initialisation separately
 
 

@@ -87,11 +87,6 @@ class MlflowTracking(Frozen):
 
 
 Tracking = NoTracking | TensorBoardTracking | MlflowTracking
-TRACKINGS: dict[str, type[Tracking]] = {
-    "none": NoTracking,
-    "tensorboard": TensorBoardTracking,
-    "mlflow": MlflowTracking,
-}
 
 
 def is_requested(tracking: Tracking) -> bool:

@@ -21,7 +21,7 @@ from runner.config.check import examine
 from runner.config.command_line import CommandLine
 from runner.config.compose import Origins, container, run_request
 from runner.config.groups import search
-from runner.config.loader import SWEEP_DIR, Loader, as_config_error, as_typed
+from runner.config.loader import SWEEP_DIR, Loader, as_config_error, as_typed, current_config
 from runner.config.read import display_path
 from runner.config.schema import RunConfig, RunRequest
 from runner.config.source import SEARCH
@@ -84,7 +84,7 @@ class SweepPlan:
 
     def run(self, folder: Path, threads: int, controller: SweepController) -> None:
         """Run in `folder`; jobs without `device.threads` get `threads` threads. Raises RunnerError."""
-        with _current(self.master):
+        with current_config(self.master):
             _set_folder(self.master, folder)
             pool = is_pool(self.master)
             task = partial(_run_one, job=controller.job, threads=threads, console=pool)
@@ -123,7 +123,7 @@ def plan(call: CommandLine) -> SweepPlan:
     raise_all([*errors, *wrong, *(one for one in unfit if not wrong or one.what != search.NO_SEARCH_SPACE)])
     assert composition is not None
     folder_given = OmegaConf.to_container(master.hydra.sweep, resolve=False)["dir"] != SWEEP_DIR  # type: ignore[index,call-overload]
-    with _current(master), as_config_error():
+    with current_config(master), as_config_error():
         folder = Path(str(OmegaConf.select(master, "hydra.sweep.dir")))
         base = cast(dict[str, Any], OmegaConf.to_container(composition.task, resolve=False))
         core_share = core_shares(
@@ -163,17 +163,6 @@ def _count(master: DictConfig, parsed: Sequence[Override]) -> int | None:
     if str(master.hydra.sweeper._target_) != BASIC_SWEEPER:
         return None
     return sum(map(len, BasicSweeper.split_arguments(list(parsed), None)))
-
-
-@contextmanager
-def _current(master: DictConfig) -> Iterator[None]:
-    holder = HydraConfig.instance()
-    before = holder.cfg
-    holder.set_config(master)
-    try:
-        yield
-    finally:
-        holder.cfg = before
 
 
 @contextmanager

@@ -12,15 +12,14 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from runner.errors import ConfigError, raise_all
 from runner.host import json_file
-from runner.observe.dump.settings import KEYS, DumpSettings, Kind
-from runner.validation.keys import validate_keys
-from runner.validation.rules import Rule
+from runner.observe.dump.settings import AsyncDump, DumpSettings, SyncDump
+from runner.validation.keys import keys_of, validate_keys
+from runner.validation.rules import FREE
 from runner.validation.validate import Invalid, invalid_value_error, show
 
 COMMON, SYNC, ASYNC = "common_dump_settings", "e2e_dump_settings", "async_dump_settings"
@@ -38,6 +37,8 @@ EXAMPLES: Mapping[str, Mapping[str, object]] = {  # the keys that each section m
     ASYNC: {"enable": True},
 }
 OPTIONAL = {COMMON: ("op_debug_mode", "enable", "file_format"), SYNC: (), ASYNC: ("op_debug_mode",)}
+_KEYS = keys_of(SyncDump) | keys_of(AsyncDump)
+_KEYS |= {name: (str, _KEYS[name][1]) for name in ("path", "net_name")}  # null is not possible in a file
 
 
 def from_environment(variable: str) -> DumpSettings | None:
@@ -71,9 +72,8 @@ def read(path: Path, key: str) -> DumpSettings:
     common, sync, other = _sections(values, path)
     is_sync = sync.get("enable", False)
     is_async = other.get("enable", common.get("enable", not sync and not other))
-    kind: Kind = "sync" if is_sync else "async"
-    keys = common | (sync if is_sync else other)
-    settings = DumpSettings.from_values(kind, keys, f"{COMMON}.", source=source, file=path)
+    keys = vars(SyncDump() if is_sync else AsyncDump()) | common | (sync if is_sync else other)
+    settings = DumpSettings.from_values(keys, f"{COMMON}.", source, file=path)
     if is_sync and is_async:
         return replace(settings, warning=f"{path} enables both dumps: only the synchronous one is written")
     if not is_sync and not is_async:
@@ -81,15 +81,15 @@ def read(path: Path, key: str) -> DumpSettings:
     return settings
 
 
-def text(kind: Kind, values: Mapping[str, Any]) -> bytes:
-    """The JSON text with these values: a file that `read` takes, or the keys of GE."""
-    if kind == "ge":
+def text(values: Mapping[str, Any]) -> bytes:
+    """The JSON text with the values of a group: a file that `read` takes, or the keys of GE."""
+    if values["name"] == "ge":
         content = {name: values[name] for name in ("enable_dump", "dump_path", "dump_step", "dump_mode")}
     else:
         content = {COMMON: {name: values[name] for name in (*EXAMPLES[COMMON], "op_debug_mode")}}
-    if kind == "sync":
+    if values["name"] == "sync":
         content[SYNC] = {name: values[name] for name in EXAMPLES[SYNC]}
-    if kind == "async" and values["file_format"] != "bin":
+    if values["name"] == "async" and values["file_format"] != "bin":
         content[COMMON]["file_format"] = values["file_format"]
     return (json.dumps(content, indent=4) + "\n").encode()
 
@@ -98,14 +98,12 @@ def _sections(values: object, path: Path) -> tuple[dict[str, Any], dict[str, Any
     """The valid values of the three sections. Raises ConfigError or ConfigErrors."""
     if not isinstance(values, dict):
         raise invalid_value_error(COMMON, values, Invalid("not a group of keys", ", ".join(EXAMPLES)), file=path)
-    found, errors = validate_keys(values, _SECTIONS, file=path)
+    found, errors = validate_keys(values, dict.fromkeys(EXAMPLES, (object, FREE)), file=path)
     if COMMON not in values:
         errors.append(_missing(COMMON, EXAMPLES[COMMON], path))
     for name, section in found.items():
-        keys = {key: KEYS[key] for key in (*EXAMPLES[name], *OPTIONAL[name])}
-        found[name], wrong = validate_keys(section, keys, f"{name}.", file=path)
-        missing = [key for key in EXAMPLES[name] if key not in section]
-        errors += [*wrong, *(_missing(f"{name}.{key}", EXAMPLES[name][key], path) for key in missing)]
+        found[name], wrong = _section(name, section, path)
+        errors += wrong
     common, sync, other = (found.get(name, {}) for name in EXAMPLES)
     for name in other:
         if name in common and common[name] != other[name]:
@@ -118,15 +116,15 @@ def _sections(values: object, path: Path) -> tuple[dict[str, Any], dict[str, Any
     return common, sync, other
 
 
+def _section(name: str, section: object, path: Path) -> tuple[dict[str, Any], list[ConfigError]]:
+    """The valid values of a section, and an error for each key that is missing or not valid."""
+    keys = {key: _KEYS[key] for key in (*EXAMPLES[name], *OPTIONAL[name])}
+    if not isinstance(section, dict):
+        return {}, [invalid_value_error(name, section, Invalid("not a group of keys", ", ".join(keys)), file=path)]
+    valid, wrong = validate_keys(section, keys, f"{name}.", file=path)
+    return valid, [*wrong, *(_missing(f"{name}.{k}", v, path) for k, v in EXAMPLES[name].items() if k not in section)]
+
+
 def _missing(key: str, example: object, path: Path) -> ConfigError:
     such_as = f'"{key.rpartition(".")[2]}": {show(example)}'
     return ConfigError("a key is missing", key=key, file=path, such_as=such_as)
-
-
-def _group(names: tuple[str, ...], value: object) -> Any:
-    if not isinstance(value, dict):
-        raise Invalid("not a group of keys", ", ".join(names))
-    return value
-
-
-_SECTIONS = {name: (dict, Rule(validate=partial(_group, (*EXAMPLES[name], *OPTIONAL[name])))) for name in EXAMPLES}

@@ -1,34 +1,38 @@
-"""The keys of a dump, and the settings with their values, from whatever source (spec sections 3.2 and 7)."""
+"""The keys of a dump, and the settings with their values, from whatever source (spec sections 3.2 and 7).
+
+The config imports this module in every start: it loads nothing that writes a dump.
+"""
 
 import logging
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from runner.device import MAX_ID
-from runner.errors import ConfigError, StorageError, raise_all
+from runner.errors import ConfigError, StorageError
 from runner.host.files import make_directory
-from runner.validation.keys import Keys, validate_keys
-from runner.validation.rules import FREE, Rule
-from runner.validation.validate import Invalid, existing_folder, show, validate
+from runner.validation.records import Frozen
+from runner.validation.rules import FREE, key
+from runner.validation.validate import Invalid, show, validate
 
 Kind = Literal["sync", "async", "ge"]
 ALL = "all"
 STEPS = 'numbers and ranges with "|" between them, counted from 0, such as "0|5-8|100-120", or "all"'
-GE_STEPS = 'numbers and ascending ranges with "|" between them, at most 100, such as "0|3-5|10", or null for every step'
-MAX_SETS = 100
+FILE_FORMATS = ("bin", "npy")
 KERNELS = "a list of full names of operators, operator types and patterns with *"
 PATH = "an absolute path of letters, digits, - _ and /"
 NET_NAME = "letters, digits, - and _"
+_MODES = "0: all operators, 1: those that kernels names"
+_SIDES = "0: inputs and outputs, 1: inputs, 2: outputs"
+_DEVICES = "a list of device ids, such as [0, 1]"
+_OVERFLOWS = "operators that overflow: 0 off, 1 computing, 2 summing, 3 all"
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
 _LOG = logging.getLogger("runner")
 
 
-@dataclass(frozen=True)
-class Iterations:
+class Iterations(Frozen):
     """Steps of a training, counted from 0: inclusive ranges in ascending order, or None for every step."""
 
     ranges: tuple[tuple[int, int], ...] | None
@@ -66,8 +70,7 @@ def _bounds(part: str, text: str, allowed: str) -> tuple[int, int]:
     return first, last
 
 
-@dataclass(frozen=True)
-class DumpSettings:
+class DumpSettings(Frozen):
     """A dump. `path` is absolute and the root of the layout (interface of each `kind`).
 
     `inputs`, `outputs`: which side of operators. `kernels`: full names, operator types or patterns with `*`; None means
@@ -87,7 +90,7 @@ class DumpSettings:
     kernels: tuple[str, ...] | None = None
     op_debug_mode: int = 0
     trans_flag: bool = True
-    file_format: Literal["bin", "npy"] = "bin"
+    file_format: str = FILE_FORMATS[0]
     queue_mb: int = 256
     source: bytes = b""
     devices: tuple[int, ...] | None = None
@@ -96,38 +99,29 @@ class DumpSettings:
 
     @classmethod
     def from_values(
-        cls,
-        kind: Kind,
-        values: Mapping[str, Any],
-        prefix: str = "",
-        defaults: Mapping[str, str] = {},
-        source: bytes = b"",
-        **rows: object,
+        cls, values: Mapping[str, Any], prefix: str = "", source: bytes = b"", **rows: object
     ) -> "DumpSettings":
-        """The dump with these values of KEYS; `defaults` has a `path` and a `net_name` for values without them.
+        """The dump with valid values of all keys of SyncDump or AsyncDump, whose `path` and `net_name` are not null.
 
-        Without `dump_mode`, `kernels` are dumped if there is such a key. Raises ConfigError, or ConfigErrors, with the
-        key as `prefix` + name and with `rows`.
+        Raises ConfigError, with the key as `prefix` + name and with `rows`, if there are no kernels to dump.
         """
-        valid, errors = validate_keys(values, KEYS, prefix, **rows)
-        if valid.get("dump_mode") and valid.get("kernels") == ():
+        if values["dump_mode"] and not values["kernels"]:
             about = {"value": "[]", "allowed": KERNELS, "hint": "dump_mode 0 dumps all operators"}
             what = "dump_mode 1 dumps the kernels, and there are none"
-            errors.append(ConfigError(what, key=f"{prefix}kernels", **rows, **about))
-        raise_all(errors)
-        valid = {**defaults, **valid}
+            raise ConfigError(what, key=f"{prefix}kernels", **rows, **about)
         return cls(
-            kind,
-            Path(valid.get("dump_path") or valid["path"]),
-            valid["net_name"],
-            Iterations.parse(valid.get("iteration", ALL)),
-            inputs=valid.get("input_output") != 2,
-            outputs=valid.get("input_output") != 1,
-            kernels=valid["kernels"] if valid.get("dump_mode", "kernels" in valid) else None,
-            trans_flag=valid.get("trans_flag", False),
+            values["name"],
+            Path(values["path"]),
+            values["net_name"],
+            Iterations.parse(values["iteration"]),
+            inputs=values["input_output"] != 2,
+            outputs=values["input_output"] != 1,
+            kernels=values["kernels"] if values["dump_mode"] else None,
+            op_debug_mode=values["op_debug_mode"],
+            trans_flag=values.get("trans_flag", False),
             source=source,
-            devices=valid.get("support_device"),
-            **{name: valid[name] for name in ("op_debug_mode", "file_format", "queue_mb") if name in valid},
+            devices=values["support_device"],
+            **{name: values[name] for name in ("file_format", "queue_mb") if name in values},
         )
 
     def on(self, device_id: int) -> "DumpSettings | None":
@@ -184,38 +178,32 @@ def _kernels(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
-def _dump_path(value: object) -> str:
-    if value is None:
-        raise Invalid("dump=ge needs a folder", "a folder that exists", hint="dump.dump_path=...")
-    return existing_folder(validate(str, FREE, value))
+class _KernelDump(Frozen):
+    """The keys of both dumps of seed 002."""
+
+    name: str
+    config: str | None = None  # a JSON file of MindSpore
+    enable: bool = True  # false: no dump
+    path: str | None = key(None, validate=_path)  # output folder; null: dump/ in the run directory
+    net_name: str | None = key(None, validate=_net_name)  # name of the network in paths; null: that of the network
+    iteration: str = key("0", validate=_iteration)  # steps from 0: `0|5-8` or `all`
+    dump_mode: int = key(0, low=0, high=1, hint=_MODES)  # 0: all operators, 1: those of `kernels`
+    input_output: int = key(0, low=0, high=2, hint=_SIDES)  # 0: both, 1: inputs, 2: outputs
+    kernels: tuple[str, ...] = key((), validate=_kernels)  # full names, types or patterns
+    support_device: tuple[int, ...] = key(tuple(range(8)), low=0, high=MAX_ID, hint=_DEVICES)  # device ids with a dump
+    op_debug_mode: int = key(0, low=0, high=3, hint=_OVERFLOWS)  # 3: only operators with NaN or Inf in their outputs
 
 
-def _dump_step(value: object) -> str:
-    ranges = Iterations.parse(value, GE_STEPS).ranges
-    if ranges is None:
-        raise Invalid("not a choice of steps", GE_STEPS, "null")
-    if len(ranges) > MAX_SETS:
-        raise Invalid(f"{len(ranges)} sets of steps", GE_STEPS)
-    for part in str(value).split("|"):
-        first, _, last = part.partition("-")
-        if last and int(first) == int(last):
-            raise Invalid(f"a range of steps that does not ascend: {part}", GE_STEPS, first)
-    return str(value)
+class SyncDump(_KernelDump):
+    """Inputs and outputs of operators, written before the next step begins."""
+
+    name: str = key("sync", choices=("sync",))  # the kind of dump
+    trans_flag: bool = True  # convert to NCHW on every device
 
 
-KEYS: Keys = {
-    "enable": (bool, FREE),
-    "trans_flag": (bool, FREE),
-    "dump_mode": (int, Rule(low=0, high=1, hint="0: all operators, 1: those that kernels names")),
-    "path": (str, Rule(validate=_path)),
-    "net_name": (str, Rule(validate=_net_name)),
-    "iteration": (str, Rule(validate=_iteration)),
-    "input_output": (int, Rule(low=0, high=2, hint="0: inputs and outputs, 1: inputs, 2: outputs")),
-    "kernels": (tuple[str, ...], Rule(validate=_kernels)),
-    "support_device": (tuple[int, ...], Rule(low=0, high=MAX_ID, hint="a list of device ids, such as [0, 1]")),
-    "op_debug_mode": (int, Rule(low=0, high=3, hint="operators that overflow: 0 off, 1 computing, 2 summing, 3 all")),
-    "file_format": (str, Rule(choices=("bin", "npy"))),
-    "queue_mb": (int, Rule(low=1)),
-    "dump_path": (str, Rule(validate=_dump_path)),
-    "dump_step": (str, Rule(validate=_dump_step)),
-}
+class AsyncDump(_KernelDump):
+    """Inputs and outputs of operators in the layout of the device, written in the background."""
+
+    name: str = key("async", choices=("async",))  # the kind of dump
+    file_format: str = key(FILE_FORMATS[0], choices=FILE_FORMATS)  # bin, or npy with statistic.csv
+    queue_mb: int = key(256, low=1)  # memory of the queue of files, in MiB

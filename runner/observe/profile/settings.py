@@ -1,23 +1,24 @@
 """The keys of a profile, the texts that contain them, and the settings with their values.
 
 The JSON text is that of `profiling_options` of the context, `{"result_path": "/data", "training_trace": "on"}`; the
-words are those of a session, `training_trace:task_trace` (spec sections 5.1 and 7).
+words are those of a session, `training_trace:task_trace` (spec sections 5.1 and 7). The config imports this module in
+every start: it loads nothing that profiles.
 """
 
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from runner.errors import ConfigError, nearest, raise_all
 from runner.host import json_file
 from runner.host.files import make_directory
-from runner.validation.keys import Keys, validate_keys
-from runner.validation.rules import FREE, Rule
+from runner.validation.keys import keys_of, validate_keys
+from runner.validation.records import Frozen
+from runner.validation.rules import FREE, key
 from runner.validation.validate import Invalid, existing_folder, invalid_value_error, validate
 
-Metric = Literal["ArithmeticUtilization", "PipeUtilization", "Memory", "MemoryL0", "ResourceConflictRatio"]
-METRICS: tuple[Metric, ...] = get_args(Metric)
+METRICS = ("ArithmeticUtilization", "PipeUtilization", "Memory", "MemoryL0", "ResourceConflictRatio")
 TRACES = ("training_trace", "task_trace", "aicpu_trace")
 WORDS = ("training_trace", "task_trace", "op_trace")
 ALIASES = {"output": "result_path", "aicpu": "aicpu_trace", "aic_metrics": "ai_core_metrics"}
@@ -30,8 +31,7 @@ _NAME = "the full name of an operator, or nothing for the one that is found"
 _TWO_RUNS = "two runs, or task_trace, which measures every operator"
 
 
-@dataclass(frozen=True)
-class ProfileSettings:
+class ProfileSettings(Frozen):
     """A profile. `result_path` is the absolute folder of the files.
 
     `training_trace`: the parts of every step. `task_trace`: every operator, which needs the parts of the steps too.
@@ -47,7 +47,7 @@ class ProfileSettings:
     aicpu_trace: bool = False
     fp_point: str | None = None
     bp_point: str | None = None
-    ai_core_metrics: Metric | None = None
+    ai_core_metrics: str | None = None
     op_trace: str | None = None
     device_id: int = 0
 
@@ -156,6 +156,12 @@ def _unknown_words(names: list[str], unknown: list[str]) -> Invalid:
     return Invalid(f"unknown trace: {', '.join(unknown) or 'nothing'}", allowed, close, hint)
 
 
+def options_text(value: object) -> str:
+    """Validator of options, words or JSON; Hydra parses JSON without quotes as a group of keys. Raises Invalid."""
+    text: str = json.dumps(value) if isinstance(value, Mapping) else validate(str, FREE, value)
+    return text
+
+
 def _on(value: object) -> bool:
     text = str(value).lower()
     if isinstance(value, str | bool) and text in ("on", "off", "true", "false"):
@@ -164,14 +170,16 @@ def _on(value: object) -> bool:
     raise Invalid("neither on nor off", "on, off, true or false", meant)
 
 
-def _point(value: object) -> str:
+def point(value: object) -> str:
+    """Validator of the full name of an operator, or nothing. Raises Invalid."""
     text: str = validate(str, FREE, value)
     if text and (text != text.strip() or text.endswith("/")):
         raise Invalid("not the name of an operator", _NAME, text.strip().rstrip("/") or None)
     return text
 
 
-def _operator(value: object) -> Any:
+def operator(value: object) -> Any:
+    """Validator of the operator of `op_trace`. Raises Invalid."""
     if value is UNNAMED:
         return value
     text: str = validate(str, FREE, value)
@@ -187,18 +195,31 @@ def _folder(value: object) -> str:
     return existing_folder(text)
 
 
-_RULES = {
-    "result_path": Rule(validate=_folder),
-    **dict.fromkeys(TRACES, Rule(validate=_on)),
-    **dict.fromkeys(("fp_point", "bp_point"), Rule(validate=_point)),
-    "ai_core_metrics": Rule(choices=METRICS),
-    "op_trace": Rule(validate=_operator),
-}
-KEYS: Keys = {name: (str | None, _RULES[ALIASES.get(name, name)]) for name in (*_RULES, *ALIASES)}
+class TraceProfiling(Frozen):
+    """A profile of the run. null: the value in `options`; without options, all traces are on.
+
+    `output`, `aicpu` and `aic_metrics` are aliases of `result_path`, `aicpu_trace` and `ai_core_metrics`.
+    """
+
+    name: str = key("trace", choices=("trace",))  # the kind of profile
+    options: str | None = key(None, validate=options_text)  # JSON text with these keys, or words
+    result_path: str | None = key(None, validate=_folder)  # an existing folder; null: profiling/ in the run directory
+    output: str | None = key(None, validate=_folder)  # alias of result_path
+    training_trace: bool | None = key(None, validate=_on)  # phases of each step
+    task_trace: bool | None = key(None, validate=_on)  # times of operators
+    aicpu_trace: bool | None = key(None, validate=_on)  # waiting times for data
+    aicpu: bool | None = key(None, validate=_on)  # alias of aicpu_trace
+    fp_point: str | None = key(None, validate=point)  # first operator of the forward pass; null: detected
+    bp_point: str | None = key(None, validate=point)  # last operator of the backward pass; null: detected
+    ai_core_metrics: str | None = key(None, choices=METRICS)  # null: PipeUtilization, if operators are traced
+    aic_metrics: str | None = key(None, choices=METRICS)  # alias of ai_core_metrics
+    op_trace: str | None = key(None, validate=operator)  # profile a single operator instead of the run
 
 
-@dataclass(frozen=True)
-class ProfileTarget:
+KEYS = {name: declared for name, declared in keys_of(TraceProfiling).items() if name not in ("name", "options")}
+
+
+class ProfileTarget(Frozen):
     """What is profiled: the mode (`graph` or `pynative`), the kind of device as in file names (`cpu`, `gpu`, `ascend`),
     threads of one operator, and the rank and number of ranks of a data-parallel training.
     """

@@ -84,7 +84,7 @@ def test_an_operator_that_nobody_has(tmp_path, monkeypatch, mode, key):
     assert error.value.rows["key"] == key
 
 
-def test_a_run_that_is_not_profiled_loads_nothing_of_it(tmp_path):
+def test_a_run_that_is_not_profiled_loads_only_the_keys_of_it(tmp_path):
     program = (
         "import sys, runner\n"
         f"runner.run([*{SMALL!r}, 'mode=graph'])\n"
@@ -95,4 +95,5 @@ def test_a_run_that_is_not_profiled_loads_nothing_of_it(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines()[-1] == "['runner.observe.profile']"  # the empty package
+    loaded = "['runner.observe.profile', 'runner.observe.profile.settings']"  # the empty package, and the keys
+    assert done.stdout.splitlines()[-1] == loaded
