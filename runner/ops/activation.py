@@ -62,6 +62,7 @@ class ReluGrad(UnaryGrad):
 class Sigmoid(Unary):
     """1 / (1 + exp(-x))."""
 
+    flops_each: ClassVar = 4
     onnx: ClassVar = "Sigmoid"
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
@@ -75,6 +76,7 @@ class Sigmoid(Unary):
 class Tanh(Unary):
     """Hyperbolic tangent."""
 
+    flops_each: ClassVar = 4
     ufunc: ClassVar = np.tanh
     onnx: ClassVar = "Tanh"
 
@@ -93,6 +95,7 @@ def log_softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
 class Softmax(Primitive):
     """exp(x) / sum(exp(x)) along `axis`."""
 
+    flops_each: ClassVar = 5  # maximum, difference, exponential, sum, quotient
     needs: ClassVar = Needs.SINGLE
 
     axis: int = -1
@@ -121,6 +124,7 @@ class Softmax(Primitive):
 class LogSoftmax(Primitive):
     """Logarithm of Softmax along `axis`."""
 
+    flops_each: ClassVar = 5
     needs: ClassVar = Needs.SINGLE
 
     axis: int = -1

@@ -56,6 +56,8 @@ class LayerNorm(Normalization):
     have length 1. As in the reference, the second and third output have no gradient.
     """
 
+    flops_each: ClassVar = 7  # as BatchNorm
+
     def infer(self, x: TensorType, gamma: TensorType, beta: TensorType) -> tuple[TensorType, TensorType, TensorType]:
         require(x.ndim >= 1 and x.dtype.is_float, "needs floats with at least one axis", x=x)
         expected = x.with_shape(*x.shape[self.params_at(x.ndim) :])
@@ -92,6 +94,8 @@ class LayerNorm(Normalization):
 @primitive
 class LayerNormGrad(Normalization):
     """Gradients of LayerNorm with respect to x, gamma and beta: (x, dout, variance, mean, gamma)."""
+
+    flops_each: ClassVar = 11
 
     def infer(
         self, x: TensorType, dout: TensorType, variance: TensorType, mean: TensorType, gamma: TensorType
