@@ -19,7 +19,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.errors import ConfigError, DataError, nearest
 from runner.host import tensor_message
-from runner.host.files import storage_error
+from runner.host.files import storage_errors
 from runner.host.protobuf import bytes_field, number_field, text_field, varint
 from runner.observe.dump import cann_message as msg
 from runner.observe.dump.cann_message import BUFFER, FORMATS, INPUT, OUTPUT, SIDE_NAMES, SIDES, SPACE, DumpData, Values
@@ -134,15 +134,11 @@ def _dims(shape: Shape) -> bytes:
 
 
 def _map(path: Path) -> memoryview:
-    try:
+    with storage_errors("cannot read a file", path):
         if not path.is_file():
             raise DataError("not a regular file" if path.exists() else "a file is missing", file=path)
         # An empty file cannot be mapped.
         return np.memmap(path, np.uint8, "r").data if path.stat().st_size else memoryview(b"")
-    except DataError:
-        raise
-    except OSError as reason:
-        raise storage_error("cannot read a file", path, reason) from reason
 
 
 def _detect_version(content: memoryview) -> Literal[1, 2]:

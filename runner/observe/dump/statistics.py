@@ -5,8 +5,6 @@ Zero Count are the elements below and above zero, infinities included; Zero Coun
 and Avg include infinities and are NaN if any element is NaN (or if the tensor is empty).
 """
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Sequence
 from functools import reduce
@@ -15,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from runner import dtype as dt
+from runner.host.csv_file import csv_text
 from runner.observe.dump.file_names import AsyncName
 from runner.observe.dump.writer import blocks
 from runner.types import Shape
@@ -77,9 +76,7 @@ def row(operator: AsyncName, side: str, slot: int, shape: Shape, array: np.ndarr
 
 def table(rows: Iterable[Sequence[object]]) -> bytes:
     """The content of the file."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([COLUMNS, *rows])
-    return text.getvalue().encode()
+    return csv_text([COLUMNS, *rows]).encode()
 
 
 def _merge(a: Statistics, b: Statistics) -> Statistics:

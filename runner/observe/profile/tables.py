@@ -46,7 +46,7 @@ def detail(analysis: Analysis, target: ProfileTarget) -> str:
         )
         for times in _largest_first(analysis)
     ]
-    return csv_text(DETAIL, rows)
+    return csv_text([DETAIL, *rows])
 
 
 def types(analysis: Analysis) -> str:
@@ -61,7 +61,7 @@ def types(analysis: Analysis) -> str:
         average = total / max(1, count) / MS
         percent = f"{total / whole * 100:.4f}"
         rows.append((kind, count, len(group), f"{total / MS:.6f}", f"{average:.6f}", percent))
-    return csv_text(TYPES, rows)
+    return csv_text([TYPES, *rows])
 
 
 def framework(analysis: Analysis, target: ProfileTarget) -> str:
@@ -73,7 +73,7 @@ def framework(analysis: Analysis, target: ProfileTarget) -> str:
         info = json.dumps(_info(operator, times), separators=(",", ":"))
         names = operator.name, operator.short, operator.kind, operator.subgraph
         rows.append((number, 0, target.threads, *names, info))
-    return csv_text(FRAMEWORK, rows)
+    return csv_text([FRAMEWORK, *rows])
 
 
 def _largest_first(analysis: Analysis) -> list[OperatorTimes]:
