@@ -31,18 +31,17 @@ class ChartLine:
 def chart(
     title: str,
     lines: Sequence[ChartLine],
-    x_name: str,
     *,
     may_be_log: bool = False,
     zero: bool = False,
     legend: bool = True,
 ) -> Markup:
-    """A figure: caption, a switch if both forms are useful, the chart, a legend for two lines or more."""
+    """A figure over steps: caption, a switch if both forms are useful, the chart, a legend for two lines or more."""
     values = [y for line in lines for _, y in line.points]
     x = _step_axis([x for line in lines for x, _ in line.points])
-    plot = _plot(lines, x, axis_around(values, zero=zero), x_name)
+    plot = _plot(lines, x, axis_around(values, zero=zero))
     if may_be_log and min(values) > 0 and max(values) >= 4 * min(values):
-        plot = _switch(plot, _plot(lines, x, axis_around(values, is_log=True), x_name))
+        plot = _switch(plot, _plot(lines, x, axis_around(values, is_log=True)))
     return tag("figure", tag("figcaption", title), plot, _legend(lines) if legend else None, class_="chart")
 
 
@@ -81,8 +80,8 @@ def frame(content: Markup, x: Scale, y: Scale, x_name: str) -> Markup:
     return tag("div", tag("div", svg, *labels, class_="plot"), tag("div", x_name, class_="axis"), class_="framed")
 
 
-def _plot(lines: Sequence[ChartLine], x: Scale, y: Scale, x_name: str) -> Markup:
-    return frame(concat(*(_drawn(line, x, y) for line in lines)), x, y, x_name)
+def _plot(lines: Sequence[ChartLine], x: Scale, y: Scale) -> Markup:
+    return frame(concat(*(_drawn(line, x, y) for line in lines)), x, y, "step")
 
 
 def _drawn(line: ChartLine, x: Scale, y: Scale) -> Markup:

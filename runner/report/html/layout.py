@@ -12,10 +12,10 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 
 
 class Section(NamedTuple):
-    """A part of the page with a heading."""
+    """A part of the page with a heading; it is omitted without content."""
 
     title: str
-    content: Markup
+    content: Markup | None
 
     @property
     def id(self) -> str:
@@ -29,6 +29,7 @@ class Section(NamedTuple):
 
 def page(title: str, head: Markup, sections: Sequence[Section]) -> str:
     """The content of the HTML file."""
+    sections = [section for section in sections if section.content]
     links = tag("nav", *(tag("a", section.title, href=f"#{section.id}") for section in sections))
     parts = [tag("section", tag("h2", s.title), s.content, id=s.id) for s in sections]
     meta = concat(
