@@ -138,18 +138,14 @@ def _npy_tensor(name: NpyName, path: Path) -> SavedTensor:
     except (ValueError, EOFError, OSError, AttributeError) as reason:
         what = reason.what if isinstance(reason, ConfigError) else reason
         raise DataError("not a tensor in a .npy file", file=path, reason=what) from None
-    return SavedTensor(name.io, name.slot, path, dtype, array.shape, name.format, (), partial(_identity, array))
+    return SavedTensor(name.io, name.slot, path, dtype, array.shape, name.format, (), partial(np.asanyarray, array))
 
 
 def _cann_tensors(path: Path) -> Iterator[SavedTensor]:
     found = cann_file.read(path)
     for io, tensors in ((INPUT, found.inputs), (OUTPUT, found.outputs)):
         for slot, x in enumerate(tensors):
-            yield SavedTensor(io, slot, path, x.dtype, x.shape, x.format, x.original, partial(_identity, x.array))
-
-
-def _identity(array: np.ndarray) -> np.ndarray:
-    return array
+            yield SavedTensor(io, slot, path, x.dtype, x.shape, x.format, x.original, partial(np.asanyarray, x.array))
 
 
 def read_text(path: Path) -> str:

@@ -69,8 +69,8 @@ def row(operator: AsyncName, side: str, slot: int, shape: Shape, array: np.ndarr
     """The row of one tensor: input or output (`side`) number `slot`; `shape` is the one in its file."""
     dtype = dt.of(array.dtype)
     return (
-        *(operator.op_type, operator.op_name, operator.task_id, operator.stream_id, operator.timestamp, side, slot),
-        *(array.nbytes, dtype, f"({','.join(map(str, shape))})", *statistics(array).cells),
+        *(*operator, side, slot, array.nbytes, dtype),
+        *(f"({','.join(map(str, shape))})", *statistics(array).cells),
     )
 
 
