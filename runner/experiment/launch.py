@@ -19,6 +19,7 @@ from runner.errors import BusyError, ConfigError, RunnerError, StorageError, une
 from runner.experiment import evaluate, run as experiment, tracking
 from runner.experiment.ranks.processes import processes_of, report_on_first_rank
 from runner.host import files
+from runner.host.console import Console
 from runner.host.lazy import gc_paused
 from runner.host.signals import Terminated
 
@@ -119,17 +120,19 @@ def execute(request: RunRequest) -> dict[str, Any]:
 def run_status(request: RunRequest) -> Iterator[None]:
     """Hold the lock of the run folder and maintain `status.json` while the context is open.
 
-    Raises BusyError when another process works in the folder.
+    A console that cannot be written does not end the run; the status has the reason as `console`. Raises BusyError when
+    another process works in the folder.
     """
-    with files.locked(request.folder / LOCK_FILE), _Status(request):
+    with Console() as console, files.locked(request.folder / LOCK_FILE), _Status(request, console):
         yield
 
 
 class _Status:
     """`status.json` of a run, from its start to its end."""
 
-    def __init__(self, request: RunRequest) -> None:
+    def __init__(self, request: RunRequest, console: Console) -> None:
         config = request.config
+        self._console = console
         self._path = request.folder / STATUS_FILE
         self._values: dict[str, Any] = {
             "status": "running",
@@ -160,9 +163,10 @@ class _Status:
                 self._end("failed", getattr(error, "exit_code", 1), str(error))
 
     def _end(self, status: str, exit_code: int, error: str | None) -> None:
-        files.write_json(
-            self._path, {**self._values, "status": status, "finished": _now(), "exit_code": exit_code, "error": error}
-        )
+        values = {**self._values, "status": status, "finished": _now(), "exit_code": exit_code, "error": error}
+        if problems := self._console.problems():
+            values["console"] = problems
+        files.write_json(self._path, values)
 
 
 def _now() -> str:
