@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import chain, repeat
 from typing import Any
 
@@ -12,7 +12,7 @@ from runner.core.graph import Graph
 from runner.core.lowering import PLAIN, Form, Layout, physical_shape
 from runner.core.primitive import Node
 from runner.core.source import PACKAGE, Source
-from runner.core.value import Symbol, Value
+from runner.core.value import Value
 from runner.dtype import DType
 from runner.observe.graph.listing import (
     DeviceType,
