@@ -6,7 +6,7 @@ from pathlib import Path
 
 from runner.report.format import format_value
 from runner.report.html.chart import ChartLine, chart
-from runner.report.html.layout import Section, badge, notes, tiles
+from runner.report.html.layout import Section, badge, legend, notes, tiles
 from runner.report.html.markup import Content, Markup, concat, metric_label, table, tag
 from runner.report.html.run_page import link
 from runner.report.html.run_set import RunSet, SeedGroup
@@ -100,10 +100,10 @@ def _curves(run_set: RunSet) -> Markup | None:
     colours = _colours(run_set)
     lines = [line for group in run_set.groups for line in _lines(run_set, group, drawn, window, colours[group.name])]
     title = f"Loss of each run, mean of {window} steps" if window > 1 else "Loss of each run"
-    charts = [chart(title, lines, may_be_log=True, zero=True, legend=False)]
+    charts = [chart(title, lines, may_be_log=True, zero=True, has_legend=False)]
     bands = [line for group in run_set.groups for line in _band(group, drawn, window, colours[group.name])]
     if run_set.has_seeds and bands:
-        charts.insert(0, chart("Loss, mean and deviation over seeds", bands, zero=True, legend=False))
+        charts.insert(0, chart("Loss, mean and deviation over seeds", bands, zero=True, has_legend=False))
     text = f"The best {len(drawn)} of {len(with_curve)} runs are drawn." if len(drawn) < len(with_curve) else None
     return concat(
         tag("div", *(tag("div", one, class_="wide") for one in charts), class_="charts"),
@@ -150,5 +150,4 @@ def _legend(colours: dict[str, int]) -> Markup | None:
     if len(colours) > COLOURS:
         best = next(name for name, colour in colours.items() if colour != GREY)
         named = {f"best: {best}": 1, f"{len(colours) - 1} others": GREY}
-    entries = [tag("li", tag("i", class_=f"line c{colour}"), name) for name, colour in named.items()]
-    return tag("ul", *entries, class_="legend")
+    return legend((f"line c{colour}", name) for name, colour in named.items())
