@@ -40,6 +40,7 @@ class Primitive:
     arity: ClassVar[int | None] = None  # number of operands, None for any
     needs: ClassVar[Needs] = Needs.WIDEST
     masters: ClassVar[tuple[int, ...]] = ()  # operands that stay Float32 next to Float16 ones: statistics
+    without_gradient: ClassVar[tuple[int, ...]] = ()  # outputs that a loss may not depend on
     computes: ClassVar[bool] = True  # False: it only moves elements, which needs no Float32 for Float16
     flops_each: ClassVar[int] = 1  # floating-point operations for each element of the first result, if it computes
 

@@ -80,6 +80,26 @@ class Value:
     def __neg__(self) -> "Value":
         return _apply("Neg", self)
 
+    __hash__ = object.__hash__  # values are keys by identity, although `==` compares elements
+
+    def __eq__(self, other: object) -> Any:
+        return _compare("Equal", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return _compare("NotEqual", self, other)
+
+    def __lt__(self, other: Operand) -> Any:
+        return _compare("Less", self, other)
+
+    def __le__(self, other: Operand) -> Any:
+        return _compare("LessEqual", self, other)
+
+    def __gt__(self, other: Operand) -> Any:
+        return _compare("Greater", self, other)
+
+    def __ge__(self, other: Operand) -> Any:
+        return _compare("GreaterEqual", self, other)
+
 
 class Symbol(Value):
     """A value of a graph: a type and a name, without data."""
@@ -226,6 +246,11 @@ def _holds(dtype: dt.DType, number: Scalar) -> bool:
         return False
     limits = np.iinfo(dtype.numpy)
     return int(limits.min) <= number <= int(limits.max)
+
+
+def _compare(name: str, value: Value, other: object) -> Any:
+    """The comparison of each element (Bool); NotImplemented for what is no operand, such as None."""
+    return _apply(name, value, other) if isinstance(other, Value | np.ndarray | np.generic | Scalar) else NotImplemented
 
 
 def _apply(name: str, *operands: Any) -> Value:

@@ -48,6 +48,7 @@ class BatchNorm(Normalization):
 
     flops_each: ClassVar = 7  # mean 1, variance 3, normalised 2, scaled and shifted 2, rounded
     masters: ClassVar = (1, 2, 3, 4)
+    without_gradient: ClassVar = (1, 2, 3, 4)
 
     momentum: float = 0.1
 

@@ -8,7 +8,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, primitive
-from runner.core.value import Tensor, Value
+from runner.core.value import OPERATORS, Tensor, Value
 from runner.ops.array import Cast, require
 from runner.ops.elementwise import Binary, broadcast_forms
 from runner.ops.reduce import BroadcastTo, ReduceSum, Reduction, unbroadcast
@@ -171,7 +171,7 @@ class ReduceMax(ReduceExtremum):
         return np.asarray(x.max(self.axes(TensorType.of(x)), keepdims=self.keep_dims))
 
     def lower(self, b: Builder, x: str) -> str:
-        return self.lower_as(b, "ReduceMax", x)
+        return self.lower_extremum(b, "ReduceMax", x)
 
 
 @primitive
@@ -182,4 +182,8 @@ class ReduceMin(ReduceExtremum):
         return np.asarray(x.min(self.axes(TensorType.of(x)), keepdims=self.keep_dims))
 
     def lower(self, b: Builder, x: str) -> str:
-        return self.lower_as(b, "ReduceMin", x)
+        return self.lower_extremum(b, "ReduceMin", x)
+
+
+OPERATORS.update(Equal=Equal(), NotEqual=NotEqual(), Less=Less(), LessEqual=LessEqual())
+OPERATORS.update(Greater=Greater(), GreaterEqual=GreaterEqual(), Select=Select())

@@ -57,6 +57,7 @@ class LayerNorm(Normalization):
     """
 
     flops_each: ClassVar = 7  # as BatchNorm
+    without_gradient: ClassVar = (1, 2)
 
     def infer(self, x: TensorType, gamma: TensorType, beta: TensorType) -> tuple[TensorType, TensorType, TensorType]:
         require(x.ndim >= 1 and x.dtype.is_float, "needs floats with at least one axis", x=x)

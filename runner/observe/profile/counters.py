@@ -55,7 +55,7 @@ COUNTERS: dict[str, tuple[Counter, ...]] = {
 
 
 class Counters:
-    """Running counters. `missing`: the reasons for those that are not available, by name."""
+    """Running counters, until the process ends. `missing`: the reasons for those that are not available, by name."""
 
     def __init__(self, requested: tuple[Counter, ...]) -> None:
         self._open: dict[str, int] = {}
