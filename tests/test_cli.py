@@ -427,7 +427,7 @@ def test_an_empty_history(capsys):
 
 def test_runs_of_a_sweep_are_listed(ran, place):
     cli.main(["-m", "seed=1,2"])
-    assert [run.status for run in list_runs.find_runs([place / "multirun"])] == ["ok", "ok"]
+    assert [run.state for run in list_runs.find_runs([place / "multirun"])] == ["ok", "ok"]
 
 
 def test_composing_is_quick():

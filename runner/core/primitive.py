@@ -42,6 +42,7 @@ class Primitive:
     masters: ClassVar[tuple[int, ...]] = ()  # operands that stay Float32 next to Float16 ones: statistics
     without_gradient: ClassVar[tuple[int, ...]] = ()  # outputs that a loss may not depend on
     computes: ClassVar[bool] = True  # False: it only moves elements, which needs no Float32 for Float16
+    flops_each: ClassVar[int] = 1  # floating-point operations for each element of the first result, if it computes
 
     @property
     def name(self) -> str:
@@ -68,6 +69,10 @@ class Primitive:
     def forms(self, *types: Any) -> Sequence[Form]:
         """The alternative lowerings on the CPU for operands of these types, the best one first."""
         return (Form("plain", self.lower),)
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        """Floating-point operations of one execution; override it where `flops_each` is not enough."""
+        return self.flops_each * outputs[0].size if self.computes and outputs else 0
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         """Index of the operand that equals the output for any data, or None; `known` are the constant operands."""

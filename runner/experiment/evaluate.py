@@ -7,6 +7,7 @@ directory has `metrics.jsonl` with one `eval` event, the summary, the manifest a
 
 import logging
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ def run(request: RunRequest) -> dict[str, Any]:
         description = RunDescription(request, experiment, stopwatch, {})
         manifest = ManifestWriter(folder / "manifest.json", description.manifest)
         cb_params = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
-        with Journal(folder / "metrics.jsonl") as journal:
+        with closing(Journal(folder / "metrics.jsonl")) as journal:
             values = training.evaluate(experiment, MetricsJournal(journal), cb_params, [stopwatch, manifest])
         training.write_network(experiment, folder)
     summary = description.summary(cb_params, values) | _evaluation_figures(step, stopwatch, values)

@@ -53,7 +53,7 @@ def run(request: RunRequest) -> dict[str, Any]:
             experiment = _build(request, values_observer)
             monitor = RunMonitor(experiment, folder)
             description = RunDescription(request, experiment, stopwatch, {})
-            with Journal(folder / "metrics.jsonl") as journal:
+            with closing(Journal(folder / "metrics.jsonl")) as journal:
                 if request.resume:
                     description.before = _read(experiment.model.train_network, lambda: _restore(description, journal))
                 metrics = MetricsJournal(journal)

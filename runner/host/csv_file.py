@@ -5,12 +5,12 @@ import io
 from collections.abc import Iterable, Sequence
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A line with the names of the columns, then one for each row; fields with commas or quotes are quoted.
+def csv_text(rows: Iterable[Sequence[object]], line_end: str = "\n") -> str:
+    """A line for each row, of which the first are the columns; fields with commas or quotes are quoted.
 
-    >>> csv_text(("name", "shape"), [("a", "1,2")])
+    >>> csv_text([("name", "shape"), ("a", "1,2")])
     'name,shape\\na,"1,2"\\n'
     """
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
+    csv.writer(text, lineterminator=line_end).writerows(rows)
     return text.getvalue()

@@ -11,8 +11,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self, TypeAlias
+from typing import IO, Any, TypeAlias
 
 from runner.errors import BusyError, DataError, StorageError
 
@@ -35,11 +34,10 @@ def write_atomically(path: Path, content: Content, mode: int = 0o666) -> None:
     """
     temporary = hidden(path, TEMPORARY_SUFFIX)
     try:
-        write_new(temporary, content, mode)
-        rename(temporary, path)
-        sync_folder(path.parent)
-    except OSError as reason:
-        raise storage_error("cannot write a file", path, reason) from reason
+        with storage_errors("cannot write a file", path):
+            write_new(temporary, content, mode)
+            rename(temporary, path)
+            sync_folder(path.parent)
     finally:
         with suppress(OSError):
             temporary.unlink()
@@ -54,17 +52,15 @@ def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
     # Not by `hidden`: the name may already have the maximum length.
     temporary = path.with_name(f".{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
     try:
-        before_operation("open", path)
-        with open(temporary, "xb") as file:
-            before_operation("write", path)
-            for piece in pieces:
-                file.write(piece)
-        rename(temporary, path)
-    except BaseException as reason:
+        with storage_errors("cannot write a file", path, "open"):
+            with open(temporary, "xb") as file:
+                before_operation("write", path)
+                for piece in pieces:
+                    file.write(piece)
+            rename(temporary, path)
+    except BaseException:
         with suppress(OSError):
             temporary.unlink()
-        if isinstance(reason, OSError):
-            raise storage_error("cannot write a file", path, reason) from reason
         raise
 
 
@@ -79,12 +75,11 @@ def claim_directory(path: Path) -> Path:
     Raises BusyError if it exists and StorageError if it cannot be created.
     """
     make_directory(path.parent)
-    try:
-        make_new(path)
-    except FileExistsError:
-        raise BusyError("the directory is taken by another run", path=path) from None
-    except OSError as reason:
-        raise storage_error("cannot create a directory", path, reason) from reason
+    with storage_errors("cannot create a directory", path):
+        try:
+            make_new(path)
+        except FileExistsError:
+            raise BusyError("the directory is taken by another run", path=path) from None
     return path
 
 
@@ -101,12 +96,10 @@ def claim_first_free(path: Path) -> Path:
 
 def make_directory(path: Path) -> Path:
     """Create a directory inside one that this run owns; it may exist already."""
-    try:
+    with storage_errors("cannot create a directory", path):
         if not path.is_dir():
             before_operation("mkdir", path)
             path.mkdir(parents=True, exist_ok=True)
-    except OSError as reason:
-        raise storage_error("cannot create a directory", path, reason) from reason
     return path
 
 
@@ -116,11 +109,8 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
 
     Raises BusyError when another process holds it, unless the caller waits.
     """
-    try:
-        before_operation("open", path)
+    with storage_errors("cannot open a lock file", path, "open"):
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as reason:
-        raise storage_error("cannot open a lock file", path, reason) from reason
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
@@ -132,12 +122,9 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
 
 def names(folder: Path) -> list[str]:
     """The sorted names in a folder; none when there is no such folder. Raises StorageError."""
-    try:
+    with storage_errors("cannot list a directory", folder), suppress(FileNotFoundError):
         return sorted(os.listdir(folder))
-    except FileNotFoundError:
-        return []
-    except OSError as reason:
-        raise storage_error("cannot list a directory", folder, reason) from reason
+    return []
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
@@ -171,11 +158,8 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            before_operation("open", path)
+        with storage_errors("cannot open a file for writing", path, "open"):
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115  it stays open as long as the run
-        except OSError as reason:
-            raise storage_error("cannot open a file for writing", path, reason) from reason
 
     def append(self, row: dict[str, Any]) -> None:
         """Add one row. Raises StorageError when the disk does not take all of it."""
@@ -183,12 +167,9 @@ class Journal:
 
     def extend(self, content: bytes) -> None:
         """Add bytes. Raises StorageError when the disk does not take all of them."""
-        try:
-            before_operation("write", self.path)
+        with storage_errors("cannot append to a file", self.path, "write"):
             if self._file.write(content) != len(content):
                 raise OSError("the disk took only a part")
-        except OSError as reason:
-            raise storage_error("cannot append to a file", self.path, reason) from reason
 
     def size(self) -> int:
         """Bytes in the file."""
@@ -196,19 +177,13 @@ class Journal:
 
     def cut(self, size: int) -> None:
         """Truncate to the first `size` bytes: a resumed run writes the rest again."""
-        try:
-            before_operation("truncate", self.path)
+        with storage_errors("cannot shorten a file", self.path, "truncate"):
             self._file.truncate(size)
-        except OSError as reason:
-            raise storage_error("cannot shorten a file", self.path, reason) from reason
 
     def sync(self) -> None:
         """Write all appended rows to the disk."""
-        try:
-            before_operation("fsync", self.path)
+        with storage_errors("cannot sync a file to the disk", self.path, "fsync"):
             os.fsync(self._file.fileno())
-        except OSError as reason:
-            raise storage_error("cannot sync a file to the disk", self.path, reason) from reason
 
     def close(self) -> None:
         """Sync and close; closing twice is allowed."""
@@ -218,13 +193,16 @@ class Journal:
             finally:
                 self._file.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+@contextmanager
+def storage_errors(what: str, path: Path, operation: str = "") -> Iterator[None]:
+    """Raise the operating system's errors in the context as StorageError; `before_operation` is called first."""
+    try:
+        if operation:
+            before_operation(operation, path)
+        yield
+    except OSError as reason:
+        raise storage_error(what, path, reason) from reason
 
 
 def storage_error(what: str, path: Path, reason: OSError) -> StorageError:

@@ -5,6 +5,7 @@ long), is limited to 2 GB, omits fields with the value zero, which the reference
 nor the offset of an error in a damaged file.
 """
 
+import struct
 from collections.abc import Iterator
 
 from runner.errors import DataError
@@ -33,19 +34,24 @@ def key(number: int, kind: int) -> bytes:
     return varint(number << 3 | kind)
 
 
-def bytes_field(number: int, content: bytes) -> bytes:
-    """A length-delimited field: bytes or a nested message."""
+def message(*fields: tuple[int, int | str | bytes | float]) -> bytes:
+    """A message of fields (number, value) in this order; bytes may be a nested message, and strings are in UTF-8.
+
+    An integer, a bool or an enumeration is a varint (a negative one takes ten bytes), a float a double.
+
+    >>> message((1, 150), (2, message((1, "a")))).hex()
+    '08960112030a0161'
+    """
+    return b"".join([_field(number, value) for number, value in fields])
+
+
+def _field(number: int, value: int | str | bytes | float) -> bytes:
+    if isinstance(value, int):
+        return key(number, VARINT) + varint(value & (1 << 64) - 1)
+    if isinstance(value, float):
+        return key(number, FIXED64) + struct.pack("<d", value)
+    content = value.encode() if isinstance(value, str) else value
     return key(number, LENGTH) + varint(len(content)) + content
-
-
-def text_field(number: int, value: str) -> bytes:
-    """A string field, in UTF-8."""
-    return bytes_field(number, value.encode())
-
-
-def number_field(number: int, value: int) -> bytes:
-    """A field of an integer, a bool or an enumeration; a negative integer takes ten bytes."""
-    return key(number, VARINT) + varint(value & (1 << 64) - 1)
 
 
 def read_varint(data: memoryview, at: int) -> tuple[int, int]:

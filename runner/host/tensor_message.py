@@ -11,17 +11,7 @@ import numpy as np
 
 from runner.dtype import DType, bool_
 from runner.errors import DataError
-from runner.host.protobuf import (
-    LENGTH,
-    fields,
-    key,
-    number_field,
-    repeated_numbers,
-    required_bytes,
-    required_text,
-    text_field,
-    varint,
-)
+from runner.host.protobuf import LENGTH, fields, key, message, repeated_numbers, required_bytes, required_text, varint
 
 DIMS, KIND, CONTENT = 1, 2, 3
 MOST_AXES = 32
@@ -37,15 +27,15 @@ class TensorMessage(NamedTuple):
 
 def head(kind: DType, dims: Sequence[int], size: int) -> bytes:
     """The start of a TensorProto, up to its content of `size` bytes."""
-    lengths = b"".join([number_field(DIMS, length) for length in dims])
-    return lengths + text_field(KIND, kind.name) + key(CONTENT, LENGTH) + varint(size)
+    described = message(*((DIMS, length) for length in dims), (KIND, kind.name))
+    return described + key(CONTENT, LENGTH) + varint(size)
 
 
-def parse(message: memoryview) -> TensorMessage:
+def parse(content: memoryview) -> TensorMessage:
     """The parts of a TensorProto. Raises DataError when one is missing or damaged."""
     dims: list[int] = []
     rest: dict[int, int | memoryview] = {}
-    for number, value in fields(message):
+    for number, value in fields(content):
         if number == DIMS:
             dims += repeated_numbers(value)
         else:

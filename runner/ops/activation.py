@@ -64,6 +64,8 @@ class ReluGrad(UnaryGrad):
 class Sigmoid(Unary):
     """1 / (1 + exp(-x)), precise also where it is almost 0: onnxruntime's own Sigmoid is 0 below -18."""
 
+    flops_each: ClassVar = 4
+
     def kernel(self, x: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):  # exp(-x) is infinite for x < -88, and the result 0
             return np.asarray(np.reciprocal(np.exp(-x) + x.dtype.type(1)))
@@ -80,6 +82,7 @@ class Sigmoid(Unary):
 class Tanh(Unary):
     """Hyperbolic tangent."""
 
+    flops_each: ClassVar = 4
     ufunc: ClassVar = np.tanh
     onnx: ClassVar = "Tanh"
 
@@ -98,6 +101,7 @@ def log_softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
 class Softmax(Primitive):
     """exp(x) / sum(exp(x)) along `axis`."""
 
+    flops_each: ClassVar = 5  # maximum, difference, exponential, sum, quotient
     needs: ClassVar = Needs.SINGLE
 
     axis: int = -1
@@ -126,6 +130,7 @@ class Softmax(Primitive):
 class LogSoftmax(Primitive):
     """Logarithm of Softmax along `axis`."""
 
+    flops_each: ClassVar = 5
     needs: ClassVar = Needs.SINGLE
 
     axis: int = -1

@@ -25,6 +25,8 @@ CUBIC = 0.044715
 class GeLU(Unary):
     """x times the cumulative normal distribution at x, in the tanh approximation (as in r1.2)."""
 
+    flops_each: ClassVar = 4
+
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(0.5 * x * (1.0 + _tanh_term(x)), x.dtype)
 
@@ -39,6 +41,8 @@ class GeLU(Unary):
 @primitive
 class GeLUGrad(UnaryGrad):
     """dout times the derivative of GeLU at x."""
+
+    flops_each: ClassVar = 4
 
     def kernel(self, dout: np.ndarray, x: np.ndarray) -> np.ndarray:
         tanh = _tanh_term(x)
@@ -67,6 +71,8 @@ def _lower_tanh_term(b: Builder, x: str) -> str:
 class Elu(Unary):
     """x where positive, else alpha (exp(x) - 1). The gradient at 0 is that from below, alpha."""
 
+    flops_each: ClassVar = 4
+
     alpha: float = 1.0
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
@@ -83,6 +89,7 @@ class Elu(Unary):
 class Softplus(Unary):
     """log(1 + exp(x)), computed without overflow."""
 
+    flops_each: ClassVar = 4
     needs: ClassVar = Needs.SINGLE
     onnx: ClassVar = "Softplus"
 

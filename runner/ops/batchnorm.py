@@ -46,6 +46,7 @@ class BatchNorm(Normalization):
     Only y has a gradient, with respect to x, scale and bias.
     """
 
+    flops_each: ClassVar = 7  # mean 1, variance 3, normalised 2, scaled and shifted 2, rounded
     masters: ClassVar = (1, 2, 3, 4)
     without_gradient: ClassVar = (1, 2, 3, 4)
 
@@ -128,6 +129,7 @@ class BatchNormGrad(Normalization):
     The reserve spaces are the last two outputs of BatchNorm: mean and 1 / sqrt(variance + epsilon).
     """
 
+    flops_each: ClassVar = 11
     masters: ClassVar = (2, 3, 4)
 
     def infer(

@@ -43,6 +43,9 @@ class AllReduce(Collective):
             raise ShapeError("operands must be floats of one type", given=", ".join(map(str, types)) or "none")
         return types if len(types) > 1 else types[0]
 
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        return sum(x.size for x in inputs)
+
     def kernel(self, *arrays: np.ndarray) -> Arrays:
         """Exchange with the other ranks. Raises TrainingError when they have ended."""
         with world().exchanging():

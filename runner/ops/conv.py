@@ -14,7 +14,7 @@ from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, primitive
 from runner.core.value import Value
 from runner.ops.array import require
-from runner.ops.conv_geometry import Convolution
+from runner.ops.conv_geometry import Convolution, multiply_adds
 from runner.ops.forms import conv_filter, conv_forward, conv_input
 from runner.ops.window import batch_first, batch_last
 from runner.types import Shape, TensorType
@@ -37,6 +37,9 @@ class Conv2D(Convolution):
 
     def kernel(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
         return batch_first(self.windows(x.shape).correlate(batch_last(x), self.grouped(w)))
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        return multiply_adds(outputs[0], inputs[1])
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x, w), (dout,) = inputs, douts
@@ -82,6 +85,9 @@ class Conv2DBackpropInput(Convolution):
         slabs = windows.slabs(channels * math.prod(self.kernel_size), len(dout), dout.itemsize)
         return batch_first(windows.col2im(((slab, filters @ douts[..., slab]) for slab in slabs), image))
 
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        return multiply_adds(inputs[0], inputs[1])
+
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (dout, w), (g,) = inputs, douts
         return (
@@ -115,6 +121,9 @@ class Conv2DBackpropFilter(Convolution):
         douts, slabs = self.grouped(batch_last(dout)), self.windows(x.shape).im2col(batch_last(x))
         parts = (transposed_product(douts[..., part], self.grouped(columns)) for part, columns in slabs)
         return reduce(np.add, parts).reshape(self.filter_size)
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        return multiply_adds(inputs[0], outputs[0])
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (dout, x), (g,) = inputs, douts

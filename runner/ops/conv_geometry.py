@@ -1,5 +1,6 @@
 """The base of convolution and its two gradients: the attributes of the reference and the geometry."""
 
+import math
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
@@ -81,3 +82,8 @@ class Convolution(Primitive):
 def _sibling(op: Convolution, kind: Any, **more: Any) -> Any:
     # Cached: PyNative mode calls this in every step, and validating the attributes takes as long as a small kernel.
     return kind(**op.common_attributes(), **more)
+
+
+def multiply_adds(result: TensorType, filters: TensorType) -> int:
+    """Operations of a convolution: two for each element of a filter, at each element of the result."""
+    return 2 * result.size * math.prod(filters.shape[1:])

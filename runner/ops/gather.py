@@ -107,6 +107,9 @@ class UnsortedSegmentSum(Primitive):
         np.add.at(out, segment_ids, x)
         return out
 
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        return inputs[0].size
+
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return Gather(0)(douts[0], inputs[1]), None
 

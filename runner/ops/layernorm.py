@@ -56,6 +56,7 @@ class LayerNorm(Normalization):
     have length 1. As in the reference, the second and third output have no gradient.
     """
 
+    flops_each: ClassVar = 7  # as BatchNorm
     without_gradient: ClassVar = (1, 2)
 
     def infer(self, x: TensorType, gamma: TensorType, beta: TensorType) -> tuple[TensorType, TensorType, TensorType]:
@@ -94,6 +95,8 @@ class LayerNorm(Normalization):
 @primitive
 class LayerNormGrad(Normalization):
     """Gradients of LayerNorm with respect to x, gamma and beta: (x, dout, variance, mean, gamma)."""
+
+    flops_each: ClassVar = 11
 
     def infer(
         self, x: TensorType, dout: TensorType, variance: TensorType, mean: TensorType, gamma: TensorType

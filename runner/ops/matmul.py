@@ -26,6 +26,9 @@ class MatrixProduct(Primitive):
     transpose_a: bool = False
     transpose_b: bool = False
 
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        return 2 * outputs[0].size * inputs[0].shape[-2 if self.transpose_a else -1]
+
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x, y), (dout,), (ta, tb) = inputs, douts, (self.transpose_a, self.transpose_b)
         product = type(self)
@@ -120,6 +123,9 @@ class BiasAddGrad(Primitive):
     def kernel(self, dout: np.ndarray) -> np.ndarray:
         result: np.ndarray = dout.sum((0, *range(2, dout.ndim)), dtype=dout.dtype)
         return result
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        return inputs[0].size
 
     def lower(self, b: Builder, dout: str) -> str:
         axes = [0, *range(2, b.type(dout).ndim)]

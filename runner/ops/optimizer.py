@@ -36,6 +36,7 @@ class ApplyMomentum(Primitive):
     are scalars. Outputs: the new variable and accumulation.
     """
 
+    flops_each: ClassVar = 4
     needs: ClassVar = Needs.MASTER
 
     use_nesterov: bool = False
@@ -81,6 +82,7 @@ class SGD(Primitive):
     learning_rate * (g + momentum * accum). Outputs: the new parameters, accum and stat.
     """
 
+    flops_each: ClassVar = 4
     needs: ClassVar = Needs.MASTER
 
     dampening: float = 0.0
@@ -138,6 +140,7 @@ class Adam(Primitive):
     var -= lr * sqrt(1 - beta2_power) / (1 - beta1_power) * m / (sqrt(v) + epsilon). Outputs: the new var, m and v.
     """
 
+    flops_each: ClassVar = 11
     needs: ClassVar = Needs.MASTER
 
     def infer(

@@ -45,6 +45,10 @@ class Pooling(Primitive):
         require(x.ndim == 4 and x.dtype.is_float, "needs floats (N, C, H, W)", x=x)
         return x.with_shape(x.shape[0], x.shape[1], *self.windows(x.shape).out)
 
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        pooled = min(x.size for x in (*inputs, *outputs))  # images are not smaller
+        return pooled * math.prod(self.kernel_size)
+
     def onnx(self, image: Shape) -> dict[str, Any]:
         """The geometry as ONNX attributes."""
         windows = self.windows(image)

@@ -40,6 +40,9 @@ class Reduction(Primitive):
             return x.with_shape(*self.keepdims_shape(x))
         return x.with_shape(*(n for k, n in enumerate(x.shape) if k not in self.axes(x)))
 
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        return inputs[0].size
+
     def broadcast_back(self, value: Value, x: Value) -> Value:
         """A value of the shape of the result, repeated over the reduced axes."""
         repeated: Value = BroadcastTo(x.shape)(Reshape(self.keepdims_shape(x))(value))
@@ -174,6 +177,9 @@ class Argmax(Primitive):
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(x.argmax(self.axis).astype(self.output_type.numpy))
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        return inputs[0].size
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (None,)

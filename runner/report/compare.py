@@ -10,10 +10,9 @@ from runner.observe.dump.locate import find_iterations
 from runner.observe.dump.metrics import Tolerance
 from runner.report.diff_metrics import MetricTolerance, Row, compare_runs
 from runner.report.dump import diff_command as dumps
-from runner.report.format import Table, csv_text, markdown, tables, verdict
+from runner.report.format import csv_text, markdown, tables, verdict
 from runner.report.record import RunRecord
-
-PIPED_WIDTH = 400  # columns; wider than any line, so that piped output is not wrapped
+from runner.report.terminal import open_console, print_line, print_table
 
 
 def main(args: Namespace) -> int:
@@ -76,26 +75,10 @@ def _compare_metrics(runs: Sequence[Path], missing: Sequence[Path], args: Namesp
 
 
 def _print(found: Row) -> None:
-    # importing rich takes 60 ms, and --json does not need it
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(width=PIPED_WIDTH, soft_wrap=True, highlight=False)
-    console.print(Text(verdict(found), style="green" if found["same"] else "bold red"))
+    console = open_console()
+    print_line(console, verdict(found), "green" if found["same"] else "bold red")
     for table in tables(found):
-        console.print(_rich_table(table))
+        rows = [(row, "red" if number in table.marked else "") for number, row in enumerate(table.rows)]
+        print_table(console, [(name, "") for name in table.columns], rows, table.title)
     for note in found["notes"]:
-        console.print(Text(f"note: {note}"))
-
-
-def _rich_table(table: Table) -> object:
-    from rich.box import SIMPLE
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-    rich_table = RichTable(*table.columns, title=table.title, title_justify="left", box=SIMPLE)
-    for number, row in enumerate(table.rows):
-        rich_table.add_row(*map(Text, row), style="red" if number in table.marked else "")
-    return rich_table
+        print_line(console, f"note: {note}")

@@ -1,9 +1,8 @@
 """The result of `compare_runs` as tables for the terminal, as Markdown and as CSV."""
 
-import csv
-import io
 from dataclasses import dataclass, field
 
+from runner.host import csv_file
 from runner.report.diff_metrics import Row
 
 HEAD = ("part", "key", "A", "B", "abs", "rel", "differs")
@@ -56,17 +55,11 @@ def markdown(found: Row) -> str:
 
 def csv_text(found: Row) -> str:
     """One table with the columns of HEAD for spreadsheets (RFC 4180)."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(HEAD)
-    for row in found["metrics"]:
-        writer.writerow(["metrics", *(row[name] for name in ("metric", "a", "b", "abs", "rel", "differs"))])
-    losses = found["losses"]
-    for name in ("steps", "identical", "differing", "only_a", "only_b", "max_abs", "max_rel"):
-        writer.writerow(["losses", name, losses[name]])
-    for part in ("config", "manifest", "figures"):
-        writer.writerows([part, row["key"], row["a"], row["b"]] for row in found[part])
-    return text.getvalue()
+    names = "metric", "a", "b", "abs", "rel", "differs"
+    rows: list[tuple[object, ...]] = [("metrics", *(row[name] for name in names)) for row in found["metrics"]]
+    rows += [("losses", name, value) for name, value in found["losses"].items() if name != "first"]
+    rows += [(part, *row.values()) for part in ("config", "manifest", "figures") for row in found[part]]
+    return csv_file.csv_text([HEAD, *rows], "\r\n")
 
 
 def format_value(value: object) -> str:

@@ -5,6 +5,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,13 @@ class RunRecord:
     def name(self) -> str:
         """The name of the experiment, or else of the network."""
         return str(self.status.get("experiment") or self.status.get("network") or "run")
+
+    def time(self, name: str) -> datetime | None:
+        """The time `started` or `finished` of `status.json`, None where it is not valid."""
+        try:
+            return datetime.fromisoformat(str(self.status.get(name)))
+        except ValueError:
+            return None
 
     @property
     def notes(self) -> list[str]:

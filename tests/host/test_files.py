@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -187,7 +188,7 @@ def test_json_is_standard_json(tmp_path):
 def test_a_journal_appends(tmp_path):
     path = tmp_path / "lines"
     for k in range(2):
-        with files.Journal(path) as journal:
+        with closing(files.Journal(path)) as journal:
             journal.append({"a": k, "b": "\n"})
             assert len(path.read_text().splitlines()) == 2 * k + 1  # there before it is closed
             journal.sync()
@@ -198,7 +199,7 @@ def test_a_journal_appends(tmp_path):
 
 
 def test_a_journal_refuses_what_is_not_json(tmp_path):
-    with files.Journal(tmp_path / "lines") as journal, pytest.raises(ValueError, match="not JSON compliant"):
+    with closing(files.Journal(tmp_path / "lines")) as journal, pytest.raises(ValueError, match="not JSON compliant"):
         journal.append({"loss": float("inf")})
     assert (tmp_path / "lines").read_bytes() == b""
 

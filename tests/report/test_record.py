@@ -39,7 +39,7 @@ def test_states(tmp_path, said, state):
     (place / "status.json").write_text("{" if said is None else json.dumps(said))
     run = RunRecord(place)
     assert run.state == state
-    assert [one.status for one in list_runs.find_runs([tmp_path])] == [state]
+    assert [one.state for one in list_runs.find_runs([tmp_path])] == [state]
     assert len(run.notes) == (state != "failed")
 
 

@@ -46,8 +46,7 @@ def append(folder: Path, event: str, /, **values: Any) -> None:
     """
     path = folder / NAME
     row = {"event": event, **values, "time": datetime.now().astimezone().isoformat(timespec="seconds")}
-    try:
-        files.before_operation("open", path)
+    with files.storage_errors("cannot append to a file", path, "open"):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         with os.fdopen(handle, "r+b", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -58,8 +57,6 @@ def append(folder: Path, event: str, /, **values: Any) -> None:
                 raise OSError("incomplete write")
             files.before_operation("fsync", path)
             os.fsync(file.fileno())
-    except OSError as reason:
-        raise files.storage_error("cannot append to a file", path, reason) from reason
 
 
 def read(folder: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from runner.config.groups.search_space import Choice, Dimension
 from runner.errors import ConfigError, DataError
-from runner.host.files import storage_error
+from runner.host.files import storage_errors
 
 
 class Study:
@@ -84,9 +84,8 @@ class _Copy:
     @contextmanager
     def _storing(self) -> Iterator[None]:
         try:
-            yield
-        except OSError as reason:
-            raise storage_error("cannot write the study", self._file, reason) from reason
+            with storage_errors("cannot write the study", self._file):
+                yield
         except (ValueError, KeyError) as reason:
             raise DataError("not a journal of Optuna", file=self._file, reason=reason) from None
 

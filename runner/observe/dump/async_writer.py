@@ -29,7 +29,7 @@ from runner.observe.dump.cann_file import TensorHeader, header
 from runner.observe.dump.file_names import DEFAULT_FORMAT, INPUT, OUTPUT, PARAMETER, AsyncName, NpyName, sanitised
 from runner.observe.dump.settings import DumpSettings
 from runner.observe.dump.write_queue import WriteQueue
-from runner.observe.dump.writer import Piece, Side, write_graph, write_metadata, write_pieces
+from runner.observe.dump.writer import DumpWriter, Piece, Side, write_metadata, write_pieces
 
 STREAM = 0  # there is only one stream of execution
 MAX_NAME_BYTES = 255
@@ -53,7 +53,7 @@ class _StepFolder:
         return self.path / name
 
 
-class AsyncWriter:
+class AsyncWriter(DumpWriter):
     """Writer of the asynchronous layout and of the GE layout.
 
     `now` returns seconds since the epoch. Files of an earlier run in the same folder are kept; only statistic.csv is
@@ -66,7 +66,7 @@ class AsyncWriter:
         root = settings.path
         if settings.kind == "ge":
             root /= time.strftime("%Y%m%d%H%M%S", time.localtime(now()))
-        self.folder = make_directory(root / str(device_id))
+        super().__init__(root / str(device_id))
         write_metadata(root, settings)
         self._open: dict[tuple[int, int], _StepFolder] = {}
         self.queue = WriteQueue(settings.queue_mb << 20)
@@ -80,10 +80,6 @@ class AsyncWriter:
         """Queue a parameter or constant, as the only output of an operator of the type Parameter."""
         operator = AsyncName(PARAMETER, sanitised(name), 0, STREAM, self._timestamp())
         self._write(self._folder(step, graph), operator, name, (), (value,))
-
-    def write_graph(self, graph: int, listing: str, proto: bytes, order: Sequence[str]) -> None:
-        """Write `graphs/` and `execution_order/`."""
-        write_graph(self.folder, graph, listing, proto, order)
 
     def finish_step(self, step: int) -> None:
         """Queue `statistic.csv` and `mapping.csv` of the step."""

@@ -19,8 +19,8 @@ import numpy as np
 from runner import dtype as dt
 from runner.errors import ConfigError, DataError, nearest
 from runner.host import tensor_message
-from runner.host.files import storage_error
-from runner.host.protobuf import bytes_field, number_field, text_field, varint
+from runner.host.files import storage_errors
+from runner.host.protobuf import message, varint
 from runner.observe.dump import cann_message as msg
 from runner.observe.dump.cann_message import BUFFER, FORMATS, INPUT, OUTPUT, SIDE_NAMES, SIDES, SPACE, DumpData, Values
 from runner.types import Shape
@@ -84,16 +84,14 @@ def header(op_name: str, microseconds: int, inputs: Sequence[TensorHeader], outp
 
     Raises ConfigError for a format that dump files do not support.
     """
-    message = b"".join(
-        (
-            text_field(msg.VERSION, "2.0"),
-            number_field(msg.TIME, microseconds),
-            *(bytes_field(OUTPUT, _described(tensor, OUTPUT)) for tensor in outputs),
-            *(bytes_field(INPUT, _described(tensor, INPUT)) for tensor in inputs),
-            text_field(msg.NAME, op_name),
-        )
+    content = message(
+        (msg.VERSION, "2.0"),
+        (msg.TIME, microseconds),
+        *((OUTPUT, _described(tensor, OUTPUT)) for tensor in outputs),
+        *((INPUT, _described(tensor, INPUT)) for tensor in inputs),
+        (msg.NAME, op_name),
     )
-    return len(message).to_bytes(8, "little") + message
+    return len(content).to_bytes(8, "little") + content
 
 
 def read(path: Path, version: Literal[1, 2] | None = None) -> DumpFile:
@@ -109,8 +107,8 @@ def read(path: Path, version: Literal[1, 2] | None = None) -> DumpFile:
             version = _detect_version(content)
         if version == 1:
             return _load(DumpData(content), _ElementReader(None))
-        message, rest = _split(content)
-        return _load(DumpData(message), _ElementReader(rest))
+        head, rest = _split(content)
+        return _load(DumpData(head), _ElementReader(rest))
     except DataError as error:
         raise error.add(file=path) from None
 
@@ -118,31 +116,26 @@ def read(path: Path, version: Literal[1, 2] | None = None) -> DumpFile:
 def _described(tensor: TensorHeader, side: int) -> bytes:
     if tensor.format not in FORMATS:
         raise ConfigError("not a format of dump files", value=tensor.format, nearest=nearest(tensor.format, FORMATS))
-    parts = [
-        number_field(msg.DATA_TYPE, _CODES[tensor.dtype]),
-        number_field(msg.FORMAT, FORMATS.index(tensor.format)),
-        bytes_field(msg.SHAPE, _dims(tensor.shape)),
-        number_field(SIDES[side].size, tensor.nbytes),
-    ]
-    if tensor.original:
-        parts.append(bytes_field(SIDES[side].original, _dims(tensor.original)))
-    return b"".join(parts)
+    original = [(SIDES[side].original, _dims(tensor.original))] if tensor.original else []
+    return message(
+        (msg.DATA_TYPE, _CODES[tensor.dtype]),
+        (msg.FORMAT, FORMATS.index(tensor.format)),
+        (msg.SHAPE, _dims(tensor.shape)),
+        (SIDES[side].size, tensor.nbytes),
+        *original,
+    )
 
 
 def _dims(shape: Shape) -> bytes:
-    return bytes_field(msg.DIM, b"".join(map(varint, shape))) if shape else b""
+    return message((msg.DIM, b"".join(map(varint, shape)))) if shape else b""
 
 
 def _map(path: Path) -> memoryview:
-    try:
+    with storage_errors("cannot read a file", path):
         if not path.is_file():
             raise DataError("not a regular file" if path.exists() else "a file is missing", file=path)
         # An empty file cannot be mapped.
         return np.memmap(path, np.uint8, "r").data if path.stat().st_size else memoryview(b"")
-    except DataError:
-        raise
-    except OSError as reason:
-        raise storage_error("cannot read a file", path, reason) from reason
 
 
 def _detect_version(content: memoryview) -> Literal[1, 2]:
@@ -196,17 +189,17 @@ class _ElementReader:
             raise DataError("the file is longer than its header says", left_over=f"{len(self._rest)} bytes")
 
 
-def _load(message: DumpData, elements: _ElementReader) -> DumpFile:
+def _load(data: DumpData, elements: _ElementReader) -> DumpFile:
     def load_all(side: int, load: Callable[[Values, int, memoryview], _T]) -> tuple[_T, ...]:
         loaded = []
-        for position, part in enumerate(message.parts[side]):
+        for position, part in enumerate(data.parts[side]):
             try:
                 loaded.append(load(part, side, elements.take(part, side)))
             except DataError as error:
                 raise error.add(place=f"{SIDE_NAMES[side]} {position}") from None
         return tuple(loaded)
 
-    name, time = msg.text(message.values, msg.NAME), msg.number(message.values, msg.TIME)
+    name, time = msg.text(data.values, msg.NAME), msg.number(data.values, msg.TIME)
     tensors = load_all(INPUT, _load_tensor), load_all(OUTPUT, _load_tensor)
     file = DumpFile(name, time, *tensors, load_all(BUFFER, _load_bytes), load_all(SPACE, _load_bytes))
     elements.end()

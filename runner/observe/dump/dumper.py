@@ -14,7 +14,7 @@ from runner.observe.dump.first_failure import has_overflow
 from runner.observe.dump.selection import KernelSelection
 from runner.observe.dump.settings import DumpSettings
 from runner.observe.dump.sync_writer import SyncWriter
-from runner.observe.dump.writer import DumpWriter, serialize_graph
+from runner.observe.dump.writer import DumpWriter
 from runner.types import TensorType
 
 _LOG = logging.getLogger("runner")
@@ -81,8 +81,7 @@ class Dumper(ValueObserver):
         self.writer.close()
 
     def _write_graph(self, graph: Graph) -> None:
-        listing, message, order = serialize_graph(graph, self._graph)
-        self.writer.write_graph(self._graph, listing, message, order)
+        order = self.writer.write_graph(self._graph, graph)
         names = [*order, *(p.name for p in graph.parameters), *(x.name for x in graph.constants)]
         for kernel, nearest in self.selection.unmatched(names):
             _LOG.warning("dump: no operator matches %r; the nearest are %s", kernel, ", ".join(nearest) or "none")

@@ -6,7 +6,7 @@
 """
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from runner import dtype as dt
 from runner.types import Shape, TensorType
@@ -18,11 +18,10 @@ _TYPES = {kind.name: kind for kind in dt.ALL} | {"kNumberType" + kind.name: kind
 _SYNC = re.compile(r"(.+)_(input|output)_(\d+)_shape_(\d+(?:_\d+)*)_([A-Za-z]+\d*)_([A-Za-z0-9_]+)\.bin")
 _ASYNC = re.compile(r"([^.]+)\.([^.]+)\.(\d+)(?:\.(\d+))?\.(\d+)")
 # MindSpore 2.x adds the element type after the format.
-_NPY = re.compile(_ASYNC.pattern + r"\.(input|output)\.(\d+)\.([A-Za-z0-9_]+)(?:\.[A-Za-z]+\d*)?\.npy")
+_NPY = re.compile(r"(.+)\.(input|output)\.(\d+)\.([A-Za-z0-9_]+)(?:\.[A-Za-z]+\d*)?\.npy")
 
 
-@dataclass(frozen=True)
-class SyncName:
+class SyncName(NamedTuple):
     """A file of a synchronous dump. `name` is the full name of an operator, or that of a parameter or constant."""
 
     name: str
@@ -48,8 +47,7 @@ class SyncName:
         return cls(found[1].replace("--", "/"), found[2], int(found[3]), TensorType(_TYPES[found[5]], shape), found[6])
 
 
-@dataclass(frozen=True)
-class AsyncName:
+class AsyncName(NamedTuple):
     """A file of an asynchronous dump: one execution of one operator. `op_name` is sanitised."""
 
     op_type: str
@@ -59,22 +57,16 @@ class AsyncName:
     timestamp: int
 
     def __str__(self) -> str:
-        return f"{self.op_type}.{self.op_name}.{self.task_id}.{self.stream_id}.{self.timestamp}"
+        return ".".join(map(str, self))
 
     @classmethod
     def parse(cls, file: str) -> "AsyncName | None":
         """Parse a file name; None if it has another format. Names with four parts have no stream."""
         found = _ASYNC.fullmatch(file)
-        return None if found is None else cls.of(found)
-
-    @classmethod
-    def of(cls, found: re.Match[str]) -> "AsyncName":
-        """The name in the first five groups of a match."""
-        return cls(found[1], found[2], int(found[3]), int(found[4] or 0), int(found[5]))
+        return found and cls(found[1], found[2], int(found[3]), int(found[4] or 0), int(found[5]))
 
 
-@dataclass(frozen=True)
-class NpyName:
+class NpyName(NamedTuple):
     """A file of an asynchronous dump with `file_format=npy`: one tensor."""
 
     operator: AsyncName
@@ -83,13 +75,14 @@ class NpyName:
     format: str
 
     def __str__(self) -> str:
-        return f"{self.operator}.{self.io}.{self.slot}.{self.format}.npy"
+        return ".".join(map(str, self)) + ".npy"
 
     @classmethod
     def parse(cls, file: str) -> "NpyName | None":
         """Parse a file name; None if it has another format."""
         found = _NPY.fullmatch(file)
-        return None if found is None else cls(AsyncName.of(found), found[6], int(found[7]), found[8])
+        operator = found and AsyncName.parse(found[1])
+        return cls(operator, found[2], int(found[3]), found[4]) if found and operator else None
 
 
 def sanitised(name: str) -> str:

@@ -12,7 +12,6 @@ from runner.core.primitive import Node
 from runner.core.source import user_line
 from runner.observe.dump.settings import DumpSettings
 from runner.observe.dump.sync_writer import SyncWriter
-from runner.observe.dump.writer import serialize_graph
 
 
 class FirstFailure(ValueObserver):
@@ -51,7 +50,7 @@ class FirstFailure(ValueObserver):
     def end(self, step: int, graph: Graph) -> None:
         """Write the graph of the failed operator."""
         if self._writer is not None:
-            self._writer.write_graph(0, *serialize_graph(graph, 0))
+            self._writer.write_graph(0, graph)
 
     @property
     def rows(self) -> dict[str, object]:

@@ -22,6 +22,7 @@ from runner.types import Shape
 PLAIN = ("NCHW", "ND")
 _ORDERS = {"NHWC": (0, 3, 1, 2), "HWCN": (3, 2, 0, 1)}  # the axes N, C, H, W
 FORMATS = (*PLAIN, *_ORDERS, "CHWN", "NC1HWC0", "FRACTAL_Z", "FRACTAL_NZ")
+TILED = "22CHWN"  # (2, 2, C, H/2, W/2, N), only in synchronous dumps of our own: the corners of 2x2 tiles
 TILE = 16
 
 
@@ -40,6 +41,9 @@ def to_nchw(array: np.ndarray, format: str, original: Shape = (), groups: int = 
         return _checked(array.transpose(_ORDERS[format]), array, format, original)
     if format == "CHWN":
         return _checked(np.moveaxis(array, -1, 0) if array.ndim else array, array, format, original)
+    if format == TILED and array.ndim == 6:
+        tiles = array.transpose(5, 2, 3, 0, 4, 1)
+        return tiles.reshape(*tiles.shape[:2], 2 * tiles.shape[2], 2 * tiles.shape[4])
     if format == "NC1HWC0":
         return _from_nc1hwc0(array, original)
     if format == "FRACTAL_Z":

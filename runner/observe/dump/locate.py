@@ -9,12 +9,13 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from runner.errors import ConfigError, DataError
-from runner.host.files import read_bytes, storage_error
+from runner.host.files import read_bytes, storage_errors
 from runner.observe.dump.file_names import AsyncName, NpyName
 
 CONFIG, FOLDER = "config.json", "dump"  # of a run directory
@@ -61,12 +62,9 @@ def find_iterations(path: Path) -> tuple[DumpLocation, ...]:
     if not path.exists():
         raise DataError("the run or dump does not exist", path=path)
     root = _dump_path(path) if (path / CONFIG).is_file() or (path / FOLDER).is_dir() else path
-    try:
+    found: list[DumpLocation] = []
+    with storage_errors("cannot read a folder of a dump", root), suppress(FileNotFoundError):
         found = sorted(_scan(root.resolve(), MAX_DEPTH), key=lambda one: (one.iteration, one.graph or 0))
-    except FileNotFoundError:
-        found = []
-    except OSError as reason:
-        raise storage_error("cannot read a folder of a dump", root, reason) from reason
     if not found:
         searched = root if root != path else None
         hint = "runner ... dump=sync dataset_sink_mode=false writes a dump, and so does dump=async"

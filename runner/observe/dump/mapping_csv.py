@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from runner.errors import DataError
+from runner.host.csv_file import csv_text
 from runner.host.files import read_bytes, write_whole
 
 FILE = "mapping.csv"
@@ -30,6 +31,4 @@ def read(folder: Path) -> dict[str, str]:
 
 def add(folder: Path, names: Mapping[str, str]) -> None:
     """Add rows to those that exist. Raises StorageError, and DataError if the existing file is damaged."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows((read(folder) | dict(names)).items())
-    write_whole(folder / FILE, [text.getvalue().encode()])
+    write_whole(folder / FILE, [csv_text((read(folder) | dict(names)).items()).encode()])

@@ -8,30 +8,25 @@ without classes), and class names if only one of the runs has them. Operator typ
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 
 from runner.observe.dump.file_names import sanitised
 from runner.observe.dump.reader import DumpEntry
 
 NameForm = Callable[[str], str]
-_SUNK = re.compile(r"(Gradients_)?Default_network-TrainOneStepCell_")
-_SUNK_CLASSLESS = re.compile(r"(Gradients_)?Default_network_")
 
 
-def _sunk(name: str) -> str:
-    return _SUNK.sub(r"\1Default_", sanitised(name), count=1)
-
-
-def _classless(name: str) -> str:
+def _form(name: str, is_classless: bool, is_sunk: bool) -> str:
     *scope, operator = name.split("/")
-    return sanitised("/".join([*(part.partition("-")[0] for part in scope), operator]))
+    if is_classless:
+        scope = [part.partition("-")[0] for part in scope]
+    form = sanitised("/".join([*scope, operator]))
+    step = "network" if is_classless else "network-TrainOneStepCell"
+    return re.sub(rf"(Gradients_)?Default_{step}_", r"\1Default_", form, count=1) if is_sunk else form
 
 
-def _sunk_classless(name: str) -> str:
-    return _SUNK_CLASSLESS.sub(r"\1Default_", _classless(name), count=1)
-
-
-FORMS: Sequence[NameForm] = (sanitised, _sunk, _classless, _sunk_classless)
+FORMS: Sequence[NameForm] = [partial(_form, is_classless=c, is_sunk=s) for c, s in product((False, True), repeat=2)]
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,12 @@ COMPUTE, ATOMIC, ALL = 1, 2, 3  # op_debug_mode
 RECORD_SIZE = 2048
 STATUS_OVERFLOW = 1
 _FIELDS = ("model_id", "stream_id", "task_id", "task_type", "pc_start", "para_base")
-_STATUS = {
-    "DHA Atomic Add": ("status",),
-    "L2 Atomic Add": ("status",),
-    "AI Core": ("kernel_code", "block_idx", "status"),
-}
 _ADDRESSES = ("pc_start", "para_base", "kernel_code")
-_OFFSETS = {"DHA Atomic Add": (0, 512), "L2 Atomic Add": (128, 768), "AI Core": (256, 1024)}  # of task and status
+_LAYOUT: dict[str, tuple[int, int, tuple[str, ...]]] = {  # offsets of task and status, fields of the status
+    "DHA Atomic Add": (0, 512, ("status",)),
+    "L2 Atomic Add": (128, 768, ("status",)),
+    "AI Core": (256, 1024, ("kernel_code", "block_idx", "status")),
+}
 _UNITS = {COMPUTE: ("AI Core",), ATOMIC: ("DHA Atomic Add",), ALL: ("AI Core", "DHA Atomic Add")}
 
 # Mode 2 of the reference checks atomic additions: many tasks add partial sums to the same memory. These are reductions,
@@ -57,9 +56,9 @@ def record(mode: int, task_id: int, stream_id: int = 0, model_id: int = 0) -> by
     """
     content = bytearray(RECORD_SIZE)
     for unit in _UNITS[mode]:
-        task, status = _OFFSETS[unit]
+        task, status, names = _LAYOUT[unit]
         struct.pack_into("<3Q", content, task, model_id, stream_id, task_id)
-        struct.pack_into("<Q", content, status + 8 * _STATUS[unit].index("status"), STATUS_OVERFLOW)
+        struct.pack_into("<Q", content, status + 8 * names.index("status"), STATUS_OVERFLOW)
     return bytes(content)
 
 
@@ -71,12 +70,10 @@ def parse(content: bytes | memoryview) -> dict[str, dict[str, Any]]:
     if len(content) != RECORD_SIZE:
         expected, found = f"{RECORD_SIZE} bytes", f"{len(content)} bytes"
         raise DataError("not an overflow record", expected=expected, found=found)
-    return {unit: _parse_unit(unit, content) for unit in _OFFSETS}
+    return {unit: _parse_unit(content, *layout) for unit, layout in _LAYOUT.items()}
 
 
-def _parse_unit(unit: str, content: bytes | memoryview) -> dict[str, Any]:
-    task, status = _OFFSETS[unit]
+def _parse_unit(content: bytes | memoryview, task: int, status: int, names: tuple[str, ...]) -> dict[str, Any]:
     values = dict(zip(_FIELDS, struct.unpack_from("<6Q", content, task), strict=True))
-    names = _STATUS[unit]
     values |= zip(names, struct.unpack_from(f"<{len(names)}Q", content, status), strict=True)
     return {name: hex(value) if name in _ADDRESSES else value for name, value in values.items()}

@@ -14,7 +14,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.errors import ConfigError, DataError
-from runner.host.files import names, read_bytes, storage_error
+from runner.host.files import names, read_bytes, storage_errors
 from runner.observe.dump import cann_file, formats, mapping_csv
 from runner.observe.dump.file_names import DEFAULT_FORMAT, INPUT, OUTPUT, PARAMETER, AsyncName, NpyName, SyncName
 from runner.types import Shape, TensorType
@@ -22,8 +22,7 @@ from runner.types import Shape, TensorType
 TEXT_LIMIT = 1 << 28  # bytes of a list of names
 SMALL = 1 << 20  # bytes up to which reading is faster than mapping
 PLAIN = (DEFAULT_FORMAT, *formats.PLAIN)
-BATCH_LAST, TILED = "CHWN", "22CHWN"
-VIEWS = (*PLAIN, BATCH_LAST, TILED)  # formats without padding
+VIEWS = (*PLAIN, "CHWN", formats.TILED)  # formats without padding
 OVERFLOW = "Opdebug"  # the operator type of overflow records
 _NUMBER = re.compile(r"op(\d{1,18})$")
 
@@ -50,9 +49,9 @@ class SavedTensor:
     def type(self) -> TensorType:
         """The logical dtype and shape, as far as known."""
         shape = self.shape
-        if self.format == BATCH_LAST:
+        if self.format == "CHWN":
             shape = (*shape[-1:], *shape[:-1])
-        elif self.format == TILED and len(shape) == 6:
+        elif self.format == formats.TILED and len(shape) == 6:
             shape = shape[5], shape[2], 2 * shape[3], 2 * shape[4]
         elif self.original and self.format not in PLAIN:
             shape = self.original
@@ -62,8 +61,6 @@ class SavedTensor:
         """The elements in the logical shape. Raises DataError for a damaged file and an unknown format."""
         raw = self.raw()
         try:
-            if self.format == TILED and raw.ndim == 6:
-                return raw.transpose(5, 2, 3, 0, 4, 1).reshape(self.type.shape)
             return raw if self.format in PLAIN else formats.to_nchw(raw, self.format, self.original)
         except DataError as error:
             raise error.add(file=self.path) from None
@@ -124,12 +121,10 @@ def _async_tensors(files: Sequence[tuple[NpyName | None, Path]]) -> list[SavedTe
 
 
 def _read_elements(path: Path, type: TensorType) -> np.ndarray:
-    try:
+    with storage_errors("cannot read a file", path):
         size = path.stat().st_size
-        if size == type.nbytes and size > SMALL:
+        if size == type.nbytes > SMALL:
             return np.memmap(path, type.dtype.numpy, "r", shape=type.shape)
-    except OSError as reason:
-        raise storage_error("cannot read a file", path, reason) from reason
     if size == type.nbytes:
         return np.ndarray(type.shape, type.dtype.numpy, read_bytes(path, SMALL))
     rows = {"expected": f"{type.nbytes} bytes", "found": f"{size} bytes"}
@@ -143,18 +138,14 @@ def _npy_tensor(name: NpyName, path: Path) -> SavedTensor:
     except (ValueError, EOFError, OSError, AttributeError) as reason:
         what = reason.what if isinstance(reason, ConfigError) else reason
         raise DataError("not a tensor in a .npy file", file=path, reason=what) from None
-    return SavedTensor(name.io, name.slot, path, dtype, array.shape, name.format, (), partial(_identity, array))
+    return SavedTensor(name.io, name.slot, path, dtype, array.shape, name.format, (), partial(np.asanyarray, array))
 
 
 def _cann_tensors(path: Path) -> Iterator[SavedTensor]:
     found = cann_file.read(path)
     for io, tensors in ((INPUT, found.inputs), (OUTPUT, found.outputs)):
         for slot, x in enumerate(tensors):
-            yield SavedTensor(io, slot, path, x.dtype, x.shape, x.format, x.original, partial(_identity, x.array))
-
-
-def _identity(array: np.ndarray) -> np.ndarray:
-    return array
+            yield SavedTensor(io, slot, path, x.dtype, x.shape, x.format, x.original, partial(np.asanyarray, x.array))
 
 
 def read_text(path: Path) -> str:

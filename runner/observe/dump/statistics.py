@@ -5,8 +5,6 @@ Zero Count are the elements below and above zero, infinities included; Zero Coun
 and Avg include infinities and are NaN if any element is NaN (or if the tensor is empty).
 """
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Sequence
 from functools import reduce
@@ -15,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from runner import dtype as dt
+from runner.host.csv_file import csv_text
 from runner.observe.dump.file_names import AsyncName
 from runner.observe.dump.writer import blocks
 from runner.types import Shape
@@ -70,16 +69,14 @@ def row(operator: AsyncName, side: str, slot: int, shape: Shape, array: np.ndarr
     """The row of one tensor: input or output (`side`) number `slot`; `shape` is the one in its file."""
     dtype = dt.of(array.dtype)
     return (
-        *(operator.op_type, operator.op_name, operator.task_id, operator.stream_id, operator.timestamp, side, slot),
-        *(array.nbytes, dtype, f"({','.join(map(str, shape))})", *statistics(array).cells),
+        *(*operator, side, slot, array.nbytes, dtype),
+        *(f"({','.join(map(str, shape))})", *statistics(array).cells),
     )
 
 
 def table(rows: Iterable[Sequence[object]]) -> bytes:
     """The content of the file."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([COLUMNS, *rows])
-    return text.getvalue().encode()
+    return csv_text([COLUMNS, *rows]).encode()
 
 
 def _merge(a: Statistics, b: Statistics) -> Statistics:

@@ -6,7 +6,6 @@
 {path}/.metadata/data_dump.json
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from runner.core.lowering import PLAIN
@@ -15,16 +14,15 @@ from runner.core.primitive import Node
 from runner.host.files import make_directory
 from runner.observe.dump.file_names import DEFAULT_FORMAT, INPUT, OUTPUT, SyncName
 from runner.observe.dump.settings import DumpSettings
-from runner.observe.dump.writer import Side, write_graph, write_metadata, write_pieces
+from runner.observe.dump.writer import DumpWriter, Side, write_metadata, write_pieces
 from runner.types import TensorType
 
 
-class SyncWriter:
+class SyncWriter(DumpWriter):
     """Writer of the synchronous layout. Raises StorageError if a file cannot be written."""
 
     def __init__(self, settings: DumpSettings, device_id: int) -> None:
-        self.folder = settings.path / settings.net_name / str(device_id)
-        make_directory(self.folder)
+        super().__init__(settings.path / settings.net_name / str(device_id))
         write_metadata(settings.path, settings)
 
     def write_operator(self, step: int, graph: int, task: int, node: Node, inputs: Side, outputs: Side) -> None:
@@ -37,16 +35,6 @@ class SyncWriter:
     def write_value(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
         """Write a parameter or constant as an output under its own name."""
         _write(self._iteration(step), name, OUTPUT, 0, value)
-
-    def write_graph(self, graph: int, listing: str, proto: bytes, order: Sequence[str]) -> None:
-        """Write `graphs/` and `execution_order/`."""
-        write_graph(self.folder, graph, listing, proto, order)
-
-    def finish_step(self, step: int) -> None:
-        """All files are written already."""
-
-    def close(self) -> None:
-        """All files are written already."""
 
     def _iteration(self, step: int) -> Path:
         return make_directory(self.folder / f"iteration_{step}")

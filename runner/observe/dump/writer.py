@@ -1,8 +1,8 @@
-"""The protocol of dump writers, and the files that all layouts share: tensors, graphs, settings."""
+"""The base of dump writers, and the files that all layouts share: tensors, graphs, settings."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from runner.host.files import make_directory, write_atomically, write_whole
 from runner.observe.dump.formats import to_c_order
 from runner.observe.dump.settings import DumpSettings
 from runner.observe.graph.describe import describe
-from runner.observe.graph.folder import ORDER_HEADER
+from runner.observe.graph.folder import write_order
 from runner.observe.graph.proto import proto
 from runner.observe.graph.text import text
 
@@ -24,24 +24,33 @@ BLOCK = 1 << 16  # elements of the buffer for larger non-contiguous arrays
 OWNER_READS = 0o400
 
 
-class DumpWriter(Protocol):
-    """Writes observed values to the files of a layout.
+class DumpWriter:
+    """Base: writes observed values to the files of a layout, below the `folder` of a device.
 
     Arrays are not copied: they must stay unchanged until `close`. Each method raises StorageError if this or an
     earlier write has failed.
     """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = make_directory(folder)
 
     def write_operator(self, step: int, graph: int, task: int, node: Node, inputs: Side, outputs: Side) -> None:
         """Write the inputs and outputs of an operator.
 
         `graph` is the number of its graph, `task` its position in execution order.
         """
+        raise NotImplementedError
 
     def write_value(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
         """Write a parameter or constant under its own name."""
+        raise NotImplementedError
 
-    def write_graph(self, graph: int, listing: str, proto: bytes, order: Sequence[str]) -> None:
-        """Write a graph: as text, as the reference's protobuf, and the full names in execution order."""
+    def write_graph(self, number: int, graph: Graph) -> list[str]:
+        """Write `graphs/` and `execution_order/` of a graph; returns the full names in execution order."""
+        stem = f"{make_directory(self.folder / 'graphs')}/ms_output_trace_code_graph_{number}"
+        write_atomically(Path(f"{stem}.ir"), text(describe(graph, number)))
+        write_atomically(Path(f"{stem}.pb"), proto(graph))
+        return write_order(self.folder, number, sorted((*graph.nodes, *graph.effects), key=lambda node: node.number))
 
     def finish_step(self, step: int) -> None:
         """Complete the files of a step."""
@@ -73,21 +82,6 @@ def blocks(array: np.ndarray, order: str, elements: int) -> Iterator[np.ndarray]
     flags = ["external_loop", "buffered", "zerosize_ok"]
     # numpy's stubs accept only literals as the order.
     yield from np.nditer(array, flags, [["readonly", "contig"]], order=order, buffersize=elements)  # type: ignore[call-overload]
-
-
-def write_graph(folder: Path, graph: int, listing: str, proto: bytes, order: Sequence[str]) -> None:
-    """Write `graphs/` and `execution_order/` of one graph in the folder of a device. Raises StorageError."""
-    graphs, orders = make_directory(folder / "graphs"), make_directory(folder / "execution_order")
-    stem = f"ms_output_trace_code_graph_{graph}"
-    write_atomically(graphs / f"{stem}.ir", listing)
-    write_atomically(graphs / f"{stem}.pb", proto)
-    write_atomically(orders / f"ms_execution_order_graph_{graph}.csv", "\n".join([ORDER_HEADER, *order]) + "\n")
-
-
-def serialize_graph(graph: Graph, number: int) -> tuple[str, bytes, list[str]]:
-    """The arguments of `DumpWriter.write_graph`: text, protobuf, and the full names in execution order."""
-    nodes = sorted((*graph.nodes, *graph.effects), key=lambda node: node.number)
-    return text(describe(graph, number)), proto(graph), [node.name for node in nodes]
 
 
 def write_metadata(root: Path, settings: DumpSettings) -> None:

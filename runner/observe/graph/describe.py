@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import chain, repeat
 from typing import Any
 
@@ -12,7 +12,7 @@ from runner.core.graph import Graph
 from runner.core.lowering import PLAIN, Form, Layout, physical_shape
 from runner.core.primitive import Node
 from runner.core.source import PACKAGE, Source
-from runner.core.value import Symbol, Value
+from runner.core.value import Value
 from runner.dtype import DType
 from runner.observe.graph.listing import (
     DeviceType,
@@ -32,8 +32,12 @@ _PLAIN_WORD = re.compile(r"[\w.+/-]+")
 
 def describe(graph: Graph, number: int = 0, attributes: Mapping[str, str] | None = None) -> Listing:
     """The listing of a graph, with the name `@{name}.{number}`."""
-    parameters = _parameters(graph)
-    references: dict[Value, str] = dict(zip(_parameter_symbols(graph), (p.reference for p in parameters), strict=True))
+    symbols = (*graph.inputs, *graph.parameters.values())
+    parameters = [
+        ListedParameter(parameter_reference(k, s.name), s.type, device_type(s.type), k > len(graph.inputs))
+        for k, s in enumerate(symbols, 1)
+    ]
+    references: dict[Value, str] = {s: p.reference for s, p in zip(symbols, parameters, strict=True)}
     for symbol, array in graph.constants.items():
         references[symbol] = constant_text(symbol.name, array)
     for node in graph.nodes:  # effects have no results
@@ -46,7 +50,7 @@ def describe(graph: Graph, number: int = 0, attributes: Mapping[str, str] | None
         tuple([references[s] for s in graph.outputs]),
         tuple([s.type for s in graph.outputs]),
     )
-    return Listing(tuple((attributes or {}).items()), parameters, (subgraph,))
+    return Listing(tuple((attributes or {}).items()), tuple(parameters), (subgraph,))
 
 
 def constant_text(name: str, array: np.ndarray) -> str:
@@ -94,19 +98,6 @@ def instance_name(scope: str) -> str:
     if parts[0] == "Gradients":
         parts = parts[1:-1]
     return parts[-1].partition("-")[0] if len(parts) > 1 else ""
-
-
-def _parameter_symbols(graph: Graph) -> Iterable[Symbol]:
-    return (*graph.inputs, *graph.parameters.values())
-
-
-def _parameters(graph: Graph) -> tuple[ListedParameter, ...]:
-    return tuple(
-        [
-            ListedParameter(parameter_reference(k, s.name), s.type, device_type(s.type), k > len(graph.inputs))
-            for k, s in enumerate(_parameter_symbols(graph), 1)
-        ]
-    )
 
 
 def device_type(type: TensorType, layout: Layout = PLAIN) -> DeviceType:

@@ -73,9 +73,13 @@ class _Frames:
             frame, label = only, f"{label}/{only.name}"
         yield f"subgraph cluster_{next(number)} {{"
         yield f'label="{_quoted(label)}" {_FRAME.format(_TINTS.get(self.name, _TINT))}'
-        for inner in frame.inner:
-            yield from [inner] if isinstance(inner, str) else inner.lines(number)
+        yield from frame.contents(number)
         yield "}"
+
+    def contents(self, number: Iterator[int]) -> Iterator[str]:
+        """The nodes and frames inside."""
+        for inner in self.inner:
+            yield from [inner] if isinstance(inner, str) else inner.lines(number)
 
 
 class _Drawing:
@@ -95,8 +99,7 @@ class _Drawing:
         target = self.id("return")
         self.edges += [f"{self.source(reference)} -> {target}" for reference in self.subgraph.returned]
         yield f'{target} [shape=oval, label="return"]'
-        for inner in self.frames.inner:
-            yield from [inner] if isinstance(inner, str) else inner.lines(number)
+        yield from self.frames.contents(number)
         yield from dict.fromkeys((*self.outside, *self.edges))
 
     def draw(self) -> None:

@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import cast
 
 from runner.core.graph import Graph
 from runner.core.observers import GraphObserver
+from runner.core.primitive import Node
 from runner.errors import ConfigError, StorageError
 from runner.host.files import make_directory, write_atomically
 from runner.observe.graph.describe import describe
@@ -67,9 +68,7 @@ class GraphFolder(GraphObserver):
         number = self.programs
         self._save(f"trace_code_graph_{number}.ir", text(describe(graph, number)))
         self._save(f"ms_output_trace_code_graph_{number}.pb", proto(graph))
-        names = [ORDER_HEADER, *(node.name for node in (*graph.nodes, *graph.effects))]
-        make_directory(self.folder / "execution_order")
-        self._save(f"execution_order/ms_execution_order_graph_{number}.csv", "\n".join(names) + "\n")
+        write_order(self.folder, number, (*graph.nodes, *graph.effects))
         self._next_program()
 
     def failed(self, graph: Graph) -> None:
@@ -105,6 +104,14 @@ class GraphFolder(GraphObserver):
             _LOG.warning("%s.dot could not be rendered: %s", stem, reason)
         else:
             self._save(f"{stem}.svg", done.stdout)
+
+
+def write_order(folder: Path, number: int, nodes: Iterable[Node]) -> list[str]:
+    """Write `execution_order/` of a graph; returns the full names of the nodes."""
+    names = [node.name for node in nodes]
+    path = make_directory(folder / "execution_order") / f"ms_execution_order_graph_{number}.csv"
+    write_atomically(path, "\n".join([ORDER_HEADER, *names]) + "\n")
+    return names
 
 
 def write_failed(folder: Path, graph: Graph, number: int = 0) -> None:

@@ -17,7 +17,7 @@ from runner.core.graph import Graph
 from runner.core.primitive import Node
 from runner.core.value import Value
 from runner.dtype import DType
-from runner.host.protobuf import FIXED64, bytes_field, key, number_field, text_field
+from runner.host.protobuf import message
 from runner.types import TensorType
 
 IR_VERSION = 1
@@ -25,6 +25,7 @@ CONSTANT_BYTES = 1 << 16  # of larger constants only the type is written
 # DataType of the schema
 _INT64, _FLOAT64, _STRING, _BOOL, _TENSOR, _TUPLE, _NONE, _TYPE = 5, 12, 13, 1, 14, 31, 34, 39
 _INTEGERS = dt.bool_, dt.int8, dt.int16, dt.int32, dt.int64, dt.uint8, dt.uint16, dt.uint32, dt.uint64
+Fields = Iterable[tuple[int, str | bytes]]
 _KINDS: dict[DType, int] = {
     kind: number for number, kind in enumerate((*_INTEGERS, dt.float16, dt.float32, dt.float64), 1)
 }
@@ -33,8 +34,9 @@ _KINDS: dict[DType, int] = {
 def proto(graph: Graph) -> bytes:
     """The serialised ModelProto of a graph."""
     writer = _Writer(graph)
-    parts = [*writer.nodes(), text_field(2, graph.name), *writer.parameters(), *writer.outputs(), *writer.constants()]
-    return number_field(1, IR_VERSION) + bytes_field(4, b"".join(parts))
+    nodes = [(1, node) for node in writer.nodes()]
+    content = message(*nodes, (2, graph.name), *writer.parameters(), *writer.outputs(), *writer.constants())
+    return message((1, IR_VERSION), (4, content))
 
 
 class _Writer:
@@ -50,16 +52,14 @@ class _Writer:
         """NodeProto: one for each operation, tuple item and update."""
         for node in (*self.graph.nodes, *self.graph.effects):
             name = str(next(self.numbers))
-            inputs = self.inputs(self.names[x] for x in node.inputs)
-            names = text_field(2, name) + text_field(3, node.op.name) + text_field(4, node.scope)
-            attributes = [bytes_field(5, _attribute(key, x)) for key, x in node.op.attributes().items()]
-            parts = [inputs, names, *attributes, bytes_field(6, _results(node)), text_field(8, node.name)]
-            yield bytes_field(1, b"".join(parts))
+            inputs = _inputs(self.names[x] for x in node.inputs)
+            attributes = [(5, message((1, key), (2, value(x)))) for key, x in node.op.attributes().items()]
+            names = (2, name), (3, node.op.name), (4, node.scope)
+            yield message(*inputs, *names, *attributes, (6, _results(node)), (8, node.name))
             yield from self.items(node, name)
         for parameter, symbol in self.graph.updates.items():
-            inputs = self.inputs((parameter.name, self.names[symbol]))
-            names = text_field(2, str(next(self.numbers))) + text_field(3, "Assign")
-            yield bytes_field(1, inputs + names + bytes_field(6, type_of(symbol.type)))
+            inputs = _inputs((parameter.name, self.names[symbol]))
+            yield message(*inputs, (2, str(next(self.numbers))), (3, "Assign"), (6, type_of(symbol.type)))
 
     def items(self, node: Node, name: str) -> Iterable[bytes]:
         """Name the results of a node; several results need a TupleGetItem node each."""
@@ -68,9 +68,8 @@ class _Writer:
             return
         for k, output in enumerate(node.outputs):
             self.names[output] = item = str(next(self.numbers))
-            inputs = self.inputs((name, self.index(k)))
-            names = text_field(2, item) + text_field(3, "TupleGetItem") + text_field(4, node.scope)
-            yield bytes_field(1, inputs + names + bytes_field(6, type_of(output.type)))
+            inputs = _inputs((name, self.index(k)))
+            yield message(*inputs, (2, item), (3, "TupleGetItem"), (4, node.scope), (6, type_of(output.type)))
 
     def index(self, k: int) -> str:
         """The name of the constant k."""
@@ -78,63 +77,59 @@ class _Writer:
             self.extra.append(np.array(len(self.extra), np.int64))
         return f"cst{len(self.graph.constants) + k + 1}"
 
-    def inputs(self, names: Iterable[str]) -> bytes:
-        """InputProto of data edges."""
-        return b"".join([bytes_field(1, text_field(1, name) + number_field(2, 0)) for name in names])
-
-    def parameters(self) -> Iterable[bytes]:
+    def parameters(self) -> Fields:
         """ParameterProto, without values."""
         for symbol in (*self.graph.inputs, *self.graph.parameters.values()):
-            yield bytes_field(3, text_field(1, symbol.name) + bytes_field(2, type_of(symbol.type)))
+            yield 3, message((1, symbol.name), (2, type_of(symbol.type)))
 
-    def outputs(self) -> Iterable[bytes]:
+    def outputs(self) -> Fields:
         """OutputProto."""
         for symbol in self.graph.outputs:
-            yield bytes_field(4, text_field(1, self.names[symbol]) + bytes_field(2, type_of(symbol.type)))
+            yield 4, message((1, self.names[symbol]), (2, type_of(symbol.type)))
 
-    def constants(self) -> Iterable[bytes]:
+    def constants(self) -> Fields:
         """NamedValueProto."""
         for k, array in enumerate((*self.graph.constants.values(), *self.extra), 1):
-            yield bytes_field(5, text_field(1, f"cst{k}") + bytes_field(2, _tensor_value(array)))
+            yield 5, message((1, f"cst{k}"), (2, _tensor_value(array)))
 
 
 def type_of(type: TensorType) -> bytes:
     """TypeProto of a tensor: element type and length of each axis."""
-    shape = b"".join([bytes_field(1, number_field(1, length)) for length in type.shape])
-    return number_field(1, _TENSOR) + bytes_field(2, number_field(1, _KINDS[type.dtype]) + bytes_field(2, shape))
+    shape = message(*((1, message((1, length))) for length in type.shape))
+    return message((1, _TENSOR), (2, message((1, _KINDS[type.dtype]), (2, shape))))
 
 
 def value(x: Any) -> bytes:
     """ValueProto of an attribute."""
     if x is None:
-        return number_field(1, _NONE)
+        return message((1, _NONE))
     if isinstance(x, bool):
-        return number_field(1, _BOOL) + number_field(2, x)
+        return message((1, _BOOL), (2, x))
     if isinstance(x, int):
-        return number_field(1, _INT64) + number_field(3, x)
+        return message((1, _INT64), (3, x))
     if isinstance(x, float):
-        return number_field(1, _FLOAT64) + key(6, FIXED64) + np.array(x, "<f8").tobytes()
+        return message((1, _FLOAT64), (6, x))
     if isinstance(x, tuple | list):
-        return number_field(1, _TUPLE) + b"".join([bytes_field(18, value(item)) for item in x])
+        return message((1, _TUPLE), *((18, value(item)) for item in x))
     if isinstance(x, DType):
-        return number_field(1, _TYPE) + bytes_field(20, number_field(1, _KINDS[x]))
-    return number_field(1, _STRING) + text_field(7, str(x))
+        return message((1, _TYPE), (20, message((1, _KINDS[x]))))
+    return message((1, _STRING), (7, str(x)))
 
 
-def _attribute(name: str, x: Any) -> bytes:
-    return text_field(1, name) + bytes_field(2, value(x))
+def _inputs(names: Iterable[str]) -> Fields:
+    """InputProto of data edges."""
+    return ((1, message((1, name), (2, 0))) for name in names)
 
 
 def _results(node: Node) -> bytes:
     """TypeProto of a single result, or of the tuple of several results."""
     if len(node.outputs) == 1:
         return type_of(node.outputs[0].type)
-    return number_field(1, _TUPLE) + bytes_field(3, b"".join([bytes_field(1, type_of(y.type)) for y in node.outputs]))
+    return message((1, _TUPLE), (3, message(*((1, type_of(y.type)) for y in node.outputs))))
 
 
 def _tensor_value(array: np.ndarray) -> bytes:
     kind = TensorType.of(array)
-    tensor = b"".join([number_field(1, length) for length in kind.shape]) + number_field(2, _KINDS[kind.dtype])
-    if array.nbytes <= CONSTANT_BYTES:
-        tensor += bytes_field(8, np.ascontiguousarray(array).tobytes())
-    return number_field(1, _TENSOR) + bytes_field(8, tensor)
+    content = [(8, np.ascontiguousarray(array).tobytes())] if array.nbytes <= CONSTANT_BYTES else []
+    tensor = message(*((1, length) for length in kind.shape), (2, _KINDS[kind.dtype]), *content)
+    return message((1, _TENSOR), (8, tensor))

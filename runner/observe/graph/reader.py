@@ -1,11 +1,9 @@
 """Reader of `.ir` files: the listing that `text` was written from."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from runner import dtype as dt
-from runner.dtype import DType
 from runner.errors import DataError
 from runner.host.files import read_bytes
 from runner.observe.graph.listing import DeviceType, ListedLine, ListedParameter, Listing, Operation, Subgraph
@@ -13,20 +11,33 @@ from runner.types import Shape, TensorType
 
 LIMIT = 1 << 28  # bytes; the text of ResNet-50 has 2 MB
 _DTYPES = {kind.name: kind for kind in dt.ALL}
-_DIGITS = r"\d{1,18}"
+_DIGITS = "[0-9]{1,18}"
 _SHAPE = rf"\[const vector\]\[((?:-?{_DIGITS}(?:, -?{_DIGITS})*)?)\]>"
-_TYPE = re.compile(r"<Tensor\[(\w+)\]x" + _SHAPE)
-_DEVICE_TYPE = re.compile(r"<([A-Za-z0-9]+?)x(\w+)" + _SHAPE)
-_PARAMETER = re.compile(r"(%para\d+_.*) : (<.*>)  :  (<.*>)  :  IsWeight:(true|false)")
-_SUBGRAPH = re.compile(r"subgraph @(.+?)\((.*)\) \{")
-_OPERATION = re.compile(
-    rf"  %({_DIGITS})"
-    r"\((.*?)\) = (\w+)\((.*?)\)(?: \{instance name: ([^{}]*)\})?(?: primitive_attrs: \{(.*)\})?"
-)
-_ASSIGN = re.compile(r"  Assign\((.*)\)")
-_RETURN = re.compile(r"  return\((.*)\)")
-_NOTE = re.compile(r"      : \((.*)\)")
-_SOURCE = re.compile(rf"      # In file (.+?)\(({_DIGITS})\)/(.*)/")
+_TYPE = re.compile(rf"<Tensor\[({'|'.join(_DTYPES)})\]x{_SHAPE}")
+_DEVICE_TYPE = re.compile(rf"<({'|'.join(_DTYPES)})x(\w+){_SHAPE}")
+_LINES = {  # the kinds of lines, by their names in errors
+    kind: re.compile(pattern)
+    for kind, pattern in {
+        "an empty line": "",
+        "#IR entry": "#IR entry      : @(.*)",
+        "#attrs": "#attrs         :",
+        "key : value": "(.*?) : (.*)",
+        "#Total params and a number": f"#Total params  : ({_DIGITS})",
+        "a parameter": r"(%para\d+_.*) : (<.*>)  :  (<.*>)  :  IsWeight:(true|false)",
+        "#Total subgraph and a number": f"#Total subgraph : ({_DIGITS})",
+        "subgraph attr:": "subgraph attr:",
+        "a subgraph": r"subgraph @(.+?)\((.*)\) \{",
+        "an operation": rf"  %({_DIGITS})\((.*?)\) = (\w+)\((.*?)\)"
+        r"(?: \{instance name: ([^{}]*)\})?(?: primitive_attrs: \{(.*)\})?",
+        "types of operands and results": r"      : \((.*?)\) -> \((.*)\)",
+        "a full name": r"      : \((.*)\)",
+        "a source line": rf"      # In file (.+?)\(({_DIGITS})\)/(.*)/",
+        "an update": r"  Assign\((.*)\)",
+        "an operation or return": r"  return\((.*)\)",
+        "the types of what is returned": r"      : \((.*)\)",
+        "}": "}",
+    }.items()
+}
 _OPEN, _CLOSE = "([{<", ")]}>"
 
 
@@ -45,14 +56,15 @@ def read(path: str | Path) -> Listing:
 def parse(content: str) -> Listing:
     """The listing in a text. Raises DataError with the line of the first error."""
     lines = _Lines(content)
-    entry = lines.after("#IR entry      : @")
-    lines.after("#attrs         :")
-    attributes = tuple([_pair(line, " : ", lines) for line in lines.until("")])
-    count = lines.count("#Total params  : ")
-    lines.after("")
-    parameters = tuple([_parameter(line, lines) for line in lines.until("")])
-    lines.require(len(parameters) == count, f"{count} parameters")
-    subgraphs = tuple([_subgraph(lines) for _ in range(lines.count("#Total subgraph : "))])
+    entry = lines.next("#IR entry")[1]
+    lines.next("#attrs")
+    attributes = tuple([(found[1], found[2]) for found in lines.all("key : value")])
+    lines.next("an empty line")
+    count = int(lines.next("#Total params and a number")[1])
+    lines.next("an empty line")
+    parameters = tuple([_parameter(lines.next("a parameter"), lines) for _ in range(count)])
+    lines.next("an empty line")
+    subgraphs = tuple([_subgraph(lines) for _ in range(int(lines.next("#Total subgraph and a number")[1]))])
     lines.require(lines.at_end and bool(subgraphs) and subgraphs[0].name == entry, f"the subgraph @{entry}")
     return Listing(attributes, parameters, subgraphs)
 
@@ -84,45 +96,28 @@ class _Lines:
     """The lines of a file in order; unexpected lines raise DataError with their number."""
 
     def __init__(self, content: str) -> None:
-        self._lines = content.split("\n")
-        self.number = 0
+        *self._lines, self._rest = content.split("\n")
+        self.number = 0  # of lines that were read
 
     @property
     def at_end(self) -> bool:
-        return self._lines[self.number :] == [""]
+        return self.number == len(self._lines) and not self._rest
 
-    def next(self) -> str:
-        self.require(self.number < len(self._lines) - 1, "another line")
-        self.number += 1
-        return self._lines[self.number - 1]
-
-    def peek(self) -> str:
-        return self._lines[min(self.number, len(self._lines) - 1)]
-
-    def after(self, start: str) -> str:
-        """The rest of the next line, which must begin with `start`; an empty `start` requires an empty line."""
-        line = self.next()
-        self.require(line.startswith(start) if start else not line, repr(start))
-        return line.removeprefix(start)
-
-    def count(self, start: str) -> int:
-        found = self.after(start)
-        self.require(re.fullmatch(_DIGITS, found, re.ASCII) is not None, "a number")
-        return int(found)
-
-    def until(self, end: str) -> Iterator[str]:
-        while (line := self.next()) != end:
-            yield line
-
-    def match(self, pattern: re.Pattern[str], expected: str) -> re.Match[str]:
-        found = pattern.fullmatch(self.next())
-        if found is None:
-            raise self.wrong(expected)
+    def maybe(self, kind: str) -> re.Match[str] | None:
+        """The next line if it is of this kind."""
+        found = _LINES[kind].fullmatch(self._lines[self.number]) if self.number < len(self._lines) else None
+        self.number += found is not None
         return found
 
-    def maybe(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        found = pattern.fullmatch(self.peek())
-        self.number += found is not None
+    def all(self, kind: str) -> list[re.Match[str]]:
+        """The next lines, as long as they are of this kind."""
+        return list(iter(lambda: self.maybe(kind), None))
+
+    def next(self, kind: str) -> re.Match[str]:
+        found = self.maybe(kind)
+        if found is None:
+            self.number += 1
+            raise self.wrong(kind)
         return found
 
     def require(self, holds: bool, expected: str) -> None:
@@ -130,86 +125,69 @@ class _Lines:
             raise self.wrong(expected)
 
     def wrong(self, expected: str) -> DataError:
-        found = self._lines[max(0, self.number - 1)]
+        found = "".join(self._lines[max(0, self.number - 1) :][:1])
         return DataError("not the text of a graph", line=self.number, expected=expected, found=found[:80])
 
 
-def _pair(text: str, between: str, lines: _Lines) -> tuple[str, str]:
-    key, found, value = text.partition(between)
-    lines.require(bool(found), f"key{between}value")
-    return key, value
-
-
-def _parameter(line: str, lines: _Lines) -> ListedParameter:
-    found = _PARAMETER.fullmatch(line)
-    if found is None:
-        raise lines.wrong("a parameter")
-    (type,), (device_type,) = _types(found[2], lines), _device_types(found[3], lines)
-    if type is None:
-        raise lines.wrong("a parameter with a type")
-    return ListedParameter(found[1], type, device_type, found[4] == "true")
+def _parameter(found: re.Match[str], lines: _Lines) -> ListedParameter:
+    return ListedParameter(found[1], _type(found[2], lines), _device_type(found[3], lines), found[4] == "true")
 
 
 def _subgraph(lines: _Lines) -> Subgraph:
-    lines.after("")
-    lines.after("subgraph attr:")
-    head = lines.match(_SUBGRAPH, "a subgraph")
-    operations = []
-    while found := lines.maybe(_OPERATION):
-        operations.append(_operation(found, lines))
+    lines.next("an empty line")
+    lines.next("subgraph attr:")
+    head = lines.next("a subgraph")
+    operations = tuple([_operation(found, lines) for found in iter(lambda: lines.maybe("an operation"), None)])
     updates = []
-    while found := lines.maybe(_ASSIGN):
+    for found in lines.all("an update"):
         parameter, value = split(found[1])
         updates.append((parameter, value))
-    returned = split(lines.match(_RETURN, "an operation or return")[1])
-    types = _types(lines.match(_NOTE, "the types of what is returned")[1], lines)
-    lines.after("}")
-    return Subgraph(head[1], split(head[2]), tuple(operations), tuple(updates), returned, types)
+    returned = split(lines.next("an operation or return")[1])
+    types = _types(lines.next("the types of what is returned")[1], lines)
+    lines.next("}")
+    return Subgraph(head[1], split(head[2]), operations, tuple(updates), returned, types)
 
 
 def _operation(found: re.Match[str], lines: _Lines) -> Operation:
-    operand_types, result_types = (_types(side, lines) for side in _sides(lines))
-    device_types = None
-    if " -> (" in lines.peek():
-        operands, results = (_device_types(side, lines) for side in _sides(lines))
-        device_types = operands, results
-    full_name = lines.match(_NOTE, "a full name")[1]
-    source = []
-    while line := lines.maybe(_SOURCE):
-        source.append(ListedLine(line[1], int(line[2]), line[3]))
-    attributes = tuple([_pair(part, ": ", lines) for part in split(found[6] or "")])
-    head = int(found[1]), found[2], found[3], split(found[4]), found[5] or "", attributes
-    return Operation(*head, operand_types, result_types, device_types, full_name, tuple(source))
-
-
-def _sides(lines: _Lines) -> tuple[str, str]:
-    """The texts left and right of the arrow."""
-    left, _, right = lines.match(_NOTE, "types of operands and results")[1].partition(") -> (")
-    return left, right
+    attributes = [part.partition(": ") for part in split(found[6] or "")]
+    lines.require(all(separator for _, separator, _ in attributes), "key: value")
+    logical = lines.next("types of operands and results")
+    physical = lines.maybe("types of operands and results")
+    return Operation(
+        int(found[1]),
+        found[2],
+        found[3],
+        split(found[4]),
+        found[5] or "",
+        tuple([(key, value) for key, _, value in attributes]),
+        _types(logical[1], lines),
+        _types(logical[2], lines),
+        physical and (_device_types(physical[1], lines), _device_types(physical[2], lines)),
+        lines.next("a full name")[1],
+        tuple([ListedLine(line[1], int(line[2]), line[3]) for line in lines.all("a source line")]),
+    )
 
 
 def _types(text: str, lines: _Lines) -> tuple[TensorType | None, ...]:
-    types: list[TensorType | None] = []
-    for part in split(text):
-        found = _TYPE.fullmatch(part)
-        lines.require(found is not None or part == "<null>", "a type")
-        types.append(found and TensorType(_dtype(found[1], lines), _shape(found[2])))
-    return tuple(types)
+    return tuple([None if part == "<null>" else _type(part, lines) for part in split(text)])
+
+
+def _type(text: str, lines: _Lines) -> TensorType:
+    found = _TYPE.fullmatch(text)
+    if found is None:
+        raise lines.wrong(f"a type of {', '.join(_DTYPES)}")
+    return TensorType(_DTYPES[found[1]], _shape(found[2]))
 
 
 def _device_types(text: str, lines: _Lines) -> tuple[DeviceType, ...]:
-    types = []
-    for part in split(text):
-        found = _DEVICE_TYPE.fullmatch(part)
-        if found is None:
-            raise lines.wrong("a type with a format")
-        types.append(DeviceType(_dtype(found[1], lines), found[2], _shape(found[3])))
-    return tuple(types)
+    return tuple([_device_type(part, lines) for part in split(text)])
 
 
-def _dtype(name: str, lines: _Lines) -> DType:
-    lines.require(name in _DTYPES, ", ".join(_DTYPES))
-    return _DTYPES[name]
+def _device_type(text: str, lines: _Lines) -> DeviceType:
+    found = _DEVICE_TYPE.fullmatch(text)
+    if found is None:
+        raise lines.wrong(f"a type with a format, of {', '.join(_DTYPES)}")
+    return DeviceType(_DTYPES[found[1]], found[2], _shape(found[3]))
 
 
 def _shape(text: str) -> Shape:

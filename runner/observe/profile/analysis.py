@@ -129,6 +129,11 @@ class Analysis:
         names = [*known, *(name for name in times if name not in known)] if steps else []
         return [OperatorTimes(name, known.get(name), tuple(times[name]), tuple(shared[name])) for name in names]
 
+    @property
+    def longest_first(self) -> list[OperatorTimes]:
+        """Every operator, by its total time."""
+        return sorted(self.operator_times, key=lambda times: -times.total)
+
     def _slots(self, step: ProfiledStep) -> Iterator[tuple[NodeExecution, float]]:
         """Each node with its time: kernel and scaled pause before it; the last node also has the pause after it."""
         before = step.start

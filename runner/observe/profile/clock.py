@@ -28,13 +28,9 @@ class Clock:
 
     def __init__(self, settings: ProfileSettings) -> None:
         self.settings = settings
-        self.record = ProfileRecord(time.perf_counter_ns())
+        self.begin(0, 0)
         self.schedule = ProfileSchedule(0, 1, 1, 0, 0)
-        self._waited = 0
-        self._exchanges: list[tuple[int, int]] = []
         self._lock = Lock()  # the dataset's threads add spans too
-        self._dropped: dict[str, int] = {}
-        self._unrecorded_steps = 0
         self.counters = Counters(COUNTERS.get(settings.ai_core_metrics or "", ()))
 
     def begin(self, first_step: int, total: int, sunk: bool = False) -> None:
@@ -42,8 +38,8 @@ class Clock:
         self.record = ProfileRecord(time.perf_counter_ns(), sunk)
         self.schedule = schedule(first_step, total, self.settings.operators)
         self._waited = self._unrecorded_steps = 0
-        self._exchanges = []
-        self._dropped = {}
+        self._exchanges: list[tuple[int, int]] = []
+        self._dropped: dict[str, int] = {}
 
     def is_profiled(self, step: int) -> bool:
         """Whether the operators of a step are timed."""

@@ -8,8 +8,7 @@ import ctypes
 import os
 import platform
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 SYSCALLS = {"x86_64": 298, "aarch64": 241}
 HARDWARE, CACHE = 0, 3  # perf_type_id
@@ -56,7 +55,7 @@ COUNTERS: dict[str, tuple[Counter, ...]] = {
 
 
 class Counters:
-    """Running counters. `missing`: the reasons for those that are not available, by name."""
+    """Running counters, until the process ends. `missing`: the reasons for those that are not available, by name."""
 
     def __init__(self, requested: tuple[Counter, ...]) -> None:
         self._open: dict[str, int] = {}
@@ -71,19 +70,6 @@ class Counters:
     def read(self) -> dict[str, int]:
         """The current counts by name."""
         return {name: int.from_bytes(os.read(handle, 8), "little") for name, handle in self._open.items()}
-
-    def close(self) -> None:
-        """Stop counting."""
-        while self._open:
-            os.close(self._open.popitem()[1])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _open_counter(counter: Counter) -> int | str:

@@ -32,7 +32,7 @@ def raw(analysis: Analysis, stages: Sequence[Stage]) -> str:
         parent = "" if number == 0 else number - 1
         children = json.dumps([number + 1] if number + 1 < len(stages) else [])
         rows.append((number, stage.kind, stage.workers, *queue, _interval(analysis), parent, children))
-    return csv_text(COLUMNS, rows)
+    return csv_text([COLUMNS, *rows])
 
 
 def profile(analysis: Analysis, stages: Sequence[Stage]) -> dict[str, Any]:

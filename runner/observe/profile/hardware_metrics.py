@@ -7,7 +7,6 @@ Memory, MemoryL0,        counters of the processor, for whole steps; those that 
 ResourceConflictRatio    with the reason and have no values
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 from runner.observe.profile.analysis import Analysis, OperatorTimes
@@ -31,16 +30,11 @@ def table(analysis: Analysis, metric: str, peak: Peak | None) -> dict[str, Any]:
         "peak_gbytes_per_second": round(peak.bytes / 1e9, 3),
         "peak_measured_by": f"the best of {REPEATS} float32 products of {SIZE} x {SIZE}, and of as many copies",
         "operators": [
-            {"full_op_name": t.name, "op_type": t.kind, "time_us": round(t.median / 1e3, 3), **row(t, o, peak)}
-            for t, o in _timed(analysis)
+            {"full_op_name": t.name, "op_type": t.kind, "time_us": round(t.median / 1e3, 3), **row(t, t.operator, peak)}
+            for t in analysis.longest_first
+            if t.operator is not None and t.median > 0
         ],
     }
-
-
-def _timed(analysis: Analysis) -> Iterator[tuple[OperatorTimes, ProfiledOperator]]:
-    for times in sorted(analysis.operator_times, key=lambda times: -times.total):
-        if times.operator is not None and times.median > 0:
-            yield times, times.operator
 
 
 def _arithmetic(times: OperatorTimes, operator: ProfiledOperator, peak: Peak) -> dict[str, Any]:
@@ -53,7 +47,7 @@ def _arithmetic(times: OperatorTimes, operator: ProfiledOperator, peak: Peak) ->
 
 def _pipe(times: OperatorTimes, operator: ProfiledOperator, peak: Peak) -> dict[str, Any]:
     compute, move = operator.cost.flops / peak.flops * 1e9, operator.cost.bytes / peak.bytes * 1e9
-    row: dict[str, Any] = {"flops": operator.cost.flops, "bytes": operator.cost.bytes}
+    row: dict[str, Any] = {**operator.cost._asdict()}
     row |= {"compute_ratio": round(compute / times.median, 5), "move_ratio": round(move / times.median, 5)}
     return row | {"bound": "compute" if compute > move else "data movement", **_shared(times)}
 

@@ -9,7 +9,7 @@ Times are whole microseconds since the start of the profile, on a clock of onnxr
 import json
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 EVENT_CAP = 1_000_000  # onnxruntime/core/common/profiler.h
@@ -30,17 +30,15 @@ class OrtEvent(NamedTuple):
         return self.start + self.length
 
 
-@dataclass
-class OrtStep:
+class OrtStep(NamedTuple):
     """One execution of the graph of a step, with its nodes in the order of execution."""
 
     start: int
     stop: int
-    nodes: list[OrtEvent] = field(default_factory=list)
+    nodes: list[OrtEvent]
 
 
-@dataclass
-class OrtRun:
+class OrtRun(NamedTuple):
     """One call of the session."""
 
     start: int
@@ -48,8 +46,7 @@ class OrtRun:
     steps: list[OrtStep]
 
 
-@dataclass
-class OrtProfile:
+class OrtProfile(NamedTuple):
     """The content of a profile; `full` when onnxruntime may have dropped events because of its limit."""
 
     runs: list[OrtRun]
@@ -63,13 +60,13 @@ def read(lines: Iterable[str], sunk: bool, cap: int = EVENT_CAP) -> OrtProfile:
     off by the cap is missing.
     """
     events = list(_events(lines))
-    runs = [OrtRun(e.start, e.stop, []) for e in events if e.name == RUN]
     executions = [e for e in events if e.name == EXECUTE]
     nodes = sorted((e for e in events if e.name.endswith(KERNEL) and e.name != SCAN), key=lambda e: (e.start, e.stop))
-    for run in runs:
+    runs = []
+    for run in (e for e in events if e.name == RUN):
         inside = sorted((e for e in executions if run.start <= e.start and e.stop <= run.stop), key=lambda e: e.start)
-        run.steps = _steps(run, inside[1:] if sunk else inside[:1])
-        _distribute(nodes, run.steps)
+        steps = _steps(run, inside[1:] if sunk else inside[:1])
+        runs.append(OrtRun(run.start, run.stop, [OrtStep(*step, _between(nodes, *step)) for step in steps]))
     return OrtProfile(runs, len(events) >= cap)
 
 
@@ -81,16 +78,15 @@ def _events(lines: Iterable[str]) -> Iterator[OrtEvent]:
             yield OrtEvent(event["name"], int(event["ts"]), int(event["dur"]))
 
 
-def _steps(run: OrtRun, executions: Sequence[OrtEvent]) -> list[OrtStep]:
-    """The steps cover the whole call: time between two steps counts for the earlier one, time before the first one for
-    the first one."""
+def _steps(run: OrtEvent, executions: Sequence[OrtEvent]) -> Iterable[tuple[int, int]]:
+    """Start and stop of the steps, which cover the whole call.
+
+    Time between two steps counts for the earlier one, time before the first one for the first one.
+    """
     starts = [run.start, *(execution.start for execution in executions[1:])] if executions else []
-    return [OrtStep(start, stop) for start, stop in zip(starts, [*starts[1:], run.stop], strict=True)]
+    return pairwise([*starts, run.stop])
 
 
-def _distribute(nodes: Sequence[OrtEvent], steps: Sequence[OrtStep]) -> None:
-    """Assign the nodes to the steps."""
-    for step in steps:
-        first = bisect_left(nodes, step.start, key=lambda e: e.start)
-        last = bisect_left(nodes, step.stop, key=lambda e: e.start)
-        step.nodes = [e._replace(name=e.name.removesuffix(KERNEL)) for e in nodes[first:last]]
+def _between(nodes: Sequence[OrtEvent], start: int, stop: int) -> list[OrtEvent]:
+    first, last = (bisect_left(nodes, at, key=lambda e: e.start) for at in (start, stop))
+    return [e._replace(name=e.name.removesuffix(KERNEL)) for e in nodes[first:last]]

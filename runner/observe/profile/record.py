@@ -4,16 +4,16 @@ All times are nanoseconds of `time.perf_counter_ns`. Steps count from 0.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
+from runner.core.collective import Collective
 from runner.core.graph import Graph
 from runner.core.primitive import Node, Primitive
 from runner.observe.profile.cost import Cost, cost
 from runner.types import TensorType
 
 Part = Literal["data", "forward", "backward", "aggregation", "update"]
-COLLECTIVES = {"AllReduce", "AllGather", "ReduceScatter", "Broadcast", "AlltoAll"}
 DATA, WRITERS, HOST, WORKERS, EXCHANGES = "data", "writers", "host", "data workers", "exchanges"  # tracks
 GRADIENTS, DATASET = "Gradients/", "Dataset/"
 
@@ -122,18 +122,14 @@ class ProfileRecord:
             self.operators.setdefault(operator.name, operator)
 
 
-def operators_of(nodes: Iterable[Node]) -> list[ProfiledOperator]:
-    """The operators of a graph's nodes, by number."""
-    operators = [
-        ProfiledOperator(n.name, n.op, n.number, tuple([x.type for x in n.inputs]), tuple([y.type for y in n.outputs]))
-        for n in nodes
-    ]
-    return with_parts(operators)
-
-
 def operators_in(*graphs: Graph) -> list[ProfiledOperator]:
-    """The operators of graphs that run one after the other."""
-    return [operator for graph in graphs for operator in operators_of(graph.nodes)]
+    """The operators of graphs that run one after the other, by number in each."""
+    return [operator for graph in graphs for operator in with_parts(map(_profiled, graph.nodes))]
+
+
+def _profiled(node: Node) -> ProfiledOperator:
+    inputs, outputs = (tuple([x.type for x in values]) for values in (node.inputs, node.outputs))
+    return ProfiledOperator(node.name, node.op, node.number, inputs, outputs)
 
 
 def with_parts(operators: Iterable[ProfiledOperator]) -> list[ProfiledOperator]:
@@ -144,17 +140,14 @@ def with_parts(operators: Iterable[ProfiledOperator]) -> list[ProfiledOperator]:
     """
     ordered = sorted(operators, key=lambda operator: operator.number)
     first = min((o.number for o in ordered if o.name.startswith(GRADIENTS)), default=None)
-    return [_with_part(operator, first) for operator in ordered]
+    return [replace(operator, part=_part(operator, first)) for operator in ordered]
 
 
-def _with_part(o: ProfiledOperator, first_gradient: int | None) -> ProfiledOperator:
-    part: Part = "forward"
-    if o.name.startswith(DATASET):
-        part = "data"
-    elif o.kind in COLLECTIVES:
-        part = "aggregation"
-    elif o.name.startswith(GRADIENTS):
-        part = "backward"
-    elif first_gradient is not None and o.number > first_gradient:
-        part = "update"
-    return ProfiledOperator(o.name, o.op, o.number, o.inputs, o.outputs, part)
+def _part(operator: ProfiledOperator, first_gradient: int | None) -> Part:
+    if operator.name.startswith(DATASET):
+        return "data"
+    if isinstance(operator.op, Collective):
+        return "aggregation"
+    if operator.name.startswith(GRADIENTS):
+        return "backward"
+    return "update" if first_gradient is not None and operator.number > first_gradient else "forward"

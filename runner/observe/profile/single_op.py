@@ -54,9 +54,9 @@ class TimingStatistics(NamedTuple):
 
     runs: int
     median: float
-    lowest: float
-    tenth: float
-    ninetieth: float
+    min: float
+    p10: float
+    p90: float
 
     @classmethod
     def of(cls, times: Sequence[float]) -> "TimingStatistics":
@@ -111,15 +111,10 @@ def report(operator: SingleOperator, timings: dict[str, TimingStatistics]) -> di
         "attributes": {name: repr(value) for name, value in operator.op.attributes().items()},
         "inputs": list(map(str, operator.inputs)),
         "outputs": list(map(str, operator.outputs)),
-        "flops": work.flops,
-        "bytes": work.bytes,
+        **work._asdict(),
         "time_us": {
             mode: {
-                "runs": timing.runs,
-                "median": round(timing.median, 3),
-                "min": round(timing.lowest, 3),
-                "p10": round(timing.tenth, 3),
-                "p90": round(timing.ninetieth, 3),
+                **{name: round(value, 3) for name, value in timing._asdict().items()},
                 "gflops_per_second": round(work.flops / timing.median / 1e3, 3),
             }
             for mode, timing in timings.items()
@@ -132,7 +127,7 @@ def lines(operator: SingleOperator, timings: dict[str, TimingStatistics]) -> Ite
     yield f"op_trace: {operator.name}"
     yield f"  {', '.join(map(str, operator.inputs))} -> {', '.join(map(str, operator.outputs))}"
     for mode, timing in timings.items():
-        spread = f"{timing.tenth:.1f} to {timing.ninetieth:.1f} us in 8 of 10 runs"
+        spread = f"{timing.p10:.1f} to {timing.p90:.1f} us in 8 of 10 runs"
         yield f"  {mode:9} {timing.median:10.1f} us  ({spread}, {timing.runs} runs)"
 
 

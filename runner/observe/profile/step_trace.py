@@ -29,11 +29,11 @@ def detail(analysis: Analysis) -> str:
     columns = [*(FORWARD_ONLY if forward_only else BOTH), *_exchange_columns(analysis)]
     steps = [step for step in analysis.steps if step.fp is not None]
     if not steps:
-        return csv_text(columns, [])
+        return csv_text([columns])
     rows = [[*_ticks(step, forward_only), *_exchange_ticks(step)] for step in steps]
     numbered = [(step.number + 1, *row) for step, row in zip(steps, rows, strict=True)]
     averages = [round(sum(column) / len(rows)) for column in zip(*rows, strict=True)]
-    return csv_text(columns, [*numbered, ("-", *averages)])
+    return csv_text([columns, *numbered, ("-", *averages)])
 
 
 def point_info(analysis: Analysis) -> dict[str, Any]:

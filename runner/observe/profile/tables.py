@@ -44,9 +44,9 @@ def detail(analysis: Analysis, target: ProfileTarget) -> str:
             times.name.partition("/")[0],
             os.getpid(),
         )
-        for times in _largest_first(analysis)
+        for times in analysis.longest_first
     ]
-    return csv_text(DETAIL, rows)
+    return csv_text([DETAIL, *rows])
 
 
 def types(analysis: Analysis) -> str:
@@ -61,7 +61,7 @@ def types(analysis: Analysis) -> str:
         average = total / max(1, count) / MS
         percent = f"{total / whole * 100:.4f}"
         rows.append((kind, count, len(group), f"{total / MS:.6f}", f"{average:.6f}", percent))
-    return csv_text(TYPES, rows)
+    return csv_text([TYPES, *rows])
 
 
 def framework(analysis: Analysis, target: ProfileTarget) -> str:
@@ -73,17 +73,13 @@ def framework(analysis: Analysis, target: ProfileTarget) -> str:
         info = json.dumps(_info(operator, times), separators=(",", ":"))
         names = operator.name, operator.short, operator.kind, operator.subgraph
         rows.append((number, 0, target.threads, *names, info))
-    return csv_text(FRAMEWORK, rows)
-
-
-def _largest_first(analysis: Analysis) -> list[OperatorTimes]:
-    return sorted(analysis.operator_times, key=lambda times: -times.total)
+    return csv_text([FRAMEWORK, *rows])
 
 
 def _info(operator: ProfiledOperator, times: OperatorTimes) -> dict[str, Any]:
     sides = (("input", operator.inputs), ("output", operator.outputs))
     info: dict[str, Any] = {f"{side}_{k}": _value(x) for side, values in sides for k, x in enumerate(values)}
-    info |= {"flops": operator.cost.flops, "bytes": operator.cost.bytes, "part": operator.part}
+    info |= {**operator.cost._asdict(), "part": operator.part}
     if times.shared_with:
         info["shares_nodes_with"] = list(times.shared_with)
     if not times.total:
@@ -95,9 +91,5 @@ def _info(operator: ProfiledOperator, times: OperatorTimes) -> dict[str, Any]:
 
 def _value(x: TensorType) -> dict[str, str]:
     """A value in the form of the reference."""
-    kind = f"NUMBER_TYPE_{x.dtype.numpy.name.upper()}"
-    return {"format": "NCHW" if x.ndim == 4 else "DefaultFormat", "data_type": kind, "shape": _shape(x)}
-
-
-def _shape(x: TensorType) -> str:
-    return ",".join(map(str, x.shape))
+    kind, shape = f"NUMBER_TYPE_{x.dtype.numpy.name.upper()}", ",".join(map(str, x.shape))
+    return {"format": "NCHW" if x.ndim == 4 else "DefaultFormat", "data_type": kind, "shape": shape}

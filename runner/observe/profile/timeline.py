@@ -108,5 +108,5 @@ def _args(name: str, executions: list[NodeExecution], analysis: Analysis) -> dic
     if operator is not None:
         args |= {"type": operator.kind, "part": operator.part}
         args |= {"inputs": list(map(str, operator.inputs)), "outputs": list(map(str, operator.outputs))}
-        args |= {"flops": operator.cost.flops, "bytes": operator.cost.bytes}
+        args |= operator.cost._asdict()
     return args

@@ -13,10 +13,9 @@ counters, the machine's peak        the metrics of `ai_core_metrics`
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 from runner.dataset.stages import Stage
-from runner.host.files import make_directory, write_atomically
+from runner.host.files import make_directory, write_atomically, write_json
 from runner.host.lazy import gc_paused
 from runner.observe.profile import data_pipeline, hardware_metrics, peak, step_trace, summary, tables, timeline
 from runner.observe.profile.analysis import Analysis
@@ -36,29 +35,23 @@ def write(
     folder, device = make_directory(settings.result_path), target.device
     d = target.rank if target.ranks > 1 else settings.device_id  # on several machines, devices have equal numbers
     if settings.operators:
-        _text(folder / f"{device}_op_detail_info_{d}.csv", tables.detail(analysis, target))
-        _text(folder / f"{device}_op_type_info_{d}.csv", tables.types(analysis))
-        _text(folder / f"framework_raw_{d}.csv", tables.framework(analysis, target))
+        write_atomically(folder / f"{device}_op_detail_info_{d}.csv", tables.detail(analysis, target))
+        write_atomically(folder / f"{device}_op_type_info_{d}.csv", tables.types(analysis))
+        write_atomically(folder / f"framework_raw_{d}.csv", tables.framework(analysis, target))
     if settings.ai_core_metrics:
         needed = settings.ai_core_metrics in hardware_metrics.FROM_PEAK
         found = peak.measure_peak(target.threads) if needed else None
-        _json(folder / f"ai_core_metrics_{d}.json", hardware_metrics.table(analysis, settings.ai_core_metrics, found))
+        write_json(
+            folder / f"ai_core_metrics_{d}.json", hardware_metrics.table(analysis, settings.ai_core_metrics, found)
+        )
     if settings.aicpu_trace:
-        _text(folder / f"minddata_pipeline_raw_{d}.csv", data_pipeline.raw(analysis, stages))
-        _json(folder / f"pipeline_profiling_{d}.json", data_pipeline.profile(analysis, stages))
+        write_atomically(folder / f"minddata_pipeline_raw_{d}.csv", data_pipeline.raw(analysis, stages))
+        write_json(folder / f"pipeline_profiling_{d}.json", data_pipeline.profile(analysis, stages))
     # The timeline is not indented: it may have 100000 events.
     trace = json.dumps(timeline.events(analysis, target), separators=(",", ":"), allow_nan=False)
-    _text(folder / f"{device}_timeline_display_{d}.json", trace)
+    write_atomically(folder / f"{device}_timeline_display_{d}.json", trace)
     if settings.steps:
-        _text(folder / f"step_trace_raw_{d}_detail_time.csv", step_trace.detail(analysis))
+        write_atomically(folder / f"step_trace_raw_{d}_detail_time.csv", step_trace.detail(analysis))
         point_info = f"step_trace_point_info{f'_{d}' if target.rank else ''}.json"  # the reference has no number here
-        _json(folder / point_info, step_trace.point_info(analysis))
+        write_json(folder / point_info, step_trace.point_info(analysis))
     return [] if target.rank else list(summary.lines(analysis, target))
-
-
-def _text(path: Path, content: str) -> None:
-    write_atomically(path, content)
-
-
-def _json(path: Path, value: object) -> None:
-    write_atomically(path, json.dumps(value, indent=2, allow_nan=False) + "\n")

@@ -18,7 +18,7 @@ from runner import dtype as dt
 from runner.core.value import Tensor
 from runner.errors import ConfigError, DataError, StorageError
 from runner.host import files, tensor_message
-from runner.host.protobuf import bytes_field, fields, required_bytes, required_text, text_field
+from runner.host.protobuf import fields, message, required_bytes, required_text
 from runner.ops.print.screen import Part
 
 FILE_LIMIT = 64 << 30  # maximum size of a file to read, in bytes
@@ -45,14 +45,14 @@ class PrintFile:
         if self._journal is None:
             self._open()
         assert self._journal is not None
-        message = b"".join(bytes_field(VALUE, _value(part)) for part in parts)
+        content = message(*((VALUE, _value(part)) for part in parts))
         try:
-            self._journal.extend(message)
+            self._journal.extend(content)
         except StorageError:
             with suppress(StorageError):
                 self._journal.cut(self._size)
             raise
-        self._size += len(message)
+        self._size += len(content)
 
     def close(self) -> None:
         """Return when all is on the disk. A later Print continues the file."""
@@ -113,9 +113,9 @@ def parse_print(print_file_name: str | Path) -> list[str | Tensor]:
 
 def _value(part: Part) -> bytes:
     if isinstance(part, str):
-        return text_field(DESC, part)
+        return message((DESC, part))
     elements = np.asarray(part, part.dtype.newbyteorder("<"), order="C").tobytes()
-    return bytes_field(TENSOR, tensor_message.head(dt.of(part.dtype), part.shape, len(elements)) + elements)
+    return message((TENSOR, tensor_message.head(dt.of(part.dtype), part.shape, len(elements)) + elements))
 
 
 def _parse_entry(value: int | memoryview, number: int) -> str | Tensor:

@@ -36,31 +36,33 @@ def compare(golden: Golden, found: Golden) -> tuple[list[ComparedValue], list[st
 
 
 def _bit_for_bit(golden: Golden, found: Golden) -> Iterator[ComparedValue]:
-    for name in {**golden.metrics, **found.metrics}:
-        was, now = golden.metrics.get(name), found.metrics.get(name)
+    for name, was, now in _both(golden.metrics, found.metrics):
         yield ComparedValue(name, was, now, was != now)
     was, now = golden.losses["sha256"], found.losses["sha256"]
     yield _first_loss(golden, found) if was != now else ComparedValue("losses", was, now, False)
-    for name in {**golden.tensors, **found.tensors}:
-        a, b = golden.tensors.get(name), found.tensors.get(name)
+    for name, a, b in _both(golden.tensors, found.tensors):
         differs = a is None or b is None or _identity(a) != _identity(b)
         yield ComparedValue(f"tensor {name}", _short(a), _short(b), differs)
 
 
 def _within_tolerance(golden: Golden, found: Golden) -> Iterator[ComparedValue]:
-    for name in {**golden.metrics, **found.metrics}:
-        yield _compare_floats(name, golden.metrics.get(name), found.metrics.get(name), golden.bound(name))
+    for name, was, now in _both(golden.metrics, found.metrics):
+        yield _compare_floats(name, was, now, golden.bound(name))
     bound = golden.bound("losses")
     last = bound.get("steps", golden.steps)
     for step, was in golden.losses["at"].items():
         if int(step) <= last:
             yield _compare_floats(f"loss at step {step}", was, found.losses["at"].get(step), bound)
-    for name in {**golden.tensors, **found.tensors}:
-        a, b = golden.tensors.get(name), found.tensors.get(name)
+    for name, a, b in _both(golden.tensors, found.tensors):
         if a is None or b is None or (a["shape"], a["dtype"]) != (b["shape"], b["dtype"]):
             yield ComparedValue(f"tensor {name}", _type(a), _type(b), True)
         else:
             yield _compare_floats(f"norm of {name}", a["norm"], b["norm"], golden.bound("tensors"))
+
+
+def _both(golden: dict[str, Any], found: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """The names of both, with their values; None where one lacks it."""
+    return ((name, golden.get(name), found.get(name)) for name in golden | found)
 
 
 def _compare_floats(name: str, was: float | None, now: float | None, bound: dict[str, float]) -> ComparedValue:

@@ -5,7 +5,6 @@ import time
 import xml.etree.ElementTree as xml
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -120,12 +119,8 @@ def _properties(folder: object, loss: float | None, metrics: dict[str, Any]) -> 
 
 
 def _seconds(folder: Path | None) -> float | None:
-    status = RunRecord(folder).status if folder else {}
-    try:
-        times = [datetime.fromisoformat(str(status.get(name))) for name in ("started", "finished")]
-    except ValueError:
-        return None
-    return (times[1] - times[0]).total_seconds()
+    started, finished = (folder and RunRecord(folder).time(name) for name in ("started", "finished"))
+    return (finished - started).total_seconds() if started and finished else None
 
 
 def _clean(text: str) -> str:

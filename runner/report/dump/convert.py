@@ -9,6 +9,7 @@ import re
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -48,9 +49,10 @@ def main(args: Namespace) -> int:
 
 def _convert(sources: Sequence[_Source], options: ConversionOptions, folder: Path) -> int:
     failed_list = folder / FAILED_LIST
-    _remove(failed_list)
+    with files.storage_errors("cannot remove a file", failed_list):
+        files.remove(failed_list)
     failed, printed = [], 0
-    with Converter(folder, options) as converter:
+    with closing(Converter(folder, options)) as converter:
         for source in sources:
             failures = converter.convert(*source)
             if failures:
@@ -64,13 +66,6 @@ def _convert(sources: Sequence[_Source], options: ConversionOptions, folder: Pat
     files.write_atomically(failed_list, os.fsencode("\n".join(failed) + "\n"))
     _print_error(f"{len(failed)} of {len(sources)} dump files could not be converted; they are listed in {failed_list}")
     return DataError.exit_code
-
-
-def _remove(path: Path) -> None:
-    try:
-        files.remove(path)
-    except OSError as reason:
-        raise files.storage_error("cannot remove a file", path, reason) from reason
 
 
 def _print_error(error: object) -> None:

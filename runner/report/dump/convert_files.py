@@ -16,8 +16,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -65,19 +64,15 @@ class ConversionFailure(NamedTuple):
 
 
 class Converter:
-    """Converts dump files into `folder`. On exit it writes `mapping.csv` for names that were too long."""
+    """Converts dump files into `folder`; to be closed."""
 
     def __init__(self, folder: Path, options: ConversionOptions) -> None:
         self._folder, self._options = folder, options
         self._shortened: dict[Path, dict[str, str]] = {}
         self.count = 0  # files written
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Write `mapping.csv` for names that were too long."""
         for folder, names in self._shortened.items():
             mapping_csv.add(folder, names)
 

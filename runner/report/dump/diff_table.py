@@ -1,10 +1,10 @@
 """The result of a dump comparison as tables, with colours if the output is a terminal."""
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from runner.report.dump.diff_rows import Row, user_line
+from runner.report.terminal import open_console, print_line, print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,32 +28,26 @@ _WITHOUT_CAUSE = {
         "the inputs of this operator differ already, and the difference grows; --rtol allows more",
     ),
 }
-PIPED_WIDTH = 400  # columns; wider than any line, so that piped output is not wrapped
 MAX_NAMES = 5
 
 
 def print_comparison(found: Row) -> None:
     """Print the result of `diff_rows.summary`."""
-    # importing rich takes 60 ms, and --json does not need it
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(width=PIPED_WIDTH, soft_wrap=True, highlight=False)
+    console = open_console()
     if "all" in found:
         _everything(console, found)
     if found["same"]:
-        _line(console, _agreement(found), "green")
+        print_line(console, _agreement(found), "green")
     elif found["first"]:
         _difference(console, found["first"], "first difference")
         if earlier := found["earlier"]:
-            _line(console, f"{earlier['status']} before it, but is not the cause: {earlier['name']}", "yellow")
+            print_line(console, f"{earlier['status']} before it, but is not the cause: {earlier['name']}", "yellow")
     else:
         title, reason = _WITHOUT_CAUSE[found["cause"]]
         _difference(console, found["earlier"], title)
-        _line(console, reason, "yellow")
+        print_line(console, reason, "yellow")
     for note in _notes(found):
-        _line(console, f"note: {note}")
+        print_line(console, f"note: {note}")
 
 
 def _agreement(found: Row) -> str:
@@ -74,7 +68,7 @@ def _notes(found: Row) -> list[str]:
 
 
 def _difference(console: "Console", row: Row, heading: str) -> None:
-    _line(console, f"{heading}: {row['name']}", "bold red")
+    print_line(console, f"{heading}: {row['name']}", "bold red")
     details = {"iteration": row["iteration"], "in B": row["name_b"] if row["name_b"] != row["name"] else None}
     details |= _worst(row) | {"IR": row.get("ir"), "source": user_line(row)}
     details |= {f"{label} is": producer for label, producer in row.get("made_by", {}).items()}
@@ -84,11 +78,11 @@ def _difference(console: "Console", row: Row, heading: str) -> None:
     sides = [_cells(tensor) for tensor in row["tensors"]]
     lines = [([title, *cells], "") for title, *cells in list(zip(COLUMNS, *sides, strict=True))[1:]]
     columns = [("", ""), *((s[0], "red" if t["differs"] else "") for s, t in zip(sides, row["tensors"], strict=True))]
-    _table(console, columns, lines)
+    print_table(console, columns, lines)
     width = max(map(len, details))
     for name, value in details.items():
         if value is not None:
-            _line(console, f"  {name:<{width}}  {value}")
+            print_line(console, f"  {name:<{width}}  {value}")
 
 
 def _worst(row: Row) -> Row:
@@ -129,7 +123,7 @@ def _everything(console: "Console", found: Row) -> None:
         status = f"only {side.upper()}"
         lines += [(["", name, status, *["-"] * 8], _COLOURS[status]) for name in found[f"only_{side}"]]
     titles = "iteration", "name", "status", "worst tensor", *COLUMNS[3:]
-    _table(console, [(title, "") for title in titles], lines)
+    print_table(console, [(title, "") for title in titles], lines)
 
 
 def _distance(tensor: Row) -> tuple[float, float]:
@@ -149,23 +143,3 @@ def _short(value: object) -> str:
 
 def _value(value: object) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
-
-
-def _table(console: "Console", columns: Sequence[tuple[str, str]], lines: Sequence[tuple[Sequence[str], str]]) -> None:
-    """Print a table: columns are (title, colour), lines are (cells, colour)."""
-    from rich.box import SIMPLE
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE)
-    for title, colour in columns:
-        table.add_column(title, style=colour)
-    for cells, colour in lines:
-        table.add_row(*map(Text, cells), style=colour)
-    console.print(table)
-
-
-def _line(console: "Console", text: str, style: str = "") -> None:
-    from rich.text import Text
-
-    console.print(Text(text, style=style))

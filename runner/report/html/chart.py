@@ -5,10 +5,11 @@ both forms of a chart, linear and logarithmic; radio buttons and CSS switch betw
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runner.report.html.axis import MAX_MARKS, Scale, axis_around
+from runner.report.html.layout import legend
 from runner.report.html.markup import Markup, concat, tag
 from runner.report.html.series import Points
 
@@ -31,19 +32,18 @@ class ChartLine:
 def chart(
     title: str,
     lines: Sequence[ChartLine],
-    x_name: str,
     *,
     may_be_log: bool = False,
     zero: bool = False,
-    legend: bool = True,
+    has_legend: bool = True,
 ) -> Markup:
-    """A figure: caption, a switch if both forms are useful, the chart, a legend for two lines or more."""
+    """A figure over steps: caption, a switch if both forms are useful, the chart, a legend for two lines or more."""
     values = [y for line in lines for _, y in line.points]
     x = _step_axis([x for line in lines for x, _ in line.points])
-    plot = _plot(lines, x, axis_around(values, zero=zero), x_name)
+    plot = _plot(lines, x, axis_around(values, zero=zero))
     if may_be_log and min(values) > 0 and max(values) >= 4 * min(values):
-        plot = _switch(plot, _plot(lines, x, axis_around(values, is_log=True), x_name))
-    return tag("figure", tag("figcaption", title), plot, _legend(lines) if legend else None, class_="chart")
+        plot = _switch(plot, _plot(lines, x, axis_around(values, is_log=True)))
+    return tag("figure", tag("figcaption", title), plot, _legend(lines) if has_legend else None, class_="chart")
 
 
 def path(points: Points, x: Scale, y: Scale, closed: bool = False) -> str:
@@ -81,8 +81,8 @@ def frame(content: Markup, x: Scale, y: Scale, x_name: str) -> Markup:
     return tag("div", tag("div", svg, *labels, class_="plot"), tag("div", x_name, class_="axis"), class_="framed")
 
 
-def _plot(lines: Sequence[ChartLine], x: Scale, y: Scale, x_name: str) -> Markup:
-    return frame(concat(*(_drawn(line, x, y) for line in lines)), x, y, x_name)
+def _plot(lines: Sequence[ChartLine], x: Scale, y: Scale) -> Markup:
+    return frame(concat(*(_drawn(line, x, y) for line in lines)), x, y, "step")
 
 
 def _drawn(line: ChartLine, x: Scale, y: Scale) -> Markup:
@@ -110,11 +110,5 @@ def _step_axis(values: Sequence[float]) -> Scale:
 
 
 def _legend(lines: Sequence[ChartLine]) -> Markup | None:
-    entries = list(_entries(lines))
-    return tag("ul", *entries, class_="legend") if len(entries) > 1 else None
-
-
-def _entries(lines: Sequence[ChartLine]) -> Iterator[Markup]:
-    for line in lines:
-        if line.name and line.style != "band":
-            yield tag("li", tag("i", class_=f"{line.style} c{line.colour}"), line.name)
+    entries = [(f"{line.style} c{line.colour}", line.name) for line in lines if line.name and line.style != "band"]
+    return legend(entries) if len(entries) > 1 else None

@@ -51,11 +51,9 @@ def find_runs(folders: Sequence[Path]) -> list[RunRecord]:
 def render(runs: Sequence[RunRecord], folders: Sequence[Path], home: Path) -> str:
     """The page about at least one run, with links relative to the folder `home`."""
     if len(runs) == 1:
-        return page(
-            f"{runs[0].name} \N{MIDDLE DOT} runner", run_page.head(runs[0]), list(run_page.sections(runs[0], home))
-        )
+        return page(f"{runs[0].name} \N{MIDDLE DOT} runner", run_page.head(runs[0]), run_page.sections(runs[0], home))
     run_set = RunSet(runs)
-    sections = list(sweep_page.sections(run_set, home))
+    sections = sweep_page.sections(run_set, home)
     if len(runs) == 2:
         sections[1:1] = pair_page.sections(*runs)
     remarks = [remark for folder in folders for remark in sweep_remarks(folder)]

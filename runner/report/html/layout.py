@@ -1,7 +1,7 @@
 """The frame of the page: style, script, navigation. A content security policy forbids it to load anything."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,10 +12,10 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inli
 
 
 class Section(NamedTuple):
-    """A part of the page with a heading."""
+    """A part of the page with a heading; it is omitted without content."""
 
     title: str
-    content: Markup
+    content: Markup | None
 
     @property
     def id(self) -> str:
@@ -29,6 +29,7 @@ class Section(NamedTuple):
 
 def page(title: str, head: Markup, sections: Sequence[Section]) -> str:
     """The content of the HTML file."""
+    sections = [section for section in sections if section.content]
     links = tag("nav", *(tag("a", section.title, href=f"#{section.id}") for section in sections))
     parts = [tag("section", tag("h2", s.title), s.content, id=s.id) for s in sections]
     meta = concat(
@@ -70,11 +71,13 @@ def bar(parts: dict[str, float], unit: str) -> Markup:
     segments = [
         tag("i", style=f"flex:{max(value, 0) / total:.5f}", class_=f"c{k}") for k, value in enumerate(parts.values(), 1)
     ]
-    entries = [
-        tag("li", tag("i", class_=f"area c{k}"), f"{name} {value:.4g} {unit} ({100 * value / total:.0f}%)")
-        for k, (name, value) in enumerate(parts.items(), 1)
-    ]
-    return concat(tag("div", *segments, class_="bar"), tag("ul", *entries, class_="legend"))
+    texts = [f"{name} {value:.4g} {unit} ({100 * value / total:.0f}%)" for name, value in parts.items()]
+    return concat(tag("div", *segments, class_="bar"), legend((f"area c{k}", text) for k, text in enumerate(texts, 1)))
+
+
+def legend(entries: Iterable[tuple[str, str]]) -> Markup:
+    """A list of names, each with the classes of its symbol."""
+    return tag("ul", *(tag("li", tag("i", class_=symbol), name) for symbol, name in entries), class_="legend")
 
 
 def _asset(name: str) -> Markup:

@@ -1,5 +1,6 @@
 """HTML and SVG elements. Text is escaped unless it is `Markup`, so that files of a run cannot inject elements."""
 
+from collections.abc import Sequence
 from html import escape
 
 _VOID = {"meta", "input", "img", "br", "link"}
@@ -34,7 +35,7 @@ def concat(*content: Content) -> Markup:
     return Markup("".join(one if isinstance(one, Markup) else escape(str(one)) for one in content if one is not None))
 
 
-def table(columns: tuple[str, ...], rows: list[tuple[Content, ...]], sortable: bool = False) -> Markup:
+def table(columns: Sequence[str], rows: Sequence[Sequence[Content]], sortable: bool = False) -> Markup:
     """A table in a scrollable box. Numbers are right-aligned; `sortable` by a click on the header."""
     numeric = [bool(rows) and all(isinstance(row[k], int | float | None) for row in rows) for k in range(len(columns))]
     head = [tag("th", name, class_="n" if right else None) for name, right in zip(columns, numeric, strict=True)]

@@ -29,8 +29,7 @@ def sections(a: RunRecord, b: RunRecord) -> Iterator[Section]:
     parts: list[Markup] = [_verdict(found["same"], verdict(found))]
     parts.append(tag("p", f"A is {found['a']}, B is {found['b']} (the reference).", class_="sub"))
     for one in tables(found):
-        rows: list[tuple[Content, ...]] = [tuple(row) for row in one.rows]
-        parts += [tag("h3", one.title), table(one.columns, rows)]
+        parts += [tag("h3", one.title), table(one.columns, one.rows)]
     yield Section("A and B", concat(*parts))
     if has_dump(a.folder) and has_dump(b.folder):
         yield Section("Dumps", _dumps(a, b))
@@ -52,7 +51,7 @@ def _dumps(a: RunRecord, b: RunRecord) -> Markup:
         "IR": first.get("ir"),
         "source": user_line(first),
     }
-    rows: list[tuple[Content, ...]] = [(name, format_value(x)) for name, x in details.items() if x is not None]
+    rows = [(name, format_value(x)) for name, x in details.items() if x is not None]
     return concat(
         _verdict(False, _REASONS["value" if first["kind"] == "value" else found["cause"]]),
         table(("", ""), rows),

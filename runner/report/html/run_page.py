@@ -1,9 +1,8 @@
 """The page sections about one run."""
 
 import os
-from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from runner.config.schema import RunConfig, plain
@@ -12,7 +11,7 @@ from runner.report.format import format_value
 from runner.report.html import profile
 from runner.report.html.chart import ChartLine, chart
 from runner.report.html.layout import Section, badge, bar, collapsible, notes, tiles
-from runner.report.html.markup import Content, Markup, concat, metric_label, table, tag
+from runner.report.html.markup import Markup, concat, metric_label, table, tag
 from runner.report.html.picture import pictures
 from runner.report.html.series import downsample, running_mean
 from runner.report.record import RunRecord, is_number
@@ -36,22 +35,17 @@ def head(run: RunRecord) -> Markup:
     )
 
 
-def sections(run: RunRecord, home: Path) -> Iterator[Section]:
-    """The sections that have content; links are relative to the folder `home`."""
-    if content := training(run):
-        yield Section("Training", content)
-    if content := _times(run):
-        yield Section("Time per phase", content)
-    if content := _profile(run, home):
-        yield Section("Profile", content)
-    if content := _graphs(run, home):
-        yield Section("Graph", content)
-    if run.config:
-        yield Section("Config", _config(run))
-    if run.manifest:
-        rows: list[tuple[Content, ...]] = [(key, format_value(value)) for key, value in run.manifest.items()]
-        yield Section("What the numbers depend on", table(("key", "value"), rows))
-    yield Section("Files", _files(run, home))
+def sections(run: RunRecord, home: Path) -> list[Section]:
+    """The sections; links are relative to the folder `home`."""
+    return [
+        Section("Training", training(run)),
+        Section("Time per phase", _times(run)),
+        Section("Profile", _profile(run, home)),
+        Section("Graph", _graphs(run, home)),
+        Section("Config", _config(run) if run.config else None),
+        Section("What the numbers depend on", _values(run.manifest) if run.manifest else None),
+        Section("Files", _files(run, home)),
+    ]
 
 
 def training(run: RunRecord) -> Markup | None:
@@ -67,12 +61,12 @@ def training(run: RunRecord) -> Markup | None:
             lines.append(ChartLine(f"mean of {window} steps", mean, 1))
         test_losses = evaluations(run, "loss")
         lines += [ChartLine("loss on the test split", test_losses, 2, "dots")] if test_losses else []
-        charts.append(tag("div", chart("Loss of each step", lines, "step", may_be_log=True, zero=True), class_="wide"))
+        charts.append(tag("div", chart("Loss of each step", lines, may_be_log=True, zero=True), class_="wide"))
     for name in run.results:
         points = evaluations(run, name)
         if len(points) > 1 and not name.endswith("loss"):
             lines = [ChartLine(name, points, 3), ChartLine("", points, 3, "dots")]
-            charts.append(chart(f"{name.capitalize()} on the test split", lines, "step"))
+            charts.append(chart(f"{name.capitalize()} on the test split", lines))
     return tag("div", *charts, class_="charts") if charts else None
 
 
@@ -88,18 +82,11 @@ def link(path: Path, home: Path, text: str | None = None) -> Markup:
 
 
 def _when(run: RunRecord) -> str:
-    started, finished = (_time(run.status.get(name)) for name in ("started", "finished"))
+    started, finished = (run.time(name) for name in ("started", "finished"))
     if started is None:
         return ""
     duration = f", {(finished - started).total_seconds():.0f} s" if finished else ""
     return f"{started:%Y-%m-%d %H:%M:%S}{duration}"
-
-
-def _time(text: object) -> datetime | None:
-    try:
-        return datetime.fromisoformat(str(text))
-    except ValueError:
-        return None
 
 
 def _tiles(run: RunRecord) -> dict[str, str]:
@@ -134,7 +121,7 @@ def _profile(run: RunRecord, home: Path) -> Markup | None:
         parts += [tag("h3", "Mean step"), bar(found.parts, "ms")]
     if found.operators:
         total = sum(operator.total for operator in found.operators) or 1.0
-        rows: list[tuple[Content, ...]] = [
+        rows = [
             (op.op_type, tag("span", op.name, class_="mono"), op.calls, op.total, _share(op.total / total))
             for op in found.operators[:MAX_OPERATORS]
         ]
@@ -159,7 +146,7 @@ def _graphs(run: RunRecord, home: Path) -> Markup | None:
     texts = sorted(folder.glob("*.ir"))
     if not texts:
         return None
-    rows: list[tuple[Content, ...]] = [(link(path, home), _picture_link(path, home)) for path in texts[:MAX_FILES]]
+    rows = [(link(path, home), _picture_link(path, home)) for path in texts[:MAX_FILES]]
     text = None if images else tag("p", "There is no picture that is small enough for this page.")
     return concat(*images, text, collapsible(f"{len(texts)} stages and graphs", table(("text", "picture"), rows)))
 
@@ -173,23 +160,22 @@ def _config(run: RunRecord) -> Markup:
     defaults = flat(plain(RunConfig()))
     changed = {key: value for key, value in run.config.items() if defaults.get(key) != value}
     typed = tag("pre", " ".join(["runner", *run.overrides])) if run.overrides else None
-    rows: list[tuple[Content, ...]] = [
-        (key, format_value(value), format_value(defaults.get(key))) for key, value in changed.items()
-    ]
-    everything: list[tuple[Content, ...]] = [(key, format_value(value)) for key, value in run.config.items()]
+    rows = [(key, format_value(value), format_value(defaults.get(key))) for key, value in changed.items()]
     return concat(
         typed,
         tag("h3", "Changed from the defaults"),
         table(("key", "value", "default"), rows) if rows else tag("p", "None: all keys have their defaults."),
-        collapsible(f"All {len(run.config)} keys", table(("key", "value"), everything)),
+        collapsible(f"All {len(run.config)} keys", _values(run.config)),
     )
+
+
+def _values(values: dict[str, Any]) -> Markup:
+    return table(("key", "value"), [(key, format_value(value)) for key, value in values.items()])
 
 
 def _files(run: RunRecord, home: Path) -> Markup:
     found = [path for path in sorted(run.folder.rglob("*")) if path.is_file() and not _is_excluded(path, run.folder)]
-    rows: list[tuple[Content, ...]] = [
-        (link(path, home, str(path.relative_to(run.folder))), _size(path)) for path in found[:MAX_FILES]
-    ]
+    rows = [(link(path, home, str(path.relative_to(run.folder))), _size(path)) for path in found[:MAX_FILES]]
     rest = len(found) - len(rows)
     return concat(
         collapsible(f"{len(found)} files", table(("file", "bytes"), rows), is_open=len(found) < 30),

@@ -1,5 +1,6 @@
 """Several runs in one report: the config keys that vary, and groups of runs that differ only in the seed."""
 
+import os
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,9 +40,7 @@ class RunSet:
     @cached_property
     def home(self) -> Path:
         """The common parent folder."""
-        parents = [run.folder.resolve().parts for run in self.runs]
-        shared = [part for part, *others in zip(*parents, strict=False) if all(other == part for other in others)]
-        return Path(*shared)
+        return Path(os.path.commonpath([run.folder.resolve() for run in self.runs]))
 
     @cached_property
     def keys(self) -> list[str]:

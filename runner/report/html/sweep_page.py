@@ -6,7 +6,7 @@ from pathlib import Path
 
 from runner.report.format import format_value
 from runner.report.html.chart import ChartLine, chart
-from runner.report.html.layout import Section, badge, notes, tiles
+from runner.report.html.layout import Section, badge, legend, notes, tiles
 from runner.report.html.markup import Content, Markup, concat, metric_label, table, tag
 from runner.report.html.run_page import link
 from runner.report.html.run_set import RunSet, SeedGroup
@@ -37,20 +37,17 @@ def head(run_set: RunSet, title: str, remarks: Sequence[str] = ()) -> Markup:
     )
 
 
-def sections(run_set: RunSet, home: Path) -> Iterator[Section]:
-    """The sections that have content; links are relative to the folder `home`."""
-    yield Section("Runs", _runs(run_set, home))
+def sections(run_set: RunSet, home: Path) -> list[Section]:
+    """The sections; links are relative to the folder `home`."""
     failed = [run for run in run_set.runs if run.status.get("error")]
-    if failed:
-        yield Section("Failures", concat(*(_failure(run_set, run) for run in failed)))
-    if run_set.has_seeds:
-        yield Section("Over seeds", _seeds(run_set))
-    if content := _curves(run_set):
-        yield Section("Curves", content)
-    if content := slices(run_set):
-        yield Section("Effect of each key", content)
-    if content := parallel_coordinates(run_set):
-        yield Section("All keys", content)
+    return [
+        Section("Runs", _runs(run_set, home)),
+        Section("Failures", concat(*(_failure(run_set, run) for run in failed))),
+        Section("Over seeds", _seeds(run_set) if run_set.has_seeds else None),
+        Section("Curves", _curves(run_set)),
+        Section("Effect of each key", slices(run_set)),
+        Section("All keys", parallel_coordinates(run_set)),
+    ]
 
 
 def _runs(run_set: RunSet, home: Path) -> Markup:
@@ -79,7 +76,7 @@ def _failure(run_set: RunSet, run: RunRecord) -> Markup:
 def _seeds(run_set: RunSet) -> Markup:
     """A row for each group: number of seeds, mean and deviation of every result."""
     head = tuple(f"{metric_label(name)} {what}" for name in run_set.results for what in ("mean", "\N{PLUS-MINUS SIGN}"))
-    rows: list[tuple[Content, ...]] = []
+    rows = []
     for group in run_set.groups:
         cells: list[Content] = []
         for name in run_set.results:
@@ -103,10 +100,10 @@ def _curves(run_set: RunSet) -> Markup | None:
     colours = _colours(run_set)
     lines = [line for group in run_set.groups for line in _lines(run_set, group, drawn, window, colours[group.name])]
     title = f"Loss of each run, mean of {window} steps" if window > 1 else "Loss of each run"
-    charts = [chart(title, lines, "step", may_be_log=True, zero=True, legend=False)]
+    charts = [chart(title, lines, may_be_log=True, zero=True, has_legend=False)]
     bands = [line for group in run_set.groups for line in _band(group, drawn, window, colours[group.name])]
     if run_set.has_seeds and bands:
-        charts.insert(0, chart("Loss, mean and deviation over seeds", bands, "step", zero=True, legend=False))
+        charts.insert(0, chart("Loss, mean and deviation over seeds", bands, zero=True, has_legend=False))
     text = f"The best {len(drawn)} of {len(with_curve)} runs are drawn." if len(drawn) < len(with_curve) else None
     return concat(
         tag("div", *(tag("div", one, class_="wide") for one in charts), class_="charts"),
@@ -153,5 +150,4 @@ def _legend(colours: dict[str, int]) -> Markup | None:
     if len(colours) > COLOURS:
         best = next(name for name, colour in colours.items() if colour != GREY)
         named = {f"best: {best}": 1, f"{len(colours) - 1} others": GREY}
-    entries = [tag("li", tag("i", class_=f"line c{colour}"), name) for name, colour in named.items()]
-    return tag("ul", *entries, class_="legend")
+    return legend((f"line c{colour}", name) for name, colour in named.items())

@@ -142,7 +142,5 @@ def _free_prefix(prefix: str, names: list[str]) -> str:
 
 def _delete(path: Path) -> None:
     """Delete a file that may be gone already. Raises StorageError."""
-    try:
+    with files.storage_errors("cannot delete a checkpoint", path):
         files.remove(path)
-    except OSError as reason:
-        raise files.storage_error("cannot delete a checkpoint", path, reason) from reason

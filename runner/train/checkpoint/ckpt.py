@@ -18,7 +18,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.errors import DataError
 from runner.host import files, tensor_message
-from runner.host.protobuf import LENGTH, fields, key, required_bytes, required_text, text_field, varint
+from runner.host.protobuf import LENGTH, fields, key, message, required_bytes, required_text, varint
 from runner.train.checkpoint.arrays import plain_arrays
 
 SLICE_BYTES = 512 << 20
@@ -67,7 +67,7 @@ def _messages(name: str, array: np.ndarray) -> Iterator[bytes | memoryview]:
     for start in range(0, max(1, len(elements)), SLICE_BYTES):
         piece = elements[start : start + SLICE_BYTES]
         tensor = tensor_message.head(kind, dims, len(piece))
-        value = text_field(1, name) + key(2, LENGTH) + varint(len(tensor) + len(piece)) + tensor
+        value = message((1, name)) + key(2, LENGTH) + varint(len(tensor) + len(piece)) + tensor
         yield key(1, LENGTH) + varint(len(value) + len(piece)) + value
         yield piece
 

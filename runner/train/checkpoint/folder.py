@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from runner.host import files
@@ -19,21 +20,20 @@ def write_folder(path: Path, contents: Mapping[str, files.Content]) -> None:
     temporary, aside = files.hidden(path, files.TEMPORARY_SUFFIX), files.hidden(path, ASIDE_SUFFIX)
     replaces = path.is_dir()
     try:
-        files.make_new(temporary)
-        for name, content in contents.items():
-            files.write_new(temporary / name, content)
-        files.sync_folder(temporary)
-        if replaces:
-            _exchange(path, temporary, aside)
-        else:
-            files.rename(temporary, path)
-        files.sync_folder(path.parent)
-        if replaces:
-            files.remove(aside)
-    except BaseException as reason:
+        with files.storage_errors("cannot write a directory", path):
+            files.make_new(temporary)
+            for name, content in contents.items():
+                files.write_new(temporary / name, content)
+            files.sync_folder(temporary)
+            if replaces:
+                _exchange(path, temporary, aside)
+            else:
+                files.rename(temporary, path)
+            files.sync_folder(path.parent)
+            if replaces:
+                files.remove(aside)
+    except BaseException:
         _discard(temporary)
-        if isinstance(reason, OSError):
-            raise files.storage_error("cannot write a directory", path, reason) from reason
         raise
 
 
@@ -50,11 +50,9 @@ def _exchange(path: Path, temporary: Path, aside: Path) -> None:
 
 def _discard(temporary: Path) -> None:
     """Remove an unfinished directory; a failure is left to `sweep_temporaries`."""
-    try:
+    with suppress(OSError):  # the original error is raised
         if temporary.is_dir():
             files.remove(temporary)
-    except OSError:
-        pass  # the original error is raised
 
 
 def remove_folder(path: Path) -> None:
@@ -63,12 +61,10 @@ def remove_folder(path: Path) -> None:
     Raises StorageError.
     """
     hidden = files.hidden(path, files.TEMPORARY_SUFFIX)
-    try:
+    with files.storage_errors("cannot remove a directory", path):
         files.rename(path, hidden)
         files.sync_folder(path.parent)
         files.remove(hidden)
-    except OSError as reason:
-        raise files.storage_error("cannot remove a directory", path, reason) from reason
 
 
 def place_of(name: str) -> str:
@@ -93,12 +89,10 @@ def sweep_temporaries(folder: Path) -> list[str]:
         if not left:
             continue
         back = left["suffix"] == ASIDE_SUFFIX and left["name"] not in files.names(folder)
-        try:
+        with files.storage_errors("cannot clean up after a killed process", folder / name):
             if back:
                 files.rename(folder / name, folder / left["name"])
             else:
                 files.remove(folder / name)
-        except OSError as reason:
-            raise files.storage_error("cannot clean up after a killed process", folder / name, reason) from reason
         done.append(f"{left['name']}: put back" if back else f"{name}: removed")
     return done

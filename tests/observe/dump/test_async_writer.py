@@ -17,6 +17,7 @@ import foreign_reader
 import numpy as np
 import pytest
 from patience import PATIENCE, SlowDisk, wait_until
+from step_graphs import tiny_graph
 
 from runner import dtype as dt, ops
 from runner.core.lowering import LAST, TILED
@@ -166,7 +167,7 @@ def test_graphs_steps_and_devices_have_folders(tmp_path):
         for step, graph in ((0, 0), (0, 1), (8, 0)):
             folder.write_operator(step, graph, 7, ADD, None, shown(0.0))
             folder.finish_step(step)
-        folder.write_graph(1, "text", b"proto", [ADD.name])
+        folder.write_graph(1, tiny_graph())
         folder.close()
     graph = ["execution_order/ms_execution_order_graph_1.csv", "graphs/ms_output_trace_code_graph_1.ir"]
     graph += ["graphs/ms_output_trace_code_graph_1.pb"]

@@ -7,11 +7,15 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from step_graphs import tiny_graph
 
 from runner.errors import StorageError
 from runner.host import files
 from runner.observe.dump.settings import DumpSettings
-from runner.observe.dump.writer import write_graph, write_metadata, write_pieces
+from runner.observe.dump.writer import DumpWriter, write_metadata, write_pieces
+from runner.observe.graph.describe import describe
+from runner.observe.graph.proto import proto
+from runner.observe.graph.text import text
 
 STEPS = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
 ARRAYS = {
@@ -99,11 +103,14 @@ def test_settings_without_json_leave_nothing(tmp_path):
 
 
 def test_a_graph(tmp_path):
-    write_graph(tmp_path, 3, "the listing\n", b"\x08\x01", ["Default/Add-op0", "Default/Mul-op1"])
+    graph = tiny_graph()
+    names = DumpWriter(tmp_path).write_graph(3, graph)
+    assert names == [node.name for node in graph.nodes]
     found = {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert found == {
-        "graphs/ms_output_trace_code_graph_3.ir": b"the listing\n",
-        "graphs/ms_output_trace_code_graph_3.pb": b"\x08\x01",
-        "execution_order/ms_execution_order_graph_3.csv": b"NodeExecutionOrder-FullNameWithScope\n"
-        b"Default/Add-op0\nDefault/Mul-op1\n",
+        "graphs/ms_output_trace_code_graph_3.ir": text(describe(graph, 3)).encode(),
+        "graphs/ms_output_trace_code_graph_3.pb": proto(graph),
+        "execution_order/ms_execution_order_graph_3.csv": "\n".join(
+            ["NodeExecutionOrder-FullNameWithScope", *names, ""]
+        ).encode(),
     }

@@ -116,6 +116,7 @@ def damaged(text: str) -> dict[str, str]:
         "empty": "",
         "cut": text[: len(text) // 2],
         "cut in front of the last line": "".join(lines[:-1]),
+        "cut inside an update": text.partition("  return(")[0] + "  Assign(%para1_x, %0)",
         "a line is gone": "".join(lines[:15] + lines[16:]),
         "more after the end": text + "x\n",
         "one parameter less than counted": "".join(lines[:6] + lines[7:]),

@@ -1,12 +1,13 @@
 """Operations of operators, counted one by one in loops that multiply and add as the definitions say."""
 
 import itertools
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from runner import dtype as dt, ops
-from runner.core.primitive import infer
+from runner.core.primitive import Primitive, infer
 from runner.observe.profile.cost import cost
 from runner.types import TensorType
 
@@ -70,3 +71,20 @@ def test_bytes_are_those_of_operands_and_results():
     x, y = f32(3, 5), TensorType(dt.float16, (7,))
     assert cost(ops.Add(), (x, x), (x,)).bytes == 3 * np.zeros((3, 5), np.float32).nbytes
     assert cost(ops.Neg(), (y,), (y,)).bytes == 2 * np.zeros(7, np.float16).nbytes
+
+
+def test_a_new_operator_brings_its_own_cost():
+    class Elementwise(Primitive):
+        flops_each: ClassVar = 3
+
+    class Outer(Primitive):
+        def flops(self, inputs, outputs):
+            return 5 * inputs[0].size * inputs[1].size
+
+    class Moves(Primitive):
+        computes: ClassVar = False
+
+    x, y = f32(4, 5), f32(7)
+    assert cost(Elementwise(), (x,), (x, x)) == (3 * 20, 3 * 80)
+    assert cost(Outer(), (x, y), (x,)).flops == 5 * 20 * 7
+    assert cost(Moves(), (x,), (x,)).flops == cost(Elementwise(), (x,), ()).flops == 0

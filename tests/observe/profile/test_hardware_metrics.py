@@ -22,19 +22,19 @@ def spin(seconds):
 
 
 def test_a_counter_of_the_kernel_counts_and_threads_count_too():
-    with Counters((TASK_CLOCK,)) as counters:
-        if counters.missing:
-            pytest.skip(counters.missing["task_clock"])
-        before = counters.read()["task_clock"]
-        spin(0.02)
-        alone = counters.read()["task_clock"] - before
-        threads = [threading.Thread(target=spin, args=(0.02,)) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        spin(0.001)
-        both = counters.read()["task_clock"] - before - alone
+    counters = Counters((TASK_CLOCK,))
+    if counters.missing:
+        pytest.skip(counters.missing["task_clock"])
+    before = counters.read()["task_clock"]
+    spin(0.02)
+    alone = counters.read()["task_clock"] - before
+    threads = [threading.Thread(target=spin, args=(0.02,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    spin(0.001)
+    both = counters.read()["task_clock"] - before - alone
     assert 0.019e9 < alone < 0.2e9
     assert both > 0.038e9
 

@@ -80,7 +80,7 @@ def test_both_modes_compute_it():
     assert set(timings) == {"graph", "pynative"}
     for timing in timings.values():
         assert 20 <= timing.runs <= 1000
-        assert 0 < timing.lowest <= timing.tenth <= timing.median <= timing.ninetieth
+        assert 0 < timing.min <= timing.p10 <= timing.median <= timing.p90
     written = report(found, timings)
     assert written["flops"] == 2 * 64 * 80 * 48
     assert written["inputs"] == ["Float32[64, 80]", "Float32[80, 48]"]
@@ -91,8 +91,8 @@ def test_both_modes_compute_it():
 
 def test_figures():
     timing = TimingStatistics.of(list(range(1, 102)))
-    assert (timing.runs, timing.median, timing.lowest) == (101, 51, 1)
-    assert (timing.tenth, timing.ninetieth) == pytest.approx((10.2, 91.8))
+    assert (timing.runs, timing.median, timing.min) == (101, 51, 1)
+    assert (timing.p10, timing.p90) == pytest.approx((10.2, 91.8))
     calls = []
     assert measure_time(lambda: calls.append(1)).runs == 1000
     assert len(calls) == 1005

@@ -256,6 +256,12 @@ def test_the_table_of_a_sweep(sweep):
     assert "TrainingError: not finite" in section(root, "Failures").text
 
 
+def test_runs_of_one_name_in_two_folders(tmp_path):
+    folders = [leave(tmp_path / parent / "run") for parent in ("a", "b")]
+    _, root = made(*folders, output=tmp_path / NAME)
+    assert [row[0] for row in cells(section(root, "Runs").all("table")[0])] == ["a/run", "b/run"]
+
+
 def test_jobs_that_never_began(sweep):
     values = {"version": 1, "call": {}, "config": {}, "config_sha256": "", "threads": 1}
     journal.append(sweep, "sweep", **values)
