@@ -22,6 +22,12 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
+def known_names(given: object, names: Iterable[str]) -> dict[str, object]:
+    """The rows `allowed` and `nearest` of an error about an unknown name."""
+    allowed = list(names)
+    return {"allowed": ", ".join(allowed), "nearest": nearest(str(given), allowed)}
+
+
 class RunnerError(Exception):
     """A failure that the user can understand and correct.
 

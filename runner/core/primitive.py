@@ -41,6 +41,7 @@ class Primitive:
     needs: ClassVar[Needs] = Needs.WIDEST
     masters: ClassVar[tuple[int, ...]] = ()  # operands that stay Float32 next to Float16 ones: statistics
     computes: ClassVar[bool] = True  # False: it only moves elements, which needs no Float32 for Float16
+    is_flat: ClassVar[bool] = False  # whether its outputs pass no gradient to its inputs
 
     @property
     def name(self) -> str:
@@ -58,6 +59,8 @@ class Primitive:
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         """The gradient of each input, a function that returns it, or None; expressed in operators."""
+        if self.is_flat:
+            return [None] * len(inputs)
         raise NotDifferentiable(f"{self.name} has no gradient")
 
     def lower(self, b: Builder, *names: Any, **_: Any) -> Names:

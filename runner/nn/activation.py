@@ -1,11 +1,12 @@
 """Nonlinearities as layers, with the signatures and defaults of r1.2."""
 
+from collections.abc import Callable
+
 from runner import ops
 from runner.common.initializer import Initial, initializer
-from runner.core.primitive import Primitive
 from runner.core.value import Parameter, Value
-from runner.errors import ConfigError, nearest
-from runner.nn.cell import Cell
+from runner.errors import ConfigError, known_names
+from runner.nn.cell import Cell, OperatorCell
 from runner.validation.arguments import at_least, whole
 
 __all__ = [
@@ -24,68 +25,56 @@ __all__ = [
 ]
 
 
-class Activation(Cell):
-    """Base: a layer of one operator with one operand and an output of the same type."""
-
-    def __init__(self, operator: Primitive) -> None:
-        super().__init__()
-        self.operator = operator
-
-    def construct(self, x: Value) -> Value:
-        output: Value = self.operator(x)
-        return output
-
-
-class ReLU(Activation):
+class ReLU(OperatorCell):
     """max(x, 0)."""
 
     def __init__(self) -> None:
         super().__init__(ops.ReLU())
 
 
-class Sigmoid(Activation):
+class Sigmoid(OperatorCell):
     """1 / (1 + exp(-x))."""
 
     def __init__(self) -> None:
         super().__init__(ops.Sigmoid())
 
 
-class Tanh(Activation):
+class Tanh(OperatorCell):
     """Hyperbolic tangent."""
 
     def __init__(self) -> None:
         super().__init__(ops.Tanh())
 
 
-class Softmax(Activation):
+class Softmax(OperatorCell):
     """exp(x) / sum(exp(x)) along `axis`."""
 
     def __init__(self, axis: int = -1) -> None:
         super().__init__(ops.Softmax(axis))
 
 
-class LogSoftmax(Activation):
+class LogSoftmax(OperatorCell):
     """Logarithm of Softmax along `axis`."""
 
     def __init__(self, axis: int = -1) -> None:
         super().__init__(ops.LogSoftmax(axis))
 
 
-class ReLU6(Activation):
+class ReLU6(OperatorCell):
     """min(max(x, 0), 6)."""
 
     def __init__(self) -> None:
         super().__init__(ops.ReLU6())
 
 
-class GELU(Activation):
+class GELU(OperatorCell):
     """x times the cumulative normal distribution at x, in the tanh approximation."""
 
     def __init__(self) -> None:
         super().__init__(ops.GeLU())
 
 
-class ELU(Activation):
+class ELU(OperatorCell):
     """x where positive, else alpha (exp(x) - 1)."""
 
     def __init__(self, alpha: float = 1.0) -> None:
@@ -93,14 +82,14 @@ class ELU(Activation):
         super().__init__(ops.Elu(float(alpha)))
 
 
-class HSwish(Activation):
+class HSwish(OperatorCell):
     """x ReLU6(x + 3) / 6."""
 
     def __init__(self) -> None:
         super().__init__(ops.HSwish())
 
 
-class HSigmoid(Activation):
+class HSigmoid(OperatorCell):
     """ReLU6(x + 3) / 6."""
 
     def __init__(self) -> None:
@@ -135,25 +124,12 @@ class PReLU(Cell):
         return output
 
 
-ACTIVATIONS: dict[str, type[Cell]] = {
-    "relu": ReLU,
-    "sigmoid": Sigmoid,
-    "tanh": Tanh,
-    "softmax": Softmax,
-    "logsoftmax": LogSoftmax,
-    "relu6": ReLU6,
-    "gelu": GELU,
-    "elu": ELU,
-    "leakyrelu": LeakyReLU,
-    "prelu": PReLU,
-    "hswish": HSwish,
-    "hsigmoid": HSigmoid,
-}
+_LAYERS = ReLU, Sigmoid, Tanh, Softmax, LogSoftmax, ReLU6, GELU, ELU, LeakyReLU, PReLU, HSwish, HSigmoid
+ACTIVATIONS: dict[str, Callable[[], Cell]] = {layer.__name__.lower(): layer for layer in _LAYERS}
 
 
 def get_activation(name: str) -> Cell:
     """An activation layer by name. Raises ConfigError for an unknown one."""
     if name.lower() not in ACTIVATIONS:
-        close = nearest(name.lower(), ACTIVATIONS)
-        raise ConfigError("unknown activation", given=name, allowed=", ".join(ACTIVATIONS), nearest=close)
+        raise ConfigError("unknown activation", given=name, **known_names(name.lower(), ACTIVATIONS))
     return ACTIVATIONS[name.lower()]()

@@ -13,16 +13,13 @@ from runner.ops.float_status import *
 from runner.ops.gather import *
 from runner.ops.insert_gradient import *
 from runner.ops.layernorm import *
-from runner.ops.logical import *
 from runner.ops.loss import *
 from runner.ops.math import *
 from runner.ops.matmul import *
-from runner.ops.matmul_batch import *
 from runner.ops.observe_step import *
 from runner.ops.optimizer import *
 from runner.ops.pool import *
 from runner.ops.print.operator import *
 from runner.ops.reduce import *
-from runner.ops.reduce_prod import *
 from runner.ops.split import *
 from runner.ops.strided_slice import *

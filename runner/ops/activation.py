@@ -62,8 +62,6 @@ class ReluGrad(UnaryGrad):
 class Sigmoid(Unary):
     """1 / (1 + exp(-x))."""
 
-    onnx: ClassVar = "Sigmoid"
-
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(0.5 * np.tanh(0.5 * x) + 0.5, x.dtype)  # the other form overflows for large -x
 
@@ -76,7 +74,6 @@ class Tanh(Unary):
     """Hyperbolic tangent."""
 
     ufunc: ClassVar = np.tanh
-    onnx: ClassVar = "Tanh"
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (douts[0] * (1.0 - outputs[0] * outputs[0]),)

@@ -84,7 +84,6 @@ class Softplus(Unary):
     """log(1 + exp(x)), computed without overflow."""
 
     needs: ClassVar = Needs.SINGLE
-    onnx: ClassVar = "Softplus"
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))), x.dtype)

@@ -28,7 +28,7 @@ class Unary(Primitive):
     """Base: one operand, and a result of the same type."""
 
     ufunc: ClassVar[Any]
-    onnx: ClassVar[str]
+    onnx: ClassVar[str] = ""  # type of the ONNX node, where it has another name
     floats_only: ClassVar[bool] = True
 
     def infer(self, x: TensorType) -> TensorType:
@@ -40,7 +40,7 @@ class Unary(Primitive):
         return result
 
     def lower(self, b: Builder, x: str) -> str:
-        return b.node(self.onnx, (x,))
+        return b.node(self.onnx or self.name, (x,))
 
     def forms(self, x: TensorType) -> Sequence[Form]:
         return elementwise_forms(self.lower, x)
@@ -61,7 +61,7 @@ class Binary(Primitive):
     """Base: two operands of one element type that are broadcast."""
 
     ufunc: ClassVar[Any]
-    onnx: ClassVar[str]
+    onnx: ClassVar[str] = ""  # type of the ONNX node, where it has another name
     floats_only: ClassVar[bool] = False
     bools: ClassVar[bool] = False
     neutral: ClassVar[float | None] = None  # as the second operand it does not change the first one
@@ -78,7 +78,7 @@ class Binary(Primitive):
         return result
 
     def lower(self, b: Builder, x: str, y: str) -> str:
-        return b.node(self.onnx, (with_rank_of(b, x, y), with_rank_of(b, y, x)))
+        return b.node(self.onnx or self.name, (with_rank_of(b, x, y), with_rank_of(b, y, x)))
 
     def forms(self, x: TensorType, y: TensorType) -> Sequence[Form]:
         return broadcast_forms(self.lower, x, y)
@@ -146,7 +146,6 @@ class Add(Binary):
     """x + y."""
 
     ufunc: ClassVar = np.add
-    onnx: ClassVar = "Add"
     neutral: ClassVar = -0.0  # not 0.0, since -0.0 + 0.0 is 0.0
     commutes: ClassVar = True
 
@@ -160,7 +159,6 @@ class Sub(Binary):
     """x - y."""
 
     ufunc: ClassVar = np.subtract
-    onnx: ClassVar = "Sub"
     neutral: ClassVar = 0
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
@@ -173,7 +171,6 @@ class Mul(Binary):
     """x * y."""
 
     ufunc: ClassVar = np.multiply
-    onnx: ClassVar = "Mul"
     neutral: ClassVar = 1
     commutes: ClassVar = True
 
@@ -202,7 +199,6 @@ class Pow(Binary):
 
     needs: ClassVar = Needs.SINGLE
     ufunc: ClassVar = np.power
-    onnx: ClassVar = "Pow"
     floats_only: ClassVar = True
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
@@ -218,7 +214,6 @@ class Neg(Unary):
     """-x."""
 
     ufunc: ClassVar = np.negative
-    onnx: ClassVar = "Neg"
     floats_only: ClassVar = False
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
@@ -231,7 +226,6 @@ class Exp(Unary):
 
     needs: ClassVar = Needs.SINGLE
     ufunc: ClassVar = np.exp
-    onnx: ClassVar = "Exp"
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (douts[0] * outputs[0],)
@@ -243,7 +237,6 @@ class Log(Unary):
 
     needs: ClassVar = Needs.SINGLE
     ufunc: ClassVar = np.log
-    onnx: ClassVar = "Log"
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (douts[0] / inputs[0],)
@@ -254,7 +247,6 @@ class Sqrt(Unary):
     """Square root."""
 
     ufunc: ClassVar = np.sqrt
-    onnx: ClassVar = "Sqrt"
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (douts[0] * 0.5 / outputs[0],)
@@ -278,11 +270,8 @@ class Square(Unary):
 class Sign(Unary):
     """-1, 0 or 1."""
 
+    is_flat: ClassVar = True
     ufunc: ClassVar = np.sign
-    onnx: ClassVar = "Sign"
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (None,)
 
 
 @primitive
@@ -290,7 +279,6 @@ class Abs(Unary):
     """|x|; the gradient at 0 is 0."""
 
     ufunc: ClassVar = np.abs
-    onnx: ClassVar = "Abs"
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (douts[0] * Sign()(inputs[0]),)

@@ -1,12 +1,12 @@
 """Detection of values that are not finite."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
-from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, can_tile
-from runner.core.primitive import Gradient, Primitive, primitive
-from runner.core.value import Value
+from runner.core.lowering import Builder, Form, elementwise_forms
+from runner.core.primitive import Primitive, primitive
 from runner.ops.array import require
 from runner.types import TensorType
 
@@ -17,15 +17,14 @@ __all__ = ["FloatStatus"]
 class FloatStatus(Primitive):
     """0 when all elements of x (floats) are finite, else 1: (1,) in the element type of x."""
 
+    is_flat: ClassVar = True
+
     def infer(self, x: TensorType) -> TensorType:
         require(x.dtype.is_float, "needs floats", x=x)
         return x.with_shape(1)
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray([not np.isfinite(x).all()], x.dtype)
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (None,)
 
     def lower(self, b: Builder, x: str) -> str:
         # x * 0 is 0 for finite x, else NaN; and a sum of zeros cannot overflow.
@@ -34,5 +33,4 @@ class FloatStatus(Primitive):
         return b.reshape(b.node("Cast", (not_finite,), to=b.type(x).dtype), (1,))
 
     def forms(self, x: TensorType) -> Sequence[Form]:
-        layouts = [PLAIN, *[LAST] * (x.ndim > 1), *[TILED] * can_tile(x)]
-        return tuple(Form(layout.name.lower(), self.lower, (layout,)) for layout in layouts)
+        return elementwise_forms(self.lower, x, results=0)

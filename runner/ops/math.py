@@ -38,7 +38,6 @@ class Reciprocal(Unary):
 
     needs: ClassVar = Needs.SINGLE
     ufunc: ClassVar = np.reciprocal
-    onnx: ClassVar = "Reciprocal"
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (-(douts[0] * outputs[0] * outputs[0]),)
@@ -49,7 +48,6 @@ class Sin(Unary):
     """Sine of an angle in radians."""
 
     ufunc: ClassVar = np.sin
-    onnx: ClassVar = "Sin"
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (douts[0] * Cos()(inputs[0]),)
@@ -60,7 +58,6 @@ class Cos(Unary):
     """Cosine of an angle in radians."""
 
     ufunc: ClassVar = np.cos
-    onnx: ClassVar = "Cos"
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (-(douts[0] * Sin()(inputs[0])),)
@@ -70,17 +67,15 @@ class Cos(Unary):
 class Floor(Unary):
     """The largest whole number that is not above x; without a gradient."""
 
+    is_flat: ClassVar = True
     ufunc: ClassVar = np.floor
-    onnx: ClassVar = "Floor"
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (None,)
 
 
 class ConstantLike(Primitive):
     """Base: a constant in the type of x."""
 
     computes: ClassVar = False
+    is_flat: ClassVar = True
     number: ClassVar[int]
 
     def infer(self, x: TensorType) -> TensorType:
@@ -88,9 +83,6 @@ class ConstantLike(Primitive):
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.full(x.shape, self.number, x.dtype)
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (None,)
 
     def lower(self, b: Builder, x: str) -> str:
         kind = b.type(x)

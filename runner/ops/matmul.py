@@ -1,4 +1,4 @@
-"""Matrix product and addition of a bias."""
+"""Products of matrices and of stacks of matrices, and addition of a bias."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -14,7 +14,7 @@ from runner.core.value import OPERATORS, Value
 from runner.ops.array import require
 from runner.types import Shape, TensorType
 
-__all__ = ["BiasAdd", "BiasAddGrad", "MatMul"]
+__all__ = ["BatchMatMul", "BiasAdd", "BiasAddGrad", "MatMul"]
 
 
 @family
@@ -74,6 +74,33 @@ class MatMul(MatrixProduct):
 
 def _transposed(shape: Shape, transpose: bool) -> Shape:
     return shape[::-1] if transpose else shape
+
+
+@primitive
+class BatchMatMul(MatrixProduct):
+    """(..., M, K) times (..., K, N) with equal leading axes, at least one; each operand can be transposed."""
+
+    def infer(self, x: TensorType, y: TensorType) -> TensorType:
+        fits = x.ndim == y.ndim >= 3 and x.dtype is y.dtype and x.dtype.is_float
+        require(fits, "needs two stacks of matrices of floats, of one element type", x=x, y=y)
+        require(x.shape[:-2] == y.shape[:-2], "leading axes differ", x=x, y=y)
+        m, k = x.shape[:-3:-1] if self.transpose_a else x.shape[-2:]
+        rows, n = y.shape[:-3:-1] if self.transpose_b else y.shape[-2:]
+        require(k == rows, "inner axes differ", x=f"{x} has {k}", y=f"{y} has {rows}")
+        return x.with_shape(*x.shape[:-2], m, n)
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        result: np.ndarray = (x.swapaxes(-1, -2) if self.transpose_a else x) @ (
+            y.swapaxes(-1, -2) if self.transpose_b else y
+        )
+        return result
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        ndim = b.type(x).ndim
+        perm = (*range(ndim - 2), ndim - 1, ndim - 2)
+        left = b.node("Transpose", (x,), perm=perm) if self.transpose_a else x
+        right = b.node("Transpose", (y,), perm=perm) if self.transpose_b else y
+        return b.node("MatMul", (left, right))
 
 
 @primitive

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from runner.errors import ConfigError, nearest
+from runner.errors import ConfigError, known_names
 from runner.train.callback.base import Callback, CallbackParameters, RunContext
 from runner.validation.arguments import at_least, scalar, whole
 
@@ -31,8 +31,7 @@ class EarlyStopping(Callback):
         at_least(where, 0.0, min_delta=min_delta)
         whole(where, 0, patience=patience)
         if mode not in MODES:
-            close = nearest(str(mode), MODES)
-            raise ConfigError("no such mode", **where, given=repr(mode), allowed=", ".join(MODES), nearest=close)
+            raise ConfigError("no such mode", **where, given=repr(mode), **known_names(mode, MODES))
         self.monitor, self.min_delta, self.patience, self.mode = monitor, min_delta, patience, mode
         self._forget()
 
@@ -124,8 +123,7 @@ class LambdaCallback(Callback):
     def __init__(self, **hooks: Callable[[RunContext], object]) -> None:
         for name, hook in hooks.items():
             if name not in HOOKS:
-                rows = {"given": name, "allowed": ", ".join(HOOKS), "nearest": nearest(name, HOOKS)}
-                raise ConfigError("callbacks have no such hook", **rows)
+                raise ConfigError("callbacks have no such hook", given=name, **known_names(name, HOOKS))
             if not callable(hook):
                 raise ConfigError("a hook must be a function", hook=name, given=repr(hook))
         self.__dict__.update(hooks)  # instance attributes take precedence over the methods of the class
