@@ -1,11 +1,11 @@
 """`-m`: many runs through Hydra's sweepers and launchers, with the same config checks as one run."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -25,12 +25,12 @@ from runner.config.loader import SWEEP_DIR, Loader, as_config_error, as_typed
 from runner.config.read import display_path
 from runner.config.schema import RunConfig, RunRequest
 from runner.config.source import SEARCH
-from runner.errors import ConfigError, RunnerError, collect_errors, raise_all
+from runner.errors import ConfigError, collect_errors, raise_all
 from runner.experiment.sweep.check import check_sweep
+from runner.experiment.sweep.controller import SweepController
 from runner.experiment.sweep.hydra_launchers import (
     CoreShares,
     FilteringLauncher,
-    Jobs,
     PoolLauncher,
     core_shares,
     is_pool,
@@ -41,32 +41,6 @@ from runner.experiment.sweep.search import Searcher, prepared
 
 CONSOLE = "console.log"
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
-
-
-class SweepController(Protocol):
-    """Decides which jobs of a sweep run and receives their results."""
-
-    def job(self, number: int, request: RunRequest, wrong: ConfigError | None) -> int:
-        """Run one job, possibly in another process, and return its exit code; `wrong` is the error of its config."""
-
-    def composition_failed(self, number: int, error: RunnerError) -> int:
-        """Record a job whose config could not be composed, and return its exit code."""
-
-    def pending(self, batch: Jobs) -> Jobs:
-        """The jobs of a sweeper's batch that still have to run."""
-
-    def stopped(self) -> bool:
-        """Whether no further job may start."""
-
-    def job_ended(self, number: int, code: int) -> bool:
-        """Record that the process of a job has ended; whether to stop the other jobs."""
-
-    @property
-    def reported_trials(self) -> int:
-        """Number of trials whose results have already been reported to the search."""
-
-    def trial_value(self, number: int, params: Mapping[str, str], metric: str) -> float | None:
-        """The metric's value of the job with the proposed `params`; None when it failed."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +64,10 @@ class SweepPlan:
             task = partial(_run_one, job=controller.job, threads=threads, console=pool)
             context = _context(self.loader)
             if pool:
-                inner: Any = PoolLauncher(
-                    context, self.master, task, self.shares.at_once, controller.composition_failed, controller.job_ended
-                )
+                inner: Any = PoolLauncher(context, self.master, task, self.shares.at_once, controller)
             else:
                 inner = usual_launcher(context, self.master, task)
-            launcher = FilteringLauncher(inner, controller.pending, controller.stopped)
+            launcher = FilteringLauncher(inner, controller)
             if self.searcher is not None:
                 self.searcher.run(folder, launcher, controller)
                 return
