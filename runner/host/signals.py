@@ -19,6 +19,13 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM arrived; as Ctrl-C, but with a different exit code."""
 
 
+def exit_code(error: BaseException) -> int:
+    """The exit code of a process that ends with this exception."""
+    if isinstance(error, KeyboardInterrupt):
+        return 143 if isinstance(error, Terminated) else 130
+    return int(getattr(error, "exit_code", 1))
+
+
 KINDS: dict[int, type[KeyboardInterrupt]] = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
 
 

@@ -6,7 +6,7 @@ operators, graph mode                           by a second session of the progr
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -65,13 +65,15 @@ class ProfiledPrograms:
         self.clock, self.sunk = clock, sunk
         self._programs: dict[int, ProfiledProgram] = {}
 
-    def of(self, program: Executable) -> ProfiledProgram:
-        """The profiled program of a program."""
+    def profiling(self, program: Executable, first: int) -> AbstractContextManager[None]:
+        """Context of a call of a program whose first step has the number `first`: it is profiled if that step is."""
+        if not self.clock.is_profiled(first):
+            return nullcontext()
         key = id(program)
         if key not in self._programs:
             with self.clock.span(HOST, "open a session that is profiled"):
                 self._programs[key] = ProfiledProgram(program, self.sunk)
-        return self._programs[key]
+        return self._programs[key].profiling(first)
 
     def close(self) -> None:
         """End the profiles and add their steps to the record of the clock."""
@@ -83,12 +85,34 @@ class ProfiledPrograms:
             self.clock.record.remarks += remarks
 
 
-class TimedGraphStep:
+class TimedStep:
+    """Base: a step with a clock; `number` is that of the next step."""
+
+    def __init__(self, step: Step, clock: Clock, first_step: int) -> None:
+        self.step, self.clock, self.number = step, clock, first_step
+        self.cell = step.cell
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """One step."""
+        raise NotImplementedError
+
+    def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
+        """One step with an observer; not timed, because observing takes longer than the step."""
+        self.number += 1
+        return self.step.observe(arrays, step, observer)
+
+    def close(self) -> None:
+        """End the steps."""
+
+
+class TimedGraphStep(TimedStep):
     """`GraphStep` with a clock."""
 
+    step: GraphStep
+
     def __init__(self, step: GraphStep, clock: Clock, first_step: int) -> None:
-        self.step, self.clock, self.number = step, clock, first_step
-        self.cell, self.programs = step.cell, step.programs
+        super().__init__(step, clock, first_step)
+        self.programs = step.programs
         self.profiled = ProfiledPrograms(clock, sunk=False)
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -98,30 +122,17 @@ class TimedGraphStep:
             with self.clock.span(HOST, "compile"):
                 self.step.program(types)
         number, self.number = self.number, self.number + 1
-        inside = (
-            self.profiled.of(self.step.program(types)).profiling(number)
-            if self.clock.is_profiled(number)
-            else nullcontext()
-        )
-        with inside, self.clock.calling(number, 1):
+        with self.profiled.profiling(self.step.program(types), number), self.clock.calling(number, 1):
             return self.step(arrays)
 
-    def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
-        """One step with an observer; not timed, because observing takes longer than the step."""
-        self.number += 1
-        return self.step.observe(arrays, step, observer)
-
     def close(self) -> None:
-        """End the steps."""
         self.profiled.close()
 
 
-class TimedEagerStep:
+class TimedEagerStep(TimedStep):
     """`EagerStep` with a clock."""
 
-    def __init__(self, step: EagerStep, clock: Clock, first_step: int) -> None:
-        self.step, self.clock, self.number = step, clock, first_step
-        self.cell = step.cell
+    step: EagerStep
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """One step."""
@@ -135,22 +146,11 @@ class TimedEagerStep:
         self._add_profiled_step(number, interpreter)
         return outputs
 
-    def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
-        """One step with an observer; not timed."""
-        self.number += 1
-        return self.step.observe(arrays, step, observer)
-
-    def close(self) -> None:
-        """End the steps."""
-
     def _add_profiled_step(self, number: int, interpreter: TimedInterpreter) -> None:
         call, known, timed = self.clock.record.calls[-1], self.clock.record.operators, interpreter.timings
         executions = [NodeExecution((t.name,), "", t.start, t.stop) for t in timed]
         new = [] if known else [ProfiledOperator(t.name, t.op, t.number, t.inputs, t.outputs) for t in timed]
         self.clock.add_profiled_steps(with_parts(new), [ProfiledStep(number, call.start, call.stop, executions)])
-
-
-TimedStep = TimedGraphStep | TimedEagerStep
 
 
 def timed_step(step: Step, clock: Clock, first_step: int) -> TimedStep:
@@ -182,10 +182,7 @@ class TimedSink(Sink):
 
     def _run(self, visits: np.ndarray, entries: list[np.ndarray]) -> np.ndarray:
         first, (steps, size) = self._made, visits.shape
-        inside = (
-            self.profiled.of(self._program(size)).profiling(first) if self.clock.is_profiled(first) else nullcontext()
-        )
-        with inside, self.clock.calling(first, steps):
+        with self.profiled.profiling(self._program(size), first), self.clock.calling(first, steps):
             return super()._run(visits, entries)
 
     def _compile_ahead(self) -> None:
