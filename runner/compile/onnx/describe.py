@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from runner import dtype as dt
-from runner.compile.onnx.builder import onnx
+from runner.compile.onnx.builder import all_graphs, onnx
 from runner.compile.onnx.locate_error import OperatorIndex
 from runner.core.graph import Graph
 from runner.core.lowering import FUSED
@@ -124,12 +124,12 @@ def _types(model: ModelProto) -> dict[str, TensorType | None]:
     """The types of all values, including inner graphs. Nodes of onnxruntime's domain are inferred as ONNX nodes."""
     standard = onnx.ModelProto()
     standard.CopyFrom(model)
-    for graph in _graphs(standard.graph):
+    for graph in all_graphs(standard.graph):
         for node in graph.node:
             if node.domain == FUSED:
                 node.CopyFrom(_standard_node(node))
     types: dict[str, TensorType | None] = {}
-    for graph in _graphs(onnx.shape_inference.infer_shapes(standard).graph):
+    for graph in all_graphs(onnx.shape_inference.infer_shapes(standard).graph):
         types |= {c.name: TensorType.of(onnx.numpy_helper.to_array(c)) for c in graph.initializer}
         types |= {value.name: _type(value) for value in (*graph.input, *graph.value_info, *graph.output)}
     return types
@@ -146,15 +146,6 @@ def _standard_node(node: NodeProto) -> NodeProto:
         attributes.pop("activation", None)
     standard: NodeProto = onnx.helper.make_node(kind, inputs, node.output, **attributes)
     return standard
-
-
-def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """A graph and all graphs in attributes of its nodes."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _graphs(attribute.g)
 
 
 def _type(value: ValueInfoProto) -> TensorType | None:
