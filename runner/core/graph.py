@@ -96,23 +96,15 @@ def verify(graph: Graph) -> Graph:
         _require(symbol not in known, "a value is defined twice", graph, symbol)
         known.add(symbol)
     for symbol, array in graph.constants.items():
-        _require(
-            (symbol.dtype.numpy, symbol.shape) == (array.dtype, array.shape),
-            "a constant has another type",
-            graph,
-            symbol,
-        )
+        fits = (symbol.dtype.numpy, symbol.shape) == (array.dtype, array.shape)
+        _require(fits, "a constant has another type", graph, symbol)
     for node in (*graph.nodes, *graph.effects):
         _verify_node(graph, node, known)
     for symbol in graph.results:
         _require(symbol in known, "a result is never defined", graph, symbol)
     for parameter, symbol in graph.updates.items():
-        _require(
-            parameter in graph.parameters,
-            "an update of a parameter that is not in the graph",
-            graph,
-            parameter.name,
-        )
+        known_parameter = parameter in graph.parameters
+        _require(known_parameter, "an update of a parameter that is not in the graph", graph, parameter.name)
         _require(symbol.type == parameter.type, "an update has another type than its parameter", graph, parameter.name)
     return graph
 

@@ -17,6 +17,23 @@ Operand: TypeAlias = "Value | np.ndarray | Scalar"
 OPERATORS: dict[str, Callable[..., Any]] = {}
 
 
+Method = Callable[["Value", Operand], "Value"]
+
+
+def _binary(name: str) -> tuple[Method, Method]:
+    """The methods of an operator of two operands, for the first and for the second of them."""
+
+    def method(self: "Value", other: Operand) -> "Value":
+        result: Value = OPERATORS[name](self, other)
+        return result
+
+    def reflected(self: "Value", other: Operand) -> "Value":
+        result: Value = OPERATORS[name](other, self)
+        return result
+
+    return method, reflected
+
+
 class Value:
     """Base of operands and outputs of operators; it has a `TensorType`."""
 
@@ -47,35 +64,12 @@ class Value:
         """The value cast to another element type."""
         return _apply("Cast", self, dtype)
 
-    def __add__(self, other: Operand) -> "Value":
-        return _apply("Add", self, other)
-
-    def __radd__(self, other: Operand) -> "Value":
-        return _apply("Add", other, self)
-
-    def __sub__(self, other: Operand) -> "Value":
-        return _apply("Sub", self, other)
-
-    def __rsub__(self, other: Operand) -> "Value":
-        return _apply("Sub", other, self)
-
-    def __mul__(self, other: Operand) -> "Value":
-        return _apply("Mul", self, other)
-
-    def __rmul__(self, other: Operand) -> "Value":
-        return _apply("Mul", other, self)
-
-    def __truediv__(self, other: Operand) -> "Value":
-        return _apply("RealDiv", self, other)
-
-    def __rtruediv__(self, other: Operand) -> "Value":
-        return _apply("RealDiv", other, self)
-
-    def __pow__(self, other: Operand) -> "Value":
-        return _apply("Pow", self, other)
-
-    def __matmul__(self, other: Operand) -> "Value":
-        return _apply("MatMul", self, other)
+    __add__, __radd__ = _binary("Add")
+    __sub__, __rsub__ = _binary("Sub")
+    __mul__, __rmul__ = _binary("Mul")
+    __truediv__, __rtruediv__ = _binary("RealDiv")
+    __pow__ = _binary("Pow")[0]
+    __matmul__ = _binary("MatMul")[0]
 
     def __neg__(self) -> "Value":
         return _apply("Neg", self)

@@ -17,6 +17,7 @@ from runner.core.observers import GraphObserver
 from runner.experiment import run as training
 from runner.experiment.build import Experiment, build
 from runner.experiment.callbacks import MetricsJournal, Stopwatch
+from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import ManifestWriter, RunDescription
 from runner.host.files import Journal, write_json
 from runner.nn.cell import Cell
@@ -33,7 +34,7 @@ def run(request: RunRequest) -> dict[str, Any]:
     config, folder, stopwatch = request.config, request.folder, Stopwatch()
     write_json(folder / training.CONFIG_FILE, request.resolved)
     with training.run_environment(config):
-        experiment = build(config, observer := training.run_graph_observer(config, folder))
+        experiment = build(config, observer := graph_observer(config, folder))
         if config.checkpoint.load is None:
             _LOG.warning("the network is evaluated with its initial weights: set checkpoint.load to load others")
         else:

@@ -18,11 +18,12 @@ from runner.config.groups.dump import is_requested
 from runner.config.groups.profiling import is_requested as is_profiled
 from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig, RunRequest
-from runner.core.observers import NO_VALUES, GraphObserver, ValueObserver
+from runner.core.observers import NO_VALUES, ValueObserver
 from runner.errors import MismatchError, TrainingError
 from runner.experiment import dump, profile, tune
 from runner.experiment.build import MODES, Experiment, build, device_of
-from runner.experiment.callbacks import Checkpointer, MetricsJournal, ProgressBar, Stopwatch
+from runner.experiment.callbacks import MetricsJournal, ProgressBar, Stopwatch
+from runner.experiment.checkpointer import Checkpointer
 from runner.experiment.expect import check_expectations
 from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import ManifestWriter, RunDescription, check_identity
@@ -66,7 +67,7 @@ def run(request: RunRequest) -> dict[str, Any]:
 def _build(request: RunRequest, values: ValueObserver) -> Experiment:
     """The experiment of a config with its observers, tuning, profiler and initial weights."""
     config, folder = request.config, request.folder
-    experiment = build(config, run_graph_observer(config, folder), values, failure_observer(config, folder))
+    experiment = build(config, graph_observer(config, folder), values, failure_observer(config, folder))
     if config.session.auto_tune_mode:
         tune.tune(config, experiment, folder, request.resume)
     if is_profiled(config.profiling, config.session):
@@ -97,11 +98,6 @@ def run_environment(config: RunConfig) -> Iterator[None]:
         if config.session.initialize_system:
             device_setup.prepare(device_of(config), config.mode == "graph")
         yield
-
-
-def run_graph_observer(config: RunConfig, folder: Path) -> GraphObserver:
-    """The observer of a run's graphs. Raises ConfigError and StorageError for a folder that cannot be used."""
-    return graph_observer(config.save_graphs, config.save_graphs_path, folder, config.session.op_debug_level)
 
 
 def conclude(request: RunRequest, summary: dict[str, Any], values: dict[str, float]) -> dict[str, Any]:
@@ -203,22 +199,29 @@ def _restore(description: RunDescription, journal: Journal) -> dict[str, Any]:
 
 
 def _train(description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal) -> CallbackParameters:
-    config, experiment = description.request.config, description.experiment
     with Interruption() as interruption:
         signals = [synchronize.SynchronizeSignals(interruption)] if world().size > 1 else []
-        checkpointer = _checkpointer(description, metrics, interruption)
-        experiment.model.train(
-            config.epochs,
-            experiment.train_data,
-            [*_observers(description, monitor, metrics), *signals, checkpointer],
-            config.dataset_sink_mode,
-            config.sink_size,
-            max_steps=config.max_steps,
-            first_step=int(description.before.get("global_step", 0)),
-        )
+        checkpointer = Checkpointer(description, metrics.journal, interruption)
+        callbacks = [*_observers(description, monitor, metrics), *signals, checkpointer]
+        execute_steps(description.request.config, description.experiment, callbacks, description.before)
     if monitor.cb_params.net_outputs is None:  # no steps were left
         monitor.cb_params.net_outputs = np.float32(description.before["loss"])
     return monitor.cb_params
+
+
+def execute_steps(
+    config: RunConfig, experiment: Experiment, callbacks: Sequence[Callback], before: dict[str, Any]
+) -> None:
+    """Execute the training steps that follow those of `before`, the progress recorded by a checkpoint."""
+    experiment.model.train(
+        config.epochs,
+        experiment.train_data,
+        callbacks,
+        config.dataset_sink_mode,
+        config.sink_size,
+        max_steps=config.max_steps,
+        first_step=int(before.get("global_step", 0)),
+    )
 
 
 def _observers(description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal) -> list[Callback]:
@@ -234,22 +237,6 @@ def _observers(description: RunDescription, monitor: RunMonitor, metrics: Metric
     if description.request.config.eval.every == "epoch":
         callbacks.append(Evaluation(experiment, metrics))
     return callbacks
-
-
-def _checkpointer(description: RunDescription, metrics: MetricsJournal, interruption: Interruption) -> Checkpointer:
-    settings = description.request.config.checkpoint
-    return Checkpointer(
-        make_directory(description.request.folder / "checkpoints"),
-        settings.prefix,
-        settings.keep_max,
-        settings.every_steps,
-        settings.every_seconds,
-        total=description.experiment.total_steps,
-        journal=metrics.journal,
-        interruption=interruption,
-        identity=lambda: description.identity,
-        device=lambda: {"host_interactions": description.interactions, "providers": description.providers},
-    )
 
 
 def evaluate(

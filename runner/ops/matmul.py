@@ -55,15 +55,12 @@ class MatMul(MatrixProduct):
 
     def forms(self, x: TensorType, y: TensorType) -> Sequence[Form]:
         """In batch-last layout a matrix is stored transposed; the result has the rows of x."""
-        return tuple(
-            Form(
-                "product",
-                partial(self._lower_layouts, x_layout=a, y_layout=b),
-                (a, b),
-                (PLAIN if self.transpose_a else a,),
-            )
-            for a, b in product((PLAIN, LAST), repeat=2)
-        )
+
+        def form(a: Layout, b: Layout) -> Form:
+            lower = partial(self._lower_layouts, x_layout=a, y_layout=b)
+            return Form("product", lower, (a, b), (PLAIN if self.transpose_a else a,))
+
+        return tuple(form(a, b) for a, b in product((PLAIN, LAST), repeat=2))
 
     def _lower_layouts(self, b: Builder, x: str, y: str, x_layout: Layout, y_layout: Layout) -> str:
         trans_x, trans_y = self.transpose_a != (x_layout is LAST), self.transpose_b != (y_layout is LAST)

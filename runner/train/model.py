@@ -133,14 +133,20 @@ class Model:
             self.train_step, self.steps = self._train_step(), None
         self.network.set_train(True)
         total = epoch * steps if max_steps is None else min(max_steps, epoch * steps)
+        with self._running(hooks, run_context) as stack:
+            self.steps = stack.enter_context(self._open_steps(train_dataset, sunk, first_step, total))
+            make = amp.with_overflow_check(self._with_replay(self.steps, train_dataset, first_step), self.train_network)
+            run_epochs(make, hooks, run_context, total, steps if sunk else 1)
+
+    @contextmanager
+    def _running(self, hooks: CallbackList, run_context: RunContext) -> Iterator[ExitStack]:
+        """Context of a training or an evaluation: its precision, its callbacks, and their first and last event."""
         with ExitStack() as stack:
             stack.enter_context(use_precision(self.precision))
             for callback in hooks:
                 stack.enter_context(callback)
             hooks.fire("begin", run_context)
-            self.steps = stack.enter_context(self._open_steps(train_dataset, sunk, first_step, total))
-            make = amp.with_overflow_check(self._with_replay(self.steps, train_dataset, first_step), self.train_network)
-            run_epochs(make, hooks, run_context, total, steps if sunk else 1)
+            yield stack
             hooks.fire("end", run_context)
 
     @contextmanager
@@ -232,13 +238,8 @@ class Model:
         cb_params = self._eval_parameters(hooks, valid_dataset)
         run_context = RunContext(cb_params)
         self.network.set_train(False)
-        with ExitStack() as stack:
-            stack.enter_context(use_precision(self.precision))
-            for callback in hooks:
-                stack.enter_context(callback)
-            hooks.fire("begin", run_context)
+        with self._running(hooks, run_context):
             cb_params.metrics = self._evaluate(self.eval_step, hooks, run_context)
-            hooks.fire("end", run_context)
         self.network.set_train(True)
         return dict(cb_params.metrics)
 
