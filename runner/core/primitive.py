@@ -37,6 +37,7 @@ class Primitive:
     # Fields that a call may also pass after the operands, as in the reference.
     statics: ClassVar[tuple[str, ...]] = ()
     fields: ClassVar[tuple[str, ...]] = ()
+    onnx: ClassVar[str] = ""  # ONNX's operator for lowerings to one node; `@primitive` sets the same name by default
     arity: ClassVar[int | None] = None  # number of operands, None for any
     needs: ClassVar[Needs] = Needs.WIDEST
     masters: ClassVar[tuple[int, ...]] = ()  # operands that stay Float32 next to Float16 ones: statistics
@@ -146,6 +147,7 @@ def primitive(cls: type[Op]) -> type[Op]:
     code = declared.infer.__code__
     declared.fields = tuple([field.name for field in dataclasses.fields(declared) if field.compare])
     declared.arity = None if code.co_flags & inspect.CO_VARARGS else code.co_argcount - 1
+    declared.onnx = declared.onnx or declared.__name__
     REGISTRY[declared.__name__] = declared
     return declared
 

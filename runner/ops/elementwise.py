@@ -28,7 +28,6 @@ class Unary(Primitive):
     """Base: one operand, and a result of the same type."""
 
     ufunc: ClassVar[Any]
-    onnx: ClassVar[str] = ""  # type of the ONNX node, where it has another name
     floats_only: ClassVar[bool] = True
 
     def infer(self, x: TensorType) -> TensorType:
@@ -40,7 +39,7 @@ class Unary(Primitive):
         return result
 
     def lower(self, b: Builder, x: str) -> str:
-        return b.node(self.onnx or self.name, (x,))
+        return b.node(self.onnx, (x,))
 
     def forms(self, x: TensorType) -> Sequence[Form]:
         return elementwise_forms(self.lower, x)
@@ -61,7 +60,6 @@ class Binary(Primitive):
     """Base: two operands of one element type that are broadcast."""
 
     ufunc: ClassVar[Any]
-    onnx: ClassVar[str] = ""  # type of the ONNX node, where it has another name
     floats_only: ClassVar[bool] = False
     bools: ClassVar[bool] = False
     neutral: ClassVar[float | None] = None  # as the second operand it does not change the first one
@@ -78,7 +76,7 @@ class Binary(Primitive):
         return result
 
     def lower(self, b: Builder, x: str, y: str) -> str:
-        return b.node(self.onnx or self.name, (with_rank_of(b, x, y), with_rank_of(b, y, x)))
+        return b.node(self.onnx, (with_rank_of(b, x, y), with_rank_of(b, y, x)))
 
     def forms(self, x: TensorType, y: TensorType) -> Sequence[Form]:
         return broadcast_forms(self.lower, x, y)

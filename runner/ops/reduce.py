@@ -21,7 +21,7 @@ Axis = int | tuple[int, ...] | None
 
 @family
 class Reduction(Primitive):
-    """Base of operators that reduce axes by `ufunc`; `keep_dims` keeps them with length 1. ONNX has the same names."""
+    """Base of operators that reduce axes by `ufunc`; `keep_dims` keeps them with length 1."""
 
     ufunc: ClassVar[np.ufunc]
 
@@ -52,7 +52,7 @@ class Reduction(Primitive):
         return np.asarray(self.ufunc.reduce(x, axes, dtype=x.dtype, keepdims=self.keep_dims))
 
     def lower(self, b: Builder, x: str) -> str:
-        return b.node(self.name, (x, b.const(list(self.axes(b.type(x))))), keepdims=int(self.keep_dims))
+        return b.node(self.onnx, (x, b.const(list(self.axes(b.type(x))))), keepdims=int(self.keep_dims))
 
     def forms(self, x: TensorType) -> Sequence[Form]:
         """Batch last the axes have other positions; a result without the batch axis is plain."""
