@@ -44,7 +44,7 @@ class Pooling(Primitive):
         require(x.ndim == 4 and x.dtype.is_float, "needs floats (N, C, H, W)", x=x)
         return x.with_shape(x.shape[0], x.shape[1], *self.windows(x.shape).out)
 
-    def onnx(self, image: Shape) -> dict[str, Any]:
+    def geometry(self, image: Shape) -> dict[str, Any]:
         """The geometry as ONNX attributes."""
         windows = self.windows(image)
         return {"kernel_shape": windows.kernel, **windows.onnx()}
@@ -68,7 +68,7 @@ class MaxPool(Pooling):
 
     def lower(self, b: Builder, x: str) -> str:
         # The second output, the positions, is for the gradient; the builder removes it if unused.
-        return b.nodes("MaxPool", (x,), 2, **self.onnx(b.type(x).shape))[0]
+        return b.nodes("MaxPool", (x,), 2, **self.geometry(b.type(x).shape))[0]
 
     def forms(self, x: TensorType) -> Sequence[Form]:
         windows = self.windows(x.shape)
@@ -104,7 +104,7 @@ class MaxPoolGrad(Pooling):
         shape, pooled = b.type(x).shape, b.type(out).shape
         if pool.uses_taps(self.windows(shape)):
             return self._by_taps(b, x, out, dout)
-        places = b.nodes("MaxPool", (x,), 2, **self.onnx(shape))[1]
+        places = b.nodes("MaxPool", (x,), 2, **self.geometry(shape))[1]
         count = math.prod(pooled)
         # Expanded when the model is loaded: a constant would make it as large as the images.
         zeros = b.node("Expand", (b.const(np.zeros((), b.type(x).dtype.numpy)), b.const([math.prod(shape)])))
@@ -157,7 +157,7 @@ class AvgPool(Pooling):
     def lower(self, b: Builder, x: str) -> str:
         if self.impl_mode == "high_performance" and b.type(x).dtype is dt.float16:
             return pool.mean_in_half(self.windows(b.type(x).shape), b, x)
-        geometry = self.onnx(b.type(x).shape)
+        geometry = self.geometry(b.type(x).shape)
         del geometry["dilations"]  # ONNX has them for AveragePool only since opset 19
         return b.node("AveragePool", (x,), count_include_pad=0, **geometry)
 
