@@ -9,7 +9,7 @@ from runner.config.command_line import CommandLine
 from runner.config.groups import search_space
 from runner.errors import ConfigError, RunnerError
 from runner.experiment import launch
-from runner.experiment.manifest import config_hash
+from runner.experiment.manifest import config_hash, relevant_versions
 from runner.experiment.sweep import best, journal
 from runner.experiment.sweep.controller import DIED, SweepController, key_of
 from runner.experiment.sweep.hydra_plan import SweepPlan, plan
@@ -114,9 +114,8 @@ def _block(outcome: Outcome) -> str:
 
 def _base(sweep_plan: SweepPlan) -> dict[str, Any]:
     """Everything that all jobs depend on: the config, and versions by the same rule as for one run."""
-    versions = {name: text for name, text in packages().items() if name.startswith(("runner", "numpy", "onnx"))}
     optuna = {"optuna": search_space.version()} if sweep_plan.searcher else {}
-    return {**sweep_plan.base, "version": {**versions, **optuna}}
+    return {**sweep_plan.base, "version": {**relevant_versions(packages()), **optuna}}
 
 
 def _call_values(call: CommandLine) -> dict[str, Any]:
