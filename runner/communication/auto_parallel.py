@@ -4,7 +4,6 @@ Of its five modes `stand_alone` and `data_parallel` are supported: every rank ho
 its part of each batch; gradients are summed over all ranks before the optimizer.
 """
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -15,8 +14,6 @@ from runner.communication.world import world
 from runner.errors import ConfigError, known_names
 from runner.validation.rules import FREE, Rule
 from runner.validation.validate import Invalid, describe, invalid_value_error, validate
-
-_LOG = logging.getLogger("runner")
 
 
 class ParallelMode:

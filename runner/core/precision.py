@@ -106,11 +106,6 @@ def policy(mode: str) -> Policy | None:
     return MODES[mode]
 
 
-def current_policy() -> Policy | None:
-    """The policy that new interpreters start with."""
-    return _policies[-1]
-
-
 @contextmanager
 def use_precision(chosen: Policy | None) -> Iterator[None]:
     """Context: interpreters created inside start with this policy."""
@@ -125,7 +120,7 @@ class OperandCasting:
     """The part of an interpreter that casts operands; `precision` is the current policy, None casts nothing."""
 
     def __init__(self) -> None:
-        self.precision = current_policy()
+        self.precision = _policies[-1]
 
     def bind(self, op: Any, operands: tuple[Operand, ...]) -> tuple[Value, ...]:
         """Apply an operator."""

@@ -257,7 +257,8 @@ class Interpreter(OperandCasting):
         if "scope" not in error.rows:
             if not error.what.startswith(op.name):
                 error.what = f"{op.name}: {error.what}"
-            error.add(operands=", ".join(str(x.type) for x in inputs) or None, attributes=_attributes_text(op))
+            attributes = ", ".join(f"{name}={value}" for name, value in op.attributes().items())
+            error.add(operands=", ".join(str(x.type) for x in inputs) or None, attributes=attributes or None)
             error.add(scope=f"{self.current_scope()}/{op.name}-op{self.count}", line=user_line(self.source()))
         return error
 
@@ -267,10 +268,6 @@ class Interpreter(OperandCasting):
 
     def __exit__(self, *_: object) -> None:
         _stack.pop()
-
-
-def _attributes_text(op: Primitive) -> str | None:
-    return ", ".join(f"{name}={value}" for name, value in op.attributes().items()) or None
 
 
 _stack: list[Interpreter] = []  # the first one is for calls outside of networks: runner/core/eager.py installs it

@@ -7,7 +7,6 @@ number of workers.
 
 import hashlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -250,8 +249,5 @@ class Dataset:
         return tuple(column.reshape(column.shape[1:]) for column in self.fetch(visit))
 
     def _read_named(self, epoch: int) -> Iterator[dict[str, np.ndarray]]:
-        return map(partial(_named, self.get_col_names()), self.read(epoch))
-
-
-def _named(names: list[str], arrays: Batch) -> dict[str, np.ndarray]:
-    return dict(zip(names, arrays, strict=True))
+        names = self.get_col_names()
+        return (dict(zip(names, arrays, strict=True)) for arrays in self.read(epoch))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +29,7 @@ from runner.experiment.manifest import ManifestWriter, RunDescription, check_ide
 from runner.experiment.ranks import synchronize
 from runner.host import seed
 from runner.host.files import Journal, make_directory, write_atomically, write_json
+from runner.host.log import LOG
 from runner.host.machine import thread_limit
 from runner.host.signals import Interruption
 from runner.observe import dump as dumps
@@ -37,7 +37,6 @@ from runner.train import device_setup
 from runner.train.callback import Callback, CallbackParameters, LossMonitor, RunContext, TimeMonitor, check_losses
 from runner.train.checkpoint import initial_weights, state
 
-_LOG = logging.getLogger("runner")
 CONFIG_FILE = "config.json"
 
 
@@ -73,7 +72,7 @@ def _build(request: RunRequest, values: ValueObserver) -> Experiment:
     if is_profiled(config.profiling, config.session):
         profile.attach(config, experiment, folder)
     elif config.session.profiling_options != SessionSettings.profiling_options:
-        _LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
+        LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
     if config.checkpoint.load is not None and not request.resume:
         network, source = experiment.model.network, (config.checkpoint.load, config.checkpoint.prefix)
         _read(network, lambda: initial_weights.load(network, *source))
@@ -185,7 +184,7 @@ def _restore(description: RunDescription, journal: Journal) -> dict[str, Any]:
         state.sweep_temporaries(written)
     found, damaged = state.newest(folder, description.request.config.checkpoint.prefix)
     for line in damaged:
-        _LOG.warning("%s", line)
+        LOG.warning("%s", line)
     if found is None:
         journal.cut(0)
         return {}

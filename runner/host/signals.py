@@ -4,7 +4,6 @@ A process that was started with SIGINT ignored, as shells start background jobs,
 the job in the foreground. SIGTERM is addressed to this process and always ends it.
 """
 
-import logging
 import signal
 import threading
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-_LOG = logging.getLogger("runner")
+from runner.host.log import LOG
 
 
 class Terminated(KeyboardInterrupt):
@@ -65,7 +64,7 @@ class Interruption:
         if self.requested is not None:
             return
         self.requested = KINDS[number]
-        _LOG.warning("saving the state after this step; a second signal ends the run at once")
+        LOG.warning("saving the state after this step; a second signal ends the run at once")
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # Python allows handlers only here

@@ -4,7 +4,6 @@ Provider: loads onnxruntime, and runs a small convolution on the device. Communi
 process. Compilation: loads ONNX, and in a run compiles its programs. PyNative mode needs none of them.
 """
 
-import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,8 +11,8 @@ from contextlib import contextmanager
 from runner import compile as compiler, context
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError
+from runner.host.log import LOG
 
-_LOG = logging.getLogger("runner")
 PHASES = "provider_seconds", "communication_seconds", "compilation_seconds"
 _known: dict[tuple[Device, bool], dict[str, float]] = {}
 
@@ -59,7 +58,7 @@ def _open(device: Device) -> None:
         return
     if not (isinstance(trouble, DeviceError) and device.allow_fallback):
         raise trouble
-    _LOG.warning("%s is not usable: %s", device, trouble.rows.get("reason", trouble.what))
+    LOG.warning("%s is not usable: %s", device, trouble.rows.get("reason", trouble.what))
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from typing import Any
@@ -17,6 +16,7 @@ from runner.core.value import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import ConfigError
+from runner.host.log import LOG
 from runner.nn import gradient_reducer
 from runner.nn.metrics import get_metrics
 from runner.nn.steps import EagerStep, GraphStep, Step
@@ -32,8 +32,6 @@ from runner.train.sink import Sink
 from runner.train.steps import StepByStep
 from runner.types import TensorType
 from runner.validation.arguments import flag
-
-_LOG = logging.getLogger("runner")
 
 
 class Model:
@@ -168,7 +166,7 @@ class Model:
         check_dump(self.value_observer(), sunk)
         if dataset_sink_mode and not sunk:
             mode = "data-parallel training" if self.parallel else "PyNative mode"
-            _LOG.warning("%s does not sink data: the same steps run one by one", mode)
+            LOG.warning("%s does not sink data: the same steps run one by one", mode)
         return sunk
 
     def _with_replay(self, make: MakeSteps, dataset: Dataset, first_step: int) -> MakeSteps:

@@ -174,13 +174,9 @@ def _graph(
 
 
 def _model(graph: GraphProto) -> ModelProto:
-    opsets = [onnx.helper.make_opsetid(name, version) for name, version in OPSETS.items() if name in _domains(graph)]
+    domains = {"", *(node.domain for inner in all_graphs(graph) for node in inner.node)}
+    opsets = [onnx.helper.make_opsetid(name, version) for name, version in OPSETS.items() if name in domains]
     return _checked(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="runner"))
-
-
-def _domains(graph: GraphProto) -> set[str]:
-    """The domains of operators that a graph uses, always including that of ONNX."""
-    return {"", *(node.domain for inner in all_graphs(graph) for node in inner.node)}
 
 
 def _lower_node(builder: OnnxBuilder, node: Node, names: ValueNames) -> None:

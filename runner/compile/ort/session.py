@@ -5,7 +5,6 @@ prints the reason. So the providers of the session are checked, and the captured
 """
 
 import contextlib
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -24,12 +23,12 @@ from runner.compile.ort.messages import (
 )
 from runner.device import Device, device_error, reinstall
 from runner.errors import DeviceError, InternalError, RunnerError, TrainingError
+from runner.host.log import LOG
 from runner.host.machine import runtimes
 from runner.types import TensorType
 
 Value: TypeAlias = Any  # a value on the device: an array on the CPU, onnxruntime's OrtValue elsewhere
 
-_LOG = logging.getLogger("runner")
 _WARNED: set[Device] = set()  # devices with a logged warning that the CPU replaces them
 SPINNING = {  # onnxruntime's session options for each value of `Tuning.spins`
     "always": (),
@@ -65,7 +64,7 @@ class Session:
                 raise
             self.notes.append(f"{device} is not usable and device.allow_fallback is on: running on the CPU")
             if device not in _WARNED:  # a run opens several sessions
-                _LOG.warning("%s\n%s", self.notes[-1], problem)
+                LOG.warning("%s\n%s", self.notes[-1], problem)
                 _WARNED.add(device)
             device = Device("CPU", threads=device.threads)
             session, assignment = _open(model, device, optimize, profile)
@@ -196,7 +195,7 @@ def _open(model: bytes, device: Device, optimize: bool, profile: Path | None = N
         except Exception as error:
             problem = error
     if captured.text:
-        _LOG.debug("output of onnxruntime while a session was opened on %s: %s", device, captured.text.strip())
+        LOG.debug("output of onnxruntime while a session was opened on %s: %s", device, captured.text.strip())
     if session is not None and session.get_providers()[0] == device.backend.provider:
         assignment = _assignment(session)
         if assignment and device.backend.provider not in assignment:

@@ -1,6 +1,5 @@
 """The processes that execute a run: this one, or the ranks that mpirun launched."""
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +10,7 @@ from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunConfig, RunRequest
 from runner.errors import RunnerError
 from runner.experiment import ranks
-
-_LOG = logging.getLogger("runner")
+from runner.host.log import LOG
 
 
 class Processes(Protocol):
@@ -43,7 +41,7 @@ def processes_of(config: RunConfig) -> Iterator[Processes]:
             yield group
         return
     if (size := launched()[1]) > 1:
-        _LOG.warning("mpirun launched %d processes with parallel=stand_alone: each is a separate run", size)
+        LOG.warning("mpirun launched %d processes with parallel=stand_alone: each is a separate run", size)
     yield _OneProcess()
 
 

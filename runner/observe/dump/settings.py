@@ -1,6 +1,5 @@
 """The keys of a dump, and the settings with their values, from whatever source (spec sections 3.2 and 7)."""
 
-import logging
 import os
 import re
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any, Literal
 from runner.device import MAX_ID
 from runner.errors import ConfigError, StorageError, raise_all
 from runner.host.files import make_directory
+from runner.host.log import LOG
 from runner.validation.keys import Keys, validate_keys
 from runner.validation.rules import FREE, Rule
 from runner.validation.validate import Invalid, existing_folder, show, validate
@@ -24,7 +24,6 @@ KERNELS = "a list of full names of operators, operator types and patterns with *
 PATH = "an absolute path of letters, digits, - _ and /"
 NET_NAME = "letters, digits, - and _"
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
-_LOG = logging.getLogger("runner")
 
 
 @dataclass(frozen=True)
@@ -136,12 +135,12 @@ class DumpSettings:
         Raises StorageError if the folder cannot be created or written.
         """
         if self.warning:
-            _LOG.warning("%s", self.warning)
+            LOG.warning("%s", self.warning)
         if not self.enabled:
             return None
         if self.devices is not None and device_id not in self.devices:
             listed = ", ".join(map(str, self.devices)) or "empty"
-            _LOG.warning("nothing is dumped: device %d is not in support_device (%s)", device_id, listed)
+            LOG.warning("nothing is dumped: device %d is not in support_device (%s)", device_id, listed)
             return None
         make_directory(self.path)
         if not os.access(self.path, os.W_OK | os.X_OK):

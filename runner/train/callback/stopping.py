@@ -1,16 +1,15 @@
 """Callbacks that control training: early stopping, the learning rate, and hooks from plain functions."""
 
-import logging
 import math
 from collections.abc import Callable
 
 import numpy as np
 
 from runner.errors import ConfigError, known_names
+from runner.host.log import LOG
 from runner.train.callback.base import Callback, CallbackParameters, RunContext
 from runner.validation.arguments import at_least, scalar, whole
 
-_LOG = logging.getLogger("runner")
 MODES = ("min", "max")
 HOOKS = ("begin", "epoch_begin", "step_begin", "step_end", "epoch_end", "end")
 
@@ -60,7 +59,7 @@ class EarlyStopping(Callback):
         self._waited += 1
         if self._waited > self.patience:
             self.stopped_epoch = cb_params.cur_epoch_num
-            _LOG.info("%s has not improved since epoch %d: the run stops", self.monitor, self.best_epoch)
+            LOG.info("%s has not improved since epoch %d: the run stops", self.monitor, self.best_epoch)
             run_context.request_stop()
 
     def _value(self, cb_params: CallbackParameters) -> float:
@@ -110,7 +109,7 @@ class LearningRateScheduler(Callback):
         at_least({"callback": "LearningRateScheduler", "step": cb_params.cur_step_num}, 0.0, learning_rate=new_rate)
         if new_rate != rate:
             parameter.set_data(np.float32(new_rate))
-            _LOG.info("at step %d the learning rate changes to %s", cb_params.cur_step_num, new_rate)
+            LOG.info("at step %d the learning rate changes to %s", cb_params.cur_step_num, new_rate)
 
 
 class LambdaCallback(Callback):
