@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from runner.core.eager import Eager
-from runner.core.graph import Graph
+from runner.core.graph import Graph, as_symbol
 from runner.core.lowering import LAST
 from runner.core.observers import ObservedValue, ValueObserver
 from runner.core.primitive import Node, Primitive
@@ -56,9 +56,7 @@ class Recorder(Eager):
     def _symbol(self, value: Value) -> Symbol:
         if isinstance(value, _Named):
             return value.symbol
-        symbol = self._inputs[value] if value in self._inputs else self.tracer.lift(value)
-        assert isinstance(symbol, Symbol)
-        return symbol
+        return self._inputs[value] if value in self._inputs else as_symbol(self.tracer.lift(value))
 
 
 def _named(value: Value, symbol: Symbol) -> _Named:

@@ -127,14 +127,9 @@ class Divided(DerivedOrder):
         self.parts, self.part = parts, part
         for rows in sorted({int(n) for n in (inner.visits(0) != NO_VISIT).sum(axis=1)}, reverse=True):
             if rows % parts:
-                short = (
-                    None
-                    if rows == inner.batch_size
-                    else "this is the short batch at the end: drop_remainder=True omits it"
-                )
-                raise ConfigError(
-                    "the batch size is not a multiple of the number of ranks", batch_size=rows, ranks=parts, hint=short
-                )
+                short = "this is the short batch at the end: drop_remainder=True omits it"
+                about = {"batch_size": rows, "ranks": parts, "hint": None if rows == inner.batch_size else short}
+                raise ConfigError("the batch size is not a multiple of the number of ranks", **about)
         self.batch_size = (inner.batch_size or 1) // parts
 
     def visits(self, epoch: int) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -97,7 +96,5 @@ class ProgressBar(Callback):
         cb_params = run_context.original_args()
         self._bar.update(self._task, completed=cb_params.cur_step_num, loss=f"{float(cb_params.net_outputs):.4f}")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.stop()

@@ -2,10 +2,9 @@
 
 import os
 import signal
-import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
@@ -20,7 +19,7 @@ from runner.experiment import evaluate, run as experiment, tracking
 from runner.experiment.ranks.processes import processes_of, report_on_first_rank
 from runner.host import files
 from runner.host.lazy import gc_paused
-from runner.host.signals import Terminated, exit_code
+from runner.host.signals import Terminated, exit_code, handled
 
 STATUS_FILE = "status.json"
 LOCK_FILE = ".lock"
@@ -72,17 +71,9 @@ def _claim_empty(folder: Path) -> None:
     raise BusyError("the run directory is not empty", path=folder, contains=", ".join(others[:3]) or marker.name)
 
 
-@contextmanager
-def stopped_by_signals() -> Iterator[None]:
+def stopped_by_signals() -> AbstractContextManager[None]:
     """Inside, SIGTERM raises `Terminated`, like Ctrl-C raises KeyboardInterrupt, so that the status is written."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    return handled([signal.SIGTERM], _terminate)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

@@ -75,7 +75,7 @@ class Session:
         self.outputs = {node.name: _type(node) for node in session.get_outputs()}
         self.optimization_level = _level(optimize)
         on_host = device.target == "CPU"
-        self._memory: _HostMemory | _DeviceMemory = _HostMemory(session) if on_host else _DeviceMemory(session, device)
+        self._memory = _HostMemory(session) if on_host else _DeviceMemory(session, device)
         self.end_profile: Callable[[], str] = session.end_profiling  # returns the name of the file
 
     def put(self, array: np.ndarray) -> Value:
@@ -142,7 +142,7 @@ class _HostMemory:
     """
 
     def __init__(self, session: Any) -> None:
-        self._run = session.run
+        self._session, self._run = session, session.run
         self._inputs = [node.name for node in session.get_inputs()]
         self._outputs = [node.name for node in session.get_outputs()]
 
@@ -157,17 +157,15 @@ class _HostMemory:
         return list(self._run(self._outputs, dict(zip(self._inputs, values, strict=True))))
 
 
-class _DeviceMemory:
+class _DeviceMemory(_HostMemory):
     """Memory of an accelerator: values stay there between runs.
 
     Every run has a new binding, because a binding that is used again overwrites the results of the previous run.
     """
 
     def __init__(self, session: Any, device: Device) -> None:
-        self._session = session
+        super().__init__(session)
         self._location = device.backend.memory, device.id
-        self._inputs = [node.name for node in session.get_inputs()]
-        self._outputs = [node.name for node in session.get_outputs()]
 
     def put(self, array: np.ndarray) -> Value:
         return _runtime()[0].OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"), *self._location)

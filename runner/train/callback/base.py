@@ -1,7 +1,6 @@
 """Callback hooks, the run parameters they receive, and lists of callbacks (spec section 6.2)."""
 
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
 from runner.errors import ConfigError
@@ -90,9 +89,7 @@ class Callback:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         return None
 
 
