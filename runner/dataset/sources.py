@@ -141,14 +141,9 @@ class SyntheticDataset(Dataset):
         sides = tuple(whole_number("image_shape", side, 1) for side in as_list(image_shape))
         if len(sides) != 3:
             raise ConfigError("not the shape of an image", argument="image_shape", value=sides, allowed="(H, W, C)")
-        height, width, channels = sides
-        images, labels = make_images(
-            whole_number("num_samples", num_samples, 1),
-            (height, width, channels),
-            whole_number("num_classes", num_classes, 1),
-            whole_number("seed", seed, 0),
-            usage,
-        )
+        count, classes = whole_number("num_samples", num_samples, 1), whole_number("num_classes", num_classes, 1)
+        shape = sides[0], sides[1], sides[2]
+        images, labels = make_images(count, shape, classes, whole_number("seed", seed, 0), usage)
         super().__init__(*selection.apply({"image": images, "label": labels}))
 
 

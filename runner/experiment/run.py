@@ -246,13 +246,9 @@ def evaluate(
         return {}
     values = experiment.model.eval(experiment.test_data, callbacks)
     if not all(map(math.isfinite, values.values())):
-        raise TrainingError(
-            "a metric of the evaluation is not a finite number",
-            **values,
-            epoch=cb_params.cur_epoch_num,
-            global_step=cb_params.cur_step_num,
-            repair="a smaller optimizer.learning_rate",
-        )
+        rows = {"epoch": cb_params.cur_epoch_num, "global_step": cb_params.cur_step_num}
+        repair = "a smaller optimizer.learning_rate"
+        raise TrainingError("a metric of the evaluation is not a finite number", **values, **rows, repair=repair)
     metrics.evaluated(values, cb_params.cur_epoch_num, cb_params.cur_step_num)
     return values
 

@@ -1,6 +1,5 @@
 from runner.ops.activation import *
-from runner.ops.activation_piecewise import *
-from runner.ops.activation_smooth import *
+from runner.ops.activation_variants import *
 from runner.ops.array import *
 from runner.ops.batchnorm import *
 from runner.ops.collective import *
@@ -9,7 +8,6 @@ from runner.ops.composite import *
 from runner.ops.conv import *
 from runner.ops.dropout import *
 from runner.ops.elementwise import *
-from runner.ops.float_status import *
 from runner.ops.gather import *
 from runner.ops.insert_gradient import *
 from runner.ops.layernorm import *

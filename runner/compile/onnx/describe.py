@@ -80,20 +80,11 @@ class _Writer:
         attributes = tuple([(a.name, self.attribute(a)) for a in sorted(node.attribute, key=lambda a: str(a.name))])
         operands, operand_types = self.values(node.input)
         self.names.update(zip(node.output, result_references(k, len(node.output)), strict=True))
-        operator = self.operators.find_in(node.name)
-        return Operation(
-            k,
-            node.name,
-            node.op_type,
-            operands,
-            instance_name(operator.scope) if operator else "",
-            attributes,
-            operand_types,
-            self.values(node.output)[1],
-            None,
-            operator.name if operator else node.name,
-            source_lines(operator.source) if operator else (),
-        )
+        types = operand_types, self.values(node.output)[1], None
+        name, instance, lines = node.name, "", source_lines(())
+        if operator := self.operators.find_in(node.name):
+            name, instance, lines = operator.name, instance_name(operator.scope), source_lines(operator.source)
+        return Operation(k, node.name, node.op_type, operands, instance, attributes, *types, name, lines)
 
     def values(self, names: Iterable[str]) -> tuple[tuple[str, ...], tuple[TensorType | None, ...]]:
         """References and types of values."""

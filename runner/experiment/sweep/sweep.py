@@ -39,15 +39,8 @@ def start(call: CommandLine) -> list[Outcome]:
         folder = launch.claim(sweep_plan.folder, sweep_plan.folder_given)
         with files.locked(folder / launch.LOCK_FILE):
             config = _base(sweep_plan)
-            journal.append(
-                folder,
-                "sweep",
-                version=journal.VERSION,
-                call=_call_values(call),
-                config=config,
-                config_sha256=config_hash(config),
-                threads=sweep_plan.shares.threads,
-            )
+            values = {"call": _call_values(call), "config": config, "config_sha256": config_hash(config)}
+            journal.append(folder, "sweep", version=journal.VERSION, **values, threads=sweep_plan.shares.threads)
             return _run_jobs(sweep_plan, folder, force=False)
 
 
