@@ -13,14 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from runner import dtype as dt
-from runner.compile.ort.messages import (
-    CapturedOutput,
-    capture_output,
-    device_reason,
-    first_line,
-    import_reason,
-    operator_name,
-)
+from runner.compile.ort import messages
 from runner.device import Device, device_error, reinstall
 from runner.errors import DeviceError, InternalError, RunnerError, TrainingError
 from runner.host.log import LOG
@@ -112,7 +105,7 @@ class Session:
             given = TensorType.of(value) if isinstance(value, np.ndarray) else None
             if given is not None and not _fits(given, expected):
                 return InternalError("a value does not match its input", input=name, expected=expected, given=given)
-        operator, reason = operator_name(error), first_line(error)
+        operator, reason = messages.operator_name(error), messages.first_line(error)
         return TrainingError("a step failed in onnxruntime", operator=operator, device=self.device, reason=reason)
 
 
@@ -187,7 +180,8 @@ def _open(model: bytes, device: Device, optimize: bool, profile: Path | None = N
     """An InferenceSession with the provider of the device, and the number of operators that each provider took."""
     _require_provider(device)
     session, problem = None, None
-    with capture_output() if device.target != "CPU" else contextlib.nullcontext(CapturedOutput()) as captured:
+    on_host = device.target == "CPU"
+    with contextlib.nullcontext(messages.CapturedOutput()) if on_host else messages.capture_output() as captured:
         try:
             session = _inference_session(model, device, optimize, profile)
         except Exception as error:
@@ -199,12 +193,10 @@ def _open(model: bytes, device: Device, optimize: bool, profile: Path | None = N
         if assignment and device.backend.provider not in assignment:
             raise device_error(device, f"the provider took no operator of the graph: {assignment}")
         return session, assignment
-    if problem is not None and (
-        device.target == "CPU" or (model != _PROBE and not device_problem(device.target, device.id))
-    ):
-        rows = {"operator": operator_name(problem), "device": device, "reason": first_line(problem)}
+    if problem is not None and (on_host or (model != _PROBE and not device_problem(device.target, device.id))):
+        rows = {"operator": messages.operator_name(problem), "device": device, "reason": messages.first_line(problem)}
         raise InternalError("onnxruntime rejected the graph", **rows) from problem
-    raise device_error(device, device_reason(captured.text, problem), captured.text) from problem
+    raise device_error(device, messages.device_reason(captured.text, problem), captured.text) from problem
 
 
 @cache
@@ -214,7 +206,7 @@ def _runtime() -> tuple[Any, Exception | None, str]:
     It is imported when the first session is opened: that takes 25 ms, and PyNative mode needs no session.
     """
     problem: Exception | None = None
-    with capture_output() as captured:
+    with messages.capture_output() as captured:
         try:
             import onnxruntime as ort
 
@@ -228,7 +220,7 @@ def _runtime() -> tuple[Any, Exception | None, str]:
 def _require_provider(device: Device) -> None:
     ort, problem, output = _runtime()
     if problem is not None:
-        error = device_error(device, import_reason(output, problem))
+        error = device_error(device, messages.import_reason(output, problem))
         error.rows["repair"] = reinstall(device.target, runtimes())
         raise error
     available = ort.get_available_providers()

@@ -18,17 +18,15 @@ class Processes(Protocol):
 
     def folder(self, claim: Callable[[], Path]) -> Path:
         """The run directory, which only the first rank claims."""
-
-    def run(self, request: RunRequest, work: Callable[[RunRequest], dict[str, Any]]) -> dict[str, Any]:
-        """Execute this rank's part of a run; `work` is that of the first rank, and returns the summary."""
-
-
-class _OneProcess:
-    def folder(self, claim: Callable[[], Path]) -> Path:
         return claim()
 
     def run(self, request: RunRequest, work: Callable[[RunRequest], dict[str, Any]]) -> dict[str, Any]:
+        """Execute this rank's part of a run; `work` is that of the first rank, and returns the summary."""
         return work(request)
+
+
+class _OneProcess(Processes):
+    """This process, which is the first rank."""
 
 
 @contextmanager

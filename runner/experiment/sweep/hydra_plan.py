@@ -26,16 +26,9 @@ from runner.config.read import display_path
 from runner.config.schema import RunConfig, RunRequest
 from runner.config.source import SEARCH
 from runner.errors import ConfigError, collect_errors, raise_all
+from runner.experiment.sweep import hydra_launchers as launchers
 from runner.experiment.sweep.check import check_sweep
 from runner.experiment.sweep.controller import SweepController
-from runner.experiment.sweep.hydra_launchers import (
-    CoreShares,
-    FilteringLauncher,
-    PoolLauncher,
-    core_shares,
-    is_pool,
-    usual_launcher,
-)
 from runner.experiment.sweep.pool import show_in
 from runner.experiment.sweep.search import Searcher, prepared
 
@@ -53,21 +46,21 @@ class SweepPlan:
     config: RunConfig  # the same, checked, with the first option of each swept group
     folder: Path
     folder_given: bool
-    shares: CoreShares
+    shares: launchers.CoreShares
     searcher: Searcher | None = None  # of an adaptive sweep, whose proposals depend on results
 
     def run(self, folder: Path, threads: int, controller: SweepController) -> None:
         """Run in `folder`; jobs without `device.threads` get `threads` threads. Raises RunnerError."""
         with _current(self.master):
             _set_folder(self.master, folder)
-            pool = is_pool(self.master)
+            pool = launchers.is_pool(self.master)
             task = partial(_run_one, job=controller.job, threads=threads, console=pool)
             context = _context(self.loader)
             if pool:
-                inner: Any = PoolLauncher(context, self.master, task, self.shares.at_once, controller)
+                inner: Any = launchers.PoolLauncher(context, self.master, task, self.shares.at_once, controller)
             else:
-                inner = usual_launcher(context, self.master, task)
-            launcher = FilteringLauncher(inner, controller)
+                inner = launchers.usual_launcher(context, self.master, task)
+            launcher = launchers.FilteringLauncher(inner, controller)
             if self.searcher is not None:
                 self.searcher.run(folder, launcher, controller)
                 return
@@ -98,7 +91,7 @@ def plan(call: CommandLine) -> SweepPlan:
     with _current(master), as_config_error():
         folder = Path(str(OmegaConf.select(master, "hydra.sweep.dir")))
         base = cast(dict[str, Any], OmegaConf.to_container(composition.task, resolve=False))
-        core_share = core_shares(
+        core_share = launchers.core_shares(
             master, composition.config.device.threads, searcher.at_once if searcher else _count(master, parsed)
         )
     if searcher:
@@ -149,7 +142,7 @@ def _current(master: DictConfig) -> Iterator[None]:
 
 
 @contextmanager
-def _use_launcher(launcher: FilteringLauncher) -> Iterator[Plugins]:
+def _use_launcher(launcher: launchers.FilteringLauncher) -> Iterator[Plugins]:
     """Inside, every launcher that a sweeper requests from Hydra is `launcher`."""
     plugins = Plugins.instance()
     vars(plugins)["instantiate_launcher"] = lambda **_: launcher

@@ -4,7 +4,6 @@ from runner.train.callback.base import (
     CallbackParameters as CallbackParameters,
     RunContext as RunContext,
     StepValues as StepValues,
-    StepValues as StepValues,
     step_in_epoch as step_in_epoch,
 )
 from runner.train.callback.checkpoint import CheckpointConfig as CheckpointConfig, ModelCheckpoint as ModelCheckpoint

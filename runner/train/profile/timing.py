@@ -18,17 +18,8 @@ from runner.core.observers import ValueObserver
 from runner.core.recorder import TimedInterpreter
 from runner.dataset.pipeline import Batch, Dataset
 from runner.nn.steps import EagerStep, GraphStep, Step
+from runner.observe.profile import record
 from runner.observe.profile.clock import Clock
-from runner.observe.profile.record import (
-    HOST,
-    WORKERS,
-    WRITERS,
-    NodeExecution,
-    ProfiledOperator,
-    ProfiledStep,
-    operators_in,
-    with_parts,
-)
 from runner.train.callback import Callback, CallbackList, RunContext
 from runner.train.callback.base import Event
 from runner.train.sink import Sink
@@ -43,7 +34,7 @@ class TimedDataset(Dataset):
         self.clock, self.queue_observer = clock, clock.sample_queue
 
     def fetch(self, visits: np.ndarray) -> Batch:
-        with self.clock.span(WORKERS, "fetch"):
+        with self.clock.span(record.WORKERS, "fetch"):
             return super().fetch(visits)
 
     def prepared(self, visits: Iterable[np.ndarray]) -> Generator[Batch, None, None]:
@@ -71,7 +62,7 @@ class ProfiledPrograms:
             return nullcontext()
         key = id(program)
         if key not in self._programs:
-            with self.clock.span(HOST, "open a session that is profiled"):
+            with self.clock.span(record.HOST, "open a session that is profiled"):
                 self._programs[key] = ProfiledProgram(program, self.sunk)
         return self._programs[key].profiling(first)
 
@@ -81,7 +72,7 @@ class ProfiledPrograms:
             steps, remarks = profiled.close()
             program = profiled.program
             graphs = (program.graph, program.fetching) if isinstance(program, SunkProgram) else (program.graph,)
-            self.clock.add_profiled_steps(operators_in(*graphs), steps)
+            self.clock.add_profiled_steps(record.operators_in(*graphs), steps)
             self.clock.record.remarks += remarks
 
 
@@ -119,7 +110,7 @@ class TimedGraphStep(TimedStep):
         """One step; compiling is not part of its time."""
         types = tuple([TensorType.of(array) for array in arrays])
         if types not in self.step.programs:
-            with self.clock.span(HOST, "compile"):
+            with self.clock.span(record.HOST, "compile"):
                 self.step.program(types)
         number, self.number = self.number, self.number + 1
         with self.profiled.profiling(self.step.program(types), number), self.clock.calling(number, 1):
@@ -148,9 +139,11 @@ class TimedEagerStep(TimedStep):
 
     def _add_profiled_step(self, number: int, interpreter: TimedInterpreter) -> None:
         call, known, timed = self.clock.record.calls[-1], self.clock.record.operators, interpreter.timings
-        executions = [NodeExecution((t.name,), "", t.start, t.stop) for t in timed]
-        new = [] if known else [ProfiledOperator(t.name, t.op, t.number, t.inputs, t.outputs) for t in timed]
-        self.clock.add_profiled_steps(with_parts(new), [ProfiledStep(number, call.start, call.stop, executions)])
+        executions = [record.NodeExecution((t.name,), "", t.start, t.stop) for t in timed]
+        new = [] if known else [record.ProfiledOperator(t.name, t.op, t.number, t.inputs, t.outputs) for t in timed]
+        self.clock.add_profiled_steps(
+            record.with_parts(new), [record.ProfiledStep(number, call.start, call.stop, executions)]
+        )
 
 
 def timed_step(step: Step, clock: Clock, first_step: int) -> TimedStep:
@@ -189,7 +182,7 @@ class TimedSink(Sink):
         """Compile before the timing starts."""
         size = self.dataset.get_batch_size()
         if size not in self.programs:
-            with self.clock.span(HOST, "compile"):
+            with self.clock.span(record.HOST, "compile"):
                 self._program(size)
 
     def close(self) -> None:
@@ -206,14 +199,14 @@ class TimedCallbacks(CallbackList):
 
     def fire(self, event: Event, run_context: RunContext) -> None:
         for callback in self.list:
-            with self.clock.span(WRITERS, type(callback).__name__):
+            with self.clock.span(record.WRITERS, type(callback).__name__):
                 getattr(callback, event)(run_context)
 
     def wants_to_leave(self) -> bool:
         return any(map(self._wants_to_leave, self.list))
 
     def _wants_to_leave(self, callback: Callback) -> bool:
-        with self.clock.span(WRITERS, type(callback).__name__):
+        with self.clock.span(record.WRITERS, type(callback).__name__):
             return callback.wants_to_leave()
 
 
