@@ -2,8 +2,12 @@
 
     python benchmarks/one_step.py resnet50 --mode graph --threads 2 --sink 3
 
-Prints one JSON object.
+Prints one JSON object. With `--serve` it prints an empty line after a warm-up, and then for each line with a number of
+steps on standard input the milliseconds that they took: benchmarks/pairs.py runs two of these processes in turn.
 """
+
+import sys
+import time
 
 import numpy as np
 from peers.timing import arguments, first_row, parsed, report, timed
@@ -44,15 +48,29 @@ class Sunk:
             self.step(min(self.size, steps - start))
 
 
+def serve(run: Single | Sunk, steps: int) -> None:
+    """Time as many steps as each line of standard input says."""
+    run(steps)
+    print(flush=True)
+    for line in sys.stdin:
+        start = time.perf_counter()
+        run(int(line))
+        print((time.perf_counter() - start) * 1e3, flush=True)
+
+
 def main() -> None:
     """Command line."""
     parser = arguments(__doc__)
+    parser.add_argument("--serve", action="store_true", help="time the steps that standard input requests")
     parser.add_argument("--mode", choices=list(MODES), default="graph")
     parser.add_argument("--sink", type=int, default=0, help="steps in one call (graph mode); 0: one by one")
     o = parsed(parser)
     model, (images, labels) = model_of(o.net, o.mode, o.threads), data_of(o)
     sunk = bool(o.sink) and o.mode == "graph"
     run = Sunk(model, images, labels, o.batch, o.sink) if sunk else Single(model, images, labels, o.net, o.batch)
+    if o.serve:
+        with thread_limit(o.threads):
+            return serve(run, o.steps)
     with thread_limit(o.threads):
         times = timed(run, o.steps)
     programs = list(getattr(run.step, "programs", {}).values())

@@ -10,8 +10,11 @@ removed first, so that in the end the file has the bytes of a training that was 
 
 import argparse
 import json
+import math
 import sys
+from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
 from typing import IO
 
 import numpy as np
@@ -36,7 +39,10 @@ from models.lenet import LeNet5
 
 
 class GradientNorms(Callback):
-    """Appends one row per step to a file; `begin` removes the rows of steps that are executed again."""
+    """Appends one row per step to a file; `begin` removes the rows of steps that are executed again.
+
+    A norm that is not finite, because a step overflowed, is null: JSON has no infinity.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -44,19 +50,29 @@ class GradientNorms(Callback):
     def begin(self, run_context: RunContext) -> None:
         """Keep the rows before the first step, open the file for the others."""
         done = run_context.original_args().cur_step_num
-        rows = self.path.read_bytes().splitlines(keepends=True)[:done] if self.path.exists() else []
+        rows = self.path.read_bytes().splitlines(keepends=True) if self.path.exists() else []
         self.file: IO[bytes] = self.path.open("wb")
-        self.file.writelines(rows)
+        self.file.writelines(row for row in rows if step_of(row) <= done)
 
     def step_gradients(self, run_context: RunContext, values: StepValues) -> None:
         """Called for every step, also inside of a sink, in order."""
         squares = {name: float(np.sum(np.square(g, dtype=np.float64))) for name, g in values.gradients.items()}
-        norms = {"norm": sum(squares.values()) ** 0.5, **{name: square**0.5 for name, square in squares.items()}}
-        self.file.write(json.dumps({"global_step": values.global_step, **norms}).encode() + b"\n")
+        norms = {name: square**0.5 for name, square in {"norm": sum(squares.values()), **squares}.items()}
+        finite = {name: norm if math.isfinite(norm) else None for name, norm in norms.items()}
+        self.file.write(json.dumps({"global_step": values.global_step, **finite}).encode() + b"\n")
 
-    def end(self, run_context: RunContext) -> None:
-        """Every row is in the file."""
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The end of the training, also of one that has failed."""
         self.file.close()
+
+
+def step_of(row: bytes) -> float:
+    """The step of a row; infinite for a row that a kill has cut."""
+    with suppress(ValueError):
+        return int(json.loads(row)["global_step"])
+    return math.inf
 
 
 class SaveState(Callback):

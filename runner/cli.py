@@ -5,6 +5,7 @@ them. The imports are statements inside functions, so that type checkers verify 
 """
 
 import argparse
+import errno
 import gc
 import os
 import sys
@@ -17,18 +18,23 @@ from typing import Any, NamedTuple, NoReturn
 
 from runner.config import command_line
 from runner.config.command_line import CommandLine, Parser
-from runner.errors import ConfigError, RunnerError, nearest, unexpected
+from runner.errors import ConfigError, RunnerError, StorageError, nearest, unexpected
+from runner.host.console import Console, open_standard_descriptors
 from runner.host.lazy import gc_paused
 
 Handler = Callable[[argparse.Namespace], int]
 
 
 class Command(NamedTuple):
-    """A command: a summary of one line, the declaration of its arguments, and a function that imports its handler."""
+    """A command: a summary of one line, the declaration of its arguments, and a function that imports its handler.
+
+    `trains`: its results are in files, so that it succeeds even if standard output cannot be written.
+    """
 
     summary: str
     arguments: Callable[[Parser], None]
     load: Callable[[], Handler]
+    trains: bool = False
 
 
 def _ls() -> Handler:
@@ -81,7 +87,7 @@ def _convert() -> Handler:
 
 COMMANDS = {
     "ls": Command("list runs, newest first", command_line.ls, _ls),
-    "resume": Command("continue an unfinished run or sweep", command_line.resume, _resume),
+    "resume": Command("continue an unfinished run or sweep", command_line.resume, _resume, trains=True),
     "doctor": Command("check packages, machine and devices", command_line.doctor, _doctor),
     "parse-print": Command("show a file that the operator Print has written", command_line.parse_print, _parse_print),
     "compare": Command("compare two runs: their dumps, or their metrics", command_line.compare, _compare),
@@ -94,21 +100,30 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code; errors are one short block on stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
-    try:
-        return _dispatch(words)
-    except KeyboardInterrupt as stop:
-        from runner.host.signals import Terminated
+    open_standard_descriptors()
+    with Console() as console:
+        try:
+            exit_code = _dispatch(words)
+            _check_output(console, words)
+            return exit_code
+        except KeyboardInterrupt as stop:
+            from runner.host.signals import Terminated
 
-        what, code = ("Terminated", 143) if isinstance(stop, Terminated) else ("Interrupted", 130)
-        return _fail(f"{what}; runner resume continues the run", code)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `runner ls | head`: closed pipe
-        return 0
-    except Exception as error:
-        reported = error if isinstance(error, RunnerError) else unexpected(error)
-        if reported is not error and "runner.debug=true" in words:
-            traceback.print_exc()
-        return _fail(str(reported), reported.exit_code)
+            what, code = ("Terminated", 143) if isinstance(stop, Terminated) else ("Interrupted", 130)
+            return _fail(f"{what}; runner resume continues the run", code)
+        except Exception as error:
+            reported = error if isinstance(error, RunnerError) else unexpected(error)
+            if reported is not error and "runner.debug=true" in words:
+                traceback.print_exc()
+            return _fail(str(reported), reported.exit_code)
+
+
+def _check_output(console: Console, words: Sequence[str]) -> None:
+    """Raise StorageError for the output of a command that is not complete, unless its reader has closed the pipe."""
+    problem = console.problems().get("stdout")
+    is_report = bool(words) and words[0] in COMMANDS and not COMMANDS[words[0]].trains
+    if problem and is_report and problem != os.strerror(errno.EPIPE):  # `runner ls | head` is not an error
+        raise StorageError("the output of the command cannot be written", path="standard output", reason=problem)
 
 
 def _fail(block: str, exit_code: int) -> int:

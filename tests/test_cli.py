@@ -440,3 +440,48 @@ def test_composing_is_quick():
     finally:
         sys.setprofile(None)
     assert next(calls) < 1_000_000
+
+
+RUN = ["+experiment=lenet", "max_steps=3", "eval.every=never", "callbacks.loss_monitor=1", "hydra.run.dir=run"]
+
+
+def with_output(redirection: str, *words: str) -> tuple[int, str]:
+    """The exit code of the command in a shell with this redirection, and what is left of its stderr."""
+    line = f'set -o pipefail; "{sys.executable}" -m runner "$@" {redirection}'
+    command = ["bash", "-c", line, "bash", *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=PATIENCE)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("redirection", "problems"),
+    [
+        ("| true", {"stdout": "Broken pipe"}),
+        ("> /dev/full", {"stdout": "No space left on device"}),
+        (">&-", {"stdout": "closed"}),
+        (">&- 2>&- <&-", {"stdout": "closed", "stderr": "closed"}),
+        ("> /dev/full 2> /dev/full", dict.fromkeys(("stdout", "stderr"), "No space left on device")),
+    ],
+)
+def test_a_run_survives_its_console(place, redirection, problems):
+    assert with_output(redirection, *RUN)[0] == 0
+    status = json.loads((place / "run" / "status.json").read_text())
+    assert (status["status"], status["console"]) == ("ok", problems)
+    assert json.loads((place / "run" / "summary.json").read_text())["steps"] == 3
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "reason"),
+    [("| true", 0, ""), ("> /dev/full", 5, "No space left on device"), (">&-", 5, "closed")],
+)
+def test_a_report_that_cannot_be_written_is_an_error_unless_its_reader_has_left(redirection, code, reason):
+    found, block = with_output(redirection, "ls")
+    assert found == code
+    assert reason in block
+    assert "Traceback" not in block
+    assert bool(block) == bool(code)
+
+
+def test_an_error_that_cannot_be_written_has_its_exit_code():
+    assert with_output("2> /dev/full", "nonsense") == (2, "")

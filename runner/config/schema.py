@@ -162,8 +162,8 @@ class RunRequest(Frozen):
 def defaults(owner: type) -> dict[str, Any]:
     """The defaults of a part of the schema as plain nested values.
 
-    >>> defaults(CallbackSettings)
-    {'loss_monitor': 1, 'time_monitor': True, 'progress': True}
+    >>> defaults(SweepSettings)
+    {'fail_fast': False}
     """
     return plain(owner())
 

@@ -18,6 +18,7 @@ from runner.errors import BusyError, ConfigError, RunnerError, StorageError, une
 from runner.experiment import evaluate, run as experiment, tracking
 from runner.experiment.ranks.processes import processes_of, report_on_first_rank
 from runner.host import files
+from runner.host.console import Console
 from runner.host.lazy import gc_paused
 from runner.host.signals import Terminated, exit_code, handled
 
@@ -110,7 +111,8 @@ def execute(request: RunRequest) -> dict[str, Any]:
 def run_status(request: RunRequest) -> Iterator[None]:
     """Hold the lock of the run folder and maintain `status.json` while the context is open.
 
-    Raises BusyError when another process works in the folder.
+    A console that cannot be written does not end the run; the status has the reason as `console`. Raises BusyError when
+    another process works in the folder.
     """
     path, config = request.folder / STATUS_FILE, request.config
     values: dict[str, Any] = {
@@ -123,7 +125,7 @@ def run_status(request: RunRequest) -> Iterator[None]:
         "mode": config.mode,
         "device": config.device.target,
     }
-    with files.locked(request.folder / LOCK_FILE):
+    with Console() as console, files.locked(request.folder / LOCK_FILE):
         before = path.read_bytes() if request.resume else None
         files.write_json(path, values)
         try:
@@ -133,17 +135,18 @@ def run_status(request: RunRequest) -> Iterator[None]:
                 if before is not None and isinstance(error, ConfigError):
                     files.write_atomically(path, before)  # a refused resume changes nothing
                 else:
-                    files.write_json(path, values | _ending(error))
+                    files.write_json(path, values | _ending(error, console))
             raise
-        files.write_json(path, values | _ending(None))
+        files.write_json(path, values | _ending(None, console))
 
 
-def _ending(error: BaseException | None) -> dict[str, Any]:
+def _ending(error: BaseException | None, console: Console) -> dict[str, Any]:
     """The values of `status.json` that the end of a run adds."""
     stopped = isinstance(error, KeyboardInterrupt)
     status = "ok" if error is None else "interrupted" if stopped else "failed"
     text = None if error is None or stopped else str(error)
-    return {"status": status, "finished": _now(), "exit_code": exit_code(error) if error else 0, "error": text}
+    values = {"status": status, "finished": _now(), "exit_code": exit_code(error) if error else 0, "error": text}
+    return values | ({"console": problems} if (problems := console.problems()) else {})
 
 
 def _now() -> str:
