@@ -224,11 +224,9 @@ class Interpreter(OperandCasting):
         Raises ConfigError in calls after the last one.
         """
         if self.released:
-            raise ConfigError(
-                "the record of this step was released",
-                reason="gradients(..., last=True) was called before, and it releases the nodes that it has passed",
-                hint="leave out last=True when gradients are computed more than once in a step",
-            )
+            reason = "gradients(..., last=True) was called before, and it releases the nodes that it has passed"
+            hint = "leave out last=True when gradients are computed more than once in a step"
+            raise ConfigError("the record of this step was released", reason=reason, hint=hint)
         self.released = last
         return list(self.nodes)
 

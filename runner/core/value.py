@@ -87,11 +87,8 @@ class Symbol(Value):
         return f"%{self.name}: {self.type}"
 
     def __bool__(self) -> bool:
-        raise ConfigError(
-            "graph mode cannot branch on a value that is only known when the graph runs",
-            value=repr(self),
-            hint="use ops.Select, or run this network with mode=pynative",
-        )
+        what = "graph mode cannot branch on a value that is only known when the graph runs"
+        raise ConfigError(what, value=repr(self), hint="use ops.Select, or run this network with mode=pynative")
 
 
 class Tensor(Value):

@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 from runner import ops
 from runner.common.initializer import Initial, initializer
+from runner.core.primitive import Primitive
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, known_names
-from runner.nn.cell import Cell, OperatorCell
+from runner.nn.cell import Cell
 from runner.validation.arguments import at_least, whole
 
 __all__ = [
@@ -25,56 +26,68 @@ __all__ = [
 ]
 
 
-class ReLU(OperatorCell):
+class Activation(Cell):
+    """Base: a layer of one operator with one operand and an output of the same type."""
+
+    def __init__(self, operator: Primitive) -> None:
+        super().__init__()
+        self.operator = operator
+
+    def construct(self, x: Value) -> Value:
+        output: Value = self.operator(x)
+        return output
+
+
+class ReLU(Activation):
     """max(x, 0)."""
 
     def __init__(self) -> None:
         super().__init__(ops.ReLU())
 
 
-class Sigmoid(OperatorCell):
+class Sigmoid(Activation):
     """1 / (1 + exp(-x))."""
 
     def __init__(self) -> None:
         super().__init__(ops.Sigmoid())
 
 
-class Tanh(OperatorCell):
+class Tanh(Activation):
     """Hyperbolic tangent."""
 
     def __init__(self) -> None:
         super().__init__(ops.Tanh())
 
 
-class Softmax(OperatorCell):
+class Softmax(Activation):
     """exp(x) / sum(exp(x)) along `axis`."""
 
     def __init__(self, axis: int = -1) -> None:
         super().__init__(ops.Softmax(axis))
 
 
-class LogSoftmax(OperatorCell):
+class LogSoftmax(Activation):
     """Logarithm of Softmax along `axis`."""
 
     def __init__(self, axis: int = -1) -> None:
         super().__init__(ops.LogSoftmax(axis))
 
 
-class ReLU6(OperatorCell):
+class ReLU6(Activation):
     """min(max(x, 0), 6)."""
 
     def __init__(self) -> None:
         super().__init__(ops.ReLU6())
 
 
-class GELU(OperatorCell):
+class GELU(Activation):
     """x times the cumulative normal distribution at x, in the tanh approximation."""
 
     def __init__(self) -> None:
         super().__init__(ops.GeLU())
 
 
-class ELU(OperatorCell):
+class ELU(Activation):
     """x where positive, else alpha (exp(x) - 1)."""
 
     def __init__(self, alpha: float = 1.0) -> None:
@@ -82,14 +95,14 @@ class ELU(OperatorCell):
         super().__init__(ops.Elu(float(alpha)))
 
 
-class HSwish(OperatorCell):
+class HSwish(Activation):
     """x ReLU6(x + 3) / 6."""
 
     def __init__(self) -> None:
         super().__init__(ops.HSwish())
 
 
-class HSigmoid(OperatorCell):
+class HSigmoid(Activation):
     """ReLU6(x + 3) / 6."""
 
     def __init__(self) -> None:

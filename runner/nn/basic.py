@@ -7,7 +7,7 @@ from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError
 from runner.host.seed import get_seed, next_number
 from runner.nn.activation import get_activation
-from runner.nn.cell import Cell, OperatorCell
+from runner.nn.cell import Cell
 from runner.validation.arguments import flag, whole
 
 __all__ = ["Dense", "Dropout", "Embedding", "Flatten"]
@@ -46,11 +46,16 @@ class Dense(Cell):
         return output if x.ndim == 2 else self.reshape(output, (*lead, self.out_channels))
 
 
-class Flatten(OperatorCell):
+class Flatten(Cell):
     """(N, ...) to (N, product of the other axes)."""
 
     def __init__(self) -> None:
-        super().__init__(ops.Flatten())
+        super().__init__()
+        self.flatten = ops.Flatten()
+
+    def construct(self, x: Value) -> Value:
+        output: Value = self.flatten(x)
+        return output
 
 
 class Dropout(Cell):

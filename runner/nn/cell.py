@@ -5,7 +5,7 @@ from typing import Any
 
 from runner import context
 from runner.communication import auto_parallel
-from runner.core.primitive import Primitive, current, is_nested
+from runner.core.primitive import current, is_nested
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, nearest
 
@@ -136,15 +136,3 @@ class Cell:
     def __repr__(self) -> str:
         inner = "".join(f"\n({k}): {v!r}".replace("\n", "\n  ") for k, v in self._cells.items())
         return f"{type(self).__name__}<{inner}\n>" if inner else f"{type(self).__name__}<>"
-
-
-class OperatorCell(Cell):
-    """Base: a layer of one operator with one operand."""
-
-    def __init__(self, operator: Primitive) -> None:
-        super().__init__()
-        self.operator = operator
-
-    def construct(self, x: Value) -> Value:
-        output: Value = self.operator(x)
-        return output

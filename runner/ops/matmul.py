@@ -12,7 +12,7 @@ from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import OPERATORS, Value
 from runner.ops.array import require
-from runner.types import Shape, TensorType
+from runner.types import TensorType
 
 __all__ = ["BatchMatMul", "BiasAdd", "BiasAddGrad", "MatMul"]
 
@@ -23,8 +23,20 @@ class MatrixProduct(Primitive):
 
     needs: ClassVar = Needs.HALF
 
+    operands: ClassVar[str]  # what it multiplies
+    stacks: ClassVar[bool]  # whether operands have leading axes
+
     transpose_a: bool = False
     transpose_b: bool = False
+
+    def infer(self, x: TensorType, y: TensorType) -> TensorType:
+        fits = x.ndim == y.ndim >= 2 and (x.ndim > 2) == self.stacks and x.dtype is y.dtype and x.dtype.is_float
+        require(fits, f"needs two {self.operands} of floats, of one element type", x=x, y=y)
+        require(x.shape[:-2] == y.shape[:-2], "leading axes differ", x=x, y=y)
+        m, k = x.shape[:-3:-1] if self.transpose_a else x.shape[-2:]
+        rows, n = y.shape[:-3:-1] if self.transpose_b else y.shape[-2:]
+        require(k == rows, "inner axes differ", x=f"{x} has {k}", y=f"{y} has {rows}")
+        return x.with_shape(*x.shape[:-2], m, n)
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x, y), (dout,), (ta, tb) = inputs, douts, (self.transpose_a, self.transpose_b)
@@ -39,12 +51,8 @@ class MatrixProduct(Primitive):
 class MatMul(MatrixProduct):
     """(M, K) times (K, N); `transpose_a` and `transpose_b` transpose the operands."""
 
-    def infer(self, x: TensorType, y: TensorType) -> TensorType:
-        fits = x.ndim == y.ndim == 2 and x.dtype is y.dtype and x.dtype.is_float
-        require(fits, "needs two matrices of floats, of one element type", x=x, y=y)
-        (m, k), (rows, n) = _transposed(x.shape, self.transpose_a), _transposed(y.shape, self.transpose_b)
-        require(k == rows, "inner axes differ", x=f"{x} has {k}", y=f"{y} has {rows}")
-        return x.with_shape(m, n)
+    operands: ClassVar = "matrices"
+    stacks: ClassVar = False
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         result: np.ndarray = (x.T if self.transpose_a else x) @ (y.T if self.transpose_b else y)
@@ -69,22 +77,12 @@ class MatMul(MatrixProduct):
         return b.node("Gemm", (x, y), transA=int(trans_x), transB=int(trans_y))
 
 
-def _transposed(shape: Shape, transpose: bool) -> Shape:
-    return shape[::-1] if transpose else shape
-
-
 @primitive
 class BatchMatMul(MatrixProduct):
     """(..., M, K) times (..., K, N) with equal leading axes, at least one; each operand can be transposed."""
 
-    def infer(self, x: TensorType, y: TensorType) -> TensorType:
-        fits = x.ndim == y.ndim >= 3 and x.dtype is y.dtype and x.dtype.is_float
-        require(fits, "needs two stacks of matrices of floats, of one element type", x=x, y=y)
-        require(x.shape[:-2] == y.shape[:-2], "leading axes differ", x=x, y=y)
-        m, k = x.shape[:-3:-1] if self.transpose_a else x.shape[-2:]
-        rows, n = y.shape[:-3:-1] if self.transpose_b else y.shape[-2:]
-        require(k == rows, "inner axes differ", x=f"{x} has {k}", y=f"{y} has {rows}")
-        return x.with_shape(*x.shape[:-2], m, n)
+    operands: ClassVar = "stacks of matrices"
+    stacks: ClassVar = True
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         result: np.ndarray = (x.swapaxes(-1, -2) if self.transpose_a else x) @ (

@@ -125,7 +125,7 @@ def test_all_pools_of_a_network_are_chosen():
     set_impl_mode(network, FAST)
     assert modes(network) == [FAST, FAST]
     x = TensorType(dt.float16, (1, 1, 8, 8))
-    assert network.first.operator == ops.MaxPool(2, 2)
+    assert network.first.max_pool == ops.MaxPool(2, 2)
     assert ops.AvgPool(2, 2, "valid", FAST).infer(x) == TensorType(dt.float16, (1, 1, 4, 4))
 
 
