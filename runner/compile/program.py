@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,7 @@ class Executable:
         model: ModelProto,
         device: Device,
         start: float,
-        fed: Sequence[Parameter] = (),
+        fed: Collection[Parameter] = frozenset(),
         observer: GraphObserver = NO_GRAPHS,
         layouts: Mapping[Value, Layout] | None = None,
     ) -> None:
@@ -154,7 +154,7 @@ class SunkProgram(Executable):
         step = optimize(trace(function, types, "train_step", root, observer), passes, observer)
         with locate_errors(step, observer):
             model = lower_sunk(fetching, step, list(scanned), list(columns), stepped)
-            super().__init__(step, model, device, start, stepped, observer)
+            super().__init__(step, model, device, start, set(stepped), observer)
 
     def _emit(self, outputs: Sequence[np.ndarray], operands: Sequence[np.ndarray]) -> None:
         """Emit the effects of all steps, one step after the other."""

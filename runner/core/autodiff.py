@@ -75,9 +75,12 @@ def _completed_by_position(handles: Sequence[Value], record: Sequence[tuple[Node
 
 def _pull_back(interpreter: Interpreter, node: Node, wanted: Sequence[bool], adjoint: dict[Value, Value]) -> None:
     douts = [_adjoint_or_zeros(interpreter, adjoint, y) for y in node.outputs]
+    ignored = [k for k in node.op.without_gradient if node.outputs[k] in adjoint]
     for y in node.outputs:
         adjoint.pop(y, None)  # all its uses come later in the record, so its sum was complete
     try:
+        if ignored:
+            raise NotDifferentiable(f"output {ignored[0]} of {node.op.name} has no gradient")
         rules = node.op.grad(node.inputs, node.outputs, douts)
     except NotDifferentiable as error:
         interpreter.origin = None

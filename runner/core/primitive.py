@@ -41,6 +41,7 @@ class Primitive:
     arity: ClassVar[int | None] = None  # number of operands, None for any
     needs: ClassVar[Needs] = Needs.WIDEST
     masters: ClassVar[tuple[int, ...]] = ()  # operands that stay Float32 next to Float16 ones: statistics
+    without_gradient: ClassVar[tuple[int, ...]] = ()  # outputs that a loss may not depend on
     computes: ClassVar[bool] = True  # False: it only moves elements, which needs no Float32 for Float16
     is_flat: ClassVar[bool] = False  # whether its outputs pass no gradient to its inputs
 

@@ -34,6 +34,16 @@ def _binary(name: str) -> tuple[Method, Method]:
     return method, reflected
 
 
+def _comparison(name: str) -> Callable[[Any, object], Any]:
+    """A method that compares each element (Bool); NotImplemented for what is no operand, such as None."""
+
+    def method(self: Any, other: object) -> Any:
+        is_operand = isinstance(other, Value | np.ndarray | np.generic | Scalar)
+        return OPERATORS[name](self, other) if is_operand else NotImplemented
+
+    return method
+
+
 class Value:
     """Base of operands and outputs of operators; it has a `TensorType`."""
 
@@ -73,6 +83,15 @@ class Value:
 
     def __neg__(self) -> "Value":
         return _apply("Neg", self)
+
+    __hash__ = object.__hash__  # values are keys by identity, although `==` compares elements
+
+    __eq__ = _comparison("Equal")
+    __ne__ = _comparison("NotEqual")
+    __lt__ = _comparison("Less")
+    __le__ = _comparison("LessEqual")
+    __gt__ = _comparison("Greater")
+    __ge__ = _comparison("GreaterEqual")
 
 
 class Symbol(Value):

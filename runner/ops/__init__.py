@@ -4,6 +4,6 @@ Names and attributes are those of `mindspore.ops` r1.2; `__init__.pyi` lists the
 """
 
 from runner.host.lazy import late_names
-from runner.ops import array, elementwise, matmul  # noqa: F401  registers the arithmetic of tensors (`x + y`)
+from runner.ops import array, compare, elementwise, matmul  # noqa: F401  registers the operators of tensors (`x + y`)
 
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)

@@ -1,5 +1,6 @@
 """Activation functions."""
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -35,11 +36,13 @@ class ReLU(Unary):
 
 @primitive
 class ReluGrad(UnaryGrad):
-    """dout where ReLU's result `out` is positive, else 0."""
+    """dout where ReLU's result `out` is positive, NaN where it is NaN, else 0."""
 
     def kernel(self, dout: np.ndarray, out: np.ndarray) -> np.ndarray:
         result: np.ndarray = np.asarray(out > 0).astype(dout.dtype)  # numpy multiplies bools with floats slowly
         result *= dout
+        if out.size and math.isnan(out.max()):  # a quarter of the time of looking at every element
+            result[np.isnan(out)] = np.nan
         return result
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
@@ -47,8 +50,7 @@ class ReluGrad(UnaryGrad):
 
     def lower(self, b: Builder, dout: str, out: str) -> str:
         # Multiplying by a 0/1 mask is two to three times faster than Where on large tensors.
-        positive = b.node("Greater", (out, b.const(0.0, like=out)))
-        return b.node("Mul", (dout, b.node("Cast", (positive,), to=b.type(out).dtype)))
+        return b.node("Mul", (dout, b.node("Sign", (b.node("Relu", (out,)),))))
 
     def forms(self, dout: TensorType, out: TensorType) -> Sequence[Form]:
         return elementwise_forms(self._lower_steep if out.dtype is dt.float32 else self.lower, dout, out)
@@ -60,10 +62,15 @@ class ReluGrad(UnaryGrad):
 
 @primitive
 class Sigmoid(Unary):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)), precise also where it is almost 0: onnxruntime's own Sigmoid is 0 below -18."""
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(0.5 * np.tanh(0.5 * x) + 0.5, x.dtype)  # the other form overflows for large -x
+        with np.errstate(over="ignore"):  # exp(-x) is infinite for x < -88, and the result 0
+            return np.asarray(np.reciprocal(np.exp(-x) + x.dtype.type(1)))
+
+    def lower(self, b: Builder, x: str) -> str:
+        inverse = b.node("Add", (b.node("Exp", (b.node("Neg", (x,)),)), b.const(1.0, like=x)))
+        return b.node("Reciprocal", (inverse,))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (douts[0] * outputs[0] * (1.0 - outputs[0]),)

@@ -47,6 +47,7 @@ class BatchNorm(Normalization):
     """
 
     masters: ClassVar = (1, 2, 3, 4)
+    without_gradient: ClassVar = (1, 2, 3, 4)
 
     momentum: float = 0.1
 

@@ -9,10 +9,10 @@ from runner import dtype as dt
 from runner.core.lowering import Builder, Form
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
-from runner.core.value import Tensor, Value
+from runner.core.value import OPERATORS, Tensor, Value
 from runner.ops.array import Cast, Reshape, Transpose, require
 from runner.ops.elementwise import Binary, Unary, broadcast_forms
-from runner.ops.reduce import BroadcastTo, ReduceSum, Reduction, unbroadcast
+from runner.ops.reduce import BroadcastTo, ReduceSum, Reduction, is_nan, nan_where, unbroadcast
 from runner.types import TensorType, broadcast
 
 __all__ = [
@@ -200,6 +200,15 @@ class ReduceExtremum(Reduction):
         share = mask / BroadcastTo(x.shape)(ReduceSum(True, self.axes(x))(mask))
         return (share * self.broadcast_back(douts[0], x),)
 
+    def lower(self, b: Builder, x: str) -> str:
+        """Unlike onnxruntime's, the result of operands with a NaN is NaN."""
+        extremum, dtype = super().lower(b, x), b.type(x).dtype
+        if not dtype.is_float:
+            return extremum
+        axes = b.const(list(self.axes(b.type(x))))
+        any_nan = b.node("ReduceMax", (is_nan(b, x), axes), keepdims=int(self.keep_dims))
+        return nan_where(b, any_nan, extremum, dtype)
+
 
 @primitive
 class ReduceMax(ReduceExtremum):
@@ -235,3 +244,7 @@ class ReduceProd(Reduction):
         others = ReduceProd(axis=-1)(Select()(Tensor(np.eye(count, dtype=bool)), Tensor(1.0, x.dtype), rows))
         back = tuple(perm.index(k) for k in range(x.ndim))
         return (self.broadcast_back(douts[0], x) * Transpose(back)(Reshape(moved.shape)(others)),)
+
+
+OPERATORS.update(Equal=Equal(), NotEqual=NotEqual(), Less=Less(), LessEqual=LessEqual())
+OPERATORS.update(Greater=Greater(), GreaterEqual=GreaterEqual(), Select=Select())

@@ -9,7 +9,7 @@ from runner import dtype as dt
 from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, can_tile, elementwise_forms
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
-from runner.core.value import OPERATORS, Value
+from runner.core.value import OPERATORS, Tensor, Value
 from runner.ops.array import Cast, require
 from runner.ops.reduce import unbroadcast
 from runner.types import TensorType, broadcast
@@ -193,18 +193,27 @@ class RealDiv(Binary):
 
 @primitive
 class Pow(Binary):
-    """x to the power y, of floats; the gradient with respect to y needs x > 0."""
+    """x to the power y, of floats; the gradient with respect to y needs x >= 0.
+
+    Constants have no slope: the gradient with respect to x is 0 where y is 0, and that to y is 0 where x is 0.
+    """
 
     needs: ClassVar = Needs.SINGLE
     ufunc: ClassVar = np.power
     floats_only: ClassVar = True
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        x, y = inputs
+        (x, y), (dout,) = inputs, douts
         return (
-            lambda: unbroadcast(douts[0] * y * Pow()(x, y - 1.0), x),
-            lambda: unbroadcast(douts[0] * outputs[0] * Log()(x), y),
+            lambda: unbroadcast(dout * nonzero(y, y * Pow()(x, y - 1.0)), x),
+            lambda: unbroadcast(dout * nonzero(x, outputs[0] * Log()(x)), y),
         )
+
+
+def nonzero(condition: Value, value: Value) -> Value:
+    """The value where the condition is not 0, else 0."""
+    result: Value = OPERATORS["Select"](condition != 0.0, value, Tensor(0.0, value.dtype))
+    return result
 
 
 @primitive

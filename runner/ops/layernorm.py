@@ -56,6 +56,8 @@ class LayerNorm(Normalization):
     have length 1. As in the reference, the second and third output have no gradient.
     """
 
+    without_gradient: ClassVar = (1, 2)
+
     def infer(self, x: TensorType, gamma: TensorType, beta: TensorType) -> tuple[TensorType, TensorType, TensorType]:
         require(x.ndim >= 1 and x.dtype.is_float, "needs floats with at least one axis", x=x)
         expected = x.with_shape(*x.shape[self.params_at(x.ndim) :])

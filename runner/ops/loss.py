@@ -77,10 +77,11 @@ class SoftmaxCrossEntropyWithLogits(Primitive):
     """-sum(labels * log softmax(logits)) per sample, and its gradient with respect to the logits.
 
     logits and labels (N, C) of floats; outputs (N,) and (N, C). As in the reference, labels and the second output have
-    no gradient.
+    no gradient, so there is no second derivative.
     """
 
     needs: ClassVar = Needs.SINGLE
+    without_gradient: ClassVar = (1,)
 
     def infer(self, logits: TensorType, labels: TensorType) -> tuple[TensorType, TensorType]:
         require(logits.ndim == 2 and logits.dtype.is_float, "logits must be floats (N, C)", logits=logits)

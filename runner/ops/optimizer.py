@@ -95,9 +95,9 @@ class SGD(Primitive):
     def kernel(self, *operands: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         parameters, gradient, learning_rate, accum, momentum, stat = operands
         one = np.ones((), parameters.dtype)
-        g = gradient + parameters * (one * self.weight_decay)
-        share = one - np.minimum(stat, one) * (one * self.dampening)
-        new_accum = accum * momentum + g * share
+        g = gradient + parameters * (one * self.weight_decay) if self.weight_decay else gradient
+        fresh = g * (one - np.minimum(stat, one) * (one * self.dampening)) if self.dampening else g
+        new_accum = accum * momentum + fresh
         step = g + new_accum * momentum if self.nesterov else new_accum
         return parameters - step * learning_rate, new_accum, stat + one
 

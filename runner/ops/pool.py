@@ -13,6 +13,7 @@ from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
 from runner.ops.array import require
 from runner.ops.forms import pool
+from runner.ops.reduce import is_nan, nan_where
 from runner.ops.window import Pair, Windows, batch_first, batch_last, counts, pair
 from runner.types import Shape, TensorType
 
@@ -67,8 +68,10 @@ class MaxPool(Pooling):
         return (MaxPoolGrad(self.kernel_size, self.strides, self.pad_mode)(inputs[0], outputs[0], douts[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
+        geometry = self.geometry(b.type(x).shape)
         # The second output, the positions, is for the gradient; the builder removes it if unused.
-        return b.nodes("MaxPool", (x,), 2, **self.geometry(b.type(x).shape))[0]
+        largest = b.nodes("MaxPool", (x,), 2, **geometry)[0]
+        return nan_where(b, b.node("MaxPool", (is_nan(b, x),), **geometry), largest, b.type(x).dtype)
 
     def forms(self, x: TensorType) -> Sequence[Form]:
         windows = self.windows(x.shape)

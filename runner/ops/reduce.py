@@ -66,6 +66,17 @@ class Reduction(Primitive):
         return plain, Form("last", lambda b, name: b.reshape(moved.lower(b, name), shape), (LAST,))
 
 
+def is_nan(b: Builder, x: str) -> str:
+    """1 where x is NaN, else 0, as bytes."""
+    return b.node("Cast", (b.node("IsNaN", (x,)),), to=dt.uint8)
+
+
+def nan_where(b: Builder, mask: str, value: str, dtype: dt.DType) -> str:
+    """NaN where the mask of bytes is not 0, else the value."""
+    nan = b.const(np.array(np.nan, dtype.numpy))
+    return b.node("Where", (b.node("Cast", (mask,), to=dt.bool_), nan, value))
+
+
 @primitive
 class ReduceSum(Reduction):
     """Sum over `axis` (all axes by default)."""
@@ -138,7 +149,9 @@ def unbroadcast(dout: Value, like: Value) -> Value:
 
 @primitive
 class Argmax(Primitive):
-    """Position of the first maximum along `axis`, as Int32 (r1.2's default) or `output_type`."""
+    """Position of the first maximum along `axis`, or of the first NaN, as Int32 (r1.2's default) or `output_type`."""
+
+    onnx: ClassVar = "ArgMax"
 
     is_flat: ClassVar = True
 
@@ -153,17 +166,20 @@ class Argmax(Primitive):
         return np.asarray(x.argmax(self.axis).astype(self.output_type.numpy))
 
     def lower(self, b: Builder, x: str) -> str:
-        first = b.node("ArgMax", (x,), axis=self.axis, keepdims=0, select_last_index=0)
+        first = b.node(self.onnx, (x,), axis=self.axis, keepdims=0, select_last_index=0)
+        if b.type(x).dtype.is_float:
+            nan = is_nan(b, x)
+            any_nan = b.node("ReduceMax", (nan, b.const([self.axis])), keepdims=0)
+            first_nan = b.node("ArgMax", (nan,), axis=self.axis, keepdims=0, select_last_index=0)
+            first = b.node("Where", (b.node("Cast", (any_nan,), to=dt.bool_), first_nan, first))
         return b.node("Cast", (first,), to=self.output_type)
 
 
 @primitive
 class Argmin(Argmax):
-    """Position of the first minimum along `axis`, as Int32 (r1.2's default) or `output_type`."""
+    """Position of the first minimum along `axis`, or of the first NaN, as Int32 (r1.2's default) or `output_type`."""
+
+    onnx: ClassVar = "ArgMin"
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(x.argmin(self.axis).astype(self.output_type.numpy))
-
-    def lower(self, b: Builder, x: str) -> str:
-        first = b.node("ArgMin", (x,), axis=self.axis, keepdims=0, select_last_index=0)
-        return b.node("Cast", (first,), to=self.output_type)

@@ -136,10 +136,9 @@ def _is_type_checking(test: ast.AST) -> bool:
 
 
 def _is_unexecuted(node: ast.AST, name: str) -> bool:
-    """Blocks that only type checkers read, and the text of assertions that only tell them something."""
-    return isinstance(node, ast.Assert) or (
-        isinstance(node, ast.If) and name == "body" and _is_type_checking(node.test)
-    )
+    """Blocks that only type checkers read, assertions and `strict=True`, which fail only after a mistake elsewhere."""
+    is_check = isinstance(node, ast.Assert) or (isinstance(node, ast.keyword) and node.arg == "strict")
+    return is_check or (isinstance(node, ast.If) and name == "body" and _is_type_checking(node.test))
 
 
 def _is_text(*operands: ast.expr) -> bool:
@@ -229,7 +228,7 @@ def is_noticed(mutation: Mutation, copy: Path) -> str | None:
             return "the tests did not end"
         if done.returncode not in (0, 5):
             lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-            return lines[0] if lines else done.stdout[-300:]
+            return lines[0] if lines else f"pytest ends with {done.returncode}"
     return None
 
 

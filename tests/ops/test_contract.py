@@ -19,7 +19,7 @@ from contract import (
     is_differentiable,
 )
 from operands import Sample
-from samples import NO_ADJOINT, NO_GRADIENT, NO_TEXT, NOT_DIFFERENTIABLE, SAMPLES, WIDE
+from samples import NO_GRADIENT, NO_TEXT, NOT_DIFFERENTIABLE, SAMPLES, WIDE
 from tables import check_rows
 
 from runner import ops
@@ -54,7 +54,7 @@ def test_every_operator_is_public():
 
 def test_the_exceptions_are_of_operators_that_exist():
     classes = {type(x).__name__ if isinstance(x, Primitive) else x for x in NOT_DIFFERENTIABLE}
-    assert {*NO_GRADIENT, *NO_ADJOINT, *NO_TEXT, *classes} <= set(REGISTRY)
+    assert {*NO_GRADIENT, *NO_TEXT, *classes} <= set(REGISTRY)
 
 
 @every(SAMPLES)

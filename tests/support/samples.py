@@ -23,12 +23,6 @@ NO_GRADIENT: dict[str, tuple[int, ...]] = {
     "SoftmaxCrossEntropyWithLogits": (1,),  # as in the reference, labels are not learnt
     "BatchNorm": (3, 4),  # moving statistics are not learnt
 }
-# Float outputs whose adjoint the gradient rule ignores, as the reference's does.
-NO_ADJOINT: dict[str, tuple[int, ...]] = {
-    "SoftmaxCrossEntropyWithLogits": (1,),
-    "BatchNorm": (1, 2, 3, 4),
-    "LayerNorm": (1, 2),
-}
 # Operators that appear only in gradients and updates: nothing differentiates them a second time.
 NOT_DIFFERENTIABLE: set[Primitive | str] = {
     "ApplyMomentum",

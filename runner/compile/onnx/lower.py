@@ -66,7 +66,8 @@ def lower_sunk(
     `losses`, the updates, and the operands of effects in all steps. Raises as `lower`, and ConfigError when the step
     updates one of `stepped`.
     """
-    others = [p for p in step.parameters if p not in stepped]
+    fed = set(stepped)
+    others = [p for p in step.parameters if p not in fed]
     results = [*(p.name + UPDATED for p in step.updates), "losses", *step.effect_operands]
     _check_names(step.name, [*scanned, *columns, *(p.name for p in (*stepped, *others)), *results])
     for parameter in stepped:
@@ -79,7 +80,7 @@ def lower_sunk(
     attributes = {"body": body, "num_scan_inputs": len(entries), "name": "sink"}
     scan = onnx.helper.make_node("Scan", operands, results, **attributes)
     inputs = [_info(name, kind, stacked=name in scanned) for name, kind in kinds.items()]
-    inputs += [_info(p.name, p.type, stacked=p in stepped) for p in (*stepped, *others)]
+    inputs += [_info(p.name, p.type, stacked=p in fed) for p in (*stepped, *others)]
     outputs = [_info("losses", step.outputs[0].type, stacked=True)]
     outputs += [_info(p.name + UPDATED, p.type) for p in step.updates]
     outputs += [_info(name, x.type, stacked=True) for name, x in step.effect_operands.items()]

@@ -77,7 +77,8 @@ def test_the_declared_types_are_those_that_onnxruntime_gives():
 
 def test_positions_of_a_pooling_are_dropped_where_nothing_uses_them():
     def outputs(function) -> list[int]:
-        return [len(n.output) for n in lowered(function, IMAGE).graph.node if n.op_type == "MaxPool"]
+        pools = [node for node in lowered(function, IMAGE).graph.node if node.op_type == "MaxPool"]
+        return [len(node.output) for node in pools if "Cast" not in node.input[0]]  # the other finds windows with NaN
 
     tiles, overlapping = (2, 2), (2, 1)
     assert outputs(ops.MaxPool(*tiles)) == outputs(ops.MaxPool(*overlapping)) == [1]
