@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObse
 from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import Device
 from runner.errors import ConfigError, nearest
+from runner.host.log import LOG
 from runner.observe import dump, profile
 from runner.observe.graph.folder import GraphFolder, writable_folder
 from runner.ops.print import destination, file
@@ -37,7 +37,6 @@ __all__ = [
     "set_context",
 ]
 
-_LOG = logging.getLogger("runner")
 GRAPH_MODE = 0
 PYNATIVE_MODE = 1
 
@@ -208,7 +207,7 @@ def _print_file(value: Any) -> str:
     requested = file.checked_path(value)
     name = file.unused_path(requested)
     if name != requested:
-        _LOG.warning("%s exists: prints go to %s", requested, name.name)
+        LOG.warning("%s exists: prints go to %s", requested, name.name)
     return str(name)
 
 

@@ -22,6 +22,21 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
+def known_names(given: object, names: Iterable[str]) -> dict[str, object]:
+    """The rows `allowed` and `nearest` of an error about an unknown name."""
+    allowed = list(names)
+    return {"allowed": ", ".join(allowed), "nearest": nearest(str(given), allowed)}
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """The first names, and the number of the others.
+
+    >>> some(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 class RunnerError(Exception):
     """A failure that the user can understand and correct.
 

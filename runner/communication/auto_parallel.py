@@ -4,19 +4,16 @@ Of its five modes `stand_alone` and `data_parallel` are supported: every rank ho
 its part of each batch; gradients are summed over all ranks before the optimizer.
 """
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakSet
 
 from runner.communication import fusion
 from runner.communication.world import world
-from runner.errors import ConfigError, nearest
+from runner.errors import ConfigError, known_names
 from runner.validation.rules import FREE, Rule
 from runner.validation.validate import Invalid, describe, invalid_value_error, validate
-
-_LOG = logging.getLogger("runner")
 
 
 class ParallelMode:
@@ -31,31 +28,46 @@ class ParallelMode:
 
 
 SUPPORTED = ParallelMode.STAND_ALONE, ParallelMode.DATA_PARALLEL
-_SEARCH = ("dynamic_programming", "recursive_programming")
-_COMMUNICATION = ("all_group_parallel", "same_server_group_parallel", "no_group_parallel")
-# Type, rule and default of every setting.
-_KEYS: dict[str, tuple[Any, Rule, Any]] = {
-    "device_num": (int, Rule(low=1, high=4096), None),  # None: the number that mpirun launched
-    "global_rank": (int, Rule(low=0, high=4095), None),
-    "gradients_mean": (bool, FREE, False),
-    "gradient_fp32_sync": (bool, FREE, True),
-    "loss_repeated_mean": (bool, FREE, True),
-    "pipeline_stages": (int, Rule(low=1), 1),
-    "parallel_mode": (str, Rule(choices=ParallelMode.MODE_LIST), ParallelMode.STAND_ALONE),
-    "auto_parallel_search_mode": (str, Rule(choices=_SEARCH), _SEARCH[0]),
-    "parameter_broadcast": (bool, FREE, False),
-    "strategy_ckpt_load_file": (str, FREE, ""),
-    "strategy_ckpt_save_file": (str, FREE, ""),
-    "group_ckpt_save_file": (str, FREE, ""),
-    "full_batch": (bool, FREE, False),
-    "enable_parallel_optimizer": (bool, FREE, False),
-    "grad_accumulation_step": (int, Rule(low=1), 1),
-    "all_reduce_fusion_config": (tuple, Rule(validate=fusion.validate_indices), None),  # None: one bucket
-    "communi_parallel_mode": (str, Rule(choices=_COMMUNICATION), _COMMUNICATION[0]),
+
+
+class _Setting(NamedTuple):
+    """Default, type and rule of a setting; the `supported` values, None for all that the rule allows."""
+
+    default: Any
+    kind: Any
+    rule: Rule = FREE
+    supported: tuple[Any, ...] | None = None
+
+
+def _fixed(default: Any, **rule: Any) -> _Setting:
+    """A setting of an unsupported mode, which must keep its default."""
+    return _Setting(default, type(default), Rule(**rule), (default,))
+
+
+_SETTINGS = {
+    "device_num": _Setting(None, int, Rule(low=1, high=4096)),  # None: the number that mpirun launched
+    "global_rank": _Setting(None, int, Rule(low=0, high=4095)),
+    "gradients_mean": _Setting(False, bool),
+    "gradient_fp32_sync": _fixed(True),
+    "loss_repeated_mean": _fixed(True),
+    "pipeline_stages": _fixed(1, low=1),
+    "parallel_mode": _Setting(ParallelMode.STAND_ALONE, str, Rule(choices=ParallelMode.MODE_LIST), SUPPORTED),
+    "auto_parallel_search_mode": _fixed(
+        "dynamic_programming", choices=("dynamic_programming", "recursive_programming")
+    ),
+    "parameter_broadcast": _Setting(False, bool),
+    "strategy_ckpt_load_file": _fixed(""),
+    "strategy_ckpt_save_file": _fixed(""),
+    "group_ckpt_save_file": _fixed(""),
+    "full_batch": _fixed(False),
+    "enable_parallel_optimizer": _fixed(False),
+    "grad_accumulation_step": _fixed(1, low=1),
+    "all_reduce_fusion_config": _Setting(None, tuple, Rule(validate=fusion.validate_indices)),
+    "communi_parallel_mode": _fixed(
+        "all_group_parallel", choices=("all_group_parallel", "same_server_group_parallel", "no_group_parallel")
+    ),
 }
-_DEFAULTS = {name: default for name, (_, _, default) in _KEYS.items()}
-# Settings with an effect; the others belong to unsupported modes and must keep their defaults.
-USED = "device_num", "global_rank", "gradients_mean", "parallel_mode", "parameter_broadcast", "all_reduce_fusion_config"
+_DEFAULTS = {name: setting.default for name, setting in _SETTINGS.items()}
 
 _settings = dict(_DEFAULTS)
 _networks: WeakSet[Any] = WeakSet()
@@ -125,19 +137,17 @@ def note_network(cell: Any) -> None:
 
 def _checked(name: str, value: Any) -> Any:
     _check_name(name)
-    kind, rule, default = _KEYS[name]
+    _, kind, rule, supported = _SETTINGS[name]
     try:
         made = validate(kind, rule, value)
     except Invalid as invalid:
         raise invalid_value_error(name, value, invalid) from None
-    allowed = SUPPORTED if name == "parallel_mode" else (default,)
-    if (name == "parallel_mode" or name not in USED) and made not in allowed:
-        rows = {"given": made, "supported": ", ".join(map(str, allowed)) or describe(kind, rule)}
+    if supported is not None and made not in supported:
+        rows = {"given": made, "supported": ", ".join(map(str, supported)) or describe(kind, rule)}
         raise ConfigError(f"this {name} is not supported", **rows)
     return made
 
 
 def _check_name(name: str) -> None:
     if name not in _DEFAULTS:
-        rows = {"given": name, "allowed": ", ".join(_DEFAULTS), "nearest": nearest(name, _DEFAULTS)}
-        raise ConfigError("unknown setting of the parallel context", **rows)
+        raise ConfigError("unknown setting of the parallel context", given=name, **known_names(name, _DEFAULTS))

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, repeat
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from runner.compile.onnx.lower import lower
 from runner.compile.passes import layout_passes, optimize
 from runner.compile.passes.dce import dce
 from runner.compile.program import Executable
-from runner.core.lowering import LAST, PLAIN, Layout
+from runner.core.lowering import LAST, PLAIN, Layout, with_layouts
 from runner.core.observers import NO_GRAPHS, ObservedValue, ValueObserver
 from runner.core.primitive import Node
 from runner.core.tracer import trace
@@ -50,9 +49,8 @@ class DebugProgram:
         self._program: Executable | None = None
         if self.fetched:
             graph = dce(replace(self.graph, outputs=self.fetched, updates={}, effects=()))
-            inputs, outputs = [f"input{k}" for k in range(len(types))], [f"value:{x.name}" for x in self.fetched]
             with locate_errors(graph, NO_GRAPHS):
-                model = lower(graph, inputs, outputs, self.layouts)
+                model = lower(graph, None, [f"value:{x.name}" for x in self.fetched], self.layouts)
                 self._program = Executable(graph, model, device, start, layouts=self.layouts)
 
     def __call__(self, step: int, arrays: Sequence[np.ndarray]) -> None:
@@ -79,7 +77,6 @@ def _layouts(nodes: Sequence[Node]) -> Mapping[Value, Layout]:
     """The values that are not stored as NCHW: batch last, also for those in tiles, which file formats cannot name."""
     layouts: dict[Value, Layout] = {}
     for node in nodes:
-        results = node.form.results if node.form else ()
-        pairs = zip(node.outputs, chain(results, repeat(PLAIN)), strict=False)
+        pairs = with_layouts(node.outputs, node.form.results if node.form else ())
         layouts.update((y, LAST) for y, layout in pairs if layout is not PLAIN and y.ndim == 4)
     return layouts

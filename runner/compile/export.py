@@ -11,5 +11,4 @@ from runner.types import TensorType
 def export_onnx(function: Callable[..., object], types: Sequence[TensorType], name: str) -> bytes:
     """The serialised model for inputs of these types, with parameters as constants and without effects."""
     graph = optimize(trace(function, types, name).without_effects())
-    inputs, outputs = [f"input{k}" for k in range(len(types))], [f"output{k}" for k in range(len(graph.outputs))]
-    return with_constants(lower(graph, inputs, outputs), parameter_values(graph))
+    return with_constants(lower(graph), parameter_values(graph))

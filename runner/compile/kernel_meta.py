@@ -13,12 +13,12 @@ kernels: its first step is described.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from runner.compile.onnx.builder import source_operators
+from runner.compile.onnx.builder import all_graphs, source_operators
 from runner.core.graph import Graph
 from runner.core.observers import GraphObserver
 from runner.core.primitive import Node
@@ -48,7 +48,7 @@ class KernelMeta(GraphObserver):
         """Write all files of the program."""
         model, self._model = self._model, None
         name = self._name(graph.name)
-        kernels = [] if model is None else list(_kernels(model.graph))
+        kernels = [] if model is None else _kernels(model.graph)
         header = {"program": name, "model": None if model is None else f"{name}.onnx"}
         if model is not None:
             write_atomically(self.folder / f"{name}.onnx", model.SerializeToString(deterministic=True))
@@ -80,14 +80,9 @@ class KernelMeta(GraphObserver):
         return plain if self._taken[plain] == 1 else f"{plain}_{self._taken[plain] - 1}"
 
 
-def _kernels(graph: Any) -> Iterator[Any]:
-    """The nodes of a model in order; the Scan of a sink is replaced by the nodes of its body."""
-    for node in graph.node:
-        bodies = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
-        if not bodies:
-            yield node
-        for body in bodies:
-            yield from _kernels(body)
+def _kernels(graph: Any) -> list[Any]:
+    """The nodes of a model in order; the Scan of a sink, its only node, is replaced by the nodes of its body."""
+    return [node for inner in all_graphs(graph) for node in inner.node if node.op_type != "Scan"]
 
 
 def _locations(graph: Graph, kernels: Sequence[Any]) -> dict[str, Any]:

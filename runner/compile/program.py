@@ -118,10 +118,8 @@ class Program(Executable):
         start = time.perf_counter()
         passes = _passes(device, observer, passes)
         graph = optimize(trace(function, types, name, observer=observer), passes, observer)
-        inputs = input_names or [f"input{k}" for k in range(len(types))]
-        outputs = output_names or [f"output{k}" for k in range(len(graph.outputs))]
         with locate_errors(graph, observer):
-            super().__init__(graph, lower(graph, inputs, outputs), device, start, observer=observer)
+            super().__init__(graph, lower(graph, input_names, output_names), device, start, observer=observer)
 
     def tensors(self, arrays: Sequence[np.ndarray]) -> list[Tensor]:
         """Run once and return the outputs as tensors."""

@@ -31,7 +31,7 @@ class Graph:
     @property
     def effect_operands(self) -> dict[str, Symbol]:
         """The operands of the effects, in order, by their names as results: `Default/Print-op3:0`."""
-        return {f"{effect.name}:{k}": _symbol(x) for effect in self.effects for k, x in enumerate(effect.inputs)}
+        return {f"{effect.name}:{k}": as_symbol(x) for effect in self.effects for k, x in enumerate(effect.inputs)}
 
     @property
     def results(self) -> tuple[Symbol, ...]:
@@ -61,7 +61,7 @@ class Graph:
             return symbol
 
         def with_replacements(node: Node) -> Node:
-            return replace(node, inputs=tuple(follow(_symbol(x)) for x in node.inputs))
+            return replace(node, inputs=tuple(follow(as_symbol(x)) for x in node.inputs))
 
         return replace(
             self,
@@ -96,23 +96,15 @@ def verify(graph: Graph) -> Graph:
         _require(symbol not in known, "a value is defined twice", graph, symbol)
         known.add(symbol)
     for symbol, array in graph.constants.items():
-        _require(
-            (symbol.dtype.numpy, symbol.shape) == (array.dtype, array.shape),
-            "a constant has another type",
-            graph,
-            symbol,
-        )
+        fits = (symbol.dtype.numpy, symbol.shape) == (array.dtype, array.shape)
+        _require(fits, "a constant has another type", graph, symbol)
     for node in (*graph.nodes, *graph.effects):
         _verify_node(graph, node, known)
     for symbol in graph.results:
         _require(symbol in known, "a result is never defined", graph, symbol)
     for parameter, symbol in graph.updates.items():
-        _require(
-            parameter in graph.parameters,
-            "an update of a parameter that is not in the graph",
-            graph,
-            parameter.name,
-        )
+        known_parameter = parameter in graph.parameters
+        _require(known_parameter, "an update of a parameter that is not in the graph", graph, parameter.name)
         _require(symbol.type == parameter.type, "an update has another type than its parameter", graph, parameter.name)
     return graph
 
@@ -136,10 +128,11 @@ def _require(holds: bool, what: str, graph: Graph, *values: object) -> None:
 
 
 def _call_text(node: Node) -> str:
-    return f"{node.op}({', '.join(f'%{_symbol(x).name}' for x in node.inputs)})  # {node.name}"
+    return f"{node.op}({', '.join(f'%{as_symbol(x).name}' for x in node.inputs)})  # {node.name}"
 
 
-def _symbol(value: Value) -> Symbol:
+def as_symbol(value: Value) -> Symbol:
+    """The value, which must be a symbol."""
     assert isinstance(value, Symbol)
     return value
 

@@ -4,15 +4,17 @@ The memory layout of a value does not change its meaning. Activations are fastes
 pool also tiled, so that the four corners of all tiles are four contiguous blocks of memory.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from itertools import chain, repeat
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from runner.types import Shape, TensorType
 
+T = TypeVar("T")
 Names = str | tuple[str, ...]
 FUSED = "com.microsoft"  # domain of onnxruntime's contrib operators
 
@@ -82,6 +84,11 @@ def physical_shape(shape: Shape, layout: Layout) -> Shape:
         batch, channels, height, width = shape
         return 2, 2, channels, height // 2, width // 2, batch
     return (*shape[1:], *shape[:1]) if layout is LAST else shape
+
+
+def with_layouts(values: Iterable[T], layouts: Sequence[Layout]) -> Iterator[tuple[T, Layout]]:
+    """Operands or results, each with its layout; plain where no layout is given."""
+    return zip(values, chain(layouts, repeat(PLAIN)), strict=False)
 
 
 def can_tile(x: TensorType) -> bool:

@@ -22,7 +22,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.value import OPERATORS, Operand, Value
-from runner.errors import ConfigError, nearest
+from runner.errors import ConfigError, known_names
 from runner.types import TensorType
 
 HALF, SINGLE = dt.float16, dt.float32
@@ -102,14 +102,8 @@ _policies: list[Policy | None] = [None]
 def policy(mode: str) -> Policy | None:
     """The policy of a `precision_mode`. Raises ConfigError for an unknown one."""
     if mode not in MODES:
-        allowed = ", ".join(MODES)
-        raise ConfigError("unknown precision_mode", given=mode, allowed=allowed, nearest=nearest(str(mode), MODES))
+        raise ConfigError("unknown precision_mode", given=mode, **known_names(mode, MODES))
     return MODES[mode]
-
-
-def current_policy() -> Policy | None:
-    """The policy that new interpreters start with."""
-    return _policies[-1]
 
 
 @contextmanager
@@ -126,7 +120,7 @@ class OperandCasting:
     """The part of an interpreter that casts operands; `precision` is the current policy, None casts nothing."""
 
     def __init__(self) -> None:
-        self.precision = current_policy()
+        self.precision = _policies[-1]
 
     def bind(self, op: Any, operands: tuple[Operand, ...]) -> tuple[Value, ...]:
         """Apply an operator."""

@@ -37,12 +37,14 @@ class Primitive:
     # Fields that a call may also pass after the operands, as in the reference.
     statics: ClassVar[tuple[str, ...]] = ()
     fields: ClassVar[tuple[str, ...]] = ()
+    onnx: ClassVar[str] = ""  # ONNX's operator for lowerings to one node; `@primitive` sets the same name by default
     arity: ClassVar[int | None] = None  # number of operands, None for any
     needs: ClassVar[Needs] = Needs.WIDEST
     masters: ClassVar[tuple[int, ...]] = ()  # operands that stay Float32 next to Float16 ones: statistics
     without_gradient: ClassVar[tuple[int, ...]] = ()  # outputs that a loss may not depend on
     computes: ClassVar[bool] = True  # False: it only moves elements, which needs no Float32 for Float16
     flops_each: ClassVar[int] = 1  # floating-point operations for each element of the first result, if it computes
+    is_flat: ClassVar[bool] = False  # whether its outputs pass no gradient to its inputs
 
     @property
     def name(self) -> str:
@@ -60,6 +62,8 @@ class Primitive:
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         """The gradient of each input, a function that returns it, or None; expressed in operators."""
+        if self.is_flat:
+            return [None] * len(inputs)
         raise NotDifferentiable(f"{self.name} has no gradient")
 
     def lower(self, b: Builder, *names: Any, **_: Any) -> Names:
@@ -149,6 +153,7 @@ def primitive(cls: type[Op]) -> type[Op]:
     code = declared.infer.__code__
     declared.fields = tuple([field.name for field in dataclasses.fields(declared) if field.compare])
     declared.arity = None if code.co_flags & inspect.CO_VARARGS else code.co_argcount - 1
+    declared.onnx = declared.onnx or declared.__name__
     REGISTRY[declared.__name__] = declared
     return declared
 
@@ -225,11 +230,9 @@ class Interpreter(OperandCasting):
         Raises ConfigError in calls after the last one.
         """
         if self.released:
-            raise ConfigError(
-                "the record of this step was released",
-                reason="gradients(..., last=True) was called before, and it releases the nodes that it has passed",
-                hint="leave out last=True when gradients are computed more than once in a step",
-            )
+            reason = "gradients(..., last=True) was called before, and it releases the nodes that it has passed"
+            hint = "leave out last=True when gradients are computed more than once in a step"
+            raise ConfigError("the record of this step was released", reason=reason, hint=hint)
         self.released = last
         return list(self.nodes)
 
@@ -258,7 +261,8 @@ class Interpreter(OperandCasting):
         if "scope" not in error.rows:
             if not error.what.startswith(op.name):
                 error.what = f"{op.name}: {error.what}"
-            error.add(operands=", ".join(str(x.type) for x in inputs) or None, attributes=_attributes_text(op))
+            attributes = ", ".join(f"{name}={value}" for name, value in op.attributes().items())
+            error.add(operands=", ".join(str(x.type) for x in inputs) or None, attributes=attributes or None)
             error.add(scope=f"{self.current_scope()}/{op.name}-op{self.count}", line=user_line(self.source()))
         return error
 
@@ -268,10 +272,6 @@ class Interpreter(OperandCasting):
 
     def __exit__(self, *_: object) -> None:
         _stack.pop()
-
-
-def _attributes_text(op: Primitive) -> str | None:
-    return ", ".join(f"{name}={value}" for name, value in op.attributes().items()) or None
 
 
 _stack: list[Interpreter] = []  # the first one is for calls outside of networks: runner/core/eager.py installs it

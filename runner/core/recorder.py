@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from runner.core.eager import Eager
-from runner.core.graph import Graph
+from runner.core.graph import Graph, as_symbol
 from runner.core.lowering import LAST
 from runner.core.observers import ObservedValue, ValueObserver
 from runner.core.primitive import Node, Primitive
@@ -29,7 +29,7 @@ class Recorder(Eager):
 
     def __init__(self, inputs: tuple[Tensor, ...]) -> None:
         super().__init__()
-        self._tracer = Tracer()
+        self.tracer = Tracer()
         self._inputs: dict[Value, Symbol] = {x: Symbol(x.type, f"input{k}") for k, x in enumerate(inputs)}
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
@@ -41,29 +41,22 @@ class Recorder(Eager):
         if taped:  # gradients use the tape, and their errors its source lines
             self.nodes[-1].outputs, self.nodes[-1].source = outputs, source
         operands = tuple([self._symbol(x) for x in inputs])
-        self._tracer.nodes.append(Node(op, operands, named, self.current_scope(), self.count, source))
+        self.tracer.nodes.append(Node(op, operands, named, self.current_scope(), self.count, source))
         return outputs
 
     def assign(self, parameter: Parameter, value: Value) -> None:
         """As in every interpreter; the record keeps it after `commit`."""
         super().assign(parameter, value)
-        self._tracer.updates[parameter] = self._symbol(value)
-
-    @property
-    def recorded_nodes(self) -> list[Node]:
-        """The nodes applied so far, over symbols."""
-        return self._tracer.nodes
+        self.tracer.updates[parameter] = self._symbol(value)
 
     def graph(self, name: str, returned: tuple[Value, ...] = ()) -> Graph:
         """The graph of all operators so far, with these outputs."""
-        return self._tracer.graph(name, tuple(self._inputs.values()), tuple([self._symbol(x) for x in returned]))
+        return self.tracer.graph(name, tuple(self._inputs.values()), tuple([self._symbol(x) for x in returned]))
 
     def _symbol(self, value: Value) -> Symbol:
         if isinstance(value, _Named):
             return value.symbol
-        symbol = self._inputs[value] if value in self._inputs else self._tracer.lift(value)
-        assert isinstance(symbol, Symbol)
-        return symbol
+        return self._inputs[value] if value in self._inputs else as_symbol(self.tracer.lift(value))
 
 
 def _named(value: Value, symbol: Symbol) -> _Named:
@@ -88,7 +81,7 @@ class ObservingRecorder(Recorder):
             node = Node(op, (), (), self.current_scope(), self.count, self.source())
             self.observer.failed(self.step, node, self._observed(inputs))
             raise
-        node = self.recorded_nodes[-1]
+        node = self.tracer.nodes[-1]
         if self.observer.selects(node):
             self.observer.operator(self.step, node, self._observed(inputs), self._observed(outputs))
         return outputs

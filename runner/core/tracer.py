@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from runner.core.effect import Effect
-from runner.core.graph import Graph, verify
+from runner.core.graph import Graph, as_symbol, verify
 from runner.core.observers import NO_GRAPHS, GraphObserver
 from runner.core.primitive import Interpreter, Node, Primitive
 from runner.core.value import Operand, Parameter, Symbol, Tensor, Value
@@ -47,7 +47,7 @@ class Tracer(Interpreter):
         """The graph of the record so far."""
         for parameter in self.updates:
             self.lift(parameter)
-        updates = {p: _symbol(self.lift(v)) for p, v in self.updates.items()}
+        updates = {p: as_symbol(self.lift(v)) for p, v in self.updates.items()}
         nodes = tuple(node for node in self.nodes if not isinstance(node.op, Effect))
         effects = tuple(node for node in self.nodes if isinstance(node.op, Effect))
         return Graph(name, inputs, self.parameters, self.constants, nodes, outputs, updates, effects)
@@ -87,9 +87,4 @@ def _output_symbols(tracer: Tracer, returned: object, name: str) -> tuple[Symbol
     for value in values:
         if not isinstance(value, Value):
             raise ConfigError("a network must return tensors", network=name, returned=type(value).__name__)
-    return tuple(_symbol(tracer.lift(value)) for value in values)
-
-
-def _symbol(value: Value) -> Symbol:
-    assert isinstance(value, Symbol)
-    return value
+    return tuple(as_symbol(tracer.lift(value)) for value in values)

@@ -17,6 +17,33 @@ Operand: TypeAlias = "Value | np.ndarray | Scalar"
 OPERATORS: dict[str, Callable[..., Any]] = {}
 
 
+Method = Callable[["Value", Operand], "Value"]
+
+
+def _binary(name: str) -> tuple[Method, Method]:
+    """The methods of an operator of two operands, for the first and for the second of them."""
+
+    def method(self: "Value", other: Operand) -> "Value":
+        result: Value = OPERATORS[name](self, other)
+        return result
+
+    def reflected(self: "Value", other: Operand) -> "Value":
+        result: Value = OPERATORS[name](other, self)
+        return result
+
+    return method, reflected
+
+
+def _comparison(name: str) -> Callable[[Any, object], Any]:
+    """A method that compares each element (Bool); NotImplemented for what is no operand, such as None."""
+
+    def method(self: Any, other: object) -> Any:
+        is_operand = isinstance(other, Value | np.ndarray | np.generic | Scalar)
+        return OPERATORS[name](self, other) if is_operand else NotImplemented
+
+    return method
+
+
 class Value:
     """Base of operands and outputs of operators; it has a `TensorType`."""
 
@@ -47,58 +74,24 @@ class Value:
         """The value cast to another element type."""
         return _apply("Cast", self, dtype)
 
-    def __add__(self, other: Operand) -> "Value":
-        return _apply("Add", self, other)
-
-    def __radd__(self, other: Operand) -> "Value":
-        return _apply("Add", other, self)
-
-    def __sub__(self, other: Operand) -> "Value":
-        return _apply("Sub", self, other)
-
-    def __rsub__(self, other: Operand) -> "Value":
-        return _apply("Sub", other, self)
-
-    def __mul__(self, other: Operand) -> "Value":
-        return _apply("Mul", self, other)
-
-    def __rmul__(self, other: Operand) -> "Value":
-        return _apply("Mul", other, self)
-
-    def __truediv__(self, other: Operand) -> "Value":
-        return _apply("RealDiv", self, other)
-
-    def __rtruediv__(self, other: Operand) -> "Value":
-        return _apply("RealDiv", other, self)
-
-    def __pow__(self, other: Operand) -> "Value":
-        return _apply("Pow", self, other)
-
-    def __matmul__(self, other: Operand) -> "Value":
-        return _apply("MatMul", self, other)
+    __add__, __radd__ = _binary("Add")
+    __sub__, __rsub__ = _binary("Sub")
+    __mul__, __rmul__ = _binary("Mul")
+    __truediv__, __rtruediv__ = _binary("RealDiv")
+    __pow__ = _binary("Pow")[0]
+    __matmul__ = _binary("MatMul")[0]
 
     def __neg__(self) -> "Value":
         return _apply("Neg", self)
 
     __hash__ = object.__hash__  # values are keys by identity, although `==` compares elements
 
-    def __eq__(self, other: object) -> Any:
-        return _compare("Equal", self, other)
-
-    def __ne__(self, other: object) -> Any:
-        return _compare("NotEqual", self, other)
-
-    def __lt__(self, other: Operand) -> Any:
-        return _compare("Less", self, other)
-
-    def __le__(self, other: Operand) -> Any:
-        return _compare("LessEqual", self, other)
-
-    def __gt__(self, other: Operand) -> Any:
-        return _compare("Greater", self, other)
-
-    def __ge__(self, other: Operand) -> Any:
-        return _compare("GreaterEqual", self, other)
+    __eq__ = _comparison("Equal")
+    __ne__ = _comparison("NotEqual")
+    __lt__ = _comparison("Less")
+    __le__ = _comparison("LessEqual")
+    __gt__ = _comparison("Greater")
+    __ge__ = _comparison("GreaterEqual")
 
 
 class Symbol(Value):
@@ -113,11 +106,8 @@ class Symbol(Value):
         return f"%{self.name}: {self.type}"
 
     def __bool__(self) -> bool:
-        raise ConfigError(
-            "graph mode cannot branch on a value that is only known when the graph runs",
-            value=repr(self),
-            hint="use ops.Select, or run this network with mode=pynative",
-        )
+        what = "graph mode cannot branch on a value that is only known when the graph runs"
+        raise ConfigError(what, value=repr(self), hint="use ops.Select, or run this network with mode=pynative")
 
 
 class Tensor(Value):
@@ -246,11 +236,6 @@ def _holds(dtype: dt.DType, number: Scalar) -> bool:
         return False
     limits = np.iinfo(dtype.numpy)
     return int(limits.min) <= number <= int(limits.max)
-
-
-def _compare(name: str, value: Value, other: object) -> Any:
-    """The comparison of each element (Bool); NotImplemented for what is no operand, such as None."""
-    return _apply(name, value, other) if isinstance(other, Value | np.ndarray | np.generic | Scalar) else NotImplemented
 
 
 def _apply(name: str, *operands: Any) -> Value:

@@ -9,7 +9,6 @@ Source: the semantics of shuffle, repeat and batch in `mindspore.dataset` r1.2.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,9 +22,9 @@ class Order(ABC):
     """`count` items per epoch: rows before batching, batches after it."""
 
     count: int
-    shuffles: int  # number of shuffles in this order, and so the index of the next one
-    repeats: int  # passes over the source in one epoch
-    batch_size: int | None  # None before batching
+    shuffles = 0  # number of shuffles in this order, and so the index of the next one
+    repeats = 1  # passes over the source in one epoch
+    batch_size: int | None = None  # None before batching
 
     @abstractmethod
     def visits(self, epoch: int) -> np.ndarray:
@@ -43,14 +42,11 @@ class DerivedOrder(Order):
         self.batch_size = inner.batch_size
 
 
-@dataclass(frozen=True)
 class SourceOrder(Order):
     """The rows in the order of the source."""
 
-    count: int
-    shuffles: int = 0
-    repeats: int = 1
-    batch_size: int | None = None
+    def __init__(self, count: int) -> None:
+        self.count = count
 
     def visits(self, epoch: int) -> np.ndarray:
         """0, 1, 2, ... in the first epoch, continued in later ones."""
@@ -127,14 +123,9 @@ class Divided(DerivedOrder):
         self.parts, self.part = parts, part
         for rows in sorted({int(n) for n in (inner.visits(0) != NO_VISIT).sum(axis=1)}, reverse=True):
             if rows % parts:
-                short = (
-                    None
-                    if rows == inner.batch_size
-                    else "this is the short batch at the end: drop_remainder=True omits it"
-                )
-                raise ConfigError(
-                    "the batch size is not a multiple of the number of ranks", batch_size=rows, ranks=parts, hint=short
-                )
+                short = "this is the short batch at the end: drop_remainder=True omits it"
+                about = {"batch_size": rows, "ranks": parts, "hint": None if rows == inner.batch_size else short}
+                raise ConfigError("the batch size is not a multiple of the number of ranks", **about)
         self.batch_size = (inner.batch_size or 1) // parts
 
     def visits(self, epoch: int) -> np.ndarray:

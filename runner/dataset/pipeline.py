@@ -7,7 +7,6 @@ number of workers.
 
 import hashlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from runner.dataset.order import NO_VISIT, Batched, Divided, Order, Repeated, Sh
 from runner.dataset.prefetch import prefetch_batches, threads_for, worker_count
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.visits import Visits
-from runner.errors import ConfigError, nearest
+from runner.errors import ConfigError, known_names
 from runner.types import TensorType
 from runner.validation.arguments import flag, whole_number
 
@@ -53,12 +52,8 @@ class Dataset:
             raise ConfigError("map after batch", argument="operations", value=operations, repair="map before batch")
         steps = [operations] if isinstance(operations, Transform) else operations
         if not isinstance(steps, Sequence) or not all(isinstance(step, Transform) for step in steps):
-            raise ConfigError(
-                "not transforms",
-                argument="operations",
-                value=operations,
-                allowed="those of runner.dataset.{vision,transforms}.c_transforms, or subclasses of Transform",
-            )
+            allowed = "those of runner.dataset.{vision,transforms}.c_transforms, or subclasses of Transform"
+            raise ConfigError("not transforms", argument="operations", value=operations, allowed=allowed)
         index = self._column_index(input_columns)
         columns = [c.map(steps) if k == index else c for k, c in enumerate(self._columns)]
         return Dataset(columns, self._order, self._max_workers(num_parallel_workers))
@@ -86,12 +81,9 @@ class Dataset:
         flag({}, drop_remainder=drop_remainder)
         order = Batched(self._order, whole_number("batch_size", batch_size, 1), drop_remainder)
         if order.count == 0:
-            raise ConfigError(
-                "the dataset is smaller than one batch",
-                argument="batch_size",
-                value=batch_size,
-                allowed=f"1 to {self._order.count}, the dataset's size, or drop_remainder=False",
-            )
+            allowed = f"1 to {self._order.count}, the dataset's size, or drop_remainder=False"
+            rows = {"argument": "batch_size", "value": batch_size, "allowed": allowed}
+            raise ConfigError("the dataset is smaller than one batch", **rows)
         return Dataset(self._columns, order, self._max_workers(num_parallel_workers))
 
     def divided(self, parts: int, part: int) -> "Dataset":
@@ -237,13 +229,8 @@ class Dataset:
         if len(chosen) != 1:
             raise ConfigError("map takes one column", argument="input_columns", value=chosen, allowed=", ".join(names))
         if chosen[0] not in names:
-            raise ConfigError(
-                "no such column",
-                argument="input_columns",
-                value=chosen[0],
-                allowed=", ".join(names),
-                nearest=nearest(str(chosen[0]), names),
-            )
+            rows = known_names(chosen[0], names)
+            raise ConfigError("no such column", argument="input_columns", value=chosen[0], **rows)
         return names.index(chosen[0])
 
     def _prefetch(
@@ -262,8 +249,5 @@ class Dataset:
         return tuple(column.reshape(column.shape[1:]) for column in self.fetch(visit))
 
     def _read_named(self, epoch: int) -> Iterator[dict[str, np.ndarray]]:
-        return map(partial(_named, self.get_col_names()), self.read(epoch))
-
-
-def _named(names: list[str], arrays: Batch) -> dict[str, np.ndarray]:
-    return dict(zip(names, arrays, strict=True))
+        names = self.get_col_names()
+        return (dict(zip(names, arrays, strict=True)) for arrays in self.read(epoch))

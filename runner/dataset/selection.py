@@ -1,7 +1,6 @@
 """Arguments that all datasets have: which rows are used, in which order, and by how many threads."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,43 +11,29 @@ from runner.errors import ConfigError
 from runner.validation.arguments import flag, whole_number
 
 
-@dataclass(frozen=True)
 class RowSelection:
-    """The checked arguments; created before any data is read."""
+    """The checked arguments; created before any data is read.
 
-    num_samples: int | None
-    workers: int | None
-    shuffle: bool
-    num_shards: int
-    shard_id: int
+    Raises ConfigError for values out of range, and for one of the shard arguments alone.
+    """
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         num_samples: int | None,
         num_parallel_workers: int | None,
         shuffle: bool | None,
         num_shards: int | None,
         shard_id: int | None,
-    ) -> "RowSelection":
-        """Check the arguments. Raises ConfigError for values out of range, and for one of the shard arguments alone."""
+    ) -> None:
         if (num_shards is None) != (shard_id is None):
-            given = f"num_shards={num_shards}, shard_id={shard_id}"
-            raise ConfigError(
-                "one of num_shards and shard_id is missing",
-                argument="shard_id",
-                value=given,
-                allowed="both or none",
-            )
+            rows = {"value": f"num_shards={num_shards}, shard_id={shard_id}", "allowed": "both or none"}
+            raise ConfigError("one of num_shards and shard_id is missing", argument="shard_id", **rows)
         flag({}, shuffle=shuffle is not None and shuffle)
-        shards = 1 if num_shards is None else whole_number("num_shards", num_shards, 1)
-        return cls(
-            None if num_samples is None else whole_number("num_samples", num_samples, 1),
-            worker_count(num_parallel_workers),
-            bool(shuffle),
-            shards,
-            0 if shard_id is None else whole_number("shard_id", shard_id, 0, shards - 1),
-        )
+        self.shuffle = bool(shuffle)
+        self.num_shards = 1 if num_shards is None else whole_number("num_shards", num_shards, 1)
+        self.num_samples = None if num_samples is None else whole_number("num_samples", num_samples, 1)
+        self.workers = worker_count(num_parallel_workers)
+        self.shard_id = 0 if shard_id is None else whole_number("shard_id", shard_id, 0, self.num_shards - 1)
 
     def apply(self, data: Mapping[str, np.ndarray]) -> tuple[list[Column], Order, int | None]:
         """The arguments of `Dataset` for these columns. Raises ConfigError when the shard would have no rows."""

@@ -50,7 +50,7 @@ class MnistDataset(Dataset):
         *,
         verify: bool = True,
     ) -> None:
-        selection = RowSelection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
         folder = _folder(dataset_dir)
         flag({}, verify=verify)
         present = [split for split in idx.PREFIXES if idx.has_part_of(folder, split)]
@@ -80,7 +80,7 @@ class Cifar10Dataset(Dataset):
         num_shards: int | None = None,
         shard_id: int | None = None,
     ) -> None:
-        selection = RowSelection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
         folder = _folder(dataset_dir)
         present = [split for split in cifar.FILES if cifar.split_files(folder, split)]
         if usage is None and not present:
@@ -107,7 +107,7 @@ class DigitsDataset(Dataset):
         num_shards: int | None = None,
         shard_id: int | None = None,
     ) -> None:
-        selection = RowSelection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
         chosen = "all" if usage is None else usage
         one_of({}, USAGES, usage=chosen)
         images, labels = digits.read_digits(digits.digits_file())
@@ -136,19 +136,14 @@ class SyntheticDataset(Dataset):
         num_shards: int | None = None,
         shard_id: int | None = None,
     ) -> None:
-        selection = RowSelection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
         one_of({}, USAGES[:2], usage=usage)
         sides = tuple(whole_number("image_shape", side, 1) for side in as_list(image_shape))
         if len(sides) != 3:
             raise ConfigError("not the shape of an image", argument="image_shape", value=sides, allowed="(H, W, C)")
-        height, width, channels = sides
-        images, labels = make_images(
-            whole_number("num_samples", num_samples, 1),
-            (height, width, channels),
-            whole_number("num_classes", num_classes, 1),
-            whole_number("seed", seed, 0),
-            usage,
-        )
+        count, classes = whole_number("num_samples", num_samples, 1), whole_number("num_classes", num_classes, 1)
+        shape = sides[0], sides[1], sides[2]
+        images, labels = make_images(count, shape, classes, whole_number("seed", seed, 0), usage)
         super().__init__(*selection.apply({"image": images, "label": labels}))
 
 
@@ -171,7 +166,7 @@ class NumpySlicesDataset(Dataset):
         num_shards: int | None = None,
         shard_id: int | None = None,
     ) -> None:
-        selection = RowSelection.of(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
         arrays = _named_arrays(data, column_names)
         lengths = {name: len(values) if values.ndim else 0 for name, values in arrays.items()}
         if len(set(lengths.values())) != 1 or 0 in lengths.values():
@@ -186,12 +181,8 @@ def _named_arrays(data: object, column_names: str | Sequence[str] | None) -> dic
     named = [str(name) for name in data] if isinstance(data, Mapping) else [f"column_{k}" for k in range(len(values))]
     names = named if column_names is None else [str(name) for name in as_list(column_names)]
     if len(names) != len(values) or len(set(names)) != len(names):
-        raise ConfigError(
-            "column_names must have one different name per column",
-            argument="column_names",
-            value=names,
-            allowed=f"{len(values)} different names",
-        )
+        rows = {"argument": "column_names", "value": names, "allowed": f"{len(values)} different names"}
+        raise ConfigError("column_names must have one different name per column", **rows)
     return {name: _array(name, value) for name, value in zip(names, values, strict=True)}
 
 

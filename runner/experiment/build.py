@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -17,13 +16,13 @@ from runner.dataset.catalog import open_dataset
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError
+from runner.host.log import LOG
 from runner.nn.metrics import METRICS
 from runner.nn.pooling import set_impl_mode
 from runner.observe import dump
 from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 from runner.train.model import Model
 
-_LOG = logging.getLogger("runner")
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
 # Gradients from 6e-11 to 64 fit Float16 then, and it grows by itself; the reference's 2**24 costs LeNet nine steps.
 FIRST_LOSS_SCALE = 2.0**10
@@ -121,7 +120,7 @@ def _total_steps(config: RunConfig, train_data: Dataset) -> int:
 def _checked_device(config: RunConfig) -> Device:
     device = device_of(config)
     for note in device.notes:
-        _LOG.warning("%s", note)
+        LOG.warning("%s", note)
     if config.mode == "pynative":
         _check_pynative_device(device)
     return device
@@ -135,7 +134,7 @@ def _check_pynative_device(device: Device) -> None:
         "PyNative mode computes in numpy, on the CPU", device=device, repair="mode=graph, or device=cpu"
     )
     if device.allow_fallback:
-        _LOG.warning("%s", error.what)
+        LOG.warning("%s", error.what)
         return
     trouble = compiler.device_problem(device.target, device.id)
     raise trouble.add(also=error.what) if isinstance(trouble, DeviceError) else error

@@ -1,91 +1,13 @@
-"""Callbacks of a run: checkpoints, times, the metrics journal and the progress bar."""
+"""Callbacks of a run: times, the metrics journal and the progress bar."""
 
 import time
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from types import TracebackType
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 
 from runner.host.files import Journal
-from runner.host.signals import Interruption
-from runner.train.callback import Callback, CallbackParameters, RunContext, step_in_epoch
-from runner.train.checkpoint import state
-
-
-class Checkpointer(Callback):
-    """Saves all parameters and the progress of the run; the last callback, so that the journal has the step's row.
-
-    Saves after every `every_steps` steps or `every_seconds` seconds, at step `total`, and at a signal. `device`
-    returns further progress to record, `identity` the values that a resumed run must share with this one.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        prefix: str,
-        keep_max: int,
-        every_steps: int | None,
-        every_seconds: float | None,
-        *,
-        total: int,
-        journal: Journal,
-        interruption: Interruption,
-        identity: Callable[[], dict[str, Any]],
-        device: Callable[[], dict[str, Any]],
-    ) -> None:
-        self.folder, self.prefix, self.keep_max = folder, prefix, keep_max
-        self.every_steps, self.every_seconds = every_steps, every_seconds
-        self.total, self.journal, self.interruption = total, journal, interruption
-        self.identity, self.device = identity, device
-        self._saved_step, self._saved_time = 0, time.monotonic()
-
-    def begin(self, run_context: RunContext) -> None:
-        self._saved_step = run_context.original_args().cur_step_num
-        self._saved_time = time.monotonic()
-
-    def step_end(self, run_context: RunContext) -> None:
-        cb_params = run_context.original_args()
-        if self._due(cb_params.cur_step_num) or self.interruption.requested:
-            self.save(cb_params)
-        if self.interruption.requested:
-            raise self.interruption.requested
-
-    def wants_to_leave(self) -> bool:
-        return self.interruption.requested is not None
-
-    def sink_left(self, run_context: RunContext) -> None:
-        self.save(run_context.original_args())
-        if self.interruption.requested:
-            raise self.interruption.requested
-
-    def end(self, run_context: RunContext) -> None:
-        cb_params = run_context.original_args()
-        if cb_params.cur_step_num > self._saved_step:  # a callback has requested a stop before the last step
-            self.save(cb_params)
-
-    def save(self, cb_params: CallbackParameters) -> None:
-        """Write a checkpoint, and delete the oldest beyond `keep_max`."""
-        self.journal.sync()
-        progress = {
-            "global_step": cb_params.cur_step_num,
-            "epoch": cb_params.cur_epoch_num,
-            "step": step_in_epoch(cb_params),
-            "loss": str(cb_params.net_outputs),
-            "journal_bytes": self.journal.size(),
-            **self.device(),
-        }
-        name = f"{self.prefix}-{progress['epoch']}_{progress['step']}"
-        arrays = {p.name: p.data for p in cb_params.train_network.get_parameters()}
-        state.save(self.folder / name, arrays, progress, self.identity())
-        state.prune(self.folder, self.prefix, self.keep_max)
-        self._saved_step, self._saved_time = cb_params.cur_step_num, time.monotonic()
-
-    def _due(self, step: int) -> bool:
-        steps = self.every_steps is not None and step // self.every_steps > self._saved_step // self.every_steps
-        seconds = self.every_seconds is not None and time.monotonic() - self._saved_time >= self.every_seconds
-        return steps or seconds or step >= self.total
+from runner.train.callback import Callback, RunContext, step_in_epoch
 
 
 class Stopwatch(Callback):
@@ -174,7 +96,5 @@ class ProgressBar(Callback):
         cb_params = run_context.original_args()
         self._bar.update(self._task, completed=cb_params.cur_step_num, loss=f"{float(cb_params.net_outputs):.4f}")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.stop()

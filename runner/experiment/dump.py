@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 
 from runner.config.groups import dump as group
 from runner.config.schema import RunConfig
+from runner.host.log import LOG
 from runner.observe import dump
 
-_LOG = logging.getLogger("runner")
 FOLDER = "dump"  # in the run directory, when the config names no other
 
 
@@ -23,5 +22,5 @@ def settings(config: RunConfig, folder: Path) -> dump.DumpSettings | None:
     defaults = {"path": str(folder.absolute() / FOLDER), "net_name": config.network.name}
     requested = group.settings(config.dump, defaults)
     if os.environ.get(dump.VARIABLE) and config.dump != group.NoDump():
-        _LOG.warning("%s has no effect: the config of the run selects the dump", dump.VARIABLE)
+        LOG.warning("%s has no effect: the config of the run selects the dump", dump.VARIABLE)
     return None if requested is None else requested.on(config.device.id)

@@ -5,7 +5,6 @@ BatchNorm is folded into the preceding convolutions (`passes.INFERENCE`); PyNati
 directory has `metrics.jsonl` with one `eval` event, the summary, the manifest and `model/network.onnx`.
 """
 
-import logging
 from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
@@ -18,14 +17,15 @@ from runner.core.observers import GraphObserver
 from runner.experiment import run as training
 from runner.experiment.build import Experiment, build
 from runner.experiment.callbacks import MetricsJournal, Stopwatch
+from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import ManifestWriter, RunDescription
 from runner.host.files import Journal, write_json
+from runner.host.log import LOG
 from runner.nn.cell import Cell
 from runner.nn.steps import GraphStep
 from runner.train.callback import CallbackParameters
 from runner.train.checkpoint import initial_weights
 
-_LOG = logging.getLogger("runner")
 OUTPUTS = ("loss", "output", "label_out")
 
 
@@ -34,9 +34,9 @@ def run(request: RunRequest) -> dict[str, Any]:
     config, folder, stopwatch = request.config, request.folder, Stopwatch()
     write_json(folder / training.CONFIG_FILE, request.resolved)
     with training.run_environment(config):
-        experiment = build(config, observer := training.run_graph_observer(config, folder))
+        experiment = build(config, observer := graph_observer(config, folder))
         if config.checkpoint.load is None:
-            _LOG.warning("the network is evaluated with its initial weights: set checkpoint.load to load others")
+            LOG.warning("the network is evaluated with its initial weights: set checkpoint.load to load others")
         else:
             initial_weights.load(experiment.model.network, config.checkpoint.load, config.checkpoint.prefix)
         step = _freeze(experiment, observer)

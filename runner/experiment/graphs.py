@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from runner import compile as compiler
+from runner.config.schema import RunConfig
 from runner.core.graph import Graph
 from runner.core.observers import GraphObserver, GraphObservers
 from runner.observe.graph.folder import GraphFolder, write_failed
@@ -18,12 +19,14 @@ class FailedGraph(GraphObserver):
         write_failed(self.folder, graph)
 
 
-def graph_observer(save: bool, path: str, folder: Path, debug_level: int = 0) -> GraphObserver:
-    """The observer of a run's graphs. A relative `path` is below `folder`, as is `kernel_meta/`.
+def graph_observer(config: RunConfig, folder: Path) -> GraphObserver:
+    """The observer of the graphs of a run in `folder`.
 
-    Raises ConfigError when the path is a file, StorageError when it cannot be written.
+    Raises ConfigError when a path is a file, StorageError when it cannot be written.
     """
-    observer: GraphObserver = GraphFolder(folder / path, folder) if save else FailedGraph(folder)
-    if not debug_level:
+    observer: GraphObserver = FailedGraph(folder)
+    if config.save_graphs:
+        observer = GraphFolder(folder / config.save_graphs_path, folder)
+    if not config.session.op_debug_level:
         return observer
-    return GraphObservers(observer, compiler.KernelMeta(folder / "kernel_meta", debug_level))
+    return GraphObservers(observer, compiler.KernelMeta(folder / "kernel_meta", config.session.op_debug_level))

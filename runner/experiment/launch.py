@@ -2,10 +2,9 @@
 
 import os
 import signal
-import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
@@ -21,7 +20,7 @@ from runner.experiment.ranks.processes import processes_of, report_on_first_rank
 from runner.host import files
 from runner.host.console import Console
 from runner.host.lazy import gc_paused
-from runner.host.signals import Terminated
+from runner.host.signals import Terminated, exit_code, handled
 
 STATUS_FILE = "status.json"
 LOCK_FILE = ".lock"
@@ -73,17 +72,9 @@ def _claim_empty(folder: Path) -> None:
     raise BusyError("the run directory is not empty", path=folder, contains=", ".join(others[:3]) or marker.name)
 
 
-@contextmanager
-def stopped_by_signals() -> Iterator[None]:
+def stopped_by_signals() -> AbstractContextManager[None]:
     """Inside, SIGTERM raises `Terminated`, like Ctrl-C raises KeyboardInterrupt, so that the status is written."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    return handled([signal.SIGTERM], _terminate)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
@@ -123,50 +114,39 @@ def run_status(request: RunRequest) -> Iterator[None]:
     A console that cannot be written does not end the run; the status has the reason as `console`. Raises BusyError when
     another process works in the folder.
     """
-    with Console() as console, files.locked(request.folder / LOCK_FILE), _Status(request, console):
-        yield
+    path, config = request.folder / STATUS_FILE, request.config
+    values: dict[str, Any] = {
+        "status": "running",
+        "pid": os.getpid(),
+        "started": _now(),
+        "experiment": request.experiment,
+        "network": config.network.name,
+        "dataset": config.dataset.name,
+        "mode": config.mode,
+        "device": config.device.target,
+    }
+    with Console() as console, files.locked(request.folder / LOCK_FILE):
+        before = path.read_bytes() if request.resume else None
+        files.write_json(path, values)
+        try:
+            yield
+        except BaseException as error:
+            with suppress(StorageError):  # a full disk: the original error is more informative
+                if before is not None and isinstance(error, ConfigError):
+                    files.write_atomically(path, before)  # a refused resume changes nothing
+                else:
+                    files.write_json(path, values | _ending(error, console))
+            raise
+        files.write_json(path, values | _ending(None, console))
 
 
-class _Status:
-    """`status.json` of a run, from its start to its end."""
-
-    def __init__(self, request: RunRequest, console: Console) -> None:
-        config = request.config
-        self._console = console
-        self._path = request.folder / STATUS_FILE
-        self._values: dict[str, Any] = {
-            "status": "running",
-            "pid": os.getpid(),
-            "started": _now(),
-            "experiment": request.experiment,
-            "network": config.network.name,
-            "dataset": config.dataset.name,
-            "mode": config.mode,
-            "device": config.device.target,
-        }
-
-        self._before = self._path.read_bytes() if request.resume else None
-
-    def __enter__(self) -> None:
-        files.write_json(self._path, self._values)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            self._end("ok", 0, None)
-            return
-        with suppress(StorageError):  # a full disk: the original error is more informative
-            if self._before is not None and isinstance(error, ConfigError):
-                files.write_atomically(self._path, self._before)  # a refused resume changes nothing
-            elif isinstance(error, KeyboardInterrupt):
-                self._end("interrupted", 143 if isinstance(error, Terminated) else 130, None)
-            else:
-                self._end("failed", getattr(error, "exit_code", 1), str(error))
-
-    def _end(self, status: str, exit_code: int, error: str | None) -> None:
-        values = {**self._values, "status": status, "finished": _now(), "exit_code": exit_code, "error": error}
-        if problems := self._console.problems():
-            values["console"] = problems
-        files.write_json(self._path, values)
+def _ending(error: BaseException | None, console: Console) -> dict[str, Any]:
+    """The values of `status.json` that the end of a run adds."""
+    stopped = isinstance(error, KeyboardInterrupt)
+    status = "ok" if error is None else "interrupted" if stopped else "failed"
+    text = None if error is None or stopped else str(error)
+    values = {"status": status, "finished": _now(), "exit_code": exit_code(error) if error else 0, "error": text}
+    return values | ({"console": problems} if (problems := console.problems()) else {})
 
 
 def _now() -> str:

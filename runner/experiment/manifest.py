@@ -105,13 +105,10 @@ class RunDescription:
     @cached_property
     def identity(self) -> dict[str, Any]:
         """The values that a resumed run must share with this one, by dotted name."""
-        versions = {
-            name: version for name, version in self.packages.items() if name.startswith(("runner", "numpy", "onnx"))
-        }
         config = flat(self.request.resolved)
         kept = {key: value for key, value in config.items() if not key.startswith(WITHOUT_EFFECT)}
         ranks = {"parallel.ranks": self.ranks} if self.ranks > 1 else {}
-        return {**kept, **ranks, **flat({"data": self.data, "version": versions})}
+        return {**kept, **ranks, **flat({"data": self.data, "version": relevant_versions(self.packages)})}
 
     @property
     def ranks(self) -> int:
@@ -165,9 +162,14 @@ class RunDescription:
         }
 
 
+def relevant_versions(versions: dict[str, str]) -> dict[str, str]:
+    """The versions of the packages that the results of a run depend on."""
+    return {name: version for name, version in versions.items() if name.startswith(("runner", "numpy", "onnx"))}
+
+
 def check_identity(was: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise ConfigError with a row for every value that differs between a run and its continuation."""
-    names = [name for name in dict.fromkeys((*was, *now)) if was.get(name) != now.get(name)]
+    names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
     if names:
         rows = {name: f"was {was.get(name)}, is {now.get(name)}" for name in names}
         raise ConfigError("the config of the run has changed", **rows, hint="--force resumes anyway")

@@ -11,6 +11,7 @@ from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError
 from runner.experiment import launch, run, sweep
 from runner.experiment.ranks.processes import processes_of
+from runner.host.json_file import set_dotted
 
 SWEEP_FILE = "sweep.jsonl"
 
@@ -40,7 +41,7 @@ def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -
     place = Path(folder)
     status, values = _read(place, launch.STATUS_FILE), _read(place, run.CONFIG_FILE)
     for override in overrides.parse(lines):
-        _set(values, override.key_or_group, override.value())
+        set_dotted(values, override.key_or_group, override.value())
     config = check(values)
     name = status.get("experiment")
     request = RunRequest(config, place, name, plain(config), tuple(lines), resume=True, force=force)
@@ -63,12 +64,3 @@ def _read(place: Path, name: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ConfigError("not a run directory", path=place, damaged=name)
     return values
-
-
-def _set(values: dict[str, Any], key: str, value: object) -> None:
-    *groups, name = key.split(".")
-    for group in groups:
-        values = values.setdefault(group, {})
-        if not isinstance(values, dict):
-            raise ConfigError("unknown key", key=key)
-    values[name] = value

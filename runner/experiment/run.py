@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,17 +17,19 @@ from runner.config.groups.dump import is_requested
 from runner.config.groups.profiling import is_requested as is_profiled
 from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig, RunRequest
-from runner.core.observers import NO_VALUES, GraphObserver, ValueObserver
+from runner.core.observers import NO_VALUES, ValueObserver
 from runner.errors import MismatchError, TrainingError
 from runner.experiment import dump, profile, tune
 from runner.experiment.build import MODES, Experiment, build, device_of
-from runner.experiment.callbacks import Checkpointer, MetricsJournal, ProgressBar, Stopwatch
+from runner.experiment.callbacks import MetricsJournal, ProgressBar, Stopwatch
+from runner.experiment.checkpointer import Checkpointer
 from runner.experiment.expect import check_expectations
 from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import ManifestWriter, RunDescription, check_identity
 from runner.experiment.ranks import synchronize
 from runner.host import seed
 from runner.host.files import Journal, make_directory, write_atomically, write_json
+from runner.host.log import LOG
 from runner.host.machine import thread_limit
 from runner.host.signals import Interruption
 from runner.observe import dump as dumps
@@ -36,7 +37,6 @@ from runner.train import device_setup
 from runner.train.callback import Callback, CallbackParameters, LossMonitor, RunContext, TimeMonitor, check_losses
 from runner.train.checkpoint import initial_weights, state
 
-_LOG = logging.getLogger("runner")
 CONFIG_FILE = "config.json"
 
 
@@ -66,13 +66,13 @@ def run(request: RunRequest) -> dict[str, Any]:
 def _build(request: RunRequest, values: ValueObserver) -> Experiment:
     """The experiment of a config with its observers, tuning, profiler and initial weights."""
     config, folder = request.config, request.folder
-    experiment = build(config, run_graph_observer(config, folder), values, failure_observer(config, folder))
+    experiment = build(config, graph_observer(config, folder), values, failure_observer(config, folder))
     if config.session.auto_tune_mode:
         tune.tune(config, experiment, folder, request.resume)
     if is_profiled(config.profiling, config.session):
         profile.attach(config, experiment, folder)
     elif config.session.profiling_options != SessionSettings.profiling_options:
-        _LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
+        LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
     if config.checkpoint.load is not None and not request.resume:
         network, source = experiment.model.network, (config.checkpoint.load, config.checkpoint.prefix)
         _read(network, lambda: initial_weights.load(network, *source))
@@ -97,11 +97,6 @@ def run_environment(config: RunConfig) -> Iterator[None]:
         if config.session.initialize_system:
             device_setup.prepare(device_of(config), config.mode == "graph")
         yield
-
-
-def run_graph_observer(config: RunConfig, folder: Path) -> GraphObserver:
-    """The observer of a run's graphs. Raises ConfigError and StorageError for a folder that cannot be used."""
-    return graph_observer(config.save_graphs, config.save_graphs_path, folder, config.session.op_debug_level)
 
 
 def conclude(request: RunRequest, summary: dict[str, Any], values: dict[str, float]) -> dict[str, Any]:
@@ -189,7 +184,7 @@ def _restore(description: RunDescription, journal: Journal) -> dict[str, Any]:
         state.sweep_temporaries(written)
     found, damaged = state.newest(folder, description.request.config.checkpoint.prefix)
     for line in damaged:
-        _LOG.warning("%s", line)
+        LOG.warning("%s", line)
     if found is None:
         journal.cut(0)
         return {}
@@ -203,22 +198,29 @@ def _restore(description: RunDescription, journal: Journal) -> dict[str, Any]:
 
 
 def _train(description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal) -> CallbackParameters:
-    config, experiment = description.request.config, description.experiment
     with Interruption() as interruption:
         signals = [synchronize.SynchronizeSignals(interruption)] if world().size > 1 else []
-        checkpointer = _checkpointer(description, metrics, interruption)
-        experiment.model.train(
-            config.epochs,
-            experiment.train_data,
-            [*_observers(description, monitor, metrics), *signals, checkpointer],
-            config.dataset_sink_mode,
-            config.sink_size,
-            max_steps=config.max_steps,
-            first_step=int(description.before.get("global_step", 0)),
-        )
+        checkpointer = Checkpointer(description, metrics.journal, interruption)
+        callbacks = [*_observers(description, monitor, metrics), *signals, checkpointer]
+        execute_steps(description.request.config, description.experiment, callbacks, description.before)
     if monitor.cb_params.net_outputs is None:  # no steps were left
         monitor.cb_params.net_outputs = np.float32(description.before["loss"])
     return monitor.cb_params
+
+
+def execute_steps(
+    config: RunConfig, experiment: Experiment, callbacks: Sequence[Callback], before: dict[str, Any]
+) -> None:
+    """Execute the training steps that follow those of `before`, the progress recorded by a checkpoint."""
+    experiment.model.train(
+        config.epochs,
+        experiment.train_data,
+        callbacks,
+        config.dataset_sink_mode,
+        config.sink_size,
+        max_steps=config.max_steps,
+        first_step=int(before.get("global_step", 0)),
+    )
 
 
 def _observers(description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal) -> list[Callback]:
@@ -236,22 +238,6 @@ def _observers(description: RunDescription, monitor: RunMonitor, metrics: Metric
     return callbacks
 
 
-def _checkpointer(description: RunDescription, metrics: MetricsJournal, interruption: Interruption) -> Checkpointer:
-    settings = description.request.config.checkpoint
-    return Checkpointer(
-        make_directory(description.request.folder / "checkpoints"),
-        settings.prefix,
-        settings.keep_max,
-        settings.every_steps,
-        settings.every_seconds,
-        total=description.experiment.total_steps,
-        journal=metrics.journal,
-        interruption=interruption,
-        identity=lambda: description.identity,
-        device=lambda: {"host_interactions": description.interactions, "providers": description.providers},
-    )
-
-
 def evaluate(
     experiment: Experiment, metrics: MetricsJournal, cb_params: CallbackParameters, callbacks: Sequence[Callback] = ()
 ) -> dict[str, float]:
@@ -260,13 +246,9 @@ def evaluate(
         return {}
     values = experiment.model.eval(experiment.test_data, callbacks)
     if not all(map(math.isfinite, values.values())):
-        raise TrainingError(
-            "a metric of the evaluation is not a finite number",
-            **values,
-            epoch=cb_params.cur_epoch_num,
-            global_step=cb_params.cur_step_num,
-            repair="a smaller optimizer.learning_rate",
-        )
+        rows = {"epoch": cb_params.cur_epoch_num, "global_step": cb_params.cur_step_num}
+        repair = "a smaller optimizer.learning_rate"
+        raise TrainingError("a metric of the evaluation is not a finite number", **values, **rows, repair=repair)
     metrics.evaluated(values, cb_params.cur_epoch_num, cb_params.cur_step_num)
     return values
 

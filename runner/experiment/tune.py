@@ -1,6 +1,5 @@
 """The tuning of a run: from its config to a model with the fastest training steps on this machine."""
 
-import logging
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +11,8 @@ from runner.device import Device
 from runner.errors import ConfigError
 from runner.experiment.build import Experiment
 from runner.host.json_file import read_object
+from runner.host.log import LOG
 from runner.nn.cell import Cell
-
-_LOG = logging.getLogger("runner")
 
 
 def tune(config: RunConfig, experiment: Experiment, folder: Path, resume: bool) -> None:
@@ -25,7 +23,7 @@ def tune(config: RunConfig, experiment: Experiment, folder: Path, resume: bool) 
     """
     reason = _reason_not_to_tune(config)
     if reason:
-        _LOG.warning("session.auto_tune_mode has no effect: %s", reason)
+        LOG.warning("session.auto_tune_mode has no effect: %s", reason)
         return
     report = _from_manifest(folder) if resume else None
 
@@ -57,6 +55,6 @@ def _from_manifest(folder: Path) -> dict[str, Any] | None:
     try:
         compiler.parse_tuning(report["tuning"])
     except (KeyError, TypeError, ConfigError):
-        _LOG.warning("%s has no tuning of the run in its manifest: later results may differ in the last digits", folder)
+        LOG.warning("%s has no tuning of the run in its manifest: later results may differ in the last digits", folder)
         return None
     return dict(report)

@@ -93,6 +93,16 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
+def set_dotted(values: dict[str, Any], key: str, value: object) -> None:
+    """Set a dotted key of nested keys. Raises ConfigError when a part of it is not a group."""
+    *groups, name = key.split(".")
+    for group in groups:
+        values = values.setdefault(group, {})
+        if not isinstance(values, dict):
+            raise ConfigError("unknown key", key=key)
+    values[name] = value
+
+
 def syntax_error(language: str, location: str, reason: str) -> ConfigError:
     """The error for a syntax error; `location` is file, line and column."""
     return ConfigError(f"not {language}", reason=reason).add(**{"from": location})

@@ -4,19 +4,25 @@ A process that was started with SIGINT ignored, as shells start background jobs,
 the job in the foreground. SIGTERM is addressed to this process and always ends it.
 """
 
-import logging
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any, Self
 
-_LOG = logging.getLogger("runner")
+from runner.host.log import LOG
 
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM arrived; as Ctrl-C, but with a different exit code."""
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code of a process that ends with this exception."""
+    if isinstance(error, KeyboardInterrupt):
+        return 143 if isinstance(error, Terminated) else 130
+    return int(getattr(error, "exit_code", 1))
 
 
 KINDS: dict[int, type[KeyboardInterrupt]] = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
@@ -28,16 +34,21 @@ def stop_signals() -> tuple[int, ...]:
 
 
 @contextmanager
-def ignored() -> Iterator[None]:
-    """Context in which the signals have no effect."""
+def handled(numbers: Iterable[int], handler: Any) -> Iterator[None]:
+    """Context in which signals have this handler; in the main thread only, since Python allows none elsewhere."""
     before = {}
-    if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
-        before = {number: signal.signal(number, signal.SIG_IGN) for number in KINDS}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def ignored() -> AbstractContextManager[None]:
+    """Context in which the signals have no effect."""
+    return handled(KINDS, signal.SIG_IGN)
 
 
 class Interruption:
@@ -49,7 +60,7 @@ class Interruption:
     def __init__(self) -> None:
         self.requested: type[KeyboardInterrupt] | None = None
         self._received = False
-        self._before: dict[int, Any] = {}
+        self._context = handled(stop_signals(), self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._received:
@@ -58,13 +69,11 @@ class Interruption:
         if self.requested is not None:
             return
         self.requested = KINDS[number]
-        _LOG.warning("saving the state after this step; a second signal ends the run at once")
+        LOG.warning("saving the state after this step; a second signal ends the run at once")
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # Python allows handlers only here
-            self._before = {number: signal.signal(number, self._handle) for number in stop_signals()}
+        self._context.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+    def __exit__(self, *error: Any) -> None:
+        self._context.__exit__(*error)

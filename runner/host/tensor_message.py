@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runner.dtype import DType, bool_
+from runner.dtype import ALL, DType, bool_
 from runner.errors import DataError
 from runner.host.protobuf import LENGTH, fields, key, message, repeated_numbers, required_bytes, required_text, varint
 
@@ -41,6 +41,14 @@ def parse(content: memoryview) -> TensorMessage:
         else:
             rest[number] = value
     return TensorMessage(dims, required_text(rest.get(KIND)), required_bytes(rest.get(CONTENT)))
+
+
+def decode(message: TensorMessage, kind: DType | None) -> np.ndarray:
+    """The array of a message; `kind` is the element type of that name, None if there is none. Raises DataError."""
+    if kind is None:
+        raise DataError("unknown element type", found=ascii(message.kind), allowed=", ".join(map(str, ALL)))
+    shape = [] if message.dims == [0] and message.content else message.dims  # how the reference writes a scalar
+    return array(kind, shape, message.content).astype(kind.numpy, copy=False)
 
 
 def array(kind: DType, shape: Sequence[int], elements: bytes | memoryview) -> np.ndarray:

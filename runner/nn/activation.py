@@ -1,10 +1,12 @@
 """Nonlinearities as layers, with the signatures and defaults of r1.2."""
 
+from collections.abc import Callable
+
 from runner import ops
 from runner.common.initializer import Initial, initializer
 from runner.core.primitive import Primitive
 from runner.core.value import Parameter, Value
-from runner.errors import ConfigError, nearest
+from runner.errors import ConfigError, known_names
 from runner.nn.cell import Cell
 from runner.validation.arguments import at_least, whole
 
@@ -135,25 +137,12 @@ class PReLU(Cell):
         return output
 
 
-ACTIVATIONS: dict[str, type[Cell]] = {
-    "relu": ReLU,
-    "sigmoid": Sigmoid,
-    "tanh": Tanh,
-    "softmax": Softmax,
-    "logsoftmax": LogSoftmax,
-    "relu6": ReLU6,
-    "gelu": GELU,
-    "elu": ELU,
-    "leakyrelu": LeakyReLU,
-    "prelu": PReLU,
-    "hswish": HSwish,
-    "hsigmoid": HSigmoid,
-}
+_LAYERS = ReLU, Sigmoid, Tanh, Softmax, LogSoftmax, ReLU6, GELU, ELU, LeakyReLU, PReLU, HSwish, HSigmoid
+ACTIVATIONS: dict[str, Callable[[], Cell]] = {layer.__name__.lower(): layer for layer in _LAYERS}
 
 
 def get_activation(name: str) -> Cell:
     """An activation layer by name. Raises ConfigError for an unknown one."""
     if name.lower() not in ACTIVATIONS:
-        close = nearest(name.lower(), ACTIVATIONS)
-        raise ConfigError("unknown activation", given=name, allowed=", ".join(ACTIVATIONS), nearest=close)
+        raise ConfigError("unknown activation", given=name, **known_names(name.lower(), ACTIVATIONS))
     return ACTIVATIONS[name.lower()]()

@@ -9,16 +9,7 @@ from functools import wraps
 from inspect import signature
 from typing import ParamSpec
 
-from runner.nn.schedule import (
-    CosineDecayLR,
-    ExponentialDecayLR,
-    InverseDecayLR,
-    LearningRateSchedule,
-    NaturalExpDecayLR,
-    PiecewiseConstantLR,
-    PolynomialDecayLR,
-    WarmUpLR,
-)
+from runner.nn import schedule as lr
 from runner.validation.arguments import whole
 
 __all__ = [
@@ -53,8 +44,8 @@ def piecewise_constant_lr(milestone: Sequence[int], learning_rates: Sequence[flo
     >>> piecewise_constant_lr([2, 5], [0.1, 0.05])
     [0.1, 0.1, 0.05, 0.05, 0.05]
     """
-    schedule = PiecewiseConstantLR(milestone, learning_rates)  # type: ignore[arg-type]
-    return [schedule(step) for step in range(milestone[-1])]
+    rates = lr.PiecewiseConstantLR(milestone, learning_rates)  # type: ignore[arg-type]
+    return [rates(step) for step in range(milestone[-1])]
 
 
 @_check_counts
@@ -71,7 +62,7 @@ def exponential_decay_lr(
     >>> exponential_decay_lr(0.1, 0.9, 6, 2, 1)
     [0.1, 0.1, 0.09000000000000001, 0.09000000000000001, 0.08100000000000002, 0.08100000000000002]
     """
-    return _by_epoch(ExponentialDecayLR(learning_rate, decay_rate, decay_epoch, is_stair), total_step, step_per_epoch)
+    return _rates(lr.ExponentialDecayLR(learning_rate, decay_rate, decay_epoch, is_stair), total_step, step_per_epoch)
 
 
 @_check_counts
@@ -90,7 +81,7 @@ def natural_exp_decay_lr(
     >>> natural_exp_decay_lr(0.1, 0.9, 3, 1, 2, True)
     [0.1, 0.1, 0.016529888822158657]
     """
-    return _by_epoch(NaturalExpDecayLR(learning_rate, decay_rate, decay_epoch, is_stair), total_step, step_per_epoch)
+    return _rates(lr.NaturalExpDecayLR(learning_rate, decay_rate, decay_epoch, is_stair), total_step, step_per_epoch)
 
 
 @_check_counts
@@ -107,7 +98,7 @@ def inverse_decay_lr(
     >>> inverse_decay_lr(0.1, 0.5, 4, 1, 1, True)
     [0.1, 0.06666666666666667, 0.05, 0.04]
     """
-    return _by_epoch(InverseDecayLR(learning_rate, decay_rate, decay_epoch, is_stair), total_step, step_per_epoch)
+    return _rates(lr.InverseDecayLR(learning_rate, decay_rate, decay_epoch, is_stair), total_step, step_per_epoch)
 
 
 @_check_counts
@@ -119,7 +110,7 @@ def cosine_decay_lr(
     >>> cosine_decay_lr(0.01, 0.1, 6, 2, 2)
     [0.1, 0.1, 0.05500000000000001, 0.05500000000000001, 0.01, 0.01]
     """
-    return _by_epoch(CosineDecayLR(min_lr, max_lr, decay_epoch), total_step, step_per_epoch)
+    return _rates(lr.CosineDecayLR(min_lr, max_lr, decay_epoch), total_step, step_per_epoch)
 
 
 @_check_counts
@@ -139,8 +130,8 @@ def polynomial_decay_lr(
     >>> polynomial_decay_lr(0.1, 0.01, 6, 2, 2, 0.5)
     [0.1, 0.1, 0.07363961030678928, 0.07363961030678928, 0.01, 0.01]
     """
-    schedule = PolynomialDecayLR(learning_rate, end_learning_rate, decay_epoch, power, update_decay_epoch)
-    return _by_epoch(schedule, total_step, step_per_epoch)
+    rates = lr.PolynomialDecayLR(learning_rate, end_learning_rate, decay_epoch, power, update_decay_epoch)
+    return _rates(rates, total_step, step_per_epoch)
 
 
 @_check_counts
@@ -150,8 +141,8 @@ def warmup_lr(learning_rate: float, total_step: int, step_per_epoch: int, warmup
     >>> warmup_lr(0.1, 6, 2, 2)
     [0.0, 0.0, 0.05, 0.05, 0.1, 0.1]
     """
-    return _by_epoch(WarmUpLR(learning_rate, warmup_epoch), total_step, step_per_epoch)
+    return _rates(lr.WarmUpLR(learning_rate, warmup_epoch), total_step, step_per_epoch)
 
 
-def _by_epoch(schedule: LearningRateSchedule, total_step: int, step_per_epoch: int) -> list[float]:
-    return [schedule(step // step_per_epoch) for step in range(total_step)]
+def _rates(rates: lr.LearningRateSchedule, total_step: int, step_per_epoch: int) -> list[float]:
+    return [rates(step // step_per_epoch) for step in range(total_step)]

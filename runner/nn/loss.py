@@ -1,6 +1,7 @@
 """Loss cells."""
 
 from runner import ops
+from runner.core.primitive import Primitive
 from runner.core.value import Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
@@ -20,12 +21,10 @@ class SoftmaxCrossEntropyWithLogits(Cell):
     def __init__(self, sparse: bool = False, reduction: str | None = "none") -> None:
         super().__init__()
         self.sparse, self.reduction = sparse, (reduction or "none").lower()
-        if self.reduction not in REDUCTIONS:
-            raise ConfigError("unknown reduction", given=reduction, allowed=", ".join(REDUCTIONS))
+        self.reduce = _reduce(self.reduction, reduction)
         self.softmax_cross_entropy = ops.SoftmaxCrossEntropyWithLogits()
         self.sparse_softmax_cross_entropy = ops.SparseSoftmaxCrossEntropyWithLogits()
         self.one_hot = ops.OneHot()
-        self.reduce = {"mean": ops.ReduceMean(), "sum": ops.ReduceSum()}.get(self.reduction)
 
     def construct(self, logits: Value, labels: Value) -> Value:
         if self.sparse and self.reduction == "mean":
@@ -42,11 +41,15 @@ class MSELoss(Cell):
 
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__()
-        if reduction not in REDUCTIONS:
-            raise ConfigError("unknown reduction", given=reduction, allowed=", ".join(REDUCTIONS))
-        self.square = ops.Square()
-        self.reduce = {"mean": ops.ReduceMean(), "sum": ops.ReduceSum()}.get(reduction)
+        self.square, self.reduce = ops.Square(), _reduce(reduction, reduction)
 
     def construct(self, logits: Value, labels: Value) -> Value:
         squared: Value = self.square(logits - labels)
         return squared if self.reduce is None else self.reduce(squared)
+
+
+def _reduce(reduction: str, given: str | None) -> Primitive | None:
+    """The operator of a reduction; None for `none`. Raises ConfigError."""
+    if reduction not in REDUCTIONS:
+        raise ConfigError("unknown reduction", given=given, allowed=", ".join(REDUCTIONS))
+    return {"mean": ops.ReduceMean(), "sum": ops.ReduceSum()}.get(reduction)

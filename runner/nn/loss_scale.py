@@ -113,10 +113,6 @@ class TrainOneStepWithLossScaleCell(StepCell):
         """Raise TrainingError after more than 1000 consecutive overflows: no scale avoids them."""
         bad = int(self.bad_steps.data)
         if bad > MOST_BAD_STEPS:
-            raise TrainingError(
-                "gradients overflow in every step, whatever the loss scale",
-                steps_in_a_row=bad,
-                allowed=MOST_BAD_STEPS,
-                loss_scale=float(self.scale_sense.data),
-                repair="a smaller learning rate, or precision_mode=allow_fp32_to_fp16",
-            )
+            rows = {"steps_in_a_row": bad, "allowed": MOST_BAD_STEPS, "loss_scale": float(self.scale_sense.data)}
+            repair = "a smaller learning rate, or precision_mode=allow_fp32_to_fp16"
+            raise TrainingError("gradients overflow in every step, whatever the loss scale", **rows, repair=repair)

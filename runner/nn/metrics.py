@@ -5,7 +5,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from runner.errors import ConfigError, nearest
+from runner.errors import ConfigError, known_names
 
 __all__ = ["Accuracy", "Loss", "Metric"]
 
@@ -103,5 +103,5 @@ def get_metrics(wanted: Mapping[str, Metric] | Iterable[str] | str | None) -> di
     known = {**METRICS, **{alias: METRICS[name] for alias, name in ALIASES.items()}}
     for name in names:
         if name not in known:
-            raise ConfigError("unknown metric", given=name, allowed=", ".join(known), nearest=nearest(str(name), known))
+            raise ConfigError("unknown metric", given=name, **known_names(name, known))
     return {name: known[name]() for name in names}

@@ -9,7 +9,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import LAST, Builder, Form, axis_last, elementwise_forms
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, primitive
+from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
 from runner.ops.array import require
 from runner.ops.elementwise import Unary, UnaryGrad
@@ -84,7 +84,6 @@ class Tanh(Unary):
 
     flops_each: ClassVar = 4
     ufunc: ClassVar = np.tanh
-    onnx: ClassVar = "Tanh"
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (douts[0] * (1.0 - outputs[0] * outputs[0]),)
@@ -97,9 +96,9 @@ def log_softmax(x: np.ndarray, axis: int = -1) -> np.ndarray:
     return result
 
 
-@primitive
-class Softmax(Primitive):
-    """exp(x) / sum(exp(x)) along `axis`."""
+@family
+class AlongAxis(Primitive):
+    """Base: floats in the type of x, computed along `axis`, whose position differs in the batch-last layout."""
 
     flops_each: ClassVar = 5  # maximum, difference, exponential, sum, quotient
     needs: ClassVar = Needs.SINGLE
@@ -107,10 +106,23 @@ class Softmax(Primitive):
     axis: int = -1
 
     def infer(self, x: TensorType) -> TensorType:
-        require(
-            x.dtype.is_float and -x.ndim <= self.axis < x.ndim, "needs floats and an axis in range", x=x, axis=self.axis
-        )
+        fits = x.dtype.is_float and -x.ndim <= self.axis < x.ndim
+        require(fits, "needs floats and an axis in range", x=x, axis=self.axis)
         return x
+
+    def lower(self, b: Builder, x: str) -> str:
+        return b.node(self.onnx, (x,), axis=self.axis)
+
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        plain = Form("plain", self.lower)
+        if x.ndim < 2:
+            return (plain,)
+        return plain, Form("last", type(self)(axis_last(self.axis, x.ndim)).lower, (LAST,), (LAST,))
+
+
+@primitive
+class Softmax(AlongAxis):
+    """exp(x) / sum(exp(x)) along `axis`."""
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(np.exp(log_softmax(x, self.axis)))
@@ -119,24 +131,10 @@ class Softmax(Primitive):
         (y,), (dout,) = outputs, douts
         return (y * (dout - ReduceSum(True, self.axis)(dout * y)),)
 
-    def lower(self, b: Builder, x: str) -> str:
-        return b.node("Softmax", (x,), axis=self.axis)
-
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return axis_forms(self, x)
-
 
 @primitive
-class LogSoftmax(Primitive):
+class LogSoftmax(AlongAxis):
     """Logarithm of Softmax along `axis`."""
-
-    flops_each: ClassVar = 5
-    needs: ClassVar = Needs.SINGLE
-
-    axis: int = -1
-
-    def infer(self, x: TensorType) -> TensorType:
-        return Softmax(self.axis).infer(x)
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return log_softmax(x, self.axis)
@@ -144,17 +142,3 @@ class LogSoftmax(Primitive):
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x,), (dout,) = inputs, douts
         return (dout - Softmax(self.axis)(x) * ReduceSum(True, self.axis)(dout),)
-
-    def lower(self, b: Builder, x: str) -> str:
-        return b.node("LogSoftmax", (x,), axis=self.axis)
-
-    def forms(self, x: TensorType) -> Sequence[Form]:
-        return axis_forms(self, x)
-
-
-def axis_forms(op: Softmax | LogSoftmax, x: TensorType) -> tuple[Form, ...]:
-    """The forms of an operator along one axis, whose position differs in the batch-last layout."""
-    plain = Form("plain", op.lower)
-    if x.ndim < 2:
-        return (plain,)
-    return plain, Form("last", type(op)(axis_last(op.axis, x.ndim)).lower, (LAST,), (LAST,))

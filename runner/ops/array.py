@@ -52,12 +52,8 @@ class Reshape(Reshaping):
         known = math.prod(n for n in self.shape if n != -1)
         free = self.shape.count(-1)
         fits = x.size == known if free == 0 else free == 1 and known > 0 and x.size % known == 0
-        require(
-            fits and all(n >= -1 for n in self.shape),
-            "the elements do not fill the shape",
-            elements=x.size,
-            shape=self.shape,
-        )
+        fits = fits and all(n >= -1 for n in self.shape)
+        require(fits, "the elements do not fill the shape", elements=x.size, shape=self.shape)
         return x.with_shape(*(x.size // known if n == -1 else n for n in self.shape))
 
     def kernel(self, x: np.ndarray) -> np.ndarray:

@@ -76,10 +76,8 @@ class BatchNorm(Normalization):
             centred = np.subtract(rows[part], batch_mean[part, None], out=y[part])
             biased[part] = row_dots(centred, centred) / count
             scaled(centred, scale[part] / np.sqrt(biased[part] + self.epsilon), bias[part])
-        moving = (
-            self._moving_average(mean, batch_mean),
-            self._moving_average(variance, biased * (count / max(count - 1, 1))),
-        )
+        unbiased = biased * (count / max(count - 1, 1))
+        moving = self._moving_average(mean, batch_mean), self._moving_average(variance, unbiased)
         return from_channel_rows(y, x), *moving, batch_mean, 1 / np.sqrt(biased + self.epsilon)
 
     def _moving_average(self, moving: np.ndarray, batch: np.ndarray) -> np.ndarray:
@@ -144,18 +142,12 @@ class BatchNormGrad(Normalization):
         require(dout == x, "dout must have the type of x", dout=dout, x=x)
         return x, scale, scale
 
-    def kernel(
-        self,
-        dout: np.ndarray,
-        x: np.ndarray,
-        scale: np.ndarray,
-        reserve_space_1: np.ndarray,
-        reserve_space_2: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        douts, rows, inverse = channel_rows(dout), channel_rows(x), reserve_space_2
+    def kernel(self, *operands: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        dout, x, scale, mean, inverse = operands
+        douts, rows = channel_rows(dout), channel_rows(x)
         dx, along, dbias = np.empty_like(rows), np.empty_like(scale), np.empty_like(scale)
         for part in cache_blocks(rows):
-            centred = np.subtract(rows[part], reserve_space_1[part, None], out=dx[part])
+            centred = np.subtract(rows[part], mean[part, None], out=dx[part])
             dbias[part], along[part] = row_sums(douts[part]), row_dots(douts[part], centred)
             if self.is_training:
                 share = inverse[part] ** 2 / -rows.shape[1]
@@ -192,13 +184,8 @@ def check_channels(x: TensorType, **channels: TensorType) -> None:
     for name, given in channels.items():
         expected = x.with_shape(x.shape[1])
         is_master = x.dtype is dt.float16 and given == expected.with_dtype(dt.float32)
-        require(
-            given == expected or is_master,
-            f"{name} needs one element per channel of x",
-            x=x,
-            given=given,
-            expected=expected,
-        )
+        fits, what = given == expected or is_master, f"{name} needs one element per channel of x"
+        require(fits, what, x=x, given=given, expected=expected)
 
 
 def channel_rows(x: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Comparisons, and selection of elements: maximum, minimum, by condition."""
+"""Comparisons, logic of Bool tensors, selection of elements, and the reductions whose gradients select elements."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -7,11 +7,12 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form
+from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import OPERATORS, Tensor, Value
-from runner.ops.array import Cast, require
-from runner.ops.elementwise import Binary, broadcast_forms
-from runner.ops.reduce import BroadcastTo, ReduceSum, Reduction, unbroadcast
+from runner.ops.array import Cast, Reshape, Transpose, require
+from runner.ops.elementwise import Binary, Unary, broadcast_forms
+from runner.ops.reduce import BroadcastTo, ReduceSum, Reduction, is_nan, nan_where, unbroadcast
 from runner.types import TensorType, broadcast
 
 __all__ = [
@@ -20,11 +21,15 @@ __all__ = [
     "GreaterEqual",
     "Less",
     "LessEqual",
+    "LogicalAnd",
+    "LogicalNot",
+    "LogicalOr",
     "Maximum",
     "Minimum",
     "NotEqual",
     "ReduceMax",
     "ReduceMin",
+    "ReduceProd",
     "Select",
 ]
 
@@ -41,13 +46,12 @@ class Extremum(Binary):
 
 
 class Comparison(Binary):
-    """Base: the result is Bool and has no gradient."""
+    """Base: the result is Bool."""
+
+    is_flat: ClassVar = True
 
     def infer(self, x: TensorType, y: TensorType) -> TensorType:
         return super().infer(x, y).with_dtype(dt.bool_)
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return None, None
 
 
 @primitive
@@ -56,7 +60,6 @@ class Equal(Comparison):
 
     bools: ClassVar = True
     ufunc: ClassVar = np.equal
-    onnx: ClassVar = "Equal"
 
 
 @primitive
@@ -75,7 +78,6 @@ class Greater(Comparison):
     """x > y."""
 
     ufunc: ClassVar = np.greater
-    onnx: ClassVar = "Greater"
 
 
 @primitive
@@ -91,7 +93,6 @@ class Less(Comparison):
     """x < y."""
 
     ufunc: ClassVar = np.less
-    onnx: ClassVar = "Less"
 
 
 @primitive
@@ -100,6 +101,46 @@ class LessEqual(Comparison):
 
     ufunc: ClassVar = np.less_equal
     onnx: ClassVar = "LessOrEqual"
+
+
+class Logic(Binary):
+    """Base: two Bool operands."""
+
+    is_flat: ClassVar = True
+    bools: ClassVar = True
+
+    def infer(self, x: TensorType, y: TensorType) -> TensorType:
+        require(x.dtype is y.dtype is dt.bool_, "both operands must be Bool", x=x, y=y)
+        return super().infer(x, y)
+
+
+@primitive
+class LogicalAnd(Logic):
+    """x and y."""
+
+    ufunc: ClassVar = np.logical_and
+    onnx: ClassVar = "And"
+
+
+@primitive
+class LogicalOr(Logic):
+    """x or y."""
+
+    ufunc: ClassVar = np.logical_or
+    onnx: ClassVar = "Or"
+
+
+@primitive
+class LogicalNot(Unary):
+    """not x."""
+
+    is_flat: ClassVar = True
+    ufunc: ClassVar = np.logical_not
+    onnx: ClassVar = "Not"
+
+    def infer(self, x: TensorType) -> TensorType:
+        require(x.dtype is dt.bool_, "the operand must be Bool", x=x)
+        return x
 
 
 @primitive
@@ -162,27 +203,50 @@ class ReduceExtremum(Reduction):
         share = mask / BroadcastTo(x.shape)(ReduceSum(True, self.axes(x))(mask))
         return (share * self.broadcast_back(douts[0], x),)
 
+    def lower(self, b: Builder, x: str) -> str:
+        """Unlike onnxruntime's, the result of operands with a NaN is NaN."""
+        extremum, dtype = super().lower(b, x), b.type(x).dtype
+        if not dtype.is_float:
+            return extremum
+        axes = b.const(list(self.axes(b.type(x))))
+        any_nan = b.node("ReduceMax", (is_nan(b, x), axes), keepdims=int(self.keep_dims))
+        return nan_where(b, any_nan, extremum, dtype)
+
 
 @primitive
 class ReduceMax(ReduceExtremum):
     """Largest element over `axis` (all axes by default)."""
 
-    def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(x.max(self.axes(TensorType.of(x)), keepdims=self.keep_dims))
-
-    def lower(self, b: Builder, x: str) -> str:
-        return self.lower_extremum(b, "ReduceMax", x)
+    ufunc: ClassVar = np.maximum
 
 
 @primitive
 class ReduceMin(ReduceExtremum):
     """Smallest element over `axis` (all axes by default)."""
 
-    def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(x.min(self.axes(TensorType.of(x)), keepdims=self.keep_dims))
+    ufunc: ClassVar = np.minimum
 
-    def lower(self, b: Builder, x: str) -> str:
-        return self.lower_extremum(b, "ReduceMin", x)
+
+@primitive
+class ReduceProd(Reduction):
+    """Product over `axis` (all axes by default).
+
+    The gradient of each element is the product of all others, which is exact for elements of 0, and takes n * n
+    multiplications and elements of memory for a product of n elements.
+    """
+
+    needs: ClassVar = Needs.SINGLE
+    ufunc: ClassVar = np.multiply
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        (x,), axes = inputs, self.axes(inputs[0])
+        perm = (*(k for k in range(x.ndim) if k not in axes), *axes)
+        moved = Transpose(perm)(x)
+        count = x.size // max(outputs[0].size, 1)
+        rows = Reshape((-1, 1, count))(moved)
+        others = ReduceProd(axis=-1)(Select()(Tensor(np.eye(count, dtype=bool)), Tensor(1.0, x.dtype), rows))
+        back = tuple(perm.index(k) for k in range(x.ndim))
+        return (self.broadcast_back(douts[0], x) * Transpose(back)(Reshape(moved.shape)(others)),)
 
 
 OPERATORS.update(Equal=Equal(), NotEqual=NotEqual(), Less=Less(), LessEqual=LessEqual())

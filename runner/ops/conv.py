@@ -16,6 +16,7 @@ from runner.core.value import Value
 from runner.ops.array import require
 from runner.ops.conv_geometry import Convolution, multiply_adds
 from runner.ops.forms import conv_filter, conv_forward, conv_input
+from runner.ops.forms.columns import suits_batch_last
 from runner.ops.window import batch_first, batch_last
 from runner.types import Shape, TensorType
 
@@ -52,8 +53,8 @@ class Conv2D(Convolution):
         return b.node("Conv", (x, w), group=self.group, **self.windows(b.type(x).shape).onnx())
 
     def forms(self, x: TensorType, w: TensorType) -> Sequence[Form]:
-        suits_batch_last = conv_forward.forms(self, x) if self.suits_batch_last(x) else ()
-        return *suits_batch_last, Form("plain", self.lower, penalty=x.size)
+        batch_last_forms = conv_forward.forms(self, x) if suits_batch_last(x) else ()
+        return *batch_last_forms, Form("plain", self.lower, penalty=x.size)
 
 
 @primitive
@@ -102,8 +103,8 @@ class Conv2DBackpropInput(Convolution):
         return b.node("ConvTranspose", (dout, w), output_padding=missing, group=self.group, **windows.onnx())
 
     def forms(self, dout: TensorType, w: TensorType) -> Sequence[Form]:
-        suits_batch_last = conv_input.forms(self, self.input_size) if self.suits_batch_last(dout) else ()
-        return *suits_batch_last, Form("plain", self.lower, penalty=dout.size)
+        batch_last_forms = conv_input.forms(self, self.input_size) if suits_batch_last(dout) else ()
+        return *batch_last_forms, Form("plain", self.lower, penalty=dout.size)
 
 
 @primitive
@@ -147,8 +148,8 @@ class Conv2DBackpropFilter(Convolution):
         return b.node("Transpose", (result,), perm=(1, 0, 2, 3))
 
     def forms(self, dout: TensorType, x: TensorType) -> Sequence[Form]:
-        suits_batch_last = conv_filter.forms(self, x) if self.suits_batch_last(x) else ()
-        return *suits_batch_last, Form("plain", self.lower, penalty=4 * x.size)
+        batch_last_forms = conv_filter.forms(self, x) if suits_batch_last(x) else ()
+        return *batch_last_forms, Form("plain", self.lower, penalty=4 * x.size)
 
 
 def transposed_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:

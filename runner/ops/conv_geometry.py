@@ -6,11 +6,9 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from runner import dtype as dt
 from runner.core.precision import Needs
 from runner.core.primitive import Primitive, family
 from runner.ops.array import require
-from runner.ops.forms.columns import fills_rows
 from runner.ops.window import PAD_MODES, Pair, Quad, Windows, pair, quad
 from runner.types import Shape, TensorType
 
@@ -42,12 +40,8 @@ class Convolution(Primitive):
         for name, value in pairs.items():
             object.__setattr__(self, name, pair(value, name))
         object.__setattr__(self, "pad", quad(self.pad, "pad"))
-        require(
-            self.pad_mode == "pad" or not any(self.pad),
-            "pad needs pad_mode='pad'",
-            pad=self.pad,
-            pad_mode=self.pad_mode,
-        )
+        fits = self.pad_mode == "pad" or not any(self.pad)
+        require(fits, "pad needs pad_mode='pad'", pad=self.pad, pad_mode=self.pad_mode)
 
     def windows(self, image: Shape) -> Windows:
         """The windows in images of shape (N, C, H, W)."""
@@ -68,10 +62,6 @@ class Convolution(Primitive):
     def is_pointwise(self, windows: Windows) -> bool:
         """Whether each window is one pixel, so that im2col is not needed."""
         return windows.kernel == (1, 1) and not any(windows.pads) and self.group == 1
-
-    def suits_batch_last(self, x: TensorType) -> bool:
-        """Whether batch-last layout is faster for this batch; onnxruntime convolves only floats."""
-        return x.dtype is dt.float32 and fills_rows(x.shape[0], x.dtype.size)
 
     def grouped(self, a: np.ndarray) -> np.ndarray:
         """Split the first axis by group, and flatten the rest: (G, rows, columns)."""

@@ -28,7 +28,6 @@ class Unary(Primitive):
     """Base: one operand, and a result of the same type."""
 
     ufunc: ClassVar[Any]
-    onnx: ClassVar[str]
     floats_only: ClassVar[bool] = True
 
     def infer(self, x: TensorType) -> TensorType:
@@ -61,7 +60,6 @@ class Binary(Primitive):
     """Base: two operands of one element type that are broadcast."""
 
     ufunc: ClassVar[Any]
-    onnx: ClassVar[str]
     floats_only: ClassVar[bool] = False
     bools: ClassVar[bool] = False
     neutral: ClassVar[float | None] = None  # as the second operand it does not change the first one
@@ -146,7 +144,6 @@ class Add(Binary):
     """x + y."""
 
     ufunc: ClassVar = np.add
-    onnx: ClassVar = "Add"
     neutral: ClassVar = -0.0  # not 0.0, since -0.0 + 0.0 is 0.0
     commutes: ClassVar = True
 
@@ -160,7 +157,6 @@ class Sub(Binary):
     """x - y."""
 
     ufunc: ClassVar = np.subtract
-    onnx: ClassVar = "Sub"
     neutral: ClassVar = 0
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
@@ -173,7 +169,6 @@ class Mul(Binary):
     """x * y."""
 
     ufunc: ClassVar = np.multiply
-    onnx: ClassVar = "Mul"
     neutral: ClassVar = 1
     commutes: ClassVar = True
 
@@ -205,7 +200,6 @@ class Pow(Binary):
 
     needs: ClassVar = Needs.SINGLE
     ufunc: ClassVar = np.power
-    onnx: ClassVar = "Pow"
     floats_only: ClassVar = True
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
@@ -227,7 +221,6 @@ class Neg(Unary):
     """-x."""
 
     ufunc: ClassVar = np.negative
-    onnx: ClassVar = "Neg"
     floats_only: ClassVar = False
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
@@ -240,7 +233,6 @@ class Exp(Unary):
 
     needs: ClassVar = Needs.SINGLE
     ufunc: ClassVar = np.exp
-    onnx: ClassVar = "Exp"
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (douts[0] * outputs[0],)
@@ -252,7 +244,6 @@ class Log(Unary):
 
     needs: ClassVar = Needs.SINGLE
     ufunc: ClassVar = np.log
-    onnx: ClassVar = "Log"
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (douts[0] / inputs[0],)
@@ -263,7 +254,6 @@ class Sqrt(Unary):
     """Square root."""
 
     ufunc: ClassVar = np.sqrt
-    onnx: ClassVar = "Sqrt"
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (douts[0] * 0.5 / outputs[0],)
@@ -287,11 +277,8 @@ class Square(Unary):
 class Sign(Unary):
     """-1, 0 or 1."""
 
+    is_flat: ClassVar = True
     ufunc: ClassVar = np.sign
-    onnx: ClassVar = "Sign"
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (None,)
 
 
 @primitive
@@ -299,7 +286,6 @@ class Abs(Unary):
     """|x|; the gradient at 0 is 0."""
 
     ufunc: ClassVar = np.abs
-    onnx: ClassVar = "Abs"
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (douts[0] * Sign()(inputs[0]),)

@@ -24,6 +24,7 @@ class OneHot(Primitive):
     """
 
     computes: ClassVar = False
+    is_flat: ClassVar = True
 
     depth: int = 1
     on_value: float = 1.0
@@ -41,9 +42,6 @@ class OneHot(Primitive):
         values = np.array([self.off_value, self.on_value], self.dtype.numpy)
         result: np.ndarray = values[hit.astype(np.intp)]
         return result
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (None,)
 
     def lower(self, b: Builder, indices: str) -> str:
         # Not the OneHot of ONNX, where negative numbers count from the end; onnxruntime lacks it for most types.

@@ -56,10 +56,7 @@ class InsertGradientOf(Primitive):
         gradient = self.f(dout)
         if isinstance(gradient, Value) and gradient.type == dout.type:
             return gradient
-        error = ShapeError(
-            "the function must return a gradient of the same type",
-            function=getattr(self.f, "__qualname__", type(self.f).__name__),
-            given=gradient.type if isinstance(gradient, Value) else type(gradient).__name__,
-            takes=dout.type,
-        )
+        function = getattr(self.f, "__qualname__", type(self.f).__name__)
+        rows = {"given": gradient.type if isinstance(gradient, Value) else type(gradient).__name__, "takes": dout.type}
+        error = ShapeError("the function must return a gradient of the same type", function=function, **rows)
         raise current().add_location(error, self, (dout,))

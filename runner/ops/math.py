@@ -1,18 +1,19 @@
-"""More elementwise functions of one operand."""
+"""More functions of one operand: elementwise ones, and the detection of values that are not finite."""
 
 from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from runner.core.lowering import Builder
+from runner.core.lowering import Builder, Form, elementwise_forms
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
+from runner.ops.array import require
 from runner.ops.elementwise import Unary
 from runner.types import TensorType
 
-__all__ = ["Cos", "Floor", "OnesLike", "Reciprocal", "Rsqrt", "Sin", "ZerosLike"]
+__all__ = ["Cos", "FloatStatus", "Floor", "OnesLike", "Reciprocal", "Rsqrt", "Sin", "ZerosLike"]
 
 
 @primitive
@@ -38,7 +39,6 @@ class Reciprocal(Unary):
 
     needs: ClassVar = Needs.SINGLE
     ufunc: ClassVar = np.reciprocal
-    onnx: ClassVar = "Reciprocal"
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (-(douts[0] * outputs[0] * outputs[0]),)
@@ -49,7 +49,6 @@ class Sin(Unary):
     """Sine of an angle in radians."""
 
     ufunc: ClassVar = np.sin
-    onnx: ClassVar = "Sin"
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (douts[0] * Cos()(inputs[0]),)
@@ -60,7 +59,6 @@ class Cos(Unary):
     """Cosine of an angle in radians."""
 
     ufunc: ClassVar = np.cos
-    onnx: ClassVar = "Cos"
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (-(douts[0] * Sin()(inputs[0])),)
@@ -70,17 +68,15 @@ class Cos(Unary):
 class Floor(Unary):
     """The largest whole number that is not above x; without a gradient."""
 
+    is_flat: ClassVar = True
     ufunc: ClassVar = np.floor
-    onnx: ClassVar = "Floor"
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (None,)
 
 
 class ConstantLike(Primitive):
     """Base: a constant in the type of x."""
 
     computes: ClassVar = False
+    is_flat: ClassVar = True
     number: ClassVar[int]
 
     def infer(self, x: TensorType) -> TensorType:
@@ -88,9 +84,6 @@ class ConstantLike(Primitive):
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         return np.full(x.shape, self.number, x.dtype)
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (None,)
 
     def lower(self, b: Builder, x: str) -> str:
         kind = b.type(x)
@@ -109,3 +102,26 @@ class ZerosLike(ConstantLike):
     """Zeros in the type of x."""
 
     number: ClassVar = 0
+
+
+@primitive
+class FloatStatus(Primitive):
+    """0 when all elements of x (floats) are finite, else 1: (1,) in the element type of x."""
+
+    is_flat: ClassVar = True
+
+    def infer(self, x: TensorType) -> TensorType:
+        require(x.dtype.is_float, "needs floats", x=x)
+        return x.with_shape(1)
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray([not np.isfinite(x).all()], x.dtype)
+
+    def lower(self, b: Builder, x: str) -> str:
+        # x * 0 is 0 for finite x, else NaN; and a sum of zeros cannot overflow.
+        zeros = b.node("Mul", (x, b.const(0.0, like=x)))
+        not_finite = b.node("IsNaN", (b.node("ReduceSum", (zeros,), keepdims=0),))
+        return b.reshape(b.node("Cast", (not_finite,), to=b.type(x).dtype), (1,))
+
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        return elementwise_forms(self.lower, x, results=0)

@@ -1,4 +1,4 @@
-"""Matrix product and addition of a bias."""
+"""Products of matrices and of stacks of matrices, and addition of a bias."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -12,9 +12,9 @@ from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import OPERATORS, Value
 from runner.ops.array import require
-from runner.types import Shape, TensorType
+from runner.types import TensorType
 
-__all__ = ["BiasAdd", "BiasAddGrad", "MatMul"]
+__all__ = ["BatchMatMul", "BiasAdd", "BiasAddGrad", "MatMul"]
 
 
 @family
@@ -23,8 +23,20 @@ class MatrixProduct(Primitive):
 
     needs: ClassVar = Needs.HALF
 
+    operands: ClassVar[str]  # what it multiplies
+    stacks: ClassVar[bool]  # whether operands have leading axes
+
     transpose_a: bool = False
     transpose_b: bool = False
+
+    def infer(self, x: TensorType, y: TensorType) -> TensorType:
+        fits = x.ndim == y.ndim >= 2 and (x.ndim > 2) == self.stacks and x.dtype is y.dtype and x.dtype.is_float
+        require(fits, f"needs two {self.operands} of floats, of one element type", x=x, y=y)
+        require(x.shape[:-2] == y.shape[:-2], "leading axes differ", x=x, y=y)
+        m, k = x.shape[:-3:-1] if self.transpose_a else x.shape[-2:]
+        rows, n = y.shape[:-3:-1] if self.transpose_b else y.shape[-2:]
+        require(k == rows, "inner axes differ", x=f"{x} has {k}", y=f"{y} has {rows}")
+        return x.with_shape(*x.shape[:-2], m, n)
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return 2 * outputs[0].size * inputs[0].shape[-2 if self.transpose_a else -1]
@@ -42,12 +54,8 @@ class MatrixProduct(Primitive):
 class MatMul(MatrixProduct):
     """(M, K) times (K, N); `transpose_a` and `transpose_b` transpose the operands."""
 
-    def infer(self, x: TensorType, y: TensorType) -> TensorType:
-        fits = x.ndim == y.ndim == 2 and x.dtype is y.dtype and x.dtype.is_float
-        require(fits, "needs two matrices of floats, of one element type", x=x, y=y)
-        (m, k), (rows, n) = _transposed(x.shape, self.transpose_a), _transposed(y.shape, self.transpose_b)
-        require(k == rows, "inner axes differ", x=f"{x} has {k}", y=f"{y} has {rows}")
-        return x.with_shape(m, n)
+    operands: ClassVar = "matrices"
+    stacks: ClassVar = False
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         result: np.ndarray = (x.T if self.transpose_a else x) @ (y.T if self.transpose_b else y)
@@ -58,15 +66,12 @@ class MatMul(MatrixProduct):
 
     def forms(self, x: TensorType, y: TensorType) -> Sequence[Form]:
         """In batch-last layout a matrix is stored transposed; the result has the rows of x."""
-        return tuple(
-            Form(
-                "product",
-                partial(self._lower_layouts, x_layout=a, y_layout=b),
-                (a, b),
-                (PLAIN if self.transpose_a else a,),
-            )
-            for a, b in product((PLAIN, LAST), repeat=2)
-        )
+
+        def form(a: Layout, b: Layout) -> Form:
+            lower = partial(self._lower_layouts, x_layout=a, y_layout=b)
+            return Form("product", lower, (a, b), (PLAIN if self.transpose_a else a,))
+
+        return tuple(form(a, b) for a, b in product((PLAIN, LAST), repeat=2))
 
     def _lower_layouts(self, b: Builder, x: str, y: str, x_layout: Layout, y_layout: Layout) -> str:
         trans_x, trans_y = self.transpose_a != (x_layout is LAST), self.transpose_b != (y_layout is LAST)
@@ -75,8 +80,25 @@ class MatMul(MatrixProduct):
         return b.node("Gemm", (x, y), transA=int(trans_x), transB=int(trans_y))
 
 
-def _transposed(shape: Shape, transpose: bool) -> Shape:
-    return shape[::-1] if transpose else shape
+@primitive
+class BatchMatMul(MatrixProduct):
+    """(..., M, K) times (..., K, N) with equal leading axes, at least one; each operand can be transposed."""
+
+    operands: ClassVar = "stacks of matrices"
+    stacks: ClassVar = True
+
+    def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        result: np.ndarray = (x.swapaxes(-1, -2) if self.transpose_a else x) @ (
+            y.swapaxes(-1, -2) if self.transpose_b else y
+        )
+        return result
+
+    def lower(self, b: Builder, x: str, y: str) -> str:
+        ndim = b.type(x).ndim
+        perm = (*range(ndim - 2), ndim - 1, ndim - 2)
+        left = b.node("Transpose", (x,), perm=perm) if self.transpose_a else x
+        right = b.node("Transpose", (y,), perm=perm) if self.transpose_b else y
+        return b.node("MatMul", (left, right))
 
 
 @primitive

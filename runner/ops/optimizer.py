@@ -52,21 +52,14 @@ class ApplyMomentum(Primitive):
         check_operands(variable, (accumulation, gradient), (learning_rate, momentum))
         return variable, accumulation
 
-    def kernel(
-        self,
-        variable: np.ndarray,
-        accumulation: np.ndarray,
-        learning_rate: np.ndarray,
-        gradient: np.ndarray,
-        momentum: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def kernel(self, *operands: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        variable, accumulation, learning_rate, gradient, momentum = operands
         new_accum = accumulation * momentum + gradient
         step = gradient + momentum * new_accum if self.use_nesterov else new_accum
         return variable - learning_rate * step, new_accum
 
-    def lower(
-        self, b: Builder, variable: str, accumulation: str, learning_rate: str, gradient: str, momentum: str
-    ) -> tuple[str, str]:
+    def lower(self, b: Builder, *names: str) -> tuple[str, str]:
+        variable, accumulation, learning_rate, gradient, momentum = names
         learning_rate, momentum = (with_rank_of(b, scalar, variable) for scalar in (learning_rate, momentum))
         new_accum = b.node("Add", (b.node("Mul", (accumulation, momentum)), gradient))
         step = b.node("Add", (gradient, b.node("Mul", (new_accum, momentum)))) if self.use_nesterov else new_accum
@@ -101,15 +94,8 @@ class SGD(Primitive):
         check_operands(parameters, (gradient, accum), (learning_rate, momentum, stat))
         return parameters, accum, stat
 
-    def kernel(
-        self,
-        parameters: np.ndarray,
-        gradient: np.ndarray,
-        learning_rate: np.ndarray,
-        accum: np.ndarray,
-        momentum: np.ndarray,
-        stat: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def kernel(self, *operands: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        parameters, gradient, learning_rate, accum, momentum, stat = operands
         one = np.ones((), parameters.dtype)
         g = gradient + parameters * (one * self.weight_decay) if self.weight_decay else gradient
         fresh = g * (one - np.minimum(stat, one) * (one * self.dampening)) if self.dampening else g
@@ -117,9 +103,8 @@ class SGD(Primitive):
         step = g + new_accum * momentum if self.nesterov else new_accum
         return parameters - step * learning_rate, new_accum, stat + one
 
-    def lower(
-        self, b: Builder, parameters: str, gradient: str, learning_rate: str, accum: str, momentum: str, stat: str
-    ) -> tuple[str, str, str]:
+    def lower(self, b: Builder, *names: str) -> tuple[str, str, str]:
+        parameters, gradient, learning_rate, accum, momentum, stat = names
         learning_rate, momentum = (with_rank_of(b, scalar, parameters) for scalar in (learning_rate, momentum))
         one = b.const(1.0, like=parameters)
         rank = (1,) * b.type(parameters).ndim

@@ -49,7 +49,7 @@ class Pooling(Primitive):
         pooled = min(x.size for x in (*inputs, *outputs))  # images are not smaller
         return pooled * math.prod(self.kernel_size)
 
-    def onnx(self, image: Shape) -> dict[str, Any]:
+    def geometry(self, image: Shape) -> dict[str, Any]:
         """The geometry as ONNX attributes."""
         windows = self.windows(image)
         return {"kernel_shape": windows.kernel, **windows.onnx()}
@@ -72,7 +72,7 @@ class MaxPool(Pooling):
         return (MaxPoolGrad(self.kernel_size, self.strides, self.pad_mode)(inputs[0], outputs[0], douts[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
-        geometry = self.onnx(b.type(x).shape)
+        geometry = self.geometry(b.type(x).shape)
         # The second output, the positions, is for the gradient; the builder removes it if unused.
         largest = b.nodes("MaxPool", (x,), 2, **geometry)[0]
         return nan_where(b, b.node("MaxPool", (is_nan(b, x),), **geometry), largest, b.type(x).dtype)
@@ -111,7 +111,7 @@ class MaxPoolGrad(Pooling):
         shape, pooled = b.type(x).shape, b.type(out).shape
         if pool.uses_taps(self.windows(shape)):
             return self._by_taps(b, x, out, dout)
-        places = b.nodes("MaxPool", (x,), 2, **self.onnx(shape))[1]
+        places = b.nodes("MaxPool", (x,), 2, **self.geometry(shape))[1]
         count = math.prod(pooled)
         # Expanded when the model is loaded: a constant would make it as large as the images.
         zeros = b.node("Expand", (b.const(np.zeros((), b.type(x).dtype.numpy)), b.const([math.prod(shape)])))
@@ -164,7 +164,7 @@ class AvgPool(Pooling):
     def lower(self, b: Builder, x: str) -> str:
         if self.impl_mode == "high_performance" and b.type(x).dtype is dt.float16:
             return pool.mean_in_half(self.windows(b.type(x).shape), b, x)
-        geometry = self.onnx(b.type(x).shape)
+        geometry = self.geometry(b.type(x).shape)
         del geometry["dilations"]  # ONNX has them for AveragePool only since opset 19
         return b.node("AveragePool", (x,), count_include_pad=0, **geometry)
 

@@ -21,7 +21,9 @@ Axis = int | tuple[int, ...] | None
 
 @family
 class Reduction(Primitive):
-    """Base of operators that reduce axes; `keep_dims` keeps them with length 1."""
+    """Base of operators that reduce axes by `ufunc`; `keep_dims` keeps them with length 1."""
+
+    ufunc: ClassVar[np.ufunc]
 
     keep_dims: bool = False
     axis: Axis = ()
@@ -48,18 +50,12 @@ class Reduction(Primitive):
         repeated: Value = BroadcastTo(x.shape)(Reshape(self.keepdims_shape(x))(value))
         return repeated
 
-    def lower_as(self, b: Builder, kind: str, x: str) -> str:
-        """Lower to the ONNX reduction `kind`."""
-        return b.node(kind, (x, b.const(list(self.axes(b.type(x))))), keepdims=int(self.keep_dims))
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        axes = self.axes(TensorType.of(x))
+        return np.asarray(self.ufunc.reduce(x, axes, dtype=x.dtype, keepdims=self.keep_dims))
 
-    def lower_extremum(self, b: Builder, kind: str, x: str) -> str:
-        """Lower to ReduceMax or ReduceMin; unlike onnxruntime's, the result of operands with a NaN is NaN."""
-        extremum, dtype = self.lower_as(b, kind, x), b.type(x).dtype
-        if not dtype.is_float:
-            return extremum
-        axes = b.const(list(self.axes(b.type(x))))
-        any_nan = b.node("ReduceMax", (is_nan(b, x), axes), keepdims=int(self.keep_dims))
-        return nan_where(b, any_nan, extremum, dtype)
+    def lower(self, b: Builder, x: str) -> str:
+        return b.node(self.onnx, (x, b.const(list(self.axes(b.type(x))))), keepdims=int(self.keep_dims))
 
     def forms(self, x: TensorType) -> Sequence[Form]:
         """Batch last the axes have other positions; a result without the batch axis is plain."""
@@ -89,15 +85,10 @@ class ReduceSum(Reduction):
     """Sum over `axis` (all axes by default)."""
 
     needs: ClassVar = Needs.SINGLE
-
-    def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(x.sum(self.axes(TensorType.of(x)), dtype=x.dtype, keepdims=self.keep_dims))
+    ufunc: ClassVar = np.add
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (self.broadcast_back(douts[0], inputs[0]),)
-
-    def lower(self, b: Builder, x: str) -> str:
-        return self.lower_as(b, "ReduceSum", x)
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         return 0 if types[0].shape == self.infer(types[0]).shape else None
@@ -118,9 +109,6 @@ class ReduceMean(Reduction):
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (self.broadcast_back(douts[0] * (outputs[0].size / inputs[0].size), inputs[0]),)
-
-    def lower(self, b: Builder, x: str) -> str:
-        return self.lower_as(b, "ReduceMean", x)
 
 
 @primitive
@@ -168,6 +156,8 @@ class Argmax(Primitive):
 
     onnx: ClassVar = "ArgMax"
 
+    is_flat: ClassVar = True
+
     axis: int = -1
     output_type: dt.DType = dt.int32
 
@@ -180,9 +170,6 @@ class Argmax(Primitive):
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return inputs[0].size
-
-    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (None,)
 
     def lower(self, b: Builder, x: str) -> str:
         first = b.node(self.onnx, (x,), axis=self.axis, keepdims=0, select_last_index=0)

@@ -44,9 +44,8 @@ class Split(TupleOutput):
         (axis,) = resolve_axes(self.axis, x.ndim)
         fits = self.output_num >= 1 and x.shape[axis] % self.output_num == 0
         require(fits, "the axis does not split evenly", x=x, axis=self.axis, output_num=self.output_num)
-        return (
-            x.with_shape(*x.shape[:axis], x.shape[axis] // self.output_num, *x.shape[axis + 1 :]),
-        ) * self.output_num
+        part = x.with_shape(*x.shape[:axis], x.shape[axis] // self.output_num, *x.shape[axis + 1 :])
+        return (part,) * self.output_num
 
     def kernel(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
         return tuple(np.split(x, self.output_num, self.axis))

@@ -7,7 +7,7 @@ import numpy as np
 from runner import context, nn
 from runner.core.precision import Policy, policy
 from runner.device import Device
-from runner.errors import ConfigError, nearest
+from runner.errors import ConfigError, known_names
 from runner.train.loop import MakeSteps
 from runner.train.loss_scale_manager import DynamicLossScaleManager, LossScaleManager
 
@@ -28,9 +28,8 @@ def resolve_level(amp_level: str, device: Device) -> str:
         )
     level = AUTOMATIC[device.target] if amp_level == "auto" else amp_level
     if level not in LEVELS:
-        names = (*LEVELS, "auto")
-        rows = {"given": repr(amp_level), "allowed": ", ".join(names), "nearest": nearest(str(amp_level), names)}
-        raise ConfigError("unknown amp_level", **rows)
+        rows = known_names(amp_level, (*LEVELS, "auto"))
+        raise ConfigError("unknown amp_level", given=repr(amp_level), **rows)
     return level
 
 

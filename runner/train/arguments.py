@@ -23,8 +23,5 @@ def check_train_arguments(
 def check_dump(observer: ValueObserver, sunk: bool) -> None:
     """Raise ConfigError for a synchronous dump with data sinking."""
     if sunk and not observer.supports_sinks:
-        raise ConfigError(
-            "a synchronous dump needs separate steps",
-            dataset_sink_mode="true",
-            repair="dataset_sink_mode=False, or an asynchronous dump, which works while sinking",
-        )
+        repair = "dataset_sink_mode=False, or an asynchronous dump, which works while sinking"
+        raise ConfigError("a synchronous dump needs separate steps", dataset_sink_mode="true", repair=repair)

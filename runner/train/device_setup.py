@@ -4,16 +4,13 @@ Provider: loads onnxruntime, and runs a small convolution on the device. Communi
 process. Compilation: loads ONNX, and in a run compiles its programs. PyNative mode needs none of them.
 """
 
-import logging
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from runner import compile as compiler, context
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError
+from runner.host.log import LOG
 
-_LOG = logging.getLogger("runner")
 PHASES = "provider_seconds", "communication_seconds", "compilation_seconds"
 _known: dict[tuple[Device, bool], dict[str, float]] = {}
 
@@ -39,10 +36,11 @@ def prepare(device: Device, graph: bool) -> dict[str, float]:
     if (device, graph) not in _known:
         seconds = dict.fromkeys(PHASES, 0.0)
         if graph:
-            with _timed(seconds, "provider_seconds"):
-                _open(device)
-            with _timed(seconds, "compilation_seconds"):
-                compiler.load_onnx()
+            start = time.perf_counter()
+            _open(device)
+            opened = time.perf_counter()
+            compiler.load_onnx()
+            seconds |= {"provider_seconds": opened - start, "compilation_seconds": time.perf_counter() - opened}
         _known[device, graph] = seconds
     return dict(_known[device, graph])
 
@@ -59,14 +57,7 @@ def _open(device: Device) -> None:
         return
     if not (isinstance(trouble, DeviceError) and device.allow_fallback):
         raise trouble
-    _LOG.warning("%s is not usable: %s", device, trouble.rows.get("reason", trouble.what))
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
-    start = time.perf_counter()
-    yield
-    seconds[phase] = time.perf_counter() - start
+    LOG.warning("%s is not usable: %s", device, trouble.rows.get("reason", trouble.what))
 
 
 def _check(name: object) -> None:

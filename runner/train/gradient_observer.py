@@ -31,11 +31,8 @@ class GradientObserver:
         if not isinstance(cell, StepCell):
             if not wanted:
                 return False
-            raise ConfigError(
-                "the gradients of this network cannot be observed",
-                network=type(cell).__name__,
-                allowed="a Model with loss_fn and optimizer, or a subclass of nn.TrainOneStepCell",
-            )
+            rows = {"allowed": "a Model with loss_fn and optimizer, or a subclass of nn.TrainOneStepCell"}
+            raise ConfigError("the gradients of this network cannot be observed", network=type(cell).__name__, **rows)
         self._names = tuple(parameter.name for parameter in cell.optimizer.parameters)
         self._global_step, self._report = first_step, (hooks, run_context)
         if wanted == (cell.step_values is not None):

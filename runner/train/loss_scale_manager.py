@@ -26,12 +26,9 @@ class LossScaleManager:
         """Raise ConfigError when the optimizer divides by another scale than that of the gradients it receives."""
         expected = self.get_loss_scale() if self.get_update_cell() is None else 1.0
         if optimizer.loss_scale != expected:
-            raise ConfigError(
-                "the optimizer divides by another loss scale",
-                **self.where,
-                given=f"{type(optimizer).__name__}(loss_scale={optimizer.loss_scale})",
-                allowed=expected,
-            )
+            given = f"{type(optimizer).__name__}(loss_scale={optimizer.loss_scale})"
+            rows = {**self.where, "given": given, "allowed": expected}
+            raise ConfigError("the optimizer divides by another loss scale", **rows)
 
 
 class FixedLossScaleManager(LossScaleManager):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from typing import Any
@@ -17,6 +16,7 @@ from runner.core.value import Tensor
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import ConfigError
+from runner.host.log import LOG
 from runner.nn import gradient_reducer
 from runner.nn.metrics import get_metrics
 from runner.nn.steps import EagerStep, GraphStep, Step
@@ -32,8 +32,6 @@ from runner.train.sink import Sink
 from runner.train.steps import StepByStep
 from runner.types import TensorType
 from runner.validation.arguments import flag
-
-_LOG = logging.getLogger("runner")
 
 
 class Model:
@@ -133,14 +131,20 @@ class Model:
             self.train_step, self.steps = self._train_step(), None
         self.network.set_train(True)
         total = epoch * steps if max_steps is None else min(max_steps, epoch * steps)
+        with self._running(hooks, run_context) as stack:
+            self.steps = stack.enter_context(self._open_steps(train_dataset, sunk, first_step, total))
+            make = amp.with_overflow_check(self._with_replay(self.steps, train_dataset, first_step), self.train_network)
+            run_epochs(make, hooks, run_context, total, steps if sunk else 1)
+
+    @contextmanager
+    def _running(self, hooks: CallbackList, run_context: RunContext) -> Iterator[ExitStack]:
+        """Context of a training or an evaluation: its precision, its callbacks, and their first and last event."""
         with ExitStack() as stack:
             stack.enter_context(use_precision(self.precision))
             for callback in hooks:
                 stack.enter_context(callback)
             hooks.fire("begin", run_context)
-            self.steps = stack.enter_context(self._open_steps(train_dataset, sunk, first_step, total))
-            make = amp.with_overflow_check(self._with_replay(self.steps, train_dataset, first_step), self.train_network)
-            run_epochs(make, hooks, run_context, total, steps if sunk else 1)
+            yield stack
             hooks.fire("end", run_context)
 
     @contextmanager
@@ -162,7 +166,7 @@ class Model:
         check_dump(self.value_observer(), sunk)
         if dataset_sink_mode and not sunk:
             mode = "data-parallel training" if self.parallel else "PyNative mode"
-            _LOG.warning("%s does not sink data: the same steps run one by one", mode)
+            LOG.warning("%s does not sink data: the same steps run one by one", mode)
         return sunk
 
     def _with_replay(self, make: MakeSteps, dataset: Dataset, first_step: int) -> MakeSteps:
@@ -232,13 +236,8 @@ class Model:
         cb_params = self._eval_parameters(hooks, valid_dataset)
         run_context = RunContext(cb_params)
         self.network.set_train(False)
-        with ExitStack() as stack:
-            stack.enter_context(use_precision(self.precision))
-            for callback in hooks:
-                stack.enter_context(callback)
-            hooks.fire("begin", run_context)
+        with self._running(hooks, run_context):
             cb_params.metrics = self._evaluate(self.eval_step, hooks, run_context)
-            hooks.fire("end", run_context)
         self.network.set_train(True)
         return dict(cb_params.metrics)
 

@@ -12,6 +12,7 @@ import runner
 from runner import dtype, nn, ops
 from runner.compile.kernel_meta import KernelMeta
 from runner.compile.program import Program
+from runner.config.schema import RunConfig
 from runner.core.graph import Graph
 from runner.core.observers import GraphObserver, GraphObservers
 from runner.device import Device
@@ -60,7 +61,7 @@ def read(path: Path) -> dict:
 
 def test_nothing_is_left_by_default():
     assert not kernel_meta(0)[1].exists()
-    assert isinstance(graph_observer(False, "graphs", Path("x")), FailedGraph)
+    assert isinstance(graph_observer(RunConfig(), Path("x")), FailedGraph)
 
 
 @pytest.mark.parametrize("level", [1, 2, 3, 4])

@@ -51,13 +51,13 @@ def set_source_operators(node: NodeProto, operators: Iterable[str]) -> None:
     node.metadata_props.add(key=OPERATORS, value="\n".join(dict.fromkeys(operators)))
 
 
-def operators_by_node(graph: GraphProto) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The names of all nodes, including those of inner graphs, each with the operators that it implements."""
+def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    """A graph and all graphs in attributes of its nodes."""
+    yield graph
     for node in graph.node:
-        yield node.name, source_operators(node)
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                yield from operators_by_node(attribute.g)
+                yield from all_graphs(attribute.g)
 
 
 class OnnxBuilder:

@@ -6,20 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from runner import dtype as dt
-from runner.compile.onnx.builder import onnx
+from runner.compile.onnx.builder import all_graphs, onnx
 from runner.compile.onnx.locate_error import OperatorIndex
 from runner.core.graph import Graph
 from runner.core.lowering import FUSED
 from runner.core.source import user_line
+from runner.observe.graph import listing
 from runner.observe.graph.describe import attribute_text, constant_text, device_type, instance_name, source_lines
-from runner.observe.graph.listing import (
-    ListedParameter,
-    Listing,
-    Operation,
-    Subgraph,
-    parameter_reference,
-    result_references,
-)
 from runner.types import TensorType
 
 if TYPE_CHECKING:
@@ -41,7 +34,7 @@ def annotate(model: ModelProto, graph: Graph) -> None:
                 lowered.metadata_props.add(key=key, value=str(value))
 
 
-def describe_model(model: ModelProto, graph: Graph, number: int) -> Listing:
+def describe_model(model: ModelProto, graph: Graph, number: int) -> listing.Listing:
     """The listing of a model: its nodes in order, with the full names of their operators."""
     whole = model.graph
     weights = {parameter.name for parameter in graph.parameters}
@@ -50,11 +43,13 @@ def describe_model(model: ModelProto, graph: Graph, number: int) -> Listing:
     parameters = []
     for k, value in enumerate(whole.input, 1):
         type = _type(value) or TensorType(dt.float32, ())
-        writer.names[value.name] = parameter_reference(k, value.name)
-        parameters.append(ListedParameter(writer.names[value.name], type, device_type(type), value.name in weights))
+        writer.names[value.name] = listing.parameter_reference(k, value.name)
+        parameters.append(
+            listing.ListedParameter(writer.names[value.name], type, device_type(type), value.name in weights)
+        )
     writer.count = len(parameters)
     entry = writer.subgraph(whole, ())
-    return Listing((), tuple(parameters), (entry, *writer.inner))
+    return listing.Listing((), tuple(parameters), (entry, *writer.inner))
 
 
 class _Writer:
@@ -65,35 +60,26 @@ class _Writer:
         self.names: dict[str, str] = {"": "None"}
         self.types: Mapping[str, TensorType | None] = {}
         self.count = 0
-        self.inner: list[Subgraph] = []
+        self.inner: list[listing.Subgraph] = []
 
-    def subgraph(self, graph: GraphProto, parameters: tuple[str, ...]) -> Subgraph:
+    def subgraph(self, graph: GraphProto, parameters: tuple[str, ...]) -> listing.Subgraph:
         """Describe one graph, after the graphs in attributes of its nodes."""
         for constant in graph.initializer:
             self.names[constant.name] = constant_text(constant.name, onnx.numpy_helper.to_array(constant))
         operations = tuple([self.operation(k, node) for k, node in enumerate(graph.node)])
         names, types = self.values(value.name for value in graph.output)
-        return Subgraph(f"{graph.name}.{self.number}", parameters, operations, (), names, types)
+        return listing.Subgraph(f"{graph.name}.{self.number}", parameters, operations, (), names, types)
 
-    def operation(self, k: int, node: NodeProto) -> Operation:
+    def operation(self, k: int, node: NodeProto) -> listing.Operation:
         """Describe one node."""
         attributes = tuple([(a.name, self.attribute(a)) for a in sorted(node.attribute, key=lambda a: str(a.name))])
         operands, operand_types = self.values(node.input)
-        self.names.update(zip(node.output, result_references(k, len(node.output)), strict=True))
-        operator = self.operators.find_in(node.name)
-        return Operation(
-            k,
-            node.name,
-            node.op_type,
-            operands,
-            instance_name(operator.scope) if operator else "",
-            attributes,
-            operand_types,
-            self.values(node.output)[1],
-            None,
-            operator.name if operator else node.name,
-            source_lines(operator.source) if operator else (),
-        )
+        self.names.update(zip(node.output, listing.result_references(k, len(node.output)), strict=True))
+        types = operand_types, self.values(node.output)[1], None
+        name, instance, lines = node.name, "", source_lines(())
+        if operator := self.operators.find_in(node.name):
+            name, instance, lines = operator.name, instance_name(operator.scope), source_lines(operator.source)
+        return listing.Operation(k, node.name, node.op_type, operands, instance, attributes, *types, name, lines)
 
     def values(self, names: Iterable[str]) -> tuple[tuple[str, ...], tuple[TensorType | None, ...]]:
         """References and types of values."""
@@ -116,7 +102,7 @@ class _Writer:
     def _inputs(self, graph: GraphProto) -> Iterator[str]:
         for value in graph.input:
             self.count += 1
-            self.names[value.name] = parameter_reference(self.count, value.name)
+            self.names[value.name] = listing.parameter_reference(self.count, value.name)
             yield self.names[value.name]
 
 
@@ -124,12 +110,12 @@ def _types(model: ModelProto) -> dict[str, TensorType | None]:
     """The types of all values, including inner graphs. Nodes of onnxruntime's domain are inferred as ONNX nodes."""
     standard = onnx.ModelProto()
     standard.CopyFrom(model)
-    for graph in _graphs(standard.graph):
+    for graph in all_graphs(standard.graph):
         for node in graph.node:
             if node.domain == FUSED:
                 node.CopyFrom(_standard_node(node))
     types: dict[str, TensorType | None] = {}
-    for graph in _graphs(onnx.shape_inference.infer_shapes(standard).graph):
+    for graph in all_graphs(onnx.shape_inference.infer_shapes(standard).graph):
         types |= {c.name: TensorType.of(onnx.numpy_helper.to_array(c)) for c in graph.initializer}
         types |= {value.name: _type(value) for value in (*graph.input, *graph.value_info, *graph.output)}
     return types
@@ -146,15 +132,6 @@ def _standard_node(node: NodeProto) -> NodeProto:
         attributes.pop("activation", None)
     standard: NodeProto = onnx.helper.make_node(kind, inputs, node.output, **attributes)
     return standard
-
-
-def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """A graph and all graphs in attributes of its nodes."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _graphs(attribute.g)
 
 
 def _type(value: ValueInfoProto) -> TensorType | None:

@@ -5,12 +5,11 @@ removes roundings between adjacent operators. Accelerators have kernels that acc
 """
 
 from collections.abc import Sequence
-from itertools import chain, repeat
 
 import numpy as np
 
 from runner.compile.onnx.builder import OnnxBuilder
-from runner.core.lowering import PLAIN, Form
+from runner.core.lowering import Form, with_layouts
 from runner.core.precision import HALF, SINGLE, RoundedTypes, as_single
 from runner.core.primitive import Node, infer
 from runner.types import TensorType
@@ -32,7 +31,7 @@ def operand_types(node: Node) -> tuple[TensorType, ...]:
 def widen(builder: OnnxBuilder, node: Node, form: Form, names: Sequence[str]) -> list[str]:
     """The operands of an operator, cast to Float32."""
     operands = []
-    for x, name, layout in zip(node.inputs, names, chain(form.operands, repeat(PLAIN)), strict=False):
+    for (x, layout), name in zip(with_layouts(node.inputs, form.operands), names, strict=True):
         if x.dtype is HALF:
             constant = builder.value(name)
             if constant is not None:

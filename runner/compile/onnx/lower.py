@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from runner.compile.onnx.builder import OnnxBuilder, element_type, onnx
+from runner.compile.onnx.builder import OnnxBuilder, all_graphs, element_type, onnx
 from runner.compile.onnx.float16 import is_rounded, narrow, widen
 from runner.compile.onnx.fuse import fuse
 from runner.compile.onnx.names import ValueNames
 from runner.core.graph import Graph
-from runner.core.lowering import FUSED, PLAIN, Form, Layout, physical_shape
+from runner.core.lowering import FUSED, PLAIN, Form, Layout, physical_shape, with_layouts
 from runner.core.primitive import Node
 from runner.core.source import user_line
 from runner.core.value import Parameter, Symbol, Value
@@ -31,14 +30,19 @@ ENTRY, CARRIED, NEXT, EMITTED = ":entry", ":carried", ":next", ":emitted"
 
 
 def lower(
-    graph: Graph, input_names: Sequence[str], output_names: Sequence[str], layouts: Mapping[Value, Layout] | None = None
+    graph: Graph,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    layouts: Mapping[Value, Layout] | None = None,
 ) -> ModelProto:
     """The model of a graph: inputs `input_names`, then the parameters; outputs `output_names`, then updates, then the
-    operands of effects.
+    operands of effects. The default names are `input0`, ... and `output0`, ...
 
     Results are plain except for those that have another layout in `layouts`. Raises ConfigError when two values have
     the same name, and InternalError, with the operator, when ONNX rejects the lowered nodes.
     """
+    input_names = input_names or [f"input{k}" for k in range(len(graph.inputs))]
+    output_names = output_names or [f"output{k}" for k in range(len(graph.outputs))]
     results = [*output_names, *(p.name + UPDATED for p in graph.updates), *graph.effect_operands]
     _check_names(graph.name, [*input_names, *(p.name for p in graph.parameters), *results])
     inputs: dict[Value, str] = dict(zip(graph.inputs, input_names, strict=True))
@@ -171,21 +175,15 @@ def _graph(
 
 
 def _model(graph: GraphProto) -> ModelProto:
-    opsets = [onnx.helper.make_opsetid(name, version) for name, version in OPSETS.items() if name in _domains(graph)]
+    domains = {"", *(node.domain for inner in all_graphs(graph) for node in inner.node)}
+    opsets = [onnx.helper.make_opsetid(name, version) for name, version in OPSETS.items() if name in domains]
     return _checked(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="runner"))
-
-
-def _domains(graph: GraphProto) -> set[str]:
-    """The domains of operators that a graph uses, always including that of ONNX."""
-    inner = (_domains(a.g) for node in graph.node for a in node.attribute if a.HasField("g"))
-    return {""}.union((node.domain for node in graph.node), *inner)
 
 
 def _lower_node(builder: OnnxBuilder, node: Node, names: ValueNames) -> None:
     builder.operator = node.name
     form = node.form or Form("plain", node.op.lower)
-    layouts = zip(node.inputs, chain(form.operands, repeat(PLAIN)), strict=False)
-    operands = [names.of(x, layout) for x, layout in layouts]
+    operands = [names.of(x, layout) for x, layout in with_layouts(node.inputs, form.operands)]
     rounds = is_rounded(node, builder.on_host)
     try:
         lowered = form.lower(builder, *(widen(builder, node, form, operands) if rounds else operands))
@@ -193,7 +191,7 @@ def _lower_node(builder: OnnxBuilder, node: Node, names: ValueNames) -> None:
         raise error.add(operator=node.name, line=user_line(node.source)) from None
     results = [lowered] if isinstance(lowered, str) else list(lowered)
     results = narrow(builder, node, results) if rounds else results
-    for symbol, name, layout in zip(node.outputs, results, chain(form.results, repeat(PLAIN)), strict=False):
+    for (symbol, layout), name in zip(with_layouts(node.outputs, form.results), results, strict=True):
         names.bind(symbol, name, layout)
 
 

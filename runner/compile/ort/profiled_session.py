@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner.compile.onnx.builder import FULL_NAME, operators_by_node
+from runner.compile.onnx.builder import FULL_NAME, all_graphs, source_operators
 from runner.compile.ort.session import Session
 from runner.compile.program import Executable
 from runner.compile.split_at_collectives import SplitSession
@@ -68,7 +68,7 @@ class ProfiledSession(Session):
     def __init__(self, model: ModelProto, device: Device, optimize: bool, sunk: bool = False) -> None:
         self.sunk = sunk
         self._folder = tempfile.TemporaryDirectory(prefix="runner-profile-")
-        self._operators = dict(operators_by_node(model.graph))
+        self._operators = {n.name: source_operators(n) for graph in all_graphs(model.graph) for n in graph.node}
         self._calls: list[tuple[int, int]] = []  # start and stop, ns on the host's clock
         prefix = Path(self._folder.name, "p")
         super().__init__(model.SerializeToString(), device, optimize=optimize, profile=prefix)

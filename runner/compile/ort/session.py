@@ -5,7 +5,6 @@ prints the reason. So the providers of the session are checked, and the captured
 """
 
 import contextlib
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -14,22 +13,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from runner import dtype as dt
-from runner.compile.ort.messages import (
-    CapturedOutput,
-    capture_output,
-    device_reason,
-    first_line,
-    import_reason,
-    operator_name,
-)
+from runner.compile.ort import messages
 from runner.device import Device, device_error, reinstall
 from runner.errors import DeviceError, InternalError, RunnerError, TrainingError
+from runner.host.log import LOG
 from runner.host.machine import runtimes
 from runner.types import TensorType
 
 Value: TypeAlias = Any  # a value on the device: an array on the CPU, onnxruntime's OrtValue elsewhere
 
-_LOG = logging.getLogger("runner")
 _WARNED: set[Device] = set()  # devices with a logged warning that the CPU replaces them
 SPINNING = {  # onnxruntime's session options for each value of `Tuning.spins`
     "always": (),
@@ -65,7 +57,7 @@ class Session:
                 raise
             self.notes.append(f"{device} is not usable and device.allow_fallback is on: running on the CPU")
             if device not in _WARNED:  # a run opens several sessions
-                _LOG.warning("%s\n%s", self.notes[-1], problem)
+                LOG.warning("%s\n%s", self.notes[-1], problem)
                 _WARNED.add(device)
             device = Device("CPU", threads=device.threads)
             session, assignment = _open(model, device, optimize, profile)
@@ -76,7 +68,7 @@ class Session:
         self.outputs = {node.name: _type(node) for node in session.get_outputs()}
         self.optimization_level = _level(optimize)
         on_host = device.target == "CPU"
-        self._memory: _HostMemory | _DeviceMemory = _HostMemory(session) if on_host else _DeviceMemory(session, device)
+        self._memory = _HostMemory(session) if on_host else _DeviceMemory(session, device)
         self.end_profile: Callable[[], str] = session.end_profiling  # returns the name of the file
 
     def put(self, array: np.ndarray) -> Value:
@@ -113,7 +105,7 @@ class Session:
             given = TensorType.of(value) if isinstance(value, np.ndarray) else None
             if given is not None and not _fits(given, expected):
                 return InternalError("a value does not match its input", input=name, expected=expected, given=given)
-        operator, reason = operator_name(error), first_line(error)
+        operator, reason = messages.operator_name(error), messages.first_line(error)
         return TrainingError("a step failed in onnxruntime", operator=operator, device=self.device, reason=reason)
 
 
@@ -143,7 +135,7 @@ class _HostMemory:
     """
 
     def __init__(self, session: Any) -> None:
-        self._run = session.run
+        self._session, self._run = session, session.run
         self._inputs = [node.name for node in session.get_inputs()]
         self._outputs = [node.name for node in session.get_outputs()]
 
@@ -158,17 +150,15 @@ class _HostMemory:
         return list(self._run(self._outputs, dict(zip(self._inputs, values, strict=True))))
 
 
-class _DeviceMemory:
+class _DeviceMemory(_HostMemory):
     """Memory of an accelerator: values stay there between runs.
 
     Every run has a new binding, because a binding that is used again overwrites the results of the previous run.
     """
 
     def __init__(self, session: Any, device: Device) -> None:
-        self._session = session
+        super().__init__(session)
         self._location = device.backend.memory, device.id
-        self._inputs = [node.name for node in session.get_inputs()]
-        self._outputs = [node.name for node in session.get_outputs()]
 
     def put(self, array: np.ndarray) -> Value:
         return _runtime()[0].OrtValue.ortvalue_from_numpy(np.asarray(array, order="C"), *self._location)
@@ -190,24 +180,23 @@ def _open(model: bytes, device: Device, optimize: bool, profile: Path | None = N
     """An InferenceSession with the provider of the device, and the number of operators that each provider took."""
     _require_provider(device)
     session, problem = None, None
-    with capture_output() if device.target != "CPU" else contextlib.nullcontext(CapturedOutput()) as captured:
+    on_host = device.target == "CPU"
+    with contextlib.nullcontext(messages.CapturedOutput()) if on_host else messages.capture_output() as captured:
         try:
             session = _inference_session(model, device, optimize, profile)
         except Exception as error:
             problem = error
     if captured.text:
-        _LOG.debug("output of onnxruntime while a session was opened on %s: %s", device, captured.text.strip())
+        LOG.debug("output of onnxruntime while a session was opened on %s: %s", device, captured.text.strip())
     if session is not None and session.get_providers()[0] == device.backend.provider:
         assignment = _assignment(session)
         if assignment and device.backend.provider not in assignment:
             raise device_error(device, f"the provider took no operator of the graph: {assignment}")
         return session, assignment
-    if problem is not None and (
-        device.target == "CPU" or (model != _PROBE and not device_problem(device.target, device.id))
-    ):
-        rows = {"operator": operator_name(problem), "device": device, "reason": first_line(problem)}
+    if problem is not None and (on_host or (model != _PROBE and not device_problem(device.target, device.id))):
+        rows = {"operator": messages.operator_name(problem), "device": device, "reason": messages.first_line(problem)}
         raise InternalError("onnxruntime rejected the graph", **rows) from problem
-    raise device_error(device, device_reason(captured.text, problem), captured.text) from problem
+    raise device_error(device, messages.device_reason(captured.text, problem), captured.text) from problem
 
 
 @cache
@@ -217,7 +206,7 @@ def _runtime() -> tuple[Any, Exception | None, str]:
     It is imported when the first session is opened: that takes 25 ms, and PyNative mode needs no session.
     """
     problem: Exception | None = None
-    with capture_output() as captured:
+    with messages.capture_output() as captured:
         try:
             import onnxruntime as ort
 
@@ -231,7 +220,7 @@ def _runtime() -> tuple[Any, Exception | None, str]:
 def _require_provider(device: Device) -> None:
     ort, problem, output = _runtime()
     if problem is not None:
-        error = device_error(device, import_reason(output, problem))
+        error = device_error(device, messages.import_reason(output, problem))
         error.rows["repair"] = reinstall(device.target, runtimes())
         raise error
     available = ort.get_available_providers()

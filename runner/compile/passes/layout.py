@@ -9,11 +9,10 @@ operators before pools.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, repeat
 
 from runner.compile.onnx.float16 import operand_types
 from runner.core.graph import Graph, Pass
-from runner.core.lowering import PLAIN, TILED, Form, Layout
+from runner.core.lowering import PLAIN, TILED, Form, Layout, with_layouts
 from runner.core.primitive import Node
 from runner.core.value import Value
 from runner.device import UNTUNED, Tuning
@@ -59,7 +58,7 @@ def _preferably_tiled(candidates: Sequence[tuple[Node, tuple[Form, ...]]]) -> se
     for node, forms in reversed(candidates):
         required = not tiled.isdisjoint(node.outputs)
         form = next((f for f in forms if TILED in f.results), forms[0]) if required else forms[0]
-        tiled.update(x for x, layout in _pairs(node.inputs, form.operands) if layout is TILED)
+        tiled.update(x for x, layout in with_layouts(node.inputs, form.operands) if layout is TILED)
     return tiled
 
 
@@ -74,19 +73,15 @@ class _Assignment:
         best = min(forms, key=lambda form: self.cost(node, form))
         for x, layout in self.conversions(node, best):
             self.layouts.setdefault(x, {PLAIN}).add(layout)
-        self.layouts.update((y, {layout}) for y, layout in _pairs(node.outputs, best.results))
+        self.layouts.update((y, {layout}) for y, layout in with_layouts(node.outputs, best.results))
         return replace(node, form=best)
 
     def cost(self, node: Node, form: Form) -> int:
         """The number of elements that are copied because of a form, before this node or later."""
-        later = [y for y, layout in _pairs(node.outputs, form.results) if y in self.tiled and layout is not TILED]
+        later = [y for y, layout in with_layouts(node.outputs, form.results) if y in self.tiled and layout is not TILED]
         return form.penalty + sum(x.size for x, _ in self.conversions(node, form)) + sum(y.size for y in later)
 
     def conversions(self, node: Node, form: Form) -> list[tuple[Value, Layout]]:
         """The operands that must be converted for this form, with their new layout."""
-        pairs = _pairs(node.inputs, form.operands)
+        pairs = with_layouts(node.inputs, form.operands)
         return [(x, layout) for x, layout in pairs if x.ndim > 1 and layout not in self.layouts.get(x, {PLAIN})]
-
-
-def _pairs(values: Sequence[Value], layouts: Sequence[Layout]) -> list[tuple[Value, Layout]]:
-    return list(zip(values, chain(layouts, repeat(PLAIN)), strict=False))

@@ -5,7 +5,6 @@ The name of a file is the sha256 of everything that the times depend on; the fil
 
 import hashlib
 import json
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -18,10 +17,10 @@ from runner.core.graph import Graph
 from runner.device import Device, Tuning
 from runner.errors import ConfigError
 from runner.host import json_file
+from runner.host.log import LOG
 from runner.host.machine import cpu_model, usable_cores
 
 FIGURES = "usual_ms", "tuned_ms", "tried", "candidates", "seconds"
-_LOG = logging.getLogger("runner")
 
 
 def folder() -> Path:
@@ -61,7 +60,7 @@ def read(path: Path, key: Mapping[str, Any]) -> dict[str, Any] | None:
         if missing:
             raise ConfigError("figures are missing", figures=", ".join(missing))
     except ConfigError as error:
-        _LOG.warning("%s: this file of an earlier search cannot be used (%s): searching again", path, error.what)
+        LOG.warning("%s: this file of an earlier search cannot be used (%s): searching again", path, error.what)
         return None
     return found
 

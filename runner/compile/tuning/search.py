@@ -85,15 +85,9 @@ class TuningSearch:
         timing = PairedTiming(self.default, self.best)
         kept = timing.ratio(LAST_PAIRS) <= GAIN and timing.is_faster and self.best is not self.default
         default_ms, best_ms = timing.milliseconds
-        return TuningResult(
-            self.best.tuning if kept else UNTUNED,
-            default_ms,
-            best_ms if kept else default_ms,
-            self.tried,
-            len(changes),
-            time.perf_counter() - self.start,
-            self.inexact,
-        )
+        tuning, tuned_ms = (self.best.tuning, best_ms) if kept else (UNTUNED, default_ms)
+        seconds = time.perf_counter() - self.start
+        return TuningResult(tuning, default_ms, tuned_ms, self.tried, len(changes), seconds, self.inexact)
 
     def _try(self, name: str, change: Callable[[Trial], Tuning]) -> None:
         """Time a changed step against the best one, and keep the faster of them."""

@@ -34,9 +34,7 @@ class Trial:
         self.tuning = tuning
         device = replace(device, tuning=replace(tuning, spins=SPINS.get(tuning.spins, tuning.spins)))
         self.graph = optimize(graph, layout_passes(device))
-        inputs = [f"input{k}" for k in range(len(arrays))]
-        outputs = [f"output{k}" for k in range(len(graph.outputs))]
-        model = lower(self.graph, inputs, outputs).SerializeToString()
+        model = lower(self.graph).SerializeToString()
         self.session = Session(model, device, optimize=not self.graph.has_forms)
         self._values = [self.session.put(array) for array in (*arrays, *(p.data for p in graph.parameters))]
 

@@ -1,6 +1,5 @@
 """The tuning of a training step on this machine: from the cache, or from a search whose result is cached."""
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
@@ -15,10 +14,10 @@ from runner.core.tracer import trace
 from runner.device import UNTUNED, Device
 from runner.errors import StorageError
 from runner.host.files import locked, make_directory, write_json
+from runner.host.log import LOG
 from runner.types import TensorType
 
 Report = dict[str, Any]
-_LOG = logging.getLogger("runner")
 
 
 def find_tuning(
@@ -39,7 +38,7 @@ def find_tuning(
         writable = _attempt(lambda: stack.enter_context(_exclusive(path)))
         if (found := cache.read(path, key)) is not None:  # written by another process meanwhile
             return _report(found, "cache", path)
-        result = search.TuningSearch(graph, arrays, device, modes, limit, _LOG.info).result()
+        result = search.TuningSearch(graph, arrays, device, modes, limit, LOG.info).result()
         content = {"facts": key, **asdict(result), "tuning": cache.as_json(result.tuning)}
         writable = writable and _attempt(lambda: write_json(path, content))
     return _report(content, "measured", path if writable else None)
@@ -75,6 +74,6 @@ def _attempt(action: Callable[[], object]) -> bool:
     try:
         action()
     except StorageError as error:
-        _LOG.warning("the result of the search cannot be cached: %s (XDG_CACHE_HOME selects another folder)", error)
+        LOG.warning("the result of the search cannot be cached: %s (XDG_CACHE_HOME selects another folder)", error)
         return False
     return True

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from runner.dataset.formats.content import MAX_BYTES, Content, missing, stored_as
+from runner.dataset.formats.content import MAX_BYTES, Content, damaged, missing, stored_as
 
 UNSIGNED_BYTES = 8  # the only element type of IDX that MNIST uses
 CLASSES = 10
@@ -100,12 +100,12 @@ def has_part_of(folder: Path, split: str) -> bool:
 
 def _read_pair(image_file: Path, label_file: Path, verify: bool) -> tuple[np.ndarray, np.ndarray]:
     images, labels = read_idx(image_file, 3, verify), read_idx(label_file, 1, verify)
-    label_content = Content(label_file, b"", DAMAGED)
     if len(images) != len(labels):
-        raise label_content.error(f"{len(images)} labels, for the images of {image_file.name}", f"{len(labels)} labels")
+        expected = f"{len(images)} labels, for the images of {image_file.name}"
+        raise damaged(label_file, expected, f"{len(labels)} labels", DAMAGED)
     if labels.max() >= CLASSES:
-        record = int(labels.argmax())
-        raise label_content.error(f"labels from 0 to {CLASSES - 1}", f"{labels[record]} as label number {record}")
+        found = f"{labels.max()} as label number {labels.argmax()}"
+        raise damaged(label_file, f"labels from 0 to {CLASSES - 1}", found, DAMAGED)
     return images[..., np.newaxis], labels.astype(np.int32)
 
 

@@ -63,12 +63,9 @@ class RandomCrop(RandomImageTransform):
             padded = shape[axis] + sum(borders)
             if padded < length:
                 side = ("height", "width")[axis - self.row_axis]
-                raise ConfigError(
-                    "the crop is larger than the padded image",
-                    argument="size",
-                    value=f"{side} {length}",
-                    allowed=f"1 to {padded} ({shape[axis]} and {sum(borders)} of padding)",
-                )
+                allowed = f"1 to {padded} ({shape[axis]} and {sum(borders)} of padding)"
+                rows = {"argument": "size", "value": f"{side} {length}", "allowed": allowed}
+                raise ConfigError("the crop is larger than the padded image", **rows)
             shape[axis] = length
         return sample.with_shape(*shape)
 

@@ -13,7 +13,7 @@ from runner.dataset.vision.augment import RandomCrop, RandomHorizontalFlip
 from runner.dataset.vision.image import require_image, size_of
 from runner.dataset.vision.inter import Inter
 from runner.dataset.vision.resize import resize
-from runner.errors import ConfigError, nearest
+from runner.errors import ConfigError, known_names
 from runner.types import TensorType
 from runner.validation.arguments import as_list, finite_number
 
@@ -34,13 +34,8 @@ class Resize(Transform):
         self.size = size_of(size)
         if not isinstance(interpolation, Inter):
             names = [f"Inter.{name}" for name in Inter.__members__]
-            raise ConfigError(
-                "not an interpolation",
-                argument="interpolation",
-                value=interpolation,
-                allowed=", ".join(names),
-                nearest=nearest(str(interpolation), names),
-            )
+            rows = known_names(interpolation, names)
+            raise ConfigError("not an interpolation", argument="interpolation", value=interpolation, **rows)
         self.interpolation = interpolation
 
     def __repr__(self) -> str:
@@ -86,24 +81,16 @@ class Normalize(Affine):
         means = np.array([finite_number("mean", value) for value in as_list(mean)])
         deviations = np.array([finite_number("std", value) for value in as_list(std)])
         if means.size == 0 or means.shape != deviations.shape or not (deviations > 0).all():
-            raise ConfigError(
-                "Normalize needs one mean and one standard deviation per channel",
-                argument="std",
-                value=std,
-                allowed="as many numbers as mean has, each greater than 0",
-            )
+            rows = {"argument": "std", "value": std, "allowed": "as many numbers as mean has, each greater than 0"}
+            raise ConfigError("Normalize needs one mean and one standard deviation per channel", **rows)
         super().__init__(1 / deviations, -means / deviations)
 
     def infer(self, sample: TensorType) -> TensorType:
         """[H, W, C] in Float32."""
         require_image(self, sample)
         if sample.shape[-1] != self.scale.size:
-            raise ConfigError(
-                "the number of means differs from the number of channels",
-                argument="mean",
-                value=self.scale.size,
-                sample=sample,
-            )
+            rows = {"argument": "mean", "value": self.scale.size, "sample": sample}
+            raise ConfigError("the number of means differs from the number of channels", **rows)
         return super().infer(sample)
 
 

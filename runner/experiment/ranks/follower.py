@@ -25,12 +25,5 @@ def follow(request: RunRequest) -> None:
             synchronize.read_on_first_rank(experiment.model.network)
         before = synchronize.read_on_first_rank(experiment.model.train_network) if request.resume else {}
         with Interruption() as interruption:
-            experiment.model.train(
-                config.epochs,
-                experiment.train_data,
-                [LossMonitor(0), synchronize.SynchronizeSignals(interruption)],
-                config.dataset_sink_mode,
-                config.sink_size,
-                max_steps=config.max_steps,
-                first_step=int(before.get("global_step", 0)),
-            )
+            callbacks = [LossMonitor(0), synchronize.SynchronizeSignals(interruption)]
+            run.execute_steps(config, experiment, callbacks, before)

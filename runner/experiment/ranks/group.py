@@ -26,7 +26,7 @@ from runner.errors import ConfigError, InternalError, RunnerError, StorageError
 from runner.experiment.ranks import follower
 from runner.host import files
 from runner.host.machine import usable_cores
-from runner.host.signals import Terminated, ignored
+from runner.host.signals import exit_code, ignored
 
 STOP_SECONDS = 8.0  # how long ranks wait for the first one, which saves a checkpoint after a signal
 OUTPUT_SECONDS = 0.3  # for mpirun to forward the output of a rank before it ends all of them
@@ -99,17 +99,16 @@ def joined(world: World, parallel: DataParallel) -> Iterator[RankGroup]:
 def _leave(group: RankGroup, error: BaseException) -> None:
     """End this rank: with the others when they fail too, otherwise by ending all of them."""
     stopped = isinstance(error, KeyboardInterrupt)
-    exit_code = (143 if isinstance(error, Terminated) else 130) if stopped else getattr(error, "exit_code", 1)
     # The signal that stops a run reaches every rank, and some ranks only after another rank has reported it.
     with ignored() if stopped else nullcontext():
         all_leave = group.world.met(STOP_SECONDS if stopped else SAME_ERROR_SECONDS)
     if all_leave:
         if group.world.rank:
-            raise SystemExit(exit_code) from None
+            raise SystemExit(exit_code(error)) from None
         return
     if isinstance(error, RunnerError):
         error.add(rank=f"{group.world.rank} of {group.world.size}; it ends the others")
-    group.abort(str(error) or type(error).__name__, exit_code)
+    group.abort(str(error) or type(error).__name__, exit_code(error))
 
 
 def of_rank(config: RunConfig, world: World) -> RunConfig:

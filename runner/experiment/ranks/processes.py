@@ -1,6 +1,5 @@
 """The processes that execute a run: this one, or the ranks that mpirun launched."""
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +10,7 @@ from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunConfig, RunRequest
 from runner.errors import RunnerError
 from runner.experiment import ranks
-
-_LOG = logging.getLogger("runner")
+from runner.host.log import LOG
 
 
 class Processes(Protocol):
@@ -20,17 +18,15 @@ class Processes(Protocol):
 
     def folder(self, claim: Callable[[], Path]) -> Path:
         """The run directory, which only the first rank claims."""
-
-    def run(self, request: RunRequest, work: Callable[[RunRequest], dict[str, Any]]) -> dict[str, Any]:
-        """Execute this rank's part of a run; `work` is that of the first rank, and returns the summary."""
-
-
-class _OneProcess:
-    def folder(self, claim: Callable[[], Path]) -> Path:
         return claim()
 
     def run(self, request: RunRequest, work: Callable[[RunRequest], dict[str, Any]]) -> dict[str, Any]:
+        """Execute this rank's part of a run; `work` is that of the first rank, and returns the summary."""
         return work(request)
+
+
+class _OneProcess(Processes):
+    """This process, which is the first rank."""
 
 
 @contextmanager
@@ -43,7 +39,7 @@ def processes_of(config: RunConfig) -> Iterator[Processes]:
             yield group
         return
     if (size := launched()[1]) > 1:
-        _LOG.warning("mpirun launched %d processes with parallel=stand_alone: each is a separate run", size)
+        LOG.warning("mpirun launched %d processes with parallel=stand_alone: each is a separate run", size)
     yield _OneProcess()
 
 

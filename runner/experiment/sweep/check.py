@@ -14,6 +14,7 @@ from runner.config.groups import search
 from runner.config.loader import Loader
 from runner.config.schema import plain
 from runner.errors import ConfigError, raise_all
+from runner.host.json_file import set_dotted
 
 
 def check_sweep(loader: Loader, call: CommandLine, params: Sequence[str] = ()) -> Composition:
@@ -32,7 +33,7 @@ def check_sweep(loader: Loader, call: CommandLine, params: Sequence[str] = ()) -
     }
     for key, value in _swept(loader, parsed):
         values = plain(composition.config)
-        _set_path(values, key.split("."), value)
+        set_dotted(values, key, value)
         _, found = examine(values, lambda key: search.PARAMS if key in elsewhere else overrides.COMMAND_LINE)
         errors |= {str(error): error for error in (_with_hint(error, parsed) for error in found)}
     raise_all(list(errors.values()))
@@ -68,9 +69,3 @@ def _swept(loader: Loader, parsed: list[Override]) -> Iterator[tuple[str, Any]]:
             lines = [f"x={value}" for value in overrides.sweep_values(override)]
             values = itertools.chain.from_iterable(overrides.parse([line]) for line in lines)
             yield from ((override.key_or_group, value.value()) for value in values)
-
-
-def _set_path(values: dict[str, Any], path: list[str], value: Any) -> None:
-    for part in path[:-1]:
-        values = values.setdefault(part, {})
-    values[path[-1]] = value

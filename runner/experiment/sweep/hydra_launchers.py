@@ -1,6 +1,6 @@
 """Launchers of sweep jobs (Hydra's or our process pool), and the division of cores among jobs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,13 +12,14 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
 from runner.config.loader import POOL, as_config_error
-from runner.errors import ConfigError, RunnerError
+from runner.errors import ConfigError
+from runner.experiment.sweep.controller import SweepController
 from runner.experiment.sweep.pool import run_all
+from runner.experiment.sweep.state import Jobs
 from runner.host.machine import usable_cores
 from runner.validation.validate import show
 
 BASIC = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
-Jobs = dict[int, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -30,14 +31,10 @@ class CoreShares:
 
 
 class FilteringLauncher(Launcher):
-    """Wraps a launcher so that a sweeper's batch is reduced to the pending jobs.
+    """Wraps a launcher so that a sweeper's batch is reduced to the pending jobs."""
 
-    `pending` maps a batch, by job number, to the jobs that still have to run; `stopped` returns whether to start no
-    further job.
-    """
-
-    def __init__(self, inner: Any, pending: Callable[[Jobs], Jobs], stopped: Callable[[], bool]) -> None:
-        self._inner, self._pending, self._stopped = inner, pending, stopped
+    def __init__(self, inner: Any, controller: SweepController) -> None:
+        self._inner, self._controller = inner, controller
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Nothing to do: the wrapped launcher is already set up."""
@@ -45,7 +42,7 @@ class FilteringLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """Run the pending jobs of a batch. Raises the errors of the launcher."""
         batch = {initial_job_idx + place: tuple(lines) for place, lines in enumerate(job_overrides)}
-        jobs = self._pending(batch)
+        jobs = self._controller.pending(batch)
         if isinstance(self._inner, PoolLauncher):
             self._inner.launch_jobs(jobs)
             return []
@@ -59,35 +56,25 @@ class FilteringLauncher(Launcher):
     def _one_by_one(self, jobs: Jobs) -> list[JobReturn]:
         returned: list[JobReturn] = []
         for number, lines in jobs.items():
-            if self._stopped():
+            if self._controller.job.stopped():
                 break
             returned += self._inner.launch([lines], initial_job_idx=number)
         return returned
 
 
 class PoolLauncher:
-    """`hydra/launcher=pool`: a supervised process for each job, forked from this one, at most `at_once` at a time.
-
-    `composition_failed` receives a job's number and the error of its config and returns an exit code. `job_ended`
-    receives a job's number and the return code of its process and returns whether to stop the other jobs.
-    """
+    """`hydra/launcher=pool`: a supervised process for each job, forked from this one, at most `at_once` at a time."""
 
     def __init__(
-        self,
-        context: HydraContext,
-        master: DictConfig,
-        task: TaskFunction,
-        at_once: int,
-        composition_failed: Callable[[int, RunnerError], int],
-        job_ended: Callable[[int, int], bool],
+        self, context: HydraContext, master: DictConfig, task: TaskFunction, at_once: int, controller: SweepController
     ) -> None:
         self._context, self._master, self._task = context, master, task
-        self._at_once, self._composition_failed, self._job_ended = at_once, composition_failed, job_ended
+        self._at_once, self._controller = at_once, controller
 
     def launch_jobs(self, jobs: Jobs) -> None:
         """Run the jobs and return when all have ended. Raises KeyboardInterrupt after a signal."""
         works = [(number, partial(self._run, number, lines)) for number, lines in jobs.items()]
-        run_all(works, self._at_once, self._job_ended)
+        run_all(works, self._at_once, self._controller.job_ended)
 
     def _run(self, number: int, lines: tuple[str, ...]) -> int:
         """In the job's process: compose the config and run it."""
@@ -95,7 +82,7 @@ class PoolLauncher:
             with as_config_error():
                 config = self._context.config_loader.load_sweep_config(self._master, list(lines))
         except ConfigError as error:
-            return self._composition_failed(number, error)
+            return self._controller.job.composition_failed(number, error)
         with open_dict(config):
             config.hydra.job.id = config.hydra.job.num = number
         done = run_job(

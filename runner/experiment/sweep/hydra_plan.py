@@ -1,11 +1,11 @@
 """`-m`: many runs through Hydra's sweepers and launchers, with the same config checks as one run."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from hydra._internal.callbacks import Callbacks
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -25,48 +25,15 @@ from runner.config.loader import SWEEP_DIR, Loader, as_config_error, as_typed, c
 from runner.config.read import display_path
 from runner.config.schema import RunConfig, RunRequest
 from runner.config.source import SEARCH
-from runner.errors import ConfigError, RunnerError, collect_errors, raise_all
+from runner.errors import ConfigError, collect_errors, raise_all
+from runner.experiment.sweep import hydra_launchers as launchers
 from runner.experiment.sweep.check import check_sweep
-from runner.experiment.sweep.hydra_launchers import (
-    CoreShares,
-    FilteringLauncher,
-    Jobs,
-    PoolLauncher,
-    core_shares,
-    is_pool,
-    usual_launcher,
-)
+from runner.experiment.sweep.controller import SweepController
 from runner.experiment.sweep.pool import show_in
 from runner.experiment.sweep.search import Searcher, prepared
 
 CONSOLE = "console.log"
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
-
-
-class SweepController(Protocol):
-    """Decides which jobs of a sweep run and receives their results."""
-
-    def job(self, number: int, request: RunRequest, wrong: ConfigError | None) -> int:
-        """Run one job, possibly in another process, and return its exit code; `wrong` is the error of its config."""
-
-    def composition_failed(self, number: int, error: RunnerError) -> int:
-        """Record a job whose config could not be composed, and return its exit code."""
-
-    def pending(self, batch: Jobs) -> Jobs:
-        """The jobs of a sweeper's batch that still have to run."""
-
-    def stopped(self) -> bool:
-        """Whether no further job may start."""
-
-    def job_ended(self, number: int, code: int) -> bool:
-        """Record that the process of a job has ended; whether to stop the other jobs."""
-
-    @property
-    def reported_trials(self) -> int:
-        """Number of trials whose results have already been reported to the search."""
-
-    def trial_value(self, number: int, params: Mapping[str, str], metric: str) -> float | None:
-        """The metric's value of the job with the proposed `params`; None when it failed."""
 
 
 @dataclass(frozen=True)
@@ -79,23 +46,21 @@ class SweepPlan:
     config: RunConfig  # the same, checked, with the first option of each swept group
     folder: Path
     folder_given: bool
-    shares: CoreShares
+    shares: launchers.CoreShares
     searcher: Searcher | None = None  # of an adaptive sweep, whose proposals depend on results
 
     def run(self, folder: Path, threads: int, controller: SweepController) -> None:
         """Run in `folder`; jobs without `device.threads` get `threads` threads. Raises RunnerError."""
         with current_config(self.master):
             _set_folder(self.master, folder)
-            pool = is_pool(self.master)
+            pool = launchers.is_pool(self.master)
             task = partial(_run_one, job=controller.job, threads=threads, console=pool)
             context = _context(self.loader)
             if pool:
-                inner: Any = PoolLauncher(
-                    context, self.master, task, self.shares.at_once, controller.composition_failed, controller.job_ended
-                )
+                inner: Any = launchers.PoolLauncher(context, self.master, task, self.shares.at_once, controller)
             else:
-                inner = usual_launcher(context, self.master, task)
-            launcher = FilteringLauncher(inner, controller.pending, controller.stopped)
+                inner = launchers.usual_launcher(context, self.master, task)
+            launcher = launchers.FilteringLauncher(inner, controller)
             if self.searcher is not None:
                 self.searcher.run(folder, launcher, controller)
                 return
@@ -126,7 +91,7 @@ def plan(call: CommandLine) -> SweepPlan:
     with current_config(master), as_config_error():
         folder = Path(str(OmegaConf.select(master, "hydra.sweep.dir")))
         base = cast(dict[str, Any], OmegaConf.to_container(composition.task, resolve=False))
-        core_share = core_shares(
+        core_share = launchers.core_shares(
             master, composition.config.device.threads, searcher.at_once if searcher else _count(master, parsed)
         )
     if searcher:
@@ -166,7 +131,7 @@ def _count(master: DictConfig, parsed: Sequence[Override]) -> int | None:
 
 
 @contextmanager
-def _use_launcher(launcher: FilteringLauncher) -> Iterator[Plugins]:
+def _use_launcher(launcher: launchers.FilteringLauncher) -> Iterator[Plugins]:
     """Inside, every launcher that a sweeper requests from Hydra is `launcher`."""
     plugins = Plugins.instance()
     vars(plugins)["instantiate_launcher"] = lambda **_: launcher

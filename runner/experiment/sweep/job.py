@@ -11,7 +11,7 @@ from runner.errors import ConfigError, DataError, RunnerError
 from runner.experiment import launch
 from runner.experiment.run import CONFIG_FILE
 from runner.experiment.sweep import journal, state
-from runner.host.signals import Terminated
+from runner.host.signals import exit_code
 from runner.train.checkpoint.folder import sweep_temporaries
 
 SKIPPED = 0
@@ -47,8 +47,7 @@ class Job:
         except RunnerError as error:
             return self.failed(number, request.folder, error)
         except KeyboardInterrupt as stop:
-            code = 143 if isinstance(stop, Terminated) else 130
-            state.end(self.sweep, number, request.folder, "interrupted", code)
+            state.end(self.sweep, number, request.folder, "interrupted", exit_code(stop))
             raise
         state.end(self.sweep, number, request.folder, summary=summary)
         return 0

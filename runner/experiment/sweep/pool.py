@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from runner.host.signals import KINDS, Terminated, stop_signals
+from runner.host.signals import KINDS, exit_code, stop_signals
 
 GRACE = 20.0  # seconds for a process to save its state after its parent died
 PR_SET_PDEATHSIG = 1  # of prctl(2)
@@ -124,7 +124,7 @@ class _Pool:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, KINDS)
             code = work()
         except KeyboardInterrupt as stop:
-            code = 143 if isinstance(stop, Terminated) else 130
+            code = exit_code(stop)
         except BaseException:
             traceback.print_exc()
         finally:

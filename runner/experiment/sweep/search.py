@@ -7,7 +7,7 @@ an uninterrupted sweep.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from hydra.core.override_parser.types import Override
 
@@ -16,22 +16,9 @@ from runner.config.groups.search import SearchSettings, never_evaluated, point_c
 from runner.config.groups.search_space import Dimension
 from runner.config.schema import RunConfig
 from runner.errors import collect_errors, raise_all
+from runner.experiment.sweep.controller import SweepController
 from runner.experiment.sweep.hydra_launchers import FilteringLauncher
 from runner.experiment.sweep.optuna_study import Study
-
-
-class Trials(Protocol):
-    """Values of trials."""
-
-    @property
-    def reported_trials(self) -> int:
-        """Number of trials whose values have already been reported."""
-
-    def trial_value(self, number: int, params: Mapping[str, str], metric: str) -> float | None:
-        """The value of a finished trial; None when it failed."""
-
-    def stopped(self) -> bool:
-        """Whether no further trial may start."""
 
 
 @dataclass(frozen=True)
@@ -60,23 +47,23 @@ class Searcher:
         names = ("metric", "n_jobs", "sampler", "seed")
         return {"direction": search.resolved_direction, **{name: getattr(search, name) for name in names}}
 
-    def run(self, folder: Path, launcher: FilteringLauncher, trials: Trials) -> None:
+    def run(self, folder: Path, launcher: FilteringLauncher, controller: SweepController) -> None:
         """Run all trials, in batches, in the folder of the sweep. Raises the errors of the launcher."""
         search = self.search
         study = Study(self.space, search.resolved_direction, search.sampler, search.seed, search.n_jobs > 1)
         if search.storage is not None:
-            study.copy_to(folder / search.storage, search.study_name or folder.name, trials.reported_trials)
+            study.copy_to(folder / search.storage, search.study_name or folder.name, len(controller.state.trials))
         first = 0
-        while first < self.count and not trials.stopped():
+        while first < self.count and not controller.job.stopped():
             trial_params = study.propose(min(search.n_jobs, self.count - first))
             texts = ([f"{key}={text}" for key, text in params.items()] for params in trial_params.values())
             batch = [(*self.fixed, *lines) for lines in texts]
             for returned in launcher.launch(batch, initial_job_idx=first):
                 _ = returned.return_value  # raises the error of the job
-            if trials.stopped():
+            if controller.job.stopped():
                 return  # without reporting the batch, so that failed jobs can still succeed when resumed
             for number, params in trial_params.items():
-                study.report(number, trials.trial_value(number, params, search.metric))
+                study.report(number, controller.trial_value(number, params, search.metric))
             first += len(trial_params)
 
 

@@ -13,6 +13,7 @@ from runner.experiment.sweep import journal
 from runner.host.json_file import flat, read_object
 
 SEARCH = "hydra.sweeper."
+Jobs = dict[int, tuple[str, ...]]  # the overrides of each job by its number
 STATUS_FILE, SUMMARY_FILE = "status.json", "summary.json"
 
 
@@ -45,7 +46,7 @@ class SweepState:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.header: dict[str, Any] = {}
-        self.jobs: dict[int, tuple[str, ...]] = {}
+        self.jobs: Jobs = {}
         self.started: dict[int, dict[str, Any]] = {}
         self.ended: dict[int, dict[str, Any]] = {}
         self.trials: dict[int, dict[str, Any]] = {}

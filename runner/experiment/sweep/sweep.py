@@ -1,7 +1,7 @@
 """Runs a sweep from its first job to its table, and resumes one that was interrupted."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +9,16 @@ from runner.config.command_line import CommandLine
 from runner.config.groups import search_space
 from runner.errors import ConfigError, RunnerError
 from runner.experiment import launch
-from runner.experiment.manifest import config_hash
+from runner.experiment.manifest import config_hash, relevant_versions
 from runner.experiment.sweep import best, journal
-from runner.experiment.sweep.hydra_launchers import Jobs
+from runner.experiment.sweep.controller import DIED, SweepController, key_of
 from runner.experiment.sweep.hydra_plan import SweepPlan, plan
-from runner.experiment.sweep.job import Job
 from runner.experiment.sweep.state import Outcome, SweepState, refuse_changes, settle
-from runner.experiment.sweep.table import ended_line, show
+from runner.experiment.sweep.table import show
 from runner.host import files
 from runner.host.machine import packages
 
 MAY_CHANGE = ("sweep.", "hydra.launcher.", "hydra/launcher", "hydra.sweeper.n_trials")
-DIED = "SweepError: the process of the job ended unexpectedly"
 
 
 class SweepError(RunnerError):
@@ -41,15 +39,8 @@ def start(call: CommandLine) -> list[Outcome]:
         folder = launch.claim(sweep_plan.folder, sweep_plan.folder_given)
         with files.locked(folder / launch.LOCK_FILE):
             config = _base(sweep_plan)
-            journal.append(
-                folder,
-                "sweep",
-                version=journal.VERSION,
-                call=_call_values(call),
-                config=config,
-                config_sha256=config_hash(config),
-                threads=sweep_plan.shares.threads,
-            )
+            values = {"call": _call_values(call), "config": config, "config_sha256": config_hash(config)}
+            journal.append(folder, "sweep", version=journal.VERSION, **values, threads=sweep_plan.shares.threads)
             return _run_jobs(sweep_plan, folder, force=False)
 
 
@@ -75,7 +66,7 @@ def resume(folder: Path, lines: Sequence[str] = (), force: bool = False) -> list
 def _run_jobs(sweep_plan: SweepPlan, folder: Path, force: bool) -> list[Outcome]:
     state = SweepState(folder)
     state.update()
-    controller = _Controller(state, sweep_plan.config.sweep.fail_fast, force)
+    controller = SweepController(state, sweep_plan.config.sweep.fail_fast, force)
     try:
         sweep_plan.run(folder, state.header["threads"], controller)
     except KeyboardInterrupt:
@@ -108,68 +99,6 @@ def _raise_failed(outcomes: Sequence[Outcome], folder: Path) -> None:
         raise error.add(**{f"#{one.number}": _block(one) for one in failed}, hint=f"runner resume {folder}")
 
 
-class _Controller:
-    """The controller of a sweep, which also writes journal rows that jobs cannot write."""
-
-    def __init__(self, state: SweepState, fail_fast: bool, force: bool) -> None:
-        self.state = state
-        self.job = Job(state.folder.absolute(), state.done(), fail_fast, force)
-
-    def composition_failed(self, number: int, error: RunnerError) -> int:
-        """Record a job whose config could not be composed, and return its exit code."""
-        return self.job.composition_failed(number, error)
-
-    def pending(self, batch: Jobs) -> Jobs:
-        """The jobs of a batch that still have to run. Raises ConfigError when the batch differs from the journal's."""
-        known = self.state.jobs
-        jobs = {
-            number: tuple(line for line in lines if not _key(line).startswith("sweep."))
-            for number, lines in batch.items()
-        }
-        if new := {number: lines for number, lines in jobs.items() if number not in known}:
-            journal.append(self.state.folder, "jobs", first=min(new), overrides=list(new.values()))
-            self.state.update()
-        changed = {f"#{number}": " ".join(known[number]) for number, lines in jobs.items() if known[number] != lines}
-        if changed:
-            raise ConfigError("the jobs of the sweep have changed", **changed)
-        return {number: lines for number, lines in batch.items() if number not in self.job.done}
-
-    def stopped(self) -> bool:
-        """Whether no further job may start."""
-        return self.job.stopped()
-
-    @property
-    def reported_trials(self) -> int:
-        """Number of trials whose values have been reported to the search."""
-        return len(self.state.trials)
-
-    def trial_value(self, number: int, params: Mapping[str, str], metric: str) -> float | None:
-        """The value of a job for the search: the one reported before, or else that of the job's outcome.
-
-        A job that had failed when it was reported keeps that value after a successful rerun, since later proposals
-        depend on it.
-        """
-        self.state.update()
-        if number not in self.state.trials:
-            value = self.state.outcome(number).value(metric)
-            ending = "failed" if value is None else "complete"
-            journal.append(self.state.folder, "trial", job=number, params=dict(params), state=ending, value=value)
-            self.state.update()
-        found: float | None = self.state.trials[number]["value"]
-        return found
-
-    def job_ended(self, number: int, code: int) -> bool:
-        """Record that the process of a job has ended; whether to stop the other jobs."""
-        self.state.update()
-        if number not in self.state.ended:
-            how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            settle(self.state, [number], f"{DIED} ({how})")
-            self.state.update()
-        outcome = self.state.outcome(number)
-        print(ended_line(outcome), flush=True)  # noqa: T201
-        return self.job.fail_fast and outcome.status in ("failed", "killed")
-
-
 def _block(outcome: Outcome) -> str:
     """The row of a failed job: its status, overrides and folder, and its error."""
     first = f"{outcome.status}, exit {outcome.exit_code}  {' '.join(outcome.overrides)}  {outcome.folder or ''}"
@@ -178,9 +107,8 @@ def _block(outcome: Outcome) -> str:
 
 def _base(sweep_plan: SweepPlan) -> dict[str, Any]:
     """Everything that all jobs depend on: the config, and versions by the same rule as for one run."""
-    versions = {name: text for name, text in packages().items() if name.startswith(("runner", "numpy", "onnx"))}
     optuna = {"optuna": search_space.version()} if sweep_plan.searcher else {}
-    return {**sweep_plan.base, "version": {**versions, **optuna}}
+    return {**sweep_plan.base, "version": {**relevant_versions(packages()), **optuna}}
 
 
 def _call_values(call: CommandLine) -> dict[str, Any]:
@@ -192,19 +120,15 @@ def _call_values(call: CommandLine) -> dict[str, Any]:
 def _resumed_call(words: dict[str, Any], lines: Sequence[str]) -> CommandLine:
     """The command line of a resumed sweep: that of its journal, which is checked again, with new overrides."""
     for line in lines:
-        if not _key(line).startswith(MAY_CHANGE):
+        if not key_of(line).startswith(MAY_CHANGE):
             allowed = "hydra/launcher, hydra.launcher.*, hydra.sweeper.n_trials, sweep.*"
             raise ConfigError("a resumed sweep cannot change this key", value=line, allowed=allowed)
     found = words.get("overrides")
     if not isinstance(found, list) or not all(isinstance(line, str) for line in found):
         raise ConfigError("the journal has no command line", value=found)
-    new = {_key(line) for line in lines}
-    kept = [line for line in found if _key(line) not in new]
+    new = {key_of(line) for line in lines}
+    kept = [line for line in found if key_of(line) not in new]
     if "hydra/launcher" in new:
-        kept = [line for line in kept if not _key(line).startswith("hydra.launcher.")]
+        kept = [line for line in kept if not key_of(line).startswith("hydra.launcher.")]
     places = {name: Path(words[name]) for name in ("config_dir", "config_path") if isinstance(words.get(name), str)}
     return CommandLine((*kept, *lines), str(words.get("config_name", "config")), **places)
-
-
-def _key(line: str) -> str:
-    return line.lstrip("+").partition("=")[0]

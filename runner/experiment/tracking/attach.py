@@ -31,7 +31,7 @@ def with_tracking(run: Run) -> Run:
     def tracked(request: RunRequest) -> dict[str, Any]:
         tracking = request.config.tracking
         tracker = _tracker(request)
-        _write_state(request.folder, tracker, "running", None)
+        write_json(request.folder / STATE_FILE, _state(tracker, "running", None))
         follower = Follower(tracker, request.folder, tracking.every_seconds)  # type: ignore[union-attr]
         try:
             summary = run(request)
@@ -52,39 +52,27 @@ def _end(follower: Follower, error: BaseException | None, summary: dict[str, Any
     """Close the tracker, and return its status."""
     status = "ok" if error is None else "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
     follower.end(status, summary)
+    state = _state(follower.tracker, "incomplete" if follower.reason else "ok", follower.reason)
     with suppress(StorageError):  # a full disk: the run itself says so
-        _write_state(follower.folder, follower.tracker, "incomplete" if follower.reason else "ok", follower.reason)
-    return _state(follower.tracker, "incomplete" if follower.reason else "ok", follower.reason)
+        write_json(follower.folder / STATE_FILE, state)
+    return state
 
 
-def _state(tracker: "Tracker", status: str, reason: str | None) -> dict[str, Any]:
+def _state(tracker: Tracker, status: str, reason: str | None) -> dict[str, Any]:
     return {"name": tracker.name, "status": status, "reason": reason, **tracker.place}
 
 
-def _write_state(folder: Path, tracker: "Tracker", status: str, reason: str | None) -> None:
-    write_json(folder / STATE_FILE, _state(tracker, status, reason))
-
-
-def _tracker(request: RunRequest) -> "Tracker":
-    tracker: Tracker
+def _tracker(request: RunRequest) -> Tracker:
     if isinstance(request.config.tracking, MlflowTracking):
-        tracker = mlflow.MlflowRun(_run_info(request, request.config.tracking))
-    else:
-        tracker = _event_file(request)
-    return tracker
-
-
-def _event_file(request: RunRequest) -> "Tracker":
+        return mlflow.MlflowRun(_run_info(request, request.config.tracking))
     folder = request.folder.absolute() / "tensorboard"
     try:
-        texts = {"config": request.resolved, "run": _tags(request, request.folder.absolute())}
-        tracker: Tracker = EventFile(folder, texts)
+        return EventFile(folder, {"config": request.resolved, "run": _tags(request, request.folder.absolute())})
     except ImportError as reason:
         hint = 'pip install "runner[tensorboard]"'
         raise ConfigError("tensorboardX cannot be loaded", key="tracking", reason=reason, hint=hint) from reason
     except OSError as reason:
         raise StorageError("no event file can be written", path=folder, reason=reason) from reason
-    return tracker
 
 
 def _run_info(request: RunRequest, tracking: MlflowTracking) -> Any:

@@ -5,19 +5,17 @@ that an earlier process could not send. A failing tracker is logged once, and th
 """
 
 import json
-import logging
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from runner.experiment.tracking.points import Point, Tail, of_summary
+from runner.host.log import LOG
 
 MANIFEST_FILE, METRICS_FILE = "manifest.json", "metrics.jsonl"
 LAST_SECONDS = 30.0  # timeout of a tracker at the end of a run
 STOPPED_SECONDS = 5.0  # the same after a signal, before the sender kills the process
-
-_LOG = logging.getLogger("runner")
 
 
 class Tracker(Protocol):
@@ -111,7 +109,7 @@ class Follower:
         if self.reason is None:
             self.reason = reason
             effect = "its data are incomplete; the run continues, and its files are complete"
-            _LOG.warning("tracking=%s has failed (%s): %s", self.tracker.name, reason, effect)
+            LOG.warning("tracking=%s has failed (%s): %s", self.tracker.name, reason, effect)
 
 
 def _line(reason: Exception) -> str:

@@ -21,6 +21,7 @@ from runner.errors import BusyError, ConfigError
 from runner.experiment.tracking.points import Point
 from runner.host.files import locked
 from runner.host.json_file import flat
+from runner.host.log import LOG
 from runner.validation.records import Frozen
 
 METRICS, TAGS = 500, 100  # per request; MLflow's limits are 1000 and 100
@@ -32,7 +33,6 @@ PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 STATUS = {"ok": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 
 T = TypeVar("T")
-_LOG = logging.getLogger("runner")
 
 
 class MlflowRunInfo(Frozen):
@@ -99,7 +99,7 @@ class MlflowRun:
                     return info.run_id, True
             except self._mlflow.exceptions.MlflowException:
                 pass
-            _LOG.warning("MLflow no longer has run %s: a new one gets all rows", info.run_id)
+            LOG.warning("MLflow no longer has run %s: a new one gets all rows", info.run_id)
         run = self._client.create_run(self._experiment_id(info.experiment), run_name=info.run_name)
         return str(run.info.run_id), False
 

@@ -8,22 +8,14 @@ import struct
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 from runner.experiment.tracking.points import Point
 from runner.host.files import make_directory, names
 
 MARK = ".tfevents."
 HEADER, FOOTER = 12, 4  # bytes: length and its checksum, checksum of the content
-
-
-class Library(NamedTuple):
-    """The used parts of tensorboardX: a record writer, two messages, and a function for text summaries."""
-
-    writer: Any
-    event: Any
-    summary: Any
-    text: Any
 
 
 class EventFile:
@@ -71,13 +63,14 @@ class EventFile:
         self._writer.close()
 
 
-def _load_library() -> Library:
+def _load_library() -> SimpleNamespace:
+    """The used parts of tensorboardX: a record writer, two messages, and a function for text summaries."""
     from tensorboardX import summary
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event
     from tensorboardX.proto.summary_pb2 import Summary
 
-    return Library(EventsWriter, Event, Summary, summary.text)
+    return SimpleNamespace(writer=EventsWriter, event=Event, summary=Summary, text=summary.text)
 
 
 def _records(path: Path) -> Iterator[bytes]:

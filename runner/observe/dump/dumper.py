@@ -1,6 +1,5 @@
 """The observer that passes the selected values of a step to a writer."""
 
-import logging
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,6 +7,7 @@ import numpy as np
 from runner.core.graph import Graph
 from runner.core.observers import ObservedValue, ValueObserver
 from runner.core.primitive import Node, Primitive
+from runner.host.log import LOG
 from runner.observe.dump import overflow
 from runner.observe.dump.async_writer import AsyncWriter
 from runner.observe.dump.first_failure import has_overflow
@@ -16,8 +16,6 @@ from runner.observe.dump.settings import DumpSettings
 from runner.observe.dump.sync_writer import SyncWriter
 from runner.observe.dump.writer import DumpWriter
 from runner.types import TensorType
-
-_LOG = logging.getLogger("runner")
 
 
 class Dumper(ValueObserver):
@@ -84,7 +82,7 @@ class Dumper(ValueObserver):
         order = self.writer.write_graph(self._graph, graph)
         names = [*order, *(p.name for p in graph.parameters), *(x.name for x in graph.constants)]
         for kernel, nearest in self.selection.unmatched(names):
-            _LOG.warning("dump: no operator matches %r; the nearest are %s", kernel, ", ".join(nearest) or "none")
+            LOG.warning("dump: no operator matches %r; the nearest are %s", kernel, ", ".join(nearest) or "none")
 
     def _write_record(self, step: int, node: Node) -> None:
         """Write an overflow record for the first operator of a step that overflows."""

@@ -3,7 +3,6 @@
 The config imports this module in every start: it loads nothing that writes a dump.
 """
 
-import logging
 import os
 import re
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from typing import Any, Literal
 from runner.device import MAX_ID
 from runner.errors import ConfigError, StorageError
 from runner.host.files import make_directory
+from runner.host.log import LOG
 from runner.validation.records import Frozen
 from runner.validation.rules import FREE, key
 from runner.validation.validate import Invalid, show, validate
@@ -29,7 +29,6 @@ _SIDES = "0: inputs and outputs, 1: inputs, 2: outputs"
 _DEVICES = "a list of device ids, such as [0, 1]"
 _OVERFLOWS = "operators that overflow: 0 off, 1 computing, 2 summing, 3 all"
 _RANGE = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
-_LOG = logging.getLogger("runner")
 
 
 class Iterations(Frozen):
@@ -130,12 +129,12 @@ class DumpSettings(Frozen):
         Raises StorageError if the folder cannot be created or written.
         """
         if self.warning:
-            _LOG.warning("%s", self.warning)
+            LOG.warning("%s", self.warning)
         if not self.enabled:
             return None
         if self.devices is not None and device_id not in self.devices:
             listed = ", ".join(map(str, self.devices)) or "empty"
-            _LOG.warning("nothing is dumped: device %d is not in support_device (%s)", device_id, listed)
+            LOG.warning("nothing is dumped: device %d is not in support_device (%s)", device_id, listed)
             return None
         make_directory(self.path)
         if not os.access(self.path, os.W_OK | os.X_OK):

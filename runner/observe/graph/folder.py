@@ -9,7 +9,6 @@ NN counts the stages of a program, XXXX the stages of all programs that are save
 stage that changed nothing is not written. Images (.svg) require Graphviz or the extra `viz`.
 """
 
-import logging
 import os
 import shutil
 import subprocess
@@ -24,6 +23,7 @@ from runner.core.observers import GraphObserver
 from runner.core.primitive import Node
 from runner.errors import ConfigError, StorageError
 from runner.host.files import make_directory, write_atomically
+from runner.host.log import LOG
 from runner.observe.graph.describe import describe
 from runner.observe.graph.dot import dot
 from runner.observe.graph.listing import Listing
@@ -34,7 +34,6 @@ FAILED = "analyze_fail.ir"
 ORDER_HEADER = "NodeExecutionOrder-FullNameWithScope"
 RENDERERS = "dot", "graphviz-pure"  # the second one is part of the extra `viz`
 DOT_SECONDS = 20
-_LOG = logging.getLogger("runner")
 
 
 class GraphFolder(GraphObserver):
@@ -101,7 +100,7 @@ class GraphFolder(GraphObserver):
         try:
             done = subprocess.run(command, capture_output=True, timeout=DOT_SECONDS, check=True)
         except (OSError, subprocess.SubprocessError) as reason:
-            _LOG.warning("%s.dot could not be rendered: %s", stem, reason)
+            LOG.warning("%s.dot could not be rendered: %s", stem, reason)
         else:
             self._save(f"{stem}.svg", done.stdout)
 

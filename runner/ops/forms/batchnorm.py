@@ -9,9 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from runner import dtype as dt
 from runner.core.lowering import FUSED, LAST, Builder, Form
-from runner.ops.forms.columns import as_rows, fills_rows
+from runner.ops.forms.columns import as_rows, suits_batch_last
 from runner.types import TensorType
 
 
@@ -27,18 +26,14 @@ class BatchNormAttributes(Protocol):
 def forms(op: BatchNormAttributes, momentum: float, x: TensorType) -> tuple[Form, ...]:
     """The forms of BatchNorm, the fastest first."""
     lower = partial(forward if op.is_training else inference, op, momentum)
-    return (Form("rows", lower, (LAST,), (LAST,)),) if _suits_batch_last(x) else ()
+    return (Form("rows", lower, (LAST,), (LAST,)),) if suits_batch_last(x) else ()
 
 
 def gradient_forms(op: BatchNormAttributes, x: TensorType) -> tuple[Form, ...]:
     """The forms of BatchNormGrad, the fastest first."""
     return (
-        (Form("rows", partial(gradient, op), (LAST, LAST), (LAST,)),) if op.is_training and _suits_batch_last(x) else ()
+        (Form("rows", partial(gradient, op), (LAST, LAST), (LAST,)),) if op.is_training and suits_batch_last(x) else ()
     )
-
-
-def _suits_batch_last(x: TensorType) -> bool:
-    return x.dtype is dt.float32 and fills_rows(x.shape[0], x.dtype.size)
 
 
 def forward(

@@ -10,18 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from runner import dtype as dt
 from runner.core.lowering import Builder
 from runner.ops.window import Windows
-from runner.types import Shape
+from runner.types import Shape, TensorType
 
 ROW_BYTES = 32  # shorter rows of a batch are not faster
 SHARED_BYTES = 4 << 20  # columns up to this size stay in the caches until the gradient of the filter reads them again
 WHOLE_BYTES = 256 << 20  # larger columns are not computed: tap by tap takes a quarter longer, but little memory
 
 
-def fills_rows(batch: int, itemsize: int) -> bool:
-    """Whether rows of this batch are long enough."""
-    return batch * itemsize >= ROW_BYTES
+def suits_batch_last(x: TensorType) -> bool:
+    """Whether batch-last layout is faster for this batch; onnxruntime convolves only floats."""
+    return x.dtype is dt.float32 and x.shape[0] * x.dtype.size >= ROW_BYTES
 
 
 def as_rows(b: Builder, x: str, channels: int) -> str:

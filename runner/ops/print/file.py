@@ -124,15 +124,7 @@ def _parse_entry(value: int | memoryview, number: int) -> str | Tensor:
         parts = dict(fields(required_bytes(value)))
         if DESC in parts:
             return required_text(parts[DESC])
-        return _tensor(required_bytes(parts.get(TENSOR)))
+        message = tensor_message.parse(required_bytes(parts.get(TENSOR)))
+        return Tensor(tensor_message.decode(message, TYPES.get(message.kind.lower())).copy())
     except DataError as error:
         raise error.add(entry=number) from None
-
-
-def _tensor(message: memoryview) -> Tensor:
-    dims, name, elements = tensor_message.parse(message)
-    kind = TYPES.get(name.lower())
-    if kind is None:
-        raise DataError("unknown element type", found=ascii(name), allowed=", ".join(map(str, dt.ALL)))
-    array = tensor_message.array(kind, [] if dims == [0] and elements else dims, elements)
-    return Tensor(array.astype(kind.numpy))

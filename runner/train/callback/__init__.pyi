@@ -3,6 +3,7 @@ from runner.train.callback.base import (
     CallbackList as CallbackList,
     CallbackParameters as CallbackParameters,
     RunContext as RunContext,
+    StepValues as StepValues,
     step_in_epoch as step_in_epoch,
 )
 from runner.train.callback.checkpoint import CheckpointConfig as CheckpointConfig, ModelCheckpoint as ModelCheckpoint
@@ -11,7 +12,6 @@ from runner.train.callback.monitor import (
     TimeMonitor as TimeMonitor,
     check_losses as check_losses,
 )
-from runner.train.callback.step_values import StepValues as StepValues
 from runner.train.callback.stopping import (
     EarlyStopping as EarlyStopping,
     LambdaCallback as LambdaCallback,

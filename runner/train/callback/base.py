@@ -1,15 +1,39 @@
 """Callback hooks, the run parameters they receive, and lists of callbacks (spec section 6.2)."""
 
-from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, Self, get_args
 
+import numpy as np
+
 from runner.errors import ConfigError
-from runner.train.callback.step_values import StepValues
 
 # The hooks of `Callback` that take only the run context: `CallbackList.fire` calls them.
 Event = Literal["begin", "epoch_begin", "step_begin", "step_end", "sink_left", "epoch_end", "end"]
 EVENTS: tuple[Event, ...] = get_args(Event)
+
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class StepValues:
+    """Arrays of one step by parameter name, in the optimizer's order; they must not be changed.
+
+    `global_step` counts from 1. `gradients` are the inputs of the optimizer: reduced over ranks, and divided by the
+    loss scale. `parameters` are the values before the step and `assigned` those after it: equal in a step that was
+    skipped because of an overflow.
+    """
+
+    global_step: int
+    gradients: Arrays
+    parameters: Arrays
+    assigned: Arrays
+
+    @property
+    def updates(self) -> Arrays:
+        """The change of each parameter by the step."""
+        return {name: self.assigned[name] - before for name, before in self.parameters.items()}
 
 
 class CallbackParameters(dict[str, Any]):
@@ -90,9 +114,7 @@ class Callback:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         return None
 
 

@@ -15,14 +15,9 @@ def check_losses(parameters: CallbackParameters) -> None:
     if not finite.all():
         first = int(np.argmin(finite))
         step = parameters.cur_step_num - len(finite) + 1 + first
-        raise TrainingError(
-            "the loss is not a finite number",
-            loss=parameters.losses[first],
-            epoch=parameters.cur_epoch_num,
-            step=(step - 1) % parameters.batch_num + 1,
-            global_step=step,
-            repair="a smaller optimizer.learning_rate, or look for invalid values in the data",
-        )
+        rows = {"epoch": parameters.cur_epoch_num, "step": (step - 1) % parameters.batch_num + 1, "global_step": step}
+        repair = "a smaller optimizer.learning_rate, or look for invalid values in the data"
+        raise TrainingError("the loss is not a finite number", loss=parameters.losses[first], **rows, repair=repair)
 
 
 class LossMonitor(Callback):

@@ -1,16 +1,15 @@
 """Callbacks that control training: early stopping, the learning rate, and hooks from plain functions."""
 
-import logging
 import math
 from collections.abc import Callable
 
 import numpy as np
 
-from runner.errors import ConfigError, nearest
+from runner.errors import ConfigError, known_names
+from runner.host.log import LOG
 from runner.train.callback.base import Callback, CallbackParameters, RunContext
 from runner.validation.arguments import at_least, scalar, whole
 
-_LOG = logging.getLogger("runner")
 MODES = ("min", "max")
 HOOKS = ("begin", "epoch_begin", "step_begin", "step_end", "epoch_end", "end")
 
@@ -31,8 +30,7 @@ class EarlyStopping(Callback):
         at_least(where, 0.0, min_delta=min_delta)
         whole(where, 0, patience=patience)
         if mode not in MODES:
-            close = nearest(str(mode), MODES)
-            raise ConfigError("no such mode", **where, given=repr(mode), allowed=", ".join(MODES), nearest=close)
+            raise ConfigError("no such mode", **where, given=repr(mode), **known_names(mode, MODES))
         self.monitor, self.min_delta, self.patience, self.mode = monitor, min_delta, patience, mode
         self._forget()
 
@@ -61,7 +59,7 @@ class EarlyStopping(Callback):
         self._waited += 1
         if self._waited > self.patience:
             self.stopped_epoch = cb_params.cur_epoch_num
-            _LOG.info("%s has not improved since epoch %d: the run stops", self.monitor, self.best_epoch)
+            LOG.info("%s has not improved since epoch %d: the run stops", self.monitor, self.best_epoch)
             run_context.request_stop()
 
     def _value(self, cb_params: CallbackParameters) -> float:
@@ -111,7 +109,7 @@ class LearningRateScheduler(Callback):
         at_least({"callback": "LearningRateScheduler", "step": cb_params.cur_step_num}, 0.0, learning_rate=new_rate)
         if new_rate != rate:
             parameter.set_data(np.float32(new_rate))
-            _LOG.info("at step %d the learning rate changes to %s", cb_params.cur_step_num, new_rate)
+            LOG.info("at step %d the learning rate changes to %s", cb_params.cur_step_num, new_rate)
 
 
 class LambdaCallback(Callback):
@@ -124,8 +122,7 @@ class LambdaCallback(Callback):
     def __init__(self, **hooks: Callable[[RunContext], object]) -> None:
         for name, hook in hooks.items():
             if name not in HOOKS:
-                rows = {"given": name, "allowed": ", ".join(HOOKS), "nearest": nearest(name, HOOKS)}
-                raise ConfigError("callbacks have no such hook", **rows)
+                raise ConfigError("callbacks have no such hook", given=name, **known_names(name, HOOKS))
             if not callable(hook):
                 raise ConfigError("a hook must be a function", hook=name, given=repr(hook))
         self.__dict__.update(hooks)  # instance attributes take precedence over the methods of the class

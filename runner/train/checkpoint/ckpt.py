@@ -9,7 +9,8 @@ package `protobuf` would copy each array and is limited to 2 GB; here arrays are
 
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import IO
 
@@ -19,6 +20,7 @@ from runner import dtype as dt
 from runner.errors import DataError
 from runner.host import files, tensor_message
 from runner.host.protobuf import LENGTH, fields, key, message, required_bytes, required_text, varint
+from runner.host.tensor_message import TensorMessage
 from runner.train.checkpoint.arrays import plain_arrays
 
 SLICE_BYTES = 512 << 20
@@ -50,11 +52,11 @@ def read(path: Path) -> dict[str, np.ndarray]:
     try:
         messages = _without_checksum(memoryview(files.read_bytes(path, FILE_LIMIT)))
         arrays = {}
-        for parameter in _parameters(messages):
-            if parameter.name in arrays:
-                raise DataError("a checkpoint names a parameter twice", parameter=parameter.name)
-            if parameter.kind != TEXT:
-                arrays[parameter.name] = parameter.array()
+        for name, message in _parameters(messages):
+            if name in arrays:
+                raise DataError("a checkpoint names a parameter twice", parameter=name)
+            if message.kind != TEXT:
+                arrays[name] = _array(name, message)
         return arrays
     except DataError as error:
         raise error.add(file=path, repair=REPAIR) from None
@@ -72,56 +74,33 @@ def _messages(name: str, array: np.ndarray) -> Iterator[bytes | memoryview]:
         yield piece
 
 
-@dataclass
-class _Parameter:
-    """The merged messages of one tag."""
-
-    name: str
-    dims: list[int]
-    kind: str
-    pieces: list[memoryview] = field(default_factory=list)
-
-    def array(self) -> np.ndarray:
-        """The array; its size is checked. Raises DataError."""
-        if self.kind not in TYPES:
-            known = ", ".join(TYPES)
-            raise DataError("unknown element type", parameter=self.name, found=ascii(self.kind), allowed=known)
-        elements = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
-        shape = [] if self.dims == [0] and elements else self.dims  # how the reference writes a scalar
-        try:
-            array = tensor_message.array(TYPES[self.kind], shape, elements)
-        except DataError as error:
-            raise error.add(parameter=self.name) from None
-        return array.astype(TYPES[self.kind].numpy, copy=False)
+def _array(name: str, message: TensorMessage) -> np.ndarray:
+    try:
+        return tensor_message.decode(message, TYPES.get(message.kind))
+    except DataError as error:
+        raise error.add(parameter=name) from None
 
 
-def _parameters(messages: memoryview) -> Iterator[_Parameter]:
-    """The parameters of a file; consecutive messages with one tag are slices, which are merged."""
-    current: _Parameter | None = None
-    for number, value in fields(messages):
-        if number != 1:
-            continue  # a field that later versions may add
-        piece = _parameter(required_bytes(value))
-        if current is None or piece.name != current.name:
-            if current is not None:
-                yield current
-            current = piece
-        elif (piece.dims, piece.kind) != (current.dims, current.kind):
-            raise DataError("slices of one parameter have several types", parameter=piece.name)
-        else:
-            current.pieces += piece.pieces
-    if current is None:
+def _parameters(messages: memoryview) -> Iterator[tuple[str, TensorMessage]]:
+    """The parameters of a file by name; consecutive messages with one tag are slices, which are merged."""
+    # Later versions may add other fields.
+    pieces = [_parameter(required_bytes(value)) for number, value in fields(messages) if number == 1]
+    if not pieces:
         raise DataError("a checkpoint without parameters")
-    yield current
+    for name, slices in groupby(pieces, itemgetter(0)):
+        first, *rest = [message for _, message in slices]
+        if any((one.dims, one.kind) != (first.dims, first.kind) for one in rest):
+            raise DataError("slices of one parameter have several types", parameter=name)
+        whole = memoryview(b"".join(one.content for one in (first, *rest))) if rest else first.content
+        yield name, first._replace(content=whole)
 
 
-def _parameter(value: memoryview) -> _Parameter:
+def _parameter(value: memoryview) -> tuple[str, TensorMessage]:
     parts = dict(fields(value))
     name = required_text(parts.get(1))
     if 3 in parts:
         raise DataError("runner has no map parameters", parameter=name)
-    dims, kind, elements = tensor_message.parse(required_bytes(parts.get(2)))
-    return _Parameter(name, dims, kind, [elements])
+    return name, tensor_message.parse(required_bytes(parts.get(2)))
 
 
 def _without_checksum(content: memoryview) -> memoryview:

@@ -1,13 +1,12 @@
 """Initial weights of a run (`checkpoint.load`): from a `.ckpt` file, a checkpoint, or a run directory."""
 
-import logging
 from pathlib import Path
 
 from runner import nn
-from runner.errors import ConfigError, DataError
+from runner.errors import ConfigError, DataError, some
+from runner.host.log import LOG
 from runner.train.checkpoint import load_checkpoint, load_param_into_net, state
 
-_LOG = logging.getLogger("runner")
 FOLDER = "checkpoints"  # in a run directory
 
 
@@ -24,8 +23,7 @@ def load(network: nn.Cell, place: str, prefix: str) -> None:
     except (ConfigError, DataError) as error:
         raise error.add(key="checkpoint.load", value=place) from None
     if missing:
-        some = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
-        _LOG.warning("%s does not have %s", found, some)
+        LOG.warning("%s does not have %s", found, some(missing, 3))
 
 
 def _of_run(path: Path, prefix: str) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from runner.core.value import Parameter, Tensor
-from runner.errors import ConfigError, DataError, nearest
+from runner.errors import ConfigError, DataError, nearest, some
 from runner.nn.cell import Cell
 from runner.train.checkpoint import ckpt, state
 from runner.validation.arguments import flag
@@ -70,7 +70,7 @@ def load_checkpoint(
         except ConfigError as error:
             raise error.add(checkpoint=path) from None
         if missing:
-            warnings.warn(f"parameters that {path} does not have: {_few(missing)}", stacklevel=2)
+            warnings.warn(f"parameters that {path} does not have: {some(missing, MAX_NAMES)}", stacklevel=2)
     return parameters
 
 
@@ -158,10 +158,6 @@ def _lines(texts: Iterable[str]) -> str | None:
     every = list(texts)
     rest = [f"and {len(every) - MAX_NAMES} more"] if len(every) > MAX_NAMES else []
     return "\n".join(every[:MAX_NAMES] + rest) or None
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:MAX_NAMES]) + (f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else "")
 
 
 def _brief(value: object) -> str:

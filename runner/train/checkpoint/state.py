@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from runner.errors import ConfigError, DataError, StorageError
+from runner.errors import ConfigError, DataError, StorageError, some
 from runner.host import files
 from runner.train.checkpoint import manifest
 from runner.train.checkpoint.arrays import decode, encode
@@ -45,7 +45,7 @@ def save(
     """
     foreign = sorted(set(files.names(folder)) - {STATE, MANIFEST})
     if foreign:
-        raise ConfigError("cannot replace a directory that is not a checkpoint", directory=folder, has=_some(foreign))
+        raise ConfigError("cannot replace a directory that is not a checkpoint", directory=folder, has=some(foreign, 5))
     content = encode(arrays)
     text = manifest.text_of({STATE: CheckpointFile.of(content)}, progress, identity)
     files.make_directory(folder.parent)
@@ -144,7 +144,7 @@ def _content(folder: Path, known: Manifest) -> bytes:
     """The verified bytes of the arrays. Raises DataError."""
     expected, found = {STATE, MANIFEST}, set(files.names(folder))
     if found != expected or set(known.files) != {STATE}:
-        rows = {"file": folder, "expected": _some(sorted(expected)), "found": _some(sorted(found))}
+        rows = {"file": folder, "expected": some(sorted(expected), 5), "found": some(sorted(found), 5)}
         raise DataError("a checkpoint has missing or surplus files", **rows)
     path, part = folder / STATE, known.files[STATE]
     content = files.read_bytes(path, part.size)
@@ -160,7 +160,3 @@ def _line(path: Path, error: DataError | StorageError) -> str:
     file = Path(error.rows.get("file", error.rows.get("path", path))).name
     rows = (f"{label} {error.rows[label]}" for label in ("expected", "found", "reason") if label in error.rows)
     return f"{path.name}: {'; '.join([f'{error.what} ({file})', *rows])}".replace("\n", " ")
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -6,7 +6,7 @@ operators, graph mode                           by a second session of the progr
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -18,17 +18,8 @@ from runner.core.observers import ValueObserver
 from runner.core.recorder import TimedInterpreter
 from runner.dataset.pipeline import Batch, Dataset
 from runner.nn.steps import EagerStep, GraphStep, Step
+from runner.observe.profile import record
 from runner.observe.profile.clock import Clock
-from runner.observe.profile.record import (
-    HOST,
-    WORKERS,
-    WRITERS,
-    NodeExecution,
-    ProfiledOperator,
-    ProfiledStep,
-    operators_in,
-    with_parts,
-)
 from runner.train.callback import Callback, CallbackList, RunContext
 from runner.train.callback.base import Event
 from runner.train.sink import Sink
@@ -43,7 +34,7 @@ class TimedDataset(Dataset):
         self.clock, self.queue_observer = clock, clock.sample_queue
 
     def fetch(self, visits: np.ndarray) -> Batch:
-        with self.clock.span(WORKERS, "fetch"):
+        with self.clock.span(record.WORKERS, "fetch"):
             return super().fetch(visits)
 
     def prepared(self, visits: Iterable[np.ndarray]) -> Generator[Batch, None, None]:
@@ -65,13 +56,15 @@ class ProfiledPrograms:
         self.clock, self.sunk = clock, sunk
         self._programs: dict[int, ProfiledProgram] = {}
 
-    def of(self, program: Executable) -> ProfiledProgram:
-        """The profiled program of a program."""
+    def profiling(self, program: Executable, first: int) -> AbstractContextManager[None]:
+        """Context of a call of a program whose first step has the number `first`: it is profiled if that step is."""
+        if not self.clock.is_profiled(first):
+            return nullcontext()
         key = id(program)
         if key not in self._programs:
-            with self.clock.span(HOST, "open a session that is profiled"):
+            with self.clock.span(record.HOST, "open a session that is profiled"):
                 self._programs[key] = ProfiledProgram(program, self.sunk)
-        return self._programs[key]
+        return self._programs[key].profiling(first)
 
     def close(self) -> None:
         """End the profiles and add their steps to the record of the clock."""
@@ -79,32 +72,20 @@ class ProfiledPrograms:
             steps, remarks = profiled.close()
             program = profiled.program
             graphs = (program.graph, program.fetching) if isinstance(program, SunkProgram) else (program.graph,)
-            self.clock.add_profiled_steps(operators_in(*graphs), steps)
+            self.clock.add_profiled_steps(record.operators_in(*graphs), steps)
             self.clock.record.remarks += remarks
 
 
-class TimedGraphStep:
-    """`GraphStep` with a clock."""
+class TimedStep:
+    """Base: a step with a clock; `number` is that of the next step."""
 
-    def __init__(self, step: GraphStep, clock: Clock, first_step: int) -> None:
+    def __init__(self, step: Step, clock: Clock, first_step: int) -> None:
         self.step, self.clock, self.number = step, clock, first_step
-        self.cell, self.programs = step.cell, step.programs
-        self.profiled = ProfiledPrograms(clock, sunk=False)
+        self.cell = step.cell
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """One step; compiling is not part of its time."""
-        types = tuple([TensorType.of(array) for array in arrays])
-        if types not in self.step.programs:
-            with self.clock.span(HOST, "compile"):
-                self.step.program(types)
-        number, self.number = self.number, self.number + 1
-        inside = (
-            self.profiled.of(self.step.program(types)).profiling(number)
-            if self.clock.is_profiled(number)
-            else nullcontext()
-        )
-        with inside, self.clock.calling(number, 1):
-            return self.step(arrays)
+        """One step."""
+        raise NotImplementedError
 
     def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
         """One step with an observer; not timed, because observing takes longer than the step."""
@@ -113,15 +94,36 @@ class TimedGraphStep:
 
     def close(self) -> None:
         """End the steps."""
+
+
+class TimedGraphStep(TimedStep):
+    """`GraphStep` with a clock."""
+
+    step: GraphStep
+
+    def __init__(self, step: GraphStep, clock: Clock, first_step: int) -> None:
+        super().__init__(step, clock, first_step)
+        self.programs = step.programs
+        self.profiled = ProfiledPrograms(clock, sunk=False)
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """One step; compiling is not part of its time."""
+        types = tuple([TensorType.of(array) for array in arrays])
+        if types not in self.step.programs:
+            with self.clock.span(record.HOST, "compile"):
+                self.step.program(types)
+        number, self.number = self.number, self.number + 1
+        with self.profiled.profiling(self.step.program(types), number), self.clock.calling(number, 1):
+            return self.step(arrays)
+
+    def close(self) -> None:
         self.profiled.close()
 
 
-class TimedEagerStep:
+class TimedEagerStep(TimedStep):
     """`EagerStep` with a clock."""
 
-    def __init__(self, step: EagerStep, clock: Clock, first_step: int) -> None:
-        self.step, self.clock, self.number = step, clock, first_step
-        self.cell = step.cell
+    step: EagerStep
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """One step."""
@@ -135,22 +137,13 @@ class TimedEagerStep:
         self._add_profiled_step(number, interpreter)
         return outputs
 
-    def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
-        """One step with an observer; not timed."""
-        self.number += 1
-        return self.step.observe(arrays, step, observer)
-
-    def close(self) -> None:
-        """End the steps."""
-
     def _add_profiled_step(self, number: int, interpreter: TimedInterpreter) -> None:
         call, known, timed = self.clock.record.calls[-1], self.clock.record.operators, interpreter.timings
-        executions = [NodeExecution((t.name,), "", t.start, t.stop) for t in timed]
-        new = [] if known else [ProfiledOperator(t.name, t.op, t.number, t.inputs, t.outputs) for t in timed]
-        self.clock.add_profiled_steps(with_parts(new), [ProfiledStep(number, call.start, call.stop, executions)])
-
-
-TimedStep = TimedGraphStep | TimedEagerStep
+        executions = [record.NodeExecution((t.name,), "", t.start, t.stop) for t in timed]
+        new = [] if known else [record.ProfiledOperator(t.name, t.op, t.number, t.inputs, t.outputs) for t in timed]
+        self.clock.add_profiled_steps(
+            record.with_parts(new), [record.ProfiledStep(number, call.start, call.stop, executions)]
+        )
 
 
 def timed_step(step: Step, clock: Clock, first_step: int) -> TimedStep:
@@ -182,17 +175,14 @@ class TimedSink(Sink):
 
     def _run(self, visits: np.ndarray, entries: list[np.ndarray]) -> np.ndarray:
         first, (steps, size) = self._made, visits.shape
-        inside = (
-            self.profiled.of(self._program(size)).profiling(first) if self.clock.is_profiled(first) else nullcontext()
-        )
-        with inside, self.clock.calling(first, steps):
+        with self.profiled.profiling(self._program(size), first), self.clock.calling(first, steps):
             return super()._run(visits, entries)
 
     def _compile_ahead(self) -> None:
         """Compile before the timing starts."""
         size = self.dataset.get_batch_size()
         if size not in self.programs:
-            with self.clock.span(HOST, "compile"):
+            with self.clock.span(record.HOST, "compile"):
                 self._program(size)
 
     def close(self) -> None:
@@ -209,14 +199,14 @@ class TimedCallbacks(CallbackList):
 
     def fire(self, event: Event, run_context: RunContext) -> None:
         for callback in self.list:
-            with self.clock.span(WRITERS, type(callback).__name__):
+            with self.clock.span(record.WRITERS, type(callback).__name__):
                 getattr(callback, event)(run_context)
 
     def wants_to_leave(self) -> bool:
         return any(map(self._wants_to_leave, self.list))
 
     def _wants_to_leave(self, callback: Callback) -> bool:
-        with self.clock.span(WRITERS, type(callback).__name__):
+        with self.clock.span(record.WRITERS, type(callback).__name__):
             return callback.wants_to_leave()
 
 

@@ -1,0 +1,70 @@
+"""The checkpoints of a run."""
+
+import time
+
+from runner.experiment.manifest import RunDescription
+from runner.host.files import Journal, make_directory
+from runner.host.signals import Interruption
+from runner.train.callback import Callback, CallbackParameters, RunContext, step_in_epoch
+from runner.train.checkpoint import state
+
+
+class Checkpointer(Callback):
+    """Saves all parameters and the progress of the run; the last callback, so that the journal has the step's row.
+
+    Saves as the config's `checkpoint` says, at the last step, and at a signal.
+    """
+
+    def __init__(self, description: RunDescription, journal: Journal, interruption: Interruption) -> None:
+        self.description, self.journal, self.interruption = description, journal, interruption
+        self.settings = description.request.config.checkpoint
+        self.folder = make_directory(description.request.folder / "checkpoints")
+        self._saved_step, self._saved_time = 0, time.monotonic()
+
+    def begin(self, run_context: RunContext) -> None:
+        self._saved_step = run_context.original_args().cur_step_num
+        self._saved_time = time.monotonic()
+
+    def step_end(self, run_context: RunContext) -> None:
+        cb_params = run_context.original_args()
+        if self._due(cb_params.cur_step_num) or self.interruption.requested:
+            self.save(cb_params)
+        if self.interruption.requested:
+            raise self.interruption.requested
+
+    def wants_to_leave(self) -> bool:
+        return self.interruption.requested is not None
+
+    def sink_left(self, run_context: RunContext) -> None:
+        self.save(run_context.original_args())
+        if self.interruption.requested:
+            raise self.interruption.requested
+
+    def end(self, run_context: RunContext) -> None:
+        cb_params = run_context.original_args()
+        if cb_params.cur_step_num > self._saved_step:  # a callback has requested a stop before the last step
+            self.save(cb_params)
+
+    def save(self, cb_params: CallbackParameters) -> None:
+        """Write a checkpoint, and delete the oldest beyond `keep_max`."""
+        self.journal.sync()
+        progress = {
+            "global_step": cb_params.cur_step_num,
+            "epoch": cb_params.cur_epoch_num,
+            "step": step_in_epoch(cb_params),
+            "loss": str(cb_params.net_outputs),
+            "journal_bytes": self.journal.size(),
+            "host_interactions": self.description.interactions,
+            "providers": self.description.providers,
+        }
+        name = f"{self.settings.prefix}-{progress['epoch']}_{progress['step']}"
+        arrays = {p.name: p.data for p in cb_params.train_network.get_parameters()}
+        state.save(self.folder / name, arrays, progress, self.description.identity)
+        state.prune(self.folder, self.settings.prefix, self.settings.keep_max)
+        self._saved_step, self._saved_time = cb_params.cur_step_num, time.monotonic()
+
+    def _due(self, step: int) -> bool:
+        every_steps, every_seconds = self.settings.every_steps, self.settings.every_seconds
+        steps = every_steps is not None and step // every_steps > self._saved_step // every_steps
+        seconds = every_seconds is not None and time.monotonic() - self._saved_time >= every_seconds
+        return steps or seconds or step >= self.description.experiment.total_steps
