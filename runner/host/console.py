@@ -1,6 +1,6 @@
 """Standard output and error that a program can lose: a closed pipe, a full disk, a terminal that is gone.
 
-A run of hours should not end because nobody can read its lines any more, so a stream discards everything from the first
+A run of hours should not end when its lines can no longer be read, so a stream discards everything from the first
 write that fails, and keeps the reason.
 """
 
