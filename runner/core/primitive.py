@@ -44,6 +44,7 @@ class Primitive:
     without_gradient: ClassVar[tuple[int, ...]] = ()  # outputs that a loss may not depend on
     computes: ClassVar[bool] = True  # False: it only moves elements, which needs no Float32 for Float16
     flops_each: ClassVar[int] = 1  # floating-point operations for each element of the first result, if it computes
+    needs_elements: ClassVar[bool] = False  # whether operands without elements are errors: their mean is not defined
     is_flat: ClassVar[bool] = False  # whether its outputs pass no gradient to its inputs
 
     @property
@@ -179,6 +180,9 @@ class Node:
 @lru_cache(maxsize=8192)
 def infer(op: Primitive, types: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
     """The output types of an operator, cached: PyNative mode infers the same types in every step."""
+    if op.needs_elements and not all(x.size for x in types):
+        given = ", ".join(map(str, types))
+        raise ShapeError(f"{op.name} needs operands with elements", given=given, allowed="axes of length 1 and more")
     inferred = op.infer(*types)
     results = inferred if isinstance(inferred, tuple) else (inferred,)
     return RoundedTypes(results) if op.computes and dt.float16 in [t.dtype for t in types] else results

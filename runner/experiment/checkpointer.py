@@ -1,22 +1,29 @@
 """The checkpoints of a run."""
 
 import time
+from typing import Protocol
 
 from runner.experiment.manifest import RunDescription
 from runner.host.files import Journal, make_directory
-from runner.host.signals import Interruption
 from runner.train.callback import Callback, CallbackParameters, RunContext, step_in_epoch
 from runner.train.checkpoint import state
+
+
+class Signals(Protocol):
+    """`requested`: the exception with which the run ends after this step, or None."""
+
+    @property
+    def requested(self) -> type[KeyboardInterrupt] | None: ...
 
 
 class Checkpointer(Callback):
     """Saves all parameters and the progress of the run; the last callback, so that the journal has the step's row.
 
-    Saves as the config's `checkpoint` says, at the last step, and at a signal.
+    Saves as the config's `checkpoint` says, at the last step, and when `signals` request the end of the run.
     """
 
-    def __init__(self, description: RunDescription, journal: Journal, interruption: Interruption) -> None:
-        self.description, self.journal, self.interruption = description, journal, interruption
+    def __init__(self, description: RunDescription, journal: Journal, signals: Signals) -> None:
+        self.description, self.journal, self.signals = description, journal, signals
         self.settings = description.request.config.checkpoint
         self.folder = make_directory(description.request.folder / "checkpoints")
         self._saved_step, self._saved_time = 0, time.monotonic()
@@ -27,18 +34,18 @@ class Checkpointer(Callback):
 
     def step_end(self, run_context: RunContext) -> None:
         cb_params = run_context.original_args()
-        if self._due(cb_params.cur_step_num) or self.interruption.requested:
+        if self._due(cb_params.cur_step_num) or self.signals.requested:
             self.save(cb_params)
-        if self.interruption.requested:
-            raise self.interruption.requested
+        if self.signals.requested:
+            raise self.signals.requested
 
     def wants_to_leave(self) -> bool:
-        return self.interruption.requested is not None
+        return self.signals.requested is not None
 
     def sink_left(self, run_context: RunContext) -> None:
         self.save(run_context.original_args())
-        if self.interruption.requested:
-            raise self.interruption.requested
+        if self.signals.requested:
+            raise self.signals.requested
 
     def end(self, run_context: RunContext) -> None:
         cb_params = run_context.original_args()

@@ -199,9 +199,12 @@ def _restore(description: RunDescription, journal: Journal) -> dict[str, Any]:
 
 def _train(description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal) -> CallbackParameters:
     with Interruption() as interruption:
-        signals = [synchronize.SynchronizeSignals(interruption)] if world().size > 1 else []
-        checkpointer = Checkpointer(description, metrics.journal, interruption)
-        callbacks = [*_observers(description, monitor, metrics), *signals, checkpointer]
+        callbacks = _observers(description, monitor, metrics)
+        if world().size > 1:
+            callbacks.append(signals := synchronize.SynchronizeSignals(interruption))
+            callbacks.append(Checkpointer(description, metrics.journal, signals))
+        else:
+            callbacks.append(Checkpointer(description, metrics.journal, interruption))
         execute_steps(description.request.config, description.experiment, callbacks, description.before)
     if monitor.cb_params.net_outputs is None:  # no steps were left
         monitor.cb_params.net_outputs = np.float32(description.before["loss"])

@@ -52,22 +52,15 @@ def ignored() -> AbstractContextManager[None]:
 
 
 class Interruption:
-    """Context in which `requested` is the exception of the first signal, or None before it.
-
-    `requested` may also be set by the signal of another rank; then the first signal of this process is the same one.
-    """
+    """Context in which `requested` is the exception of the first signal, or None before it. The second is raised."""
 
     def __init__(self) -> None:
         self.requested: type[KeyboardInterrupt] | None = None
-        self._received = False
         self._context = handled(stop_signals(), self._handle)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._received:
-            raise KINDS[number]
-        self._received = True
         if self.requested is not None:
-            return
+            raise KINDS[number]
         self.requested = KINDS[number]
         LOG.warning("saving the state after this step; a second signal ends the run at once")
 

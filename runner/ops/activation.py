@@ -102,6 +102,7 @@ class AlongAxis(Primitive):
 
     flops_each: ClassVar = 5  # maximum, difference, exponential, sum, quotient
     needs: ClassVar = Needs.SINGLE
+    needs_elements: ClassVar = True
 
     axis: int = -1
 

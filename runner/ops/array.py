@@ -208,7 +208,7 @@ class Slice(Primitive):
 
     def infer(self, x: TensorType) -> TensorType:
         fits = len(self.begin) == len(self.size) == x.ndim and all(
-            b >= 0 and s > 0 and b + s <= n for b, s, n in zip(self.begin, self.size, x.shape, strict=True)
+            b >= 0 and s >= 0 and b + s <= n for b, s, n in zip(self.begin, self.size, x.shape, strict=True)
         )
         require(fits, "the block is not inside of the tensor", x=x, begin=self.begin, size=self.size)
         return x.with_shape(*self.size)

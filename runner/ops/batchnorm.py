@@ -28,6 +28,8 @@ BLOCK = 1 << 19  # bytes
 class Normalization(Primitive):
     """Base of both. `is_training`: use mean and variance of the batch, else the operands."""
 
+    needs_elements: ClassVar = True
+
     is_training: bool = False
     epsilon: float = 1e-5
 

@@ -197,6 +197,8 @@ class Select(Primitive):
 class ReduceExtremum(Reduction):
     """Base of ReduceMax and ReduceMin: equal extrema share the gradient equally, as in the reference."""
 
+    needs_elements: ClassVar = True
+
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x,), (y,) = inputs, outputs
         mask = Cast(x.dtype)(Equal()(x, self.broadcast_back(y, x)))
@@ -236,6 +238,7 @@ class ReduceProd(Reduction):
     """
 
     needs: ClassVar = Needs.SINGLE
+    needs_elements: ClassVar = True
     ufunc: ClassVar = np.multiply
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:

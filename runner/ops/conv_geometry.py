@@ -20,6 +20,7 @@ class Convolution(Primitive):
     """Base of the three operators: attributes and window geometry."""
 
     needs: ClassVar = Needs.HALF
+    needs_elements: ClassVar = True
 
     out_channel: int
     kernel_size: Pair

@@ -64,6 +64,7 @@ class Gather(Primitive):
         require(indices.dtype in (dt.int32, dt.int64), "indices must be Int32 or Int64", indices=indices)
         require(-params.ndim <= self.axis < params.ndim, "axis out of range", axis=self.axis, params=params)
         at = self.axis % params.ndim
+        require(params.shape[at] > 0, "there are no rows to select", axis=self.axis, params=params)
         return params.with_shape(*params.shape[:at], *indices.shape, *params.shape[at + 1 :])
 
     def kernel(self, params: np.ndarray, indices: np.ndarray) -> np.ndarray:

@@ -19,6 +19,8 @@ __all__ = ["LayerNorm", "LayerNormGrad"]
 class Normalization(Primitive):
     """Base: axes from `begin_norm_axis` are normalised; gamma and beta have the axes from `begin_params_axis`."""
 
+    needs_elements: ClassVar = True
+
     needs: ClassVar = Needs.SINGLE
 
     begin_norm_axis: int = 1

@@ -26,6 +26,7 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
     """
 
     needs: ClassVar = Needs.SINGLE
+    needs_elements: ClassVar = True
 
     is_grad: bool = False
 
@@ -81,6 +82,7 @@ class SoftmaxCrossEntropyWithLogits(Primitive):
     """
 
     needs: ClassVar = Needs.SINGLE
+    needs_elements: ClassVar = True
     without_gradient: ClassVar = (1,)
 
     def infer(self, logits: TensorType, labels: TensorType) -> tuple[TensorType, TensorType]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +25,8 @@ IMPL_MODES = ("high_precision", "high_performance")
 @family
 class Pooling(Primitive):
     """Base: `kernel_size`, `strides`, and `pad_mode` `valid` (incomplete windows are dropped) or `same`."""
+
+    needs_elements: ClassVar = True
 
     kernel_size: Pair = (1, 1)
     strides: Pair = (1, 1)

@@ -99,6 +99,7 @@ class ReduceMean(Reduction):
     """Mean over `axis` (all axes by default) of floats."""
 
     needs: ClassVar = Needs.SINGLE
+    needs_elements: ClassVar = True
 
     def infer(self, x: TensorType) -> TensorType:
         require(x.dtype.is_float, "needs floats", x=x)
@@ -157,6 +158,8 @@ class Argmax(Primitive):
     onnx: ClassVar = "ArgMax"
 
     is_flat: ClassVar = True
+
+    needs_elements: ClassVar = True
 
     axis: int = -1
     output_type: dt.DType = dt.int32

@@ -142,7 +142,8 @@ class OnnxBuilder:
         type, name = self._types.get(name), self._reshaped.get(name, name)
         output = name
         if self._shapes.get(name) != tuple(shape):
-            output = self.node("Reshape", (name, self.const(list(shape))))
+            zeros: dict[str, Any] = {"allowzero": 1} if 0 in shape else {}  # or else 0 means the length of the operand
+            output = self.node("Reshape", (name, self.const(list(shape))), **zeros)
             self._reshaped[output] = name
         if -1 not in shape:
             self._shapes[output] = tuple(shape)

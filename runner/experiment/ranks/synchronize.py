@@ -15,18 +15,23 @@ NUMBERS = {kind: number for number, kind in KINDS.items()}
 
 
 class SynchronizeSignals(Callback):
-    """All-reduces signals after every step: when one rank received a signal, all ranks stop at this step."""
+    """All-reduces signals after every step: when one rank received a signal, all ranks stop at this step.
+
+    `requested` is the exception of that signal, on all ranks after the same step. A signal that a rank receives after
+    the reduction counts for the next step: stopping alone, it would leave the others waiting for its gradients.
+    """
 
     def __init__(self, interruption: Interruption) -> None:
         self.interruption = interruption
+        self.requested: type[KeyboardInterrupt] | None = None
 
     def step_end(self, run_context: RunContext) -> None:
-        requested = self.interruption.requested
-        found = max(world().gathered(NUMBERS[requested] if requested else 0))
+        received = self.interruption.requested
+        found = max(world().gathered(NUMBERS[received] if received else 0))
         if found:
-            self.interruption.requested = KINDS[signal.Signals(found)]
+            self.requested = KINDS[signal.Signals(found)]
             if world().rank:  # the first rank saves a checkpoint first
-                raise self.interruption.requested
+                raise self.requested
 
 
 def read_on_first_rank(network: Cell, read: Callable[[], Any] = lambda: None) -> Any:

@@ -27,8 +27,11 @@ def fail_at(step: int, kind: str) -> None:
                 raise StorageError("the disk is gone", path="/nowhere")
             if kind == "defect":
                 raise ZeroDivisionError("a defect")
-            os.kill(os.getpid(), signal.Signals[kind])
+            if kind == "SIGINT":
+                os.kill(os.getpid(), signal.SIGINT)
         usual(self, run_context)
+        if kind == "late SIGINT" and run_context.original_args().cur_step_num == step:
+            os.kill(os.getpid(), signal.SIGINT)  # the ranks have just agreed that nothing has happened
 
     synchronize.SynchronizeSignals.step_end = step_end
 
@@ -52,7 +55,11 @@ def spoil_at(step: int, kind: str) -> None:
 
 if __name__ == "__main__":
     rank, step, kind, *words = sys.argv[1:]
-    if kind in ("image", "SIGINT"):  # what all ranks come to know; of other kinds the failing one is alone
+    if kind in (
+        "image",
+        "SIGINT",
+        "late SIGINT",
+    ):  # what all ranks come to know; of other kinds the failing one is alone
         wait_long()
     if launched()[0] == int(rank):
         (spoil_at if kind in ("image", "label") else fail_at)(int(step), kind)

@@ -225,15 +225,19 @@ def test_wrong_settings(place, words, said):
     assert err.count(said) == err.count("ConfigError") == 1
 
 
-def test_a_signal_stops_all_ranks_at_one_step(place, uninterrupted):
+@pytest.mark.parametrize(
+    ("rank", "kind", "checkpoint"),
+    [(1, "SIGINT", "CKP-5_3"), (0, "late SIGINT", "CKP-5_4"), (1, "late SIGINT", "CKP-5_4")],
+)
+def test_a_signal_stops_all_ranks_at_one_step(place, uninterrupted, rank, kind, checkpoint):
     """It reaches one rank only, in the middle of a run: all save and stop, and the run can go on."""
-    folder = place / "stopped"
+    folder = place / f"stopped-{rank}-{kind.replace(' ', '-')}"
     words = [*LENET, *SMALL, *TOGETHER, f"hydra.run.dir={folder}"]
-    found, _, err = mpirun(2, HERE / "rank_failure.py", 1, 23, "SIGINT", *words)
+    found, _, err = mpirun(2, HERE / "rank_failure.py", rank, 23, kind, *words)
     assert found == 130
     assert "runner resume continues" in err
     assert json.loads((folder / "status.json").read_text())["status"] == "interrupted"
-    assert (folder / "checkpoints/CKP-5_3").is_dir()
+    assert (folder / "checkpoints" / checkpoint).is_dir()
     resumed(folder, uninterrupted)
 
 
