@@ -27,8 +27,8 @@ def fail_at(step: int, kind: str) -> None:
                 raise StorageError("the disk is gone", path="/nowhere")
             if kind == "defect":
                 raise ZeroDivisionError("a defect")
-            if kind == "SIGINT":
-                os.kill(os.getpid(), signal.SIGINT)
+            if kind.startswith("SIG"):
+                os.kill(os.getpid(), signal.Signals[kind])
         usual(self, run_context)
         if kind == "late SIGINT" and run_context.original_args().cur_step_num == step:
             os.kill(os.getpid(), signal.SIGINT)  # the ranks have just agreed that nothing has happened
