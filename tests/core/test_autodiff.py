@@ -213,3 +213,15 @@ def test_the_line_of_not_differentiable_is_the_users_and_not_that_of_a_layer(mon
         step_of(Net().construct, "graph")(X)
     assert caught.value.rows["line"].endswith("  return gradients(self.layer(self.w * x), [self.w])")
     assert caught.value.rows["scope"] == "Default/layer-Tanh/Tanh-op1"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_factor_of_a_loss_of_several_elements_may_be_a_value(mode):
+    """As a loss scale is, which is only known when the step runs."""
+    weight = Parameter(np.array([1, 2, 3], np.float32), name="weight")
+
+    def step(scale):
+        return gradients(ops.Reshape((3, 1))(weight * weight), [weight], sens=scale)[0]
+
+    (found,) = step_of(step, mode)(np.float32(0.5))
+    assert found.tolist() == [1, 2, 3]
