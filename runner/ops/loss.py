@@ -18,6 +18,9 @@ from runner.types import TensorType
 __all__ = ["SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"]
 
 
+MODULUS = 2**31 - 1  # above every class number
+
+
 @primitive
 class SparseSoftmaxCrossEntropyWithLogits(Primitive):
     """Mean of -log softmax(logits)[label] over the batch, or with `is_grad` its gradient with respect to the logits.
@@ -38,11 +41,18 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
 
     def kernel(self, logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
         count = len(labels)
-        rows, logarithms = np.arange(count), log_softmax(logits)
-        if not self.is_grad:
-            return np.asarray(-logarithms[rows, labels].mean(dtype=logits.dtype))
-        result: np.ndarray = np.exp(logarithms)
-        result[rows, labels] -= 1
+        logarithms = log_softmax(logits)
+        # Negative labels become large ones, an error: numpy would count them from the last class.
+        numbers = labels.view(np.uint32) if labels.dtype == np.int32 else labels % MODULUS
+        chosen = np.arange(count), numbers
+        try:
+            if not self.is_grad:
+                return np.asarray(-logarithms[chosen].mean(dtype=logits.dtype))
+            result: np.ndarray = np.exp(logarithms)
+            result[chosen] -= 1
+        except IndexError:
+            wrong = labels[(labels < 0) | (labels >= logits.shape[1])]
+            raise IndexError(f"label {wrong[0]} is not a class number, 0 to {logits.shape[1] - 1}") from None
         result /= count
         return result
 
@@ -64,7 +74,9 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
         logarithms = b.node("LogSoftmax", (logits,), axis=axis)
         if not self.is_grad:
             shape = (count, 1) if axis else (1, count)
-            chosen = b.node("GatherElements", (logarithms, b.reshape(labels, shape)), axis=axis)
+            # Negative labels become large ones, an error: onnxruntime would count them from the last class.
+            numbers = b.node("Mod", (labels, b.const(np.array(MODULUS, b.type(labels).dtype.numpy))))
+            chosen = b.node("GatherElements", (logarithms, b.reshape(numbers, shape)), axis=axis)
             return b.node("Neg", (b.node("ReduceMean", (chosen,), keepdims=0),))
         numbers = b.node("Cast", (labels,), to=dt.int64)  # onnxruntime has OneHot for few types
         share = b.const(1.0 / count, like=logits)

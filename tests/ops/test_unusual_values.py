@@ -13,7 +13,7 @@ from tables import check_rows, table
 from runner import ops
 from runner.core.autodiff import gradients
 from runner.core.value import Parameter, Tensor
-from runner.errors import NotDifferentiable
+from runner.errors import NotDifferentiable, TrainingError
 from runner.types import TensorType
 
 KINDS = {
@@ -157,3 +157,15 @@ def test_positions_of_nan_come_first(mode):
     for op, expected in ((ops.Argmax(), [1, 1, 0]), (ops.Argmin(), [1, 0, 0])):
         (found,) = step_of(op, mode)(x)
         assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@table("label", [-1, -3, 3, 99])
+def test_a_label_that_is_no_class_is_an_error(mode, dtype, label):
+    """-1 was the last class, in both modes."""
+    logits, labels = np.ones((4, 3), np.float32), np.array([0, 2, label, 1], dtype)
+    with pytest.raises(TrainingError) as failed:
+        step_of(ops.SparseSoftmaxCrossEntropyWithLogits(), mode)(logits, labels)
+    if mode == "pynative":
+        assert f"label {label} is not a class number, 0 to 2" in str(failed.value)
