@@ -140,7 +140,8 @@ def test_the_operator_that_failed_on_one_rank(place, mode, kind, operator, spoil
     assert re.search(r"\n  line +/\S+\.py:\d+  ", err)
     assert re.search(r"\n  rank +1 of 2", err)
     assert re.search(rf"\n  dump +{folder}/exception_dump\n", err)
-    assert ("MPI_Abort" in err) == (kind == "label")
+    if kind == "image":  # after "label" MPICH may say that a rank has ended the others; a busy machine can lose it
+        assert "MPI_Abort" not in err
     assert operator in json.loads((folder / "status.json").read_text())["error"]
     files = (folder / "exception_dump/lenet5/1/iteration_5").glob(f"*{operator.rpartition('/')[2]}*_input_*")
     arrays = [np.fromfile(file, np.int32 if "Int32" in file.name else np.float32) for file in files]
