@@ -103,3 +103,8 @@ def test_a_run_goes_on_whatever_it_was(write_mnist, tmp_path: Path, recorded: bo
     changed = [] if recorded is None else ["dataset.verify=true"]
     summary = resume(folder, ["epochs=3", *changed])
     assert (summary["status"], summary["steps"]) == ("ok", 9)
+
+
+def test_the_class_refuses_other_images_too(other_images: Path) -> None:
+    with pytest.raises(DataError):
+        MnistDataset(other_images, "test")
