@@ -8,6 +8,7 @@ import pytest
 
 from runner.errors import ConfigError, DataError, StorageError
 from runner.experiment.sweep import journal, pool
+from runner.experiment.sweep.controller import SweepController
 from runner.experiment.sweep.state import SweepState, settle
 from runner.host import files
 
@@ -161,3 +162,21 @@ def test_jobs_that_could_not_write_their_end(begun):
     first, second = state.outcomes()
     assert (first.status, first.exit_code, first.loss, first.metrics) == ("ok", 0, 0.25, {"accuracy": 0.5})
     assert (second.status, second.exit_code, second.error) == ("killed", 1, "it died")
+
+
+def test_the_results_of_jobs_become_trials_of_a_search(begun):
+    """Once: a job that failed before keeps that value after a successful rerun."""
+    journal.append(begun, "start", **START)
+    journal.append(begun, "end", **START, status="ok", exit_code=0, loss=0.5, metrics={"accuracy": 0.75})
+    journal.append(begun, "start", job=1, folder="1")
+    journal.append(begun, "end", job=1, folder="1", status="failed", exit_code=1)
+    controller = SweepController(known(begun), fail_fast=False, force=False)
+    assert controller.trial_value(0, {"seed": "1"}, "accuracy") == 0.75
+    assert controller.trial_value(1, {"seed": "2"}, "accuracy") is None
+    journal.append(begun, "end", job=1, folder="1", status="ok", exit_code=0, metrics={"accuracy": 1.0})
+    assert controller.trial_value(1, {"seed": "2"}, "accuracy") is None
+    rows = [row for row in journal.read(begun)[0] if row["event"] == "trial"]
+    assert [(row["job"], row["params"], row["state"], row["value"]) for row in rows] == [
+        (0, {"seed": "1"}, "complete", 0.75),
+        (1, {"seed": "2"}, "failed", None),
+    ]
