@@ -3,12 +3,15 @@
 import json
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from profile_training import Training
 
 from runner.observe.profile.counters import COUNTERS, Counter, Counters
+from runner.observe.profile.hardware_metrics import table
 from runner.observe.profile.peak import measure_peak
+from runner.observe.profile.record import ProfileRecord
 from runner.observe.profile.settings import METRICS
 
 SOFTWARE = 1  # a perf_type_id
@@ -74,3 +77,16 @@ def test_the_peak_is_no_wish():
     peak = measure_peak(1)
     assert 1e9 < peak.flops < 1e14
     assert 1e8 < peak.bytes < 1e13
+
+
+def test_counters_become_rates():
+    """Cache lines of 64 bytes over the time of all calls; few machines let a process count them."""
+    calls = [SimpleNamespace(start=0, stop=500_000, steps=3), SimpleNamespace(start=600_000, stop=1_100_000, steps=1)]
+    record = ProfileRecord(0, calls=calls, missing_counters={"l2_write": "no"})
+    record.counters = {"main_mem_read": 1000, "l2_read": 8, "cycles": 400, "stalled_cycles_backend": 100}
+    memory = table(SimpleNamespace(record=record), "Memory", None)
+    assert memory["counted_per_step"]["main_mem_read"] == 250
+    assert memory["main_mem_read_bw_gbytes_per_second"] == pytest.approx(1000 * 64 / 1e-3 / 1e9)
+    assert memory["l2_read_bw_gbytes_per_second"] == pytest.approx(8 * 64 / 1e-3 / 1e9)
+    assert memory["missing"] == {"l2_write": "no"}
+    assert table(SimpleNamespace(record=record), "ResourceConflictRatio", None)["stalled_cycles_backend_ratio"] == 0.25
