@@ -15,7 +15,7 @@ from runner.observe.profile.record import (
     ProfileRecord,
     Span,
 )
-from runner.observe.profile.schedule import ENDLESS, ProfileSchedule, schedule
+from runner.observe.profile.schedule import ENDLESS, schedule
 from runner.observe.profile.settings import ProfileSettings
 
 SHORTEST = 20_000  # ns; shorter spans are not recorded
@@ -29,7 +29,6 @@ class Clock:
     def __init__(self, settings: ProfileSettings) -> None:
         self.settings = settings
         self.begin(0, 0)
-        self.schedule = ProfileSchedule(0, 1, 1, 0, 0)
         self._lock = Lock()  # the dataset's threads add spans too
         self.counters = Counters(COUNTERS.get(settings.ai_core_metrics or "", ()))
 
