@@ -121,8 +121,10 @@ def test_every_type(tmp_path, kind, version):
 
 @pytest.mark.parametrize("name", foreign.FORMATS)
 def test_every_format(tmp_path, name):
-    (found,) = read(written(tmp_path, foreign.second("x", [(X, name, (5, 6), 4)]))).inputs
-    assert (found.format, found.shape, found.original, found.groups) == (name, (2, 3), (5, 6), 4)
+    tensors = [(X, name, (5, 6), 4)]
+    file = read(written(tmp_path, foreign.second("x", tensors, tensors)))
+    for found in (*file.inputs, *file.outputs):
+        assert (found.format, found.shape, found.original, found.groups) == (name, (2, 3), (5, 6), 4)
 
 
 def test_an_operator_without_tensors(tmp_path):
