@@ -262,7 +262,19 @@ def test_other_shapes_and_kinds_are_differences(tmp_path, capsys):
     output = found["first"]["tensors"][-1]
     assert (found["first"]["name"], output["shape_a"], output["shape_b"]) == (RELU, [1, 3, 4, 6], [2, 3, 4, 6])
     assert "max_abs" not in output
-    assert "Float32[1, 3, 4, 6]" in shown(capsys, a, b)
+    assert rows(shown(capsys, a, b))["B"] == "same Float32[2, 3, 4, 6]"
+    assert rows(shown(capsys, a, b))["A"] == "Float32[2, 3, 4, 6] Float32[1, 3, 4, 6]"
+
+
+def test_a_type_that_both_have_is_printed_once(tmp_path, capsys):
+    text = shown(capsys, sync(tmp_path / "a", step(RELU)), sync(tmp_path / "b", step()))
+    assert (rows(text)["A"], rows(text)["B"]) == (" ".join(["Float32[2, 3, 4, 6]"] * 2), "same same")
+
+
+def rows(text: str) -> dict[str, str]:
+    """The rows of the table, by their titles."""
+    words = (line.split() for line in text.splitlines() if line.strip())
+    return {title: " ".join(rest) for title, *rest in words}
 
 
 def test_not_a_number_is_json_and_text(tmp_path, capsys):
