@@ -18,9 +18,6 @@ from runner.types import TensorType
 __all__ = ["SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"]
 
 
-MODULUS = 2**31 - 1  # above every class number
-
-
 @primitive
 class SparseSoftmaxCrossEntropyWithLogits(Primitive):
     """Mean of -log softmax(logits)[label] over the batch, or with `is_grad` its gradient with respect to the logits.
@@ -42,9 +39,8 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
     def kernel(self, logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
         count = len(labels)
         logarithms = log_softmax(logits)
-        # Negative labels become large ones, an error: numpy would count them from the last class.
-        numbers = labels.view(np.uint32) if labels.dtype == np.int32 else labels % MODULUS
-        chosen = np.arange(count), numbers
+        # One above the last class, an error, for negative labels: numpy would count them from the last class.
+        chosen = np.arange(count), np.where(labels < 0, logits.shape[1], labels)
         try:
             if not self.is_grad:
                 return np.asarray(-logarithms[chosen].mean(dtype=logits.dtype))
@@ -74,8 +70,9 @@ class SparseSoftmaxCrossEntropyWithLogits(Primitive):
         logarithms = b.node("LogSoftmax", (logits,), axis=axis)
         if not self.is_grad:
             shape = (count, 1) if axis else (1, count)
-            # Negative labels become large ones, an error: onnxruntime would count them from the last class.
-            numbers = b.node("Mod", (labels, b.const(np.array(MODULUS, b.type(labels).dtype.numpy))))
+            # As in the kernel: onnxruntime would count negative labels from the last class, too.
+            zero, above = (b.const(np.array(number, b.type(labels).dtype.numpy)) for number in (0, classes))
+            numbers = b.node("Where", (b.node("Less", (labels, zero)), above, labels))
             chosen = b.node("GatherElements", (logarithms, b.reshape(numbers, shape)), axis=axis)
             return b.node("Neg", (b.node("ReduceMean", (chosen,), keepdims=0),))
         numbers = b.node("Cast", (labels,), to=dt.int64)  # onnxruntime has OneHot for few types

@@ -161,7 +161,7 @@ def test_positions_of_nan_come_first(mode):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-@table("label", [-1, -3, 3, 99])
+@table("label", [-1, -3, 3, 99, 2**31 - 1, -(2**31)])
 def test_a_label_that_is_no_class_is_an_error(mode, dtype, label):
     """-1 was the last class, in both modes."""
     logits, labels = np.ones((4, 3), np.float32), np.array([0, 2, label, 1], dtype)
