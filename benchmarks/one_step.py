@@ -68,10 +68,9 @@ def main() -> None:
     model, (images, labels) = model_of(o.net, o.mode, o.threads), data_of(o)
     sunk = bool(o.sink) and o.mode == "graph"
     run = Sunk(model, images, labels, o.batch, o.sink) if sunk else Single(model, images, labels, o.net, o.batch)
-    if o.serve:
-        with thread_limit(o.threads):
-            return serve(run, o.steps)
     with thread_limit(o.threads):
+        if o.serve:
+            return serve(run, o.steps)
         times = timed(run, o.steps)
     programs = list(getattr(run.step, "programs", {}).values())
     row = {"mode": o.mode, "sink": o.sink if sunk else 0, "version": __version__}

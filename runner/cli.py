@@ -103,14 +103,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     open_standard_descriptors()
     with Console() as console:
         try:
-            exit_code = _dispatch(words)
+            code = _dispatch(words)
             _check_output(console, words)
-            return exit_code
+            return code
         except KeyboardInterrupt as stop:
-            from runner.host.signals import Terminated
+            from runner.host.signals import Terminated, exit_code
 
-            what, code = ("Terminated", 143) if isinstance(stop, Terminated) else ("Interrupted", 130)
-            return _fail(f"{what}; runner resume continues the run", code)
+            what = "Terminated" if isinstance(stop, Terminated) else "Interrupted"
+            return _fail(f"{what}; runner resume continues the run", exit_code(stop))
         except Exception as error:
             reported = error if isinstance(error, RunnerError) else unexpected(error)
             if reported is not error and "runner.debug=true" in words:

@@ -1,6 +1,6 @@
 """Values: a `Tensor` has data, a `Symbol` is a value of a graph, a `Parameter` is a named tensor of a cell.
 
-Operators accept any of them. Their arithmetic (`x + y`) uses `OPERATORS`, which `runner.ops` fills.
+Operators accept any of them. `x + y` and `x < y` use `OPERATORS`, which `runner.ops` fills.
 """
 
 from collections.abc import Callable

@@ -7,8 +7,8 @@ write that fails, and keeps the reason.
 import errno
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self, TextIO
 
 NAMES = ("stdout", "stderr")
@@ -18,43 +18,43 @@ class ConsoleStream:
     """A text stream whose `problem` is the error of the first write that failed; later writes are discarded."""
 
     def __init__(self, stream: TextIO | None) -> None:
-        self._stream = stream
-        self.problem: OSError | None = None if stream else OSError(errno.EBADF, "closed")
+        self._stream: Any = stream
+        self.problem = None if stream else OSError(errno.EBADF, "closed")
 
     def write(self, text: str) -> int:
         """Write text, or discard it, and return its length in characters."""
-        if self._stream is not None and self.problem is None:
-            try:
-                return self._stream.write(text)
-            except OSError as error:
-                self._discard(error)
+        self._call("write", text)
         return len(text)
 
-    def writelines(self, lines: Any) -> None:
+    def writelines(self, lines: Iterable[str]) -> None:
         """Write several texts."""
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
         """Write what is buffered."""
-        if self._stream is not None and self.problem is None:
-            try:
-                self._stream.flush()
-            except OSError as error:
-                self._discard(error)
+        self._call("flush")
 
     def isatty(self) -> bool:
         """Whether a person reads the stream."""
-        return self._stream is not None and self.problem is None and self._stream.isatty()
+        return self.problem is None and bool(self._stream.isatty())
 
-    def _discard(self, error: OSError) -> None:
+    def _call(self, method: str, *arguments: str) -> None:
+        """Call a method of the stream, if it has no problem yet."""
+        if self.problem is None:
+            try:
+                getattr(self._stream, method)(*arguments)
+            except OSError as error:
+                self.problem = error
+                self._discard_buffer()
+
+    def _discard_buffer(self) -> None:
         """Empty the stream's buffer into the null device: Python would write it again, and fail, when it exits."""
-        self.problem = error
         with suppress(OSError, ValueError):
-            descriptor = self._stream.fileno() if self._stream is not None else -1
+            descriptor = self._stream.fileno()
             before, null = os.dup(descriptor), os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, descriptor)
-            self.__getattr__("flush")()
+            self._stream.flush()
             os.dup2(before, descriptor)
             os.close(before)
             os.close(null)
@@ -81,9 +81,7 @@ class Console:
         found = {name: stream.problem for name, stream in self.streams.items()}
         return {name: str(problem.strerror or problem) for name, problem in found.items() if problem is not None}
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.problems()
         for name, stream in self._before.items():
             setattr(sys, name, stream)

@@ -245,7 +245,7 @@ class ReduceProd(Reduction):
         (x,), axes = inputs, self.axes(inputs[0])
         perm = (*(k for k in range(x.ndim) if k not in axes), *axes)
         moved = Transpose(perm)(x)
-        count = x.size // max(outputs[0].size, 1)
+        count = x.size // outputs[0].size
         rows = Reshape((-1, 1, count))(moved)
         others = ReduceProd(axis=-1)(Select()(Tensor(np.eye(count, dtype=bool)), Tensor(1.0, x.dtype), rows))
         back = tuple(perm.index(k) for k in range(x.ndim))

@@ -25,6 +25,7 @@ from runner.config.schema import RunConfig, RunRequest
 from runner.errors import ConfigError, InternalError, RunnerError, StorageError
 from runner.experiment.ranks import follower
 from runner.host import files
+from runner.host.log import LOG
 from runner.host.machine import usable_cores
 from runner.host.signals import exit_code, ignored
 
@@ -131,11 +132,10 @@ def _check(world: World, parallel: DataParallel) -> None:
 @contextmanager
 def _silent() -> Iterator[None]:
     """Suppress output that the first rank prints."""
-    log = logging.getLogger("runner")
-    before = log.level
+    before = LOG.level
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-        log.setLevel(logging.ERROR)
+        LOG.setLevel(logging.ERROR)
         try:
             yield
         finally:
-            log.setLevel(before)
+            LOG.setLevel(before)

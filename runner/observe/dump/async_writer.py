@@ -27,6 +27,7 @@ from runner.host.files import make_directory, write_whole
 from runner.observe.dump import mapping_csv, statistics
 from runner.observe.dump.cann_file import TensorHeader, header
 from runner.observe.dump.file_names import DEFAULT_FORMAT, INPUT, OUTPUT, PARAMETER, AsyncName, NpyName, sanitised
+from runner.observe.dump.formats import TILE_AXES
 from runner.observe.dump.settings import DumpSettings
 from runner.observe.dump.write_queue import WriteQueue
 from runner.observe.dump.writer import DumpWriter, Piece, Side, write_metadata, write_pieces
@@ -151,7 +152,7 @@ def to_file_layout(value: ObservedValue) -> tuple[TensorHeader, np.ndarray]:
         array = np.moveaxis(array, -1, 0)
         shape = array.shape
     elif layout is TILED:
-        array = array.transpose(5, 2, 3, 0, 4, 1)
+        array = array.transpose(TILE_AXES)
         batch, channels, height, _, width, _ = array.shape
         shape = batch, channels, 2 * height, 2 * width
     return TensorHeader(dtype, "NCHW" if len(shape) == 4 else "ND", shape, shape), array

@@ -23,6 +23,7 @@ PLAIN = ("NCHW", "ND")
 _ORDERS = {"NHWC": (0, 3, 1, 2), "HWCN": (3, 2, 0, 1)}  # the axes N, C, H, W
 FORMATS = (*PLAIN, *_ORDERS, "CHWN", "NC1HWC0", "FRACTAL_Z", "FRACTAL_NZ")
 TILED = "22CHWN"  # (2, 2, C, H/2, W/2, N), only in synchronous dumps of our own: the corners of 2x2 tiles
+TILE_AXES = (5, 2, 3, 0, 4, 1)  # of TILED in the order (N, C, H/2, 2, W/2, 2)
 TILE = 16
 
 
@@ -42,7 +43,7 @@ def to_nchw(array: np.ndarray, format: str, original: Shape = (), groups: int = 
     if format == "CHWN":
         return _checked(np.moveaxis(array, -1, 0) if array.ndim else array, array, format, original)
     if format == TILED and array.ndim == 6:
-        tiles = array.transpose(5, 2, 3, 0, 4, 1)
+        tiles = array.transpose(TILE_AXES)
         return tiles.reshape(*tiles.shape[:2], 2 * tiles.shape[2], 2 * tiles.shape[4])
     if format == "NC1HWC0":
         return _from_nc1hwc0(array, original)

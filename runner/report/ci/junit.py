@@ -10,7 +10,7 @@ from typing import Any
 
 from runner.errors import ConfigError, MismatchError, RunnerError
 from runner.host import files
-from runner.host.signals import Terminated
+from runner.host.signals import exit_code
 from runner.report.record import RunRecord
 
 _FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters not allowed in XML
@@ -99,8 +99,7 @@ def _failed(name: str, error: BaseException, began: float) -> JUnitCase:
     seconds = time.perf_counter() - began
     if isinstance(error, RunnerError):
         return JUnitCase(name, seconds, error.exit_code, str(error))
-    code = 143 if isinstance(error, Terminated) else 130
-    return JUnitCase(name, seconds, code, f"{type(error).__name__}: stopped by a signal")
+    return JUnitCase(name, seconds, exit_code(error), f"{type(error).__name__}: stopped by a signal")
 
 
 def _job(outcome: Any) -> JUnitCase:
