@@ -10,6 +10,7 @@ from runner.validation.records import Frozen
 from runner.validation.rules import key
 
 MAX_ID = 4095
+MAX_THREADS = 1024
 
 
 class Backend(Frozen):
@@ -83,7 +84,7 @@ class DeviceSettings(Frozen):
 
     target: str = key("CPU", choices=tuple(BACKENDS), fold=True)  # device of graph mode
     id: int = key(0, low=0, high=MAX_ID)  # number of the device
-    threads: int = key(0, low=0)  # CPU threads; 0: all cores
+    threads: int = key(0, low=0, high=MAX_THREADS)  # CPU threads; 0: all cores
     allow_fallback: bool = False  # use the CPU, with a warning, if the device does not work
 
 
@@ -98,8 +99,9 @@ class Device(DeviceSettings):
             raise ConfigError("no such device", value=self.target, allowed=", ".join(BACKENDS), nearest=close)
         if not 0 <= self.id <= MAX_ID:
             raise ConfigError("device.id is out of range", value=self.id, allowed=f"0 to {MAX_ID}")
-        if self.threads < 0:
-            raise ConfigError("device.threads is out of range", value=self.threads, allowed="0 (all cores) or more")
+        if not 0 <= self.threads <= MAX_THREADS:
+            allowed = f"0 (all cores) to {MAX_THREADS}"
+            raise ConfigError("device.threads is out of range", value=self.threads, allowed=allowed)
 
     @property
     def backend(self) -> Backend:

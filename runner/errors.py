@@ -5,11 +5,13 @@ allowed values and a hint. Inner layers raise with the details that they know; o
 """
 
 import difflib
+import os
 import traceback
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Self, TypeVar
 
 T = TypeVar("T")
+NO_MEMORY = "there is not enough memory"
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
@@ -65,7 +67,7 @@ class RunnerError(Exception):
         width = max((len(label) for label in self.rows), default=0)
         margin = "\n" + " " * (width + 4)
         lines = [f"  {label:<{width}}  {value.replace(chr(10), margin)}" for label, value in self.rows.items()]
-        return "\n".join([f"{type(self).__name__}: {self.what}", *lines])
+        return _printable("\n".join([f"{type(self).__name__}: {self.what}", *lines]))
 
 
 class TrainingError(RunnerError):
@@ -149,10 +151,32 @@ class InternalError(RunnerError):
     """A broken invariant: a defect of runner, not a mistake of the user."""
 
 
-def unexpected(error: BaseException) -> InternalError:
-    """The error to report for an exception that runner did not foresee, with the place that raised it."""
+def unexpected(error: BaseException) -> RunnerError:
+    """The error to report for an exception that runner did not foresee, with the place that raised it.
+
+    A file that the system refuses and memory that is not there are no defects of runner: StorageError, ConfigError.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     last = frames[-1] if frames else None
     place = f"{last.filename}:{last.lineno} in {last.name}" if last else None
     text = str(error).strip().splitlines() or [""]
+    if isinstance(error, OSError) and error.filename is not None:
+        rows = {"path": _path(error.filename), "reason": error.strerror or text[0], "at": place}
+        return StorageError("a file cannot be used", **rows)
+    if isinstance(error, MemoryError):
+        repair = "a smaller network, batch or image size"
+        return ConfigError(NO_MEMORY, reason=text[0] or None, at=place, repair=repair)
     return InternalError(f"{type(error).__name__}: {text[0]}", at=place, hint="runner.debug=true shows the traceback")
+
+
+def _path(name: object) -> object:
+    return os.fsdecode(name) if isinstance(name, bytes) else name
+
+
+def _printable(text: str) -> str:
+    """A text without control characters and lone surrogates, which terminals execute and files cannot have."""
+    plain = text.translate(_CONTROLS)
+    return plain.encode("utf-8", "backslashreplace").decode()
+
+
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}

@@ -11,6 +11,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.value import Tensor
 from runner.errors import ConfigError, ShapeError, nearest
+from runner.host.machine import require_memory
 from runner.host.seed import generator, next_number
 from runner.types import Shape
 from runner.validation.records import Frozen
@@ -153,7 +154,8 @@ ALIASES: dict[str, type[Initializer]] = {
 def initializer(init: Initial, shape: Sequence[int] | None = None, dtype: dt.DType = dt.float32) -> Tensor:
     """A tensor filled by an initializer, its name or a number; or the given tensor, whose shape must then fit.
 
-    Raises ConfigError for an unknown name and ShapeError for a tensor of another shape.
+    Raises ConfigError for an unknown name and for more elements than fit into memory, ShapeError for a tensor of
+    another shape.
     """
     if isinstance(init, Tensor):
         if shape is not None and init.shape != tuple(shape):
@@ -164,6 +166,8 @@ def initializer(init: Initial, shape: Sequence[int] | None = None, dtype: dt.DTy
             close = nearest(init.lower(), ALIASES)
             raise ConfigError("unknown initialiser", given=init, allowed=", ".join(ALIASES), nearest=close)
         init = ALIASES[init.lower()]()
-    rule = init if isinstance(init, Initializer) else Constant(float(init))
-    values = rule.fill(generator("initializer", next_number()), tuple(shape or ()))
+    rule, full = init if isinstance(init, Initializer) else Constant(float(init)), tuple(shape or ())
+    # Rules compute in Float64; the result is cast.
+    require_memory(math.prod(full) * (8 + dtype.size), parameter=f"{dtype}{list(full)}")
+    values = rule.fill(generator("initializer", next_number()), full)
     return Tensor(np.asarray(values).astype(dtype.numpy))

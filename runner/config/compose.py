@@ -12,14 +12,17 @@ from hydra.core.utils import configure_log
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from runner.config import overrides as lines_of, read
+from runner.config import gate, overrides as lines_of, read
 from runner.config.check import examine
 from runner.config.command_line import CommandLine
-from runner.config.loader import RUN_DIR, Loader, as_config_error, as_typed, current_config, set_output
+from runner.config.loader import RUN_DIR, Loader, as_config_error, as_typed, current_config, register, set_output
 from runner.config.schema import RunConfig, RunRequest, plain
 from runner.config.source import FolderSource
 from runner.errors import ConfigError, ConfigErrors, raise_all
+from runner.host.json_file import delete_dotted, set_dotted
+from runner.validation.paths import ALLOWED, path_problem
 from runner.validation.records import Frozen
+from runner.validation.validate import show
 
 
 class Composition(Frozen):
@@ -73,10 +76,31 @@ def compose(command: CommandLine) -> Composition:
         raise
 
 
+def with_overrides(values: dict[str, Any], lines: Sequence[str]) -> dict[str, Any]:
+    """The resolved config of a run with further overrides: `~key` is back to its default, `${...}` is resolved.
+
+    Raises ConfigError.
+    """
+    parsed = lines_of.parse(lines)
+    lines_of.reject_sweeps(parsed)
+    for override in parsed:
+        if override.is_delete():
+            delete_dotted(values, override.key_or_group)
+        else:
+            set_dotted(values, override.key_or_group, override.value())
+    if not any("${" in line for line in lines):
+        return values
+    gate.scan_values(values)  # also those of the file, which are resolved again
+    register()
+    with current_config(None):
+        return container(OmegaConf.create(values))
+
+
 def _checked(composed: DictConfig, origins: "Origins", problems: list[ConfigError], failed: set[str]) -> Composition:
     with current_config(composed), as_config_error():
         given = OmegaConf.to_container(composed.hydra.run, resolve=False) != {"dir": RUN_DIR}
-        folder = Path(str(OmegaConf.select(composed, "hydra.run.dir"))) if given else _default_folder()
+        folder = folder_of(composed, "hydra.run.dir") if given else _default_folder()
+        _check_verbose(composed.hydra.verbose)
     task, record = _split(composed)
     with current_config(record), as_config_error():
         OmegaConf.set_readonly(record.hydra, True)
@@ -93,6 +117,23 @@ def _split(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
     with open_dict(composed):
         del composed["hydra"]
     return composed, record
+
+
+def folder_of(composed: DictConfig, key: str) -> Path:
+    """The folder that a key of Hydra names. Raises ConfigError."""
+    text = str(OmegaConf.select(composed, key))
+    if problem := path_problem(text):
+        raise ConfigError(problem, key=key, value=show(text), allowed=ALLOWED)
+    return Path(text)
+
+
+def _check_verbose(verbose: object) -> None:
+    """Raise ConfigError for a `hydra.verbose` that Hydra cannot use: it checks no type."""
+    value = OmegaConf.to_container(verbose) if OmegaConf.is_config(verbose) else verbose
+    names = value if isinstance(value, list) else [value]
+    if value is not None and not isinstance(value, bool) and not all(isinstance(name, str) for name in names):
+        allowed = "true, false, the name of a logger or a list of names"
+        raise ConfigError("not a level of output", key="hydra.verbose", value=show(value), allowed=allowed)
 
 
 def _default_folder() -> Path:

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from runner.errors import ConfigError, nearest
-from runner.validation.validate import show
+from runner.validation.paths import ALLOWED, path_problem
+from runner.validation.validate import show, text_problem
 
 ENVIRONMENT = ("HOME", "USER", "PWD")  # and everything that starts with RUNNER_
 RESOLVERS = ("oc.env", "oc.select", "oc.dict.keys", "oc.dict.values", "now", "hydra", "python_version")
@@ -31,6 +32,7 @@ HYDRA_KEYS = (
     *(f"hydra.launcher.{name}" for name in _LAUNCHER.split()),
     *(f"hydra.sweeper.{name}" for name in _SWEEPER.split()),
 )
+HYDRA_FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.output_subdir")
 HYDRA_GROUPS = ("hydra/launcher", "hydra/sweeper")
 
 _SPECIAL = re.compile(r"_[a-z][a-z_]*_|\(\)|class|\.")
@@ -53,6 +55,8 @@ def scan_file(values: object, package: object = None) -> None:
         if name == "defaults":
             _scan_defaults(value)
         elif name == "hydra":
+            if not isinstance(value, Mapping):  # Hydra's whole config would be replaced
+                raise ConfigError("not a group of keys", key="hydra", value=show(value), hint="remove the key")
             for key, leaf in flatten(value, "hydra"):
                 if key != "hydra":
                     scan_hydra_key(key, leaf, in_file=True)
@@ -84,7 +88,9 @@ def scan_key(name: object, path: str = "") -> None:
 
 
 def scan_text(text: str, path: str) -> None:
-    """Reject references to Python objects and interpolations other than those listed above."""
+    """Reject references to Python objects, interpolations other than those listed above, NUL and lone surrogates."""
+    if problem := text_problem(text):
+        raise ConfigError(problem, key=path, value=show(text))
     if "ext://" in text or "cfg://" in text:
         raise ConfigError("a config may not name code to run", key=path, value=show(text))
     for start in (found.end() for found in re.finditer(r"\$\{", text)):
@@ -112,6 +118,9 @@ def scan_hydra_key(key: str, value: object, *, in_file: bool) -> None:
     outside = bool(parts) and (".." in parts or parts[0] in ("", "~"))
     if outside and (in_file or not key.endswith(".dir")):
         raise ConfigError("not a folder below the current one", key=key, value=show(value))
+    problem = path_problem(value) if isinstance(value, str) and key in HYDRA_FOLDERS else None
+    if problem:
+        raise ConfigError(problem, key=key, value=show(value), allowed=ALLOWED)
     if key == "hydra.job.chdir" and value not in (False, None):
         raise ConfigError("runner does not change the working directory", key=key, value=show(value), allowed="false")
 

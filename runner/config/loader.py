@@ -34,7 +34,7 @@ from runner.config import gate, schema
 from runner.config.groups import GROUPS
 from runner.config.groups.parallel import HINT, UNSUPPORTED
 from runner.config.options import defaults_of_all_runs
-from runner.config.overrides import COMMAND_LINE, parse, sweep_values, with_force
+from runner.config.overrides import COMMAND_LINE, parse, reject_sweeps, sweep_values, with_force
 from runner.config.source import SEARCH, FolderSource, PluginSource
 from runner.errors import ConfigError, nearest
 from runner.host import resources
@@ -49,7 +49,7 @@ class Loader(ConfigLoaderImpl):
     """Composes configs from `conf/` and, after it, from the folder of `--config-dir`."""
 
     def __init__(self, config_dir: Path | None = None, config_path: Path | None = None) -> None:
-        _register()
+        register()
         path = ConfigSearchPathImpl()
         path.append("hydra", "runner-plugins://")
         path.append("main", f"runner://{_folder(config_path or resources.folder('conf'))}")
@@ -71,7 +71,7 @@ class Loader(ConfigLoaderImpl):
         parsed = parse(overrides)
         _check_name(config_name)
         if run_mode == RunMode.RUN and validate_sweep_overrides:
-            _reject_sweeps(parsed)
+            reject_sweeps(parsed)
         lines = [self.hydra_line(one) for one in parsed]
         with as_config_error(), self._minimal_hydra():
             composed: DictConfig = super().load_configuration(
@@ -182,14 +182,6 @@ def _check_name(config_name: str | None) -> None:
             raise ConfigError("not a main config", value=show(config_name))
 
 
-def _reject_sweeps(parsed: Sequence[Override]) -> None:
-    for override in parsed:
-        if override.is_sweep_override():
-            hint = "-m sweeps over the values, [a,b] is a list, quotes make it text"
-            rows = {"key": override.key_or_group, "value": override.get_value_string(), "hint": hint}
-            raise ConfigError("several values for one run", **rows).add(**{"from": COMMAND_LINE})
-
-
 def _folder(path: Path) -> Path:
     folder = path.expanduser().absolute()
     if not folder.is_dir():
@@ -197,7 +189,7 @@ def _folder(path: Path) -> Path:
     return folder
 
 
-def _register() -> None:
+def register() -> None:
     """Register runner's sources and defaults with Hydra, without its search for plugins, which imports all of them."""
     if hydra.__version__.startswith("1.3"):  # 1.4 does not need it and warns about it
         version.setbase("1.3")

@@ -7,12 +7,12 @@ from functools import lru_cache
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep
+from hydra.core.override_parser.types import ChoiceSweep, Glob, IntervalSweep, Override, RangeSweep, Sweep
 from hydra.errors import HydraException
 
 from runner.config import gate
 from runner.errors import ConfigError
-from runner.validation.validate import show
+from runner.validation.validate import show, text_problem
 
 MAX_LENGTH = 4096
 MAX_OVERRIDES = 1000
@@ -31,6 +31,15 @@ def parse(lines: Sequence[str]) -> list[Override]:
     if values > MAX_JOBS:
         raise ConfigError("the sweep has too many values", value=values, allowed=f"at most {MAX_JOBS}")
     return parsed
+
+
+def reject_sweeps(parsed: Sequence[Override]) -> None:
+    """Raise ConfigError when an override has several values, for a single run."""
+    for override in parsed:
+        if override.is_sweep_override():
+            hint = "-m sweeps over the values, [a,b] is a list, quotes make it text"
+            rows = {"key": override.key_or_group, "value": override.get_value_string(), "hint": hint}
+            raise ConfigError("several values for one run", **rows).add(**{"from": COMMAND_LINE})
 
 
 def grid_errors(parsed: Sequence[Override]) -> Iterator[ConfigError]:
@@ -102,7 +111,9 @@ def _parser() -> OverridesParser:
 
 
 def _check_limits(line: str) -> None:
-    """Check length and depth before parsing: the parser is recursive and slow. Raises ConfigError."""
+    """Check text, length and depth before parsing: the parser is recursive and slow. Raises ConfigError."""
+    if problem := text_problem(line):
+        raise ConfigError(problem, value=show(line), **{"from": COMMAND_LINE})
     depth = deepest = 0
     for letter in line[: MAX_LENGTH + 1]:
         depth += (letter in "[{(") - (letter in "]})")
@@ -123,10 +134,24 @@ def _scan(override: Override) -> None:
         gate.scan_name(key, key)
     if key.split("/")[0] == "hydra" and key not in gate.HYDRA_GROUPS:
         raise ConfigError("a config may not change this part of Hydra", key=key, allowed=", ".join(gate.HYDRA_GROUPS))
+    _reject_inner_sweeps(override)
     for one in _plain(override):
         if key.startswith("hydra."):
             gate.scan_hydra_key(key, one, in_file=False)
         gate.scan_values(one, key)
+
+
+def _reject_inner_sweeps(override: Override) -> None:
+    """Hydra parses sweeps inside of sweeps, lists and groups of keys, and cannot use them."""
+    value = override._value
+    todo: list[Any] = [*value.list] if isinstance(value, ChoiceSweep) else [value]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, Sweep | Glob) and one is not value:
+            hint = "one list of values, such as 1,2,3 or range(1,4)"
+            rows = {"key": override.key_or_group, "value": override.get_value_string(), "hint": hint}
+            raise ConfigError("a sweep inside of another value", **rows)
+        todo += one.values() if isinstance(one, dict) else one if isinstance(one, list) else ()
 
 
 def _plain(override: Override) -> Iterator[Any]:

@@ -22,7 +22,7 @@ from runner.device import DeviceSettings
 from runner.host.json_file import flat
 from runner.nn.metrics import METRICS
 from runner.validation.records import Frozen
-from runner.validation.rules import FREE, key
+from runner.validation.rules import FILE_PATH, LARGEST_FLOAT32, MAX_COUNT, MAX_SEED, key
 from runner.validation.validate import Invalid, validate
 
 
@@ -30,8 +30,8 @@ class NetworkSettings(Frozen):
     """A name of `models.NETWORKS` and the keyword arguments of its constructor."""
 
     name: str = "lenet5"  # the network: a class in models/
-    num_classes: int = key(10, low=1)  # number of outputs
-    num_channels: int | None = key(None, low=1)  # channels of the input; null: those of the dataset
+    num_classes: int = key(10, low=1, high=MAX_COUNT)  # number of outputs
+    num_channels: int | None = key(None, low=1, high=65536)  # channels of the input; null: those of the dataset
     arguments: Mapping[str, object] = field(default_factory=dict)  # further keyword arguments of the constructor
 
     def keywords(self, channels: int) -> dict[str, object]:
@@ -42,8 +42,8 @@ class NetworkSettings(Frozen):
 class Expectation(Frozen):
     """Bounds of a metric; a run outside of them fails."""
 
-    min: float | None = None
-    max: float | None = None
+    min: float | None = key(None, low=-LARGEST_FLOAT32, high=LARGEST_FLOAT32)
+    max: float | None = key(None, low=-LARGEST_FLOAT32, high=LARGEST_FLOAT32)
 
 
 _MODE: dict[str, Any] = {
@@ -64,13 +64,13 @@ class EvalSettings(Frozen):
 class CallbackSettings(Frozen):
     """Output during training."""
 
-    loss_monitor: int = key(1, low=0)  # steps between two lines with the loss; 0: none
+    loss_monitor: int = key(1, low=0, high=MAX_COUNT)  # steps between two lines with the loss; 0: none
     time_monitor: bool = True  # a line with the time of each epoch
     progress: bool = True  # a progress bar, on a terminal
 
 
 def _weights(value: object) -> str:
-    path: str = validate(str, FREE, value)
+    path: str = validate(str, FILE_PATH, value)
     if not os.path.exists(path):
         raise Invalid("no such file or folder", "a .ckpt file, the folder of a checkpoint, or a run directory")
     return os.path.abspath(path)
@@ -83,10 +83,10 @@ class CheckpointSettings(Frozen):
     or a run directory, whose newest checkpoint is loaded.
     """
 
-    every_steps: int | None = key(None, low=1)  # steps between two checkpoints
-    every_seconds: float | None = key(None, above=0)  # seconds between two checkpoints
-    keep_max: int = key(5, low=1)  # number of checkpoints kept
-    prefix: str = key("CKP", pattern="[A-Za-z0-9_]+")  # prefix of file names
+    every_steps: int | None = key(None, low=1, high=MAX_COUNT)  # steps between two checkpoints
+    every_seconds: float | None = key(None, above=0, high=MAX_COUNT)  # seconds between two checkpoints
+    keep_max: int = key(5, low=1, high=MAX_COUNT)  # number of checkpoints kept
+    prefix: str = key("CKP", pattern="[A-Za-z0-9_]{1,100}")  # prefix of file names
     load: str | None = key(None, validate=_weights)  # initial weights: a .ckpt file, checkpoint or run directory
 
 
@@ -111,15 +111,15 @@ class RunConfig(Frozen):
     dataset: DatasetSettings = DatasetSettings()
     optimizer: OptimizerSettings = MomentumSettings()
     loss: LossSettings = SoftmaxCrossEntropySettings()
-    epochs: int = key(1, low=1)  # passes over the training data
-    max_steps: int | None = key(None, low=1)  # maximum number of steps; null: no limit
+    epochs: int = key(1, low=1, high=MAX_COUNT)  # passes over the training data
+    max_steps: int | None = key(None, low=1, high=MAX_COUNT)  # maximum number of steps; null: no limit
     dataset_sink_mode: bool = True  # graph mode: execute many steps in one call to the device
-    sink_size: int = key(-1, low=1, also=(-1,))  # steps per sink and epoch; -1: the whole dataset
-    seed: int = key(1, low=0)  # seed of all random numbers
+    sink_size: int = key(-1, low=1, high=MAX_COUNT, also=(-1,))  # steps per sink and epoch; -1: the whole dataset
+    seed: int = key(1, low=0, high=MAX_SEED)  # seed of all random numbers
     reserve_class_name_in_scope: bool = True  # include class names in the full names of operators
-    print_file_path: str | None = None  # output of Print, relative to the working directory; null: the screen
+    print_file_path: str | None = key(None, path=True)  # output of Print, from the working directory; null: the screen
     save_graphs: bool = False  # save the graph after every compilation stage
-    save_graphs_path: str = "graphs"  # folder of graphs, relative to the run directory
+    save_graphs_path: str = key("graphs", path=True)  # folder of graphs, relative to the run directory
     dump: Dump = field(default=NoDump())
     profiling: Profiling = field(default=NoProfiling())
     session: SessionSettings = field(default=SessionSettings())

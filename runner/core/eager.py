@@ -8,7 +8,7 @@ import numpy as np
 from runner.core.precision import RoundedTypes, compute_rounded
 from runner.core.primitive import Arrays, Interpreter, Node, Primitive, infer, install
 from runner.core.value import Operand, Tensor, Value
-from runner.errors import RunnerError, TrainingError
+from runner.errors import NO_MEMORY, ConfigError, RunnerError, TrainingError
 from runner.host.machine import keep_freed_memory
 from runner.types import TensorType
 
@@ -51,6 +51,8 @@ class Eager(Interpreter):
                 arrays = op.kernel(*map(_data, inputs))
         except RunnerError as error:
             raise self.add_location(error, op, inputs) from None
+        except MemoryError as error:
+            raise self.add_location(ConfigError(NO_MEMORY, reason=error), op, inputs) from None
         except (ArithmeticError, IndexError, ValueError) as error:
             raise self.add_location(TrainingError(f"{op.name}: {error}"), op, inputs) from error
         outputs = _wrap(arrays, types)

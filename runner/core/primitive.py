@@ -19,6 +19,7 @@ from runner.core.precision import Needs, OperandCasting, RoundedTypes
 from runner.core.source import Source, current_source, user_line
 from runner.core.value import Operand, Parameter, Value, as_values
 from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
+from runner.host.machine import CERTAIN_BYTES, require_memory
 from runner.types import TensorType
 
 _type = attrgetter("type")  # a function for `map`: the fastest loop over a few operands
@@ -185,6 +186,8 @@ def infer(op: Primitive, types: tuple[TensorType, ...]) -> tuple[TensorType, ...
         raise ShapeError(f"{op.name} needs operands with elements", given=given, allowed="axes of length 1 and more")
     inferred = op.infer(*types)
     results = inferred if isinstance(inferred, tuple) else (inferred,)
+    if (needed := sum(result.nbytes for result in results)) > CERTAIN_BYTES:
+        require_memory(needed, outputs=", ".join(map(str, results)))
     return RoundedTypes(results) if op.computes and dt.float16 in [t.dtype for t in types] else results
 
 

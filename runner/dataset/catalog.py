@@ -19,7 +19,7 @@ from runner.dataset.transforms.transform import Transform
 from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, RandomCrop, RandomHorizontalFlip, Rescale, Resize
 from runner.errors import ConfigError
 from runner.validation.records import Frozen
-from runner.validation.rules import key
+from runner.validation.rules import MAX_COUNT, key
 from runner.validation.validate import validate_record
 
 __all__ = ["DatasetSettings", "open_dataset"]
@@ -86,11 +86,11 @@ class DatasetSettings(Frozen):
     """
 
     name: str = key("digits", choices=tuple(CATALOG))  # the dataset
-    data_dir: str | None = None  # folder of the files; null: the default below ./datasets
-    batch_size: int = key(32, low=1)  # samples per step
+    data_dir: str | None = key(None, path=True)  # folder of the files; null: the default below ./datasets
+    batch_size: int = key(32, low=1, high=MAX_COUNT)  # samples per step
     drop_remainder: bool = True  # omit the last batch if it is smaller
     shuffle: bool = True  # shuffle the training data anew in each epoch
-    buffer_size: int = key(10000, low=2)  # samples in the shuffle buffer
+    buffer_size: int = key(10000, low=2, high=MAX_COUNT)  # samples in the shuffle buffer
     image_size: int = key(32, low=1, high=MAX_IMAGE_SIZE)  # height and width in pixels
     num_parallel_workers: int = key(1, low=1, high=MAX_WORKERS)  # threads that prefetch batches
     augment: bool = False  # random crops and horizontal flips
@@ -98,7 +98,7 @@ class DatasetSettings(Frozen):
     download: bool = False  # download missing files
     url: str | None = None  # base URL of the download
     verify: bool = True  # require the published checksums of MNIST's files
-    num_samples: int | None = key(None, low=1)  # number of samples to use; null: all
+    num_samples: int | None = key(None, low=1, high=MAX_COUNT)  # number of samples to use; null: all
 
     @property
     def entry(self) -> DatasetEntry:

@@ -17,6 +17,7 @@ from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError
 from runner.host.log import LOG
+from runner.host.machine import require_memory
 from runner.nn.metrics import METRICS
 from runner.nn.pooling import set_impl_mode
 from runner.observe import dump
@@ -52,6 +53,7 @@ def build(
     device = _checked_device(config)
     train_data, test_data = _rank_part(config, _open_dataset(config, True)), _open_dataset(config, False)
     image, *_ = train_data.column_types()
+    require_memory(image.nbytes, key="dataset.batch_size", value=config.dataset.batch_size, batch=str(image))
     network = networks.network(config.network.name)(**config.network.keywords(channels=image.shape[1]))
     if config.session.optypelist_for_implmode == "Pooling":
         set_impl_mode(network, config.session.op_select_implmode)

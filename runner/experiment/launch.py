@@ -17,7 +17,7 @@ from runner.config.schema import RunRequest
 from runner.errors import BusyError, ConfigError, RunnerError, StorageError, unexpected
 from runner.experiment import evaluate, run as experiment, tracking
 from runner.experiment.ranks.processes import processes_of, report_on_first_rank
-from runner.host import files
+from runner.host import files, json_data
 from runner.host.console import Console
 from runner.host.lazy import gc_paused
 from runner.host.signals import Terminated, exit_code, handled
@@ -126,7 +126,7 @@ def run_status(request: RunRequest) -> Iterator[None]:
         "device": config.device.target,
     }
     with Console() as console, files.locked(request.folder / LOCK_FILE):
-        before = path.read_bytes() if request.resume else None
+        before = files.read_bytes(path, json_data.MAX_BYTES) if request.resume else None
         files.write_json(path, values)
         try:
             yield

@@ -1,17 +1,18 @@
 """`runner resume RUN_DIR`: resume an interrupted run from its newest valid checkpoint."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.config import overrides
 from runner.config.check import check
+from runner.config.compose import with_overrides
 from runner.config.schema import RunRequest, plain
-from runner.errors import ConfigError
+from runner.errors import ConfigError, DataError
 from runner.experiment import launch, run, sweep
 from runner.experiment.ranks.processes import processes_of
-from runner.host.json_file import set_dotted
+from runner.host import json_data
+from runner.validation.paths import ALLOWED, path_problem
+from runner.validation.validate import show
 
 SWEEP_FILE = "sweep.jsonl"
 
@@ -21,11 +22,13 @@ def main(words: Sequence[str], force: bool) -> dict[str, Any]:
 
     Returns the summary; a sweep has none. Raises RunnerError.
     """
-    folders = [word for word in words if "=" not in word]
-    lines = [word for word in words if "=" in word]
+    lines = [word for word in words if "=" in word or word.startswith("~")]
+    folders = [word for word in words if word not in lines]
     if len(folders) != 1:
         reason = f"one directory is needed, and {len(folders) or 'none'} given"
         raise ConfigError("wrong usage", value=" ".join(words), reason=reason, hint="runner resume --help")
+    if problem := path_problem(folders[0]):
+        raise ConfigError(problem, path=show(folders[0]), allowed=ALLOWED)
     if (Path(folders[0]) / SWEEP_FILE).exists():
         sweep.resume(Path(folders[0]), lines, force=force)
         return {}
@@ -40,9 +43,7 @@ def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -
     """
     place = Path(folder)
     status, values = _read(place, launch.STATUS_FILE), _read(place, run.CONFIG_FILE)
-    for override in overrides.parse(lines):
-        set_dotted(values, override.key_or_group, override.value())
-    config = check(values)
+    config = check(with_overrides(values, lines))
     name = status.get("experiment")
     request = RunRequest(config, place, name, plain(config), tuple(lines), resume=True, force=force)
     if status.get("status") == "ok" and not lines:
@@ -58,9 +59,8 @@ def _run_and_record(request: RunRequest) -> dict[str, Any]:
 
 def _read(place: Path, name: str) -> dict[str, Any]:
     try:
-        values = json.loads((place / name).read_text())
-    except (OSError, ValueError):
-        raise ConfigError("not a run directory", path=place, missing=name, hint="runner ls lists runs") from None
-    if not isinstance(values, dict):
-        raise ConfigError("not a run directory", path=place, damaged=name)
-    return values
+        return json_data.read_object(place / name)
+    except DataError as error:
+        rows = {"damaged": name, "reason": error.rows.get("reason", error.what)}
+        rows = rows if (place / name).exists() else {"missing": name, "hint": "runner ls lists runs"}
+        raise ConfigError("not a run directory", path=place, **rows) from None

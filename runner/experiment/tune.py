@@ -10,7 +10,7 @@ from runner.config.schema import RunConfig
 from runner.device import Device
 from runner.errors import ConfigError
 from runner.experiment.build import Experiment
-from runner.host.json_file import read_object
+from runner.host.json_data import read_optional
 from runner.host.log import LOG
 from runner.nn.cell import Cell
 
@@ -51,7 +51,7 @@ def _reason_not_to_tune(config: RunConfig) -> str | None:
 
 def _from_manifest(folder: Path) -> dict[str, Any] | None:
     """The tuning of the resumed run; None, with a warning, when its manifest has none."""
-    report: Any = read_object(folder / "manifest.json").get("tuning")
+    report: Any = read_optional(folder / "manifest.json").get("tuning")
     try:
         compiler.parse_tuning(report["tuning"])
     except (KeyError, TypeError, ConfigError):

@@ -13,7 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
-from runner.errors import BusyError, DataError, StorageError
+from runner.errors import BusyError, DataError, RunnerError, StorageError
+from runner.validation.paths import ALLOWED, path_problem
 
 Content: TypeAlias = bytes | str | Callable[[IO[bytes]], object]
 TEMPORARY_SUFFIX = ".tmp"
@@ -110,7 +111,7 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
     Raises BusyError when another process holds it, unless the caller waits.
     """
     with storage_errors("cannot open a lock file", path, "open"):
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         yield
@@ -132,6 +133,8 @@ def read_bytes(path: Path, limit: int) -> bytes:
 
     Raises DataError when it is missing, not a regular file or longer, StorageError when the system cannot read it.
     """
+    if problem := path_problem(str(path)):
+        raise DataError(problem, file=path, allowed=ALLOWED)
     try:
         # Without O_NONBLOCK a pipe under this name would wait for its writer.
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
@@ -159,7 +162,12 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         with storage_errors("cannot open a file for writing", path, "open"):
-            self._file = open(path, "ab", buffering=0)  # noqa: SIM115  it stays open as long as the run
+            # Without O_NONBLOCK a pipe under this name would wait for its reader.
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o666)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise StorageError("cannot open a file for writing", path=path, reason="not a regular file")
+        self._file = open(handle, "ab", buffering=0)  # noqa: SIM115  it stays open as long as the run
 
     def append(self, row: dict[str, Any]) -> None:
         """Add one row. Raises StorageError when the disk does not take all of it."""
@@ -203,6 +211,10 @@ def storage_errors(what: str, path: Path, operation: str = "") -> Iterator[None]
         yield
     except OSError as reason:
         raise storage_error(what, path, reason) from reason
+    except ValueError as reason:  # Python refuses such a path before it calls the system
+        if isinstance(reason, RunnerError) or (problem := path_problem(str(path))) is None:
+            raise
+        raise StorageError(what, path=path, reason=problem, allowed=ALLOWED) from reason
 
 
 def storage_error(what: str, path: Path, reason: OSError) -> StorageError:

@@ -1,4 +1,4 @@
-"""Reader of JSON files from users, with fixed limits and the location of errors."""
+"""Reader of the JSON files of a config, with fixed limits and the location of errors; `json_data` reads other JSON."""
 
 import json
 import math
@@ -54,15 +54,6 @@ def parse(source: str, name: str) -> Any:
     return values
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file of a run; {} when the file is missing or damaged."""
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def measure(values: object) -> None:
     """Check the limits of nodes and depth, and that every number is finite. Raises ConfigError."""
     count, todo = 0, [(values, 1)]
@@ -101,6 +92,17 @@ def set_dotted(values: dict[str, Any], key: str, value: object) -> None:
         if not isinstance(values, dict):
             raise ConfigError("unknown key", key=key)
     values[name] = value
+
+
+def delete_dotted(values: dict[str, Any], key: str) -> None:
+    """Remove a dotted key of nested keys. Raises ConfigError when there is none."""
+    *groups, name = key.split(".")
+    for group in groups:
+        values = values.get(group, {})
+        if not isinstance(values, dict):
+            raise ConfigError("unknown key", key=key)
+    if values.pop(name, values) is values:
+        raise ConfigError("unknown key", key=key)
 
 
 def syntax_error(language: str, location: str, reason: str) -> ConfigError:

@@ -3,15 +3,19 @@
 import ctypes
 import os
 import platform
+import re
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
+
+from runner.errors import NO_MEMORY, ConfigError
 
 PACKAGES = (
     *("runner", "hydra-core", "omegaconf", "numpy", "onnx"),
     *("scikit-learn", "safetensors", "rich", "threadpoolctl"),
 )
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # numbers of mallopt(3)
+CERTAIN_BYTES = 1 << 24  # no need to ask the system for less
 RUNTIMES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-cann")
 
 
@@ -68,6 +72,24 @@ def memory_bytes() -> int:
     limit = _read("/sys/fs/cgroup/memory.max").strip()
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return min(machine, int(limit)) if limit.isdigit() else machine
+
+
+def available_bytes() -> int:
+    """Bytes of memory that can still be taken without swapping: MemAvailable, or what its control group leaves."""
+    found = re.search(r"^MemAvailable:\s*(\d+) kB", _read("/proc/meminfo"), re.MULTILINE)
+    machine = int(found[1]) << 10 if found else memory_bytes()
+    limit, used = (_read(f"/sys/fs/cgroup/memory.{name}").strip() for name in ("max", "current"))
+    return min(machine, max(0, int(limit) - int(used))) if limit.isdigit() and used.isdigit() else machine
+
+
+def require_memory(needed: int, /, **rows: object) -> None:
+    """Raise ConfigError, with these rows, when `needed` bytes are more than are available.
+
+    To be called before they are taken: the system would grant them, and end the process when they are used.
+    """
+    if needed > CERTAIN_BYTES and needed > (available := available_bytes()):
+        sizes = {"needed": f"{needed / 2**30:.4g} GiB", "available": f"{available / 2**30:.4g} GiB"}
+        raise ConfigError(NO_MEMORY, **rows, **sizes)
 
 
 def _versions(names: tuple[str, ...]) -> dict[str, str]:

@@ -1,7 +1,5 @@
 """The files of a run directory. Missing or damaged files read as empty, and `notes` lists them; nothing here raises."""
 
-import json
-import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from runner.errors import ConfigError, DataError, StorageError
-from runner.host import files
-from runner.host.json_file import flat, parse
+from runner.errors import DataError, StorageError
+from runner.host import files, json_data
+from runner.host.json_file import flat
+from runner.validation.rules import LARGEST_FLOAT32
 
 STATES = ("ok", "running", "interrupted", "failed", "killed", "broken")
 MAX_FILE_BYTES = 16 << 20  # of a file that is read as a whole
@@ -153,11 +152,7 @@ class RunRecord:
         return flat(self._object(name))
 
     def _object(self, name: str) -> dict[str, Any]:
-        try:
-            content = parse(self._bytes(name).decode(), name)
-        except (ConfigError, UnicodeDecodeError):
-            return {}
-        return content if isinstance(content, dict) else {}
+        return json_data.read_optional(self.folder / name, MAX_FILE_BYTES)
 
     def _bytes(self, name: str) -> bytes:
         try:
@@ -191,8 +186,8 @@ def is_alive(pid: object) -> bool:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a finite number and not a bool."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether it is a number in the range of Float32, in which runner computes, and not a bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST_FLOAT32
 
 
 def run_directories(folder: Path) -> Iterator[Path]:
@@ -213,8 +208,8 @@ def differing_keys(configs: Sequence[dict[str, Any]]) -> list[str]:
 def _event(line: bytes) -> dict[str, Any] | None:
     """A valid event of `metrics.jsonl`; None for anything else."""
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
+        row = json_data.parse(line)
+    except DataError:
         return None
     if not isinstance(row, dict) or row.get("event") not in ("step", "eval"):
         return None
@@ -225,8 +220,8 @@ def _event(line: bytes) -> dict[str, Any] | None:
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return json_data.parse(text.encode())
+    except DataError:
         return text
 
 

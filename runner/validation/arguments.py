@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from runner.errors import ConfigError, nearest
+from runner.validation.rules import LARGEST_FLOAT32
 
 Where = Mapping[str, object]
-LARGEST_FLOAT32 = 3.4e38
 
 
 def at_least(where: Where, least: float, /, **arguments: object) -> None:

@@ -20,12 +20,18 @@ class Rule(Frozen):
     choices: tuple[str, ...] = ()
     aliases: Mapping[object, str] = field(default_factory=dict)  # alternative spellings; text in lower case
     pattern: str = ""  # a regular expression that text must match
+    path: bool = False  # text must be possible as the path of a file
     fold: bool = False  # choices and aliases are case-insensitive
     validate: Callable[[object], Any] | None = None  # replaces type and rule; raises Invalid
     hint: str | None = None
 
 
 FREE = Rule()
+FILE_PATH = Rule(path=True)
+# Bounds of numbers without a smaller one of their own.
+MAX_COUNT = 2**31 - 1  # of steps, samples and seconds: numbers of steps are Int32 in graphs
+MAX_SEED = 2**63 - 1
+LARGEST_FLOAT32 = 3.4e38  # in which runner computes
 
 
 def key(default: T, **rule: Any) -> T:

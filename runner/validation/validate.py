@@ -12,6 +12,7 @@ from numbers import Integral
 from typing import Any, Union, get_args, get_origin
 
 from runner.errors import ConfigError, nearest
+from runner.validation.paths import ALLOWED, path_problem
 from runner.validation.records import Frozen
 from runner.validation.rules import Rule, rule_of
 
@@ -54,6 +55,8 @@ def _validate(kind: Any, rule: Rule, value: object) -> Any:
     if rule.choices:
         return _validate_choice(rule, value, optional)
     valid = _TYPES.get(kind, lambda value, allowed: value)(value, optional + describe(kind, rule))
+    if rule.path and (problem := path_problem(str(valid))):
+        raise Invalid(problem, optional + ALLOWED)
     if rule.pattern and not re.fullmatch(rule.pattern, str(valid)):
         raise Invalid("not allowed", f"text that matches {rule.pattern}")
     if isinstance(valid, int | float) and not isinstance(valid, bool):
@@ -72,6 +75,21 @@ def validate_record(record: Frozen) -> None:
             raise ConfigError(invalid.what, argument=field.name, value=repr(value), **about) from None
 
 
+def text_problem(text: str) -> str | None:
+    """Why a text cannot be the value of a key; None if it can.
+
+    >>> text_problem("a\\nb"), text_problem("a\\0")
+    (None, 'text with a NUL character')
+    """
+    if "\0" in text:
+        return "text with a NUL character"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "not Unicode text"
+    return None
+
+
 def switch(value: object) -> bool:
     """Validator of booleans, also as 1 and 0. Raises Invalid."""
     return bool(value) if value in (0, 1) and isinstance(value, int) else _validate_bool(value, "0, 1, true or false")
@@ -79,6 +97,8 @@ def switch(value: object) -> bool:
 
 def existing_folder(value: str) -> str:
     """The absolute path of an existing folder with read and write permission. Raises Invalid."""
+    if problem := path_problem(value):
+        raise Invalid(problem, ALLOWED)
     path = os.path.abspath(value)
     if not os.path.isdir(path):
         what = "a folder is missing" if not os.path.lexists(path) else "not a folder"
@@ -157,6 +177,8 @@ def _validate_bool(value: object, allowed: str) -> bool:
 
 def _validate_str(value: object, allowed: str) -> str:
     if isinstance(value, str):
+        if problem := text_problem(value):
+            raise Invalid(problem, allowed)
         return value
     raise Invalid("not text", allowed, f'"{show(value)}"' if isinstance(value, int | float) else None)
 

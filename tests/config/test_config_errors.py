@@ -99,42 +99,42 @@ CASES = {
         ConfigError: out of range
           key      sink_size
           value    0
-          allowed  -1 or a whole number of at least 1
+          allowed  -1 or a whole number of 1 to 2147483647
           from     command line
     """,
     "sink_size=-2": """
         ConfigError: out of range
           key      sink_size
           value    -2
-          allowed  -1 or a whole number of at least 1
+          allowed  -1 or a whole number of 1 to 2147483647
           from     command line
     """,
     "epochs=0": """
         ConfigError: out of range
           key      epochs
           value    0
-          allowed  whole number, at least 1
+          allowed  whole number, 1 to 2147483647
           from     command line
     """,
     "epochs=true": """
         ConfigError: not a whole number
           key      epochs
           value    true
-          allowed  whole number, at least 1
+          allowed  whole number, 1 to 2147483647
           from     command line
     """,
     "epochs=1.5": """
         ConfigError: not a whole number
           key      epochs
           value    1.5
-          allowed  whole number, at least 1
+          allowed  whole number, 1 to 2147483647
           from     command line
     """,
     "epochs=1e3": """
         ConfigError: not a whole number
           key      epochs
           value    1000.0
-          allowed  whole number, at least 1
+          allowed  whole number, 1 to 2147483647
           nearest  1000
           from     command line
     """,
@@ -142,7 +142,7 @@ CASES = {
         ConfigError: not a whole number
           key      epochs
           value    "3"
-          allowed  whole number, at least 1
+          allowed  whole number, 1 to 2147483647
           nearest  3
           from     command line
     """,
@@ -150,21 +150,21 @@ CASES = {
         ConfigError: not a whole number
           key      epochs
           value    null
-          allowed  whole number, at least 1
+          allowed  whole number, 1 to 2147483647
           from     command line
     """,
     "epochs=[1]": """
         ConfigError: not a whole number
           key      epochs
           value    [1]
-          allowed  whole number, at least 1
+          allowed  whole number, 1 to 2147483647
           from     command line
     """,
     "max_steps=0": """
         ConfigError: out of range
           key      max_steps
           value    0
-          allowed  null or whole number, at least 1
+          allowed  null or whole number, 1 to 2147483647
           from     command line
     """,
     "dataset.num_parallel_workers=65": """
@@ -215,14 +215,14 @@ CASES = {
         ConfigError: out of range
           key      seed
           value    -1
-          allowed  whole number, at least 0
+          allowed  whole number, 0 to 9223372036854775807
           from     command line
     """,
     "seed=9223372036854775808": """
         ConfigError: out of range
           key      seed
           value    9223372036854775808
-          allowed  whole number, at least 0 (64 bits)
+          allowed  whole number, 0 to 9223372036854775807 (64 bits)
           from     command line
     """,
     "mode=grph": """
@@ -296,21 +296,21 @@ CASES = {
         ConfigError: not a finite number
           key      optimizer.learning_rate
           value    nan
-          allowed  number, at least 0
+          allowed  number, 0 to 3.4e+38
           from     command line
     """,
     "optimizer.learning_rate=fast": """
         ConfigError: not a number
           key      optimizer.learning_rate
           value    "fast"
-          allowed  number, at least 0
+          allowed  number, 0 to 3.4e+38
           from     command line
     """,
     "optimizer.learning_rate=-0.1": """
         ConfigError: out of range
           key      optimizer.learning_rate
           value    -0.1
-          allowed  number, at least 0
+          allowed  number, 0 to 3.4e+38
           from     command line
     """,
     "optimizer=adam optimizer.beta1=1": """
@@ -370,35 +370,35 @@ CASES = {
         ConfigError: out of range
           key      optimizer.schedule.warmup_steps
           value    -1
-          allowed  whole number, at least 0
+          allowed  whole number, 0 to 2147483647
           from     command line
     """,
     "optimizer.schedule.name=step optimizer.schedule.decay_steps=null": """
         ConfigError: not a whole number
           key      optimizer.schedule.decay_steps
           value    null
-          allowed  whole number, at least 1
+          allowed  whole number, 1 to 2147483647
           from     command line
     """,
     "optimizer.schedule.name=cosine optimizer.schedule.decay_steps=0": """
         ConfigError: out of range
           key      optimizer.schedule.decay_steps
           value    0
-          allowed  null or whole number, at least 1
+          allowed  null or whole number, 1 to 2147483647
           from     command line
     """,
     "optimizer.schedule.name=exponential optimizer.schedule.decay_rate=0": """
         ConfigError: out of range
           key      optimizer.schedule.decay_rate
           value    0
-          allowed  number, above 0
+          allowed  number, above 0 and at most 3.4e+38
           from     command line
     """,
     "optimizer.schedule.name=polynomial optimizer.schedule.power=0": """
         ConfigError: out of range
           key      optimizer.schedule.power
           value    0
-          allowed  number, above 0
+          allowed  number, above 0 and at most 3.4e+38
           from     command line
     """,
     "optimizer.schedule.name=exponential optimizer.schedule.is_stair=1": """
@@ -464,21 +464,21 @@ CASES = {
         ConfigError: not a whole number
           key      network.num_channels
           value    "one"
-          allowed  null or whole number, at least 1
+          allowed  null or whole number, 1 to 65536
           from     command line
     """,
     "network.num_channels=0": """
         ConfigError: out of range
           key      network.num_channels
           value    0
-          allowed  null or whole number, at least 1
+          allowed  null or whole number, 1 to 65536
           from     command line
     """,
     "dataset.buffer_size=1": """
         ConfigError: out of range
           key      dataset.buffer_size
           value    1
-          allowed  whole number, at least 2
+          allowed  whole number, 2 to 2147483647
           from     command line
     """,
     "expect.accuracy=0.9": """

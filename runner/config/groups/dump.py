@@ -10,7 +10,7 @@ from pathlib import Path
 
 from runner.errors import ConfigError, collect_errors
 from runner.observe import dump
-from runner.observe.dump.settings import FILE_FORMATS, AsyncDump, DumpSettings, Iterations, SyncDump
+from runner.observe.dump.settings import FILE_FORMATS, MAX_QUEUE_MB, AsyncDump, DumpSettings, Iterations, SyncDump
 from runner.validation.records import Frozen
 from runner.validation.rules import key
 from runner.validation.validate import Invalid, existing_folder, invalid_value_error
@@ -23,7 +23,7 @@ class NoDump(Frozen):
     """No dump, unless `config`, a JSON file, requests one; or, without it, MINDSPORE_DUMP_CONFIG."""
 
     name: str = key("none", choices=("none",))  # the kind of dump
-    config: str | None = None  # a JSON file, relative to the working directory
+    config: str | None = key(None, path=True)  # a JSON file, relative to the working directory
 
 
 def _dump_step(value: object) -> str:
@@ -43,13 +43,13 @@ class GeDump(Frozen):
     """An asynchronous dump with the keys of GE (seed 004), in a separate folder for each run."""
 
     name: str = key("ge", choices=("ge",))  # the kind of dump
-    config: str | None = None  # a JSON file of MindSpore
+    config: str | None = key(None, path=True)  # a JSON file of MindSpore
     enable_dump: bool = True  # false: no dump
-    dump_path: str | None = None  # an existing folder, relative to the working directory
+    dump_path: str | None = key(None, path=True)  # an existing folder, relative to the working directory
     dump_step: str | None = key(None, validate=_dump_step)  # steps; null: all
     dump_mode: str = key("output", choices=("input", "output", "all"))  # inputs, outputs or both
     file_format: str = key(FILE_FORMATS[0], choices=FILE_FORMATS)  # bin, or npy with statistic.csv
-    queue_mb: int = key(256, low=1)  # memory of the queue of files, in MiB
+    queue_mb: int = key(256, low=1, high=MAX_QUEUE_MB)  # memory of the queue of files, in MiB
 
     def folder(self) -> Path:
         """The absolute `dump_path`. Raises ConfigError if it is null or not an existing folder."""

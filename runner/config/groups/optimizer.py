@@ -10,17 +10,17 @@ from runner import nn
 from runner.config.groups.constructor import ConstructorSettings, argument
 from runner.config.groups.schedule import ConstantLRSettings, CosineDecayLRSettings, ScheduleSettings
 from runner.errors import ConfigError
-from runner.validation.rules import key
+from runner.validation.rules import LARGEST_FLOAT32, key
 
 
 class MomentumSettings(ConstructorSettings, constructor=nn.Momentum):
     """Momentum SGD, with the defaults of the reference's LeNet example."""
 
     name: str = key("momentum", choices=("momentum",))  # the optimizer
-    learning_rate: float = key(0.01, low=0)  # initial learning rate
-    momentum: float = key(0.9, low=0)  # momentum coefficient
-    weight_decay: float = argument(low=0)  # L2 penalty coefficient
-    loss_scale: float = argument(above=0)  # gradients are divided by it
+    learning_rate: float = key(0.01, low=0, high=LARGEST_FLOAT32)  # initial learning rate
+    momentum: float = key(0.9, low=0, high=LARGEST_FLOAT32)  # momentum coefficient
+    weight_decay: float = argument(low=0, high=LARGEST_FLOAT32)  # L2 penalty coefficient
+    loss_scale: float = argument(above=0, high=LARGEST_FLOAT32)  # gradients are divided by it
     use_nesterov: bool = argument()  # Nesterov momentum
     schedule: ScheduleSettings = ConstantLRSettings()
 
@@ -29,12 +29,12 @@ class SGDSettings(ConstructorSettings, constructor=nn.SGD):
     """SGD, with the defaults of the reference."""
 
     name: str = key("sgd", choices=("sgd",))  # the optimizer
-    learning_rate: float = argument(low=0)  # initial learning rate
-    momentum: float = argument(low=0)  # momentum coefficient
-    dampening: float = argument(low=0)  # dampening of the gradient
-    weight_decay: float = argument(low=0)  # L2 penalty coefficient
+    learning_rate: float = argument(low=0, high=LARGEST_FLOAT32)  # initial learning rate
+    momentum: float = argument(low=0, high=LARGEST_FLOAT32)  # momentum coefficient
+    dampening: float = argument(low=0, high=LARGEST_FLOAT32)  # dampening of the gradient
+    weight_decay: float = argument(low=0, high=LARGEST_FLOAT32)  # L2 penalty coefficient
     nesterov: bool = argument()  # Nesterov momentum
-    loss_scale: float = argument(above=0)  # gradients are divided by it
+    loss_scale: float = argument(above=0, high=LARGEST_FLOAT32)  # gradients are divided by it
     schedule: ScheduleSettings = ConstantLRSettings()
 
 
@@ -42,12 +42,12 @@ class AdamSettings(ConstructorSettings, constructor=nn.Adam):
     """Adam, with the defaults of the reference."""
 
     name: str = key("adam", choices=("adam",))  # the optimizer
-    learning_rate: float = argument(low=0)  # initial learning rate
+    learning_rate: float = argument(low=0, high=LARGEST_FLOAT32)  # initial learning rate
     beta1: float = argument(above=0, below=1)  # decay rate of the first moment
     beta2: float = argument(above=0, below=1)  # decay rate of the second moment
-    eps: float = argument(above=0)  # added to the denominator
-    weight_decay: float = argument(low=0)  # L2 penalty coefficient
-    loss_scale: float = argument(above=0)  # gradients are divided by it
+    eps: float = argument(above=0, high=LARGEST_FLOAT32)  # added to the denominator
+    weight_decay: float = argument(low=0, high=LARGEST_FLOAT32)  # L2 penalty coefficient
+    loss_scale: float = argument(above=0, high=LARGEST_FLOAT32)  # gradients are divided by it
     schedule: ScheduleSettings = ConstantLRSettings()
 
 

@@ -20,7 +20,7 @@ from runner.config.schema import RunConfig, defaults
 from runner.errors import ConfigError, collect_errors, nearest, raise_all
 from runner.nn.metrics import METRICS
 from runner.validation.records import Frozen
-from runner.validation.rules import FREE, key
+from runner.validation.rules import FILE_PATH, key
 from runner.validation.validate import Invalid, show, validate
 
 PARAMS = "hydra.sweeper.params"
@@ -30,7 +30,7 @@ _FORMS = "interval(0.001,1), tag(log,interval(0.001,1)), int(interval(1,9)), ran
 
 
 def _inside(value: object) -> str:
-    text: str = validate(str, FREE, value)
+    text: str = validate(str, FILE_PATH, value)
     path = PurePath(text)
     if path.is_absolute() or ".." in path.parts or "://" in text or not path.name:
         raise Invalid("not a file in the folder of the sweep", "a name, such as study.log")

@@ -1,13 +1,12 @@
 """Keys of the group `session`: how graphs are compiled and observed (the session options of seed 004)."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from runner.errors import ConfigError
 from runner.observe.profile.settings import operator, options_text, point
 from runner.validation.records import Frozen
-from runner.validation.rules import Rule, key
+from runner.validation.rules import LARGEST_FLOAT32, MAX_COUNT, Rule, key
 from runner.validation.validate import Invalid, switch, validate
 
 PRECISION_MODES = ("allow_fp32_to_fp16", "force_fp16", "force_fp32", "must_keep_origin_dtype", "allow_mix_precision")
@@ -29,8 +28,9 @@ def _validate_loss_scale(value: object) -> Any:
     """`dynamic`, `off`, or a number of at least 1."""
     if isinstance(value, str):
         return validate(str, Rule(choices=LOSS_SCALES, fold=True), value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value < math.inf:
-        raise Invalid("not a loss scale", "null (as precision_mode needs it), dynamic, off, or a number of at least 1")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= LARGEST_FLOAT32:
+        allowed = f"null (as precision_mode needs it), dynamic, off, or a number, 1 to {LARGEST_FLOAT32}"
+        raise Invalid("not a loss scale", allowed)
     return float(value)
 
 
@@ -70,7 +70,7 @@ class SessionSettings(Frozen):
     precision_mode: str = key(PRECISION_MODES[0], validate=_validate_precision)  # casts of operands
     loss_scale: float | str | None = key(None, validate=_validate_loss_scale)  # null: dynamic with allow_mix_precision
     auto_tune_mode: str | None = key(None, validate=_validate_tuning)  # "RL", "GA" or "RL,GA"; null: no tuning
-    auto_tune_seconds: float = key(600.0, above=0)  # time limit of the search
+    auto_tune_seconds: float = key(600.0, above=0, high=MAX_COUNT)  # time limit of the search
     graph_run_mode: int = key(1, low=0, high=1, hint="0: online inference, 1: training")  # 1: training, 0: evaluation
     op_debug_level: int = key(0, low=0, high=4, hint=_DEBUG)  # 0 to 4: the files in kernel_meta/
     enable_exception_dump: bool = key(False, validate=switch)  # dump the operands of a failing operator

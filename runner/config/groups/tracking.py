@@ -6,8 +6,9 @@ from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 from runner.errors import ConfigError
+from runner.validation.paths import ALLOWED, path_problem
 from runner.validation.records import Frozen
-from runner.validation.rules import FREE, key
+from runner.validation.rules import FREE, MAX_COUNT, key
 from runner.validation.validate import Invalid, existing_folder, invalid_value_error, validate
 
 VARIABLE = "MLFLOW_TRACKING_URI"
@@ -45,6 +46,8 @@ def _file(rest: str) -> str:
     path, _, query = rest.removeprefix("/").partition("?")
     if not rest.startswith("/") or path in ("", ":memory:"):
         raise Invalid("not a database file", ADDRESSES, hint=f"sqlite:///{FILE}, or sqlite:////tmp/{FILE}")
+    if problem := path_problem(path):
+        raise Invalid(problem, ALLOWED)
     path = os.path.abspath(path)
     existing_folder(os.path.dirname(path))
     if os.path.lexists(path) and not os.path.isfile(path):
@@ -69,7 +72,7 @@ class TensorBoardTracking(Frozen):
     """Event files for TensorBoard in `tensorboard/` of the run directory."""
 
     name: str = key("tensorboard", choices=("tensorboard",))  # the kind of tracking
-    every_seconds: float = key(2.0, above=0)  # interval of updates in seconds
+    every_seconds: float = key(2.0, above=0, high=MAX_COUNT)  # interval of updates in seconds
 
 
 class MlflowTracking(Frozen):
@@ -83,7 +86,7 @@ class MlflowTracking(Frozen):
     uri: str | None = key(None, validate=address)  # a database file, a server or a database
     experiment: str | None = key(None, validate=_name)  # name of the experiment in MLflow
     run_name: str | None = key(None, validate=_name)  # name of the run in MLflow
-    every_seconds: float = key(2.0, above=0)  # interval of updates in seconds
+    every_seconds: float = key(2.0, above=0, high=MAX_COUNT)  # interval of updates in seconds
 
 
 Tracking = NoTracking | TensorBoardTracking | MlflowTracking

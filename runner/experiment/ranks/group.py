@@ -5,7 +5,6 @@ would wait for it in the next collective, so it reports its error and ends all o
 common is reported by the first one.
 """
 
-import json
 import logging
 import os
 import sys
@@ -22,9 +21,9 @@ from runner.communication.management import SAME_ERROR_SECONDS
 from runner.communication.world import World
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunConfig, RunRequest
-from runner.errors import ConfigError, InternalError, RunnerError, StorageError
+from runner.errors import ConfigError, InternalError, RunnerError
 from runner.experiment.ranks import follower
-from runner.host import files
+from runner.host import files, json_data
 from runner.host.log import LOG
 from runner.host.machine import usable_cores
 from runner.host.signals import exit_code, ignored
@@ -67,9 +66,9 @@ class RankGroup:
         sys.stdout.flush()
         sys.stderr.write(f"{block}\n")
         sys.stderr.flush()
-        with suppress(StorageError, OSError, ValueError):
+        with suppress(RunnerError, OSError):
             if self.world.rank and self.place is not None:  # the first rank keeps status.json itself
-                known = json.loads((self.place / STATUS_FILE).read_text())
+                known = json_data.read_object(self.place / STATUS_FILE)
                 ended = {"status": "failed", "exit_code": exit_code, "error": block}
                 files.write_json(self.place / STATUS_FILE, {**known, **ended})
         time.sleep(OUTPUT_SECONDS)

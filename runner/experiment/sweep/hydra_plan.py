@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from runner.config import overrides
 from runner.config.check import examine
 from runner.config.command_line import CommandLine
-from runner.config.compose import Origins, container, run_request
+from runner.config.compose import Origins, container, folder_of, run_request
 from runner.config.groups import search
 from runner.config.loader import SWEEP_DIR, Loader, as_config_error, as_typed, current_config
 from runner.config.read import display_path
@@ -89,7 +89,7 @@ def plan(call: CommandLine) -> SweepPlan:
     assert composition is not None
     folder_given = OmegaConf.to_container(master.hydra.sweep, resolve=False)["dir"] != SWEEP_DIR  # type: ignore[index,call-overload]
     with current_config(master), as_config_error():
-        folder = Path(str(OmegaConf.select(master, "hydra.sweep.dir")))
+        folder = folder_of(master, "hydra.sweep.dir")
         base = cast(dict[str, Any], OmegaConf.to_container(composition.task, resolve=False))
         core_share = launchers.core_shares(
             master, composition.config.device.threads, searcher.at_once if searcher else _count(master, parsed)

@@ -1,16 +1,16 @@
 """One job of a sweep, called by a launcher in the job's folder, in this process or another one."""
 
-import json
 import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runner.config.schema import RunRequest
-from runner.errors import ConfigError, DataError, RunnerError
+from runner.errors import ConfigError, RunnerError
 from runner.experiment import launch
 from runner.experiment.run import CONFIG_FILE
 from runner.experiment.sweep import journal, state
+from runner.host import json_data
 from runner.host.signals import exit_code
 from runner.train.checkpoint.folder import sweep_temporaries
 
@@ -79,10 +79,7 @@ class Job:
         """The request, which resumes the run in the folder if there is one. Raises ConfigError for another config."""
         if not (request.folder / CONFIG_FILE).exists() or not (request.folder / launch.STATUS_FILE).exists():
             return request
-        try:
-            before = json.loads((request.folder / CONFIG_FILE).read_bytes())
-        except (OSError, ValueError):
-            raise DataError("cannot read the config of a run", file=request.folder / CONFIG_FILE) from None
+        before = json_data.read_object(request.folder / CONFIG_FILE)
         if not self.force:
             state.refuse_changes("the config of the job has changed", before, request.resolved)
         return replace(request, resume=True, force=self.force)

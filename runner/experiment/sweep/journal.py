@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import ConfigError, DataError
-from runner.host import files
+from runner.host import files, json_data
 
 NAME = "sweep.jsonl"
 VERSION = 1
@@ -76,9 +76,9 @@ def read(folder: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
 
 def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        raise _damaged(path, number, "not JSON") from None
+        row = json_data.parse(line)
+    except DataError as error:
+        raise _damaged(path, number, "not JSON").add(found=error.rows["reason"]) from None
     keys = KEYS.get(str(row.get("event"))) if isinstance(row, dict) else None
     if keys is None:
         raise _damaged(path, number, "not an event of a sweep")

@@ -10,7 +10,8 @@ from typing import Any
 from runner.config.schema import changed_keys
 from runner.errors import ConfigError, DataError
 from runner.experiment.sweep import journal
-from runner.host.json_file import flat, read_object
+from runner.host.json_data import read_optional
+from runner.host.json_file import flat
 
 SEARCH = "hydra.sweeper."
 Jobs = dict[int, tuple[str, ...]]  # the overrides of each job by its number
@@ -127,8 +128,8 @@ def settle(state: SweepState, numbers: Iterable[int], what: str) -> None:
     for number in numbers:
         started = state.started.get(number, {"folder": str(number)})  # it may have died before its `start` row
         folder = state.folder / started["folder"]
-        if read_object(folder / STATUS_FILE).get("status") == "ok":
-            end(state.folder, number, folder, summary=read_object(folder / SUMMARY_FILE))
+        if read_optional(folder / STATUS_FILE).get("status") == "ok":
+            end(state.folder, number, folder, summary=read_optional(folder / SUMMARY_FILE))
         else:
             end(state.folder, number, folder, "killed", 1, error=what)
 

@@ -14,7 +14,7 @@ from runner.experiment.tracking import mlflow
 from runner.experiment.tracking.follower import Follower, Tracker
 from runner.experiment.tracking.tensorboard import EventFile
 from runner.host.files import write_json
-from runner.host.json_file import read_object
+from runner.host.json_data import read_optional
 
 STATE_FILE, SUMMARY_FILE = "tracking.json", "summary.json"
 MAX_LEVELS = 4  # folders between a job and its sweep
@@ -37,9 +37,8 @@ def with_tracking(run: Run) -> Run:
             summary = run(request)
         except BaseException as error:
             # A run that does not meet its expectations has a summary, too.
-            _end(
-                follower, error, read_object(request.folder / SUMMARY_FILE) if isinstance(error, MismatchError) else {}
-            )
+            has_summary = isinstance(error, MismatchError)
+            _end(follower, error, read_optional(request.folder / SUMMARY_FILE) if has_summary else {})
             raise
         summary = {**summary, "tracking": _end(follower, None, summary)}
         write_json(request.folder / SUMMARY_FILE, summary)
@@ -77,7 +76,7 @@ def _tracker(request: RunRequest) -> Tracker:
 
 def _run_info(request: RunRequest, tracking: MlflowTracking) -> Any:
     folder, uri = request.folder.absolute(), address_of(tracking)
-    before = read_object(folder / STATE_FILE) if request.resume else {}
+    before = read_optional(folder / STATE_FILE) if request.resume else {}
     same = (before.get("name"), before.get("uri")) == ("mlflow", uri)
     if before.get("name") == "mlflow" and tracking.uri is None:  # a resumed run keeps its database
         same, uri = True, str(before.get("uri"))

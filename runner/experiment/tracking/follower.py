@@ -4,13 +4,13 @@ The files are authoritative: the tracker gets every row of `metrics.jsonl` once,
 that an earlier process could not send. A failing tracker is logged once, and the training continues.
 """
 
-import json
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from runner.experiment.tracking.points import Point, Tail, of_summary
+from runner.host import json_data
 from runner.host.log import LOG
 
 MANIFEST_FILE, METRICS_FILE = "manifest.json", "metrics.jsonl"
@@ -87,7 +87,7 @@ class Follower:
     def _has_manifest(self) -> bool:
         """Whether the manifest of this process exists; it is sent once."""
         if not self._described and self._manifest() not in (None, self._before):
-            self.tracker.describe("manifest", json.loads((self.folder / MANIFEST_FILE).read_bytes()))
+            self.tracker.describe("manifest", json_data.read_object(self.folder / MANIFEST_FILE))
             self._described = True
         return self._described
 

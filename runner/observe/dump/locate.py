@@ -5,7 +5,6 @@
 {path}/rank_{id}/{net_name}/{graph}/{i}                        MindSpore from r1.3 on
 """
 
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -15,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from runner.errors import ConfigError, DataError
-from runner.host.files import read_bytes, storage_errors
+from runner.host import json_data
+from runner.host.files import storage_errors
 from runner.observe.dump.file_names import AsyncName, NpyName
 
 CONFIG, FOLDER = "config.json", "dump"  # of a run directory
@@ -89,12 +89,7 @@ def _dump_path(run: Path) -> Path:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(read_bytes(path, CONFIG_LIMIT))
-    except (ValueError, RecursionError) as reason:
-        if isinstance(reason, DataError):
-            raise
-        raise DataError("not a JSON file", file=path, reason=reason) from None
+    found = json_data.read(path, CONFIG_LIMIT)
     return found if isinstance(found, dict) else {}
 
 

@@ -14,16 +14,17 @@ from runner.errors import ConfigError, StorageError
 from runner.host.files import make_directory
 from runner.host.log import LOG
 from runner.validation.records import Frozen
-from runner.validation.rules import FREE, key
+from runner.validation.rules import FILE_PATH, FREE, key
 from runner.validation.validate import Invalid, show, validate
 
 Kind = Literal["sync", "async", "ge"]
 ALL = "all"
 STEPS = 'numbers and ranges with "|" between them, counted from 0, such as "0|5-8|100-120", or "all"'
 FILE_FORMATS = ("bin", "npy")
+MAX_QUEUE_MB = 1 << 20  # a TiB
 KERNELS = "a list of full names of operators, operator types and patterns with *"
 PATH = "an absolute path of letters, digits, - _ and /"
-NET_NAME = "letters, digits, - and _"
+NET_NAME = "letters, digits, - and _, at most 200"
 _MODES = "0: all operators, 1: those that kernels names"
 _SIDES = "0: inputs and outputs, 1: inputs, 2: outputs"
 _DEVICES = "a list of device ids, such as [0, 1]"
@@ -143,7 +144,7 @@ class DumpSettings(Frozen):
 
 
 def _path(value: object) -> str:
-    text: str = validate(str, FREE, value)
+    text: str = validate(str, FILE_PATH, value)
     if not text.startswith("/"):
         meant = os.path.abspath(os.path.expanduser(text))
         raise Invalid("not an absolute path", PATH, meant if text and not _forbidden(meant) else None)
@@ -161,8 +162,9 @@ def _forbidden(path: str) -> str:
 
 def _net_name(value: object) -> str:
     text: str = validate(str, FREE, value)
-    if not re.fullmatch(r"[A-Za-z0-9_-]+", text):
-        raise Invalid("not the name of a network", NET_NAME, re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_") or None)
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,200}", text):
+        meant = re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_")[:200]
+        raise Invalid("not the name of a network", NET_NAME, meant or None)
     return text
 
 
@@ -181,7 +183,7 @@ class _KernelDump(Frozen):
     """The keys of both dumps of seed 002."""
 
     name: str
-    config: str | None = None  # a JSON file of MindSpore
+    config: str | None = key(None, path=True)  # a JSON file of MindSpore
     enable: bool = True  # false: no dump
     path: str | None = key(None, validate=_path)  # output folder; null: dump/ in the run directory
     net_name: str | None = key(None, validate=_net_name)  # name of the network in paths; null: that of the network
@@ -205,4 +207,4 @@ class AsyncDump(_KernelDump):
 
     name: str = key("async", choices=("async",))  # the kind of dump
     file_format: str = key(FILE_FORMATS[0], choices=FILE_FORMATS)  # bin, or npy with statistic.csv
-    queue_mb: int = key(256, low=1)  # memory of the queue of files, in MiB
+    queue_mb: int = key(256, low=1, high=MAX_QUEUE_MB)  # memory of the queue of files, in MiB

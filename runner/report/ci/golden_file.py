@@ -15,7 +15,6 @@ Users edit the file: an update keeps `may_differ`, `exact` and `tolerance`.
 """
 
 import hashlib
-import json
 import math
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
@@ -25,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from runner.errors import ConfigError, DataError
-from runner.host import files
+from runner.host import files, json_data
 from runner.report.record import Metrics, RunRecord, is_number
 from runner.train.checkpoint import state
 
@@ -89,11 +88,13 @@ def from_run(folder: Path) -> Golden:
 def read(path: Path) -> Golden:
     """Read and validate a golden file. Raises DataError if it is missing or invalid."""
     try:
-        values = json.loads(files.read_bytes(path, MAX_BYTES), parse_constant=_reject_constant)
+        content = files.read_bytes(path, MAX_BYTES)
     except DataError as error:
         raise error.add(hint="runner golden --update FILE RUN_DIR writes one") from None
-    except (ValueError, RecursionError) as reason:
-        raise DataError("a golden file is not JSON", file=path, reason=str(reason).splitlines()[0]) from None
+    try:
+        values = json_data.parse(content)
+    except DataError as error:
+        raise DataError("a golden file is not JSON", file=path, **error.rows) from None
     if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
         raise DataError("not a golden file", file=path, expected=f'"format": "{FORMAT}"')
     if (version := values.pop("version", None)) != VERSION:
@@ -148,7 +149,3 @@ def _tensor(array: np.ndarray) -> dict[str, Any]:
     norm = float(np.linalg.norm(array.astype(np.float64).ravel()))
     digest = hashlib.sha256(content).hexdigest()
     return {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": digest, "norm": norm}
-
-
-def _reject_constant(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")

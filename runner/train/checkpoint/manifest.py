@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from runner.errors import ConfigError, DataError
-from runner.host import files
+from runner.host import files, json_data
 from runner.validation.records import Frozen
 
 MANIFEST = "MANIFEST.json"
@@ -66,7 +66,7 @@ def read(folder: Path) -> Manifest:
     """Read and verify the manifest of a checkpoint. Raises DataError with repair, or StorageError."""
     path = folder / MANIFEST
     try:
-        values = json.loads(files.read_bytes(path, LIMIT), parse_constant=_refuse)
+        values = _values(path)
         if not isinstance(values, dict) or values.get("format") != FORMAT:
             raise DataError("not the manifest of a checkpoint", file=path, expected=f'"format": "{FORMAT}"')
         if (version := values.get("version")) != VERSION:
@@ -76,12 +76,17 @@ def read(folder: Path) -> Manifest:
         found = _digest(values)
     except DataError as error:
         raise error.add(repair=REPAIR) from None
-    except (ValueError, RecursionError) as reason:
-        found = "it is nested too deeply" if isinstance(reason, RecursionError) else str(reason)
-        raise DataError("a manifest is not JSON", file=path, found=found, repair=REPAIR) from None
     if claimed != found:
         damaged(path, f"sha256 {claimed}", f"sha256 {found}")
     return _checked(values, path)
+
+
+def _values(path: Path) -> Any:
+    content = files.read_bytes(path, LIMIT)
+    try:
+        return json_data.parse(content)
+    except DataError as error:
+        raise DataError("a manifest is not JSON", file=path, found=error.rows["reason"]) from None
 
 
 def damaged(path: Path, expected: object, found: object) -> NoReturn:
@@ -109,7 +114,3 @@ def _is_count(value: object) -> bool:
 
 def _digest(values: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
