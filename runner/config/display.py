@@ -16,7 +16,8 @@ from runner.config import overrides, schema
 from runner.config.command_line import CommandLine
 from runner.config.compose import compose
 from runner.config.loader import Loader, as_config_error, current_config
-from runner.errors import ConfigError
+from runner.errors import ConfigError, known_names
+from runner.validation.validate import show
 
 
 def show_config(command: CommandLine, part: str, package: str | None, resolve: bool) -> None:
@@ -52,7 +53,12 @@ def show_hydra_help(command: CommandLine) -> None:
 
 
 def complete(command: CommandLine) -> None:
-    """Install or remove shell completion: `install=bash`, `uninstall=bash`."""
+    """Install or remove shell completion: `install=bash`, `uninstall=bash`. Raises ConfigError for anything else."""
+    allowed = [f"{action}={shell}" for action in ("install", "uninstall") for shell in ("bash", "zsh", "fish")]
+    given = " ".join(command.overrides)
+    if given not in allowed:
+        rows = {"value": show(given), **known_names(given, allowed), "hint": "runner --help"}
+        raise ConfigError("wrong usage of --shell-completion", **rows)
     Plugins.instance()
     with _hydra(command) as hydra:
         hydra.shell_completion(command.config_name, list(command.overrides))

@@ -4,6 +4,7 @@ Whole files go to a temporary name in the same folder, are fsynced and renamed, 
 sees the old file or the new one, never a part (`np.savez` lost 50 of 60 files to a kill at a random moment).
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -31,8 +32,10 @@ def write_atomically(path: Path, content: Content, mode: int = 0o666) -> None:
     """Write a whole file, or leave what was there untouched.
 
     `content` is the data, or a function that writes to the open binary file; the umask is taken from `mode`. Raises
-    StorageError with the path and the operating system's reason.
+    StorageError with the path and the operating system's reason, also for a path that is not a regular file: the rename
+    would replace a device.
     """
+    _require_replaceable(path)
     temporary = hidden(path, TEMPORARY_SUFFIX)
     try:
         with storage_errors("cannot write a file", path):
@@ -42,6 +45,16 @@ def write_atomically(path: Path, content: Content, mode: int = 0o666) -> None:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def _require_replaceable(path: Path) -> None:
+    try:
+        mode = os.lstat(path).st_mode
+    except (OSError, ValueError):  # there is none, or writing will report the reason
+        return
+    if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+        reason = os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "not a regular file"
+        raise StorageError("cannot write a file", path=path, reason=reason)
 
 
 def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:

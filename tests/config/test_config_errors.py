@@ -604,7 +604,7 @@ FILES = {
         ConfigError: not a whole number
           key      dataset.batch_size
           value    "32"
-          allowed  whole number, at least 1
+          allowed  whole number, 1 to 2147483647
           nearest  32
           from     configs/experiment/typed.json:4
         """,

@@ -37,7 +37,11 @@ WRONG = [
     ("tracking.experiment=''", "tracking.experiment", ("not a name\n", "null, or text of 1 to 250 characters\n")),
     ("tracking.run_name=7", "tracking.run_name", ("not text\n", 'nearest  "7"\n')),
     (f"tracking.run_name={'x' * 251}", "tracking.run_name", ("not a name\n", "null, or text of 1 to 250")),
-    ("tracking.every_seconds=0", "tracking.every_seconds", ("out of range\n", "number, above 0\n")),
+    (
+        "tracking.every_seconds=0",
+        "tracking.every_seconds",
+        ("out of range\n", "number, above 0 and at most 2147483647\n"),
+    ),
     ("tracking.every_seconds=often", "tracking.every_seconds", ("not a number\n",)),
     ("tracking.experimnt=a", "tracking.experimnt", ("unknown key\n", "nearest  tracking.experiment\n")),
 ]

@@ -135,7 +135,7 @@ CONFIG = {
     "wrong type": Row(
         ("dataset.batch_size=many",),
         2,
-        ("ConfigError: not a whole number\n", "dataset.batch_size\n", '"many"\n', "whole number, at least 1\n"),
+        ("ConfigError: not a whole number\n", "dataset.batch_size\n", '"many"\n', "whole number, 1 to 2147483647\n"),
     ),
     "device id": Row(
         ("device.id=4096",), 2, ("out of range\n", "device.id\n", "4096\n", "0 to 4095\n", "command line")
@@ -150,8 +150,10 @@ CONFIG = {
             "hydra/sweeper=optuna",
         ),
     ),
-    "sink size": Row(("sink_size=0",), 2, ("out of range\n", "sink_size\n", "-1 or a whole number of at least 1\n")),
-    "epochs": Row(("epochs=0",), 2, ("out of range\n", "epochs\n", "value    0\n", "at least 1\n")),
+    "sink size": Row(
+        ("sink_size=0",), 2, ("out of range\n", "sink_size\n", "-1 or a whole number of 1 to 2147483647\n")
+    ),
+    "epochs": Row(("epochs=0",), 2, ("out of range\n", "epochs\n", "value    0\n", "whole number, 1 to 2147483647\n")),
     "learning rate": Row(("optimizer.learning_rate=nan",), 2, ("not a finite number\n", "optimizer.learning_rate\n")),
     "unknown option": Row(("dataset=mnits",), 2, ("unknown option\n", ", ".join(sorted(CATALOG)), "mnist")),
     "unknown experiment": Row(("+experiment=lenett",), 2, ("unknown option\n", "experiment\n", "nearest  lenet\n")),
