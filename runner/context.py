@@ -101,6 +101,11 @@ def _change(settings: dict[str, Any]) -> None:
     destination.print_to(_settings["print_file_path"])
 
 
+def print_file_is_unused() -> bool:
+    """Whether `print_file_path` is set, and no operator has printed to this file."""
+    return destination.is_unused()
+
+
 def reserves_class_names() -> bool:
     """Whether scopes contain class names."""
     return bool(_settings["reserve_class_name_in_scope"])

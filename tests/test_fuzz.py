@@ -24,7 +24,7 @@ import pytest
 from patience import PATIENCE
 from run_folders import leave
 from soak import SOAK, thinned
-from tables import check_rows
+from tables import check_rows, table
 
 from runner import cli
 from runner.experiment import evaluate, run as experiment
@@ -64,6 +64,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     os.mkfifo(place / "pipe")
     (place / "loop").symlink_to("loop")
     (place / "link").symlink_to("nowhere")
+    for name in ("config.yaml", "experiment/nothing.yaml"):
+        (place / "nothing" / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / "nothing" / name).write_text("# @package _global_\nhydra:\n")
+    (place / "piped").mkdir()
+    os.mkfifo(place / "piped" / "status.json")
     leave(place / "run", (2.0, 1.5, 1.0), [(3, {"accuracy": 0.5, "loss": 1.0})])
     leave(place / "other", (2.0, 1.0))
     return place
@@ -130,6 +135,70 @@ def real_call(words: list[str], place: Path) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=PATIENCE, **options)
 
 
+# What once was an internal error, a hang, a lost process or a silent mistake, with what is reported instead.
+KNOWN = (
+    (("-m", "seed=1,range(1,3)"), 2, "a sweep inside of another value"),
+    (("seed=[range(1,3)]",), 2, "a sweep inside of another value"),
+    (("hydra.verbose=[1]",), 2, "not a level of output"),
+    (("hydra.verbose=1",), 2, "not a level of output"),
+    (("hydra.verbose=${seed}",), 2, "not a level of output"),
+    (("--config-dir", "nothing", "+experiment=nothing"), 2, "not a group of keys\n  key    hydra\n"),
+    (("--config-path", "nothing"), 2, "not a group of keys\n  key    hydra\n"),
+    (("session.loss_scale=1e300",), 2, "not a loss scale"),
+    (("network.num_classes=1000000000000",), 2, "out of range\n  key      network.num_classes\n"),
+    (("network.num_classes=2147483647",), 2, "there is not enough memory\n  parameter  Float32[2147483647, 84]\n"),
+    (("+experiment=resnet50_tiny", "network.width=9223372036854775807"), 2, "there is not enough memory"),
+    (("device.threads=9223372036854775807",), 2, "out of range\n  key      device.threads\n"),
+    (("device.threads=5000",), 2, "allowed  whole number, 0 to 1024\n"),
+    ((f"print_file_path={fuzz.LONG}",), 2, "a name of 300 bytes in a path\n  key      print_file_path\n"),
+    ((f"checkpoint.prefix={fuzz.LONG}",), 2, "not allowed\n  key      checkpoint.prefix\n"),
+    ((f"hydra.run.dir={fuzz.LONG}",), 2, "a name of 300 bytes in a path\n  key      hydra.run.dir\n"),
+    (("print_file_path='x\0y'",), 2, "text with a NUL character\n"),
+    (("seed=1", "print_file_path=\udcff"), 2, "not Unicode text\n"),
+    (("-sc", "query"), 2, "wrong usage of --shell-completion"),
+    (("resume",), 2, "wrong usage"),
+    (("resume", fuzz.LONG), 2, "a name of 300 bytes in a path"),
+    (("resume", "a\0b"), 2, "a path with a NUL character"),
+    (("resume", "run", "seed=1,2"), 2, "several values for one run\n  key    seed\n  value  1,2\n"),
+    (("resume", "run", "seed=${network.name}"), 2, 'value    "lenet5"\n'),
+    (("resume", "run", "seed=${nope}"), 2, "the configuration cannot be composed\n  key     seed\n"),
+    (("resume", "run", "seed=${oc.env:SECRET}"), 2, "may not read this environment variable"),
+    (("resume", "run", "~nope"), 2, "unknown key\n  key  nope\n"),
+    (("resume", "piped"), 2, "not a run directory\n  path     piped\n  damaged  status.json\n  reason   not a regular"),
+    (("report", "run", "-o", "."), 5, "cannot write a file\n  path    .\n  reason  Is a directory\n"),
+    (("report", "run", "-o", "pipe"), 5, "cannot write a file\n  path    pipe\n  reason  not a regular file\n"),
+    (("session.enable_dump=1",), 2, "hint     dump=ge dump.dump_path=...\n"),
+    *(
+        ((*before, name, *after), 2, f"wrong usage\n  reason  argument {argument}: a {what}")
+        for before, after, argument in (
+            (("ls",), (), "DIR"),
+            (("report", "run"), (), "RUN_OR_SWEEP"),
+            (("report", "run", "-o"), (), "-o/--output"),
+            (("compare",), ("run",), "RUN_A"),
+            (("compare", "run"), (), "RUN_B"),
+            (("golden", "--check"), ("run",), "FILE"),
+            (("golden", "--update", "golden.json"), (), "RUN_DIR"),
+            (("parse-print",), (), "FILE"),
+            (("convert", "-d"), (), "-d"),
+            (("convert", "-d", "run", "-out"), (), "-out"),
+            (("--junit",), (), "--junit"),
+            (("--config-dir",), (), "-cd/--config-dir"),
+            (("--config-path",), (), "-cp/--config-path"),
+        )
+        for name, what in ((fuzz.LONG, "name of 300 bytes in a path"), ("a\0b", "path with a NUL character"))
+    ),
+)
+
+
+@table(("words", "code", "piece"), KNOWN)
+def test_known_cases(world, words, code, piece):
+    found, output = call([*words], world)
+    assert_ours(found, output, words)
+    assert found == code, output
+    assert piece in output, output
+    assert "nearest  session.enable_exception_dump" not in output
+
+
 def test_overrides(world, stand_in, capsys):
     count, codes = 0, Counter[int]()
 
@@ -172,7 +241,7 @@ FILES = (
     *(
         "run/.hydra/overrides.yaml",
         "run/checkpoints/CKP-1_2/MANIFEST.json",
-        "run/dump/lenet5/0/.metadata/data_dump.json",
+        "run/dump/.metadata/data_dump.json",
     ),
     *("sweep/sweep.jsonl", "sweep/0/status.json", "sweep/0/summary.json", "sweep/1/config.json"),
 )

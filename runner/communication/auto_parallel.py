@@ -13,7 +13,7 @@ from runner.communication import fusion
 from runner.communication.world import world
 from runner.errors import ConfigError, known_names
 from runner.validation.rules import FREE, Rule
-from runner.validation.validate import Invalid, describe, invalid_value_error, validate
+from runner.validation.validate import Invalid, invalid_value_error, validate
 
 
 class ParallelMode:
@@ -143,7 +143,7 @@ def _checked(name: str, value: Any) -> Any:
     except Invalid as invalid:
         raise invalid_value_error(name, value, invalid) from None
     if supported is not None and made not in supported:
-        rows = {"given": made, "supported": ", ".join(map(str, supported)) or describe(kind, rule)}
+        rows = {"given": made, "supported": ", ".join(str(value) or '""' for value in supported)}
         raise ConfigError(f"this {name} is not supported", **rows)
     return made
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from runner.errors import ConfigError
+from runner.validation.paths import path_problem
+from runner.validation.validate import show
 
 OVERRIDE = "KEY=VALUE"
 _RUN = """\
@@ -91,6 +93,13 @@ def non_negative(text: str) -> float:
     return value
 
 
+def path(text: str) -> str:
+    """Parse the path of a file or folder, existing or not. Raises ArgumentTypeError, which argparse reports."""
+    if problem := path_problem(text):
+        raise argparse.ArgumentTypeError(f"{problem}: {show(text)}")
+    return text
+
+
 def run(parser: Parser) -> None:
     """`runner [flags] [overrides]`. `{commands}` and `{groups}` in the description are placeholders."""
     parser.usage = "runner [flags] [overrides]"
@@ -111,9 +120,14 @@ exit codes
     info = f"where the config comes from; TOPIC is {', '.join(topics)}"
     add("-i", "--info", nargs="?", const="all", choices=topics, metavar="TOPIC", help=info)
     add("-cn", "--config-name", default="config", metavar="NAME", help="another main config")
-    add("-cd", "--config-dir", metavar="DIR", help="a folder with more configs")
-    add("-cp", "--config-path", metavar="DIR", help="a folder instead of conf/")
-    add("--junit", metavar="FILE", help="write a JUnit file with the run, or each job of a sweep, as a test case")
+    add("-cd", "--config-dir", type=path, metavar="DIR", help="a folder with more configs")
+    add("-cp", "--config-path", type=path, metavar="DIR", help="a folder instead of conf/")
+    add(
+        "--junit",
+        type=path,
+        metavar="FILE",
+        help="write a JUnit file with the run, or each job of a sweep, as a test case",
+    )
     add("-sc", "--shell-completion", action="store_true", help="with install=bash|zsh|fish or uninstall=...")
     add("-r", "--run", action="store_true", help="a single run (the default)")
     add("--hydra-help", action="store_true", help="show Hydra's own help")
@@ -123,7 +137,7 @@ exit codes
 def ls(parser: Parser) -> None:
     """`runner ls`."""
     parser.description = "Runs and jobs of sweeps below a folder with their status, loss and accuracy, newest first."
-    parser.add_argument("folder", nargs="?", metavar="DIR", help="default: outputs/ and multirun/")
+    parser.add_argument("folder", nargs="?", type=path, metavar="DIR", help="default: outputs/ and multirun/")
 
 
 def resume(parser: Parser) -> None:
@@ -147,7 +161,7 @@ repair; whether run directories can be created here."""
 def parse_print(parser: Parser) -> None:
     """`runner parse-print`."""
     parser.description = "Show the strings and tensors of a file that the operator Print wrote (print_file_path)."
-    parser.add_argument("file", metavar="FILE", help="such as print.pb")
+    parser.add_argument("file", type=path, metavar="FILE", help="such as print.pb")
     parser.epilog = "exit codes\n  0 ok   7 the file is missing or damaged"
 
 
@@ -172,8 +186,10 @@ Metrics. Every loss, the metrics, configs, manifests and speed. Losses and metri
     parser.epilog = """\
 exit codes
   0 same   2 wrong usage   5 a file cannot be read   6 different   7 no dump, or a damaged one"""
-    parser.add_argument("a", metavar="RUN_A", help="a run directory, the path of a dump, or a folder below that,")
-    parser.add_argument("b", metavar="RUN_B", help="such as the folder of one iteration")
+    parser.add_argument(
+        "a", type=path, metavar="RUN_A", help="a run directory, the path of a dump, or a folder below that,"
+    )
+    parser.add_argument("b", type=path, metavar="RUN_B", help="such as the folder of one iteration")
     add = parser.flags.add_argument
     add("--rtol", type=non_negative, metavar="X", help="relative tolerance")
     add("--atol", type=non_negative, metavar="X", default=0.0, help="absolute tolerance")
@@ -194,9 +210,11 @@ a sweep or several runs also a table, means over seeds and the effect of each ke
 including those of their dumps. The page of a run that is unfinished, failed or was killed has the data up to that
 point and a note."""
     parser.epilog = "exit codes\n  0 written   2 wrong usage, or no run   5 the file cannot be written"
-    parser.add_argument("folders", nargs="+", metavar="RUN_OR_SWEEP", help="directories of runs, sweeps, or of several")
+    parser.add_argument(
+        "folders", nargs="+", type=path, metavar="RUN_OR_SWEEP", help="directories of runs, sweeps, or of several"
+    )
     default = "report.html in the directory of the run or sweep; in the current one if there are several"
-    parser.flags.add_argument("-o", "--output", metavar="FILE", help=f"default: {default}")
+    parser.flags.add_argument("-o", "--output", type=path, metavar="FILE", help=f"default: {default}")
 
 
 def golden(parser: Parser) -> None:
@@ -213,8 +231,8 @@ exit codes
     action = parser.flags.add_mutually_exclusive_group(required=True)
     action.add_argument("--update", action="store_true", help="write the results of the run to the file")
     action.add_argument("--check", action="store_true", help="compare the run with the file")
-    parser.add_argument("file", metavar="FILE", help="the golden file")
-    parser.add_argument("run", nargs="?", metavar="RUN_DIR", help="default: the newest run")
+    parser.add_argument("file", type=path, metavar="FILE", help="the golden file")
+    parser.add_argument("run", nargs="?", type=path, metavar="RUN_DIR", help="default: the newest run")
 
 
 def convert(parser: Parser) -> None:
@@ -224,8 +242,17 @@ def convert(parser: Parser) -> None:
 exit codes
   0 ok   2 wrong usage   5 storage error   7 damaged files (they are listed in DIR/convert_failed_file_list.txt)"""
     add = parser.flags.add_argument
-    add("-d", dest="path", required=True, metavar="PATH", help="a file of an asynchronous dump, or a folder of them")
-    add("-out", dest="folder", default=".", metavar="DIR", help="the output folder; default: the current one")
+    add(
+        "-d",
+        dest="path",
+        type=path,
+        required=True,
+        metavar="PATH",
+        help="a file of an asynchronous dump, or a folder of them",
+    )
+    add(
+        "-out", dest="folder", type=path, default=".", metavar="DIR", help="the output folder; default: the current one"
+    )
     formats = "NCHW, ND, NHWC, HWCN, CHWN, NC1HWC0, FRACTAL_Z, FRACTAL_NZ"
     add("-f", dest="format", metavar="FORMAT", help=f"convert to {formats}; default: the format of the file")
     add("-s", dest="shape", metavar="SHAPE", help="the shape N,C,H,W without padding, for files that do not have it")

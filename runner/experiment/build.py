@@ -10,6 +10,7 @@ from runner.communication import auto_parallel
 from runner.communication.world import world
 from runner.config import networks
 from runner.config.groups.parallel import DataParallel
+from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig
 from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.dataset.catalog import open_dataset
@@ -18,6 +19,7 @@ from runner.device import Device
 from runner.errors import ConfigError, DeviceError
 from runner.host.log import LOG
 from runner.host.machine import require_memory
+from runner.nn.cell import Cell
 from runner.nn.metrics import METRICS
 from runner.nn.pooling import set_impl_mode
 from runner.observe import dump
@@ -55,8 +57,7 @@ def build(
     image, *_ = train_data.column_types()
     require_memory(image.nbytes, key="dataset.batch_size", value=config.dataset.batch_size, batch=str(image))
     network = networks.network(config.network.name)(**config.network.keywords(channels=image.shape[1]))
-    if config.session.optypelist_for_implmode == "Pooling":
-        set_impl_mode(network, config.session.op_select_implmode)
+    _select_implementations(network, config.session)
     total = _total_steps(config, train_data)
     rate = config.optimizer.schedule.learning_rate(config.optimizer.learning_rate, total)
     mode, eval_mode = MODES[config.mode], MODES[config.eval.mode or config.mode]
@@ -75,6 +76,14 @@ def build(
         loss_scale_manager=_loss_scale(config),
     )
     return Experiment(model, train_data, test_data, total)
+
+
+def _select_implementations(network: Cell, session: SessionSettings) -> None:
+    if session.optypelist_for_implmode is None:
+        if session.op_select_implmode != SessionSettings.op_select_implmode:
+            LOG.warning("session.op_select_implmode has no effect without session.optypelist_for_implmode=Pooling")
+    elif not set_impl_mode(network, session.op_select_implmode):
+        LOG.warning("session.optypelist_for_implmode has no effect: the network has no layer AvgPool2d")
 
 
 def _loss_scale(config: RunConfig) -> LossScaleManager | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from runner.config.groups import profiling
 from runner.config.schema import RunConfig
+from runner.errors import ConfigError
 from runner.experiment.build import Experiment
 from runner.host.files import write_json
 from runner.observe import profile
@@ -34,7 +35,11 @@ def attach(config: RunConfig, experiment: Experiment, folder: Path) -> None:
 def _trace_operator(chosen: profile.ProfileSettings, op_trace: str, experiment: Experiment) -> None:
     """Measure a single operator in both modes."""
     model = experiment.model
-    found = profiler.find_operator(op_trace, model.train_network, experiment.train_data.column_types())
+    try:
+        found = profiler.find_operator(op_trace, model.train_network, experiment.train_data.column_types())
+    except ConfigError as error:
+        error.rows["key"] = chosen.keys.get("op_trace", "op_trace")
+        raise
     timings = profiler.measure_in_both_modes(found, model.device)
     write_json(chosen.result_path / f"op_trace_{chosen.device_id}.json", profile.single_op.report(found, timings))
     for line in profile.single_op.lines(found, timings):

@@ -97,6 +97,8 @@ def run_environment(config: RunConfig) -> Iterator[None]:
         if config.session.initialize_system:
             device_setup.prepare(device_of(config), config.mode == "graph")
         yield
+        if context.print_file_is_unused():
+            LOG.warning("print_file_path has no effect: no operator Print was executed")
 
 
 def conclude(request: RunRequest, summary: dict[str, Any], values: dict[str, float]) -> dict[str, Any]:

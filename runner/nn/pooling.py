@@ -34,9 +34,12 @@ class AvgPool2d(Cell):
         return output
 
 
-def set_impl_mode(network: Cell, impl_mode: str) -> None:
-    """Set how the average pools of a network sum Float16 (`ops.AvgPool.impl_mode`)."""
+def set_impl_mode(network: Cell, impl_mode: str) -> int:
+    """Set how the average pools of a network sum Float16 (`ops.AvgPool.impl_mode`). Returns their number."""
+    count = 0
     for _, cell in network.cells_and_names():
         for name, op in list(vars(cell).items()):
             if isinstance(op, ops.AvgPool):
                 setattr(cell, name, replace(op, impl_mode=impl_mode))
+                count += 1
+    return count

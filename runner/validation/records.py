@@ -12,7 +12,7 @@ from typing import Any, ClassVar, dataclass_transform
 class Frozen:
     """Base class of records: a subclass declares fields with defaults, as a dataclass does.
 
-    Records are equal if their class and fields are equal. Their construction is slower than that of a dataclass, so
+    Records are equal if their class and fields are equal, without those of `field(compare=False)`. Their construction is slower than that of a dataclass, so
     classes with thousands of objects, such as operators, are dataclasses.
     """
 
@@ -46,8 +46,8 @@ class Frozen:
         return hash((type(self), _values(self)))
 
     def __repr__(self) -> str:
-        pairs = zip(self.__dataclass_fields__, _values(self), strict=True)
-        return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in pairs)})"
+        pairs = (f"{name}={getattr(self, name)!r}" for name in self.__dataclass_fields__)
+        return f"{type(self).__qualname__}({', '.join(pairs)})"
 
 
 def _default(record: Frozen, field: dataclasses.Field[Any]) -> Any:
@@ -59,4 +59,4 @@ def _default(record: Frozen, field: dataclasses.Field[Any]) -> Any:
 
 
 def _values(record: Any) -> tuple[Any, ...]:
-    return tuple([getattr(record, name) for name in record.__dataclass_fields__])
+    return tuple([getattr(record, name) for name, field in record.__dataclass_fields__.items() if field.compare])

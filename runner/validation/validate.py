@@ -109,8 +109,11 @@ def existing_folder(value: str) -> str:
 
 
 def unknown_key(name: str, names: Collection[str], prefix: str = "", hint: str | None = None) -> Invalid:
-    """The reason why a key that is not among `names` is invalid; the nearest one is reported as `prefix` + name."""
-    close = nearest(name, names)
+    """The reason why a key that is not among `names` is invalid, with a hint for a key of another group.
+
+    Without a hint, the nearest one is reported as `prefix` + name.
+    """
+    close = None if hint else nearest(name, names)  # the hint says where the key is
     return Invalid("unknown key", ", ".join(names), close and prefix + close, hint)
 
 

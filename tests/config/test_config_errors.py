@@ -346,7 +346,6 @@ CASES = {
           key      optimizer.schedule.decay_steps
           value    2000
           allowed  name, warmup_steps
-          nearest  optimizer.schedule.warmup_steps
           hint     a key of optimizer.schedule.name=step, exponential, cosine, polynomial
           from     command line
     """,

@@ -132,7 +132,7 @@ CONFIG = [
     (("session.auto_tune_mode=[]",), "session.auto_tune_mode", ("not a tuning mode\n", TUNING)),
     (("session.auto_tune_mode=3",), "session.auto_tune_mode", ("not a tuning mode\n", TUNING)),
     (("session.auto_tune_mode=RL,GA",), "session.auto_tune_mode", ("several values for one run\n", "quotes make it")),
-    (("session.auto_tune_seconds=0",), "session.auto_tune_seconds", ("above 0\n",)),
+    (("session.auto_tune_seconds=0",), "session.auto_tune_seconds", ("above 0 and at most 2147483647\n",)),
     (("session.auto_tune_seconds=ten",), "session.auto_tune_seconds", ("not a number\n",)),
     (
         ("session.graph_run_mode=0", "session.auto_tune_mode=RL"),
@@ -153,7 +153,7 @@ CONFIG = [
     (("session.optypelist_for_implmode=Conv2D",), "session.optypelist_for_implmode", ("null or Pooling\n",)),
     (("session.optypelist_for_implmode=[Pooling,Conv2D]",), "session.optypelist_for_implmode", ("null or Pooling\n",)),
     (("session.initialize_system=maybe",), "session.initialize_system", ("not true or false\n",)),
-    (("session.enable_dump=true",), "session.enable_dump", ("unknown key\n", "dump=ge, with dump.dump_path\n")),
+    (("session.enable_dump=true",), "session.enable_dump", ("unknown key\n", "hint     dump=ge dump.dump_path=...\n")),
     (("session.dump_step=0",), "session.dump_step", ("unknown key\n", "dump=ge dump.dump_step=...\n")),
     (("session.graph_mode=0",), "session.graph_mode", ("unknown key\n", "nearest  session.graph_run_mode\n")),
 ]

@@ -13,7 +13,7 @@ PRECISION_MODES = ("allow_fp32_to_fp16", "force_fp16", "force_fp32", "must_keep_
 LOSS_SCALES = ("dynamic", "off")
 # Options of seed 004 that are keys of other groups, with hints.
 MOVED_KEYS: Mapping[str, str] = {
-    "enable_dump": "dump=ge, with dump.dump_path",
+    "enable_dump": "dump=ge dump.dump_path=...",
     **{name: f"dump=ge dump.{name}=..." for name in ("dump_path", "dump_step", "dump_mode")},
     "enable_dump_debug": "dump=async dump.op_debug_mode=3 detects overflow",
     "dump_debug_mode": "dump=async dump.op_debug_mode=1, 2 or 3 detects overflow",

@@ -31,18 +31,28 @@ def find_operator(point: str, operators: Iterable[str]) -> str | None:
     return {_without_root(name): name for name in operators}.get(_without_root(point))
 
 
-def check_point(point: str, key: str, operators: Sequence[str], hint: str | None = None) -> None:
-    """Raise ConfigError with the nearest name when no operator of the traced step has this name."""
+def check_point(
+    point: str, key: str, operators: Sequence[str], hint: str | None = None, part: Sequence[str] = (), name: str = ""
+) -> None:
+    """Raise ConfigError with the nearest name when no operator of the traced step has this name.
+
+    `part` has the operators that are meant, those of the part of the step with this `name`; () means all.
+    """
     if find_operator(point, operators) is not None:
         return
-    raise ConfigError(
-        "no operator of the training step has this name",
-        key=key,
-        value=point,
-        allowed=f"the full name of one of its {len(operators)} operators",
-        nearest=nearest(point, operators),
-        hint=hint,
-    )
+    meant = part or operators
+    what = f"the {len(meant)} operators of its {name} part" if part else f"its {len(meant)} operators"
+    close = _nearest(point, meant)
+    rows = {"nearest": close, "such_as": meant[0] if meant and close is None else None, "hint": hint}
+    about = {"key": key, "value": point, "allowed": f"the full name of one of {what}"}
+    raise ConfigError("no operator of the training step has this name", **about, **rows)
+
+
+def _nearest(point: str, names: Sequence[str]) -> str | None:
+    """The closest full name, otherwise the first one whose last part, such as `Conv2D-op3`, is close."""
+    by_last_part = {name.rpartition("/")[2]: name for name in reversed(names)}
+    last_part = nearest(point.rpartition("/")[2], by_last_part)
+    return nearest(point, names) or (by_last_part[last_part] if last_part else None)
 
 
 def find_points(operators: Mapping[str, ProfiledOperator], steps: Iterable[ProfiledStep]) -> StepPoints:

@@ -7,6 +7,7 @@ every start: it loads nothing that profiles.
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ class ProfileSettings(Frozen):
     the forward part begins and the backward part ends (None: found in the network). `ai_core_metrics`: the one measure
     of the hardware for each operator (None: none). `op_trace`: a single operator, by its full name in the network, or
     by type with operands such as `MatMul(32x400,400x120)`; it excludes all others. `device_id` is in the files' names.
+    `keys`: where each value was set, for errors, such as `profiling.fp_point`.
     """
 
     result_path: Path
@@ -50,6 +52,7 @@ class ProfileSettings(Frozen):
     ai_core_metrics: str | None = None
     op_trace: str | None = None
     device_id: int = 0
+    keys: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @classmethod
     def from_values(
@@ -60,14 +63,15 @@ class ProfileSettings(Frozen):
         Without values, `training_trace` is on, and the other traces are with `everything`. A trace of the operators
         comes with `PipeUtilization`. Raises as `merged`, and for contradictory values, with the last prefix.
         """
-        values = merged(sources)
+        values, places = merged(sources)
         raise_all(list(_contradictions(values, [*sources][-1])))
         if "op_trace" not in values:
             values = {"training_trace": True, "task_trace": everything, "aicpu_trace": everything, **values}
             if values["task_trace"]:
                 values.setdefault("ai_core_metrics", "PipeUtilization")
         values["result_path"] = Path(values.get("result_path", folder.absolute() / FOLDER))
-        return cls(**{name: value for name, value in values.items() if value != ""}, device_id=device_id)
+        values = {name: value for name, value in values.items() if value != ""}
+        return cls(**values, device_id=device_id, keys=places)
 
     def with_folder(self) -> "ProfileSettings":
         """The same; `result_path` exists afterwards. Raises StorageError."""
@@ -96,8 +100,8 @@ def options(text: str, key: str) -> dict[str, Any]:
     return values
 
 
-def merged(sources: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The values of several sources, without null, by the usual names of their keys.
+def merged(sources: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The values of several sources, without null, by the usual names of their keys, and the key that set each.
 
     A source is found by the prefix that its keys have in errors. Raises ConfigError, or ConfigErrors, for what is not
     valid and for keys that are set in two sources or under two names.
@@ -117,7 +121,7 @@ def merged(sources: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
                 errors.append(ConfigError("requested twice", key=prefix + name, **rows))
             values[usual], places[usual] = value, prefix + name
     raise_all(errors)
-    return values
+    return values, places
 
 
 def _contradictions(values: Mapping[str, Any], prefix: str) -> Iterator[ConfigError]:

@@ -160,7 +160,7 @@ def _attributes(kind: str, written: str, text: str) -> dict[str, Any]:
         if not isinstance(call, ast.Call) or call.args:
             raise ValueError(written)
         given = {keyword.arg or "": ast.literal_eval(keyword.value) for keyword in call.keywords}
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deeply
         raise _error("attributes are written name=value, with commas", text, part=written.strip()) from None
     known = {field.name for field in dataclasses.fields(REGISTRY[kind])}
     for name in given:

@@ -50,7 +50,7 @@ def write(
     # The timeline is not indented: it may have 100000 events.
     trace = json.dumps(timeline.events(analysis, target), separators=(",", ":"), allow_nan=False)
     write_atomically(folder / f"{device}_timeline_display_{d}.json", trace)
-    if settings.steps:
+    if settings.training_trace:
         write_atomically(folder / f"step_trace_raw_{d}_detail_time.csv", step_trace.detail(analysis))
         point_info = f"step_trace_point_info{f'_{d}' if target.rank else ''}.json"  # the reference has no number here
         write_json(folder / point_info, step_trace.point_info(analysis))

@@ -18,6 +18,11 @@ def write(parts: Sequence[Part]) -> None:
         print(text(parts), flush=True)  # noqa: T201  the operator's purpose
 
 
+def is_unused() -> bool:
+    """Whether a file is selected, and no operator has printed to it."""
+    return bool(_current[0]) and _files[_current[0]].is_empty
+
+
 def print_to(path: str) -> None:
     """Print to a file from now on, or to the screen when the path is empty.
 

@@ -54,6 +54,11 @@ class PrintFile:
             raise
         self._size += len(content)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was printed; there is no file then."""
+        return not self._size
+
     def close(self) -> None:
         """Return when all is on the disk. A later Print continues the file."""
         if self._journal is not None:

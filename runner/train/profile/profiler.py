@@ -19,7 +19,7 @@ from runner.nn.steps import Step
 from runner.observe.profile import write
 from runner.observe.profile.clock import Clock
 from runner.observe.profile.fp_bp_points import check_point
-from runner.observe.profile.record import ProfileRecord
+from runner.observe.profile.record import ProfileRecord, operators_in
 from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 from runner.observe.profile.single_op import SingleOperator, TimingStatistics, measure_time, parse_operator
 from runner.train.callback import Callback, CallbackList
@@ -80,12 +80,15 @@ class Profiler:
             self.write(self.clock.end(), data)
 
     def _check_points(self, cell: Cell, data: Dataset) -> None:
-        points = {"fp_point": self.settings.fp_point, "bp_point": self.settings.bp_point}
-        if any(points.values()):
-            graph = trace(cell.construct, data.column_types(), "train_step")
-            for key, point in points.items():
+        points = {"forward": ("fp_point", self.settings.fp_point), "backward": ("bp_point", self.settings.bp_point)}
+        if any(point for _, point in points.values()):
+            operators = operators_in(trace(cell.construct, data.column_types(), "train_step"))
+            names = [operator.name for operator in operators]
+            for part, (name, point) in points.items():
                 if point:
-                    check_point(point, key, [node.name for node in graph.nodes], "leave it out, and it is found")
+                    of_part = [operator.name for operator in operators if operator.part == part]
+                    key, hint = self.settings.keys.get(name, name), "leave it out, and it is found"
+                    check_point(point, key, names, hint, of_part, part)
 
 
 def find_operator(text: str, cell: Cell, types: Sequence[TensorType]) -> SingleOperator:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -80,8 +81,32 @@ def test_an_operator_that_nobody_has(tmp_path, monkeypatch, mode, key):
     name = "Default/network-WithLossCell/_backbone-LeNet5/conv1-Conv2d/Conv2D-op9"
     with pytest.raises(ConfigError) as error:
         runner.run([*SMALL, "profiling=trace", f"mode={mode}", f"profiling.{key}={name}"])
-    assert error.value.rows["nearest"].endswith("conv1-Conv2d/Conv2D-op0")
-    assert error.value.rows["key"] == key
+    rows, part = error.value.rows, {"fp_point": "forward", "bp_point": "backward"}.get(key)
+    if key == "bp_point":  # an operator of the backward part
+        assert re.search(r"^Gradients/.*/conv1-Conv2d/gradConv2D/Conv2DBackpropFilter-op\d+$", rows["nearest"])
+    else:
+        assert rows["nearest"].endswith("conv1-Conv2d/Conv2D-op0")
+    assert rows["key"] == f"profiling.{key}"
+    meant = rf"the \d+ operators of its {part} part" if part else r"its \d+ operators"
+    assert re.fullmatch(f"the full name of one of {meant}", rows["allowed"])
+
+
+def test_a_name_that_is_like_no_operator(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as error:
+        runner.run([*SMALL, "profiling=trace", 'profiling.options=\'{"fp_point": "nope"}\''])
+    rows = error.value.rows
+    assert rows["key"] == "profiling.options.fp_point"
+    assert rows["such as"].endswith("conv1-Conv2d/Conv2D-op0")
+
+
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_no_step_trace_if_it_is_off(tmp_path, monkeypatch, mode):
+    monkeypatch.chdir(tmp_path)
+    off = runner.run([*SMALL, f"mode={mode}", "profiling=trace", "profiling.training_trace=off"])
+    names = {path.name for path in (Path(off["run_dir"]) / "profiling").iterdir()}
+    assert not [name for name in names if name.startswith("step_trace")]
+    assert "cpu_op_detail_info_0.csv" in names
 
 
 def test_a_run_that_is_not_profiled_loads_only_the_keys_of_it(tmp_path):
