@@ -12,8 +12,8 @@ from typing import Any, ClassVar, dataclass_transform
 class Frozen:
     """Base class of records: a subclass declares fields with defaults, as a dataclass does.
 
-    Records are equal if their class and fields are equal, without those of `field(compare=False)`. Their construction is slower than that of a dataclass, so
-    classes with thousands of objects, such as operators, are dataclasses.
+    Records are equal if their class and fields are equal, except those of `field(compare=False)`. Their construction
+    is slower than that of a dataclass, so classes with thousands of objects, such as operators, are dataclasses.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]  # set by `dataclass`

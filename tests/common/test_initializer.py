@@ -23,6 +23,16 @@ from runner.core.value import Tensor
 from runner.errors import ConfigError, ShapeError
 from runner.host import seed
 
+
+def test_a_parameter_larger_than_the_memory():
+    """The bytes are computed before they are taken, for any shape."""
+    for shape in ((2**31, 2**20), (2**63 - 1, 10**30)):
+        with pytest.raises(ConfigError, match="not enough memory") as caught:
+            initializer("normal", shape)
+        assert caught.value.rows["parameter"] == f"Float32{list(shape)}"
+        assert {"needed", "available"} <= caught.value.rows.keys()
+
+
 SHAPE = (200, 30, 5, 5)  # 150,000 values, fan_in 750, fan_out 5,000
 COUNT = math.prod(SHAPE)
 # Standard deviation of a normal distribution that is cut at two sigma.

@@ -83,6 +83,7 @@ def test_every_setting(name, value, kept):
         ("grad_accumulation_step", 4, "is not supported"),
         ("gradient_fp32_sync", False, "is not supported"),
         ("strategy_ckpt_save_file", "a.ckpt", "is not supported"),
+        ("strategy_ckpt_load_file", "x", 'given      x\n  supported  ""'),
         ("all_reduce_fusion_config", [], "indices must not be empty"),
         ("all_reduce_fusion_config", 3, "indices must be a list"),
         ("all_reduce_fusion_config", [1.5], "indices must be whole numbers"),

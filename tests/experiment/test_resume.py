@@ -318,6 +318,32 @@ def test_data_may_move_but_not_change(tmp_path):
     assert "data.test" not in caught.value.rows
 
 
+def test_overrides_of_a_resumed_run(tmp_path):
+    run(tmp_path / "run", "max_steps=1", "epochs=2")
+    summary = resume(tmp_path / "run", ["~max_steps", "epochs=${checkpoint.keep_max}", "checkpoint.keep_max=3"])
+    known = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (summary["epochs"], known["epochs"], known["max_steps"]) == (3, 3, None)
+    for wrong, what in (
+        ("seed=1,2", "several values for one run"),
+        ("~nothing", "unknown key"),
+        ("epochs=${nothing}", "cannot be composed"),
+        ("print_file_path=${oc.env:PATH}", "environment variable"),
+    ):
+        with pytest.raises(ConfigError, match=what):
+            resume(tmp_path / "run", [wrong])
+
+
+def test_a_foreign_config_is_not_resolved(tmp_path, monkeypatch):
+    """Text of the file is only data, also when an override has an interpolation."""
+    monkeypatch.setenv("SECRET", "do-not-show")
+    run(tmp_path / "run", "max_steps=1")
+    path = tmp_path / "run" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "print_file_path": "${oc.env:SECRET}"}))
+    with pytest.raises(ConfigError, match="environment variable") as caught:
+        resume(tmp_path / "run", ["max_steps=${epochs}"])
+    assert "do-not-show" not in str(caught.value)
+
+
 def test_folders_that_hold_no_run(tmp_path):
     with pytest.raises(ConfigError, match="not a run directory"):
         resume(tmp_path)

@@ -115,6 +115,9 @@ class Pools(nn.Cell):
         return self.fc(self.flatten(self.pool(self.inner(self.first(x)))))
 
 
+DATA = {"dataset": {"name": "synthetic", "num_samples": 8, "batch_size": 4}}
+
+
 def modes(network: nn.Cell) -> list[str]:
     operators = [op for _, cell in network.cells_and_names() for op in vars(cell).values()]
     return [op.impl_mode for op in operators if isinstance(op, ops.AvgPool)]
@@ -141,7 +144,27 @@ def test_all_pools_of_a_network_are_chosen():
 )
 def test_the_keys_of_a_session(session, expected, monkeypatch):
     monkeypatch.setattr(build.networks, "network", lambda name: Pools)
-    built = build.build(
-        check({"session": session, "dataset": {"name": "synthetic", "num_samples": 8, "batch_size": 4}})
-    )
+    built = build.build(check({"session": session, **DATA}))
     assert modes(built.model.network) == [expected, expected]
+
+
+@pytest.mark.parametrize(
+    ("session", "warning"),
+    [
+        ({}, ""),
+        ({"op_select_implmode": PRECISE, "optypelist_for_implmode": "Pooling"}, ""),
+        (
+            {"op_select_implmode": PRECISE},
+            "session.op_select_implmode has no effect without session.optypelist_for_implmode=Pooling",
+        ),
+    ],
+)
+def test_a_mode_without_operators_is_reported(session, warning, monkeypatch, caplog):
+    monkeypatch.setattr(build.networks, "network", lambda name: Pools)
+    build.build(check({"session": session, **DATA}))
+    assert "\n".join(caplog.messages) == warning
+
+
+def test_operators_that_a_network_does_not_have_are_reported(caplog):
+    build.build(check({"session": {"optypelist_for_implmode": "Pooling"}, **DATA}))
+    assert caplog.messages == ["session.optypelist_for_implmode has no effect: the network has no layer AvgPool2d"]

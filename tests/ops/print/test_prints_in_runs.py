@@ -56,6 +56,18 @@ def test_a_run_prints_to_its_file_and_not_to_the_screen(mode, sunk, capsys):
     assert destination._current == [""]  # what follows goes to the screen again
 
 
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_a_file_without_prints_is_reported(mode, caplog):
+    words = ["dataset=synthetic", "dataset.num_samples=64", f"mode={mode}", "max_steps=1", "dataset_sink_mode=false"]
+    warning = "print_file_path has no effect: no operator Print was executed"
+    runner.run([*words, "print_file_path=print.pb", "network=lenet5"])
+    assert warning in caplog.messages
+    assert not Path("print.pb").exists()
+    caplog.clear()
+    runner.run([*SMALL, "print_file_path=print.pb", f"mode={mode}"])
+    assert warning not in caplog.messages
+
+
 def test_file_and_screen_say_the_same(capsys):
     runner.run([*SMALL, "mode=graph", "epochs=2", "print_file_path=print.pb"])
     capsys.readouterr()
