@@ -127,7 +127,7 @@ class RunDescription:
             "device": str(self.experiment.model.device),
             "providers": self.providers,
             "optimization_level": programs[0].session.optimization_level if programs else None,
-            "threads": self.experiment.model.device.workers,
+            "threads": (programs[0].session if programs else self.experiment.model).device.workers,
             "tuning": self.experiment.tuning,
             "ranks": self.ranks,
             "packages": self.packages,
