@@ -99,7 +99,8 @@ class Device(DeviceSettings):
         if not 0 <= self.id <= MAX_ID:
             raise ConfigError("device.id is out of range", value=self.id, allowed=f"0 to {MAX_ID}")
         if self.threads < 0:
-            raise ConfigError("device.threads is out of range", value=self.threads, allowed="0 (as many as are useful) or more")
+            allowed = "0 (as many as are useful) or more"
+            raise ConfigError("device.threads is out of range", value=self.threads, allowed=allowed)
 
     @property
     def backend(self) -> Backend:
