@@ -129,7 +129,7 @@ def test_every_key_has_a_row_with_its_default_and_a_meaning(reference):
     known = {key for key in flat(defaults(RunConfig)) if not key.startswith(("expect", "network.arguments"))}
     assert known <= set(told)
     assert {"optimizer.beta1", "dump.trans_flag", "dump.dump_step", "parallel.gradients_mean"} <= set(told)
-    assert told["epochs"] == ["`1`", "whole number, at least 1", "passes over the training data"]
+    assert told["epochs"] == ["`1`", "whole number, 1 to 2147483647", "passes over the training data"]
     assert [key for key, (_, allowed, meaning) in told.items() if not allowed or len(meaning) < 5] == []
 
 

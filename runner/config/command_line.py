@@ -13,7 +13,6 @@ from typing import NamedTuple, NoReturn
 
 from runner.errors import ConfigError
 from runner.validation.paths import path_problem
-from runner.validation.validate import show
 
 OVERRIDE = "KEY=VALUE"
 _RUN = """\
@@ -96,7 +95,7 @@ def non_negative(text: str) -> float:
 def path(text: str) -> str:
     """Parse the path of a file or folder, existing or not. Raises ArgumentTypeError, which argparse reports."""
     if problem := path_problem(text):
-        raise argparse.ArgumentTypeError(f"{problem}: {show(text)}")
+        raise argparse.ArgumentTypeError(problem)
     return text
 
 
