@@ -100,7 +100,7 @@ def _checked(composed: DictConfig, origins: "Origins", problems: list[ConfigErro
     with current_config(composed), as_config_error():
         given = OmegaConf.to_container(composed.hydra.run, resolve=False) != {"dir": RUN_DIR}
         folder = folder_of(composed, "hydra.run.dir") if given else _default_folder()
-        _check_verbose(composed.hydra.verbose)
+        _resolve_settings(composed)
     task, record = _split(composed)
     with current_config(record), as_config_error():
         OmegaConf.set_readonly(record.hydra, True)
@@ -127,13 +127,26 @@ def folder_of(composed: DictConfig, key: str) -> Path:
     return Path(text)
 
 
+def _resolve_settings(composed: DictConfig) -> None:
+    """Resolve and check what is used without the config of the run: `hydra.output_subdir` and `hydra.verbose`.
+
+    Raises ConfigError.
+    """
+    found = {name: OmegaConf.select(composed, f"hydra.{name}") for name in ("output_subdir", "verbose")}
+    values = {k: OmegaConf.to_container(v, resolve=True) if OmegaConf.is_config(v) else v for k, v in found.items()}
+    _check_verbose(values["verbose"])
+    if values["output_subdir"] is not None:
+        folder_of(composed, "hydra.output_subdir")
+    with open_dict(composed):
+        OmegaConf.update(composed, "hydra", values)
+
+
 def _check_verbose(verbose: object) -> None:
     """Raise ConfigError for a `hydra.verbose` that Hydra cannot use: it checks no type."""
-    value = OmegaConf.to_container(verbose) if OmegaConf.is_config(verbose) else verbose
-    names = value if isinstance(value, list) else [value]
-    if value is not None and not isinstance(value, bool) and not all(isinstance(name, str) for name in names):
+    names = verbose if isinstance(verbose, list) else [verbose]
+    if verbose is not None and not isinstance(verbose, bool) and not all(isinstance(name, str) for name in names):
         allowed = "true, false, the name of a logger or a list of names"
-        raise ConfigError("not a level of output", key="hydra.verbose", value=show(value), allowed=allowed)
+        raise ConfigError("not a level of output", key="hydra.verbose", value=show(verbose), allowed=allowed)
 
 
 def _default_folder() -> Path:

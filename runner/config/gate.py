@@ -99,7 +99,7 @@ def scan_text(text: str, path: str) -> None:
 
 def scan_name(name: str, group: str) -> None:
     """Reject names that could refer to files outside of the config folder."""
-    if not _NAME.fullmatch(name) or ".." in name:
+    if not _NAME.fullmatch(name) or ".." in name or path_problem(name):
         raise ConfigError("not a name inside the config folder", key=group, value=show(name))
 
 

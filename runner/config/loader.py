@@ -36,7 +36,7 @@ from runner.config.groups.parallel import HINT, UNSUPPORTED
 from runner.config.options import defaults_of_all_runs
 from runner.config.overrides import COMMAND_LINE, parse, reject_sweeps, sweep_values, with_force
 from runner.config.source import SEARCH, FolderSource, PluginSource
-from runner.errors import ConfigError, nearest
+from runner.errors import ConfigError, nearest, raise_all
 from runner.host import resources
 from runner.validation.validate import show
 
@@ -72,6 +72,8 @@ class Loader(ConfigLoaderImpl):
         _check_name(config_name)
         if run_mode == RunMode.RUN and validate_sweep_overrides:
             reject_sweeps(parsed)
+        if run_mode == RunMode.MULTIRUN:
+            raise_all([problem for one in parsed if (problem := self.unknown_option(one))])
         lines = [self.hydra_line(one) for one in parsed]
         with as_config_error(), self._minimal_hydra():
             composed: DictConfig = super().load_configuration(

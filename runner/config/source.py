@@ -15,6 +15,8 @@ from runner.config import gate, read
 from runner.config.groups import search
 from runner.config.options import TABLES, table_options
 from runner.errors import ConfigError
+from runner.host.files import real_path
+from runner.validation.paths import path_problem
 
 SWEEPER = "hydra/sweeper/optuna"
 SEARCH = "runner.optuna"  # the `_target_` of our sweeper; nothing is instantiated from it
@@ -58,6 +60,8 @@ class FolderSource(ConfigSource):
 
     def is_group(self, config_path: str) -> bool:
         """Whether a folder or a table of this name exists."""
+        if path_problem(config_path):
+            return False
         return self._inside(config_path).is_dir() or config_path.rstrip("/") in TABLES
 
     def is_config(self, config_path: str) -> bool:
@@ -86,10 +90,10 @@ class FolderSource(ConfigSource):
         return Path(self.path, config_path)
 
     def _reject_links(self, file: Path) -> None:
-        root = Path(self.path).resolve()
-        if not file.resolve().is_relative_to(root):
+        root = real_path(Path(self.path))
+        if not real_path(file).is_relative_to(root):
             raise ConfigError(
-                "a link that leaves the config folder", value=file.resolve(), allowed=f"files below {root}"
+                "a link that leaves the config folder", value=real_path(file), allowed=f"files below {root}"
             )
 
 

@@ -134,6 +134,11 @@ def locked(path: Path, wait: bool = False) -> Iterator[None]:
         os.close(handle)
 
 
+def real_path(path: Path) -> Path:
+    """The absolute path without symbolic links; those of a loop stay, for which `Path.resolve` raises RuntimeError."""
+    return Path(os.path.realpath(path))
+
+
 def names(folder: Path) -> list[str]:
     """The sorted names in a folder; none when there is no such folder. Raises StorageError."""
     with storage_errors("cannot list a directory", folder), suppress(FileNotFoundError):

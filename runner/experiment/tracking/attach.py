@@ -13,7 +13,7 @@ from runner.experiment.sweep.state import SweepState
 from runner.experiment.tracking import mlflow
 from runner.experiment.tracking.follower import Follower, Tracker
 from runner.experiment.tracking.tensorboard import EventFile
-from runner.host.files import write_json
+from runner.host.files import real_path, write_json
 from runner.host.json_data import read_optional
 
 STATE_FILE, SUMMARY_FILE = "tracking.json", "summary.json"
@@ -106,4 +106,4 @@ def _job(sweep: Path, folder: Path) -> str | None:
     with suppress(RunnerError):  # a damaged journal is reported elsewhere
         state.update()
     rows = state.started.items()
-    return next((str(number) for number, row in rows if (sweep / row["folder"]).resolve() == folder.resolve()), None)
+    return next((str(number) for number, row in rows if real_path(sweep / row["folder"]) == real_path(folder)), None)

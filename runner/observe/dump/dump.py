@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from runner.errors import DataError
-from runner.host.files import names
+from runner.host.files import names, real_path
 from runner.observe.dump.file_names import sanitised
 from runner.observe.dump.locate import DumpLocation, find_iterations
 from runner.observe.dump.reader import DumpEntry, read_entries, read_text
@@ -33,7 +33,7 @@ class Dump:
     @property
     def is_one_folder(self) -> bool:
         """Whether the path is that of a single iteration, whose number is then irrelevant."""
-        return len(self.locations) == 1 and self.path.resolve() in [p.folder for (p, *_) in self.locations.values()]
+        return len(self.locations) == 1 and real_path(self.path) in [p.folder for (p, *_) in self.locations.values()]
 
     def entries(self, iteration: int) -> list[DumpEntry]:
         """Parameters and constants by name, then operators in execution order. Raises DataError."""

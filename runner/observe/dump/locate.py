@@ -15,7 +15,7 @@ from typing import Any
 
 from runner.errors import ConfigError, DataError
 from runner.host import json_data
-from runner.host.files import storage_errors
+from runner.host.files import real_path, storage_errors
 from runner.observe.dump.file_names import AsyncName, NpyName
 
 CONFIG, FOLDER = "config.json", "dump"  # of a run directory
@@ -64,7 +64,7 @@ def find_iterations(path: Path) -> tuple[DumpLocation, ...]:
     root = _dump_path(path) if (path / CONFIG).is_file() or (path / FOLDER).is_dir() else path
     found: list[DumpLocation] = []
     with storage_errors("cannot read a folder of a dump", root), suppress(FileNotFoundError):
-        found = sorted(_scan(root.resolve(), MAX_DEPTH), key=lambda one: (one.iteration, one.graph or 0))
+        found = sorted(_scan(real_path(root), MAX_DEPTH), key=lambda one: (one.iteration, one.graph or 0))
     if not found:
         searched = root if root != path else None
         hint = "runner ... dump=sync dataset_sink_mode=false writes a dump, and so does dump=async"

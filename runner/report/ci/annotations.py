@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from runner.host.files import real_path
+
 _LOCATION = re.compile(r"(?P<file>[^\s:()]+\.\w+)(?::(?P<line>\d+)(?::(?P<column>\d+))?|\((?P<in>\d+)\))?")
 
 
@@ -33,8 +35,8 @@ def _location(error: str) -> dict[str, str]:
 
 
 def _relative(path: Path) -> str:
-    root = Path(os.environ.get("GITHUB_WORKSPACE") or ".").resolve()
-    absolute = path.resolve()
+    root = real_path(Path(os.environ.get("GITHUB_WORKSPACE") or "."))
+    absolute = real_path(path)
     return str(absolute.relative_to(root)) if absolute.is_relative_to(root) else str(path)
 
 

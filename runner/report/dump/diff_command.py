@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.errors import ConfigError, MismatchError
+from runner.host.files import real_path
 from runner.observe.dump.diff import DumpWalk, Verdict
 from runner.observe.dump.dump import Dump
 from runner.observe.dump.metrics import Tolerance
@@ -19,7 +20,7 @@ def main(runs: Sequence[Path], tolerance: Tolerance, everything: bool, as_json: 
     missing and damaged files, StorageError for unreadable files.
     """
     a, b = map(Dump, runs)
-    if a.path.resolve() != b.path.resolve() and a.locations == b.locations:
+    if real_path(a.path) != real_path(b.path) and a.locations == b.locations:
         hint = "dump into the run directories, or give each run a dump.path of its own"
         raise ConfigError("both runs have their dump in the same folder", path=a.device, hint=hint)
     found = compare(a, b, tolerance, everything)

@@ -8,6 +8,7 @@ from runner.experiment.sweep import journal
 from runner.experiment.sweep.best import best, sentence
 from runner.experiment.sweep.state import SweepState
 from runner.host import files
+from runner.host.files import real_path
 from runner.report.html import pair_page, run_page, sweep_page
 from runner.report.html.layout import page
 from runner.report.html.run_set import RunSet, natural_key
@@ -44,7 +45,7 @@ def find_runs(folders: Sequence[Path]) -> list[RunRecord]:
         if not directories:
             raise ConfigError("no run in this folder", path=folder, hint="runner ls lists runs")
         for directory in directories:
-            runs.setdefault(directory.resolve(), RunRecord(directory))
+            runs.setdefault(real_path(directory), RunRecord(directory))
     return list(runs.values())
 
 

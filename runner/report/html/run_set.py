@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from runner.host.files import real_path
 from runner.nn.metrics import METRICS, Metric
 from runner.report.format import format_value
 from runner.report.record import RunRecord, differing_keys
@@ -40,7 +41,7 @@ class RunSet:
     @cached_property
     def home(self) -> Path:
         """The common parent folder."""
-        return Path(os.path.commonpath([run.folder.resolve() for run in self.runs]))
+        return Path(os.path.commonpath([real_path(run.folder) for run in self.runs]))
 
     @cached_property
     def keys(self) -> list[str]:
@@ -89,7 +90,7 @@ class RunSet:
 
     def name(self, run: RunRecord) -> str:
         """The path of a run relative to the common parent folder."""
-        return str(run.folder.resolve().relative_to(self.home)) if len(self.runs) > 1 else run.folder.name
+        return str(real_path(run.folder).relative_to(self.home)) if len(self.runs) > 1 else run.folder.name
 
 
 def last_part(key: str) -> str:

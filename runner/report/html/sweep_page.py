@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from runner.host.files import real_path
 from runner.report.format import format_value
 from runner.report.html.chart import ChartLine, chart
 from runner.report.html.layout import Section, badge, legend, notes, tiles
@@ -57,7 +58,7 @@ def _runs(run_set: RunSet, home: Path) -> Markup:
 
 def _row(run_set: RunSet, run: RunRecord, home: Path) -> tuple[Content, ...]:
     page = run.folder / "report.html"
-    target = page if page.is_file() and page.resolve().parent != home.resolve() else run.folder
+    target = page if page.is_file() and real_path(page).parent != real_path(home) else run.folder
     values = [run.config.get(key) for key in run_set.keys]
     cells = [
         value if isinstance(value, _SCALARS) and not isinstance(value, bool) else format_value(value)
