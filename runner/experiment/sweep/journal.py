@@ -5,6 +5,7 @@
 | `sweep` | `version`, `call` (the command line), `config` (of all jobs), `config_sha256`, `threads` of a job |
 | `jobs` | `first` (a number), `overrides` of this job and of those that follow |
 | `resume` | `overrides` of the resumed sweep |
+| `submit` | `job`, `cluster`, and its `id` there |
 | `start` | `job`, `folder` (below the sweep's), `pid` |
 | `end` | `job`, `folder`, `status` (ok, failed, interrupted, killed), `exit_code`, `error`, `loss`, `metrics` |
 | `trial` | `job`, `params` proposed by a search, `state` (complete, failed) and `value` reported to it |
@@ -32,6 +33,7 @@ KEYS: Mapping[str, Mapping[str, type]] = {
     "sweep": {"version": int, "call": dict, "config": dict, "config_sha256": str, "threads": int},
     "jobs": {"first": int, "overrides": list},
     "resume": {"overrides": list},
+    "submit": {"job": int, "cluster": str, "id": str},
     "start": {"job": int, "folder": str},
     "end": {"job": int, "folder": str, "status": str, "exit_code": int},
     "trial": {"job": int, "params": dict, "state": str},

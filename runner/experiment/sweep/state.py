@@ -49,6 +49,7 @@ class SweepState:
         self.jobs: Jobs = {}
         self.started: dict[int, dict[str, Any]] = {}
         self.ended: dict[int, dict[str, Any]] = {}
+        self.submitted: dict[int, str] = {}  # ids in Slurm's queue
         self.trials: dict[int, dict[str, Any]] = {}
         self._failed: set[int] = set()  # since the last resume
         self._offset = 0
@@ -108,6 +109,9 @@ class SweepState:
                 self.jobs |= {row["first"] + place: tuple(lines) for place, lines in enumerate(row["overrides"])}
             case "resume":
                 self._failed = set()
+            case "submit":
+                if row["cluster"] == "slurm":
+                    self.submitted[row["job"]] = row["id"]
             case "start":
                 self.started[row["job"]] = row
                 self.ended.pop(row["job"], None)
