@@ -2,16 +2,19 @@
 
 import math
 import re
+from collections import Counter
 from typing import Any
 
 from runner.observe.dump.diff import DiffStatus, DumpWalk, EntryComparison, TensorPair, Verdict
 from runner.observe.dump.dump import Dump
 from runner.observe.dump.file_names import INPUT
-from runner.observe.dump.metrics import Measures
+from runner.observe.dump.metrics import RTOL, Measures
 from runner.observe.graph.listing import Operation
 from runner.observe.graph.text import operation_lines
 
 Row = dict[str, Any]
+MAX_NAMES = 5
+_TYPE = re.compile(r"([A-Za-z0-9]+)-op\d+$")
 _LAYERS = re.compile(r"/(runner|mindspore)/nn/")  # wherever the package was installed for the dumped run
 
 
@@ -63,28 +66,38 @@ def user_line(row: Row) -> str | None:
     return f"{line['file']}({line['number']})  {line['text']}"
 
 
-def summary(walk: DumpWalk, verdict: Verdict, counts: dict[str, int], rows: list[Row] | None) -> Row:
+def summary(
+    walk: DumpWalk, verdict: Verdict, counts: dict[str, int], rows: list[Row] | None = None, strict: bool = False
+) -> Row:
     """The result of the whole comparison.
 
     {"same", "a", "b": paths, "rtol": null for the default of each type, "atol", "iterations": [[A, B], ...],
+     "coarser": null, or the element type that operators of only one dump compute in, whose rtol then applies to all,
      "compared": {"operators", "values", "tensors", "differing"},
      "first": null or the operator that is the cause, as `detailed_row`,
      "earlier": null or an operator before it that is outside of tolerance too, as `detailed_row`,
-     "cause": null or "operator" (`first`), "inputs" or "rounding" (there is only `earlier`),
+     "cause": null or "operator" (`first`), "inputs" or "rounding" (there is only `earlier`), "one side" (with --strict:
+     the values agree, and only one dump has some operators or parameters),
+     "pairs": [[full name in A, in B], ...], all operators of the iterations that were compared,
+     "renamed": [[scope in A, in B], ...], paired although their names differ,
      "only_a", "only_b": [name, ...], "notes": [text, ...], "all": [as `entry_row`, ...] with --all}
     """
     first, earlier = (found and detailed_row(found, walk.a, walk.b) for found in (verdict.first, verdict.earlier))
+    is_one_sided = strict and bool(walk.only_a or walk.only_b)
     result = {
-        "same": first is None and earlier is None,
+        "same": first is None and earlier is None and not is_one_sided,
         "a": str(walk.a.path),
         "b": str(walk.b.path),
         "rtol": walk.tolerance.rtol,
         "atol": walk.tolerance.atol,
         "iterations": [list(pair) for pair in walk.iterations],
+        "coarser": walk.coarser and str(walk.coarser),
         "compared": counts,
         "first": first,
         "earlier": earlier,
-        "cause": _cause(verdict),
+        "cause": _cause(verdict) or ("one side" if is_one_sided else None),
+        "pairs": [list(pair) for pair in walk.pairs],
+        "renamed": [list(pair) for pair in walk.renamed],
         "only_a": list(walk.only_a),
         "only_b": list(walk.only_b),
         "notes": list(walk.notes),
@@ -97,6 +110,41 @@ def count(found: EntryComparison, counts: dict[str, int]) -> None:
     counts["values" if found.is_value else "operators"] += 1
     counts["tensors"] += len(found.pairs)
     counts["differing"] += found.status is not DiffStatus.SAME
+
+
+def remarks(found: Row) -> list[str]:
+    """The notes of a `summary`, with the tolerance, renamed scopes and the entries of one side in words."""
+    notes = list(found["notes"])
+    if found["coarser"] and found["rtol"] is None:
+        notes.append(f"operators compute in different types: the tolerance is {tolerance_text(found)}")
+    if renamed := [f"{one} is {other}" for one, other in found["renamed"]]:
+        notes.append(f"paired by position, since names differ (A is B): {_listed(renamed)}")
+    for side in "ab":
+        if (names := found[f"only_{side}"]) and "all" not in found:
+            notes.append(f"{len(names)} only in {side.upper()}: {_listed(names)}{_kinds(names)}")
+    return notes
+
+
+def tolerance_text(found: Row) -> str:
+    """The relative tolerance of a `summary` in words."""
+    if found["rtol"] is not None:
+        return f"rtol {found['rtol']:g}"
+    if found["coarser"] is None:
+        return "the tolerance of their types"
+    rtol = next(value for kind, value in RTOL.items() if str(kind) == found["coarser"])
+    return f"rtol {rtol:g}, that of {found['coarser']}, the coarser one"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:MAX_NAMES]) + (", ..." if len(names) > MAX_NAMES else "")
+
+
+def _kinds(names: list[str]) -> str:
+    """How many operators of each type are among the names, if not all are listed."""
+    if len(names) <= MAX_NAMES:
+        return ""
+    counts = Counter(found[1] if (found := _TYPE.search(name)) else "parameters" for name in names)
+    return f" ({', '.join(f'{count} {kind}' for kind, count in counts.most_common())})"
 
 
 def _cause(verdict: Verdict) -> str | None:

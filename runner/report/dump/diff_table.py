@@ -3,7 +3,7 @@
 import math
 from typing import TYPE_CHECKING
 
-from runner.report.dump.diff_rows import Row, user_line
+from runner.report.dump.diff_rows import Row, remarks, tolerance_text, user_line
 from runner.report.terminal import open_console, print_line, print_table
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ _WITHOUT_CAUSE = {
         "the inputs of this operator differ already, and the difference grows; --rtol allows more",
     ),
 }
-MAX_NAMES = 5
 
 
 def print_comparison(found: Row) -> None:
@@ -37,7 +36,10 @@ def print_comparison(found: Row) -> None:
     if "all" in found:
         _everything(console, found)
     if found["same"]:
-        print_line(console, _agreement(found), "green")
+        print_line(console, f"same: {_agreement(found)}", "green")
+    elif found["cause"] == "one side":
+        print_line(console, "different: only one side has some operators or parameters (--strict)", "bold red")
+        print_line(console, f"all others: {_agreement(found)}")
     elif found["first"]:
         _difference(console, found["first"], "first difference")
         if earlier := found["earlier"]:
@@ -46,25 +48,15 @@ def print_comparison(found: Row) -> None:
         title, reason = _WITHOUT_CAUSE[found["cause"]]
         _difference(console, found["earlier"], title)
         print_line(console, reason, "yellow")
-    for note in _notes(found):
+    for note in remarks(found):
         print_line(console, f"note: {note}")
 
 
 def _agreement(found: Row) -> str:
     counts, count = found["compared"], len(found["iterations"])
     what = f"{counts['operators']} operators and {counts['values']} parameters and constants"
-    rtol = "the tolerance of their types" if found["rtol"] is None else f"rtol {found['rtol']:g}"
-    return f"same: {what} of {count} {'iteration' if count == 1 else 'iterations'} agree within {rtol}"
-
-
-def _notes(found: Row) -> list[str]:
-    notes = list(found["notes"])
-    for side in "ab":
-        names = found[f"only_{side}"]
-        if names and "all" not in found:
-            listed = ", ".join(names[:MAX_NAMES]) + (", ..." if len(names) > MAX_NAMES else "")
-            notes.append(f"{len(names)} only in {side.upper()}: {listed}")
-    return notes
+    where = f"{count} {'iteration' if count == 1 else 'iterations'}"
+    return f"{what} of {where} agree within {tolerance_text(found)}"
 
 
 def _difference(console: "Console", row: Row, heading: str) -> None:
