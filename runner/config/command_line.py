@@ -158,18 +158,18 @@ Compare two runs: their dumps if both have one, otherwise their metrics. B is th
 
 Dumps. Operators are matched by full name (independent of data sinking and of class names in scopes) and compared in
 execution order. If the numbers in the names differ, as between precisions or versions of a network, they are matched
-by scope, type and order within the scope, and renamed scopes by their position; what only one side has, such as the
-casts of a precision and the loss scale, is listed and no difference without --strict. Gradients of a scaled loss are
-compared with scaled gradients. The first operator that causes a difference is shown: its outputs are outside of tolerance, and their
-distance (|A - B| / |B| of whole tensors) is more than four times that of its inputs. If there is none, rounding errors
-have accumulated or the input data differ, and the first operator outside of tolerance is shown. Parameters and
-constants come before all operators. An element differs if
+by scope, type and order within the scope, and renamed scopes by their position. What only one side has, such as the
+casts of a precision and the loss scale, is listed, and a difference only with --strict. If only one run has a loss
+scale, gradients of the other one are multiplied by it. The first operator that causes a difference is shown: its
+outputs are outside of tolerance, and their distance (|A - B| / |B| of whole tensors) is more than four times that of
+its inputs. If there is none, rounding errors have accumulated or the input data differ, and the first operator outside
+of tolerance is shown. Parameters and constants come before all operators. An element differs if
 |a - b| > atol + rtol * max(|b|, rms, least): rms is the root mean square of the finite elements of the tensor of B
-(elements near zero are often sums that cancel), least the smallest normal number of the coarser of the two types.
-The default rtol is that of the coarser type, too: 0.01 for Float16, 0.0001 for Float32, 1e-09 for Float64. If
-operators compute in a coarser type in one of the runs only, it is that of this type for all tensors. atol is 0, since
-gradients may be so small that any other value would hide their errors. Integers and Booleans must be equal. NaN equals
-NaN, an infinity equals itself.
+(elements near zero are often sums that cancel), least the smallest normal number of the coarser of the two types. The
+default rtol is that of the coarser type, too: 0.01 for Float16, 0.0001 for Float32, 1e-09 for Float64. After an
+operator in a coarser type, in one run or both, it is that of this type, since its rounding is in all later values.
+atol is 0, since gradients may be so small that any other value would hide their errors. Integers and Booleans must be
+equal. NaN equals NaN, an infinity equals itself.
 
 Metrics. Every loss, the metrics, configs, manifests and speed. Losses and metrics decide: they agree if
 |a - b| <= atol + rtol * |b|, with rtol 0.0001 and atol 0 by default."""

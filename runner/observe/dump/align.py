@@ -28,12 +28,30 @@ class _Codes(NamedTuple):
 
 
 def align(a: Sequence[Traits], b: Sequence[Traits]) -> list[tuple[int, int]]:
-    """The pairs as indices.
+    """The pairs as indices. Operators that alone have their parameters are pairs wherever they are.
 
     >>> x, y = Traits("Conv2D"), Traits("ReLU")
     >>> align([x, y, x], [x, x])
     [(0, 0), (2, 1)]
     """
+    known = _by_parameters(a, b)
+    x, y = ([k for k in range(len(side)) if k not in used] for side, used in ((a, known), (b, set(known.values()))))
+    found = [(x[i], y[j]) for i, j in _trimmed([a[k] for k in x], [b[k] for k in y])]
+    return sorted([*known.items(), *found])
+
+
+def _by_parameters(a: Sequence[Traits], b: Sequence[Traits]) -> dict[int, int]:
+    ours: dict[Hashable, list[int]] = {}
+    theirs: dict[Hashable, list[int]] = {}
+    for found, side in ((ours, a), (theirs, b)):
+        for k, one in enumerate(side):
+            if one.parameters:
+                found.setdefault((one.kind, one.parameters), []).append(k)
+    return {ours[key][0]: theirs[key][0] for key in ours if len(ours[key]) == len(theirs.get(key, ())) == 1}
+
+
+def _trimmed(a: Sequence[Traits], b: Sequence[Traits]) -> list[tuple[int, int]]:
+    """Pair equal operators at both ends, and align the others."""
     start = 0
     while start < min(len(a), len(b)) and a[start] == b[start]:
         start += 1

@@ -9,15 +9,16 @@ else without a partner.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from runner.dtype import DType
 from runner.observe.dump.align import align
-from runner.observe.dump.file_names import sanitised
+from runner.observe.dump.file_names import INPUT, sanitised
 from runner.observe.dump.match_scopes import match_scopes
 from runner.observe.dump.operator_names import Cell, NameForm, OperatorName, best_forms
-from runner.observe.dump.operator_traits import DumpSide, Traits, parameter_name
+from runner.observe.dump.operator_traits import DumpSide, parameter_name
 from runner.observe.dump.reader import DumpEntry
+from runner.observe.graph.listing import Operation
 
 EntryPair = tuple[DumpEntry, DumpEntry]
+OperatorPair = tuple[OperatorName, OperatorName]
 Names = dict[str, str]  # of A to those of B
 
 
@@ -25,73 +26,91 @@ Names = dict[str, str]  # of A to those of B
 class Matching:
     """Pairs of entries in the order of A, and the entries that only one side has.
 
-    `renamed` are scopes whose operators are paired although their names differ; `coarser` is the coarser element type
-    if operators compute in different ones.
+    `renamed` are scopes whose operators are paired although their names differ, `partners` the full names of paired
+    operators, dumped or not.
     """
 
     pairs: Sequence[EntryPair]
     only_a: Sequence[DumpEntry]
     only_b: Sequence[DumpEntry]
-    renamed: Sequence[tuple[str, str]] = ()
-    coarser: DType | None = None
+    renamed: Sequence[tuple[str, str]]
+    partners: Names
 
+    def foreign_inputs(self, a: DumpSide, b: DumpSide, name: str, partner: str) -> frozenset[str]:
+        """The labels of inputs of two paired operators that are not made by paired operators, casts aside."""
+        x, y = a.operation(name), b.operation(partner)
+        operands = zip(x.operands if x else (), y.operands if y else (), strict=False)
+        makers = ((a.producer(a.source(one)), b.producer(b.source(other))) for one, other in operands)
+        return frozenset(f"{INPUT}_{k}" for k, pair in enumerate(makers) if not self._are_partners(*pair))
 
-@dataclass(frozen=True)
-class _Alignment:
-    """Pairs of operators by full name, and `renamed` and `coarser` of the matching."""
-
-    names: Names
-    renamed: Sequence[tuple[str, str]] = ()
-    coarser: DType | None = None
+    def _are_partners(self, a: Operation | None, b: Operation | None) -> bool:
+        if a is None or b is None:
+            return a is b
+        partner = self.partners.get(a.full_name) or self.partners.get(sanitised(a.full_name), "")
+        return sanitised(partner) == sanitised(b.full_name)
 
 
 def match(a: DumpSide, b: DumpSide) -> Matching:
     """Pair the entries of two iterations."""
     forms = best_forms(a.operators, b.operators)
     operators = [_parsed(side, form, is_flat=False) for side, form in zip((a, b), forms, strict=True)]
-    if _are_numbered_alike(*operators):
-        found = _Alignment(_by_number(*operators))
+    if _are_numbered_alike((a, b), *operators):
+        aligned = _by_number(*operators)
     else:
-        found = _aligned((a, b), forms)
+        aligned = _aligned((a, b), forms)
+    names = {one.full: other.full for one, other in aligned}
     partner = {entry.name: entry for entry in b.entries if not entry.is_value}
     values = {sanitised(entry.name): entry for entry in b.entries if entry.is_value}
     own = {sanitised(entry.name) for entry in a.entries if entry.is_value}
-    renamed = {name: other for name, other in _renamed_values((a, b), found.names).items() if other not in own}
+    renamed = {name: other for name, other in _renamed_values((a, b), names).items() if other not in own}
     pairs = []
     for entry in a.entries:
         if entry.is_value:
             name = sanitised(entry.name)
             other = values.get(name) or values.get(renamed.get(name, ""))
         else:
-            other = partner.get(found.names.get(entry.name, ""))
+            other = partner.get(names.get(entry.name, ""))
         if other is not None:
             pairs.append((entry, other))
     ours, theirs = ({id(pair[side]) for pair in pairs} for side in (0, 1))
     only_a = [entry for entry in a.entries if id(entry) not in ours]
     only_b = [entry for entry in b.entries if id(entry) not in theirs]
-    return Matching(pairs, only_a, only_b, found.renamed, found.coarser)
+    return Matching(pairs, only_a, only_b, _renamed_scopes(aligned), names)
 
 
 def _parsed(side: DumpSide, form: NameForm, is_flat: bool) -> list[OperatorName]:
     return [form.parse(name, is_flat) for name in side.operators]
 
 
-def _are_numbered_alike(a: Sequence[OperatorName], b: Sequence[OperatorName]) -> bool:
-    """Whether no number belongs to operators with another scope or type, so that both are of one program."""
-    kinds: tuple[dict[int | None, set[object]], ...] = ({}, {})
-    for found, side in zip(kinds, (a, b), strict=True):
-        for x in side:
-            found.setdefault(x.number, set()).add((x.scope, x.type))
-    common = kinds[0].keys() & kinds[1].keys()
-    return bool(common) and all(kinds[0][number] & kinds[1][number] for number in common)
+def _are_numbered_alike(sides: tuple[DumpSide, DumpSide], a: Sequence[OperatorName], b: Sequence[OperatorName]) -> bool:
+    """Whether no number belongs to operators of another scope or type, or of other parameters: both are one program."""
+    found: tuple[dict[int | None, set[object]], ...] = ({}, {})
+    for kinds, names in zip(found, (a, b), strict=True):
+        for x in names:
+            kinds.setdefault(x.number, set()).add((x.scope, x.type))
+    common = found[0].keys() & found[1].keys()
+    return (
+        bool(common)
+        and all(found[0][number] & found[1][number] for number in common)
+        and not any(_have_other_parameters(sides, x, y) for x, y in _by_number(a, b))
+    )
 
 
-def _by_number(a: Sequence[OperatorName], b: Sequence[OperatorName]) -> Names:
-    theirs = {(x.scope, x.type, x.number): x.full for x in b}
-    return {x.full: theirs[key] for x in a if (key := (x.scope, x.type, x.number)) in theirs}
+def _have_other_parameters(sides: tuple[DumpSide, DumpSide], a: OperatorName, b: OperatorName) -> bool:
+    """Whether each one has a parameter that the other one lacks; a pass may have folded one."""
+    x, y = (
+        set(side.parameters(operation)) if (operation := side.operation(name.full)) else set()
+        for side, name in zip(sides, (a, b), strict=True)
+    )
+    return bool(x - y and y - x)
 
 
-def _aligned(sides: tuple[DumpSide, DumpSide], forms: tuple[NameForm, NameForm]) -> _Alignment:
+def _by_number(a: Sequence[OperatorName], b: Sequence[OperatorName]) -> list[OperatorPair]:
+    theirs = {(x.scope, x.type, x.number): x for x in b}
+    return [(x, theirs[key]) for x in a if (key := (x.scope, x.type, x.number)) in theirs]
+
+
+def _aligned(sides: tuple[DumpSide, DumpSide], forms: tuple[NameForm, NameForm]) -> list[OperatorPair]:
     """Align the operators of each cell, and of the gradients of each operator type in it, in the order of numbers."""
     is_flat = any("/" not in name for side in sides for name in side.operators)
     a, b = (
@@ -107,27 +126,17 @@ def _aligned(sides: tuple[DumpSide, DumpSide], forms: tuple[NameForm, NameForm])
         if (key := (y.depth, y.cell, y.part)) in groups:
             groups[key][1].append(y)
     dumped = [{entry.name: entry for entry in side.entries if not entry.is_value} for side in sides]
-    pairs: list[tuple[OperatorName, OperatorName]] = []
-    types: set[DType] = set()
+    pairs: list[OperatorPair] = []
     for ours, theirs in groups.values():
         one, other = (
             [side.traits(x, form, entries) for x in group]
             for side, form, entries, group in zip(sides, forms, dumped, (ours, theirs), strict=True)
         )
-        for i, j in align(one, other):
-            pairs.append((ours[i], theirs[j]))
-            types |= _different_types(one[i], other[j])
-    coarser = min(types, key=lambda kind: kind.size, default=None)
-    return _Alignment({x.full: y.full for x, y in pairs}, _renamed_scopes(pairs), coarser)
+        pairs += [(ours[i], theirs[j]) for i, j in align(one, other)]
+    return pairs
 
 
-def _different_types(a: Traits, b: Traits) -> set[DType]:
-    """The floating types in which one operator computes on one side only."""
-    pairs = zip(a.dtypes, b.dtypes, strict=False)
-    return {kind for x, y in pairs if x is not y and x.is_float and y.is_float for kind in (x, y)}
-
-
-def _renamed_scopes(pairs: Sequence[tuple[OperatorName, OperatorName]]) -> list[tuple[str, str]]:
+def _renamed_scopes(pairs: Sequence[OperatorPair]) -> list[tuple[str, str]]:
     """The scopes up to the first part that differs; the parts below may be renamed as well."""
     found: dict[tuple[Cell, Cell], None] = {}
     for x, y in pairs:

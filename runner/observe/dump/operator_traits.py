@@ -57,11 +57,15 @@ class DumpSide:
         types = [type for type in (*operation.operand_types, *operation.result_types) if type is not None]
         return Traits(
             _kind(operation, name.type),
-            tuple(found for operand in operation.operands if (found := parameter_name(self.source(operand)))),
+            self.parameters(operation),
             tuple(type.shape for type in operation.result_types if type is not None),
             tuple(type.dtype for type in types),
             tuple(self._origin(operand, form) for operand in operation.operands),
         )
+
+    def parameters(self, operation: Operation) -> tuple[str, ...]:
+        """The names of the parameters among the operands, cast or not."""
+        return tuple(name for operand in operation.operands if (name := parameter_name(self.source(operand))))
 
     def source(self, operand: str) -> str:
         """The operand that casts were applied to."""

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.errors import ConfigError, MismatchError
-from runner.observe.dump.diff import DumpWalk, Verdict
+from runner.observe.dump.diff import Verdict
 from runner.observe.dump.dump import Dump
 from runner.observe.dump.metrics import Tolerance
+from runner.observe.dump.walk import DumpWalk
 from runner.report.dump import diff_table
 from runner.report.dump.diff_rows import Row, count, entry_row, summary
 

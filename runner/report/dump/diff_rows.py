@@ -5,10 +5,12 @@ import re
 from collections import Counter
 from typing import Any
 
-from runner.observe.dump.diff import DiffStatus, DumpWalk, EntryComparison, TensorPair, Verdict
+from runner.dtype import float32
+from runner.observe.dump.diff import DiffStatus, EntryComparison, TensorPair, Verdict
 from runner.observe.dump.dump import Dump
 from runner.observe.dump.file_names import INPUT
 from runner.observe.dump.metrics import RTOL, Measures
+from runner.observe.dump.walk import DumpWalk
 from runner.observe.graph.listing import Operation
 from runner.observe.graph.text import operation_lines
 
@@ -23,6 +25,7 @@ def entry_row(found: EntryComparison) -> Row:
 
     {"iteration", "name", "name_b", "kind": "operator" | "value",
      "status": "same" | "differs" | "inputs differ" | "grows", as `diff.DiffStatus`, "only_in_one": [tensor, ...],
+     "foreign": [input, ...], those that come from operators which are not paired,
      "tensors": [{"tensor": "output_0", "shape_a", "shape_b", "dtype_a", "dtype_b", "format_a", "format_b", "differs"}
      and, if comparable, {"elements", "outside", "identical", "max_abs", "max_rel", "max_ulp", "cosine",
      "l2", "nan": [A, B], "inf": [A, B], "worst": null | {"index", "a", "b", "bound"}}, ...]}, as `metrics.Measures`
@@ -36,6 +39,7 @@ def entry_row(found: EntryComparison) -> Row:
         "kind": "value" if found.is_value else "operator",
         "status": str(found.status),
         "only_in_one": list(found.only),
+        "foreign": sorted(found.foreign),
         "tensors": [_pair(pair) for pair in found.pairs],
     }
 
@@ -43,17 +47,20 @@ def entry_row(found: EntryComparison) -> Row:
 def detailed_row(found: EntryComparison, a: Dump, b: Dump) -> Row:
     """`entry_row` plus "ir", the operator's line in the IR file, and "source", its Python lines.
 
-    "made_by" names the producers of differing inputs: {tensor: full name, or the operand in the graph}.
+    "made_by" names the producers of differing inputs: {tensor: full name, or the operand in the graph}, "made_by_b"
+    those in B of inputs that are foreign.
     """
-    operation, graph = a.operation(found.names[0]), a
-    if operation is None:
-        operation, graph = b.operation(found.names[1]), b
+    sides = [(a.operation(found.names[0]), a), (b.operation(found.names[1]), b)]
+    operation, graph = next((side for side in sides if side[0] is not None), (None, a))
     row = entry_row(found)
     if operation is not None and not found.is_value:
         row["ir"] = next(iter(operation_lines(operation))).strip()
         row["source"] = [line._asdict() for line in operation.source]
         differing = [pair.label for pair in found.pairs if pair.differs and pair.label.startswith(INPUT)]
         row["made_by"] = {label: _producer(label, operation, graph) for label in differing}
+        other, _ = sides[1]
+        foreign = [label for label in differing if label in found.foreign]
+        row["made_by_b"] = {label: _producer(label, other, b) for label in foreign} if other else {}
     return row
 
 
@@ -72,7 +79,7 @@ def summary(
     """The result of the whole comparison.
 
     {"same", "a", "b": paths, "rtol": null for the default of each type, "atol", "iterations": [[A, B], ...],
-     "coarser": null, or the element type that operators of only one dump compute in, whose rtol then applies to all,
+     "coarser": null or the coarsest floating type of the operators, whose rtol applies to all that follow them,
      "compared": {"operators", "values", "tensors", "differing"},
      "first": null or the operator that is the cause, as `detailed_row`,
      "earlier": null or an operator before it that is outside of tolerance too, as `detailed_row`,
@@ -115,8 +122,8 @@ def count(found: EntryComparison, counts: dict[str, int]) -> None:
 def remarks(found: Row) -> list[str]:
     """The notes of a `summary`, with the tolerance, renamed scopes and the entries of one side in words."""
     notes = list(found["notes"])
-    if found["coarser"] and found["rtol"] is None:
-        notes.append(f"operators compute in different types: the tolerance is {tolerance_text(found)}")
+    if found["rtol"] is None and (rtol := _rtol(found["coarser"])) > RTOL[float32]:
+        notes.append(f"operators compute in {found['coarser']}: rtol is {rtol:g} from the first of them on")
     if renamed := [f"{one} is {other}" for one, other in found["renamed"]]:
         notes.append(f"paired by position, since names differ (A is B): {_listed(renamed)}")
     for side in "ab":
@@ -129,10 +136,12 @@ def tolerance_text(found: Row) -> str:
     """The relative tolerance of a `summary` in words."""
     if found["rtol"] is not None:
         return f"rtol {found['rtol']:g}"
-    if found["coarser"] is None:
-        return "the tolerance of their types"
-    rtol = next(value for kind, value in RTOL.items() if str(kind) == found["coarser"])
-    return f"rtol {rtol:g}, that of {found['coarser']}, the coarser one"
+    return "the tolerance of their types"
+
+
+def _rtol(type: str | None) -> float:
+    """The default tolerance of an element type by name; 0 for None."""
+    return next((value for kind, value in RTOL.items() if str(kind) == type), 0.0)
 
 
 def _listed(names: list[str]) -> str:

@@ -23,6 +23,10 @@ _WITHOUT_CAUSE = {
         "only inputs differ, first those of",
         "the cause is not in the dump: other data, or an operator that was not dumped",
     ),
+    "foreign": (
+        "inputs differ that other operators make in B, first those of",
+        "the networks are not the same there: the cause is an operator without a partner, or in another place",
+    ),
     "rounding": (
         "no operator is the cause: rounding passes the tolerance first in",
         "the inputs of this operator differ already, and the difference grows; --rtol allows more",
@@ -45,7 +49,7 @@ def print_comparison(found: Row) -> None:
         if earlier := found["earlier"]:
             print_line(console, f"{earlier['status']} before it, but is not the cause: {earlier['name']}", "yellow")
     else:
-        title, reason = _WITHOUT_CAUSE[found["cause"]]
+        title, reason = _WITHOUT_CAUSE["foreign" if found["earlier"].get("made_by_b") else found["cause"]]
         _difference(console, found["earlier"], title)
         print_line(console, reason, "yellow")
     for note in remarks(found):
@@ -64,6 +68,7 @@ def _difference(console: "Console", row: Row, heading: str) -> None:
     details = {"iteration": row["iteration"], "in B": row["name_b"] if row["name_b"] != row["name"] else None}
     details |= _worst(row) | {"IR": row.get("ir"), "source": user_line(row)}
     details |= {f"{label} is": producer for label, producer in row.get("made_by", {}).items()}
+    details |= {f"{label} in B is": producer for label, producer in row.get("made_by_b", {}).items()}
     if row["only_in_one"]:
         details["only in one"] = ", ".join(row["only_in_one"])
     # One column per tensor: an operator has few tensors, so that the table fits into 80 columns.
