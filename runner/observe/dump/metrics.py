@@ -30,8 +30,8 @@ RTOL = {dt.float16: 1e-2, dt.float32: 1e-4, dt.float64: 1e-9}  # 20 roundings of
 class Tolerance:
     """Relative and absolute tolerance. `rtol` None means the default of the coarser of the two element types.
 
-    `coarser` is a type that other operators of one of the dumps compute in: rounding to it is in all later values,
-    whatever their types are.
+    `coarser` is a type that earlier operators compute in: rounding to it, and below its smallest normal number, is in
+    all later values, whatever their types are.
     """
 
     rtol: float | None = None
@@ -190,7 +190,8 @@ class _Differences:
         self._rtol = tolerance.relative(a.dtype, b.dtype)
         self._atol = tolerance.atol if a.dtype.is_float else 0.0
         self._coarse = min(a.dtype, b.dtype, key=lambda kind: kind.size).numpy if a.dtype.is_float else None
-        self._least = rms if self._coarse is None else max(rms, float(np.finfo(self._coarse).smallest_normal))
+        types = [kind for kind in (a.dtype, b.dtype, tolerance.coarser) if kind is not None and kind.is_float]
+        self._least = max([rms, *(float(np.finfo(kind.numpy).smallest_normal) for kind in types)])
         self._outside, self._abs, self._rel, self._ulp, self._squares = 0, 0.0, 0.0, 0, 0.0
         self._nan, self._inf = [0, 0], [0, 0]
         self._worst, self._severity, self._bound = 0, -1.0, 0.0
