@@ -146,7 +146,9 @@ repair; whether run directories can be created here."""
 
 def parse_print(parser: Parser) -> None:
     """`runner parse-print`."""
-    parser.description = "Show the strings and tensors of a file that the operator Print wrote (print_file_path)."
+    parser.description = """\
+Show the strings and tensors of a file that the operator Print wrote (print_file_path). Of a file that was cut or
+damaged, all that precedes the damage; then its offset, and exit code 7."""
     parser.add_argument("file", metavar="FILE", help="such as print.pb")
     parser.epilog = "exit codes\n  0 ok   7 the file is missing or damaged"
 
@@ -167,9 +169,9 @@ of tolerance is shown. Parameters and constants come before all operators. An el
 |a - b| > atol + rtol * max(|b|, rms, least): rms is the root mean square of the finite elements of the tensor of B
 (elements near zero are often sums that cancel), least the smallest normal number of the coarser of the two types. The
 default rtol is that of the coarser type, too: 0.01 for Float16, 0.0001 for Float32, 1e-09 for Float64. After an
-operator in a coarser type, in one run or both, it is that of this type, since its rounding is in all later values.
-atol is 0, since gradients may be so small that any other value would hide their errors. Integers and Booleans must be
-equal. NaN equals NaN, an infinity equals itself.
+operator in a coarser type, in one run or both, rtol and least are those of this type, since its rounding is in all
+later values. atol is 0, since gradients may be so small that any other value would hide their errors. Integers and
+Booleans must be equal. NaN equals NaN, an infinity equals itself.
 
 Metrics. Every loss, the metrics, configs, manifests and speed. Losses and metrics decide: they agree if
 |a - b| <= atol + rtol * |b|, with rtol 0.0001 and atol 0 by default."""
