@@ -83,8 +83,9 @@ def summary(
      "compared": {"operators", "values", "tensors", "differing"},
      "first": null or the operator that is the cause, as `detailed_row`,
      "earlier": null or an operator before it that is outside of tolerance too, as `detailed_row`,
-     "cause": null or "operator" (`first`), "inputs" or "rounding" (there is only `earlier`), "one side" (with --strict:
-     the values agree, and only one dump has some operators or parameters),
+     "cause": null or "operator" (`first`), "inputs", "foreign" (inputs that come from operators which are not
+     paired) or "rounding" (there is only `earlier`), "one side" (with --strict: the values agree, and only one dump has
+     some operators or parameters),
      "pairs": [[full name in A, in B], ...], all operators of the iterations that were compared,
      "renamed": [[scope in A, in B], ...], paired although their names differ,
      "only_a", "only_b": [name, ...], "notes": [text, ...], "all": [as `entry_row`, ...] with --all}
@@ -161,7 +162,10 @@ def _cause(verdict: Verdict) -> str | None:
         return "operator"
     if verdict.earlier is None:
         return None
-    return "inputs" if verdict.earlier.status is DiffStatus.INPUTS else "rounding"
+    if verdict.earlier.status is not DiffStatus.INPUTS:
+        return "rounding"
+    inputs = (pair.label for pair in verdict.earlier.pairs if pair.differs and pair.is_input)
+    return "inputs" if verdict.earlier.foreign.isdisjoint(inputs) else "foreign"
 
 
 def _pair(pair: TensorPair) -> Row:

@@ -49,7 +49,7 @@ def print_comparison(found: Row) -> None:
         if earlier := found["earlier"]:
             print_line(console, f"{earlier['status']} before it, but is not the cause: {earlier['name']}", "yellow")
     else:
-        title, reason = _WITHOUT_CAUSE["foreign" if found["earlier"].get("made_by_b") else found["cause"]]
+        title, reason = _WITHOUT_CAUSE[found["cause"]]
         _difference(console, found["earlier"], title)
         print_line(console, reason, "yellow")
     for note in remarks(found):

@@ -19,6 +19,7 @@ _REASONS = {
     "operator": "The first operator whose outputs differ although its inputs agree",
     "value": "A parameter or constant differs before any operator is run",
     "inputs": "Only inputs differ: the cause is not in the dumps",
+    "foreign": "Inputs differ that other operators make in B: an operator has no partner, or is in another place",
     "rounding": "No operator is the cause: rounding errors accumulate and exceed the tolerance here",
 }
 

@@ -222,7 +222,7 @@ def test_an_operator_more_that_changes_the_values_is_named(dumps, capsys):
     """It has no partner; what is shown is the next operator, with where its input comes from in both."""
     found = compare(capsys, dumps["Network"], dumps["Scaled"])
     earlier = found["earlier"]
-    assert (found["code"], found["first"], earlier["foreign"]) == (6, None, ["input_0"])
+    assert (found["code"], found["first"], found["cause"], earlier["foreign"]) == (6, None, "foreign", ["input_0"])
     assert tails([earlier["made_by"]["input_0"], earlier["made_by_b"]["input_0"]]) == ["conv2-Conv2d/Conv2D", "Mul"]
     text = shown(capsys, dumps["Network"], dumps["Scaled"])
     assert "the networks are not the same there" in text
