@@ -128,7 +128,7 @@ def test_a_sink_is_saved_at_the_steps_that_are_due(tmp_path):
 
 def test_a_long_sink_is_saved_when_the_seconds_are_over(tmp_path, monkeypatch):
     """Here after every step: each is a call to the device, and takes longer than the interval."""
-    monkeypatch.setattr("runner.train.sink.CALL_SECONDS", 1e-9)
+    monkeypatch.setattr("runner.train.call_length.CALL_SECONDS", 1e-9)
     every = ("checkpoint.every_seconds=1e-9", "checkpoint.keep_max=9")
     run(tmp_path / "run", "mode=graph", "sink_size=4", "epochs=1", *every)
     names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
