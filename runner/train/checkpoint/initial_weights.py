@@ -27,7 +27,8 @@ def load(network: nn.Cell, place: str, prefix: str, strict: bool) -> None:
     try:
         parameters = load_checkpoint(found)
         surplus = _surplus(network, parameters)
-        missing = [name for name in network.parameters_dict() if name not in parameters.keys() | _counters(network)]
+        present = parameters.keys() | _counters(network)
+        missing = [name for name in network.parameters_dict() if name not in present]
         if strict and (missing or surplus):
             raise other_network(network, parameters, missing, surplus).add(repair=REPAIR)
         load_param_into_net(network, parameters)
@@ -45,11 +46,13 @@ def _surplus(network: nn.Cell, parameters: Mapping[str, Parameter]) -> list[str]
     Such state is, in the reference too, a value `{slot}.{parameter}` per parameter, or a single number whose name has
     no dot, as `learning_rate`, `scale_sense` and `epoch_num`.
     """
-    known = network.parameters_dict()
-    other = [name for name in parameters if name not in known]
-    numbers = {name for name in other if "." not in name and parameters[name].size == 1}
-    slots = {name for name in other if name.partition(".")[2] in known.keys() | parameters.keys()}
-    return [name for name in other if name not in numbers | slots]
+    known = network.parameters_dict().keys()
+    every = known | parameters.keys()
+
+    def is_state(name: str) -> bool:
+        return parameters[name].size == 1 if "." not in name else name.partition(".")[2] in every
+
+    return [name for name in parameters if name not in known and not is_state(name)]
 
 
 def _counters(network: nn.Cell) -> set[str]:
