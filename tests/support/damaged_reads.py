@@ -8,7 +8,6 @@ import gc
 import gzip
 import io
 import json
-import resource
 import struct
 import sys
 from collections.abc import Callable
@@ -257,7 +256,8 @@ def main(folder: Path, count: int) -> None:
     resume._run_and_record = lambda request: {}  # a resume that is possible begins no training, and no jobs
     sweep._run_jobs = lambda *_: []
     outcomes = {name: check(name, one, count) for name, one in samples(folder, folder / "runs" / "run").items()}
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    peak = int(lines["VmHWM"].split()[0]) // 1024  # ru_maxrss has that of the process that started this one
     json.dump({"outcomes": outcomes, "peak_mb": peak}, sys.stdout)
 
 
