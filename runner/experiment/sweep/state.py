@@ -149,6 +149,8 @@ def end(
 ) -> None:
     """Write the `end` row of a job. Raises StorageError."""
     known = {name: (summary or {}).get(name) for name in ("loss", "metrics")}
+    if not journal.are_results(*known.values()):  # the summary is damaged
+        known = dict.fromkeys(known)
     place = relative(folder, sweep)
     journal.append(sweep, "end", job=number, folder=place, status=status, exit_code=exit_code, error=error, **known)
 

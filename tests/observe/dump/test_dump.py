@@ -281,6 +281,18 @@ def test_npy_files_that_are_no_tensors(array, tmp_path):
     assert caught.value.rows["file"] == str(file.resolve())
 
 
+@pytest.mark.parametrize(
+    "header", [b"{'descr': (\n", b"1+", b"(" * 300, b"-" * 9000 + b"1", b"{'descr': {}, 1: 2}", b"\0"], ids=range(6)
+)
+def test_npy_files_whose_header_is_no_expression(header, tmp_path):
+    """numpy evaluates it, and raises what the parser of Python raises."""
+    path = npy(tmp_path, step())
+    file = next(path.rglob("ReLU.*output.0*.npy"))
+    file.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(DataError, match="not a tensor"):
+        next(e for e in Dump(path).entries(0) if e.name == RELU).tensors()
+
+
 def test_tables_that_are_no_text(tmp_path):
     file = sync(tmp_path, step()) / "Net/0/execution_order/ms_execution_order_graph_0.csv"
     file.write_bytes(b"\xff\xfe")
