@@ -51,6 +51,10 @@ def ignored() -> AbstractContextManager[None]:
     return handled(KINDS, signal.SIG_IGN)
 
 
+def _raise(number: int, frame: FrameType | None) -> None:
+    raise KINDS[number]
+
+
 class Interruption:
     """Context in which `requested` is the exception of the first signal, or None before it. The second is raised."""
 
@@ -63,6 +67,14 @@ class Interruption:
             raise KINDS[number]
         self.requested = KINDS[number]
         LOG.warning("saving the state after this step; a second signal ends the run at once")
+
+    @contextmanager
+    def raised_at_once(self) -> Iterator[None]:
+        """Context in which the first signal is raised too, also one that was received before it."""
+        if self.requested is not None:
+            raise self.requested
+        with handled(stop_signals(), _raise):
+            yield
 
     def __enter__(self) -> Self:
         self._context.__enter__()
