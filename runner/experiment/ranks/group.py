@@ -45,7 +45,7 @@ class RankGroup:
 
     def folder(self, claim: Callable[[], Path]) -> Path:
         """The run directory, which the first rank claims. Raises on all ranks what it raises."""
-        with start_up.failures_shared(self.world):
+        with start_up.failures_shared(self.world, first_leads=True):
             own = str(claim()) if self.world.rank == 0 else None
             return Path(start_up.exchange(self.world, own)[0])
 
@@ -53,7 +53,7 @@ class RankGroup:
         """The whole run on the first rank; on the others the training, without a summary."""
         self.place = request.folder
         request = replace(request, config=of_rank(request.config, self.world))
-        with start_up.failures_shared(self.world):
+        with start_up.failures_shared(self.world, first_leads=True):
             if not request.config.session.graph_run_mode:  # nothing is trained: the others have nothing to do
                 start_up.training_begins(self.world)
             if self.world.rank == 0:

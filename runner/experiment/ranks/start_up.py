@@ -16,12 +16,13 @@ from runner.communication.world import World
 from runner.errors import ConfigError, ConfigErrors, RunnerError
 
 
-def exchange(world: World, value: Any = None, failed: RunnerError | None = None) -> list[Any]:
+def exchange(world: World, value: Any = None, failed: RunnerError | None = None, is_common: bool = False) -> list[Any]:
     """A JSON value of each rank, in the order of ranks.
 
-    Raises on all ranks the error of the first one that takes part with one, TrainingError when ranks do not answer.
+    `failed` is the error of this rank, `is_common` whether it concerns all ranks. Raises on all ranks the error of the
+    first one that has one, with its rank unless it is common; TrainingError when ranks do not answer.
     """
-    own = {"value": value, "errors": [_packed(error) for error in _single(failed)]}
+    own = {"value": value, "errors": [_packed(error) for error in _single(failed)], "is_common": is_common}
     every = world.all_gathered({**own, "host": platform.node(), "directory": os.getcwd()})
     if any(one["errors"] for one in every):
         world.ended = True
@@ -30,14 +31,17 @@ def exchange(world: World, value: Any = None, failed: RunnerError | None = None)
 
 
 @contextmanager
-def failures_shared(world: World) -> Iterator[None]:
-    """Inside, an error of this rank is raised on all of them, unless training has begun."""
+def failures_shared(world: World, first_leads: bool = False) -> Iterator[None]:
+    """Inside, an error of this rank is raised on all of them, unless training has begun.
+
+    `first_leads`: the first rank works for all of them, so that its error is that of the run.
+    """
     try:
         yield
     except RunnerError as error:
         if world.size == 1 or world.limit is None or world.ended:
             raise
-        exchange(world, failed=error)
+        exchange(world, failed=error, is_common=first_leads and world.rank == 0)
 
 
 def training_begins(world: World) -> None:
@@ -62,13 +66,13 @@ def _unpacked(packed: Mapping[str, Any]) -> RunnerError:
 
 
 def _common_error(every: Sequence[Mapping[str, Any]], own: int, failed: RunnerError | None) -> RunnerError:
-    """The error of the first rank that has one; with its rank, host and directory unless all ranks have the same.
+    """The error of the first rank that has one; with its rank, host and directory unless it is that of all ranks.
 
     `failed` is the error of this rank, whose number is `own`.
     """
     rank, found = next((rank, one) for rank, one in enumerate(every) if one["errors"])
     made = _single(failed) if rank == own else [_unpacked(packed) for packed in found["errors"]]
-    if any(one["errors"] != found["errors"] for one in every):
+    if not found["is_common"] and any(one["errors"] != found["errors"] for one in every):
         where = {"rank": f"{rank} of {len(every)}", "host": found["host"], "directory": found["directory"]}
         repair = "all ranks need the same config and files, under the same paths"
         made = [error.add(**where, repair=repair) for error in made]
