@@ -1,6 +1,5 @@
 """From overrides to a finished run: compose, check, claim a folder, record, run, and keep `status.json`."""
 
-import os
 import signal
 import traceback
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from runner.experiment.ranks.processes import on_all_ranks, processes_of, report
 from runner.host import files
 from runner.host.console import Console
 from runner.host.lazy import gc_paused
+from runner.host.process import own_identity
 from runner.host.signals import Terminated, exit_code, handled
 
 STATUS_FILE = "status.json"
@@ -117,7 +117,7 @@ def run_status(request: RunRequest) -> Iterator[None]:
     path, config = request.folder / STATUS_FILE, request.config
     values: dict[str, Any] = {
         "status": "running",
-        "pid": os.getpid(),
+        **own_identity(),
         "started": _now(),
         "experiment": request.experiment,
         "network": config.network.name,

@@ -14,7 +14,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.communication.world import world
 from runner.core.collective import Collective
-from runner.core.lowering import LAST, Builder, Form
+from runner.core.lowering import LAST, PLAIN, Builder, Form, Layout
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, current, primitive
 from runner.core.value import Value
@@ -25,14 +25,11 @@ from runner.ops.batchnorm import (
     cache_blocks,
     channel_rows,
     check_channels,
-    per_channel,
-    reduced_axes,
     row_dots,
     row_sums,
 )
 from runner.ops.collective import AllReduce
-from runner.ops.forms import batchnorm as row_forms
-from runner.ops.forms.columns import suits_batch_last
+from runner.ops.forms.batchnorm import inverse_deviation
 from runner.types import TensorType
 
 __all__ = ["AllReduceMoments", "ChannelMoments", "NormalizeChannels"]
@@ -62,11 +59,16 @@ class ChannelMoments(Primitive):
             variance[part] = row_dots(centred, centred) / rows.shape[1]
         return mean, variance
 
-    def lower(self, b: Builder, x: str) -> tuple[str, str]:
-        axes = b.const(reduced_axes(b.type(x)))
+    def lower(self, b: Builder, x: str, layout: Layout = PLAIN) -> tuple[str, str]:
+        axis = _channel_axis(layout)
+        axes = b.const([k for k in range(b.type(x).ndim) if k != axis])
         mean = b.node("ReduceMean", (x, axes), keepdims=0)
-        centred = b.node("Sub", (x, per_channel(b, mean, x)))
+        centred = b.node("Sub", (x, _per_channel(b, mean, x, layout)))
         return mean, b.node("ReduceMean", (b.node("Mul", (centred, centred)), axes), keepdims=0)
+
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        last = Form("rows", partial(self.lower, layout=LAST), (LAST,))
+        return last, Form("plain", self.lower, penalty=x.size)
 
 
 @primitive
@@ -168,14 +170,34 @@ class NormalizeChannels(Primitive):
             centred = step.with_dtype(x, mean.dtype) - Reshape()(mean, shape)
             return step.with_dtype(step.with_dtype(direct, mean.dtype) - centred * along - shift, x.dtype)
 
-    def lower(self, b: Builder, x: str, *channels: str) -> tuple[str, str]:
-        y, *_, inverse = BatchNorm(False, self.epsilon).lower(b, x, *channels[:4])
-        return y, inverse
+    def lower(
+        self,
+        b: Builder,
+        x: str,
+        scale: str,
+        bias: str,
+        mean: str,
+        variance: str,
+        share: str,
+        layout: Layout = PLAIN,
+    ) -> tuple[str, str]:
+        """Not the BatchNormalization of ONNX, which cancels digits of a mean far from 0."""
+        inverse = inverse_deviation(b, x, variance, self.epsilon)
+        centred = b.node("Sub", (x, _per_channel(b, mean, x, layout)))
+        y = b.node("Mul", (centred, _per_channel(b, b.node("Mul", (scale, inverse)), x, layout)))
+        return b.node("Add", (y, _per_channel(b, bias, x, layout))), inverse
 
     def forms(self, x: TensorType, *channels: TensorType) -> Sequence[Form]:
-        rows = [Form("rows", self._lower_rows, (LAST,), (LAST,))] if suits_batch_last(x) else []
-        return *rows, Form("plain", self.lower, penalty=x.size)
+        last = Form("rows", partial(self.lower, layout=LAST), (LAST,), (LAST,))
+        return last, Form("plain", self.lower, penalty=x.size)
 
-    def _lower_rows(self, b: Builder, x: str, *channels: str) -> tuple[str, str]:
-        y, *_, inverse = row_forms.inference(BatchNorm(False, self.epsilon), 0.0, b, x, *channels[:4])
-        return y, inverse
+
+def _channel_axis(layout: Layout) -> int:
+    return 0 if layout is LAST else 1
+
+
+def _per_channel(b: Builder, channels: str, x: str, layout: Layout) -> str:
+    """(C,) reshaped to broadcast against x in a layout."""
+    shape = [1] * b.type(x).ndim
+    shape[_channel_axis(layout)] = b.type(x).shape[1]
+    return b.reshape(channels, shape)

@@ -2,7 +2,7 @@
 
 When one rank is killed, mpirun kills the others (SIGKILL), and none of them can record it. The guardian is in another
 session, so it is not one of the processes that are killed. It keeps the standard error of the rank open, so mpirun
-returns after the status is written.
+usually returns after the status is written; a run that is resumed before has the lock of the folder and keeps it.
 """
 
 import json
@@ -37,7 +37,7 @@ def record_if_killed(folder: Path, pid: int) -> None:
     """Complete the status of a run that process `pid` was executing; nothing if it has ended in another way."""
     with suppress(BusyError, StorageError, OSError, ValueError), files.locked(folder / LOCK_FILE):
         status = json.loads((folder / STATUS_FILE).read_text())
-        if (status.get("status"), status.get("pid")) != ("running", pid):
+        if not isinstance(status, dict) or (status.get("status"), status.get("pid")) != ("running", pid):
             return
         reason = "mpirun ends all ranks when one of them is killed; its output names that process"
         error = TrainingError("the run was killed", reason=reason, repair=f"runner resume {folder}")
