@@ -23,8 +23,11 @@ STATUS_FILE, LOCK_FILE = "status.json", ".lock"
 
 @contextmanager
 def guarded(folder: Path) -> Iterator[None]:
-    """Context in which a guardian watches this process, which executes the run in `folder`."""
-    command = [sys.executable, "-m", __name__, str(folder.absolute()), str(os.getpid())]
+    """Context in which a guardian watches this process, which executes the run in `folder`.
+
+    `-P`: files of the working directory do not replace modules.
+    """
+    command = [sys.executable, "-P", "-m", __name__, str(folder.absolute()), str(os.getpid())]
     how = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL}
     with subprocess.Popen(command, start_new_session=True, **how) as guardian:  # type: ignore[call-overload]
         try:
