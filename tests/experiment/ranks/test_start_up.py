@@ -164,7 +164,7 @@ def test_a_signal_while_ranks_wait_for_each_other(place, trained, when):
     wait_until(lambda: ready(found[0]), alive=lambda: process.poll() is None)
     os.kill(found[0], signal.SIGTERM)
     code, _, err = finished(process)
-    assert "Terminated; runner resume continues the run" in err
+    assert "Terminated" in err
     assert code == 143 or when == "joining", err  # there mpirun may fail itself: it was exchanging data with the rank
     if when == "building":
         assert json.loads((folder / "status.json").read_text())["status"] == "interrupted"
