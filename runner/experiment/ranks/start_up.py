@@ -23,7 +23,7 @@ def exchange(world: World, value: Any = None, failed: RunnerError | None = None,
     first one that has one, with its rank unless it is common; TrainingError when ranks do not answer.
     """
     own = {"value": value, "errors": [_packed(error) for error in _single(failed)], "is_common": is_common}
-    every = world.all_gathered({**own, "host": platform.node(), "directory": os.getcwd()})
+    every = world.all_gathered({**own, "host": platform.node(), "directory": _directory()})
     if any(one["errors"] for one in every):
         world.ended = True
         raise _common_error(every, world.rank, failed)
@@ -49,6 +49,13 @@ def training_begins(world: World) -> None:
     if world.limit is not None:
         exchange(world)
         world.limit = None
+
+
+def _directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError as reason:  # it was removed
+        return f"none: {reason.strerror}"
 
 
 def _single(error: RunnerError | None) -> Sequence[RunnerError]:
