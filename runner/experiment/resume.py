@@ -7,8 +7,9 @@ from typing import Any
 
 from runner.config import overrides
 from runner.config.check import check
+from runner.config.containment import path_errors, typed_values
 from runner.config.schema import RunRequest, plain
-from runner.errors import ConfigError
+from runner.errors import ConfigError, raise_all
 from runner.experiment import launch, run, sweep
 from runner.experiment.ranks.processes import processes_of
 from runner.host.json_file import set_dotted
@@ -40,9 +41,11 @@ def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -
     """
     place = Path(folder)
     status, values = _read(place, launch.STATUS_FILE), _read(place, run.CONFIG_FILE)
-    for override in overrides.parse(lines):
+    parsed = overrides.parse(lines)
+    for override in parsed:
         set_dotted(values, override.key_or_group, override.value())
     config = check(values)
+    raise_all(list(path_errors(config, place, typed_values(parsed))))  # the run directory may be that of someone else
     name = status.get("experiment")
     request = RunRequest(config, place, name, plain(config), tuple(lines), resume=True, force=force)
     if status.get("status") == "ok" and not lines:

@@ -11,7 +11,8 @@ from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
-from runner.config.loader import POOL, as_config_error
+from runner.config.hydra_errors import as_config_error
+from runner.config.loader import POOL
 from runner.errors import ConfigError
 from runner.experiment.sweep.controller import SweepController
 from runner.experiment.sweep.pool import run_all
