@@ -1,6 +1,6 @@
 """From overrides to a checked run: compose with Hydra, validate everything, report all errors at once."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
@@ -93,29 +93,19 @@ def _checked(
         OmegaConf.set_readonly(record.hydra, True)
         set_output(record, folder)
         config, errors = examine(container(task), origins)
-        wrong = failed | {_group(error) for error in errors}
         misplaced = path_error("hydra.run.dir", str(folder), folder, typed, []) if given else []
-        if not {"dump", "profiling", "session"} & wrong:  # their paths may be in texts and files that are not valid
-            misplaced += _path_errors(record, config, folder, typed)
-    errors = [*(error for error in errors if _group(error) not in failed), *_with_origins(misplaced, origins)]
-    raise_all([*problems, *errors])
+        misplaced += _path_errors(record, config, folder, typed)
+    errors += [error.add(**{"from": origins(error.rows["key"])}) for error in misplaced]
+    raise_all([*problems, *(error for error in errors if error.rows["key"].split(".")[0] not in failed)])
     return Composition(config, task, record, folder, given, typed)
 
 
 def _path_errors(record: DictConfig, config: RunConfig, folder: Path, typed: Typed) -> Iterator[ConfigError]:
-    """Errors of the paths of a valid config, in the run directory `folder` and outside of it."""
+    """Errors of the paths of a config, in the run directory `folder` and outside of it."""
     name = record.hydra.output_subdir
     if name is not None:
         yield from path_error("hydra.output_subdir", name, folder / name, typed, [folder])
     yield from path_errors(config, folder, typed)
-
-
-def _with_origins(errors: Iterable[ConfigError], origins: "Origins") -> Iterator[ConfigError]:
-    return (error.add(**{"from": origins(error.rows["key"])}) for error in errors)
-
-
-def _group(error: ConfigError) -> str:
-    return error.rows["key"].split(".")[0]
 
 
 def _split(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
@@ -175,19 +165,22 @@ class Origins:
         return self._file(key)
 
     def _file(self, key: str) -> str | None:
-        for config_path, package in reversed(self._files):
+        for file, lines, package in reversed(self._files):
             inside = f"{key}.".removeprefix(f"{package}." if package else "").rstrip(".").split(".")
-            file = self._find(config_path)
-            if file is not None and not (package and inside == key.split(".")):
-                line = read.line_of(file, tuple(inside))
+            if not (package and inside == key.split(".")):
+                line = lines.of(inside)
                 if line is not None:
                     return f"{read.display_path(file)}:{line}"
         return None
 
     @cached_property
-    def _files(self) -> list[tuple[str, str]]:
+    def _files(self) -> list[tuple[Path, read.Lines, str]]:
+        """The files of the config in the order of merging, with their packages."""
         found = self._loader.compute_defaults_list(self._name, self._lines, RunMode.RUN).defaults
-        return [(str(one.config_path), one.package or "") for one in found]
+        files = {path: self._find(path) for path in {str(one.config_path) for one in found}}
+        lines = {file: read.Lines(file) for file in files.values() if file is not None}
+        pairs = ((files[str(one.config_path)], one.package or "") for one in found)
+        return [(file, lines[file], package) for file, package in pairs if file is not None]
 
     def _find(self, config_path: str) -> Path | None:
         sources = [one for one in self._loader.get_sources() if isinstance(one, FolderSource)]

@@ -8,6 +8,7 @@ keys are those whose rule has `writes`, and the folders of Hydra.
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -44,10 +45,7 @@ def typed_values(parsed: Iterable[Override], recorded: Collection[str] = ()) -> 
 
 
 def path_errors(config: RunConfig, folder: Path, typed: Typed) -> Iterator[ConfigError]:
-    """An error for each key of a valid config whose path is not allowed; `folder` is the run directory.
-
-    Raises ConfigError, or ConfigErrors, for a JSON file that has changed since the config was checked.
-    """
+    """An error for each key of a config whose path is not allowed; `folder` is the run directory."""
     for key, value, path, in_run_folder in _outputs(config, ""):
         yield from path_error(key, value, folder / path if in_run_folder else Path(path), typed, [folder])
 
@@ -76,8 +74,11 @@ def _outputs(record: Any, prefix: str) -> Iterator[tuple[str, object, str, bool]
             yield from _outputs(value, f"{key}.")
             continue
         rule = rule_of(type(record), field.name)
-        if rule.writes is not None and value != field.default and (path := rule.writes(value, record)):
-            yield key, value, path, rule.in_run_folder
+        if rule.writes is None or value == field.default:
+            continue
+        with suppress(ConfigError):  # of a text or a JSON file that is not valid, which is an error of its own
+            if path := rule.writes(value, record):
+                yield key, value, path, rule.in_run_folder
 
 
 def _typed_roots(key: str, path: Path, value: object, typed: Typed) -> list[Path]:

@@ -13,7 +13,7 @@ import hydra._internal.core_plugins.basic_launcher
 import hydra._internal.core_plugins.basic_sweeper
 from hydra import version
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository, IConfigRepository
+from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository, IConfigRepository
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra._internal.core_plugins.structured_config_source import StructuredConfigSource
 from hydra._internal.defaults_list import DefaultsList
@@ -32,6 +32,7 @@ from runner.config import gate, schema
 from runner.config.containment import typed_values
 from runner.config.groups import GROUPS
 from runner.config.hydra_errors import as_config_error, not_an_option
+from runner.config.interpolation import check_limits
 from runner.config.job_folder import fix_folders
 from runner.config.options import defaults_of_all_runs
 from runner.config.overrides import COMMAND_LINE, parse, sweep_values, with_force
@@ -43,6 +44,7 @@ from runner.validation.validate import show
 RUN_DIR = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}"
 POOL = "runner.pool"  # the `_target_` of runner's launcher; never instantiated
 SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
+MAX_CONFIGS = 300  # of one composition; merging one takes some milliseconds
 SUBDIR = "${hydra.job.num}"
 
 
@@ -81,6 +83,7 @@ class Loader(ConfigLoaderImpl):
             )
         _record(composed, parsed)
         _reject_code(composed)
+        check_limits(cast(dict[str, Any], OmegaConf.to_container(composed, resolve=False)))
         return composed
 
     def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
@@ -104,6 +107,12 @@ class Loader(ConfigLoaderImpl):
         lines = [self.hydra_line(one) for one in parse(overrides)]
         with as_config_error(), self._minimal_hydra():
             return super().compute_defaults_list(config_name, lines, run_mode)
+
+    def _parse_overrides_and_create_caching_repo(
+        self, config_name: str | None, overrides: list[str]
+    ) -> tuple[list[Override], CachingConfigRepository]:
+        parsed, _ = super()._parse_overrides_and_create_caching_repo(config_name, overrides)
+        return parsed, _CountingRepository(self.repository)
 
     @contextmanager
     def _minimal_hydra(self) -> Iterator[None]:
@@ -156,6 +165,23 @@ def _minimal_node() -> ConfigNode:
     node.run.dir, node.sweep.dir, node.sweep.subdir = RUN_DIR, SWEEP_DIR, SUBDIR
     node.job_logging = node.hydra_logging = {"version": 1, "root": None, "disable_existing_loggers": False}
     return replace(original, node=node)
+
+
+class _CountingRepository(CachingConfigRepository):
+    """The configs of one composition: defaults lists that name each other would be a tree without end."""
+
+    def __init__(self, delegate: IConfigRepository) -> None:
+        super().__init__(delegate)
+        self._count = 0
+
+    def load_config(self, config_path: str) -> ConfigResult | None:
+        """A config, which Hydra requests twice for every entry of a defaults list and once to merge it."""
+        self._count += 1
+        if self._count > 3 * MAX_CONFIGS:
+            raise ConfigError(
+                "too many configs in the defaults lists", value=config_path, allowed=f"{MAX_CONFIGS} in all"
+            )
+        return super().load_config(config_path)
 
 
 class _Repository(ConfigRepository):
