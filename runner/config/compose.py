@@ -17,7 +17,7 @@ from runner.config.check import examine
 from runner.config.command_line import CommandLine
 from runner.config.containment import Typed, path_error, path_errors, typed_values
 from runner.config.hydra_errors import as_config_error
-from runner.config.loader import RUN_DIR, Loader, as_typed, current_config, set_output
+from runner.config.loader import RECORDS, RUN_DIR, Loader, as_typed, current_config, set_output
 from runner.config.schema import RunConfig, RunRequest, plain
 from runner.config.source import FolderSource
 from runner.errors import ConfigError, ConfigErrors, raise_all
@@ -103,7 +103,7 @@ def _checked(
 def _path_errors(record: DictConfig, config: RunConfig, folder: Path, typed: Typed) -> Iterator[ConfigError]:
     """Errors of the paths of a config, in the run directory `folder` and outside of it."""
     name = record.hydra.output_subdir
-    if name is not None:
+    if name not in (None, RECORDS):
         yield from path_error("hydra.output_subdir", name, folder / name, typed, [folder])
     yield from path_errors(config, folder, typed)
 

@@ -44,6 +44,7 @@ from runner.validation.validate import show
 RUN_DIR = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}"
 POOL = "runner.pool"  # the `_target_` of runner's launcher; never instantiated
 SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
+RECORDS = ".hydra"  # the folder in the run directory with Hydra's records
 MAX_CONFIGS = 300  # of one composition; merging one takes some milliseconds
 SUBDIR = "${hydra.job.num}"
 

@@ -23,7 +23,7 @@ from runner.config.compose import Origins, container, run_request
 from runner.config.containment import path_error, path_errors, typed_values
 from runner.config.groups import search
 from runner.config.hydra_errors import as_config_error
-from runner.config.loader import SUBDIR, SWEEP_DIR, Loader, as_typed, current_config
+from runner.config.loader import RECORDS, SUBDIR, SWEEP_DIR, Loader, as_typed, current_config
 from runner.config.read import display_path
 from runner.config.schema import RunConfig, RunRequest
 from runner.config.source import SEARCH
@@ -96,6 +96,7 @@ def plan(call: CommandLine, resumed: bool = False) -> SweepPlan:
     assert composition is not None
     folder_given = OmegaConf.to_container(master.hydra.sweep, resolve=False)["dir"] != SWEEP_DIR  # type: ignore[index,call-overload]
     with current_config(master), as_config_error():
+        launchers.reject_lines(master)
         folder = Path(str(OmegaConf.select(master, "hydra.sweep.dir")))
         if folder_given and not resumed:
             raise_all([error.add(**{"from": origin("hydra.sweep.dir")}) for error in _folder_errors(folder, call)])
@@ -113,7 +114,7 @@ def plan(call: CommandLine, resumed: bool = False) -> SweepPlan:
 def _names_folders(master: DictConfig) -> bool:
     """Whether the config sets the folders inside of a sweep."""
     values: Any = OmegaConf.to_container(master.hydra, resolve=False)
-    return (values["sweep"]["subdir"], values["output_subdir"], values["job"]["name"]) != (SUBDIR, ".hydra", "runner")
+    return (values["sweep"]["subdir"], values["output_subdir"], values["job"]["name"]) != (SUBDIR, RECORDS, "runner")
 
 
 def _folder_errors(folder: Path, call: CommandLine) -> list[ConfigError]:
