@@ -103,7 +103,10 @@ class RunnerSettings(Frozen):
 
 
 class RunConfig(Frozen):
-    """All keys of a run."""
+    """All keys of a run.
+
+    `print_file_path` is relative to the working directory, `save_graphs_path` to the run directory.
+    """
 
     mode: str = key("pynative", **_MODE)  # execute a compiled graph, or operator by operator
     device: DeviceSettings = DeviceSettings()

@@ -205,6 +205,7 @@ def _folder(value: object) -> str:
 class TraceProfiling(Frozen):
     """A profile of the run. null: the value in `options`; without options, all traces are on.
 
+    `result_path` is an existing folder, relative to the working directory; null: `profiling/` in the run directory.
     `output`, `aicpu` and `aic_metrics` are aliases of `result_path`, `aicpu_trace` and `ai_core_metrics`.
     """
 
