@@ -43,7 +43,7 @@ _OF_KEYS = ("oc.select", "oc.dict.keys", "oc.dict.values", "hydra")
 _KEY = re.compile(r"\s*[\w.\[\]-]+\s*[,}]")  # without interpolations and quotes
 _UNUSABLE = re.compile("[\0\ud800-\udfff]")  # no UTF-8 text has the latter
 _NAME = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)*/?")
-_PACKAGE = re.compile(r"_global_|(_here_|_group_|(?!_name_\b)[A-Za-z_]\w*)(\.(?!_name_\b)[A-Za-z_]\w*)*")
+_PACKAGE = re.compile(r"_global_|(_here_|_group_|[A-Za-z_]\w*)(\.[A-Za-z_]\w*)*")
 
 
 def scan_file(values: object, package: object = None) -> None:

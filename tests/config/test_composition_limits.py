@@ -158,13 +158,6 @@ def test_a_byte_order_mark_is_not_part_of_a_file(place):
         assert compose(CommandLine((f"+experiment={name}",), config_dir=Path("configs"))).config.epochs == epochs
 
 
-def test_a_package_named_by_its_file_is_refused(place):
-    """A file named hydra.yaml with this package would set keys of Hydra that no file may set."""
-    (place / "configs" / "experiment" / "hydra.yaml").write_text("# @package _name_\nlauncher: {setup: [touch x]}\n")
-    with pytest.raises(ConfigError, match="not a package in the config of a run"):
-        compose(CommandLine(("+experiment=hydra",), config_dir=Path("configs")))
-
-
 UNUSABLE = ['dataset: {url: "a\\0b"}\n', 'hydra: {run: {dir: "a\\0b"}}\n']
 
 

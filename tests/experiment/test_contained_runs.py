@@ -151,6 +151,28 @@ def test_a_run_elsewhere_is_resumed_where_it_is(here):
     assert resume(folder, ["epochs=2", "max_steps=2"])["steps"] == 2
 
 
+@pytest.mark.parametrize("name", [".lock", "status.json", "metrics.jsonl", "checkpoints"])
+def test_links_in_a_run_to_resume(here, name, monkeypatch):
+    runner.run([*TINY, "hydra.run.dir=run", "checkpoint.every_steps=1"])
+    Path("run", name).rename(here.parent / "outside" / name)
+    Path("run", name).symlink_to(here.parent / "outside" / name)
+    with pytest.raises(ConfigError, match=WHAT) as caught:
+        resume("run", ["epochs=2", "max_steps=2"])
+    assert caught.value.rows["key"] == name
+    assert caught.value.rows["hint"].startswith("to allow it: RUNNER_WRITABLE=")
+    monkeypatch.setenv("RUNNER_WRITABLE", str(here.parent / "outside"))
+    resume("run", ["epochs=2", "max_steps=2"])
+
+
+def test_links_in_a_sweep_to_resume(here, capfd):
+    write("seed: 1\n")
+    assert swept("hydra.sweep.dir=runs") == 0
+    Path("runs/sweep.jsonl").rename(here.parent / "outside" / "sweep.jsonl")
+    Path("runs/sweep.jsonl").symlink_to(here.parent / "outside" / "sweep.jsonl")
+    assert cli.main(["resume", "runs"]) == 2
+    assert WHAT in capfd.readouterr().err
+
+
 def request(folder: Path) -> RunRequest:
     return RunRequest(RunConfig(tracking=MlflowTracking()), folder, None, plain(RunConfig()), (), resume=True)
 

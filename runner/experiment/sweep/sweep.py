@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from runner.config.command_line import CommandLine
+from runner.config.containment import link_errors
 from runner.config.groups import search_space
-from runner.errors import ConfigError, RunnerError
+from runner.errors import ConfigError, RunnerError, raise_all
 from runner.experiment import launch
 from runner.experiment.manifest import config_hash, relevant_versions
 from runner.experiment.sweep import best, journal
@@ -50,6 +51,7 @@ def resume(folder: Path, lines: Sequence[str] = (), force: bool = False) -> list
     `lines` may override the launcher, `sweep.*`, and the number of trials of a search. Raises ConfigError when this is
     no sweep or when its config has changed (unless `force`), BusyError while it is running, and otherwise as `start`.
     """
+    raise_all(link_errors(folder))
     state = SweepState(folder)
     state.update()
     call = _resumed_call(state.header["call"], lines)
