@@ -66,9 +66,7 @@ GROWING = [
 
 @table(("what", "text"), GROWING, ids=lambda text: text[:60])
 def test_what_grows_has_a_limit(what, text):
-    (error,) = errors(text)
-    assert error.what == what
-    assert what in (MANY, CHAIN) or "allowed" in error.rows or "compute" in what
+    assert [error.what for error in errors(text)] == [what]
 
 
 def test_the_limits_are_in_the_errors():
@@ -140,7 +138,6 @@ def test_the_lines_of_many_errors_are_found_in_one_reading(monkeypatch):
     assert len(calls) <= files + 1
     assert len(found) == check.MAX_ERRORS + 1
     assert found[0].rows["from"] == "configs/experiment/x.yaml:2"
-    assert found[check.MAX_ERRORS - 1].rows["key"] == f"k{check.MAX_ERRORS - 1}" or found[0].rows["key"] == "dataset.k0"
     assert found[-1].what == "too many errors"
     assert found[-1].rows["value"] == f"{1000 - check.MAX_ERRORS} more"
     assert found[-1].rows["allowed"] == f"{check.MAX_ERRORS} are reported"
