@@ -12,7 +12,7 @@ from hydra.errors import HydraException
 
 from runner.config import gate
 from runner.errors import ConfigError
-from runner.validation.validate import show, text_problem
+from runner.validation.validate import show
 
 MAX_LENGTH = 4096
 MAX_OVERRIDES = 1000
@@ -111,9 +111,7 @@ def _parser() -> OverridesParser:
 
 
 def _check_limits(line: str) -> None:
-    """Check text, length and depth before parsing: the parser is recursive and slow. Raises ConfigError."""
-    if problem := text_problem(line):
-        raise ConfigError(problem, value=show(line), **{"from": COMMAND_LINE})
+    """Check length and depth before parsing: the parser is recursive and slow. Raises ConfigError."""
     depth = deepest = 0
     for letter in line[: MAX_LENGTH + 1]:
         depth += (letter in "[{(") - (letter in "]})")

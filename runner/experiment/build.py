@@ -22,6 +22,7 @@ from runner.host.machine import require_memory
 from runner.nn.cell import Cell
 from runner.nn.metrics import METRICS
 from runner.nn.pooling import set_impl_mode
+from runner.nn.wrap import StepCell
 from runner.observe import dump
 from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 from runner.train.model import Model
@@ -75,6 +76,8 @@ def build(
         precision_mode=config.session.precision_mode,
         loss_scale_manager=_loss_scale(config),
     )
+    if isinstance(model.train_network, StepCell):
+        model.train_network.weighs_ranks = not (train_data.is_even or config.loss.is_sum)
     return Experiment(model, train_data, test_data, total)
 
 

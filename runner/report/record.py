@@ -13,6 +13,7 @@ import numpy as np
 from runner.errors import DataError, StorageError
 from runner.host import files, json_data
 from runner.host.json_file import flat
+from runner.host.process import may_be_alive
 from runner.validation.rules import LARGEST_FLOAT32
 
 STATES = ("ok", "running", "interrupted", "failed", "killed", "broken")
@@ -50,7 +51,7 @@ class RunRecord:
     def state(self) -> str:
         """One of STATES. `killed`: status running, but its process does not exist; `broken`: no readable status."""
         status = str(self.status.get("status", "broken"))
-        if status == "running" and not is_alive(self.status.get("pid")):
+        if status == "running" and not may_be_alive(self.status):
             return "killed"
         return status if status in STATES else "broken"
 
@@ -170,19 +171,6 @@ class RunRecord:
                     yield line
         except OSError:
             return
-
-
-def is_alive(pid: object) -> bool:
-    """Whether a process with this id exists."""
-    if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def is_number(value: object) -> bool:

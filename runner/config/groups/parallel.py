@@ -2,7 +2,7 @@
 
 from runner.communication import fusion
 from runner.validation.records import Frozen
-from runner.validation.rules import key
+from runner.validation.rules import MAX_COUNT, key
 
 # Modes of the reference that are not supported.
 UNSUPPORTED = "hybrid_parallel", "semi_auto_parallel", "auto_parallel"
@@ -27,7 +27,9 @@ class DataParallel(Frozen):
     global_rank: int | None = key(None, low=0, high=4095)  # rank of this process; null: that of mpirun
     gradients_mean: bool = False  # mean of the gradients instead of their sum
     parameter_broadcast: bool = False  # initialise all ranks with the parameters of rank 0
+    sync_batch_norm: bool = False  # batch normalization with the statistics of all ranks
     all_reduce_fusion_config: tuple[int, ...] | None = key(None, validate=fusion.validate_indices)  # null: one bucket
+    timeout_seconds: float = key(300.0, above=0, high=MAX_COUNT)  # wait of processes for each other at start and end
 
 
 Parallel = StandAlone | DataParallel
