@@ -157,6 +157,8 @@ KNOWN = (
     (("print_file_path='x\0y'",), 2, "a text with a character that is not allowed\n  key    print_file_path\n"),
     (("print_file_path='\udcff'",), 2, "a text with a character that is not allowed\n  key    print_file_path\n"),
     (("hydra.output_subdir=${seed}", "hydra.verbose=[${mode}]", "max_steps=0"), 2, "out of range"),
+    (("eval.metrics.x.y=1",), 2, "the configuration cannot be composed"),
+    (("-m", "hydra.sweeper.max_batch_size=${oc.env:HOME}", "seed=1,2"), 2, "key     hydra.sweeper.max_batch_size\n"),
     (("-m", "network=[[[]]]"), 2, "unknown option\n  key      network\n"),
     ((f"session.fp_point.{fuzz.LONG}=1", "--cfg", "hydra"), 2, "session.fp_point"),
     (("report", "run", "-o", "loop/x"), 5, "cannot write a file\n  path    loop/x\n"),

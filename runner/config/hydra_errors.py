@@ -8,19 +8,20 @@ from omegaconf.errors import OmegaConfBaseException
 
 from runner.config.groups.parallel import HINT, UNSUPPORTED
 from runner.config.overrides import COMMAND_LINE
-from runner.errors import ConfigError, nearest
+from runner.errors import ConfigError, RunnerError, nearest
 from runner.validation.validate import show
 
 
 @contextmanager
-def as_config_error() -> Iterator[None]:
-    """Convert exceptions of Hydra and OmegaConf to ConfigError."""
+def as_config_error(*more: type[Exception]) -> Iterator[None]:
+    """Convert exceptions of Hydra and OmegaConf to ConfigError, and those of the types `more`, where only they run."""
+    foreign = (HydraException, OmegaConfBaseException, ValueError, AssertionError, RecursionError, *more)
     try:
         yield
     except MissingConfigException as reason:
         raise _missing(reason) from None
-    except (HydraException, OmegaConfBaseException, ValueError, AssertionError, RecursionError) as reason:
-        if isinstance(reason, ConfigError):
+    except foreign as reason:
+        if isinstance(reason, RunnerError):
             raise
         key = getattr(reason, "full_key", None) or None
         raise ConfigError("the configuration cannot be composed", key=key, reason=_first_cause(reason)) from None

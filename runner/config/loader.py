@@ -80,7 +80,7 @@ class Loader(ConfigLoaderImpl):
         if run_mode == RunMode.MULTIRUN:
             raise_all([problem for one in parsed if (problem := self.unknown_option(one))])
         lines = [self.hydra_line(one) for one in parsed]
-        with as_config_error(), self._minimal_hydra():
+        with as_config_error(TypeError, LookupError), self._minimal_hydra():
             composed: DictConfig = super().load_configuration(
                 config_name, lines, run_mode, from_shell, validate_sweep_overrides
             )
@@ -108,7 +108,7 @@ class Loader(ConfigLoaderImpl):
     def compute_defaults_list(self, config_name: str | None, overrides: list[str], run_mode: RunMode) -> DefaultsList:
         """The configs that are merged, in order. Raises ConfigError."""
         lines = [self.hydra_line(one) for one in parse(overrides)]
-        with as_config_error(), self._minimal_hydra():
+        with as_config_error(TypeError, LookupError), self._minimal_hydra():
             return super().compute_defaults_list(config_name, lines, run_mode)
 
     def _parse_overrides_and_create_caching_repo(

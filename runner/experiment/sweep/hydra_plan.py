@@ -122,6 +122,7 @@ def _folder_errors(folder: Path, call: CommandLine) -> list[ConfigError]:
     return path_error("hydra.sweep.dir", str(folder), folder, typed, [])
 
 
+@as_config_error()
 def _take_params(master: DictConfig) -> list[str]:
     """Move `hydra.sweeper.params` in front of the overrides that were typed, and return them. Raises ConfigError."""
     settings = master.hydra.sweeper
@@ -133,6 +134,7 @@ def _take_params(master: DictConfig) -> list[str]:
     return found
 
 
+@as_config_error()
 def _searcher(
     master: DictConfig, parsed: Sequence[Override], config: RunConfig | None, origin: Origins
 ) -> Searcher | None:
