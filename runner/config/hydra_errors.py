@@ -15,6 +15,7 @@ from runner.validation.validate import show
 @contextmanager
 def as_config_error(*more: type[Exception]) -> Iterator[None]:
     """Convert exceptions of Hydra and OmegaConf to ConfigError, and those of the types `more`, where only they run."""
+    foreign: tuple[type[Exception], ...]
     foreign = (HydraException, OmegaConfBaseException, ValueError, AssertionError, RecursionError, *more)
     try:
         yield
