@@ -12,6 +12,7 @@ from typing import Any
 from runner.dataset.stages import Stage
 from runner.host.csv_file import csv_text
 from runner.observe.profile.analysis import Analysis
+from runner.observe.profile.schedule import SAMPLES
 
 COLUMNS = (
     *("op_id", "op_type", "num_workers", "output_queue_size", "output_queue_average_size", "output_queue_length"),
@@ -64,12 +65,22 @@ def profile(analysis: Analysis, stages: Sequence[Stage]) -> dict[str, Any]:
 
 
 def waiting_share(analysis: Analysis) -> float:
-    """The share of the training time that is spent waiting for data."""
-    calls = analysis.record.calls
-    if not calls:
-        return 0.0
-    whole = calls[-1].stop - calls[0].start + calls[0].waited
-    return sum(call.waited for call in calls) / whole
+    """The share of the time of a step that is spent on its data."""
+    return analysis.parts["data_preparation"].value / (analysis.step or 1.0) if analysis.parts else 0.0
+
+
+def waits_always(analysis: Analysis) -> bool:
+    """Whether waits for data are a large share of the steps also without the longest wait: there may be one reason for
+    that, such as another process, and it is no advice.
+    """
+    calls = analysis.waiting_calls
+    longest = max(calls, key=lambda call: call.waited, default=None)
+    if longest is None:
+        return False
+    steps = sum(call.steps for call in calls if call is not longest)
+    waited = sum(call.waited for call in calls) - longest.waited
+    computed = analysis.step - analysis.waits.value
+    return steps >= SAMPLES - 1 and waited / steps > LARGE * (computed + waited / steps)
 
 
 def sentence(analysis: Analysis) -> str:
@@ -78,7 +89,7 @@ def sentence(analysis: Analysis) -> str:
     time = f"{share:.1%} of its time"
     if share < NOTICEABLE:
         return f"The run does not wait for data: {time}."
-    return f"The run {'waits' if share > LARGE else 'sometimes waits'} for data: {time}."
+    return f"The run {'waits' if share > LARGE and waits_always(analysis) else 'sometimes waits'} for data: {time}."
 
 
 def _interval(analysis: Analysis) -> float:

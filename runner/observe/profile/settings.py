@@ -221,12 +221,11 @@ KEYS = {name: declared for name, declared in keys_of(TraceProfiling).items() if 
 
 class ProfileTarget(Frozen):
     """What is profiled: the mode (`graph` or `pynative`), the kind of device as in file names (`cpu`, `gpu`, `ascend`),
-    threads of one operator, and the rank and number of ranks of a data-parallel training.
+    and the rank and number of ranks of a data-parallel training.
     """
 
     mode: str = "graph"
     device: str = "cpu"
-    threads: int = 1
     rank: int = 0
     ranks: int = 1
 
