@@ -6,7 +6,7 @@ There is none from fewer than `SAMPLES` timed steps, and a share of the step cou
 from collections.abc import Sequence
 
 from runner.observe.profile.analysis import Analysis
-from runner.observe.profile.data_pipeline import LARGE, waits_always
+from runner.observe.profile.data_pipeline import LARGE, waits_often
 from runner.observe.profile.distribution import Distribution, of_steps
 from runner.observe.profile.ranking import RankedOperator
 from runner.observe.profile.schedule import SAMPLES, WARM_UP
@@ -17,7 +17,7 @@ OVERHEAD = 0.15  # a share of the step that is worth a recommendation
 
 def advice(analysis: Analysis, target: ProfileTarget, ranked: Sequence[RankedOperator]) -> str:
     """One thing to try next."""
-    if waits_always(analysis):
+    if waits_often(analysis) and sum(call.steps for call in analysis.waiting_calls) >= SAMPLES:
         return "dataset.num_parallel_workers=2 or more: the run waits for data"
     if not analysis.settings.steps:
         return "profiling.task_trace=on, to see the operators"

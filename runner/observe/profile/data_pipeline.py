@@ -12,7 +12,6 @@ from typing import Any
 from runner.dataset.stages import Stage
 from runner.host.csv_file import csv_text
 from runner.observe.profile.analysis import Analysis
-from runner.observe.profile.schedule import SAMPLES
 
 COLUMNS = (
     *("op_id", "op_type", "num_workers", "output_queue_size", "output_queue_average_size", "output_queue_length"),
@@ -69,18 +68,13 @@ def waiting_share(analysis: Analysis) -> float:
     return analysis.parts["data_preparation"].value / (analysis.step or 1.0) if analysis.parts else 0.0
 
 
-def waits_always(analysis: Analysis) -> bool:
-    """Whether waits for data are a large share of the steps also without the longest wait: there may be one reason for
-    that, such as another process, and it is no advice.
+def waits_often(analysis: Analysis) -> bool:
+    """Whether waits for data are a large share of the steps also without the longest wait, which another process may
+    have caused.
     """
-    calls = analysis.waiting_calls
-    longest = max(calls, key=lambda call: call.waited, default=None)
-    if longest is None:
-        return False
-    steps = sum(call.steps for call in calls if call is not longest)
-    waited = sum(call.waited for call in calls) - longest.waited
-    computed = analysis.step - analysis.waits.value
-    return steps >= SAMPLES - 1 and waited / steps > LARGE * (computed + waited / steps)
+    calls = sorted(analysis.waiting_calls, key=lambda call: call.waited)[:-1]
+    waited = sum(call.waited for call in calls) / max(1, sum(call.steps for call in calls))
+    return waited > LARGE * (analysis.step - analysis.waits.value + waited)
 
 
 def sentence(analysis: Analysis) -> str:
@@ -89,7 +83,7 @@ def sentence(analysis: Analysis) -> str:
     time = f"{share:.1%} of its time"
     if share < NOTICEABLE:
         return f"The run does not wait for data: {time}."
-    return f"The run {'waits' if share > LARGE and waits_always(analysis) else 'sometimes waits'} for data: {time}."
+    return f"The run {'waits' if share > LARGE and waits_often(analysis) else 'sometimes waits'} for data: {time}."
 
 
 def _interval(analysis: Analysis) -> float:

@@ -13,10 +13,7 @@ MAX_BYTES = 1 << 20
 
 
 class ReportedTime(NamedTuple):
-    """The time of a part of a step or of an operator in milliseconds, and its share of the step.
-
-    `op_type` and `places` are those of an operator, and empty for a part.
-    """
+    """A time in milliseconds: of a step, of a part of it, or of an operator with its `places` in the ranking."""
 
     name: str
     value: float
@@ -25,17 +22,19 @@ class ReportedTime(NamedTuple):
     high: float
     samples: int
     share: float
-    op_type: str = ""
     places: str = ""
 
 
 class ReportedFigures(NamedTuple):
-    """The figures of a profile; `step` is in milliseconds, `operators` the number of all that were timed."""
+    """The figures of a profile; `step` is the sum of its parts in milliseconds, `spread` the distribution of this sum,
+    `operators` the number of all that were timed.
+    """
 
     source: Path
     steps: int
     timed: int
     step: float
+    spread: ReportedTime
     parts: list[ReportedTime]
     operators: int
     ranking: list[ReportedTime]
@@ -65,24 +64,24 @@ def _figures(path: Path, found: Any) -> ReportedFigures:
         steps=int(_number(found, "steps")),
         timed=int(_number(found, "timed_steps")),
         step=_number(found, "step_us") / 1e3,
-        parts=[_time(row, "part") for row in _list(found, "parts")],
+        spread=_time("step", _value(found, "step"), 1.0),
+        parts=[_time(_text(row, "part"), row, _number(row, "share")) for row in _list(found, "parts")],
         operators=int(_number(found, "operators")),
-        ranking=[_time(row, "full_op_name") for row in _list(found, "ranking")],
+        ranking=[
+            _time(_text(row, "full_op_name"), row, _number(row, "share"), _text(row, "places"))
+            for row in _list(found, "ranking")
+        ],
         sentences=list(_texts(found, "sentences")),
         notes=list(_texts(found, "notes")),
         next=_text(found, "next"),
     )
 
 
-def _time(row: Any, name: str) -> ReportedTime:
+def _time(name: str, row: Any, share: float, places: str = "") -> ReportedTime:
     is_mean = isinstance(row, dict) and "mean_us" in row
-    value, low, high = (
-        _number(row, key) / 1e3
-        for key in ("mean_us" if is_mean else "median_us", "lower_quartile_us", "upper_quartile_us")
-    )
-    samples, share = int(_number(row, "samples")), _number(row, "share")
-    kind, places = (_text(row, key) if name == "full_op_name" else "" for key in ("op_type", "places"))
-    return ReportedTime(_text(row, name), value, is_mean, low, high, samples, share, kind, places)
+    keys = "mean_us" if is_mean else "median_us", "lower_quartile_us", "upper_quartile_us"
+    value, low, high = (_number(row, key) / 1e3 for key in keys)
+    return ReportedTime(name, value, is_mean, low, high, int(_number(row, "samples")), share, places)
 
 
 def _value(values: Any, key: str) -> Any:

@@ -9,7 +9,7 @@ from runner.report.html.profile_figures import ReportedFigures, ReportedTime
 from runner.report.html.profile_tables import ProfileSummary
 
 MAX_OPERATORS = 15
-TIME = ("ms", "lower quartile", "upper quartile", "samples")
+TIME = ("ms", "lower quartile", "upper quartile", "share")
 
 
 def render(folder: Path) -> tuple[Markup | None, list[Path]]:
@@ -22,29 +22,33 @@ def render(folder: Path) -> tuple[Markup | None, list[Path]]:
 
 
 def _figures(figures: ReportedFigures) -> Markup:
-    timed = f"{figures.steps} steps, operators were timed in {figures.timed} of them."
     content = [
         tag("h3", "One step"),
-        tag("p", f"{figures.step:.4g} ms. {timed} {_kinds(figures)}", class_="sub"),
+        tag("p", _step(figures), class_="sub"),
         bar({part.name: part.value for part in figures.parts}, "ms"),
-        table(("part", *TIME, "share"), [(part.name, *_time(part)) for part in figures.parts]),
+        table(("part", *TIME, "samples"), [(part.name, *_time(part), part.samples) for part in figures.parts]),
     ]
     if figures.ranking:
         ranked = figures.ranking[:MAX_OPERATORS]
-        rows = [(one.places, one.op_type, tag("span", one.name, class_="mono"), *_time(one)) for one in ranked]
-        content.append(tag("h3", f"Slowest operators, {len(rows)} of {figures.operators}"))
-        content.append(table(("place", "type", "full name", *TIME, "share"), rows, sortable=True))
+        rows = [(one.places, *_time(one), tag("span", one.name, class_="mono")) for one in ranked]
+        content.append(tag("h3", f"Slowest operators, {len(rows)} of {figures.operators}, in {figures.timed} steps"))
+        content.append(table(("place", *TIME, "full name"), rows))
     content += [tag("p", sentence) for sentence in figures.sentences]
-    return concat(*content, notes(figures.notes), tag("p", f"Next: {figures.next}") if figures.next else None)
+    return concat(*content, notes(figures.notes), tag("p", f"Next: {figures.next}"))
 
 
-def _kinds(figures: ReportedFigures) -> str:
-    means = [part.name for part in figures.parts if part.is_mean]
-    return f"Times are medians{'; of ' + ', '.join(means) + ', means' if means else ''}."
+def _step(figures: ReportedFigures) -> str:
+    """The time of a step, its quartiles if there are some, and where the figures come from."""
+    samples = figures.spread.samples
+    spread = f" (quartiles of {samples}: {figures.spread.low:.3f} to {figures.spread.high:.3f} ms)"
+    means = ", ".join(part.name for part in figures.parts if part.is_mean)
+    kinds = f"Times are medians; {means}: mean." if means else "Times are medians."
+    timed = f"{figures.steps} steps, operators were timed in {figures.timed} of them."
+    return f"{figures.step:.3f} ms{spread if samples > 1 else ''}; {timed} {kinds}"
 
 
 def _time(time: ReportedTime) -> tuple[Content, ...]:
-    return time.value, time.low, time.high, time.samples, _share(time.share)
+    return round(time.value, 3), round(time.low, 3), round(time.high, 3), _share(time.share)
 
 
 def _tables(found: ProfileSummary) -> Markup:
