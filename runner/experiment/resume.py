@@ -9,7 +9,7 @@ from runner.config import overrides
 from runner.config.check import check
 from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError
-from runner.experiment import launch, run, sweep
+from runner.experiment import launch, output_directories, run, sweep
 from runner.experiment.ranks.processes import processes_of
 from runner.host.json_file import set_dotted
 
@@ -48,7 +48,7 @@ def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -
     if status.get("status") == "ok" and not lines:
         raise ConfigError("the run is finished", path=place, hint="more epochs: runner resume RUN_DIR epochs=...")
     with launch.stopped_by_signals(), processes_of(config) as ranks:
-        return ranks.run(request, _run_and_record)
+        return ranks.run(output_directories.with_directories(request, ranks.first), _run_and_record)
 
 
 def _run_and_record(request: RunRequest) -> dict[str, Any]:

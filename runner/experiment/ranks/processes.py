@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from runner.communication.launcher import join, launched
 from runner.config.groups.parallel import DataParallel
@@ -12,13 +11,15 @@ from runner.errors import RunnerError
 from runner.experiment import ranks
 from runner.host.log import LOG
 
+T = TypeVar("T")
+
 
 class Processes(Protocol):
     """The processes that execute a run."""
 
-    def folder(self, claim: Callable[[], Path]) -> Path:
-        """The run directory, which only the first rank claims."""
-        return claim()
+    def first(self, compute: Callable[[], T]) -> T:
+        """A JSON value on all ranks, which the first one computes."""
+        return compute()
 
     def run(self, request: RunRequest, work: Callable[[RunRequest], dict[str, Any]]) -> dict[str, Any]:
         """Execute this rank's part of a run; `work` is that of the first rank, and returns the summary."""

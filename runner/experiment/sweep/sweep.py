@@ -8,7 +8,7 @@ from typing import Any
 from runner.config.command_line import CommandLine
 from runner.config.groups import search_space
 from runner.errors import ConfigError, RunnerError
-from runner.experiment import launch
+from runner.experiment import launch, output_directories
 from runner.experiment.manifest import config_hash, relevant_versions
 from runner.experiment.sweep import best, journal
 from runner.experiment.sweep.controller import DIED, SweepController, key_of
@@ -35,6 +35,7 @@ def start(call: CommandLine) -> list[Outcome]:
     signal stopped the sweep.
     """
     sweep_plan = plan(call)
+    output_directories.check(sweep_plan.config, sweep_plan.folder)
     with launch.stopped_by_signals():
         folder = launch.claim(sweep_plan.folder, sweep_plan.folder_given)
         with files.locked(folder / launch.LOCK_FILE):
