@@ -29,7 +29,7 @@ def check(config: RunConfig, folder: Path) -> None:
     """
     errors = [error for one in _requested(config, folder) if (error := ownership.conflict(one)) and not _is_ge(one)]
     if errors:
-        others = [f"{error.rows['key']} {error.rows['path']}: {error.rows['owner']}" for error in errors[1:]]
+        others = ["{key} {path}: {owner}; {hint}".format(**error.rows) for error in errors[1:]]
         raise errors[0].add(also="\n".join(others) or None)
 
 

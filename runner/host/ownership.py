@@ -18,13 +18,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner.errors import BusyError
+from runner.errors import BusyError, DataError
 from runner.host import files
 from runner.host.json_file import read_object
 from runner.host.machine import is_alive
 
 RECORD = ".runner_owner.json"
-STATUS_FILE = "status.json"  # of a run directory
+STATUS_FILE, SWEEP_FILE = "status.json", "sweep.jsonl"  # of a run directory, of a sweep directory
 
 
 class OutputDirectory(NamedTuple):
@@ -62,12 +62,17 @@ class Owner(NamedTuple):
 
 
 def owner_of(folder: Path) -> Owner:
-    """The owner that a run directory or a sweep directory stands for; its record is created if there is none."""
+    """The owner that a run directory or a sweep directory stands for; its record is created if there is none.
+
+    Raises StorageError, and DataError when the record is damaged.
+    """
     path = folder / RECORD
     if not path.exists():
         files.write_exclusively(path, _text({"id": _new_id(), "directories": {}}))
     known = read_object(path)
-    return Owner(str(known.get("id")), folder, known.get("directories") or {})
+    if not isinstance(known.get("id"), str):
+        raise DataError("the record of a run's directories is damaged", file=path)
+    return Owner(known["id"], folder, directories_of(folder))
 
 
 def directories_of(folder: Path) -> dict[str, str]:
@@ -146,12 +151,16 @@ def _described(record: Mapping[str, Any]) -> str:
     """The owner in a record, for an error."""
     pid, here = record.get("pid"), record.get("host") == socket.gethostname()
     run = record.get("run")
+    if not record.get("id"):
+        return f"unknown: {RECORD} is damaged"
     if run is None:
         state = f"running as process {pid}" if here and is_alive(pid) else f"process {pid}, ended"
         return f"script {record.get('script')} (started {record.get('started')}, {state})"
     status = read_object(Path(run) / STATUS_FILE)
     if not status:
-        return f"run {run} (started {record.get('started')})" if Path(run).exists() else f"run {run} (removed)"
+        kind = "sweep" if (Path(run) / SWEEP_FILE).exists() else "run"
+        state = f"started {record.get('started')}" if Path(run).exists() else "removed"
+        return f"{kind} {run} ({state})"
     if status.get("status") != "running":
         return f"run {run} ({status.get('status')}, finished {status.get('finished')})"
     pid = status.get("pid")

@@ -144,9 +144,7 @@ def check_folder(folder: Path) -> None:
     """Raise ConfigError if a folder cannot be created because it, or one above it, is a file."""
     for place in (folder, *folder.parents):
         if place.exists() and not place.is_dir():
-            raise ConfigError(
-                "save_graphs_path is a file", key="save_graphs_path", value=folder, file=place, allowed="a folder"
-            )
+            raise ConfigError("save_graphs_path is a file", value=folder, file=place, allowed="a folder")
 
 
 def writable_folder(folder: Path) -> Path:
