@@ -7,18 +7,24 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 
 import pytest
-from patience import wait_until
+from patience import SlowDisk, wait_until
 from soak import thinned
 
 import runner
-from runner.errors import BusyError
+from runner.cli import run_command
+from runner.config.command_line import CommandLine
+from runner.errors import BusyError, TrainingError
+from runner.experiment import output_directories
 from runner.experiment.resume import resume
+from runner.experiment.sweep import sweep
 from runner.host import files
 from runner.host.ownership import RECORD
 from runner.observe.dump import VARIABLE
+from runner.train.checkpoint import state
 
 # 64 samples are 2 batches: 4 steps.
 TINY = (
@@ -245,3 +251,147 @@ def steps(folder: Path) -> dict[int, list[Path]]:
 
 def inodes(paths: list[Path]) -> set[tuple[str, int]]:
     return {(str(path), path.stat().st_mtime_ns) for path in paths}
+
+
+# Names and readers
+
+
+def test_two_runs_of_ge_in_one_second_have_two_folders(place, monkeypatch):
+    class Frozen(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime(2026, 1, 2, 23, 59, 59)
+
+    monkeypatch.setattr(output_directories, "datetime", Frozen)
+    for name in ("first", "second"):
+        run(name, "dump=ge", "dump.dump_path=given", "dump.dump_step='0'")
+    assert sorted(os.listdir(place / "given")) == ["20260102235959", "20260103000000"]
+    assert names(place / "given/20260102235959") == names(place / "given/20260103000000")
+    # Each run is compared by its own folder, although both have one `dump_path`.
+    assert run_command("compare", ["first", "second", "--rtol", "0", "--atol", "0"]) == 0
+
+
+def test_readers_do_not_take_the_record_for_a_dump(place, capsys):
+    words = "dump=async", "profiling=trace"
+    for name in ("a", "b"):
+        (place / f"{name}p").mkdir()
+        run(name, *words, f"dump.path={place}/{name}d", f"profiling.result_path={name}p")
+    capsys.readouterr()
+    for first, second in (("a", "b"), ("ad", "bd"), ("ad/0", "b")):
+        assert run_command("compare", [first, second]) == 0
+    assert run_command("report", ["a"]) == 0
+    assert "Mean step" in (place / "a/report.html").read_text()
+    converted = place / "converted"
+    assert run_command("convert", ["-d", "ad/0/lenet5_graph_0/0/0", "-out", str(converted)]) == 0
+    assert not [path for path in converted.rglob("*") if "owner" in path.name]
+
+
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_a_device_number_has_no_effect_on_the_cpu(place, mode):
+    """Neither on folders nor on names: both runs have the same files."""
+    for name, number in (("zero", 0), ("three", 3)):
+        run(name, f"mode={mode}", f"device.id={number}", "dump=sync", "dump.support_device=[1]", "profiling=trace")
+    assert names(place / "zero/dump") == names(place / "three/dump")
+    assert sorted(os.listdir(place / "three/dump/lenet5")) == ["0"]
+    assert sorted(os.listdir(place / "zero/profiling")) == sorted(os.listdir(place / "three/profiling"))
+    assert (place / "three/profiling/cpu_op_detail_info_0.csv").exists()
+
+
+def test_graphs_keep_their_numbers_when_a_run_is_resumed(place):
+    """The last batch of an epoch is smaller: its graph is number 1, also if a resumed run begins with it."""
+    words = (
+        *("dump=async", "dump.iteration=all", "dump.dump_mode=1", "dump.kernels=[Conv2D]", "dataset.num_samples=80"),
+        *("dataset.drop_remainder=false", "checkpoint.every_steps=1"),
+    )
+    run("whole", *words)
+    run("cut", *words, "max_steps=2")
+    resume("cut", ["max_steps=null"])
+    assert names(place / "cut/dump") == names(place / "whole/dump")
+    assert (place / "whole/dump/0/lenet5_graph_1/1/2").is_dir()
+
+
+def test_a_profile_replaces_that_of_the_run_before_it_was_resumed(place):
+    run("r", "profiling=trace", "max_steps=2", "checkpoint.every_steps=1")
+    assert (place / "r/profiling/cpu_op_detail_info_0.csv").exists()
+    (place / "r/profiling/notes.csv").write_text("mine")
+    resume("r", ["max_steps=null", "profiling.task_trace=off", "profiling.aicpu_trace=off"])
+    found = {"cpu_timeline_display_0.json", "step_trace_raw_0_detail_time.csv", "step_trace_point_info.json"}
+    assert set(os.listdir(place / "r/profiling")) == {*found, "notes.csv"}
+
+
+def test_an_exception_dump_replaces_that_of_an_earlier_failure(place):
+    words = "session.enable_exception_dump=1", "optimizer.learning_rate=1e20", "epochs=20"
+    with pytest.raises(TrainingError):
+        run("r", *words, "checkpoint.every_steps=1")
+    folder = place / "r/exception_dump/lenet5/0"
+    (folder / "iteration_99").mkdir()
+    with pytest.raises(TrainingError):
+        resume("r")
+    (step,) = [name for name in os.listdir(folder) if name.startswith("iteration_")]
+    assert step != "iteration_99"
+
+
+def test_a_checkpoint_waits_for_the_dumps_of_the_steps_before_it(place, monkeypatch):
+    """With a disk that is slower than the training: what a resumed run does not repeat is on the disk."""
+    monkeypatch.setattr(files, "before_operation", SlowDisk())
+    save, missing = state.save, []
+
+    def checked(folder, *rest):
+        found = steps(place / "r/dump")
+        missing.extend(step for step in range(len(list(folder.parent.iterdir())) + 1) if len(found.get(step, [])) < 10)
+        save(folder, *rest)
+
+    monkeypatch.setattr(state, "save", checked)
+    run("r", "dump=async", "dump.iteration=all", "checkpoint.every_steps=1")
+    assert not missing
+
+
+# Sweeps
+
+SWEEP = ("dump=async", "profiling=trace", "profiling.result_path=given", "dump.path=$PLACE/d")
+
+
+def swept(place: Path, name: str, *words: str, launcher: str = "basic"):
+    lines = [word.replace("$PLACE", str(place)) for word in (*TINY, *words, "seed=1,2,3")]
+    return sweep.start(CommandLine((*lines, f"hydra/launcher={launcher}", f"hydra.sweep.dir={name}")))
+
+
+@pytest.mark.parametrize("launcher", ["basic", "pool"])
+def test_jobs_of_a_sweep_have_subdirectories(place, capsys, launcher):
+    swept(place, "s", *SWEEP, launcher=launcher)
+    for folder in ("d", "given"):
+        assert sorted(os.listdir(place / folder)) == [RECORD, "0", "1", "2"]
+        assert json.loads((place / folder / RECORD).read_text())["run"] == str(place / "s")
+    for k in range(3):
+        assert json.loads((place / f"d/{k}" / RECORD).read_text())["run"] == str(place / f"s/{k}")
+        assert {"0", ".metadata"} < set(os.listdir(place / f"d/{k}"))
+        assert "cpu_op_detail_info_0.csv" in os.listdir(place / f"given/{k}")
+    run("alone", "dump=async", "seed=2")
+    assert run_command("compare", ["s/1", "alone", "--rtol", "0", "--atol", "0"]) == 0
+    assert run_command("compare", ["s/0", "alone"]) == 6
+    before = contents(place / "d", place / "given")
+    with pytest.raises(BusyError) as caught:
+        swept(place, "again", *SWEEP, launcher=launcher)
+    assert caught.value.rows["owner"].startswith(f"sweep {place}/s (started ")
+    with pytest.raises(BusyError):
+        run("other", "dump=sync", f"dump.path={place}/d")
+    with pytest.raises(BusyError):
+        run("other", "dump=sync", f"dump.path={place}/d/1")
+    assert not (place / "again").exists()
+    assert contents(place / "d", place / "given") == before
+
+
+def test_jobs_that_share_a_file_of_mindspore(place):
+    dump_file(place)
+    swept(place, "s", "dump.config=data_dump.json")
+    assert sorted(os.listdir(place / "given")) == [RECORD, "0", "1", "2"]
+    assert names(place / "given/0") == names(place / "given/1")
+
+
+def test_a_job_is_resumed_in_its_subdirectory(place):
+    swept(place, "s", *SWEEP, "checkpoint.every_steps=1", "dump.iteration=all", "max_steps=2")
+    before = names(place / "d/1")
+    resume("s/1", ["max_steps=3"])
+    assert sorted(os.listdir(place / "d")) == [RECORD, "0", "1", "2"]
+    assert set(steps(place / "d/1")) == {0, 1, 2}
+    assert before < names(place / "d/1")
