@@ -24,7 +24,7 @@ from runner.host import ownership
 from runner.host.log import LOG
 from runner.host.ownership import OutputDirectory
 from runner.observe import dump, profile
-from runner.observe.dump.settings import FILES as DUMP_FILES
+from runner.observe.dump.settings import FILES as DUMP_FILES, PATH_KEY
 from runner.observe.graph.folder import FILES as GRAPH_FILES, GraphFolder, writable_folder
 from runner.observe.profile.settings import FILES as PROFILE_FILES
 from runner.ops.print import destination, file
@@ -130,7 +130,7 @@ def graph_observer() -> GraphObserver:
         return NO_GRAPHS
     path = os.path.abspath(_settings["save_graphs_path"])
     if path not in _observers:
-        _claim(Path(path), "save_graphs_path", GRAPH_FILES)
+        _claim(OutputDirectory(Path(path), "save_graphs_path", GRAPH_FILES))
         _observers[path] = GraphFolder(Path(path))
     return _observers[path]
 
@@ -149,20 +149,20 @@ def value_observer() -> ValueObserver:
         return NO_VALUES
     if config not in _dumpers:
         settings = dump.json_config.from_environment(dump.VARIABLE)
-        _dumpers[config] = NO_VALUES if settings is None else dumper(settings, f"path of {config}")
+        _dumpers[config] = NO_VALUES if settings is None else dumper(settings, PATH_KEY, config)
         atexit.register(_dumpers[config].close)
     return _dumpers[config]
 
 
-def dumper(settings: dump.DumpSettings, key: str) -> ValueObserver:
-    """The dumper of this process to a folder that `key` selects; `NO_VALUES` when nothing is dumped.
+def dumper(settings: dump.DumpSettings, key: str, file: str | None = None) -> ValueObserver:
+    """The dumper of this process to a folder that `key` (of a `file`) selects; `NO_VALUES` when nothing is dumped.
 
     It replaces an earlier dump of this process. Raises BusyError when the folder belongs to another run, StorageError
     when it cannot be written.
     """
     if (found := settings.on(device().card)) is None:
         return NO_VALUES
-    belonged = _claim(settings.path, key, DUMP_FILES)
+    belonged = _claim(OutputDirectory(settings.path, key, DUMP_FILES, file))
     made = dump.Dumper(found, process_number(device().card))
     if belonged and any(made.writer.step_folders()):
         LOG.warning("the earlier dump of this process in %s is replaced", settings.path)
@@ -170,9 +170,9 @@ def dumper(settings: dump.DumpSettings, key: str) -> ValueObserver:
     return made
 
 
-def _claim(path: Path, key: str, patterns: tuple[str, ...]) -> bool:
+def _claim(directory: OutputDirectory) -> bool:
     """Claim a folder for this process, or all ranks of this script. Returns and raises as `ownership.claim`."""
-    return ownership.claim(OutputDirectory(path, key, patterns), ownership.process_owner(world().id))
+    return ownership.claim(directory, ownership.process_owner(world().id))
 
 
 def profiling_settings() -> profile.ProfileSettings | None:
@@ -185,7 +185,7 @@ def profiling_settings() -> profile.ProfileSettings | None:
     if not _settings["enable_profiling"]:
         return None
     settings = _profile(_settings["profiling_options"])
-    _claim(settings.result_path, "profiling_options.result_path", PROFILE_FILES)
+    _claim(OutputDirectory(settings.result_path, "profiling_options.result_path", PROFILE_FILES))
     return settings
 
 

@@ -24,5 +24,6 @@ def join() -> World:
     Raises ConfigError when mpi4py or its MPI library is missing, or is not the MPI of mpirun.
     """
     if world().size == 1 and launched()[1] > 1:
-        enter(mpi.MpiWorld(launched()[1])).id = world().shared(os.urandom(8).hex())
+        joined = enter(mpi.MpiWorld(launched()[1]))
+        joined.id = joined.shared(os.urandom(8).hex())
     return world()

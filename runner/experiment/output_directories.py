@@ -4,6 +4,7 @@ The jobs of a sweep write into subdirectories with their numbers, and a dump of 
 the run directory has the resulting paths, so a resumed run and the readers of a run find them.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -15,7 +16,7 @@ from runner.errors import BusyError
 from runner.host import files, ownership
 from runner.host.ownership import OutputDirectory
 from runner.observe import dump as dumps
-from runner.observe.dump.settings import FILES as DUMP_FILES
+from runner.observe.dump.settings import FILES as DUMP_FILES, PATH_KEY
 from runner.observe.graph.folder import FILES as GRAPH_FILES, check_folder
 from runner.observe.profile.settings import FILES as PROFILE_FILES
 
@@ -94,10 +95,10 @@ def _dump(config: RunConfig, inside: Path) -> Iterator[OutputDirectory]:
         return
     requested = dump.settings(config.dump, {"path": str(inside), "net_name": config.network.name})
     if requested is not None and requested.enabled:
-        key = "dump.dump_path" if requested.kind == "ge" else "dump.path"
+        key, file = "dump.dump_path" if requested.kind == "ge" else "dump.path", None
         if isinstance(config.dump, dump.NoDump):
-            key = f"path of {config.dump.config or dumps.VARIABLE}"
-        yield OutputDirectory(requested.path, key, DUMP_FILES)
+            key, file = PATH_KEY, config.dump.config or os.environ[dumps.VARIABLE]
+        yield OutputDirectory(requested.path, key, DUMP_FILES, file)
 
 
 def _profile(config: RunConfig, inside: Path) -> Iterator[OutputDirectory]:

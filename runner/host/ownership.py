@@ -30,13 +30,14 @@ STATUS_FILE, SWEEP_FILE = "status.json", "sweep.jsonl"  # of a run directory, of
 class OutputDirectory(NamedTuple):
     """A directory that a run fills, outside of its run directory.
 
-    `key` is the config key, setting or variable that selects it. `files` are patterns, relative to it, of what such
-    runs write: a directory with any of them and without a record is that of an earlier run.
+    `key` is the config key or setting that selects it, in a `file` of the user if there is one. `files` are patterns,
+    relative to it, of what such runs write: a directory with any of them and without a record is of an earlier run.
     """
 
     path: Path
     key: str
     files: tuple[str, ...]
+    file: str | None = None
 
 
 class Owner(NamedTuple):
@@ -130,7 +131,7 @@ def _refusal(directory: OutputDirectory, owner: str) -> BusyError:
     remove = shlex.join(["rm", "-r", *(str(directory.path / name) for name in _names_to_remove(directory))])
     hint = f"another value of {directory.key}, or remove the files of the earlier run: {remove}"
     what = "the directory belongs to another run"
-    return BusyError(what, key=directory.key, path=directory.path, owner=owner, hint=hint)
+    return BusyError(what, key=directory.key, file=directory.file, path=directory.path, owner=owner, hint=hint)
 
 
 def _names_to_remove(directory: OutputDirectory) -> list[str]:

@@ -71,8 +71,8 @@ WAYS = {
     "sync": (("dump=sync", "dump.path={place}/given"), "dump.path"),
     "async": (("dump=async", "dump.path={place}/given"), "dump.path"),
     "npy": (("dump=async", "dump.file_format=npy", "dump.path={place}/given"), "dump.path"),
-    "file": (("dump.config=data_dump.json",), "path of data_dump.json"),
-    "environment": ((), f"path of {VARIABLE}"),
+    "file": (("dump.config=data_dump.json",), "common_dump_settings.path"),
+    "environment": ((), "common_dump_settings.path"),
     "result_path": (("profiling=trace", "profiling.result_path=given"), "profiling.result_path"),
     "options": (("profiling.options={result_path: given, training_trace: on}",), "profiling.result_path"),
     "session": (

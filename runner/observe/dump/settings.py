@@ -21,6 +21,7 @@ Kind = Literal["sync", "async", "ge"]
 ALL = "all"
 STEPS = 'numbers and ranges with "|" between them, counted from 0, such as "0|5-8|100-120", or "all"'
 FILE_FORMATS = ("bin", "npy")
+PATH_KEY = "common_dump_settings.path"  # in a JSON file
 # Patterns of what dumps write below their path, ours and those of MindSpore.
 FILES = (
     *("*/*/iteration_[0-9]*", "*/iteration_[0-9]*", "[0-9]*/*_graph_[0-9]*", "rank_[0-9]*/*/[0-9]*"),
