@@ -26,7 +26,7 @@ from runner.dataset.catalog import DatasetSettings, open_dataset
 from runner.dataset.pipeline import Dataset
 from runner.dataset.prefetch import prefetch_batches, threads_for
 from runner.device import Device
-from runner.host.machine import thread_limit
+from runner.host.threads import kernel_threads
 from runner.train import Model
 from runner.train.steps import StepByStep
 
@@ -86,7 +86,7 @@ def measure(dataset: Dataset, o: argparse.Namespace, preparing: int) -> dict[str
     model = model_for(dataset.output_shapes()[0][1], o.mode, o.threads)
     timed = Timed(prefetch_batches(dataset.fetch, dataset.visits_from(0), preparing))
     step = StepByStep(model.train_step, timed)  # type: ignore[arg-type]
-    with thread_limit(o.threads):
+    with kernel_threads(o.threads):
         step(20)
         took = median_us(lambda: step(1), o.steps)
     closing = median_us(step.close, 1)

@@ -26,7 +26,7 @@ from training import MODES, model_of
 from runner.core.observers import ObservedValue, ValueObserver
 from runner.core.primitive import Node
 from runner.dataset import NumpySlicesDataset
-from runner.host.machine import thread_limit
+from runner.host.threads import kernel_threads
 from runner.nn.steps import DebugPrograms
 from runner.observe.dump.async_writer import AsyncWriter
 from runner.observe.dump.dumper import Dumper
@@ -86,7 +86,7 @@ def train(
     shape = (1, 32, 32) if net == "lenet5" else (3, 32, 32)
     images = noise.standard_normal((8 * BATCH, *shape), np.float32)
     data = NumpySlicesDataset((images, noise.integers(0, 10, 8 * BATCH, np.int32))).batch(BATCH)
-    with thread_limit(threads):
+    with kernel_threads(threads):
         if warm:
             model.train(1, data, None, sunk, steps if sunk else -1, max_steps=1)
         start = time.perf_counter()

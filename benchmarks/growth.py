@@ -23,7 +23,7 @@ from runner.compile.program import Program
 from runner.config import networks
 from runner.dataset import NumpySlicesDataset
 from runner.device import Device
-from runner.host.machine import thread_limit
+from runner.host.threads import kernel_threads
 from runner.train import Model
 from runner.train.sink import Sink
 from runner.types import TensorType
@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=1.0, help="seconds for each point, about")
     o = parser.parse_args()
     set_seed(0)
-    with thread_limit(o.threads):
+    with kernel_threads(o.threads):
         for name in o.curves:
             points = list(CURVES[name](o.threads, o.budget))
             points = points[1:] if name == "compile" else points

@@ -15,7 +15,8 @@ from training import MODES, data_of, model_of
 
 from runner import __version__
 from runner.dataset import NumpySlicesDataset
-from runner.host.machine import thread_limit
+from runner.host.machine import usable_cores
+from runner.host.threads import kernel_threads
 from runner.train import Model
 from runner.train.sink import Sink
 
@@ -68,7 +69,7 @@ def main() -> None:
     model, (images, labels) = model_of(o.net, o.mode, o.threads), data_of(o)
     sunk = bool(o.sink) and o.mode == "graph"
     run = Sunk(model, images, labels, o.batch, o.sink) if sunk else Single(model, images, labels, o.net, o.batch)
-    with thread_limit(o.threads):
+    with kernel_threads(o.threads or usable_cores()):
         if o.serve:
             return serve(run, o.steps)
         times = timed(run, o.steps)

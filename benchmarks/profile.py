@@ -26,7 +26,7 @@ from training import model_of
 from runner.dataset import NumpySlicesDataset
 from runner.dataset.pipeline import Dataset
 from runner.dataset.stages import stages
-from runner.host.machine import thread_limit
+from runner.host.threads import kernel_threads
 from runner.observe.profile import write
 from runner.observe.profile.record import ProfileRecord
 from runner.observe.profile.settings import ProfileSettings, ProfileTarget
@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     o = parser.parse_args()
     each: dict[tuple[str, bool], list[dict[str, Any]]] = {}
-    with thread_limit(o.threads):
+    with kernel_threads(o.threads):
         for _ in range(o.repeats):
             for row in chain(one_turn(o, False), one_turn(o, True)):
                 print(json.dumps(row), flush=True)

@@ -13,3 +13,4 @@ from runner.compile.program import (
 )
 from runner.compile.tuning.cache import parse_tuning as parse_tuning
 from runner.compile.tuning.tuner import find_tuning as find_tuning, report_lines as report_lines
+from runner.compile.work import estimated_seconds as estimated_seconds

@@ -62,7 +62,6 @@ class Checkpointer(Callback):
             "step": step_in_epoch(cb_params),
             "loss": str(cb_params.net_outputs),
             "journal_bytes": self.journal.size(),
-            "host_interactions": self.description.interactions,
             "providers": self.description.providers,
         }
         name = f"{self.settings.prefix}-{progress['epoch']}_{progress['step']}"

@@ -90,9 +90,9 @@ class RunDescription:
 
     @property
     def interactions(self) -> int:
-        """Number of host-device interactions while training."""
+        """Number of host-device interactions while training in this process; a sink has as many as its time needs."""
         steps = self.experiment.model.steps
-        return int(self.before.get("host_interactions", 0)) + (steps.interactions if steps else 0)
+        return steps.interactions if steps else 0
 
     @property
     def loss_scaling(self) -> dict[str, Any]:
@@ -127,14 +127,14 @@ class RunDescription:
             "device": str(self.experiment.model.device),
             "providers": self.providers,
             "optimization_level": programs[0].session.optimization_level if programs else None,
-            "threads": self.experiment.model.device.workers,
+            "threads": (programs[0].session if programs else self.experiment.model).device.workers,
             "tuning": self.experiment.tuning,
             "ranks": self.ranks,
             "packages": self.packages,
         }
 
     def summary(self, cb_params: CallbackParameters, values: dict[str, float]) -> dict[str, Any]:
-        """The summary of a finished run; times and speed are those of this process."""
+        """The summary of a finished run; times, speed and interactions are those of this process."""
         config, stopwatch = self.request.config, self.stopwatch
         steps = cb_params.cur_step_num - int(self.before.get("global_step", 0))
         compiling = sum(program.compile_seconds for program in self.experiment.model.programs)

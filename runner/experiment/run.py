@@ -30,7 +30,6 @@ from runner.experiment.ranks import synchronize
 from runner.host import seed
 from runner.host.files import Journal, make_directory, write_atomically, write_json
 from runner.host.log import LOG
-from runner.host.machine import thread_limit
 from runner.host.signals import Interruption
 from runner.observe import dump as dumps
 from runner.train import device_setup
@@ -87,8 +86,8 @@ def _read(network: nn.Cell, read: Callable[[], Any]) -> Any:
 
 @contextmanager
 def run_environment(config: RunConfig) -> Iterator[None]:
-    """Inside, the seed, context and number of threads of a run are set."""
-    with context.preserved(), seed.preserved(), thread_limit(config.device.threads):
+    """Inside, the seed and the context of a run are set."""
+    with context.preserved(), seed.preserved():
         seed.set_seed(config.seed)
         context.set_context(
             mode=MODES[config.mode],

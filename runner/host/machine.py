@@ -1,11 +1,14 @@
 """This machine and its environment: versions, processor, cores, memory."""
 
 import ctypes
+import math
 import os
 import platform
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
+
+from runner.host import control_groups
 
 PACKAGES = (
     *("runner", "hydra-core", "omegaconf", "numpy", "onnx"),
@@ -34,10 +37,9 @@ def cpu_model() -> str:
 
 
 def usable_cores() -> int:
-    """How many cores this process may use (its affinity, where the system has one)."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """How many cores this process may use: its affinity, or the CPU time of its control group where that is less."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, max(1, math.ceil(control_groups.cpu_limit() or cores)))
 
 
 def is_alive(pid: object) -> bool:
@@ -78,9 +80,8 @@ def keep_freed_memory() -> None:
 
 def memory_bytes() -> int:
     """Bytes of memory that this process can have: the machine's, or its control group's limit where that is lower."""
-    limit = _read("/sys/fs/cgroup/memory.max").strip()
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return min(machine, int(limit)) if limit.isdigit() else machine
+    return min(machine, control_groups.memory_limit() or machine)
 
 
 def _versions(names: tuple[str, ...]) -> dict[str, str]:

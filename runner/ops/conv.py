@@ -13,7 +13,9 @@ import numpy as np
 from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, primitive
 from runner.core.value import Value
+from runner.host.threads import in_order
 from runner.ops.array import require
+from runner.ops.blocked_product import blocked_product
 from runner.ops.conv_geometry import Convolution, multiply_adds
 from runner.ops.forms import conv_filter, conv_forward, conv_input
 from runner.ops.forms.columns import suits_batch_last
@@ -78,13 +80,15 @@ class Conv2DBackpropInput(Convolution):
             return batch_first(reverse.correlate(batch_last(dout), filters))
         douts, filters = self.grouped(batch_last(dout)), self.grouped(w).swapaxes(1, 2)
         if self.is_pointwise(windows) and self.stride == (1, 1):
-            return batch_first((filters @ douts).reshape(channels, *windows.size, len(dout)))
+            columns = blocked_product(filters[0], douts[0]) if self.group == 1 else filters @ douts
+            return batch_first(columns.reshape(channels, *windows.size, len(dout)))
         image = np.zeros((channels, *windows.padded, len(dout)), dout.dtype)
         if reverse and self.group == 1:
             rows = w[..., ::-1].transpose(2, 1, 0, 3).reshape(self.kernel_size[0], channels, -1)
             return batch_first(windows.col2im_rows(batch_last(dout), rows, image))
         slabs = windows.slabs(channels * math.prod(self.kernel_size), len(dout), dout.itemsize)
-        return batch_first(windows.col2im(((slab, filters @ douts[..., slab]) for slab in slabs), image))
+        parts = in_order(lambda slab: (slab, filters @ douts[..., slab]), slabs, 2 * w.size * douts.shape[-1])
+        return batch_first(windows.col2im(parts, image))
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return multiply_adds(inputs[0], inputs[1])
@@ -119,9 +123,13 @@ class Conv2DBackpropFilter(Convolution):
         return x.with_shape(*self.filter_size)
 
     def kernel(self, dout: np.ndarray, x: np.ndarray) -> np.ndarray:
-        douts, slabs = self.grouped(batch_last(dout)), self.windows(x.shape).im2col(batch_last(x))
-        parts = (transposed_product(douts[..., part], self.grouped(columns)) for part, columns in slabs)
-        return reduce(np.add, parts).reshape(self.filter_size)
+        douts, windows = self.grouped(batch_last(dout)), self.windows(x.shape)
+
+        def multiply(part: slice, columns: np.ndarray) -> np.ndarray:
+            return transposed_product(douts[..., part], self.grouped(columns))
+
+        parts = windows.im2col(batch_last(x), multiply, douts.shape[1])
+        return reduce(np.add, (values for _, values in parts)).reshape(self.filter_size)
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return multiply_adds(inputs[0], outputs[0])

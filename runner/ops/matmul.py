@@ -12,6 +12,7 @@ from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import OPERATORS, Value
 from runner.ops.array import require
+from runner.ops.blocked_product import blocked_product
 from runner.types import TensorType
 
 __all__ = ["BatchMatMul", "BiasAdd", "BiasAddGrad", "MatMul"]
@@ -58,8 +59,7 @@ class MatMul(MatrixProduct):
     stacks: ClassVar = False
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        result: np.ndarray = (x.T if self.transpose_a else x) @ (y.T if self.transpose_b else y)
-        return result
+        return blocked_product(x.T if self.transpose_a else x, y.T if self.transpose_b else y)
 
     def lower(self, b: Builder, x: str, y: str) -> str:
         return self._lower_layouts(b, x, y, PLAIN, PLAIN)

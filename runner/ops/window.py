@@ -6,20 +6,22 @@ numpy's elementwise operators preserve. Measured: about four times faster than w
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from runner.host.threads import in_order
 from runner.ops.array import require
 
 Pair = tuple[int, int]
 Quad = tuple[int, int, int, int]
-Slab = tuple[slice, np.ndarray]  # a range of columns of a matrix, and their values
+Slab = tuple[slice, np.ndarray]  # a range of columns of a matrix, and their values, or what was computed from them
 SLAB_BYTES = 1 << 19  # of columns, so that they stay in the L2 cache (measured with LeNet and ResNet)
 SLAB_COLUMNS = 1024  # minimum: with fewer, packing the weights dominates the matrix product
+POINT_COLUMNS = 8192  # the same for windows of one element
 PAD_MODES = ("same", "valid", "pad")
 
 
@@ -146,12 +148,11 @@ class Windows:
         """The columns of a matrix (height, OH*OW*N) in slabs of whole rows of windows.
 
         A slab fits in the cache, where the matrix product reads what was just copied; all columns of an image are KH*KW
-        times as large as the image. Windows of one element need no copy, so they are one slab.
+        times as large as the image. Windows of one element need no copy, so their slabs are for threads alone.
         """
         (down, across), total = self.out, math.prod(self.out) * batch
-        row_length = across * batch
-        rows = max(SLAB_BYTES // (height * row_length * itemsize), -(-SLAB_COLUMNS // row_length))
-        step = total if self.kernel == (1, 1) else rows * row_length
+        row_length, least = across * batch, POINT_COLUMNS if self.kernel == (1, 1) else SLAB_COLUMNS
+        step = max(SLAB_BYTES // (height * row_length * itemsize), -(-least // row_length)) * row_length
         return [slice(start, min(start + step, total)) for start in range(0, down * row_length, step)]
 
     def rows(self, slab: slice, batch: int) -> slice:
@@ -159,12 +160,19 @@ class Windows:
         row_length = self.out[1] * batch
         return slice(slab.start // row_length, slab.stop // row_length)
 
-    def im2col(self, x: np.ndarray) -> Iterator[Slab]:
-        """The windows of (C, H, W, N) as columns of a matrix (C*KH*KW, OH*OW*N), in slabs."""
+    def im2col(self, x: np.ndarray, compute: Callable[[slice, np.ndarray], np.ndarray], depth: int) -> Iterator[Slab]:
+        """The windows of (C, H, W, N) as columns of a matrix (C*KH*KW, OH*OW*N): `compute` of each slab, in order.
+
+        `compute` receives a slab and its columns, in any thread; it does `2 * depth` operations with every element.
+        """
         view, batch = self.view(self.pad(x)), x.shape[-1]
         height = math.prod(view.shape[:3])
-        for slab in self.slabs(height, batch, x.itemsize):
-            yield slab, np.ascontiguousarray(view[:, :, :, self.rows(slab, batch)]).reshape(height, -1)
+
+        def computed(slab: slice) -> Slab:
+            return slab, compute(slab, view[:, :, :, self.rows(slab, batch)].reshape(height, -1))
+
+        flops = 2 * depth * view.size
+        return in_order(computed, self.slabs(height, batch, x.itemsize), flops)
 
     def col2im(self, columns: Iterable[Slab], image: np.ndarray) -> np.ndarray:
         """Adjoint of `im2col`: add every window to its place in `image` (C, padded H, padded W, N), which holds zeros.
@@ -187,9 +195,9 @@ class Windows:
         across = Windows(self.out, (1, self.kernel[1]), (1, 1), (0, 0, extent, extent), self.dilations)
         height, channels, _ = filters.shape
         stacked = np.ascontiguousarray(filters).reshape(height * channels, -1)
-        for slab, columns in across.im2col(x):
+        for slab, values in across.im2col(x, lambda _, columns: stacked @ columns, len(stacked)):
             rows = across.rows(slab, batch)
-            product = (stacked @ columns).reshape(height, channels, -1, self.padded[1], batch)
+            product = values.reshape(height, channels, -1, self.padded[1], batch)
             for i in range(height):
                 start = rows.start + i * self.dilations[0]
                 image[:, start : start + product.shape[2]] += product[i]
@@ -199,8 +207,13 @@ class Windows:
         """Cross-correlate (C, H, W, N) with filters (G, K/G, C/G*KH*KW), one matrix per group, to (K, OH, OW, N)."""
         group, batch = len(filters), x.shape[-1]
         result = np.empty((*filters.shape[:2], math.prod(self.out) * batch), x.dtype)
-        for part, columns in self.im2col(x):
-            np.matmul(filters, columns.reshape(group, -1, columns.shape[1]), out=result[..., part])
+
+        def multiply(part: slice, columns: np.ndarray) -> np.ndarray:
+            columns = columns.reshape(group, -1, columns.shape[1])
+            return np.matmul(filters, columns, out=result[..., part])
+
+        for _ in self.im2col(x, multiply, filters.shape[1]):  # each writes into the result
+            pass
         return result.reshape(-1, *self.out, batch)
 
     def crop(self, padded: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import ConfigError
 from runner.host.log import LOG
+from runner.host.threads import kernel_threads
 from runner.nn import gradient_reducer
 from runner.nn.metrics import get_metrics
 from runner.nn.steps import EagerStep, GraphStep, Step
@@ -131,21 +132,28 @@ class Model:
             self.train_step, self.steps = self._train_step(), None
         self.network.set_train(True)
         total = epoch * steps if max_steps is None else min(max_steps, epoch * steps)
-        with self._running(hooks, run_context) as stack:
+        with self._running(self.mode, hooks, run_context) as stack:
             self.steps = stack.enter_context(self._open_steps(train_dataset, sunk, first_step, total))
             make = amp.with_overflow_check(self._with_replay(self.steps, train_dataset, first_step), self.train_network)
             run_epochs(make, hooks, run_context, total, steps if sunk else 1)
 
     @contextmanager
-    def _running(self, hooks: CallbackList, run_context: RunContext) -> Iterator[ExitStack]:
+    def _running(self, mode: int, hooks: CallbackList, run_context: RunContext) -> Iterator[ExitStack]:
         """Context of a training or an evaluation: its precision, its callbacks, and their first and last event."""
         with ExitStack() as stack:
-            stack.enter_context(use_precision(self.precision))
+            stack.enter_context(self._computing(mode))
             for callback in hooks:
                 stack.enter_context(callback)
             hooks.fire("begin", run_context)
             yield stack
             hooks.fire("end", run_context)
+
+    @contextmanager
+    def _computing(self, mode: int) -> Iterator[None]:
+        """Context of steps in this mode: their precision, and the threads of numpy's kernels."""
+        threads = kernel_threads(self.device.workers) if mode == context.PYNATIVE_MODE else nullcontext()
+        with use_precision(self.precision), threads:
+            yield
 
     @contextmanager
     def _open_steps(self, dataset: Dataset, sunk: bool, first: int, total: int) -> Iterator[Sink | StepByStep]:
@@ -236,7 +244,7 @@ class Model:
         cb_params = self._eval_parameters(hooks, valid_dataset)
         run_context = RunContext(cb_params)
         self.network.set_train(False)
-        with self._running(hooks, run_context):
+        with self._running(self.eval_mode, hooks, run_context):
             cb_params.metrics = self._evaluate(self.eval_step, hooks, run_context)
         self.network.set_train(True)
         return dict(cb_params.metrics)
@@ -273,7 +281,7 @@ class Model:
         if self.predict_step is None:
             self.predict_step = self._step(self.eval_mode, self.network, "network", None, None)
         self.network.set_train(False)
-        with use_precision(self.precision):
+        with self._computing(self.eval_mode):
             outputs = self.predict_step([Tensor(x).data for x in data])
         self.network.set_train(True)
         tensors = [Tensor(array) for array in outputs]

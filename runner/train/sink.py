@@ -4,8 +4,8 @@ The dataset is stored on the device once, in its compact form. The input of a si
 are gathered and scaled inside the graph, and the output is the losses. A dataset above `RESIDENT_BYTES`, or one whose
 transforms have no operators (random or user-defined ones), is fed in stacked batches instead: `CHUNK_BYTES` of them are
 on the device while as many are fetched from the source's arrays (a `numpy.memmap` may be larger than the memory).
-A call takes about `CALL_SECONDS` at most, to limit the delay of a signal. The operands of effects are kept in memory
-until the end of a call: `EFFECT_BYTES` at most.
+`CallLength` limits a call to about a second, and with it the delay of a signal. The operands of effects are kept in
+memory until the end of a call: `EFFECT_BYTES` at most.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ from runner.device import Device
 from runner.nn.cell import Cell
 from runner.nn.optim import scheduled_optimizers
 from runner.nn.steps import DebugPrograms
+from runner.train.call_length import CallLength
 from runner.types import TensorType
 
 RESIDENT_BYTES = 2 << 30
 CHUNK_BYTES = 64 << 20
 EFFECT_BYTES = 256 << 20
-CALL_SECONDS = 5.0
-SECONDS_PER_ELEMENT = 1.5e-9  # estimate for the first call, from LeNet on one core; later calls are measured
 
 
 class Sink:
@@ -56,7 +55,7 @@ class Sink:
         self.interactions = 0
         self._columns = list(dataset.compact()) if on_device(dataset) else []
         self._scheduled = scheduled_optimizers(cell)
-        self._seconds: dict[int, float] = {}  # of one step, by batch size, as measured in the last call
+        self._length = CallLength()
         # The reference wraps a sunk step in one more cell (spec section 2.6).
         self.root = "Default/network-TrainOneStepCell" if context.reserves_class_names() else "Default/network"
         self._debug = DebugPrograms(cell, device, "train_step", self.root, values)
@@ -73,12 +72,12 @@ class Sink:
         """Losses of the next `count` steps.
 
         They are fewer when `leave` returns True between two calls to the device, and the rest would take longer than
-        `CALL_SECONDS`.
+        one call.
         """
         losses: list[np.ndarray] = []
         left = count
         with ThreadPoolExecutor(1, thread_name_prefix="sink") as fetcher:  # it starts a thread when it gets work
-            while left and not (losses and leave() and left * max(self._seconds.values()) > CALL_SECONDS):
+            while left and not (losses and leave() and not self._length.is_short(left)):
                 visits = self._take(left)
                 left -= len(visits)
                 entries = self._entries(visits)
@@ -97,7 +96,7 @@ class Sink:
             self._observe(visits[0], rates)
         start = time.perf_counter()
         losses = program([*entries, *self._columns, *rates])[0]
-        self._seconds[size] = (time.perf_counter() - start) / steps
+        self._length.record(size, steps, time.perf_counter() - start)
         for optimizer, next_rates in zip(self._scheduled, rates, strict=True):
             optimizer.advance(next_rates)
         self.interactions += 1
@@ -128,11 +127,8 @@ class Sink:
         return np.stack(taken)
 
     def _most(self, size: int) -> int:
-        """Maximal batches per call, by `CALL_SECONDS`, `EFFECT_BYTES`, and `CHUNK_BYTES` for stacked batches."""
-        if size not in self._seconds:
-            elements = sum(y.size for node in self._program(size).graph.nodes for y in node.outputs)
-            self._seconds[size] = elements * SECONDS_PER_ELEMENT
-        most = int(CALL_SECONDS / self._seconds[size])
+        """Maximal batches per call, by `CallLength`, `EFFECT_BYTES`, and `CHUNK_BYTES` for stacked batches."""
+        most = self._length.steps(size, self._program(size).graph)
         effects = sum(x.type.nbytes for x in self._program(size).graph.effect_operands.values())
         if effects:
             most = min(most, EFFECT_BYTES // effects)

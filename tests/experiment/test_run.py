@@ -24,7 +24,9 @@ from runner.dataset import DatasetSettings, open_dataset
 from runner.errors import DataError, DeviceError, MismatchError, TrainingError
 from runner.experiment import run as experiment
 from runner.host import seed
+from runner.host.machine import usable_cores
 from runner.nn.steps import EagerStep, GraphStep
+from runner.train import model
 
 ROOT = Path(__file__).parents[2]
 MODES = pytest.mark.parametrize("mode", ["graph", "pynative"])
@@ -475,19 +477,19 @@ def threads_of_blas() -> set[int]:
 
 
 def test_threads_in_pynative_mode(monkeypatch):
-    before, seen, build = threads_of_blas(), [], experiment.build
+    before, seen, execute = threads_of_blas(), [], model.run_epochs
 
     def watched(*given):
         seen.append(threads_of_blas())
-        return build(*given)
+        return execute(*given)
 
-    monkeypatch.setattr(experiment, "build", watched)
+    monkeypatch.setattr(model, "run_epochs", watched)
     run("r", *SMALL, "max_steps=1", "device.threads=1")
-    assert seen == [{1}]
-    assert threads_of_blas() == before
     assert read("r", "manifest.json")["threads"] == 1
     run("s", *SMALL, "max_steps=1", "device.threads=0")
-    assert read("s", "manifest.json")["threads"] == len(os.sched_getaffinity(0))
+    assert read("s", "manifest.json")["threads"] == usable_cores()
+    assert seen == [{1}, {1}]
+    assert threads_of_blas() == before
 
 
 def test_threads_in_graph_mode(monkeypatch):

@@ -101,15 +101,10 @@ def test_versions_and_machine_for_the_manifest():
     assert all(isinstance(version, str) for version in versions.values())
     assert set(machine.runtimes()) <= set(versions)
     assert machine.cpu_model()
-    assert machine.usable_cores() == len(os.sched_getaffinity(0))
+    assert 1 <= machine.usable_cores() <= len(os.sched_getaffinity(0))
     assert machine.memory_bytes() > 2**28
 
 
 def test_the_processor_where_the_system_does_not_tell(monkeypatch):
     monkeypatch.setattr(machine, "_read", lambda path: "")
     assert machine.cpu_model() == (platform.processor() or platform.machine())
-
-
-def test_a_control_group_limits_the_memory(monkeypatch):
-    monkeypatch.setattr(machine, "_read", lambda path: "1048576\n")
-    assert machine.memory_bytes() == 2**20

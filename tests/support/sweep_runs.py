@@ -53,7 +53,9 @@ def traces(folder: Path) -> dict[str, object]:
             continue
         if path.name == "summary.json":
             summary = json.loads(path.read_text())
-            found[name] = {key: value for key, value in summary.items() if key not in (*TIMES, "run_dir")}
+            found[name] = {
+                key: value for key, value in summary.items() if key not in (*TIMES, "run_dir", "host_interactions")
+            }
         elif path.name not in (".lock", "status.json", "manifest.json", "console.log"):
             found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found

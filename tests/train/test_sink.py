@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 
 from runner import Model, context, dtype, nn, set_seed
+from runner.core.tracer import trace
 from runner.dataset import NumpySlicesDataset
 from runner.dataset.catalog import DatasetSettings, open_dataset
 from runner.dataset.transforms.transform import Transform
 from runner.device import Device
+from runner.train.call_length import CallLength
 from runner.train.callback import Callback
 from runner.train.sink import Sink, _stacked, on_device
+from runner.types import TensorType
 
 
 class Losses(Callback):
@@ -165,7 +168,7 @@ class Leaver(Callback):
 def test_a_sink_that_takes_long_is_several_calls_and_can_be_left(monkeypatch):
     dataset = digits()
     whole, expected, _ = train(dataset, True, 30, 1)
-    monkeypatch.setattr("runner.train.sink.CALL_SECONDS", 1e-9)  # every step is a call now
+    monkeypatch.setattr("runner.train.call_length.CALL_SECONDS", 1e-9)  # every step is a call now
     set_seed(3)
     net = small_network()
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
@@ -178,6 +181,39 @@ def test_a_sink_that_takes_long_is_several_calls_and_can_be_left(monkeypatch):
     assert seen.events == [27]  # the end of the sink tells of what came after it was left
     assert seen.losses == whole.losses[3:]
     assert {p.name: p.data.tobytes() for p in model.train_network.get_parameters()} == expected
+
+
+class Quitter(Leaver):
+    """Wants to leave at once."""
+
+    def wants_to_leave(self):
+        return True
+
+
+def test_the_first_call_of_a_sink_is_short_however_small_the_network_is():
+    """A signal is handled between two calls; the first one was sized by the elements of the graph alone."""
+    set_seed(3)
+    net = nn.Dense(4, 2)
+    images, labels = np.ones((8, 4), np.float32), np.zeros(8, np.int32)
+    dataset = NumpySlicesDataset((images, labels), ["image", "label"]).batch(4)
+    loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
+    optimizer = nn.Momentum(net.trainable_params(), 0.05, 0.9)
+    model = Model(net, loss, optimizer, mode=context.GRAPH_MODE, device=Device(threads=1))
+    quitter = Quitter()
+    model.train(1, dataset, quitter, True, 200_000, max_steps=200_000)
+    assert 0 < quitter.left[0] < 10_000
+
+
+def test_calls_take_their_length_from_the_last_one():
+    length, graph = CallLength(), trace(lambda x: x + x, [TensorType(dtype.float32, (4,))], "sum")
+    first = length.steps(4, graph)
+    assert 100 < first <= 25_000
+    length.record(4, steps=first, seconds=first * 0.01)
+    assert length.steps(4, graph) == 100
+    assert length.steps(8, graph) == first  # another batch size has its own program
+    assert (length.is_short(100), length.is_short(102)) == (True, False)
+    length.record(4, steps=100, seconds=500)
+    assert length.steps(4, graph) == 1
 
 
 def test_rows_of_zeros_with_a_one_are_made_on_the_device():

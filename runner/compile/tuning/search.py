@@ -16,6 +16,7 @@ import numpy as np
 
 from runner.compile.passes.layout import forms_of, signature
 from runner.compile.tuning.trial import PAIRS, PairedTiming, Trial, results_agree
+from runner.compile.work import with_threads
 from runner.core.graph import Graph
 from runner.core.lowering import Form
 from runner.core.precision import Needs
@@ -120,9 +121,10 @@ class TuningSearch:
 
     def _settings(self) -> Iterator[Change]:
         if not self.device.threads:
-            for threads in (1 << power for power in range(usable_cores().bit_length())):
-                if threads < usable_cores():
-                    yield f"threads={threads}", partial(_with_settings, threads=threads)
+            cores, default = usable_cores(), with_threads(self.device, self.graph).workers
+            powers = (1 << power for power in range(cores.bit_length()))
+            for threads in sorted({*powers, cores} - {default}):
+                yield f"threads={threads}", partial(_with_settings, threads=threads)
         yield "idle threads sleep", partial(_with_settings, spins="never")
         yield f"blocks by {BLOCK_BASE}", partial(_with_settings, block_base=BLOCK_BASE)
         yield "onnxruntime's own layout", partial(_with_settings, placed=False, forms=())

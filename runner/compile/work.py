@@ -1,0 +1,32 @@
+"""How much a graph computes, and what follows from it: its threads, and an upper estimate of its time."""
+
+from dataclasses import replace
+
+from runner.core.graph import Graph
+from runner.device import Device
+from runner.host.machine import usable_cores
+
+# Threads wait for each other after every operator, busily: a thread with less work costs more time than it saves, twice
+# the CPU time, and on a busy machine several times the step.
+FLOPS_PER_THREAD = 100_000_000
+# Of one slow core.
+SECONDS_PER_OPERATOR, SECONDS_PER_ELEMENT, SECONDS_PER_FLOP = 20e-6, 1.5e-9, 1 / 30e9
+
+
+def with_threads(device: Device, graph: Graph) -> Device:
+    """The device with as many threads as the graph keeps busy, where neither the user nor a tuning has a number."""
+    if device.target != "CPU" or device.threads or device.tuning.threads:
+        return device
+    threads = max(1, min(usable_cores(), flops(graph) // FLOPS_PER_THREAD))
+    return replace(device, tuning=replace(device.tuning, threads=threads))
+
+
+def flops(graph: Graph) -> int:
+    """Floating-point operations of one execution."""
+    return sum(node.op.flops([x.type for x in node.inputs], [y.type for y in node.outputs]) for node in graph.nodes)
+
+
+def estimated_seconds(graph: Graph) -> float:
+    """An upper estimate of the time of one execution, in seconds."""
+    elements = sum(y.type.size for node in graph.nodes for y in node.outputs)
+    return SECONDS_PER_OPERATOR * len(graph.nodes) + SECONDS_PER_ELEMENT * elements + SECONDS_PER_FLOP * flops(graph)

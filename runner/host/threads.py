@@ -1,0 +1,75 @@
+"""Threads of numpy's kernels.
+
+The threads of a BLAS wait for each other busily: beside other processes a small matrix product takes as long as a time
+slice of the scheduler, and an epoch of LeNet twenty times as long. So here the BLAS computes with one thread, and
+kernels divide large work into parts, for threads that sleep while they wait. The parts never depend on the number of
+threads, so neither do the results.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+THREADED_FLOPS = 50_000_000  # about a millisecond on one core; to hand a part to a thread takes 0.05 ms
+
+
+class Workers(NamedTuple):
+    """Threads that compute parts of kernels; they start when they receive work."""
+
+    threads: int
+    pool: ThreadPoolExecutor
+
+
+_WORKERS: ContextVar[Workers | None] = ContextVar("workers", default=None)
+
+
+@contextmanager
+def kernel_threads(count: int) -> Iterator[None]:
+    """Context in which kernels use up to `count` threads, and the BLAS one."""
+    workers = _WORKERS.get()
+    if workers is not None and workers.threads == count:
+        yield
+        return
+    from threadpoolctl import threadpool_limits  # here: graph mode does not need it
+
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(count, "runner-kernel") as pool:
+        token = _WORKERS.set(Workers(count, pool))
+        try:
+            yield
+        finally:
+            _WORKERS.reset(token)
+
+
+def in_order(function: Callable[[T], R], parts: Sequence[T], flops: int) -> Iterator[R]:
+    """`function` of each part, in order, by the threads of the context if all are many operations (`flops`)."""
+    workers = _WORKERS.get()
+    if workers is None or workers.threads == 1 or len(parts) == 1 or flops < THREADED_FLOPS:
+        return map(function, parts)
+    return _ahead(workers, function, parts)
+
+
+def _ahead(workers: Workers, function: Callable[[T], R], parts: Iterable[T]) -> Iterator[R]:
+    left, limit = iter(parts), 2 * workers.threads  # results in memory
+    ahead: deque[Future[R]] = deque(workers.pool.submit(_quietly, function, part) for part in islice(left, limit))
+    try:
+        while ahead:
+            yield ahead.popleft().result()
+            ahead.extend(workers.pool.submit(_quietly, function, part) for part in islice(left, 1))
+    finally:
+        for future in ahead:
+            future.cancel()
+
+
+def _quietly(function: Callable[[T], R], part: T) -> R:
+    """Numbers may overflow, as in the thread that executes the step: numpy's setting is one of a thread."""
+    with np.errstate(all="ignore"):
+        return function(part)

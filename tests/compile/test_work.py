@@ -1,0 +1,44 @@
+"""The number of threads that a graph gets, from its operations."""
+
+import numpy as np
+import pytest
+
+from runner import dtype, ops
+from runner.compile import Program, work
+from runner.compile.work import estimated_seconds, flops, with_threads
+from runner.core.tracer import trace
+from runner.device import Device, Tuning
+from runner.types import TensorType
+
+
+def product(rows):
+    """A product of 2 * rows * 1000 * 1000 operations."""
+    kinds = [TensorType(dtype.float32, shape) for shape in ((rows, 1000), (1000, 1000))]
+    return trace(lambda x, y: ops.MatMul()(x, y), kinds, "product")
+
+
+@pytest.mark.parametrize(("rows", "threads"), [(1, 1), (50, 1), (99, 1), (100, 2), (150, 3), (10_000, 8)])
+def test_a_thread_has_work_enough(monkeypatch, rows, threads):
+    monkeypatch.setattr(work, "usable_cores", lambda: 8)
+    assert flops(product(rows)) == 2 * rows * 10**6
+    assert with_threads(Device(), product(rows)).workers == threads
+
+
+@pytest.mark.parametrize("device", [Device(threads=3), Device(tuning=Tuning(threads=3))])
+def test_a_number_that_was_chosen_remains(device):
+    assert with_threads(device, product(1)) is device
+
+
+def test_programs_have_it():
+    kind = TensorType(dtype.float32, (4,))
+    program = Program(lambda x: x + x, [kind], Device(), "sum")
+    assert program.session.device.workers == 1
+    assert np.array_equal(program([np.ones(4, np.float32)])[0], np.full(4, 2.0))
+
+
+def test_the_estimate_of_a_step_counts_operators_elements_and_operations():
+    kind = TensorType(dtype.float32, (1000,))
+    graphs = [trace(function, [kind], "f") for function in (lambda x: x + x, lambda x: x + x + x)]
+    small, larger = map(estimated_seconds, graphs)
+    assert 20e-6 < small < larger < 2 * small * 1.01
+    assert estimated_seconds(product(1000)) > 2e9 / 50e9
