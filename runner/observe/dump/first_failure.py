@@ -10,7 +10,6 @@ from runner.core.graph import Graph
 from runner.core.observers import ObservedValue, ValueObserver
 from runner.core.primitive import Node
 from runner.core.source import user_line
-from runner.host.files import remove, storage_errors
 from runner.observe.dump.settings import DumpSettings
 from runner.observe.dump.sync_writer import SyncWriter
 
@@ -65,10 +64,8 @@ class FirstFailure(ValueObserver):
         self, step: int, node: Node, inputs: Sequence[ObservedValue], outputs: Sequence[ObservedValue] | None
     ) -> None:
         self.found = node
-        if self.settings.path.exists():  # that of the failure before the run was resumed
-            with storage_errors("cannot remove an earlier dump", self.settings.path):
-                remove(self.settings.path)
         self._writer = SyncWriter(self.settings, self.device_id)
+        self._writer.rewind(0)  # removes the failure before the run was resumed, and leaves those of other ranks
         self._writer.write_operator(step, 0, node.number, node, inputs, outputs)
 
 
