@@ -10,10 +10,10 @@ record is created whole and only if there is none, which one of several processe
 import json
 import os
 import shlex
-import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from runner.host.machine import is_alive
 
 RECORD = ".runner_owner.json"
 STATUS_FILE, SWEEP_FILE = "status.json", "sweep.jsonl"  # of a run directory, of a sweep directory
+BESIDE_STEPS = "graphs", "execution_order", ".graph_numbers.json"  # in a folder with the steps of a dump
 
 
 class OutputDirectory(NamedTuple):
@@ -59,7 +60,7 @@ class Owner(NamedTuple):
     def record(self) -> dict[str, Any]:
         """The content of its records."""
         where = {"run": str(self.folder.absolute())} if self.folder else {"script": _script()}
-        return {"id": self.id, **where, "host": socket.gethostname(), "pid": os.getpid(), "started": _now()}
+        return {"id": self.id, **where, "host": os.uname().nodename, "pid": os.getpid(), "started": _now()}
 
 
 def owner_of(folder: Path) -> Owner:
@@ -128,16 +129,29 @@ def conflict(directory: OutputDirectory, owner: Owner | None = None) -> BusyErro
 
 
 def _refusal(directory: OutputDirectory, owner: str) -> BusyError:
-    remove = shlex.join(["rm", "-r", *(str(directory.path / name) for name in _names_to_remove(directory))])
+    remove = shlex.join(["rm", "-r", *map(str, sorted(_paths_to_remove(directory)))])
     hint = f"another value of {directory.key}, or remove the files of the earlier run: {remove}"
     what = "the directory belongs to another run"
     return BusyError(what, key=directory.key, file=directory.file, path=directory.path, owner=owner, hint=hint)
 
 
-def _names_to_remove(directory: OutputDirectory) -> list[str]:
-    """The entries of the directory that runs have written, and no others."""
-    found = {path.relative_to(directory.path).parts[0] for path in _present(directory)}
-    return sorted(found | ({RECORD} if os.path.lexists(directory.path / RECORD) else set()))
+def _paths_to_remove(directory: OutputDirectory) -> set[Path]:
+    """What runs have written, and nothing else: a folder as a whole only if it has no other files."""
+    known = (*(pattern.rpartition("/")[2] for pattern in directory.files), *BESIDE_STEPS)
+    found = {path for path in [directory.path / RECORD] if os.path.lexists(path)}
+    for path in _present(directory):
+        parent = path.parent
+        if path.name == RECORD:  # of a job
+            found |= _paths_to_remove(directory._replace(path=parent))
+        elif parent != directory.path and all(_matches(name, known) for name in files.names(parent)):
+            found.add(parent)
+        else:
+            found.add(path)
+    return found
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _present(directory: OutputDirectory) -> list[Path]:
@@ -150,7 +164,7 @@ def _present(directory: OutputDirectory) -> list[Path]:
 
 def _described(record: Mapping[str, Any]) -> str:
     """The owner in a record, for an error."""
-    pid, here = record.get("pid"), record.get("host") == socket.gethostname()
+    pid, here = record.get("pid"), record.get("host") == os.uname().nodename
     run = record.get("run")
     if not record.get("id"):
         return f"unknown: {RECORD} is damaged"

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from multiprocessing import get_context
@@ -58,7 +57,7 @@ def test_a_new_an_empty_and_a_used_directory_are_claimed(tmp_path):
         assert record["id"] == owner.id
         assert (record["run"], record["host"], record["pid"]) == (
             str(tmp_path / "run"),
-            socket.gethostname(),
+            os.uname().nodename,
             os.getpid(),
         )
         assert refused(tmp_path / name)["owner"].startswith(f"run {tmp_path / 'run'} (started 20")
@@ -123,7 +122,7 @@ def test_files_of_a_run_without_a_record(left, tmp_path):
     assert rows["owner"] == "not recorded: it has files of a run that wrote no record"
     assert rows["hint"].startswith("another value of dump.path, or remove the files of the earlier run: rm -r ")
     subprocess.run(rows["hint"].partition("run: ")[2], shell=True, check=True)
-    assert os.listdir(place) == ["data.csv"]
+    assert [path.name for path in place.rglob("*") if path.is_file()] == ["data.csv"]
     assert not claim(directory(place), ownership.process_owner())
 
 
@@ -134,8 +133,27 @@ def test_the_command_of_the_error_frees_a_claimed_directory(tmp_path):
     (tmp_path / "d/notes.txt").write_text("mine")
     command = refused(tmp_path / "d", other)["hint"].partition("run: ")[2]
     subprocess.run(command, shell=True, check=True)
-    assert os.listdir(tmp_path / "d") == ["notes.txt"]
+    assert [path.name for path in (tmp_path / "d").rglob("*") if path.is_file()] == ["notes.txt"]
     assert not claim(directory(tmp_path / "d"), other)
+
+
+def test_the_command_of_the_error_keeps_files_of_the_user_in_folders_of_a_dump(tmp_path):
+    """Also in those of the jobs of a sweep."""
+    sweep, job = run_folder(tmp_path / "sweep"), run_folder(tmp_path / "sweep/0")
+    claim(directory(tmp_path / "d"), owner_of(sweep))
+    claim(directory(tmp_path / "d/0"), owner_of(job))
+    for folder in ("d/LeNet5/0", "d/0/LeNet5/0", "d/0/Mine/0"):
+        for name in ("iteration_0", "iteration_12", "graphs"):
+            (tmp_path / folder / name).mkdir(parents=True)
+    mine = {tmp_path / "d/0/notes.txt", tmp_path / "d/0/Mine/0/train.py", tmp_path / "d/LeNet5/train.py"}
+    for file in mine:
+        file.write_text("")
+    command = refused(tmp_path / "d")["hint"].partition("run: ")[2]
+    subprocess.run(command, shell=True, check=True)
+    assert {path for path in (tmp_path / "d").rglob("*") if path.is_file()} == mine
+    assert not list((tmp_path / "d").rglob("iteration_*"))
+    assert not (tmp_path / "d/0/LeNet5/0").exists()
+    assert not claim(directory(tmp_path / "d"), ownership.process_owner())
 
 
 def test_a_renamed_run_keeps_its_directories_and_a_copy_does_not_get_them(tmp_path):
