@@ -43,9 +43,24 @@ class RankGroup:
         self.place: Path | None = None
 
     def first(self, compute: Callable[[], T]) -> T:
-        """A JSON value on all ranks, which the first one computes."""
-        value: T = self.world.shared(compute() if self.world.rank == 0 else None)
-        return value
+        """A JSON value on all ranks, which the first one computes.
+
+        Raises its error there, and one with the same exit code on the others, so that all end alike.
+        """
+        known, failed = None, None
+        if self.world.rank == 0:
+            try:
+                known = compute()
+            except RunnerError as error:
+                failed = error
+        value, exit_code = self.world.shared([known, failed.exit_code if failed else None])
+        if failed is None and exit_code is not None:
+            failed = RunnerError("the first rank could not start the run")
+            failed.exit_code = exit_code
+        if failed is not None:
+            raise failed
+        first: T = value
+        return first
 
     def run(self, request: RunRequest, work: Callable[[RunRequest], dict[str, Any]]) -> dict[str, Any]:
         """The whole run on the first rank; on the others the training, without a summary."""
