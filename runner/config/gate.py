@@ -17,7 +17,7 @@ RESOLVERS = ("oc.env", "oc.select", "oc.dict.keys", "oc.dict.values", "now", "hy
 
 _LAUNCHER = """
     n_jobs verbose timeout_min cpus_per_task gpus_per_node tasks_per_node mem_gb nodes name partition qos account
-    array_parallelism max_num_timeout ray.init.num_cpus"""
+    array_parallelism max_num_timeout signal_delay_s ray.init.num_cpus"""
 _SWEEPER = "max_batch_size metric direction n_trials n_jobs sampler seed study_name storage params"
 # Keys below `hydra` that a user may set; what they name is data. Launchers have more keys, some of them shell commands.
 HYDRA_KEYS = (

@@ -77,10 +77,11 @@ def _weights(value: object) -> str:
 
 
 class CheckpointSettings(Frozen):
-    """When checkpoints are saved: at intervals of steps or seconds (after whole sinks), and always at the end of a run.
+    """When checkpoints are saved: at intervals of steps or seconds, and always at the end of a run.
 
-    `load` is the path of initial weights, relative to the working directory: a .ckpt file, the folder of a checkpoint,
-    or a run directory, whose newest checkpoint is loaded.
+    A sink is interrupted to save at the steps, and for the seconds between two calls to the device. `load` is the path
+    of initial weights, relative to the working directory: a .ckpt file, the folder of a checkpoint, or a run directory,
+    whose newest checkpoint is loaded.
     """
 
     every_steps: int | None = key(None, low=1)  # steps between two checkpoints
@@ -88,6 +89,7 @@ class CheckpointSettings(Frozen):
     keep_max: int = key(5, low=1)  # number of checkpoints kept
     prefix: str = key("CKP", pattern="[A-Za-z0-9_]+")  # prefix of file names
     load: str | None = key(None, validate=_weights)  # initial weights: a .ckpt file, checkpoint or run directory
+    strict: bool | None = None  # whether `load` needs exactly the network's parameters; null: only without training
 
 
 class SweepSettings(Frozen):

@@ -1,13 +1,11 @@
 """From overrides to a finished run: compose, check, claim a folder, record, run, and keep `status.json`."""
 
 import os
-import signal
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from runner.config.command_line import CommandLine
@@ -20,7 +18,7 @@ from runner.experiment.ranks.processes import processes_of, report_on_first_rank
 from runner.host import files
 from runner.host.console import Console
 from runner.host.lazy import gc_paused
-from runner.host.signals import Terminated, exit_code, handled
+from runner.host.signals import exit_code, stopped_by_signals
 
 STATUS_FILE = "status.json"
 LOCK_FILE = ".lock"
@@ -76,15 +74,6 @@ def _claim_empty(folder: Path) -> None:
             files.claim_directory(marker)
             return
     raise BusyError("the run directory is not empty", path=folder, contains=", ".join(others[:3]) or marker.name)
-
-
-def stopped_by_signals() -> AbstractContextManager[None]:
-    """Inside, SIGTERM raises `Terminated`, like Ctrl-C raises KeyboardInterrupt, so that the status is written."""
-    return handled([signal.SIGTERM], _terminate)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated
 
 
 def _run_and_record(request: RunRequest, composition: Composition) -> dict[str, Any]:

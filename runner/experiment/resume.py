@@ -12,6 +12,7 @@ from runner.errors import ConfigError
 from runner.experiment import launch, output_directories, run, sweep
 from runner.experiment.ranks.processes import processes_of
 from runner.host.json_file import set_dotted
+from runner.host.signals import stopped_by_signals
 
 SWEEP_FILE = "sweep.jsonl"
 
@@ -47,7 +48,7 @@ def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -
     request = RunRequest(config, place, name, plain(config), tuple(lines), resume=True, force=force)
     if status.get("status") == "ok" and not lines:
         raise ConfigError("the run is finished", path=place, hint="more epochs: runner resume RUN_DIR epochs=...")
-    with launch.stopped_by_signals(), processes_of(config) as ranks:
+    with stopped_by_signals(), processes_of(config) as ranks:
         return ranks.run(output_directories.with_directories(request, ranks.first), _run_and_record)
 
 

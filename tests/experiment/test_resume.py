@@ -108,6 +108,33 @@ def test_a_run_that_dies_at_any_step_ends_with_the_same_bytes(tmp_path, monkeypa
         assert traces(folder) == expected
 
 
+def test_a_sink_is_saved_at_the_steps_that_are_due(tmp_path):
+    """The same checkpoints as without sinks, and the same metrics as without checkpoints."""
+    sink = ("mode=graph", "sink_size=7", "epochs=2")
+    every = ("checkpoint.every_steps=3", "checkpoint.keep_max=9")
+    run(tmp_path / "unsunk", "mode=graph", "dataset_sink_mode=false", "epochs=9", "max_steps=14", *every)
+    run(tmp_path / "sunk", *sink, *every)
+    run(tmp_path / "rare", *sink)
+    names = [path.name for path in sorted((tmp_path / "sunk" / "checkpoints").iterdir())]
+    assert names == ["CKP-1_3", "CKP-1_6", "CKP-2_2", "CKP-2_5", "CKP-2_7"]
+    unsunk = ["CKP-1_3", "CKP-2_1", "CKP-2_4", "CKP-3_2", "CKP-3_4"]  # an epoch has 5 steps there
+    assert sorted(path.name for path in (tmp_path / "unsunk" / "checkpoints").iterdir()) == unsunk
+    for sunk, other in zip(names, unsunk, strict=True):
+        one, two = (tmp_path / "sunk/checkpoints" / sunk, tmp_path / "unsunk/checkpoints" / other)
+        assert (one / "state.safetensors").read_bytes() == (two / "state.safetensors").read_bytes()
+    for file in ("metrics.jsonl", "checkpoints/CKP-2_7/state.safetensors"):
+        assert (tmp_path / "sunk" / file).read_bytes() == (tmp_path / "rare" / file).read_bytes()
+
+
+def test_a_long_sink_is_saved_when_the_seconds_are_over(tmp_path, monkeypatch):
+    """Here after every step: each is a call to the device, and takes longer than the interval."""
+    monkeypatch.setattr("runner.train.call_length.CALL_SECONDS", 1e-9)
+    every = ("checkpoint.every_seconds=1e-9", "checkpoint.keep_max=9")
+    run(tmp_path / "run", "mode=graph", "sink_size=4", "epochs=1", *every)
+    names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert names == ["CKP-1_1", "CKP-1_2", "CKP-1_3", "CKP-1_4"]
+
+
 @pytest.mark.parametrize(("sink", "steps"), [("-1", 40), ("7", 42)])
 def test_a_run_that_dies_inside_of_a_sink_ends_with_the_same_bytes(tmp_path, monkeypatch, sink, steps):
     """Every step is a call of its own here, so that a run can die between any two steps of a sink."""

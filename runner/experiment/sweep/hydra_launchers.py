@@ -13,6 +13,7 @@ from omegaconf import DictConfig, open_dict
 
 from runner.config.loader import POOL, as_config_error
 from runner.errors import ConfigError
+from runner.experiment.sweep.cluster import ClusterLauncher, is_submitit
 from runner.experiment.sweep.controller import SweepController
 from runner.experiment.sweep.pool import run_all
 from runner.experiment.sweep.state import Jobs
@@ -45,6 +46,10 @@ class FilteringLauncher(Launcher):
         jobs = self._controller.pending(batch)
         if isinstance(self._inner, PoolLauncher):
             self._inner.launch_jobs(jobs)
+            return []
+        if is_submitit(self._inner):
+            queued = {number: name for number, name in self._controller.queued.items() if number in batch}
+            ClusterLauncher(self._inner, self._controller).launch_jobs(jobs, queued)
             return []
         if f"{type(self._inner).__module__}.{type(self._inner).__name__}" == BASIC:
             return self._one_by_one(jobs)

@@ -1,8 +1,9 @@
 """Runs a sweep from its first job to its table, and resumes one that was interrupted."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from runner.config.command_line import CommandLine
@@ -11,12 +12,14 @@ from runner.errors import ConfigError, RunnerError
 from runner.experiment import launch, output_directories
 from runner.experiment.manifest import config_hash, relevant_versions
 from runner.experiment.sweep import best, journal
+from runner.experiment.sweep.cluster import queued_jobs, refuse_other_launcher
 from runner.experiment.sweep.controller import DIED, SweepController, key_of
 from runner.experiment.sweep.hydra_plan import SweepPlan, plan
 from runner.experiment.sweep.state import Outcome, SweepState, refuse_changes, settle
 from runner.experiment.sweep.table import show
 from runner.host import files
 from runner.host.machine import packages
+from runner.host.signals import stopped_by_signals
 
 MAY_CHANGE = ("sweep.", "hydra.launcher.", "hydra/launcher", "hydra.sweeper.n_trials")
 
@@ -36,7 +39,7 @@ def start(call: CommandLine) -> list[Outcome]:
     """
     sweep_plan = plan(call)
     output_directories.check(sweep_plan.config, sweep_plan.folder)
-    with launch.stopped_by_signals():
+    with stopped_by_signals():
         folder = launch.claim(sweep_plan.folder, sweep_plan.folder_given)
         with files.locked(folder / launch.LOCK_FILE):
             config = _base(sweep_plan)
@@ -54,20 +57,26 @@ def resume(folder: Path, lines: Sequence[str] = (), force: bool = False) -> list
     state = SweepState(folder)
     state.update()
     call = _resumed_call(state.header["call"], lines)
-    with launch.stopped_by_signals(), files.locked(folder / launch.LOCK_FILE):
+    with stopped_by_signals(), files.locked(folder / launch.LOCK_FILE):
         state.update()  # rows written before the lock was acquired
         sweep_plan = plan(call)
         if not force:
             refuse_changes("the config of the sweep has changed", state.header["config"], _base(sweep_plan))
-        settle(state, [number for number in state.started if number not in state.ended], DIED)
+        done = state.done()
+        submitted = {number: name for number, name in state.submitted.items() if number not in done}
+        queued = {} if force else queued_jobs(submitted)
+        refuse_other_launcher(str(sweep_plan.master.hydra.launcher._target_), queued)
+        settle(state, [number for number in state.started if number not in {*state.ended, *queued}], DIED)
         journal.append(folder, "resume", overrides=list(lines))
-        return _run_jobs(sweep_plan, folder, force)
+        return _run_jobs(sweep_plan, folder, force, queued)
 
 
-def _run_jobs(sweep_plan: SweepPlan, folder: Path, force: bool) -> list[Outcome]:
+def _run_jobs(
+    sweep_plan: SweepPlan, folder: Path, force: bool, queued: Mapping[int, str] = MappingProxyType({})
+) -> list[Outcome]:
     state = SweepState(folder)
     state.update()
-    controller = SweepController(state, sweep_plan.config.sweep.fail_fast, force)
+    controller = SweepController(state, sweep_plan.config.sweep.fail_fast, force, queued)
     try:
         sweep_plan.run(folder, state.header["threads"], controller)
     except KeyboardInterrupt:
