@@ -1,6 +1,5 @@
 """From overrides to a finished run: compose, check, claim a folder, record, run, and keep `status.json`."""
 
-import os
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,10 +13,11 @@ from runner.config.groups.tracking import is_requested as is_tracked
 from runner.config.schema import RunRequest
 from runner.errors import BusyError, ConfigError, RunnerError, StorageError, unexpected
 from runner.experiment import evaluate, output_directories, run as experiment, tracking
-from runner.experiment.ranks.processes import processes_of, report_on_first_rank
+from runner.experiment.ranks.processes import on_all_ranks, processes_of, report_on_first_rank
 from runner.host import files
 from runner.host.console import Console
 from runner.host.lazy import gc_paused
+from runner.host.process import own_identity
 from runner.host.signals import exit_code, stopped_by_signals
 
 STATUS_FILE = "status.json"
@@ -36,7 +36,7 @@ def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> 
 def run_call(call: CommandLine) -> dict[str, Any]:
     """Run one experiment; creates nothing before the whole config is valid. Raises RunnerError."""
     with gc_paused(), report_on_first_rank(call.overrides):
-        composition = compose(call)
+        composition = on_all_ranks(lambda: compose(call))
     with stopped_by_signals(), processes_of(composition.config) as ranks:
         folder = Path(ranks.first(lambda: str(_claim_new(composition))))
         with composition.activate(folder) as request:
@@ -112,7 +112,7 @@ def run_status(request: RunRequest) -> Iterator[None]:
     path, config = request.folder / STATUS_FILE, request.config
     values: dict[str, Any] = {
         "status": "running",
-        "pid": os.getpid(),
+        **own_identity(),
         "started": _now(),
         "experiment": request.experiment,
         "network": config.network.name,

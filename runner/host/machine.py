@@ -42,19 +42,6 @@ def usable_cores() -> int:
     return min(cores, max(1, math.ceil(control_groups.cpu_limit() or cores)))
 
 
-def is_alive(pid: object) -> bool:
-    """Whether a process with this id exists."""
-    if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 def thread_limit(count: int) -> AbstractContextManager[object]:
     """Limit numpy's matrix products to `count` threads while the context is open; 0 sets no limit."""
     if not count:

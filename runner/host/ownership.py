@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from runner.errors import BusyError, DataError
 from runner.host import files
 from runner.host.json_file import read_object
-from runner.host.machine import is_alive
+from runner.host.process import may_be_alive, own_identity
 
 RECORD = ".runner_owner.json"
 STATUS_FILE, SWEEP_FILE = "status.json", "sweep.jsonl"  # of a run directory, of a sweep directory
@@ -60,7 +60,7 @@ class Owner(NamedTuple):
     def record(self) -> dict[str, Any]:
         """The content of its records."""
         where = {"run": str(self.folder.absolute())} if self.folder else {"script": _script()}
-        return {"id": self.id, **where, "host": os.uname().nodename, "pid": os.getpid(), "started": _now()}
+        return {"id": self.id, **where, **own_identity(), "started": _now()}
 
 
 def owner_of(folder: Path) -> Owner:
@@ -164,12 +164,12 @@ def _present(directory: OutputDirectory) -> list[Path]:
 
 def _described(record: Mapping[str, Any]) -> str:
     """The owner in a record, for an error."""
-    pid, here = record.get("pid"), record.get("host") == os.uname().nodename
     run = record.get("run")
     if not record.get("id"):
         return f"unknown: {RECORD} is damaged"
     if run is None:
-        state = f"running as process {pid}" if here and is_alive(pid) else f"process {pid}, ended"
+        pid = record.get("pid")
+        state = f"running as process {pid}" if may_be_alive(record) else f"process {pid}, ended"
         return f"script {record.get('script')} (started {record.get('started')}, {state})"
     status = read_object(Path(run) / STATUS_FILE)
     if not status:
@@ -178,8 +178,8 @@ def _described(record: Mapping[str, Any]) -> str:
         return f"{kind} {run} ({state})"
     if status.get("status") != "running":
         return f"run {run} ({status.get('status')}, finished {status.get('finished')})"
-    pid = status.get("pid")
-    return f"run {run} ({f'running as process {pid}' if not here or is_alive(pid) else 'killed; it can be resumed'})"
+    state = f"running as process {status.get('pid')}" if may_be_alive(status) else "killed; it can be resumed"
+    return f"run {run} ({state})"
 
 
 def _script() -> str:

@@ -86,6 +86,14 @@ class Interruption:
         self.requested = KINDS[number]
         LOG.warning("saving the state after this step; a second signal ends the run at once")
 
+    @contextmanager
+    def raised_at_once(self) -> Iterator[None]:
+        """Context in which the first signal is raised too, also one that was received before it."""
+        if self.requested is not None:
+            raise self.requested
+        with handled(stop_signals(), _raise):
+            yield
+
     def __enter__(self) -> Self:
         self._context.__enter__()
         return self

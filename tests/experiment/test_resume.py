@@ -20,6 +20,7 @@ from runner.compile.ort.session import Session
 from runner.errors import BusyError, ConfigError, DataError
 from runner.experiment.resume import resume
 from runner.host import files
+from runner.train.checkpoint import state
 
 TIMES = ("init_seconds", "compile_seconds", "first_loss_seconds", "train_seconds", "steps_per_second", "peak_rss_mb")
 OF_THE_PROCESS = (*TIMES, "run_dir", "host_interactions")
@@ -349,3 +350,15 @@ def test_data_may_move_but_not_change(tmp_path):
 def test_folders_that_hold_no_run(tmp_path):
     with pytest.raises(ConfigError, match="not a run directory"):
         resume(tmp_path)
+
+
+@pytest.mark.parametrize("synchronous", [False, True])
+def test_the_identity_of_a_data_parallel_run(tmp_path, synchronous):
+    """Checkpoints of versions without `sync_batch_norm` are those of runs in which it was false."""
+    words = ["+experiment=lenet", *SMALL, *UNSUNK, "max_steps=1", "eval.every=never", "parallel=data_parallel"]
+    runner.run([*words, f"parallel.sync_batch_norm={str(synchronous).lower()}", f"hydra.run.dir={tmp_path / 'run'}"])
+    identity = state.newest(tmp_path / "run" / "checkpoints", "CKP")[0].identity
+    expected = {"name": "data_parallel", "gradients_mean": False, "parameter_broadcast": False}
+    expected |= {"device_num": None, "global_rank": None, "all_reduce_fusion_config": None}
+    expected |= {"sync_batch_norm": True} if synchronous else {}
+    assert {k.partition(".")[2]: v for k, v in identity.items() if k.startswith("parallel.")} == expected
