@@ -35,18 +35,23 @@ groups
 
 
 class CommandLine(NamedTuple):
-    """The part of a command line that determines a config: overrides, and where the config files are."""
+    """The part of a command line that determines a config: overrides, and where the config files are.
+
+    `recorded` are the keys among the overrides that a file has, which the user has not typed: the journal of a resumed
+    sweep, or `hydra.sweeper.params`.
+    """
 
     overrides: tuple[str, ...] = ()
     config_name: str = "config"
     config_dir: Path | None = None
     config_path: Path | None = None
+    recorded: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> "CommandLine":
         """From the parsed arguments of `run`."""
-        folders = (Path(folder) if folder else None for folder in (args.config_dir, args.config_path))
-        return cls(tuple(args.overrides), args.config_name, *folders)
+        config_dir, config_path = (Path(folder) if folder else None for folder in (args.config_dir, args.config_path))
+        return cls(tuple(args.overrides), args.config_name, config_dir, config_path)
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):

@@ -9,9 +9,10 @@ from typing import Any
 
 from runner.config.command_line import CommandLine
 from runner.config.compose import Composition, compose
+from runner.config.containment import link_errors
 from runner.config.groups.tracking import is_requested as is_tracked
 from runner.config.schema import RunRequest
-from runner.errors import BusyError, ConfigError, RunnerError, StorageError, unexpected
+from runner.errors import BusyError, ConfigError, RunnerError, StorageError, raise_all, unexpected
 from runner.experiment import evaluate, output_directories, run as experiment, tracking
 from runner.experiment.ranks.processes import on_all_ranks, processes_of, report_on_first_rank
 from runner.host import files
@@ -107,8 +108,10 @@ def run_status(request: RunRequest) -> Iterator[None]:
     """Hold the lock of the run folder and maintain `status.json` while the context is open.
 
     A console that cannot be written does not end the run; the status has the reason as `console`. Raises BusyError when
-    another process works in the folder.
+    another process works in the folder, ConfigError for a run to resume whose files are links to other places.
     """
+    if request.resume:
+        raise_all(link_errors(request.folder))
     path, config = request.folder / STATUS_FILE, request.config
     values: dict[str, Any] = {
         "status": "running",

@@ -8,9 +8,10 @@ from typing import Any
 from runner.communication.launcher import launched
 from runner.config import overrides
 from runner.config.check import check
+from runner.config.containment import path_errors, typed_values
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunRequest, plain
-from runner.errors import ConfigError
+from runner.errors import ConfigError, raise_all
 from runner.experiment import launch, output_directories, run, sweep
 from runner.experiment.ranks.processes import on_all_ranks, processes_of
 from runner.host.json_file import set_dotted
@@ -50,9 +51,11 @@ def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -
 def _request(place: Path, lines: Sequence[str], force: bool) -> RunRequest:
     """The rest of the run in `place`. Raises ConfigError."""
     status, values = _read(place, launch.STATUS_FILE), _read(place, run.CONFIG_FILE)
-    for override in overrides.parse(lines):
+    parsed = overrides.parse(lines)
+    for override in parsed:
         set_dotted(values, override.key_or_group, override.value())
     config = check(values)
+    raise_all(list(path_errors(config, place, typed_values(parsed))))  # the run directory may be that of someone else
     if status.get("status") == "ok" and not lines:
         raise ConfigError("the run is finished", path=place, hint="more epochs: runner resume RUN_DIR epochs=...")
     if not isinstance(config.parallel, DataParallel):

@@ -7,8 +7,9 @@ from types import MappingProxyType
 from typing import Any
 
 from runner.config.command_line import CommandLine
+from runner.config.containment import link_errors
 from runner.config.groups import search_space
-from runner.errors import ConfigError, RunnerError
+from runner.errors import ConfigError, RunnerError, raise_all
 from runner.experiment import launch, output_directories
 from runner.experiment.manifest import config_hash, relevant_versions
 from runner.experiment.sweep import best, journal
@@ -54,12 +55,13 @@ def resume(folder: Path, lines: Sequence[str] = (), force: bool = False) -> list
     `lines` may override the launcher, `sweep.*`, and the number of trials of a search. Raises ConfigError when this is
     no sweep or when its config has changed (unless `force`), BusyError while it is running, and otherwise as `start`.
     """
+    raise_all(link_errors(folder))
     state = SweepState(folder)
     state.update()
     call = _resumed_call(state.header["call"], lines)
     with stopped_by_signals(), files.locked(folder / launch.LOCK_FILE):
         state.update()  # rows written before the lock was acquired
-        sweep_plan = plan(call)
+        sweep_plan = plan(call, resumed=True)
         if not force:
             refuse_changes("the config of the sweep has changed", state.header["config"], _base(sweep_plan))
         done = state.done()
@@ -129,16 +131,18 @@ def _call_values(call: CommandLine) -> dict[str, Any]:
 
 def _resumed_call(words: dict[str, Any], lines: Sequence[str]) -> CommandLine:
     """The command line of a resumed sweep: that of its journal, which is checked again, with new overrides."""
-    for line in lines:
-        if not key_of(line).startswith(MAY_CHANGE):
-            allowed = "hydra/launcher, hydra.launcher.*, hydra.sweeper.n_trials, sweep.*"
-            raise ConfigError("a resumed sweep cannot change this key", value=line, allowed=allowed)
     found = words.get("overrides")
     if not isinstance(found, list) or not all(isinstance(line, str) for line in found):
         raise ConfigError("the journal has no command line", value=found)
-    new = {key_of(line) for line in lines}
+    typed = [line for line in lines if line not in found]
+    for line in typed:
+        if not key_of(line).startswith(MAY_CHANGE):
+            allowed = "hydra/launcher, hydra.launcher.*, hydra.sweeper.n_trials, sweep.*, and overrides that it has"
+            raise ConfigError("a resumed sweep cannot change this key", value=line, allowed=allowed)
+    new = {key_of(line) for line in typed}
     kept = [line for line in found if key_of(line) not in new]
     if "hydra/launcher" in new:
         kept = [line for line in kept if not key_of(line).startswith("hydra.launcher.")]
     places = {name: Path(words[name]) for name in ("config_dir", "config_path") if isinstance(words.get(name), str)}
-    return CommandLine((*kept, *lines), str(words.get("config_name", "config")), **places)
+    recorded = frozenset(key_of(line) for line in kept if line not in lines)
+    return CommandLine((*kept, *typed), str(words.get("config_name", "config")), recorded=recorded, **places)
