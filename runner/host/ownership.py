@@ -78,9 +78,20 @@ def owner_of(folder: Path) -> Owner:
 
 
 def directories_of(folder: Path) -> dict[str, str]:
-    """The directories outside of a run directory that the run fills, by the path in its config."""
+    """The directories outside of a run directory that the run fills, by the path in its config.
+
+    Each is that path, or a subdirectory of it with a number. A record with others is not ours, and they are ignored: it
+    would let a foreign run directory choose where a resumed run writes.
+    """
     found = read_object(folder / RECORD).get("directories")
-    return found if isinstance(found, dict) else {}
+    pairs = found.items() if isinstance(found, dict) else ()
+    return {path: chosen for path, chosen in pairs if isinstance(chosen, str) and _is_for(path, chosen)}
+
+
+def _is_for(path: str, chosen: str) -> bool:
+    """Whether a run may fill `chosen` for `path` in its config."""
+    parent, _, name = chosen.rpartition("/")
+    return chosen == path or (parent == path.rstrip("/") and name.isascii() and name.isdecimal())
 
 
 def record_directories(owner: Owner, directories: Mapping[str, str]) -> None:

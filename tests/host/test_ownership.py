@@ -237,6 +237,15 @@ def test_a_process_that_is_killed_while_it_claims(tmp_path, monkeypatch):
     assert number >= 5
 
 
+def test_a_record_does_not_choose_another_place(tmp_path):
+    """Of a run directory from elsewhere: only the path in the config, and numbers below it."""
+    good = {"/d": "/d", "/e": "/e/3", "/f": "/f/20260102235959"}
+    bad = {"/g": "/etc", "/h": "/h/../etc", "/i": "/i/3/4", "/j": "/j/..", "/k": "/k/x", "/l": 3, "/m": "/n/3"}
+    (tmp_path / RECORD).write_text(json.dumps({"id": "0", "directories": good | bad}))
+    assert ownership.directories_of(tmp_path) == good
+    assert owner_of(tmp_path).directories == good
+
+
 def test_a_forked_process_is_another_owner(tmp_path):
     claim(directory(tmp_path / "d"), ownership.process_owner())
     assert claim(directory(tmp_path / "d"), ownership.process_owner())
