@@ -13,16 +13,19 @@ counters, the machine's peak        the metrics of `ai_core_metrics`
 """
 
 import json
+import re
 from collections.abc import Sequence
+from fnmatch import fnmatch
+from pathlib import Path
 
 from runner.dataset.stages import Stage
-from runner.host.files import make_directory, write_atomically, write_json
+from runner.host.files import make_directory, names, remove, storage_errors, write_atomically, write_json
 from runner.host.lazy import gc_paused
 from runner.observe.profile import data_pipeline, hardware_metrics, peak, step_trace, summary, tables, timeline
 from runner.observe.profile.analysis import Analysis
 from runner.observe.profile.figures import figures
 from runner.observe.profile.record import ProfileRecord
-from runner.observe.profile.settings import ProfileSettings, ProfileTarget
+from runner.observe.profile.settings import FILES, ProfileSettings, ProfileTarget
 
 
 @gc_paused()
@@ -36,6 +39,8 @@ def write(
     analysis = Analysis(record, settings)
     folder, device = make_directory(settings.result_path), target.device
     d = target.rank if target.ranks > 1 else settings.device_id  # on several machines, devices have equal numbers
+    point_info = f"step_trace_point_info{f'_{d}' if target.rank else ''}.json"  # the reference has no number here
+    _remove_earlier(folder, d, point_info)
     if settings.task_trace:
         write_atomically(folder / f"{device}_op_detail_info_{d}.csv", tables.detail(analysis, target))
         write_atomically(folder / f"{device}_op_type_info_{d}.csv", tables.types(analysis))
@@ -54,8 +59,16 @@ def write(
     write_atomically(folder / f"{device}_timeline_display_{d}.json", trace)
     if settings.training_trace:
         write_atomically(folder / f"step_trace_raw_{d}_detail_time.csv", step_trace.detail(analysis))
-        point_info = f"step_trace_point_info{f'_{d}' if target.rank else ''}.json"  # the reference has no number here
         write_json(folder / point_info, step_trace.point_info(analysis))
     found = figures(analysis, target)
     write_json(folder / f"profile_summary_{d}.json", found.as_json())
     return [] if target.rank else list(summary.lines(found))
+
+
+def _remove_earlier(folder: Path, number: int, point_info: str) -> None:
+    """Remove the profile of an earlier training in this folder, which may have other tables."""
+    with storage_errors("cannot remove an earlier profile", folder):
+        for name in names(folder):
+            numbered = re.search(rf"_{number}(_detail_time)?\.(csv|json)$", name)
+            if name == point_info or (numbered and any(fnmatch(name, pattern) for pattern in FILES)):
+                remove(folder / name)

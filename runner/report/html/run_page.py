@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from runner.config.schema import RunConfig, plain
 from runner.host.json_file import flat
+from runner.host.ownership import directories_of
 from runner.report.format import format_value
 from runner.report.html import profile_section
 from runner.report.html.chart import ChartLine, chart
@@ -112,7 +113,9 @@ def _times(run: RunRecord) -> Markup | None:
 
 def _profile(run: RunRecord, home: Path) -> Markup | None:
     path = run.config.get("profiling.result_path")
-    folder = Path(path) if isinstance(path, str) and path else run.folder / "profiling"
+    folder = run.folder / "profiling"
+    if isinstance(path, str) and path:
+        folder = Path(directories_of(run.folder).get(path, path))
     content, sources = profile_section.render(folder) if folder.is_dir() else (None, [])
     if content is None:
         return None
