@@ -130,7 +130,10 @@ def graph_observer() -> GraphObserver:
         return NO_GRAPHS
     path = os.path.abspath(_settings["save_graphs_path"])
     if path not in _observers:
-        _claim(OutputDirectory(Path(path), "save_graphs_path", GRAPH_FILES))
+        directory = OutputDirectory(Path(path), "save_graphs_path", GRAPH_FILES)
+        if world().size == 1:  # several ranks would have to agree on it
+            ownership.remove_of_ended_script(directory, ownership.process_owner())
+        _claim(directory)
         _observers[path] = GraphFolder(Path(path))
     return _observers[path]
 

@@ -127,6 +127,19 @@ def claim(directory: OutputDirectory, owner: Owner) -> bool:
     return True
 
 
+def remove_of_ended_script(directory: OutputDirectory, owner: Owner) -> None:
+    """Remove what another script wrote, if its process has ended. For files that a script can always write again.
+
+    Raises StorageError.
+    """
+    record = read_object(directory.path / RECORD)
+    if "script" not in record or owner.has(record) or may_be_alive(record):
+        return
+    with files.storage_errors("cannot remove the files of an earlier run", directory.path):
+        for path in sorted(_paths_to_remove(directory)):
+            files.remove(path)
+
+
 def conflict(directory: OutputDirectory, owner: Owner | None = None) -> BusyError | None:
     """The error for a directory that belongs to another run than `owner`; None if it may be claimed."""
     path = directory.path

@@ -280,7 +280,7 @@ def test_readers_do_not_take_the_record_for_a_dump(place, capsys):
     for first, second in (("a", "b"), ("ad", "bd"), ("ad/0", "b")):
         assert run_command("compare", [first, second]) == 0
     assert run_command("report", ["a"]) == 0
-    assert "Mean step" in (place / "a/report.html").read_text()
+    assert "One step" in (place / "a/report.html").read_text()
     converted = place / "converted"
     assert run_command("convert", ["-d", "ad/0/lenet5_graph_0/0/0", "-out", str(converted)]) == 0
     assert not [path for path in converted.rglob("*") if "owner" in path.name]
@@ -316,6 +316,7 @@ def test_a_profile_replaces_that_of_the_run_before_it_was_resumed(place):
     (place / "r/profiling/notes.csv").write_text("mine")
     resume("r", ["max_steps=null", "profiling.task_trace=off", "profiling.aicpu_trace=off"])
     found = {"cpu_timeline_display_0.json", "step_trace_raw_0_detail_time.csv", "step_trace_point_info.json"}
+    found.add("profile_summary_0.json")
     assert set(os.listdir(place / "r/profiling")) == {*found, "notes.csv"}
 
 

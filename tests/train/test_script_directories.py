@@ -70,7 +70,18 @@ def names(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("way", WAYS)
+def test_graphs_of_a_script_that_runs_again_replace_the_earlier_ones(place):
+    """The working directory is the default: a script with `save_graphs` runs any number of times."""
+    assert script(place, "graphs", 4).returncode == 0
+    before = names(place / "given")
+    (place / "given/00_parse_0099.ir").write_text("an earlier graph that is not written again")
+    (place / "given/mine.txt").write_text("mine")
+    again = script(place, "graphs", 8)
+    assert again.returncode == 0, again.stderr
+    assert names(place / "given") == sorted([*before, "mine.txt"])
+
+
+@pytest.mark.parametrize("way", ["dump", "profile"])
 def test_a_script_that_runs_again_is_refused(way, place):
     first = script(place, way, 4)
     assert first.returncode == 0, first.stderr
