@@ -68,7 +68,9 @@ def test_momentum_one_keeps_the_moving_statistics(mode):
     assert cell.moving_variance.asnumpy().tolist() == [1.0, 1.0]
 
 
-@table(("momentum", "of_operator"), [(0.9, "0.1"), (0.99, "0.01"), (0.997, "0.003"), (0.3, "0.7"), (0, "1.0"), (1, "0.0")])
+@table(
+    ("momentum", "of_operator"), [(0.9, "0.1"), (0.99, "0.01"), (0.997, "0.003"), (0.3, "0.7"), (0, "1.0"), (1, "0.0")]
+)
 def test_the_momentum_of_the_operator_prints_in_the_users_digits(momentum, of_operator):
     """It was 1.0 - 0.9 = 0.09999999999999998, in errors and in files of graphs."""
     x = np.zeros((2, 2), np.float32)
