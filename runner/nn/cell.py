@@ -26,9 +26,7 @@ class Cell:
 
     def __init__(self, auto_prefix: bool = True) -> None:
         self.__dict__.update(_params={}, _cells={}, _auto_prefix=auto_prefix, _attribute="", training=False)
-        self.__dict__["_built"] = users_line(
-            sys._getframe(1)
-        )  # for errors of cells whose `construct` is not the user's
+        self.__dict__["_built"] = users_line(sys._getframe(1))  # for errors where no `construct` is the user's
         auto_parallel.note_network(self)
 
     def construct(self, *inputs: Any) -> Any:

@@ -96,6 +96,9 @@ class BatchMatMul(MatrixProduct):
         return result
 
     def lower(self, b: Builder, x: str, y: str) -> str:
+        if not b.type(x).size:  # onnxruntime leaves sums without terms uninitialised
+            out = self.infer(b.type(x), b.type(y))
+            return b.node("Expand", (b.const(np.zeros((), out.dtype.numpy)), b.const(list(out.shape))))
         ndim = b.type(x).ndim
         perm = (*range(ndim - 2), ndim - 1, ndim - 2)
         left = b.node("Transpose", (x,), perm=perm) if self.transpose_a else x

@@ -123,10 +123,8 @@ class MaxPoolGrad(Pooling):
             return self._by_taps(b, x, out, dout)
         places = b.nodes("MaxPool", (x,), 2, **self.geometry(shape))[1]
         # Elsewhere onnxruntime has found no position.
-        places = b.node(
-            "Where",
-            (_is_above_lowest(b, out, b.type(x).dtype), places, _first_positions(b, self.windows(shape), shape)),
-        )
+        found = _is_above_lowest(b, out, b.type(x).dtype)
+        places = b.node("Where", (found, places, _first_positions(b, self.windows(shape), shape)))
         count = math.prod(pooled)
         # Expanded when the model is loaded: a constant would make it as large as the images.
         zeros = b.node("Expand", (b.const(np.zeros((), b.type(x).dtype.numpy)), b.const([math.prod(shape)])))

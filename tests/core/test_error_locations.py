@@ -199,7 +199,7 @@ def of_step(network: nn.Cell) -> nn.Cell:
 )
 def test_layers_without_a_construct_of_the_user_are_reported_where_they_were_built(mode, cell, shapes, operator, where):
     """It was a line of the container, which is not the user's."""
-    error = failure(cell(), mode, *map(lambda shape: floats(*shape), shapes))
+    error = failure(cell(), mode, *[floats(*shape) for shape in shapes])
     assert error.what.startswith(operator)
     assert str(error.rows["line"]) == line_of(where)
 

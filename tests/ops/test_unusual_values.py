@@ -100,3 +100,56 @@ def test_a_label_that_is_no_class_is_an_error(mode, dtype, label):
         step_of(ops.SparseSoftmaxCrossEntropyWithLogits(), mode)(logits, labels)
     if mode == "pynative":
         assert f"label {label} is not a class number, 0 to 2" in str(failed.value)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@table(
+    ("op", "x", "y"),
+    [
+        (ops.BatchMatMul(), (2, 64, 0), (2, 0, 32)),
+        (ops.BatchMatMul(True, True), (2, 0, 64), (2, 32, 0)),
+        (ops.MatMul(), (128, 0), (0, 32)),
+        (ops.MatMul(True, True), (0, 128), (32, 0)),
+    ],
+)
+def test_sums_without_terms_are_0(mode, op, x, y):
+    """onnxruntime left whatever the memory had."""
+
+    def product(x, y, other):
+        used = ops.ReduceSum()(ops.Exp()(other))  # its memory becomes that of the product
+        return op(x, y), used
+
+    found, _ = step_of(product, mode)(*(np.ones(shape, np.float32) for shape in (x, y, (128, 32))))
+    assert not found.any()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@table("mode_of_pads", ["valid", "same"])
+@table(("kernel", "strides"), [((2, 2), (2, 2)), ((3, 3), (3, 3)), ((3, 3), (2, 2)), ((2, 3), (1, 1))])
+def test_the_gradient_of_a_pool_goes_to_the_first_element_that_is_not_below_the_maximum(
+    mode, mode_of_pads, kernel, strides
+):
+    """It was zeros, NaN in the whole window, or at the last element, or at one in another channel; by mode and form."""
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=(2, 3, 12, 12)).astype(np.float32)
+    x[0, 0] = -np.inf
+    x[0, 1, ::3, ::2] = np.nan
+    x[1, 0, 4:, :5] = -np.inf
+    x[1, 1, ::2, 1::4] = np.inf
+    pool = ops.MaxPool(kernel, strides, mode_of_pads)
+    windows = pool.windows(x.shape)
+    dout = rng.normal(size=(2, 3, *windows.out)).astype(np.float32)
+    dout[1, 2, 0, 0], dout[1, 2, 1, 1], dout[0, 2, 1, 0] = np.nan, np.inf, -np.inf
+    expected, largest = np.zeros(x.shape), np.zeros(dout.shape)
+    for place in np.ndindex(dout.shape):
+        top, left = (place[2 + k] * strides[k] - windows.pads[2 * k] for k in (0, 1))
+        places = [(*place[:2], top + i, left + j) for i, j in np.ndindex(*kernel)]
+        inside = [p for p in places if 0 <= p[2] < 12 and 0 <= p[3] < 12]
+        largest[place] = max((float(x[p]) for p in inside), key=lambda v: (v != v, v))
+        expected[next(p for p in inside if not x[p] < largest[place])] += dout[place]
+    parameter = Parameter(x, name="x")
+    found = step_of(lambda u: (pool(parameter), gradients(ops.ReduceSum()(pool(parameter) * u), [parameter])[0]), mode)
+    made, gradient = found(dout)
+    assert np.array_equal(made, largest, equal_nan=True)
+    assert np.allclose(gradient, expected, rtol=1e-6, atol=1e-6, equal_nan=True)

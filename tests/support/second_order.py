@@ -15,7 +15,7 @@ SECOND = 1e-6  # as GRADIENT in contract.py, with a slope whose scale is that of
 
 
 def check_second_order(op: Primitive, arrays: Arrays) -> None:
-    """The second derivative with respect to operands and adjoints is right; without one, NotDifferentiable is raised."""
+    """The second derivative by operands and adjoints is right; without one, NotDifferentiable is raised."""
     once = {op, op.name} & (NOT_DIFFERENTIABLE | ONCE_DIFFERENTIABLE)
     rng = np.random.default_rng(2)
     op, arrays = in_float64(op, arrays)
@@ -36,13 +36,14 @@ def check_second_order(op: Primitive, arrays: Arrays) -> None:
         return
     assert not once, f"{op} has a second derivative after all: strike it from the list"
     ends = [
-        _slope(
-            op, [a + h * d if a.dtype.kind == "f" else a for a, d in zip(at, second, strict=True)], len(arrays), first
-        )
-        for h in (H, -H)
+        _slope(op, [_moved(a, h * d) for a, d in zip(at, second, strict=True)], len(arrays), first) for h in (H, -H)
     ]
     expected = (ends[0][0] - ends[1][0]) / (2 * H)
     assert abs(found[0] - expected) <= SECOND * found[1], f"{found[0]} is not {expected}"
+
+
+def _moved(a: np.ndarray, by: np.ndarray) -> np.ndarray:
+    return a + by if a.dtype.kind == "f" else a
 
 
 def _slope(

@@ -98,9 +98,9 @@ def check_agreement(found: Arrays, expected: Arrays, operands: Arrays, kind: str
         assert (np.abs(made[finite] - exact) <= room).all(), "numbers differ"
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=64)  # those of a row, which are run for every kind
 def lowered(op: Primitive, types: tuple[TensorType, ...]) -> list[tuple[str, Callable[[Arrays], Arrays]]]:
-    """Each way to lower the operator, by name, as a function that runs it. Without a form nothing is cast to Float32."""
+    """Each way to lower the operator, by name, as a function that runs it; without a form Float16 is not cast."""
     single = as_single(types)
     forms: tuple[Form | None, ...] = (*op.forms(*single), *[None] * (single == types))
     return [(form.name if form else "lower", run_form(op, types, form)) for form in forms]

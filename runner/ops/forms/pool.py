@@ -60,10 +60,8 @@ def maximum_gradient(windows: Windows, x: TensorType, b: Builder, name: str, out
     out = _as_tap(b, out, down)
     spread = _to_first(b, x.dtype, down, rows, out, _as_tap(b, dout, down))
     # The maximum of each row, but NaN in all rows of a window with NaN, whose gradient goes to its first element.
-    largest = b.node("Max", (rows, out))
-    result = _to_first(
-        b, x.dtype, across, b.reshape(name, across), _as_tap(b, largest, across), _as_tap(b, spread, across)
-    )
+    largest, spread = (_as_tap(b, value, across) for value in (b.node("Max", (rows, out)), spread))
+    result = _to_first(b, x.dtype, across, b.reshape(name, across), largest, spread)
     return b.reshape(result, (*x.shape[1:], x.shape[0]))
 
 
