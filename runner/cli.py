@@ -21,6 +21,7 @@ from runner.config.command_line import CommandLine, Parser
 from runner.errors import ConfigError, RunnerError, StorageError, nearest, unexpected
 from runner.host.console import Console, open_standard_descriptors
 from runner.host.lazy import gc_paused
+from runner.host.plain_text import visible
 
 Handler = Callable[[argparse.Namespace], int]
 
@@ -128,7 +129,7 @@ def _check_output(console: Console, words: Sequence[str]) -> None:
 
 def _fail(block: str, exit_code: int) -> int:
     sys.stdout.flush()
-    print(block, file=sys.stderr)
+    print("\n".join(map(visible, block.split("\n"))), file=sys.stderr)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         from runner.report.ci.annotations import annotations
 
@@ -232,7 +233,7 @@ def _start_sweep(line: CommandLine) -> object:
 
 def _print_summary(summary: dict[str, Any]) -> int:
     if summary.get("metrics"):
-        values = ", ".join(f"{name} {value:.4f}" for name, value in summary["metrics"].items())
+        values = ", ".join(f"{visible(name)} {value:.4f}" for name, value in summary["metrics"].items())
         speed = summary["steps_per_second"]
         print(f"{values} on the test split" + (f"; {summary['steps']} steps at {speed:.0f} steps/s" if speed else ""))
     if summary.get("run_dir"):

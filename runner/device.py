@@ -83,7 +83,7 @@ class DeviceSettings(Frozen):
 
     target: str = key("CPU", choices=tuple(BACKENDS), fold=True)  # device of graph mode
     id: int = key(0, low=0, high=MAX_ID)  # number of the device
-    threads: int = key(0, low=0)  # CPU threads; 0: all cores
+    threads: int = key(0, low=0)  # CPU threads; 0: as many as the work keeps busy, at most all cores
     allow_fallback: bool = False  # use the CPU, with a warning, if the device does not work
 
 
@@ -99,7 +99,8 @@ class Device(DeviceSettings):
         if not 0 <= self.id <= MAX_ID:
             raise ConfigError("device.id is out of range", value=self.id, allowed=f"0 to {MAX_ID}")
         if self.threads < 0:
-            raise ConfigError("device.threads is out of range", value=self.threads, allowed="0 (all cores) or more")
+            allowed = "0 (as many as are useful) or more"
+            raise ConfigError("device.threads is out of range", value=self.threads, allowed=allowed)
 
     @property
     def backend(self) -> Backend:
@@ -108,7 +109,7 @@ class Device(DeviceSettings):
 
     @property
     def workers(self) -> int:
-        """The effective number of threads per operator."""
+        """The maximal number of threads per operator; a graph may keep fewer busy (`compile.work`)."""
         return self.threads or self.tuning.threads or usable_cores()
 
     @property

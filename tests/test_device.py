@@ -42,7 +42,7 @@ def test_targets_know_their_provider_and_extra():
         ({"id": -1}, "ConfigError: device.id is out of range\n  value    -1\n  allowed  0 to 4095"),
         (
             {"threads": -2},
-            "ConfigError: device.threads is out of range\n  value    -2\n  allowed  0 (all cores) or more",
+            "ConfigError: device.threads is out of range\n  value    -2\n  allowed  0 (as many as are useful) or more",
         ),
     ],
 )

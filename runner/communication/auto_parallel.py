@@ -63,6 +63,7 @@ _SETTINGS = {
     "enable_parallel_optimizer": _fixed(False),
     "grad_accumulation_step": _fixed(1, low=1),
     "all_reduce_fusion_config": _Setting(None, tuple, Rule(validate=fusion.validate_indices)),
+    "sync_batch_norm": _Setting(False, bool),  # not in the reference, which has a layer for it
     "communi_parallel_mode": _fixed(
         "all_group_parallel", choices=("all_group_parallel", "same_server_group_parallel", "no_group_parallel")
     ),
@@ -81,7 +82,8 @@ def set_auto_parallel_context(**settings: Any) -> None:
     False, as in the reference: gradients are sums, as if the learning rate were multiplied by the number of ranks) ·
     `parameter_broadcast` bool, whether all ranks start with the parameters of the first one ·
     `all_reduce_fusion_config` the indices of parameters at which a new bucket of gradients begins (default: one
-    bucket). The other keys of the reference belong to unsupported modes: only their defaults are allowed.
+    bucket) · `sync_batch_norm` bool, whether layers BatchNorm1d and BatchNorm2d train with the statistics of all ranks
+    (default False). The other keys of the reference belong to unsupported modes: only their defaults are allowed.
     Raises ConfigError (a ValueError), also when a network exists.
     """
     made = {name: _checked(name, value) for name, value in settings.items()}
@@ -117,6 +119,11 @@ def settings() -> dict[str, Any]:
 def is_data_parallel() -> bool:
     """Whether training steps built now sum their gradients over all ranks."""
     return bool(_settings["parallel_mode"] == ParallelMode.DATA_PARALLEL)
+
+
+def synchronizes_batch_norm() -> bool:
+    """Whether batch normalisation layers built now train with the statistics of all ranks."""
+    return is_data_parallel() and bool(_settings["sync_batch_norm"])
 
 
 @contextmanager

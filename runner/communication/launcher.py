@@ -18,11 +18,15 @@ def launched() -> tuple[int, int]:
     return 0, 1
 
 
-def join() -> World:
+START_SECONDS = 300.0  # how long a process waits for the others to start MPI
+
+
+def join(seconds: float = START_SECONDS) -> World:
     """Join the world that mpirun launched this process in; without mpirun a world of size 1.
 
-    Raises ConfigError when mpi4py or its MPI library is missing, or is not the MPI of mpirun.
+    Raises ConfigError when mpi4py or its MPI library is missing, or is not the MPI of mpirun, and TrainingError when
+    other processes have not joined within `seconds`.
     """
     if world().size == 1 and launched()[1] > 1:
-        enter(mpi.MpiWorld(launched()[1]))
+        enter(mpi.MpiWorld(*launched(), seconds))
     return world()

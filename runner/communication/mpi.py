@@ -6,10 +6,14 @@ order of ranks, and sends the sum to all. That moves 2 n numbers for any number 
 so all ranks have the same bits even on different processors.
 """
 
+import ctypes
 import json
 import math
+import platform
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -24,10 +28,14 @@ FIRST_PAUSE, LONGEST_PAUSE = 5e-5, 5e-3  # seconds
 
 
 class MpiWorld(World):
-    """The processes of one mpirun; `expected` is the number that mpirun announces. Raises ConfigError."""
+    """The processes of one mpirun, which announces `rank` and `expected`, their number.
 
-    def __init__(self, expected: int) -> None:
+    Raises ConfigError, and TrainingError when they do not start within `seconds`.
+    """
+
+    def __init__(self, rank: int, expected: int, seconds: float) -> None:
         self._mpi = _loaded()
+        _start(self._mpi, f"{rank} of {expected}", seconds)
         self._steps = self._mpi.COMM_WORLD.Dup()
         self._end = self._mpi.COMM_WORLD.Dup()  # separate: ranks wait for the end while others still communicate
         self.rank, self.size = self._steps.Get_rank(), self._steps.Get_size()
@@ -38,6 +46,10 @@ class MpiWorld(World):
         here = self._steps.Split_type(self._mpi.COMM_TYPE_SHARED)
         self.local_rank, self.local_size = here.Get_rank(), here.Get_size()
         self._begun: dict[tuple[int, ...], _Sum] = {}
+        self.hosts = ["unknown"] * self.size
+        self.limit = seconds
+        self.hosts = self.all_gathered(platform.node())
+        self.limit = None
 
     def begin(self, arrays: Sequence[np.ndarray]) -> None:
         """Start sending the chunks; `summed` with the same arrays continues."""
@@ -50,18 +62,21 @@ class MpiWorld(World):
 
     def exchange(self, name: str, *buffers: np.ndarray, **how: int) -> Any:
         """Start a non-blocking MPI call, such as `Ialltoall`, on arrays as bytes. Raises TrainingError."""
-        try:
+        with self._connection_errors():
             return getattr(self._steps, name)(*[_bytes(buffer) for buffer in buffers], **how)
-        except self._mpi.Exception as reason:
-            raise TrainingError("the connection between ranks is lost", rank=self.rank, reason=reason) from None
 
-    def finish(self, request: Any) -> None:
+    def finish(self, request: Any, seconds: float | None = None) -> bool:
         """Wait for a non-blocking call, without occupying the processor and with signals handled.
 
-        Raises TrainingError.
+        Returns whether it is done; False after `seconds`. Raises TrainingError.
         """
+        with self._connection_errors():
+            return _wait(request, seconds)
+
+    @contextmanager
+    def _connection_errors(self) -> Iterator[None]:
         try:
-            _wait(request)
+            yield
         except self._mpi.Exception as reason:
             raise TrainingError("the connection between ranks is lost", rank=self.rank, reason=reason) from None
 
@@ -78,9 +93,35 @@ class MpiWorld(World):
 
     def _of(self, rank: int, array: np.ndarray) -> np.ndarray:
         made = np.array(array, order="C")
-        if made.size:
-            self.finish(self.exchange("Ibcast", made, root=rank))
+        if made.size and not self.finish(self.exchange("Ibcast", made, root=rank), self.limit):
+            raise self._missing([rank])
         return made
+
+    def all_gathered(self, value: Any) -> list[Any]:
+        """As described in `World`. Messages from rank to rank, since a collective does not know which rank is late."""
+        text = np.frombuffer(json.dumps(value).encode(), np.uint8)
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        sent = [self.exchange("Isend", part, dest=to) for to in others for part in (np.array([len(text)]), text)]
+        lengths = {rank: np.zeros(1, np.int64) for rank in others}
+        self._finish_all({rank: self.exchange("Irecv", lengths[rank], source=rank) for rank in others})
+        texts = {rank: np.zeros(int(lengths[rank][0]), np.uint8) for rank in others}
+        self._finish_all({rank: self.exchange("Irecv", texts[rank], source=rank) for rank in others})
+        for request in sent:
+            self.finish(request, self.limit)
+        return [value if rank == self.rank else json.loads(texts[rank].tobytes()) for rank in range(self.size)]
+
+    def _finish_all(self, requests: dict[int, Any]) -> None:
+        """Finish the requests, one for each other rank. Raises TrainingError, naming the ranks that are late."""
+        end = math.inf if self.limit is None else time.monotonic() + self.limit
+        late = [rank for rank, one in requests.items() if not self.finish(one, max(0.0, end - time.monotonic()))]
+        if late:
+            raise self._missing(late)
+
+    def _missing(self, ranks: Sequence[int]) -> TrainingError:
+        late = ", ".join(f"{rank} of {self.size} on {self.hosts[rank]}" for rank in ranks)
+        rows = {"missing": late, "waited": f"{self.limit:g} seconds", "key": "parallel.timeout_seconds"}
+        self.limit = None  # later exchanges of this rank's error would only wait again
+        return TrainingError("ranks do not answer", rank=self.rank, host=platform.node(), **rows)
 
     def gathered(self, number: int) -> list[int]:
         """All-gather one number."""
@@ -146,12 +187,41 @@ def _wait(request: Any, seconds: float | None = None) -> bool:
 
 
 def _loaded() -> Any:
+    """mpi4py, without starting MPI."""
     try:
-        from mpi4py import MPI  # starts MPI, so only when the process joins
+        import mpi4py
+
+        mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
+        from mpi4py import MPI
     except (ImportError, RuntimeError, OSError) as reason:
         rows = {"reason": str(reason).splitlines()[0], "repair": INSTALL}
         raise ConfigError("mpirun has started this process, but mpi4py cannot be used", **rows) from None
     return MPI
+
+
+def _start(mpi: Any, rank: str, seconds: float) -> None:
+    """Start MPI, which waits in C until all processes have started it.
+
+    In a thread, and called through ctypes, which releases the lock of the interpreter: the main thread handles signals
+    and the time limit. Raises TrainingError after `seconds`.
+    """
+    if mpi.Is_initialized():
+        return
+    start = ctypes.CDLL(mpi.__file__).MPI_Init_thread
+    done = threading.Event()
+
+    def run() -> None:
+        start(None, None, mpi.THREAD_MULTIPLE, ctypes.byref(ctypes.c_int()))
+        done.set()
+
+    threading.Thread(target=run, name="MPI_Init", daemon=True).start()
+    end = time.monotonic() + seconds
+    while not done.wait(LONGEST_PAUSE):
+        if time.monotonic() > end:
+            rows = {"rank": rank, "host": platform.node(), "waited": f"{seconds:g} seconds"}
+            repair = "see the output of the other processes; a longer parallel.timeout_seconds"
+            raise TrainingError("not all processes of mpirun have started", **rows, repair=repair)
+    mpi.COMM_WORLD.Set_errhandler(mpi.ERRORS_RETURN)
 
 
 def _library(mpi: Any) -> str:

@@ -17,6 +17,9 @@ class World:
     """
 
     rank, size, local_rank, local_size = 0, 1, 0, 1
+    # While a run starts: the seconds that an exchange waits for the other ranks. None: without a limit.
+    limit: float | None = None
+    ended = False  # whether all ranks know that the run has failed before its training
     exchanging: Callable[[], AbstractContextManager[object]] = nullcontext  # around `summed`; used by profiles
 
     def begin(self, arrays: Sequence[np.ndarray]) -> None:
@@ -30,16 +33,23 @@ class World:
         return list(arrays)
 
     def shared(self, value: Any, by: int = 0) -> Any:
-        """Broadcast: a JSON value of the rank `by`, on all ranks."""
+        """Broadcast: a JSON value of the rank `by`, on all ranks. Raises TrainingError after `limit`."""
         return value
 
     def shared_arrays(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Broadcast: the arrays of the first rank, on all ranks; types and shapes must be equal on all of them."""
+        """Broadcast: the arrays of the first rank, on all ranks; types and shapes must be equal on all of them.
+
+        Raises TrainingError after `limit`.
+        """
         return list(arrays)
 
     def gathered(self, number: int) -> list[int]:
         """All-gather: one number of each rank, in the order of ranks."""
         return [number]
+
+    def all_gathered(self, value: Any) -> list[Any]:
+        """All-gather: a JSON value of each rank, in the order of ranks. Raises TrainingError after `limit`."""
+        return [value]
 
     def met(self, seconds: float | None = None) -> bool:
         """Barrier at the end of a run: whether all ranks reached it within `seconds` (None: without a limit)."""

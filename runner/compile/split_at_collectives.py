@@ -61,7 +61,9 @@ def split(graph: Graph) -> list[GraphPart]:
             updates={},
             effects=(),
         )
-        parts.append(GraphPart(dce(part), tuple(node for node in nodes if isinstance(node.op, Collective))))
+        collectives = [node for node in nodes if isinstance(node.op, Collective)]
+        # In the order in which they were traced: passes may order the nodes of other ranks differently.
+        parts.append(GraphPart(dce(part), tuple(sorted(collectives, key=lambda node: node.number))))
     return parts
 
 

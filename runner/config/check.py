@@ -20,6 +20,7 @@ from runner.nn.metrics import METRICS
 from runner.validation.rules import FREE, Rule, rule_of
 from runner.validation.validate import Invalid, invalid_value_error, unknown_key, validate
 
+MAX_ERRORS = 100
 NO_HINTS: Mapping[str, str] = {}
 Origin = Callable[[str], str | None]
 
@@ -42,7 +43,7 @@ def examine(values: Mapping[str, Any], origin: Origin) -> tuple[RunConfig, list[
         for error in _consistency_errors(config):
             checker.report(error)
     checker.check_outputs(config)
-    return config, checker.errors
+    return config, checker.found()
 
 
 def check_section(
@@ -50,13 +51,21 @@ def check_section(
 ) -> tuple[Any, list[ConfigError]]:
     """Keys below `path` that are not part of a run, validated in the same way."""
     checker = _Checker(origin)
-    return checker.section(owner, values, path), checker.errors
+    return checker.section(owner, values, path), checker.found()
 
 
 class _Checker:
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
         self.errors: list[ConfigError] = []
+        self.omitted: list[str] = []  # keys of errors after MAX_ERRORS
+
+    def found(self) -> list[ConfigError]:
+        """All errors, with one for those that are omitted."""
+        if not self.omitted:
+            return self.errors
+        rows = {"key": self.omitted[0], "value": f"{len(self.omitted)} more", "allowed": f"{MAX_ERRORS} are reported"}
+        return [*self.errors, ConfigError("too many errors", **rows)]
 
     def report(self, error: ConfigError) -> None:
         self.errors.append(error.add(**{"from": self.origin(error.rows["key"])}))
@@ -102,6 +111,9 @@ class _Checker:
         """Report the keys that are not among `names`."""
         for name in values:
             if name not in names:
+                if len(self.errors) >= MAX_ERRORS:  # finding the nearest key and the line takes time
+                    self.omitted.append(_join(path, str(name)))
+                    continue
                 invalid = unknown_key(str(name), names, _join(path, ""), hints.get(str(name)))
                 self.invalid(_join(path, str(name)), values[name], invalid)
 

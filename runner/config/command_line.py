@@ -35,18 +35,23 @@ groups
 
 
 class CommandLine(NamedTuple):
-    """The part of a command line that determines a config: overrides, and where the config files are."""
+    """The part of a command line that determines a config: overrides, and where the config files are.
+
+    `recorded` are the keys among the overrides that a file has, which the user has not typed: the journal of a resumed
+    sweep, or `hydra.sweeper.params`.
+    """
 
     overrides: tuple[str, ...] = ()
     config_name: str = "config"
     config_dir: Path | None = None
     config_path: Path | None = None
+    recorded: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> "CommandLine":
         """From the parsed arguments of `run`."""
-        folders = (Path(folder) if folder else None for folder in (args.config_dir, args.config_path))
-        return cls(tuple(args.overrides), args.config_name, *folders)
+        config_dir, config_path = (Path(folder) if folder else None for folder in (args.config_dir, args.config_path))
+        return cls(tuple(args.overrides), args.config_name, config_dir, config_path)
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -146,7 +151,9 @@ repair; whether run directories can be created here."""
 
 def parse_print(parser: Parser) -> None:
     """`runner parse-print`."""
-    parser.description = "Show the strings and tensors of a file that the operator Print wrote (print_file_path)."
+    parser.description = """\
+Show the strings and tensors of a file that the operator Print wrote (print_file_path). Of a file that was cut or
+damaged, all that precedes the damage; then its offset, and exit code 7."""
     parser.add_argument("file", metavar="FILE", help="such as print.pb")
     parser.epilog = "exit codes\n  0 ok   7 the file is missing or damaged"
 
@@ -157,15 +164,19 @@ def compare(parser: Parser) -> None:
 Compare two runs: their dumps if both have one, otherwise their metrics. B is the reference.
 
 Dumps. Operators are matched by full name (independent of data sinking and of class names in scopes) and compared in
-execution order. The first operator that causes a difference is shown: its outputs are outside of tolerance, and their
-distance (|A - B| / |B| of whole tensors) is more than four times that of its inputs. If there is none, rounding errors
-have accumulated or the input data differ, and the first operator outside of tolerance is shown. Parameters and
-constants come before all operators. An element differs if
+execution order. If the numbers in the names differ, as between precisions or versions of a network, they are matched
+by scope, type and order within the scope, and renamed scopes by their position. What only one side has, such as the
+casts of a precision and the loss scale, is listed, and a difference only with --strict. If only one run has a loss
+scale, gradients of the other one are multiplied by it. The first operator that causes a difference is shown: its
+outputs are outside of tolerance, and their distance (|A - B| / |B| of whole tensors) is more than four times that of
+its inputs. If there is none, rounding errors have accumulated or the input data differ, and the first operator outside
+of tolerance is shown. Parameters and constants come before all operators. An element differs if
 |a - b| > atol + rtol * max(|b|, rms, least): rms is the root mean square of the finite elements of the tensor of B
-(elements near zero are often sums that cancel), least the smallest normal number of the coarser of the two types.
-The default rtol is that of the coarser type, too: 0.01 for Float16, 0.0001 for Float32, 1e-09 for Float64. atol is 0,
-since gradients may be so small that any other value would hide their errors. Integers and Booleans must be equal.
-NaN equals NaN, an infinity equals itself.
+(elements near zero are often sums that cancel), least the smallest normal number of the coarser of the two types. The
+default rtol is that of the coarser type, too: 0.01 for Float16, 0.0001 for Float32, 1e-09 for Float64. After an
+operator in a coarser type, in one run or both, rtol and least are those of this type, since its rounding is in all
+later values. atol is 0, since gradients may be so small that any other value would hide their errors. Integers and
+Booleans must be equal. NaN equals NaN, an infinity equals itself.
 
 Metrics. Every loss, the metrics, configs, manifests and speed. Losses and metrics decide: they agree if
 |a - b| <= atol + rtol * |b|, with rtol 0.0001 and atol 0 by default."""
@@ -180,6 +191,7 @@ exit codes
     add("--metrics", action="store_true", help="compare metrics even if there are dumps")
     add("--dumps", action="store_true", help="compare dumps; an error if there are none")
     add("--all", action="store_true", help="compare dumps and print a table of all operators")
+    add("--strict", action="store_true", help="compare dumps; operators of one side only are a difference")
     form = parser.flags.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     form.add_argument("--md", action="store_true", help="metrics as Markdown")

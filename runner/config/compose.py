@@ -15,7 +15,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from runner.config import overrides as lines_of, read
 from runner.config.check import examine
 from runner.config.command_line import CommandLine
-from runner.config.loader import RUN_DIR, Loader, as_config_error, as_typed, current_config, set_output
+from runner.config.containment import Typed, path_error, path_errors, typed_values
+from runner.config.hydra_errors import as_config_error
+from runner.config.loader import RECORDS, RUN_DIR, Loader, as_typed, current_config, set_output
 from runner.config.schema import RunConfig, RunRequest, plain
 from runner.config.source import FolderSource
 from runner.errors import ConfigError, ConfigErrors, raise_all
@@ -30,15 +32,20 @@ class Composition(Frozen):
     record: DictConfig  # Hydra's part: the content of `HydraConfig` during the run
     folder: Path
     folder_given: bool
+    typed: Typed  # the values that the command line sets
 
     @contextmanager
     def activate(self, folder: Path) -> Iterator[RunRequest]:
-        """The request for a run in a folder; inside the context, `HydraConfig` is that of this run."""
+        """The request for a run in a folder; inside the context, `HydraConfig` is that of this run.
+
+        Raises ConfigError, or ConfigErrors, when a path that depends on the folder is not allowed.
+        """
         config = self.config
         with current_config(self.record):
             if folder != self.folder:  # `${hydra:runtime.output_dir}` has changed
                 set_output(self.record, folder)
                 config, _ = examine(container(self.task), lambda key: None)
+                raise_all(list(_path_errors(self.record, config, folder, self.typed)))
             yield run_request(self.record, config, folder)
 
     def records(self) -> Iterator[tuple[str, str]]:
@@ -65,7 +72,9 @@ def compose(command: CommandLine) -> Composition:
     usable, problems, failed = _valid_overrides(loader, lines_of.parse(command.overrides))
     try:
         composed = loader.load_configuration(command.config_name, usable, RunMode.RUN)
-        return _checked(composed, Origins(loader, command.config_name, usable), problems, failed)
+        origins = Origins(loader, command.config_name, usable)
+        typed = typed_values(lines_of.parse(usable), command.recorded)
+        return _checked(composed, typed, origins, problems, failed)
     except ConfigErrors:
         raise
     except ConfigError as error:
@@ -73,7 +82,9 @@ def compose(command: CommandLine) -> Composition:
         raise
 
 
-def _checked(composed: DictConfig, origins: "Origins", problems: list[ConfigError], failed: set[str]) -> Composition:
+def _checked(
+    composed: DictConfig, typed: Typed, origins: "Origins", problems: list[ConfigError], failed: set[str]
+) -> Composition:
     with current_config(composed), as_config_error():
         given = OmegaConf.to_container(composed.hydra.run, resolve=False) != {"dir": RUN_DIR}
         folder = Path(str(OmegaConf.select(composed, "hydra.run.dir"))) if given else _default_folder()
@@ -82,8 +93,19 @@ def _checked(composed: DictConfig, origins: "Origins", problems: list[ConfigErro
         OmegaConf.set_readonly(record.hydra, True)
         set_output(record, folder)
         config, errors = examine(container(task), origins)
+        misplaced = path_error("hydra.run.dir", str(folder), folder, typed, []) if given else []
+        misplaced += _path_errors(record, config, folder, typed)
+    errors += [error.add(**{"from": origins(error.rows["key"])}) for error in misplaced]
     raise_all([*problems, *(error for error in errors if error.rows["key"].split(".")[0] not in failed)])
-    return Composition(config, task, record, folder, given)
+    return Composition(config, task, record, folder, given, typed)
+
+
+def _path_errors(record: DictConfig, config: RunConfig, folder: Path, typed: Typed) -> Iterator[ConfigError]:
+    """Errors of the paths of a config, in the run directory `folder` and outside of it."""
+    name = record.hydra.output_subdir
+    if name not in (None, RECORDS):
+        yield from path_error("hydra.output_subdir", name, folder / name, typed, [folder])
+    yield from path_errors(config, folder, typed)
 
 
 def _split(composed: DictConfig) -> tuple[DictConfig, DictConfig]:
@@ -143,19 +165,22 @@ class Origins:
         return self._file(key)
 
     def _file(self, key: str) -> str | None:
-        for config_path, package in reversed(self._files):
+        for file, lines, package in reversed(self._files):
             inside = f"{key}.".removeprefix(f"{package}." if package else "").rstrip(".").split(".")
-            file = self._find(config_path)
-            if file is not None and not (package and inside == key.split(".")):
-                line = read.line_of(file, tuple(inside))
+            if not (package and inside == key.split(".")):
+                line = lines.of(inside)
                 if line is not None:
                     return f"{read.display_path(file)}:{line}"
         return None
 
     @cached_property
-    def _files(self) -> list[tuple[str, str]]:
+    def _files(self) -> list[tuple[Path, read.Lines, str]]:
+        """The files of the config in the order of merging, with their packages."""
         found = self._loader.compute_defaults_list(self._name, self._lines, RunMode.RUN).defaults
-        return [(str(one.config_path), one.package or "") for one in found]
+        files = {path: self._find(path) for path in {str(one.config_path) for one in found}}
+        lines = {file: read.Lines(file) for file in files.values() if file is not None}
+        pairs = ((files[str(one.config_path)], one.package or "") for one in found)
+        return [(file, lines[file], package) for file, package in pairs if file is not None]
 
     def _find(self, config_path: str) -> Path | None:
         sources = [one for one in self._loader.get_sources() if isinstance(one, FolderSource)]

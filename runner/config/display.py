@@ -15,7 +15,8 @@ from hydra.types import RunMode
 from runner.config import overrides, schema
 from runner.config.command_line import CommandLine
 from runner.config.compose import compose
-from runner.config.loader import Loader, as_config_error, current_config
+from runner.config.hydra_errors import as_config_error
+from runner.config.loader import Loader, current_config
 from runner.errors import ConfigError
 
 

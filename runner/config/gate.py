@@ -17,7 +17,7 @@ RESOLVERS = ("oc.env", "oc.select", "oc.dict.keys", "oc.dict.values", "now", "hy
 
 _LAUNCHER = """
     n_jobs verbose timeout_min cpus_per_task gpus_per_node tasks_per_node mem_gb nodes name partition qos account
-    array_parallelism max_num_timeout ray.init.num_cpus"""
+    array_parallelism max_num_timeout signal_delay_s ray.init.num_cpus"""
 _SWEEPER = "max_batch_size metric direction n_trials n_jobs sampler seed study_name storage params"
 # Keys below `hydra` that a user may set; what they name is data. Launchers have more keys, some of them shell commands.
 HYDRA_KEYS = (
@@ -33,10 +33,15 @@ HYDRA_KEYS = (
 )
 HYDRA_GROUPS = ("hydra/launcher", "hydra/sweeper")
 
+MAX_INTERPOLATED = 4096  # characters; OmegaConf parses such a text in 30 us for each
+
 _SPECIAL = re.compile(r"_[a-z][a-z_]*_|\(\)|class|\.")
 _REFERENCE = re.compile(r"\s*\.*[\w$-]+(\.[\w-]+|\[[\w.-]+\])*\s*\}")
 _RESOLVER = re.compile(r"\s*([a-z_.]+)\s*:")
 _VARIABLE = re.compile(r"\s*(\w+)\s*[,}]")
+_OF_KEYS = ("oc.select", "oc.dict.keys", "oc.dict.values", "hydra")
+_KEY = re.compile(r"\s*[\w.\[\]-]+\s*[,}]")  # without interpolations and quotes
+_UNUSABLE = re.compile("[\0\ud800-\udfff]")  # no UTF-8 text has the latter
 _NAME = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)*/?")
 _PACKAGE = re.compile(r"_global_|(_here_|_group_|[A-Za-z_]\w*)(\.[A-Za-z_]\w*)*")
 
@@ -87,8 +92,15 @@ def scan_text(text: str, path: str) -> None:
     """Reject references to Python objects and interpolations other than those listed above."""
     if "ext://" in text or "cfg://" in text:
         raise ConfigError("a config may not name code to run", key=path, value=show(text))
-    for start in (found.end() for found in re.finditer(r"\$\{", text)):
-        _scan_interpolation(text[start:], path, text)
+    if unusable := _UNUSABLE.search(text):
+        rows = {"value": show(text), "at": f"character {unusable.start() + 1}"}
+        raise ConfigError("a text with a character that is not allowed", key=path, **rows)
+    starts = [found.end() for found in re.finditer(r"\$\{", text)]
+    if starts and len(text) > MAX_INTERPOLATED:
+        allowed = f"{MAX_INTERPOLATED} characters"
+        raise ConfigError("a text with interpolations is too long", key=path, value=show(text), allowed=allowed)
+    for start in starts:
+        _scan_interpolation(text, start, path)
 
 
 def scan_name(name: str, group: str) -> None:
@@ -125,21 +137,24 @@ def flatten(values: object, path: str) -> Iterator[tuple[str, object]]:
         yield path, values
 
 
-def _scan_interpolation(rest: str, path: str, text: str) -> None:
-    resolver = _RESOLVER.match(rest)
+def _scan_interpolation(text: str, start: int, path: str) -> None:
+    resolver = _RESOLVER.match(text, start)
     if resolver is None:
-        if not _REFERENCE.match(rest):
+        if not _REFERENCE.match(text, start):
             raise ConfigError("not a plain interpolation", key=path, value=show(text))
         return
     if resolver[1] not in RESOLVERS:
         raise ConfigError("an unknown interpolation", key=path, value=show(text), allowed=", ".join(RESOLVERS))
     if resolver[1] == "oc.env":
-        variable = _VARIABLE.match(rest, resolver.end())
+        variable = _VARIABLE.match(text, resolver.end())
         if variable is None or not (variable[1] in ENVIRONMENT or variable[1].startswith("RUNNER_")):
             allowed = ", ".join([*ENVIRONMENT, "RUNNER_..."])
             raise ConfigError(
                 "a config may not read this environment variable", key=path, value=show(text), allowed=allowed
             )
+
+    if resolver[1] in _OF_KEYS and not _KEY.match(text, resolver.end()):
+        raise ConfigError("an interpolation may not compute the name of a key", key=path, value=show(text))
 
 
 def _scan_defaults(entries: object) -> None:

@@ -13,7 +13,7 @@ import hydra._internal.core_plugins.basic_launcher
 import hydra._internal.core_plugins.basic_sweeper
 from hydra import version
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository, IConfigRepository
+from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository, IConfigRepository
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra._internal.core_plugins.structured_config_source import StructuredConfigSource
 from hydra._internal.defaults_list import DefaultsList
@@ -24,25 +24,29 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.types import Override
 from hydra.core.utils import JobRuntime, setup_globals
-from hydra.errors import HydraException, MissingConfigException
 from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
-from omegaconf.errors import OmegaConfBaseException
 
 from runner.config import gate, schema
+from runner.config.containment import typed_values
 from runner.config.groups import GROUPS
-from runner.config.groups.parallel import HINT, UNSUPPORTED
+from runner.config.hydra_errors import as_config_error, not_an_option
+from runner.config.interpolation import check_limits
+from runner.config.job_folder import fix_folders
 from runner.config.options import defaults_of_all_runs
 from runner.config.overrides import COMMAND_LINE, parse, sweep_values, with_force
 from runner.config.source import SEARCH, FolderSource, PluginSource
-from runner.errors import ConfigError, nearest
+from runner.errors import ConfigError
 from runner.host import resources
 from runner.validation.validate import show
 
 RUN_DIR = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}"
 POOL = "runner.pool"  # the `_target_` of runner's launcher; never instantiated
 SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
+RECORDS = ".hydra"  # the folder in the run directory with Hydra's records
+MAX_CONFIGS = 300  # of one composition; merging one takes some milliseconds
+SUBDIR = "${hydra.job.num}"
 
 
 class Loader(ConfigLoaderImpl):
@@ -58,6 +62,7 @@ class Loader(ConfigLoaderImpl):
         path.append("schema", "structured://")
         super().__init__(path)
         self.repository = _Repository(path)
+        self.recorded: frozenset[str] = frozenset()  # keys of overrides in a sweep that the user has not typed
 
     def load_configuration(
         self,
@@ -79,6 +84,7 @@ class Loader(ConfigLoaderImpl):
             )
         _record(composed, parsed)
         _reject_code(composed)
+        check_limits(cast(dict[str, Any], OmegaConf.to_container(composed, resolve=False)))
         return composed
 
     def _load_single_config(self, default: ResultDefault, repo: IConfigRepository) -> ConfigResult:
@@ -93,6 +99,8 @@ class Loader(ConfigLoaderImpl):
         lines = [*as_typed(master_config.hydra.overrides.hydra), *sweep_overrides]
         composed = self.load_configuration(master_config.hydra.job.config_name, lines, RunMode.RUN)
         OmegaConf.copy_cache(from_config=master_config, to_config=composed)  # the same `${now:...}` in all jobs
+        with current_config(composed), as_config_error():
+            fix_folders(composed, typed_values(parse(lines), self.recorded))
         return composed
 
     def compute_defaults_list(self, config_name: str | None, overrides: list[str], run_mode: RunMode) -> DefaultsList:
@@ -100,6 +108,12 @@ class Loader(ConfigLoaderImpl):
         lines = [self.hydra_line(one) for one in parse(overrides)]
         with as_config_error(), self._minimal_hydra():
             return super().compute_defaults_list(config_name, lines, run_mode)
+
+    def _parse_overrides_and_create_caching_repo(
+        self, config_name: str | None, overrides: list[str]
+    ) -> tuple[list[Override], CachingConfigRepository]:
+        parsed, _ = super()._parse_overrides_and_create_caching_repo(config_name, overrides)
+        return parsed, _CountingRepository(self.repository)
 
     @contextmanager
     def _minimal_hydra(self) -> Iterator[None]:
@@ -133,10 +147,10 @@ class Loader(ConfigLoaderImpl):
             return None
         for option in _options(override):
             if not isinstance(option, str):
-                return _not_an_option(group, option, self.options(group))
+                return not_an_option(group, option, self.options(group))
             gate.scan_name(option, group)
             if not self.repository.config_exists(f"{group}/{option}"):
-                return _not_an_option(group, option, self.options(group))
+                return not_an_option(group, option, self.options(group))
         return None
 
     def options(self, group: str) -> list[str]:
@@ -144,28 +158,31 @@ class Loader(ConfigLoaderImpl):
         return list(self.repository.get_group_options(group, ObjectType.CONFIG))
 
 
-@contextmanager
-def as_config_error() -> Iterator[None]:
-    """Convert exceptions of Hydra and OmegaConf to ConfigError."""
-    try:
-        yield
-    except MissingConfigException as reason:
-        raise _missing(reason) from None
-    except (HydraException, OmegaConfBaseException, ValueError, AssertionError, RecursionError) as reason:
-        if isinstance(reason, ConfigError):
-            raise
-        key = getattr(reason, "full_key", None) or None
-        raise ConfigError("the configuration cannot be composed", key=key, reason=_first_cause(reason)) from None
-
-
 @lru_cache(maxsize=1)
 def _minimal_node() -> ConfigNode:
     original: ConfigNode = ConfigStore.instance().repo["hydra"]["config.yaml"]
     node = copy.deepcopy(original.node)
     node.defaults = [{"launcher": "basic"}, {"sweeper": "basic"}]
-    node.run.dir, node.sweep.dir, node.sweep.subdir = RUN_DIR, SWEEP_DIR, "${hydra.job.num}"
+    node.run.dir, node.sweep.dir, node.sweep.subdir = RUN_DIR, SWEEP_DIR, SUBDIR
     node.job_logging = node.hydra_logging = {"version": 1, "root": None, "disable_existing_loggers": False}
     return replace(original, node=node)
+
+
+class _CountingRepository(CachingConfigRepository):
+    """The configs of one composition: defaults lists that name each other would be a tree without end."""
+
+    def __init__(self, delegate: IConfigRepository) -> None:
+        super().__init__(delegate)
+        self._count = 0
+
+    def load_config(self, config_path: str) -> ConfigResult | None:
+        """A config, which Hydra requests twice for every entry of a defaults list and once to merge it."""
+        self._count += 1
+        if self._count > 3 * MAX_CONFIGS:
+            raise ConfigError(
+                "too many configs in the defaults lists", value=config_path, allowed=f"{MAX_CONFIGS} in all"
+            )
+        return super().load_config(config_path)
 
 
 class _Repository(ConfigRepository):
@@ -220,31 +237,6 @@ def _options(override: Override) -> list[Any]:
         return [one for one in sweep_values(override) if one != "*"]
     value = override.value()
     return value if isinstance(value, list) else [value]
-
-
-def _not_an_option(group: str, option: object, options: list[str], origin: str = COMMAND_LINE) -> ConfigError:
-    close = nearest(str(option), options)
-    rows = {"key": group, "value": show(option), "allowed": ", ".join(options), "nearest": close}
-    hint = HINT if group == "parallel" and option in UNSUPPORTED else None
-    return ConfigError("unknown option", **rows).add(**{"from": origin, "hint": hint})
-
-
-def _missing(reason: MissingConfigException) -> ConfigError:
-    group, _, option = str(reason.missing_cfg_file).rpartition("/")
-    text = str(reason)
-    origin = text[4 : text.index("':")] if text.startswith("In '") and "':" in text else None
-    if reason.options:
-        return _not_an_option(group, option, list(reason.options), origin or COMMAND_LINE)
-    return ConfigError("a config does not exist", value=reason.missing_cfg_file).add(**{"from": origin})
-
-
-def _first_cause(reason: BaseException) -> str:
-    while reason.__cause__ is not None:
-        reason = reason.__cause__
-    lines = [line.strip() for line in str(reason).splitlines() if line.strip() and "hydra.cc" not in line]
-    if isinstance(reason, OmegaConfBaseException):
-        lines = lines[:1]
-    return "\n".join(lines[:3]) or type(reason).__name__
 
 
 def _record(config: DictConfig, parsed: Sequence[Override]) -> None:

@@ -5,6 +5,7 @@ number of nodes are checked before any value is created, and libyaml does the pa
 """
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,20 +36,25 @@ def read(path: Path) -> tuple[Any, str | None]:
     return values, _header(text)
 
 
-def line_of(path: Path, keys: tuple[str, ...]) -> int | None:
-    """The line of a key, in JSON files too, which the YAML parser accepts; None if it is not in the file."""
-    try:
-        node = yaml.compose(_text(path), Loader=_Base)
-    except (yaml.YAMLError, ConfigError):
-        return None
-    line = None
-    for key in keys:
-        pairs = node.value if isinstance(node, yaml.MappingNode) else []
-        found = next(((name, value) for name, value in pairs if getattr(name, "value", None) == key), None)
-        if found is None:
-            return None
-        line, node = found[0].start_mark.line + 1, found[1]
-    return line
+class Lines:
+    """The lines of the keys in a file that has been read, also in a JSON file, which the YAML parser accepts."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._root = yaml.compose(_text(path), Loader=_Base)
+        except (yaml.YAMLError, ConfigError):
+            self._root = None
+
+    def of(self, keys: Iterable[str]) -> int | None:
+        """The line of a key; None if it is not in the file."""
+        line, node = None, self._root
+        for key in keys:
+            pairs = node.value if isinstance(node, yaml.MappingNode) else []
+            found = next(((name, value) for name, value in pairs if getattr(name, "value", None) == key), None)
+            if found is None:
+                return None
+            line, node = found[0].start_mark.line + 1, found[1]
+        return line
 
 
 def display_path(file: Path) -> str:

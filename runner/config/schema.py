@@ -22,7 +22,7 @@ from runner.device import DeviceSettings
 from runner.host.json_file import flat
 from runner.nn.metrics import METRICS
 from runner.validation.records import Frozen
-from runner.validation.rules import FREE, key
+from runner.validation.rules import FREE, as_path, key
 from runner.validation.validate import Invalid, validate
 
 
@@ -77,10 +77,11 @@ def _weights(value: object) -> str:
 
 
 class CheckpointSettings(Frozen):
-    """When checkpoints are saved: at intervals of steps or seconds (after whole sinks), and always at the end of a run.
+    """When checkpoints are saved: at intervals of steps or seconds, and always at the end of a run.
 
-    `load` is the path of initial weights, relative to the working directory: a .ckpt file, the folder of a checkpoint,
-    or a run directory, whose newest checkpoint is loaded.
+    A sink is interrupted to save at the steps, and for the seconds between two calls to the device. `load` is the path
+    of initial weights, relative to the working directory: a .ckpt file, the folder of a checkpoint, or a run directory,
+    whose newest checkpoint is loaded.
     """
 
     every_steps: int | None = key(None, low=1)  # steps between two checkpoints
@@ -88,6 +89,7 @@ class CheckpointSettings(Frozen):
     keep_max: int = key(5, low=1)  # number of checkpoints kept
     prefix: str = key("CKP", pattern="[A-Za-z0-9_]+")  # prefix of file names
     load: str | None = key(None, validate=_weights)  # initial weights: a .ckpt file, checkpoint or run directory
+    strict: bool | None = None  # whether `load` needs exactly the network's parameters; null: only without training
 
 
 class SweepSettings(Frozen):
@@ -103,7 +105,10 @@ class RunnerSettings(Frozen):
 
 
 class RunConfig(Frozen):
-    """All keys of a run."""
+    """All keys of a run.
+
+    `print_file_path` is relative to the working directory, `save_graphs_path` to the run directory.
+    """
 
     mode: str = key("pynative", **_MODE)  # execute a compiled graph, or operator by operator
     device: DeviceSettings = DeviceSettings()
@@ -117,9 +122,9 @@ class RunConfig(Frozen):
     sink_size: int = key(-1, low=1, also=(-1,))  # steps per sink and epoch; -1: the whole dataset
     seed: int = key(1, low=0)  # seed of all random numbers
     reserve_class_name_in_scope: bool = True  # include class names in the full names of operators
-    print_file_path: str | None = None  # output of Print, relative to the working directory; null: the screen
+    print_file_path: str | None = key(None, writes=as_path)  # output of Print; null: the screen
     save_graphs: bool = False  # save the graph after every compilation stage
-    save_graphs_path: str = "graphs"  # folder of graphs, relative to the run directory
+    save_graphs_path: str = key("graphs", writes=as_path, in_run_folder=True)  # folder of graphs, in the run's
     dump: Dump = field(default=NoDump())
     profiling: Profiling = field(default=NoProfiling())
     session: SessionSettings = field(default=SessionSettings())

@@ -4,6 +4,7 @@ A dataset is a class in `sources.py` and its entry in `CATALOG`: the choices of 
 `dataset` and the reference page are derived from it. `DatasetSettings` has the keys of all of them.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,10 @@ CATALOG = {
 AUGMENTABLE = tuple(name for name, entry in CATALOG.items() if entry.augmentable)
 
 
+def _download_folder(data_dir: str | None, settings: "DatasetSettings") -> str | None:
+    return os.path.expanduser(data_dir) if settings.download and data_dir else None
+
+
 class DatasetSettings(Frozen):
     """The dataset and its batches.
 
@@ -86,7 +91,7 @@ class DatasetSettings(Frozen):
     """
 
     name: str = key("digits", choices=tuple(CATALOG))  # the dataset
-    data_dir: str | None = None  # folder of the files; null: the default below ./datasets
+    data_dir: str | None = key(None, writes=_download_folder)  # folder of the files; null: the default below ./datasets
     batch_size: int = key(32, low=1)  # samples per step
     drop_remainder: bool = True  # omit the last batch if it is smaller
     shuffle: bool = True  # shuffle the training data anew in each epoch

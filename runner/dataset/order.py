@@ -25,6 +25,7 @@ class Order(ABC):
     shuffles = 0  # number of shuffles in this order, and so the index of the next one
     repeats = 1  # passes over the source in one epoch
     batch_size: int | None = None  # None before batching
+    is_even = True  # whether all ranks have the same number of rows of every batch
 
     @abstractmethod
     def visits(self, epoch: int) -> np.ndarray:
@@ -113,30 +114,39 @@ class Batched(DerivedOrder):
 
 
 class Divided(DerivedOrder):
-    """One of `parts` equal parts of every batch, for the ranks of a data-parallel run.
+    """One of `parts` parts of every batch, for the ranks of a data-parallel run; their sizes differ by at most one row.
 
-    Raises ConfigError when the size of a batch, or of a short one at the end, is not a multiple of `parts`.
+    `is_even`: whether all parts of every batch have the same size. Raises ConfigError when a batch, or a short one at
+    the end, has fewer rows than there are parts.
     """
 
     def __init__(self, inner: Order, parts: int, part: int) -> None:
         super().__init__(inner)
         self.parts, self.part = parts, part
-        for rows in sorted({int(n) for n in (inner.visits(0) != NO_VISIT).sum(axis=1)}, reverse=True):
-            if rows % parts:
-                short = "this is the short batch at the end: drop_remainder=True omits it"
-                about = {"batch_size": rows, "ranks": parts, "hint": None if rows == inner.batch_size else short}
-                raise ConfigError("the batch size is not a multiple of the number of ranks", **about)
-        self.batch_size = (inner.batch_size or 1) // parts
+        sizes = {int(n) for n in (inner.visits(0) != NO_VISIT).sum(axis=1)}
+        self.is_even = all(rows % parts == 0 for rows in sizes)
+        if (rows := min(sizes)) < parts:
+            short = "this is the short batch at the end: drop_remainder=True omits it"
+            about = {"batch_size": rows, "ranks": parts, "allowed": f"{parts} and more"}
+            hint = None if rows == inner.batch_size else short
+            raise ConfigError("a batch has fewer rows than there are ranks", **about, hint=hint)
+        self.batch_size = len(range(*self._bounds(inner.batch_size or 1)))
+
+    def _bounds(self, rows: int) -> tuple[int, int]:
+        """Where this part of a batch of `rows` rows begins and ends; the first parts have the rows that are left."""
+        share, left = divmod(rows, self.parts)
+        begin = self.part * share + min(self.part, left)
+        return begin, begin + share + (self.part < left)
 
     def visits(self, epoch: int) -> np.ndarray:
         """[count, size of the part]."""
         batches = self.inner.visits(epoch)
-        size = self.batch_size or 1
-        own: np.ndarray = batches[:, self.part * size : (self.part + 1) * size].copy()
+        begin, end = self._bounds(batches.shape[1])
+        own: np.ndarray = batches[:, begin:end].copy()
         for k in np.flatnonzero(batches[:, -1] == NO_VISIT):
-            share = int((batches[k] != NO_VISIT).sum()) // self.parts
+            begin, end = self._bounds(int((batches[k] != NO_VISIT).sum()))
             own[k] = NO_VISIT
-            own[k, :share] = batches[k, self.part * share : (self.part + 1) * share]
+            own[k, : end - begin] = batches[k, begin:end]
         return own
 
 

@@ -87,15 +87,20 @@ class Dataset:
         return Dataset(self._columns, order, self._max_workers(num_parallel_workers))
 
     def divided(self, parts: int, part: int) -> "Dataset":
-        """One of `parts` equal parts of every batch, for a rank of a data-parallel run; to be called after `batch`.
+        """One of `parts` parts of every batch, for a rank of a data-parallel run; to be called after `batch`.
 
-        The parts of a batch are disjoint and cover it. Raises ConfigError when a batch size is not a multiple of
-        `parts`.
+        The parts of a batch are disjoint and cover it; their sizes differ by at most one row. Raises ConfigError when a
+        batch has fewer rows than `parts`.
         """
         if self._order.batch_size is None:
             raise ConfigError("only batches can be divided", argument="parts", value=parts, repair="batch first")
         whole_number("part", part, 0, whole_number("parts", parts, 1) - 1)
         return self._with_order(Divided(self._order, parts, part))
+
+    @property
+    def is_even(self) -> bool:
+        """False if this is a part (`divided`) of batches whose parts differ in size."""
+        return self._order.is_even
 
     def visits(self, epoch: int) -> np.ndarray | list[np.ndarray]:
         """Visits of each batch of an epoch: int64 [steps, batch], or a list of [<= batch] if the last one is short."""

@@ -19,6 +19,7 @@ from runner.errors import ConfigError, DeviceError
 from runner.host.log import LOG
 from runner.nn.metrics import METRICS
 from runner.nn.pooling import set_impl_mode
+from runner.nn.wrap import StepCell
 from runner.observe import dump
 from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 from runner.train.model import Model
@@ -72,6 +73,8 @@ def build(
         precision_mode=config.session.precision_mode,
         loss_scale_manager=_loss_scale(config),
     )
+    if isinstance(model.train_network, StepCell):
+        model.train_network.weighs_ranks = not (train_data.is_even or config.loss.is_sum)
     return Experiment(model, train_data, test_data, total)
 
 

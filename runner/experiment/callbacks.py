@@ -32,7 +32,7 @@ class Stopwatch(Callback):
             self.first_loss_seconds = end - self._start
 
     def sink_left(self, run_context: RunContext) -> None:
-        self.train_seconds += time.perf_counter() - self._step
+        self.step_end(run_context)
 
     @property
     def init_seconds(self) -> float:

@@ -19,7 +19,8 @@ class Signals(Protocol):
 class Checkpointer(Callback):
     """Saves all parameters and the progress of the run; the last callback, so that the journal has the step's row.
 
-    Saves as the config's `checkpoint` says, at the last step, and when `signals` request the end of the run.
+    Saves as the config's `checkpoint` says, also inside of sinks, at the last step, and when `signals` request the end
+    of the run.
     """
 
     def __init__(self, description: RunDescription, journal: Journal, signals: Signals) -> None:
@@ -32,6 +33,13 @@ class Checkpointer(Callback):
         self._saved_step = run_context.original_args().cur_step_num
         self._saved_time = time.monotonic()
 
+    def next_stop(self, step: int) -> int | None:
+        every_steps = self.settings.every_steps
+        return None if every_steps is None else (step // every_steps + 1) * every_steps
+
+    def wants_to_leave(self) -> bool:
+        return self.signals.requested is not None or self._seconds_are_due()
+
     def step_end(self, run_context: RunContext) -> None:
         cb_params = run_context.original_args()
         if self._due(cb_params.cur_step_num) or self.signals.requested:
@@ -39,13 +47,8 @@ class Checkpointer(Callback):
         if self.signals.requested:
             raise self.signals.requested
 
-    def wants_to_leave(self) -> bool:
-        return self.signals.requested is not None
-
     def sink_left(self, run_context: RunContext) -> None:
-        self.save(run_context.original_args())
-        if self.signals.requested:
-            raise self.signals.requested
+        self.step_end(run_context)
 
     def end(self, run_context: RunContext) -> None:
         cb_params = run_context.original_args()
@@ -70,7 +73,10 @@ class Checkpointer(Callback):
         self._saved_step, self._saved_time = cb_params.cur_step_num, time.monotonic()
 
     def _due(self, step: int) -> bool:
-        every_steps, every_seconds = self.settings.every_steps, self.settings.every_seconds
+        every_steps = self.settings.every_steps
         steps = every_steps is not None and step // every_steps > self._saved_step // every_steps
-        seconds = every_seconds is not None and time.monotonic() - self._saved_time >= every_seconds
-        return steps or seconds or step >= self.description.experiment.total_steps
+        return steps or self._seconds_are_due() or step >= self.description.experiment.total_steps
+
+    def _seconds_are_due(self) -> bool:
+        every_seconds = self.settings.every_seconds
+        return every_seconds is not None and time.monotonic() - self._saved_time >= every_seconds

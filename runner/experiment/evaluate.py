@@ -38,7 +38,8 @@ def run(request: RunRequest) -> dict[str, Any]:
         if config.checkpoint.load is None:
             LOG.warning("the network is evaluated with its initial weights: set checkpoint.load to load others")
         else:
-            initial_weights.load(experiment.model.network, config.checkpoint.load, config.checkpoint.prefix)
+            source = config.checkpoint.load, config.checkpoint.prefix, config.checkpoint.strict is not False
+            initial_weights.load(experiment.model.network, *source)
         step = _freeze(experiment, observer)
         description = RunDescription(request, experiment, stopwatch, {})
         manifest = ManifestWriter(folder / "manifest.json", description.manifest)

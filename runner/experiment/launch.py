@@ -1,26 +1,25 @@
 """From overrides to a finished run: compose, check, claim a folder, record, run, and keep `status.json`."""
 
-import os
-import signal
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from runner.config.command_line import CommandLine
 from runner.config.compose import Composition, compose
+from runner.config.containment import link_errors
 from runner.config.groups.tracking import is_requested as is_tracked
 from runner.config.schema import RunRequest
-from runner.errors import BusyError, ConfigError, RunnerError, StorageError, unexpected
+from runner.errors import BusyError, ConfigError, RunnerError, StorageError, raise_all, unexpected
 from runner.experiment import evaluate, run as experiment, tracking
-from runner.experiment.ranks.processes import processes_of, report_on_first_rank
+from runner.experiment.ranks.processes import on_all_ranks, processes_of, report_on_first_rank
 from runner.host import files
 from runner.host.console import Console
 from runner.host.lazy import gc_paused
-from runner.host.signals import Terminated, exit_code, handled
+from runner.host.process import own_identity
+from runner.host.signals import exit_code, stopped_by_signals
 
 STATUS_FILE = "status.json"
 LOCK_FILE = ".lock"
@@ -38,7 +37,7 @@ def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> 
 def run_call(call: CommandLine) -> dict[str, Any]:
     """Run one experiment; creates nothing before the whole config is valid. Raises RunnerError."""
     with gc_paused(), report_on_first_rank(call.overrides):
-        composition = compose(call)
+        composition = on_all_ranks(lambda: compose(call))
     with stopped_by_signals(), processes_of(composition.config) as ranks:
         folder = ranks.folder(lambda: claim(composition.folder, composition.folder_given))
         with composition.activate(folder) as request:
@@ -72,15 +71,6 @@ def _claim_empty(folder: Path) -> None:
     raise BusyError("the run directory is not empty", path=folder, contains=", ".join(others[:3]) or marker.name)
 
 
-def stopped_by_signals() -> AbstractContextManager[None]:
-    """Inside, SIGTERM raises `Terminated`, like Ctrl-C raises KeyboardInterrupt, so that the status is written."""
-    return handled([signal.SIGTERM], _terminate)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise Terminated
-
-
 def _run_and_record(request: RunRequest, composition: Composition) -> dict[str, Any]:
     """Write the config records of the run folder, then run."""
     with run_status(request):
@@ -112,12 +102,14 @@ def run_status(request: RunRequest) -> Iterator[None]:
     """Hold the lock of the run folder and maintain `status.json` while the context is open.
 
     A console that cannot be written does not end the run; the status has the reason as `console`. Raises BusyError when
-    another process works in the folder.
+    another process works in the folder, ConfigError for a run to resume whose files are links to other places.
     """
+    if request.resume:
+        raise_all(link_errors(request.folder))
     path, config = request.folder / STATUS_FILE, request.config
     values: dict[str, Any] = {
         "status": "running",
-        "pid": os.getpid(),
+        **own_identity(),
         "started": _now(),
         "experiment": request.experiment,
         "network": config.network.name,

@@ -60,8 +60,13 @@ WITHOUT_EFFECT = (
     *("print_file_path", "save_graphs", "save_graphs_path", "dump", "profiling", "tracking"),
     *(f"session.{name}" for name in ("enable_exception_dump", "initialize_system", "auto_tune_seconds")),
     *(f"session.{name}" for name in ("profiling_mode", "profiling_options", "fp_point", "bp_point", "op_trace")),
+    "parallel.timeout_seconds",
     *(f"dataset.{name}" for name in ("data_dir", "download", "url", "verify", "num_parallel_workers")),
 )
+
+
+# Keys that checkpoints of older versions do not have, with the values that those runs had.
+ADDED = {"parallel.sync_batch_norm": False}
 
 
 class RunDescription:
@@ -107,6 +112,7 @@ class RunDescription:
         """The values that a resumed run must share with this one, by dotted name."""
         config = flat(self.request.resolved)
         kept = {key: value for key, value in config.items() if not key.startswith(WITHOUT_EFFECT)}
+        kept = {key: value for key, value in kept.items() if key not in ADDED or value != ADDED[key]}
         ranks = {"parallel.ranks": self.ranks} if self.ranks > 1 else {}
         return {**kept, **ranks, **flat({"data": self.data, "version": relevant_versions(self.packages)})}
 

@@ -5,13 +5,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from runner.communication.launcher import launched
 from runner.config import overrides
 from runner.config.check import check
+from runner.config.containment import path_errors, typed_values
+from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunRequest, plain
-from runner.errors import ConfigError
+from runner.errors import ConfigError, raise_all
 from runner.experiment import launch, run, sweep
-from runner.experiment.ranks.processes import processes_of
+from runner.experiment.ranks.processes import on_all_ranks, processes_of
 from runner.host.json_file import set_dotted
+from runner.host.signals import stopped_by_signals
 
 SWEEP_FILE = "sweep.jsonl"
 
@@ -27,6 +31,7 @@ def main(words: Sequence[str], force: bool) -> dict[str, Any]:
         reason = f"one directory is needed, and {len(folders) or 'none'} given"
         raise ConfigError("wrong usage", value=" ".join(words), reason=reason, hint="runner resume --help")
     if (Path(folders[0]) / SWEEP_FILE).exists():
+        on_all_ranks(lambda: _check_one_process(Path(folders[0]), "jobs of a sweep are single processes"))
         sweep.resume(Path(folders[0]), lines, force=force)
         return {}
     return resume(folders[0], lines, force=force)
@@ -38,17 +43,31 @@ def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -
     Without a checkpoint the run starts again. Raises ConfigError when there is no run, when it is finished, or when
     something has changed that its results depend on (unless `force`), and BusyError while it is still running.
     """
-    place = Path(folder)
+    request = on_all_ranks(lambda: _request(Path(folder), lines, force))
+    with stopped_by_signals(), processes_of(request.config) as ranks:
+        return ranks.run(request, _run_and_record)
+
+
+def _request(place: Path, lines: Sequence[str], force: bool) -> RunRequest:
+    """The rest of the run in `place`. Raises ConfigError."""
     status, values = _read(place, launch.STATUS_FILE), _read(place, run.CONFIG_FILE)
-    for override in overrides.parse(lines):
+    parsed = overrides.parse(lines)
+    for override in parsed:
         set_dotted(values, override.key_or_group, override.value())
     config = check(values)
-    name = status.get("experiment")
-    request = RunRequest(config, place, name, plain(config), tuple(lines), resume=True, force=force)
+    raise_all(list(path_errors(config, place, typed_values(parsed))))  # the run directory may be that of someone else
     if status.get("status") == "ok" and not lines:
         raise ConfigError("the run is finished", path=place, hint="more epochs: runner resume RUN_DIR epochs=...")
-    with launch.stopped_by_signals(), processes_of(config) as ranks:
-        return ranks.run(request, _run_and_record)
+    if not isinstance(config.parallel, DataParallel):
+        _check_one_process(place, "the run has a single process (parallel=stand_alone)")
+    return RunRequest(config, place, status.get("experiment"), plain(config), tuple(lines), resume=True, force=force)
+
+
+def _check_one_process(place: Path, what: str) -> None:
+    """Raise ConfigError when mpirun has launched several processes, each of which would continue the run."""
+    if (size := launched()[1]) > 1:
+        rows = {"path": place, "launched": f"{size} processes", "repair": f"without mpirun: runner resume {place}"}
+        raise ConfigError(what, **rows)
 
 
 def _run_and_record(request: RunRequest) -> dict[str, Any]:

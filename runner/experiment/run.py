@@ -73,7 +73,8 @@ def _build(request: RunRequest, values: ValueObserver) -> Experiment:
     elif config.session.profiling_options != SessionSettings.profiling_options:
         LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
     if config.checkpoint.load is not None and not request.resume:
-        network, source = experiment.model.network, (config.checkpoint.load, config.checkpoint.prefix)
+        network, settings = experiment.model.network, config.checkpoint
+        source = config.checkpoint.load, settings.prefix, settings.strict is True
         _read(network, lambda: initial_weights.load(network, *source))
     return experiment
 

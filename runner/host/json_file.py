@@ -33,7 +33,7 @@ def content(path: Path) -> bytes:
 def text(data: bytes) -> str:
     """Decoded UTF-8. Raises ConfigError with the position of the first invalid byte."""
     try:
-        return data.decode()
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError("not UTF-8 text", at=f"byte {error.start}") from None
 

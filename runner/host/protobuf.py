@@ -72,6 +72,11 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
 
     A length is checked before it is used. Raises DataError with the position in `data`.
     """
+    return ((number, value) for _, number, value in located_fields(data))
+
+
+def located_fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
+    """The `fields` with the position in `data` after each of them first."""
     at = 0
     while at < len(data):
         start = at
@@ -81,7 +86,7 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
             raise DataError(f"invalid field number {number}", offset_in_message=start)
         if kind == VARINT:
             value, at = read_varint(data, at)
-            yield number, value
+            yield at, number, value
             continue
         if kind == LENGTH:
             size, at = read_varint(data, at)
@@ -97,8 +102,8 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
                 found=f"{len(data) - at} bytes",
             )
         content = data[at : at + size]
-        yield number, content if kind == LENGTH else int.from_bytes(content, "little")
         at += size
+        yield at, number, content if kind == LENGTH else int.from_bytes(content, "little")
 
 
 def repeated_numbers(value: int | memoryview) -> Iterator[int]:

@@ -1,9 +1,11 @@
 """SIGINT and SIGTERM while training: the first lets the step end and be saved, the second ends the run at once.
 
 A process that was started with SIGINT ignored, as shells start background jobs, keeps ignoring it: Ctrl-C is meant for
-the job in the foreground. SIGTERM is addressed to this process and always ends it.
+the job in the foreground. SIGTERM is addressed to this process and always ends it. In a job of submitit, so does the
+signal that the cluster sends before the time limit (`Preempted`).
 """
 
+import os
 import signal
 import threading
 from collections.abc import Iterable, Iterator
@@ -25,12 +27,32 @@ def exit_code(error: BaseException) -> int:
     return int(getattr(error, "exit_code", 1))
 
 
-KINDS: dict[int, type[KeyboardInterrupt]] = {signal.SIGINT: KeyboardInterrupt, signal.SIGTERM: Terminated}
+class Preempted(Terminated):
+    """The cluster is about to end this job: its time limit is near, or others need the machine."""
+
+
+PREEMPTION: int = getattr(signal, f"SIG{os.environ.get('SUBMITIT_PREEMPT_SIGNAL', 'USR2')}", signal.SIGUSR2)
+KINDS: dict[int, type[KeyboardInterrupt]] = {
+    signal.SIGINT: KeyboardInterrupt,
+    signal.SIGTERM: Terminated,
+    PREEMPTION: Preempted,
+}
 
 
 def stop_signals() -> tuple[int, ...]:
     """The signals that end a run in this process."""
-    return tuple(n for n in KINDS if n == signal.SIGTERM or signal.getsignal(n) is not signal.SIG_IGN)
+    preempted = (PREEMPTION,) if os.environ.get("SUBMITIT_EXECUTOR") else ()
+    interrupted = () if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else (signal.SIGINT,)
+    return *interrupted, signal.SIGTERM, *preempted
+
+
+def stopped_by_signals() -> AbstractContextManager[None]:
+    """Inside, SIGTERM and the like raise an exception, as Ctrl-C does, so that the status is written."""
+    return handled([number for number in stop_signals() if number != signal.SIGINT], _raise)
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    raise KINDS[number]
 
 
 @contextmanager
@@ -63,6 +85,14 @@ class Interruption:
             raise KINDS[number]
         self.requested = KINDS[number]
         LOG.warning("saving the state after this step; a second signal ends the run at once")
+
+    @contextmanager
+    def raised_at_once(self) -> Iterator[None]:
+        """Context in which the first signal is raised too, also one that was received before it."""
+        if self.requested is not None:
+            raise self.requested
+        with handled(stop_signals(), _raise):
+            yield
 
     def __enter__(self) -> Self:
         self._context.__enter__()

@@ -84,7 +84,7 @@ class TrainOneStepWithLossScaleCell(StepCell):
         self.bad_steps = Parameter(np.zeros((), np.int32), "bad_steps", requires_grad=False)
 
     def construct(self, *inputs: Any) -> Value:
-        loss: Value = self.network(*inputs)
+        loss = self.weighted(self.network(*inputs), inputs)
         scaled = self.gradients(loss, self.scale_sense)
         with current().use_precision(None):
             inverse = 1.0 / self.scale_sense

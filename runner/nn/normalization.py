@@ -1,17 +1,20 @@
 """Batch normalisation layers, with the signatures and defaults of r1.2 (spec section 8.2)."""
 
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 from runner import ops
 from runner.common.initializer import Initial, initializer
+from runner.communication import auto_parallel
+from runner.communication.world import world
 from runner.core.primitive import current
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell
 from runner.validation.arguments import above, at_least, at_most, flag, whole
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "LayerNorm"]
+__all__ = ["BatchNorm1d", "BatchNorm2d", "GlobalBatchNorm", "LayerNorm", "SyncBatchNorm"]
 
 
 class BatchNormalization(Cell):
@@ -19,11 +22,12 @@ class BatchNormalization(Cell):
 
     Training uses mean and variance of the batch and updates the moving averages (`momentum` is the weight of the old
     value); inference uses the moving averages. `use_batch_statistics` True or False fixes which are used; inference
-    never updates them. All four parameters have shape (num_features,).
+    never updates them. All four parameters have shape (num_features,). With the setting `sync_batch_norm` of
+    data-parallel training, mean and variance are those of the batches of all ranks; in inference those of this rank.
     Raises ConfigError for arguments out of range, ShapeError for an x with other axes.
     """
 
-    axes: ClassVar[str]
+    axes: ClassVar[tuple[str, ...]]  # the allowed axes of x
 
     def __init__(
         self,
@@ -55,19 +59,35 @@ class BatchNormalization(Cell):
         # The operator's momentum is the weight of the new value. In decimals, since 1 - 0.9 is 0.09999999999999998.
         self.bn_train = ops.BatchNorm(True, eps, float(1 - Decimal(repr(float(momentum)))))
         self.bn_infer = ops.BatchNorm(False, eps)
+        self.normalize = ops.NormalizeChannels(eps)
+        self.synchronous = auto_parallel.synchronizes_batch_norm()
 
     def construct(self, x: Value) -> Value:
         of_batch = self.training if self.use_batch_statistics is None else self.use_batch_statistics
         op = self.bn_train if of_batch else self.bn_infer
-        if x.ndim != self.axes.count(",") + 1:
-            raise current().add_location(ShapeError(f"{type(self).__name__} takes {self.axes}", x=x.type), op, (x,))
+        if x.ndim not in [axes.count(",") + 1 for axes in self.axes]:
+            error = ShapeError(f"{type(self).__name__} takes {' or '.join(self.axes)}", x=x.type)
+            raise current().add_location(error, op, (x,))
         moving = [self._latest(self.moving_mean), self._latest(self.moving_variance)]
         output: Value
-        output, *updated, _, _ = op(x, self.gamma, self.beta, *moving)
+        if of_batch and self.training and self.synchronous and world().size > 1:
+            output, *updated = self._of_all_ranks(x, moving)
+        else:
+            output, *updated = op(x, self.gamma, self.beta, *moving)[:3]
         if of_batch and self.training:
             self.assign(self.moving_mean, updated[0])
             self.assign(self.moving_variance, updated[1])
         return output
+
+    def _of_all_ranks(self, x: Value, moving: Sequence[Value]) -> tuple[Value, ...]:
+        """Output, new moving mean and new moving variance, with the statistics of the batches of all ranks."""
+        with current().use_precision(None):
+            statistics = ops.AllReduceMoments(x.size // x.shape[1])(*ops.ChannelMoments()(x))
+            mean, biased, unbiased, share = statistics
+            output, _ = self.normalize(x, self.gamma, self.beta, mean, biased, share)
+            weight = self.bn_train.momentum
+            updated = [old * (1.0 - weight) + new * weight for old, new in zip(moving, (mean, unbiased), strict=True)]
+        return output, *updated
 
     def _latest(self, moving: Parameter) -> Value:
         """The value after earlier uses of this layer in the same step."""
@@ -77,13 +97,90 @@ class BatchNormalization(Cell):
 class BatchNorm1d(BatchNormalization):
     """Batch normalisation of (N, C)."""
 
-    axes = "(N, C)"
+    axes = ("(N, C)",)
 
 
 class BatchNorm2d(BatchNormalization):
     """Batch normalisation of (N, C, H, W)."""
 
-    axes = "(N, C, H, W)"
+    axes = ("(N, C, H, W)",)
+
+
+class SyncBatchNorm(BatchNormalization):
+    """Batch normalisation of (N, C) or (N, C, H, W), in training with mean and variance over all ranks.
+
+    `process_groups`, lists of ranks, may only be one group of all ranks, in the reference also several groups. Raises
+    ConfigError for others, when a training step runs.
+    """
+
+    axes = ("(N, C)", "(N, C, H, W)")
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.9,
+        affine: bool = True,
+        gamma_init: Initial = "ones",
+        beta_init: Initial = "zeros",
+        moving_mean_init: Initial = "zeros",
+        moving_var_init: Initial = "ones",
+        use_batch_statistics: bool | None = None,
+        process_groups: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        initial = gamma_init, beta_init, moving_mean_init, moving_var_init
+        super().__init__(num_features, eps, momentum, affine, *initial, use_batch_statistics)
+        self.synchronous = True
+        self.process_groups = process_groups
+
+    def construct(self, x: Value) -> Value:
+        size = world().size
+        if (
+            size > 1
+            and self.process_groups is not None
+            and [sorted(g) for g in self.process_groups] != [[*range(size)]]
+        ):
+            _unsupported_groups(self, process_groups=self.process_groups, allowed=f"{[[*range(size)]]}, or None")
+        return super().construct(x)
+
+
+class GlobalBatchNorm(BatchNormalization):
+    """As `SyncBatchNorm`, with the size of groups of ranks instead of the groups.
+
+    With several ranks, `device_num_each_group` must be their number. Raises ConfigError otherwise, when a training
+    step runs.
+    """
+
+    axes = ("(N, C)", "(N, C, H, W)")
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.9,
+        affine: bool = True,
+        gamma_init: Initial = "ones",
+        beta_init: Initial = "zeros",
+        moving_mean_init: Initial = "zeros",
+        moving_var_init: Initial = "ones",
+        use_batch_statistics: bool | None = None,
+        device_num_each_group: int = 2,
+    ) -> None:
+        initial = gamma_init, beta_init, moving_mean_init, moving_var_init
+        super().__init__(num_features, eps, momentum, affine, *initial, use_batch_statistics)
+        whole({"layer": type(self).__name__}, 1, device_num_each_group=device_num_each_group)
+        self.synchronous = True
+        self.device_num_each_group = device_num_each_group
+
+    def construct(self, x: Value) -> Value:
+        if (size := world().size) > 1 and self.device_num_each_group != size:
+            _unsupported_groups(self, device_num_each_group=self.device_num_each_group, allowed=size)
+        return super().construct(x)
+
+
+def _unsupported_groups(layer: Cell, **rows: object) -> NoReturn:
+    what = "statistics of some of the ranks are not supported"
+    raise ConfigError(what, layer=type(layer).__name__, **rows, ranks=world().size)
 
 
 class LayerNorm(Cell):

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from runner import ops
 from runner.communication import auto_parallel
 from runner.core.autodiff import gradients
 from runner.core.primitive import current
-from runner.core.value import Value
+from runner.core.value import Tensor, Value
 from runner.nn import gradient_reducer
 from runner.nn.cell import Cell
 from runner.nn.optim import Optimizer
@@ -43,7 +45,8 @@ class StepCell(Cell):
     """Base of training step cells: gradients and loss over all ranks.
 
     In data-parallel mode (`context.set_auto_parallel_context`) gradients are reduced over all ranks, and the loss is
-    their mean.
+    their mean. With `weighs_ranks` (set before the first step) both are weighted by the numbers of rows of the ranks,
+    for batches that they cannot divide into equal parts, and losses that are means over rows.
     """
 
     def __init__(self, network: Cell, optimizer: Optimizer) -> None:
@@ -52,7 +55,17 @@ class StepCell(Cell):
         self.grad_reducer = (
             gradient_reducer.reducer_from_context(optimizer.parameters) if auto_parallel.is_data_parallel() else None
         )
+        self.weighs_ranks = False
         self.step_values: ops.ObserveStep | None = None  # set by `Model.train` while a callback observes gradients
+
+    def weighted(self, loss: Value, inputs: Sequence[Value]) -> Value:
+        """The loss, times the share of this rank in the rows of the batch relative to an equal share."""
+        if self.grad_reducer is None or not self.weighs_ranks:
+            return loss
+        rows = float(inputs[0].shape[0])
+        with current().use_precision(None):
+            every = ops.AllReduce("mean")(Tensor(np.asarray(rows, np.float32)))
+            return loss * current().with_dtype(rows / every, loss.dtype)
 
     def gradients(self, loss: Value, sens: float | Value) -> list[Value]:
         """The last gradients of the step, of `sens` times the loss, with the same bits on all ranks."""
@@ -87,7 +100,7 @@ class TrainOneStepCell(StepCell):
         self.sens = sens
 
     def construct(self, *inputs: Any) -> Value:
-        loss: Value = self.network(*inputs)
+        loss = self.weighted(self.network(*inputs), inputs)
         gradients = self.gradients(loss, self.sens)
         self.optimizer(gradients)
         self.observe(gradients)

@@ -21,3 +21,4 @@ from runner.ops.print.operator import *
 from runner.ops.reduce import *
 from runner.ops.split import *
 from runner.ops.strided_slice import *
+from runner.ops.sync_batchnorm import *

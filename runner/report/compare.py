@@ -21,7 +21,7 @@ def main(args: Namespace) -> int:
     Raises ConfigError for mutually exclusive flags, and the errors of the dump comparison.
     """
     metric_flags = [f"--{name}" for name in ("csv", "md", "metrics") if getattr(args, name)]
-    dump_flags = [f"--{name}" for name in ("all", "dumps") if getattr(args, name)]
+    dump_flags = [f"--{name}" for name in ("all", "dumps", "strict") if getattr(args, name)]
     if metric_flags and dump_flags:
         reason = f"{dump_flags[0]} and {metric_flags[0]}"
         raise ConfigError("wrong usage", reason=reason, hint="runner compare --help")
@@ -29,7 +29,7 @@ def main(args: Namespace) -> int:
     missing = [] if dump_flags else _runs_without_dump(runs)
     if metric_flags or missing:
         return _compare_metrics(runs, missing, args)
-    return dumps.main(runs, Tolerance(args.rtol, args.atol), args.all, args.json)
+    return dumps.main(runs, Tolerance(args.rtol, args.atol), args.all, args.strict, args.json)
 
 
 def compare_run_directories(folders: Sequence[Path], tolerance: MetricTolerance) -> Row:

@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 
 from runner.host import csv_file
+from runner.host.plain_text import spreadsheet_cell
 from runner.report.diff_metrics import Row
+from runner.report.markdown import code, inline, table_row
 
 HEAD = ("part", "key", "A", "B", "abs", "rel", "differs")
 
@@ -46,20 +48,20 @@ def tables(found: Row) -> list[Table]:
 
 def markdown(found: Row) -> str:
     """Markdown for a comment on a pull request or the summary of a CI job."""
-    lines = [f"**{_cell(verdict(found))}**", "", f"A `{found['a']}`, B `{found['b']}`", ""]
+    lines = [f"**{inline(verdict(found))}**", "", f"A {code(found['a'])}, B {code(found['b'])}", ""]
     for table in tables(found):
-        lines += [f"### {table.title}", "", _line(table.columns), _line(["---"] * len(table.columns))]
-        lines += [_line([_cell(cell) for cell in row]) for row in table.rows] + [""]
-    return "\n".join([*lines, *(f"note: {_cell(note)}" for note in found["notes"])]).rstrip() + "\n"
+        lines += [f"### {table.title}", "", table_row(list(table.columns)), table_row(["---"] * len(table.columns))]
+        lines += [table_row([inline(cell) for cell in cells]) for cells in table.rows] + [""]
+    return "\n".join([*lines, *(f"note: {inline(note)}" for note in found["notes"])]).rstrip() + "\n"
 
 
 def csv_text(found: Row) -> str:
-    """One table with the columns of HEAD for spreadsheets (RFC 4180)."""
+    """One table with the columns of HEAD for spreadsheets (RFC 4180), in which no text is a formula."""
     names = "metric", "a", "b", "abs", "rel", "differs"
-    rows: list[tuple[object, ...]] = [("metrics", *(row[name] for name in names)) for row in found["metrics"]]
+    rows: list[tuple[object, ...]] = [("metrics", *(one[name] for name in names)) for one in found["metrics"]]
     rows += [("losses", name, value) for name, value in found["losses"].items() if name != "first"]
-    rows += [(part, *row.values()) for part in ("config", "manifest", "figures") for row in found[part]]
-    return csv_file.csv_text([HEAD, *rows], "\r\n")
+    rows += [(part, *one.values()) for part in ("config", "manifest", "figures") for one in found[part]]
+    return csv_file.csv_text([HEAD, *(tuple(map(spreadsheet_cell, cells)) for cells in rows)], "\r\n")
 
 
 def format_value(value: object) -> str:
@@ -97,11 +99,3 @@ def _metrics(found: Row) -> Table:
             (f"{losses['steps']} losses", *ends, format_value(losses["max_abs"]), format_value(losses["max_rel"]), word)
         )
     return Table("metrics", ("metric", "A", "B", "max abs", "max rel", ""), rows, frozenset(marked))
-
-
-def _cell(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
-
-
-def _line(cells: tuple[str, ...] | list[str]) -> str:
-    return f"| {' | '.join(cells)} |"

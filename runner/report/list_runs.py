@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.errors import ConfigError
+from runner.host.plain_text import visible
 from runner.report.record import RunRecord, run_directories
 from runner.report.terminal import open_console
 
@@ -56,7 +57,9 @@ def _print(runs: Sequence[RunRecord]) -> None:
     table = Table(*COLUMNS, box=SIMPLE)
     for run in runs:
         style = {"status": _COLOURS[run.state]}
-        table.add_row(*(Text(text, style=style.get(name, "")) for name, text in zip(COLUMNS, _cells(run), strict=True)))
+        table.add_row(
+            *(Text(visible(text), style=style.get(name, "")) for name, text in zip(COLUMNS, _cells(run), strict=True))
+        )
     console.print(table)
 
 

@@ -1,12 +1,12 @@
 """`runner parse-print FILE`: prints the strings and tensors of a print file as the operator Print would."""
 
 from runner.core.value import Tensor
-from runner.ops.print.file import parse_print
+from runner.ops.print.file import print_entries
 from runner.ops.print.screen import text
 
 
 def main(file: str) -> int:
-    """Print the content of a file. Raises DataError if it is missing or damaged."""
-    for part in parse_print(file):
+    """Print the content of a file. Raises DataError if it is missing, or after all that precedes its damage."""
+    for part in print_entries(file):
         print(text([part.asnumpy() if isinstance(part, Tensor) else part]))  # noqa: T201  output of the command
     return 0

@@ -15,6 +15,7 @@ import numpy as np
 from runner.errors import ConfigError, DataError, StorageError
 from runner.host import files
 from runner.host.json_file import flat, parse
+from runner.host.process import may_be_alive
 
 STATES = ("ok", "running", "interrupted", "failed", "killed", "broken")
 MAX_FILE_BYTES = 16 << 20  # of a file that is read as a whole
@@ -51,7 +52,7 @@ class RunRecord:
     def state(self) -> str:
         """One of STATES. `killed`: status running, but its process does not exist; `broken`: no readable status."""
         status = str(self.status.get("status", "broken"))
-        if status == "running" and not is_alive(self.status.get("pid")):
+        if status == "running" and not may_be_alive(self.status):
             return "killed"
         return status if status in STATES else "broken"
 
@@ -175,19 +176,6 @@ class RunRecord:
                     yield line
         except OSError:
             return
-
-
-def is_alive(pid: object) -> bool:
-    """Whether a process with this id exists."""
-    if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def is_number(value: object) -> bool:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from runner.host.plain_text import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -18,10 +20,10 @@ def open_console(piped_width: int = PIPED_WIDTH) -> "Console":
 
 
 def print_line(console: "Console", text: str, style: str = "") -> None:
-    """Print a text as it is."""
+    """Print a text as one line, whatever characters it has."""
     from rich.text import Text
 
-    console.print(Text(text, style=style))
+    console.print(Text(visible(text), style=style))
 
 
 def print_table(
@@ -39,5 +41,5 @@ def print_table(
     for name, colour in columns:
         table.add_column(name, style=colour)
     for cells, colour in rows:
-        table.add_row(*map(Text, cells), style=colour)
+        table.add_row(*(Text(visible(cell)) for cell in cells), style=colour)
     console.print(table)

@@ -20,14 +20,19 @@ def run_epochs(make: MakeSteps, hooks: CallbackList, run_context: RunContext, to
         cb_params.cur_epoch_num = number + 1
         hooks.fire("epoch_begin", run_context)
         end = min(total, cb_params.cur_epoch_num * cb_params.batch_num)
+        losses: list[np.ndarray] = []  # of the steps since the last step_end
         while cb_params.cur_step_num < end and not run_context.get_stop_requested():
             hooks.fire("step_begin", run_context)
-            count = min(chunk, end - cb_params.cur_step_num)
-            cb_params.losses = make(count, hooks.wants_to_leave)
-            cb_params.cur_step_num += len(cb_params.losses)
-            cb_params.net_outputs = cb_params.losses[-1]
-            if len(cb_params.losses) < count:
+            left = min(chunk, end - cb_params.cur_step_num)
+            stop = hooks.next_stop(cb_params.cur_step_num)
+            made = make(left if stop is None else min(left, stop - cb_params.cur_step_num), hooks.wants_to_leave)
+            losses.append(made)
+            cb_params.losses = made if len(losses) == 1 else np.concatenate(losses)
+            cb_params.cur_step_num += len(made)
+            cb_params.net_outputs = made[-1]
+            if len(made) < left:
                 hooks.fire("sink_left", run_context)
             else:
                 hooks.fire("step_end", run_context)
+                losses.clear()
         hooks.fire("epoch_end", run_context)

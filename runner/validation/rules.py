@@ -23,9 +23,18 @@ class Rule(Frozen):
     fold: bool = False  # choices and aliases are case-insensitive
     validate: Callable[[object], Any] | None = None  # replaces type and rule; raises Invalid
     hint: str | None = None
+    # Of a key that determines where a run writes: the path, from the value and the record with the key; None: nowhere.
+    # A relative path starts from the working directory or, with `in_run_folder`, from the run directory.
+    writes: Callable[[Any, Any], str | None] | None = None
+    in_run_folder: bool = False
 
 
 FREE = Rule()
+
+
+def as_path(value: str | None, record: object) -> str | None:
+    """For `Rule.writes`: the value is the path."""
+    return value
 
 
 def key(default: T, **rule: Any) -> T:

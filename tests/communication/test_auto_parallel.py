@@ -24,6 +24,7 @@ DEFAULTS = {
     "grad_accumulation_step": 1,
     "all_reduce_fusion_config": None,
     "communi_parallel_mode": "all_group_parallel",
+    "sync_batch_norm": False,  # not in the reference
 }
 
 
@@ -52,6 +53,7 @@ def test_the_defaults_are_those_of_the_reference():
         ("parameter_broadcast", True, True),
         ("all_reduce_fusion_config", [1, 5, 9], (1, 5, 9)),
         ("gradient_fp32_sync", True, True),
+        ("sync_batch_norm", True, True),
     ],
 )
 def test_every_setting(name, value, kept):

@@ -4,6 +4,7 @@ import functools
 import os
 import tempfile
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -438,3 +439,9 @@ ALLOWED = [
 @table("override", ALLOWED)
 def test_harmless_settings_pass(override):
     compose(CommandLine((override,)))
+
+
+def test_the_oldest_hydra_that_is_supported():
+    """GHSA-37p2-j732-x8pj is fixed in 1.3.6."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    assert "hydra-core>=1.3.6" in project["project"]["dependencies"]

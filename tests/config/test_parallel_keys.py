@@ -27,6 +27,8 @@ def test_every_key():
     keys = "device_num=4", "global_rank=3", "gradients_mean=true", "parameter_broadcast=yes"
     made = parallel("parallel=data_parallel", *[f"parallel.{k}" for k in keys[:3]], "parallel.parameter_broadcast=true")
     assert made == DataParallel("data_parallel", 4, 3, True, True)
+    more = parallel("parallel=data_parallel", "parallel.sync_batch_norm=true", "parallel.timeout_seconds=2.5")
+    assert (more.sync_batch_norm, more.timeout_seconds) == (True, 2.5)
     assert parallel("parallel=data_parallel", "parallel.all_reduce_fusion_config=[2,6]").all_reduce_fusion_config == (
         2,
         6,
@@ -53,6 +55,10 @@ def test_what_one_process_can(line):
         (("parallel=data_paralel",), "nearest  data_parallel"),
         (("parallel.gradients_mean=true",), "add parallel=data_parallel first"),
         (("parallel=data_parallel", "parallel.device_num=0"), "1 to 4096"),
+        (("parallel=data_parallel", "parallel.timeout_seconds=0"), "above 0"),
+        (("parallel=data_parallel", "parallel.timeout_seconds=soon"), "not a number"),
+        (("parallel=data_parallel", "parallel.sync_batch_norm=1"), "not true or false"),
+        (("parallel.sync_batch_norm=true",), "add parallel=data_parallel first"),
         (("parallel=data_parallel", "parallel.device_num=4097"), "1 to 4096"),
         (("parallel=data_parallel", "parallel.global_rank=4096"), "0 to 4095"),
         (("parallel=data_parallel", "parallel.gradients_mean=2"), "not true or false"),

@@ -103,6 +103,80 @@ def test_weights_of_another_network(trained):
     assert caught.value.rows["key"] == "checkpoint.load"
 
 
+def weights_of(trained: dict, place: Path, without: tuple[str, ...] = (), more: tuple[str, ...] = ()) -> str:
+    """A file with the weights of LeNet, except some, and with others."""
+    network = LeNet5(num_classes=10, num_channels=1)
+    runner.load_param_into_net(
+        network, runner.load_checkpoint(next((Path(trained["run_dir"]) / "checkpoints").iterdir()))
+    )
+    kept = [{"name": p.name, "data": p} for p in network.get_parameters() if p.name not in without]
+    path = place / "some.ckpt"
+    runner.save_checkpoint(kept + [{"name": name, "data": runner.Tensor(np.ones(2))} for name in more], str(path))
+    return str(path)
+
+
+NOT_EXACT = {
+    "missing": ((("fc3.bias",), ()), {"missing": "fc3.bias"}),
+    "unexpected": (((), ("fc4.weight", "fc4.bias")), {"surplus": "fc4.weight\nfc4.bias"}),
+    "renamed": (
+        (("fc3.bias",), ("fc3.beta",)),
+        {"missing": "fc3.bias (nearest: fc3.beta)", "surplus": "fc3.beta (nearest: fc3.bias)"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOT_EXACT)
+def test_an_evaluation_needs_exactly_the_parameters_of_the_network(trained, place, case, caplog):
+    change, found = NOT_EXACT[case]
+    path = weights_of(trained, place, *change)
+    with pytest.raises(ConfigError) as caught:
+        runner.run([*ONLINE, f"checkpoint.load={path}"])
+    rows = {
+        "network": "LeNet5",
+        **found,
+        "repair": "the network of the checkpoint, or checkpoint.strict=false to load the parameters that both have",
+        "key": "checkpoint.load",
+        "value": path,
+    }
+    assert (caught.value.what, caught.value.rows) == ("the checkpoint is of another network", rows)
+    caplog.clear()
+    runner.run([*ONLINE, f"checkpoint.load={path}", "checkpoint.strict=false"])
+    lost, more = change
+    assert [text for text in caplog.messages if path in text] == [
+        *([f"{path} does not have {', '.join(lost)}"] if lost else []),
+        *([f"{path} has {', '.join(more)}, which the network does not have"] if more else []),
+    ]
+
+
+def test_a_training_may_begin_with_some_weights(trained, place, caplog):
+    path = weights_of(trained, place, ("fc3.bias",), ("fc4.bias",))
+    lines = (*LENET, "max_steps=1", "eval.every=never", f"checkpoint.load={path}")
+    runner.run([*lines])
+    assert f"{path} does not have fc3.bias" in caplog.messages
+    with pytest.raises(ConfigError) as caught:
+        runner.run([*lines, "checkpoint.strict=true"])
+    assert caught.value.rows["missing"] == "fc3.bias (nearest: fc4.bias)"
+
+
+def test_the_state_of_another_optimizer_is_not_unexpected(trained, place):
+    state = ("moment1.fc3.bias", "moment2.fc3.bias", "accum.fc1.weight")
+    network = LeNet5(num_classes=10, num_channels=1)
+    saved = [{"name": p.name, "data": p} for p in network.get_parameters()]
+    saved += [{"name": name, "data": runner.Tensor(np.ones(3))} for name in state]
+    saved += [{"name": name, "data": runner.Tensor(7)} for name in ("beta1_power", "epoch_num", "scale_sense")]
+    runner.save_checkpoint(saved, str(place / "adam.ckpt"))
+    runner.run([*ONLINE, "checkpoint.load=adam.ckpt"])
+
+
+def test_an_evaluation_of_a_damaged_file(trained, place):
+    path = Path(weights_of(trained, place))
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 16
+    path.unlink()
+    path.write_bytes(content)
+    assert cli.main([*ONLINE, f"checkpoint.load={path}"]) == 7
+
+
 def test_a_run_without_a_good_checkpoint(place):
     (place / "empty" / "checkpoints").mkdir(parents=True)
     with pytest.raises(DataError) as caught:

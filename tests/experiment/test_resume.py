@@ -20,6 +20,7 @@ from runner.compile.ort.session import Session
 from runner.errors import BusyError, ConfigError, DataError
 from runner.experiment.resume import resume
 from runner.host import files
+from runner.train.checkpoint import state
 
 TIMES = ("init_seconds", "compile_seconds", "first_loss_seconds", "train_seconds", "steps_per_second", "peak_rss_mb")
 OF_THE_PROCESS = (*TIMES, "run_dir", "host_interactions")
@@ -106,6 +107,33 @@ def test_a_run_that_dies_at_any_step_ends_with_the_same_bytes(tmp_path, monkeypa
         folder = tmp_path / str(number)
         assert killed_and_resumed(monkeypatch, folder, overrides, number, only="metrics.jsonl")
         assert traces(folder) == expected
+
+
+def test_a_sink_is_saved_at_the_steps_that_are_due(tmp_path):
+    """The same checkpoints as without sinks, and the same metrics as without checkpoints."""
+    sink = ("mode=graph", "sink_size=7", "epochs=2")
+    every = ("checkpoint.every_steps=3", "checkpoint.keep_max=9")
+    run(tmp_path / "unsunk", "mode=graph", "dataset_sink_mode=false", "epochs=9", "max_steps=14", *every)
+    run(tmp_path / "sunk", *sink, *every)
+    run(tmp_path / "rare", *sink)
+    names = [path.name for path in sorted((tmp_path / "sunk" / "checkpoints").iterdir())]
+    assert names == ["CKP-1_3", "CKP-1_6", "CKP-2_2", "CKP-2_5", "CKP-2_7"]
+    unsunk = ["CKP-1_3", "CKP-2_1", "CKP-2_4", "CKP-3_2", "CKP-3_4"]  # an epoch has 5 steps there
+    assert sorted(path.name for path in (tmp_path / "unsunk" / "checkpoints").iterdir()) == unsunk
+    for sunk, other in zip(names, unsunk, strict=True):
+        one, two = (tmp_path / "sunk/checkpoints" / sunk, tmp_path / "unsunk/checkpoints" / other)
+        assert (one / "state.safetensors").read_bytes() == (two / "state.safetensors").read_bytes()
+    for file in ("metrics.jsonl", "checkpoints/CKP-2_7/state.safetensors"):
+        assert (tmp_path / "sunk" / file).read_bytes() == (tmp_path / "rare" / file).read_bytes()
+
+
+def test_a_long_sink_is_saved_when_the_seconds_are_over(tmp_path, monkeypatch):
+    """Here after every step: each is a call to the device, and takes longer than the interval."""
+    monkeypatch.setattr("runner.train.call_length.CALL_SECONDS", 1e-9)
+    every = ("checkpoint.every_seconds=1e-9", "checkpoint.keep_max=9")
+    run(tmp_path / "run", "mode=graph", "sink_size=4", "epochs=1", *every)
+    names = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert names == ["CKP-1_1", "CKP-1_2", "CKP-1_3", "CKP-1_4"]
 
 
 @pytest.mark.parametrize(("sink", "steps"), [("-1", 40), ("7", 42)])
@@ -322,3 +350,15 @@ def test_data_may_move_but_not_change(tmp_path):
 def test_folders_that_hold_no_run(tmp_path):
     with pytest.raises(ConfigError, match="not a run directory"):
         resume(tmp_path)
+
+
+@pytest.mark.parametrize("synchronous", [False, True])
+def test_the_identity_of_a_data_parallel_run(tmp_path, synchronous):
+    """Checkpoints of versions without `sync_batch_norm` are those of runs in which it was false."""
+    words = ["+experiment=lenet", *SMALL, *UNSUNK, "max_steps=1", "eval.every=never", "parallel=data_parallel"]
+    runner.run([*words, f"parallel.sync_batch_norm={str(synchronous).lower()}", f"hydra.run.dir={tmp_path / 'run'}"])
+    identity = state.newest(tmp_path / "run" / "checkpoints", "CKP")[0].identity
+    expected = {"name": "data_parallel", "gradients_mean": False, "parameter_broadcast": False}
+    expected |= {"device_num": None, "global_rank": None, "all_reduce_fusion_config": None}
+    expected |= {"sync_batch_norm": True} if synchronous else {}
+    assert {k.partition(".")[2]: v for k, v in identity.items() if k.startswith("parallel.")} == expected

@@ -55,7 +55,20 @@ MANIFEST = (
     *("threads", "packages", "cpu", "git"),
 )
 STATUS = (
-    *("status", "pid", "started", "experiment", "network", "dataset", "mode", "device", "finished", "exit_code"),
+    *(
+        "status",
+        "pid",
+        "host",
+        "process_start",
+        "started",
+        "experiment",
+        "network",
+        "dataset",
+        "mode",
+        "device",
+        "finished",
+        "exit_code",
+    ),
     "error",
 )
 

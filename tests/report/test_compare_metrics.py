@@ -104,12 +104,12 @@ def test_runs_without_a_dump_are_compared_by_metrics(runs, capsys):
     assert f"there is no dump in {runs[0]}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("word", ["--dumps", "--all"])
+@pytest.mark.parametrize("word", ["--dumps", "--all", "--strict"])
 def test_dumps_can_be_demanded(runs, word, monkeypatch):
     calls = []
     monkeypatch.setattr(compare.dumps, "main", lambda *given: calls.append(given) or 0)
     assert main([*runs, word]) == 0
-    assert calls == [(tuple(map(Path, runs)), compare.Tolerance(None, 0.0), word == "--all", False)]
+    assert calls == [(tuple(map(Path, runs)), compare.Tolerance(None, 0.0), word == "--all", word == "--strict", False)]
 
 
 @pytest.mark.parametrize(

@@ -27,18 +27,32 @@ def environment(**more: str) -> dict[str, str]:
 
 def start(ranks: int, *words: object, **options: object) -> "subprocess.Popen[str]":
     """`mpirun -n ranks python ...`."""
-    command = [str(MPIRUN), "-n", str(ranks), sys.executable, *map(str, words)]
+    return start_each(["-n", str(ranks), sys.executable, *map(str, words)], **options)
+
+
+def start_each(*groups: list[str], **options: object) -> "subprocess.Popen[str]":
+    """`mpirun GROUP : GROUP ...`: the processes of each group have their own program and directory."""
+    command = [str(MPIRUN), *groups[0], *(word for group in groups[1:] for word in (":", *group))]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, **{**pipes, "env": environment(), **options})  # type: ignore[call-overload]
 
 
 def mpirun(ranks: int, *words: object, **options: object) -> tuple[int, str, str]:
     """Exit code, what was printed, and the errors."""
-    with start(ranks, *words, **options) as process:
+    return finished(start(ranks, *words, **options))
+
+
+def finished(started: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    """Exit code, what was printed, and the errors; what does not end is ended with all of its ranks."""
+    with started as process:
         try:
             out, err = process.communicate(timeout=PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
+        except BaseException:
+            process.terminate()  # mpirun passes it to the ranks, which are in other sessions
+            try:
+                process.wait(timeout=30)
+            finally:
+                process.kill()
             raise
     return process.returncode, out, err
 

@@ -22,10 +22,13 @@ NO_GRADIENT: dict[str, tuple[int, ...]] = {
     "ReLU6Grad": (1,),  # only where x lies is read
     "SoftmaxCrossEntropyWithLogits": (1,),  # as in the reference, labels are not learnt
     "BatchNorm": (3, 4),  # moving statistics are not learnt
+    "NormalizeChannels": (3, 4, 5),  # the gradient of x includes theirs: tests/experiment/ranks/rank_batch_norm.py
 }
 # Operators that appear only in gradients and updates: nothing differentiates them a second time.
 NOT_DIFFERENTIABLE: set[Primitive | str] = {
+    "AllReduceMoments",
     "ApplyMomentum",
+    "ChannelMoments",
     "SGD",
     "Adam",
     "BatchNormGrad",
@@ -285,6 +288,21 @@ def normalizations() -> Iterator[Sample]:
             yield row(ops.BatchNormGrad(is_training, epsilon), normal(*shape), *operands[:2], *reserved, note=note)
 
 
-FAMILIES = unary, reduced, binary, reductions, arrays, matrices, losses, updates, pools, convolutions, normalizations
+def synchronized_normalizations() -> Iterator[Sample]:
+    for shape in ((8, 3), (3, 4, 5, 2), (2, 1, 3, 4), (1, 2, 1, 1), (32, 2, 4, 4)):
+        x, c, note = normal(*shape) * 2 + 3, shape[1], f"{shape}".replace(" ", "")
+        yield row(ops.ChannelMoments(), x, note=note)
+        statistics = tuple(np.asarray(a) for a in ops.ChannelMoments().kernel(x))
+        merge = ops.AllReduceMoments(x.size // c)
+        yield row(merge, *statistics, note=note)
+        mean, biased, _, share = (np.asarray(a) for a in merge.kernel(*statistics))
+        operands = x, positive(c), normal(c), mean, biased, share
+        yield row(ops.NormalizeChannels(1e-3), *operands, note=note, smooth=False)  # see NO_GRADIENT
+
+
+FAMILIES = (
+    *(unary, reduced, binary, reductions, arrays, matrices, losses, updates, pools, convolutions, normalizations),
+    synchronized_normalizations,
+)
 SAMPLES = [sample for family in (*FAMILIES, *NETWORK_FAMILIES) for sample in family()]
 WIDE = [*convolutions(batch=9)]  # batches that are large enough for the forms batch last

@@ -131,6 +131,14 @@ def test_the_line_of_the_time_has_the_form_of_the_reference(capsys):
     assert re.fullmatch(r"epoch time: \d+\.\d{3} ms, per step time: \d+\.\d{3} ms\n", capsys.readouterr().out)
 
 
+def test_an_epoch_without_steps_has_no_line(capsys):
+    """As the one that a run begins with that is resumed after the last step of an epoch."""
+    monitor = TimeMonitor()
+    monitor.epoch_begin(at(1, 5, [0.5], batch_num=5))
+    monitor.epoch_end(at(1, 5, [0.5], batch_num=5))
+    assert capsys.readouterr().out == ""
+
+
 HOOKS = ("begin", "epoch_begin", "step_begin", "step_end", "sink_left", "epoch_end", "end")
 
 
@@ -150,7 +158,7 @@ def test_a_list_calls_its_callbacks_in_order(hook):
 
 def test_every_hook_of_a_callback_is_an_event():
     hooks = {name for name, hook in vars(Callback).items() if callable(hook) and not name.startswith("__")}
-    assert hooks == {*EVENTS, "wants_to_leave", "step_gradients"}
+    assert hooks == {*EVENTS, "next_stop", "wants_to_leave", "step_gradients"}
 
 
 @pytest.mark.parametrize(("given", "count"), [(None, 0), ([], 0), (Callback(), 1), ((Callback(), Callback()), 2)])

@@ -207,6 +207,15 @@ def test_the_file_is_whole_when_the_step_goes_on_also_with_async_save(tmp_path):
     assert read == [len(weights(model))] * PER_EPOCH
 
 
+def test_files_have_a_checksum_unless_an_old_reader_needs_them(tmp_path):
+    for crc_check in (True, False):
+        config = CheckpointConfig(PER_EPOCH, crc_check=crc_check)
+        train(build(), ModelCheckpoint("a", tmp_path / str(crc_check), config), epochs=1)
+    checked, plain = ((tmp_path / name / "a-1_5.ckpt").read_bytes() for name in ("True", "False"))
+    assert checked[10:-17] == plain
+    assert checked[-17:-10] == b"crc_num"
+
+
 def test_a_checkpoint_that_somebody_deleted_is_not_missed(tmp_path):
     checkpoint = ModelCheckpoint("a", tmp_path, CheckpointConfig(keep_checkpoint_max=1))
     delete = LambdaCallback(step_end=lambda run_context: Path(checkpoint.latest_ckpt_file_name).unlink())
@@ -237,6 +246,7 @@ def test_a_directory_that_is_a_file(tmp_path):
         (lambda: CheckpointConfig(0, None, 0, 0), "one number must be more than 0"),
         (lambda: CheckpointConfig(integrated_save=1), "integrated_save must be True or False"),
         (lambda: CheckpointConfig(async_save=None), "async_save must be True or False"),
+        (lambda: CheckpointConfig(crc_check=1), "crc_check must be True or False"),
     ],
 )
 def test_arguments_that_make_no_sense(make, text):

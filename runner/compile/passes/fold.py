@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from runner.core.collective import Collective
 from runner.core.eager import evaluate
 from runner.core.graph import Graph
 from runner.core.primitive import Node
@@ -24,11 +25,17 @@ def fold(graph: Graph) -> Graph:
         operand = _identity_operand(node, inputs, values)
         if operand is not None:
             renamed[node.outputs[0]] = operand
-        elif all(value is not None for value in values) and sum(y.size for y in node.outputs) <= LIMIT:
+        elif _is_constant(node, values):
             constants.update(_compute(node, values))
         else:
             kept.append(node)
     return graph.replace_nodes(kept, renamed, constants)
+
+
+def _is_constant(node: Node, values: Sequence[np.ndarray | None]) -> bool:
+    """Whether to compute a node now. A collective has to run with the other ranks, in every step."""
+    small = sum(y.size for y in node.outputs) <= LIMIT
+    return small and not isinstance(node.op, Collective) and all(value is not None for value in values)
 
 
 def _identity_operand(node: Node, inputs: Sequence[Value], values: Sequence[np.ndarray | None]) -> Symbol | None:

@@ -12,18 +12,23 @@ from runner.errors import ConfigError, collect_errors
 from runner.observe import dump
 from runner.observe.dump.settings import FILE_FORMATS, AsyncDump, DumpSettings, Iterations, SyncDump
 from runner.validation.records import Frozen
-from runner.validation.rules import key
+from runner.validation.rules import as_path, key
 from runner.validation.validate import Invalid, existing_folder, invalid_value_error
 
 MAX_SETS = 100
 STEPS = 'numbers and ascending ranges with "|" between them, at most 100, such as "0|3-5|10", or null for every step'
 
 
+def _path_in_json(config: str | None, group: object) -> str | None:
+    """The folder of the dump that a JSON file requests. Raises ConfigError or ConfigErrors."""
+    return None if config is None else str(dump.json_config.read(Path(config), "dump.config").path)
+
+
 class NoDump(Frozen):
     """No dump, unless `config`, a JSON file, requests one; or, without it, MINDSPORE_DUMP_CONFIG."""
 
     name: str = key("none", choices=("none",))  # the kind of dump
-    config: str | None = None  # a JSON file, relative to the working directory
+    config: str | None = key(None, writes=_path_in_json)  # a JSON file, relative to the working directory
 
 
 def _dump_step(value: object) -> str:
@@ -45,7 +50,7 @@ class GeDump(Frozen):
     name: str = key("ge", choices=("ge",))  # the kind of dump
     config: str | None = None  # a JSON file of MindSpore
     enable_dump: bool = True  # false: no dump
-    dump_path: str | None = None  # an existing folder, relative to the working directory
+    dump_path: str | None = key(None, writes=as_path)  # an existing folder, relative to the working directory
     dump_step: str | None = key(None, validate=_dump_step)  # steps; null: all
     dump_mode: str = key("output", choices=("input", "output", "all"))  # inputs, outputs or both
     file_format: str = key(FILE_FORMATS[0], choices=FILE_FORMATS)  # bin, or npy with statistic.csv

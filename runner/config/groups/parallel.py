@@ -27,7 +27,9 @@ class DataParallel(Frozen):
     global_rank: int | None = key(None, low=0, high=4095)  # rank of this process; null: that of mpirun
     gradients_mean: bool = False  # mean of the gradients instead of their sum
     parameter_broadcast: bool = False  # initialise all ranks with the parameters of rank 0
+    sync_batch_norm: bool = False  # batch normalization with the statistics of all ranks
     all_reduce_fusion_config: tuple[int, ...] | None = key(None, validate=fusion.validate_indices)  # null: one bucket
+    timeout_seconds: float = key(300.0, above=0)  # how long processes wait for each other at the start and at the end
 
 
 Parallel = StandAlone | DataParallel

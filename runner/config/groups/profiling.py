@@ -9,7 +9,15 @@ from typing import Any
 
 from runner.config.groups.session import SessionSettings
 from runner.errors import ConfigError, collect_errors
-from runner.observe.profile.settings import UNNAMED, ProfileSettings, TraceProfiling, merged, options, options_text
+from runner.observe.profile.settings import (
+    UNNAMED,
+    ProfileSettings,
+    TraceProfiling,
+    merged,
+    options,
+    options_text,
+    path_in_options,
+)
 from runner.validation.records import Frozen
 from runner.validation.rules import key
 
@@ -18,7 +26,7 @@ class NoProfiling(Frozen):
     """No profile, unless `options` requests one: words, or the JSON text of the context's `profiling_options`."""
 
     name: str = key("none", choices=("none",))  # the kind of profile
-    options: str | None = key(None, validate=options_text)  # JSON text with these keys, or words
+    options: str | None = key(None, validate=options_text, writes=path_in_options)  # JSON with these keys, or words
 
 
 Profiling = NoProfiling | TraceProfiling

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from runner.errors import ConfigError
-from runner.observe.profile.settings import operator, options_text, point
+from runner.observe.profile.settings import operator, options_text, path_in_options, point
 from runner.validation.records import Frozen
 from runner.validation.rules import Rule, key
 from runner.validation.validate import Invalid, switch, validate
@@ -54,6 +54,10 @@ def _validate_optypes(value: object) -> str:
     raise Invalid("not a type of operators with two implementations", "null or Pooling", meant, hint)
 
 
+def _profile_path(text: str, session: "SessionSettings") -> str | None:
+    return path_in_options(text) if session.profiling_mode else None
+
+
 _TUNING = 'null, "RL" (vector operators), "GA" (convolutions and matrix products) or "RL,GA"'
 _DEBUG = "0 off, 1 source maps, 2 also without optimisation, 3 the compiled model, 4 also the fused operators"
 
@@ -77,7 +81,7 @@ class SessionSettings(Frozen):
     op_select_implmode: str = key("high_performance", choices=("high_precision", "high_performance"))  # for pooling
     optypelist_for_implmode: str | None = key(None, validate=_validate_optypes)  # null or Pooling
     profiling_mode: bool = False  # profile the run
-    profiling_options: str = key("training_trace", validate=options_text)  # options of the profile, words or JSON text
+    profiling_options: str = key("training_trace", validate=options_text, writes=_profile_path)  # words or JSON text
     fp_point: str | None = key(None, validate=point)  # first operator of the forward pass
     bp_point: str | None = key(None, validate=point)  # last operator of the backward pass
     op_trace: str | None = key(None, validate=operator)  # the operator of profiling_options=op_trace

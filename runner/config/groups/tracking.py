@@ -52,6 +52,12 @@ def _file(rest: str) -> str:
     return f"sqlite:///{path}{'?' if query else ''}{query}"
 
 
+def database_file(uri: str | None, tracking: object = None) -> str | None:
+    """The path of the file in which a checked address stores runs; None for a server."""
+    scheme, found, rest = (uri or "").partition(":///")
+    return rest.partition("?")[0] if scheme == "sqlite" and found else None
+
+
 def _name(value: object) -> str:
     text: str = validate(str, FREE, value)
     if not 0 < len(text.strip()) <= NAME_LENGTH:
@@ -80,7 +86,7 @@ class MlflowTracking(Frozen):
     """
 
     name: str = key("mlflow", choices=("mlflow",))  # the kind of tracking
-    uri: str | None = key(None, validate=address)  # a database file, a server or a database
+    uri: str | None = key(None, validate=address, writes=database_file)  # a database file, a server or a database
     experiment: str | None = key(None, validate=_name)  # name of the experiment in MLflow
     run_name: str | None = key(None, validate=_name)  # name of the run in MLflow
     every_seconds: float = key(2.0, above=0)  # interval of updates in seconds

@@ -1,16 +1,17 @@
 """The ranks of a data-parallel run as one run: one run directory, one output, one exit code.
 
-The first rank executes the whole run; the others only the training (`follower.py`). When one rank fails, the others
-would wait for it in the next collective, so it reports its error and ends all of them. An error that all ranks have in
-common is reported by the first one.
+The first rank executes the whole run; the others only the training (`follower.py`). A rank that fails before the
+training reports its error to the others (`start_up.py`), and the first rank prints it. When one rank fails later, the
+others would wait for it in the next collective, so it prints its error and ends all of them. An error that all ranks
+have in common is printed by the first one.
 """
 
 import json
 import logging
 import os
+import platform
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import replace
@@ -22,8 +23,9 @@ from runner.communication.management import SAME_ERROR_SECONDS
 from runner.communication.world import World
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunConfig, RunRequest
-from runner.errors import ConfigError, InternalError, RunnerError, StorageError
-from runner.experiment.ranks import follower
+from runner.errors import ConfigError, RunnerError, StorageError, TrainingError, unexpected
+from runner.experiment.ranks import follower, start_up
+from runner.experiment.ranks.guardian import guarded
 from runner.host import files
 from runner.host.log import LOG
 from runner.host.machine import usable_cores
@@ -42,24 +44,23 @@ class RankGroup:
         self.place: Path | None = None
 
     def folder(self, claim: Callable[[], Path]) -> Path:
-        """The run directory, which the first rank claims."""
-        return Path(self.world.shared(str(claim()) if self.world.rank == 0 else None))
+        """The run directory, which the first rank claims. Raises on all ranks what it raises."""
+        with start_up.failures_shared(self.world, first_leads=True):
+            own = str(claim()) if self.world.rank == 0 else None
+            return Path(start_up.exchange(self.world, own)[0])
 
     def run(self, request: RunRequest, work: Callable[[RunRequest], dict[str, Any]]) -> dict[str, Any]:
         """The whole run on the first rank; on the others the training, without a summary."""
         self.place = request.folder
         request = replace(request, config=of_rank(request.config, self.world))
-        if self.world.rank == 0:
-            return work(request)
-        with _silent():
-            try:
+        with start_up.failures_shared(self.world, first_leads=True):
+            if not request.config.session.graph_run_mode:  # nothing is trained: the others have nothing to do
+                start_up.training_begins(self.world)
+            if self.world.rank == 0:
+                with guarded(request.folder) if self.world.size > 1 else nullcontext():
+                    return work(request)
+            with _silent(), _unexpected_errors():
                 follower.follow(request)
-            except (RunnerError, KeyboardInterrupt):
-                raise
-            except Exception as error:
-                last = traceback.extract_tb(error.__traceback__)[-1]
-                place = f"{last.filename}:{last.lineno} in {last.name}"
-                raise InternalError(f"{type(error).__name__}: {error}", at=place) from error
         return {}
 
     def abort(self, block: str, exit_code: int) -> None:
@@ -78,23 +79,32 @@ class RankGroup:
 
 
 @contextmanager
-def joined(world: World, parallel: DataParallel) -> Iterator[RankGroup]:
+def joined(world: World, parallel: DataParallel, failed: RunnerError | None = None) -> Iterator[RankGroup]:
     """This rank's part of a run; networks that are built inside sum their gradients. All ranks leave at the same time.
 
-    An error of one rank ends all processes. Raises the error of the first rank, and on other ranks SystemExit with the
-    same exit code.
+    `failed` is the error of a rank that cannot begin. An error of one rank ends all processes. Raises on the first rank
+    the error, and on other ranks SystemExit with the same exit code.
     """
     group = RankGroup(world)
-    names = "gradients_mean", "parameter_broadcast", "all_reduce_fusion_config"
+    names = "gradients_mean", "parameter_broadcast", "all_reduce_fusion_config", "sync_batch_norm"
     settings = {name: getattr(parallel, name) for name in names}
+    world.limit, world.ended = parallel.timeout_seconds, False
     try:
-        _check(world, parallel)
+        with start_up.failures_shared(world):
+            if failed is not None:
+                raise failed
+            _check(world, parallel)
+            start_up.exchange(world)
         with auto_parallel.applied(parallel_mode=parallel.name, device_num=None, global_rank=None, **settings):
             yield group
     except BaseException as error:
         _leave(group, error)
         raise
-    world.met()
+    if not world.met(None if world.rank else parallel.timeout_seconds):  # the others wait for its evaluation
+        rows = {"waited": f"{parallel.timeout_seconds:g} seconds", "key": "parallel.timeout_seconds"}
+        group.abort(
+            str(TrainingError("the run is complete, but ranks have not ended", **rows)), TrainingError.exit_code
+        )
 
 
 def _leave(group: RankGroup, error: BaseException) -> None:
@@ -102,13 +112,15 @@ def _leave(group: RankGroup, error: BaseException) -> None:
     stopped = isinstance(error, KeyboardInterrupt)
     # The signal that stops a run reaches every rank, and some ranks only after another rank has reported it.
     with ignored() if stopped else nullcontext():
-        all_leave = group.world.met(STOP_SECONDS if stopped else SAME_ERROR_SECONDS)
+        seconds = STOP_SECONDS if stopped else SAME_ERROR_SECONDS
+        all_leave = group.world.met(group.world.limit if group.world.ended else seconds)
     if all_leave:
         if group.world.rank:
             raise SystemExit(exit_code(error)) from None
         return
     if isinstance(error, RunnerError):
-        error.add(rank=f"{group.world.rank} of {group.world.size}; it ends the others")
+        rank = f"{group.world.rank} of {group.world.size}; it ends the others"
+        error.add(rank=rank, host=platform.node())
     group.abort(str(error) or type(error).__name__, exit_code(error))
 
 
@@ -127,6 +139,17 @@ def _check(world: World, parallel: DataParallel) -> None:
             hint = f"mpirun -n {given} runner ..., or leave it out" if name == "device_num" else "leave it out"
             rows = {"key": f"parallel.{name}", "value": given, "found": found, "hint": hint}
             raise ConfigError("does not agree with mpirun", **rows)
+
+
+@contextmanager
+def _unexpected_errors() -> Iterator[None]:
+    """Raise unforeseen exceptions as InternalError with their place."""
+    try:
+        yield
+    except (RunnerError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        raise unexpected(error) from error
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from runner.communication.launcher import join, launched
 from runner.config.groups.parallel import DataParallel
@@ -11,6 +11,8 @@ from runner.config.schema import RunConfig, RunRequest
 from runner.errors import RunnerError
 from runner.experiment import ranks
 from runner.host.log import LOG
+
+T = TypeVar("T")
 
 
 class Processes(Protocol):
@@ -34,13 +36,38 @@ def processes_of(config: RunConfig) -> Iterator[Processes]:
     """The processes that execute a run with this config; at the end all have finished. Raises RunnerError."""
     if isinstance(config.parallel, DataParallel):
         with report_on_first_rank(["parallel"]):
-            world = join()
+            world = join(config.parallel.timeout_seconds)
         with ranks.joined(world, config.parallel) as group:
             yield group
         return
     if (size := launched()[1]) > 1:
         LOG.warning("mpirun launched %d processes with parallel=stand_alone: each is a separate run", size)
     yield _OneProcess()
+
+
+def on_all_ranks(work: Callable[[], T]) -> T:
+    """The result of `work`, for what each process does before it knows whether it is a rank of a data-parallel run.
+
+    If it fails on one rank of such a run, it fails on all: the first rank raises the error, the others SystemExit with
+    the same exit code.
+    """
+    try:
+        return work()
+    except RunnerError as error:
+        _fail_on_all_ranks(error)
+        raise
+
+
+def _fail_on_all_ranks(error: RunnerError) -> None:
+    """Raise on all ranks; return when they cannot be reached, so that each process reports its own error."""
+    if launched()[1] == 1:
+        return
+    try:
+        world = join()
+    except RunnerError:
+        return
+    with ranks.joined(world, DataParallel(), error):
+        pass
 
 
 @contextmanager

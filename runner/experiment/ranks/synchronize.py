@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from runner.communication.world import world
-from runner.errors import ConfigError, RunnerError
+from runner.errors import ConfigError
+from runner.experiment.ranks import start_up
 from runner.host.signals import KINDS, Interruption
 from runner.nn.cell import Cell
 from runner.nn.gradient_reducer import broadcast
@@ -17,6 +18,7 @@ NUMBERS = {kind: number for number, kind in KINDS.items()}
 class SynchronizeSignals(Callback):
     """All-reduces signals after every step: when one rank received a signal, all ranks stop at this step.
 
+    All begin the first epoch at the same time: before it, an error of one rank is an error of all.
     `requested` is the exception of that signal, on all ranks after the same step. A signal that a rank receives after
     the reduction counts for the next step: stopping alone, it would leave the others waiting for its gradients.
     """
@@ -24,6 +26,14 @@ class SynchronizeSignals(Callback):
     def __init__(self, interruption: Interruption) -> None:
         self.interruption = interruption
         self.requested: type[KeyboardInterrupt] | None = None
+
+    def epoch_begin(self, run_context: RunContext) -> None:
+        if world().limit is not None:  # no step is running that could end first
+            with self.interruption.raised_at_once():
+                start_up.training_begins(world())
+
+    def end(self, run_context: RunContext) -> None:
+        start_up.training_begins(world())  # no epoch was left
 
     def step_end(self, run_context: RunContext) -> None:
         received = self.interruption.requested
@@ -37,28 +47,16 @@ class SynchronizeSignals(Callback):
 def read_on_first_rank(network: Cell, read: Callable[[], Any] = lambda: None) -> Any:
     """Read parameters on the first rank and broadcast them, with the JSON value that `read` returns.
 
-    Raises on all ranks the error of the first one, so that all end with the same exit code.
+    Raises on all ranks the error of the first one.
     """
-    failed: RunnerError | None = None
-    known = None
-    if world().rank == 0:
-        try:
-            known = read()
-        except RunnerError as error:
-            failed = error
-    exit_code = world().shared(failed.exit_code if failed else None)
-    if failed is None and exit_code is not None:
-        failed = RunnerError("the first rank could not read the initial state")
-        failed.exit_code = exit_code
-    if failed is not None:
-        raise failed
+    known = start_up.exchange(world(), read() if world().rank == 0 else None)[0]
     broadcast(network.get_parameters())
-    return world().shared(known)
+    return known
 
 
 def check_all_or_none(shows: bool) -> None:
     """Raise ConfigError when only some ranks dump: graph mode executes dumped steps twice, on all ranks or on none."""
-    every = world().gathered(int(shows))
+    every = start_up.exchange(world(), shows)
     if len(set(every)) > 1:
         without = ", ".join(str(rank) for rank, one in enumerate(every) if not one)
         hint = "list every rank in support_device, or none"

@@ -10,6 +10,7 @@ from runner.config import overrides
 from runner.config.check import examine
 from runner.config.command_line import CommandLine
 from runner.config.compose import Composition, compose
+from runner.config.containment import path_errors
 from runner.config.groups import search
 from runner.config.loader import Loader
 from runner.config.schema import plain
@@ -26,18 +27,26 @@ def check_sweep(loader: Loader, call: CommandLine, params: Sequence[str] = ()) -
     problems = [problem for problem in map(loader.unknown_option, parsed) if problem]
     raise_all(problems)
     lines = [_without_sweep(loader, override) for override in parsed]
-    composition = compose(call._replace(overrides=tuple(line for line in lines if line)))
+    elsewhere = recorded_keys(call, params)
+    plain_call = call._replace(overrides=tuple(line for line in lines if line), recorded=elsewhere)
+    composition = compose(plain_call)
     errors: dict[str, ConfigError] = {}
-    elsewhere = {one.key_or_group for one in parsed[: len(params)]} - {
-        one.key_or_group for one in parsed[len(params) :]
-    }
     for key, value in _swept(loader, parsed):
         values = plain(composition.config)
         set_dotted(values, key, value)
-        _, found = examine(values, lambda key: search.PARAMS if key in elsewhere else overrides.COMMAND_LINE)
+        config, found = examine(values, lambda key: search.PARAMS if key in elsewhere else overrides.COMMAND_LINE)
+        if not found and key in elsewhere:
+            misplaced = path_errors(config, composition.folder, composition.typed)
+            found = [error.add(**{"from": search.PARAMS}) for error in misplaced]
         errors |= {str(error): error for error in (_with_hint(error, parsed) for error in found)}
     raise_all(list(errors.values()))
     return composition
+
+
+def recorded_keys(call: CommandLine, params: Sequence[str]) -> frozenset[str]:
+    """The keys of overrides that the user has not typed: from `hydra.sweeper.params`, or from a resumed sweep."""
+    from_file, typed = ({one.key_or_group for one in overrides.parse(lines)} for lines in (params, call.overrides))
+    return call.recorded | (from_file - typed)
 
 
 def _with_hint(error: ConfigError, parsed: Sequence[Override]) -> ConfigError:

@@ -1,11 +1,12 @@
 """The controller of a sweep: which of its jobs run, and their results."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from runner.errors import ConfigError
 from runner.experiment.sweep import journal
 from runner.experiment.sweep.job import Job
-from runner.experiment.sweep.state import Jobs, SweepState, settle
+from runner.experiment.sweep.state import Jobs, Outcome, SweepState, settle
 from runner.experiment.sweep.table import ended_line
 
 DIED = "SweepError: the process of the job ended unexpectedly"
@@ -14,8 +15,10 @@ DIED = "SweepError: the process of the job ended unexpectedly"
 class SweepController:
     """Decides which jobs of a sweep run, receives their results, and writes journal rows that jobs cannot write."""
 
-    def __init__(self, state: SweepState, fail_fast: bool, force: bool) -> None:
-        self.state = state
+    def __init__(
+        self, state: SweepState, fail_fast: bool, force: bool, queued: Mapping[int, str] = MappingProxyType({})
+    ) -> None:
+        self.state, self.queued = state, queued  # jobs that an earlier call has submitted: number to id
         self.job = Job(state.folder.absolute(), state.done(), fail_fast, force)
 
     def pending(self, batch: Jobs) -> Jobs:
@@ -31,7 +34,8 @@ class SweepController:
         changed = {f"#{number}": " ".join(known[number]) for number, lines in jobs.items() if known[number] != lines}
         if changed:
             raise ConfigError("the jobs of the sweep have changed", **changed)
-        return {number: lines for number, lines in batch.items() if number not in self.job.done}
+        started = {*self.job.done, *self.queued}
+        return {number: lines for number, lines in batch.items() if number not in started}
 
     def trial_value(self, number: int, params: Mapping[str, str], metric: str) -> float | None:
         """The value of a job for the search: the one reported before, or else that of the job's outcome.
@@ -50,14 +54,19 @@ class SweepController:
 
     def job_ended(self, number: int, code: int) -> bool:
         """Record that the process of a job has ended; whether to stop the other jobs."""
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        outcome = self.job_left(number, f"{DIED} ({how})")
+        return self.job.fail_fast and outcome.status in ("failed", "killed")
+
+    def job_left(self, number: int, reason: str = DIED) -> Outcome:
+        """Record that a job no longer runs, with the reason if it could not record its own end, and print it."""
         self.state.update()
         if number not in self.state.ended:
-            how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            settle(self.state, [number], f"{DIED} ({how})")
+            settle(self.state, [number], reason)
             self.state.update()
         outcome = self.state.outcome(number)
         print(ended_line(outcome), flush=True)  # noqa: T201
-        return self.job.fail_fast and outcome.status in ("failed", "killed")
+        return outcome
 
 
 def key_of(line: str) -> str:

@@ -9,10 +9,13 @@ from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn, run_job
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 
-from runner.config.loader import POOL, as_config_error
+from runner.config import gate
+from runner.config.hydra_errors import as_config_error
+from runner.config.loader import POOL
 from runner.errors import ConfigError
+from runner.experiment.sweep.cluster import ClusterLauncher, is_submitit
 from runner.experiment.sweep.controller import SweepController
 from runner.experiment.sweep.pool import run_all
 from runner.experiment.sweep.state import Jobs
@@ -45,6 +48,10 @@ class FilteringLauncher(Launcher):
         jobs = self._controller.pending(batch)
         if isinstance(self._inner, PoolLauncher):
             self._inner.launch_jobs(jobs)
+            return []
+        if is_submitit(self._inner):
+            queued = {number: name for number, name in self._controller.queued.items() if number in batch}
+            ClusterLauncher(self._inner, self._controller).launch_jobs(jobs, queued)
             return []
         if f"{type(self._inner).__module__}.{type(self._inner).__name__}" == BASIC:
             return self._one_by_one(jobs)
@@ -121,6 +128,15 @@ def core_shares(master: DictConfig, threads: int, jobs: int | None) -> CoreShare
         return CoreShares(at_once, threads or max(1, cores // at_once))
     per_task = settings.get("cpus_per_task")
     return CoreShares(1, threads or (per_task if type(per_task) is int and per_task > 0 else 0))
+
+
+def reject_lines(master: DictConfig) -> None:
+    """Reject settings with line ends: they are lines of the shell script that submitit writes. Raises ConfigError."""
+    with as_config_error():
+        settings = OmegaConf.to_container(master.hydra.launcher, resolve=True)
+    for key, value in gate.flatten(settings, "hydra.launcher"):
+        if isinstance(value, str) and not value.isprintable():
+            raise ConfigError("a setting of a launcher is one line", key=key, value=show(value))
 
 
 def _process_count(requested: object) -> int | None:

@@ -20,14 +20,16 @@ from runner.config import overrides
 from runner.config.check import examine
 from runner.config.command_line import CommandLine
 from runner.config.compose import Origins, container, run_request
+from runner.config.containment import path_error, path_errors, typed_values
 from runner.config.groups import search
-from runner.config.loader import SWEEP_DIR, Loader, as_config_error, as_typed, current_config
+from runner.config.hydra_errors import as_config_error
+from runner.config.loader import RECORDS, SUBDIR, SWEEP_DIR, Loader, as_typed, current_config
 from runner.config.read import display_path
 from runner.config.schema import RunConfig, RunRequest
 from runner.config.source import SEARCH
 from runner.errors import ConfigError, collect_errors, raise_all
 from runner.experiment.sweep import hydra_launchers as launchers
-from runner.experiment.sweep.check import check_sweep
+from runner.experiment.sweep.check import check_sweep, recorded_keys
 from runner.experiment.sweep.controller import SweepController
 from runner.experiment.sweep.pool import show_in
 from runner.experiment.sweep.search import Searcher, prepared
@@ -54,7 +56,8 @@ class SweepPlan:
         with current_config(self.master):
             _set_folder(self.master, folder)
             pool = launchers.is_pool(self.master)
-            task = partial(_run_one, job=controller.job, threads=threads, console=pool)
+            recorded = self.loader.recorded
+            task = partial(_run_one, job=controller.job, threads=threads, console=pool, recorded=recorded)
             context = _context(self.loader)
             if pool:
                 inner: Any = launchers.PoolLauncher(context, self.master, task, self.shares.at_once, controller)
@@ -71,8 +74,11 @@ class SweepPlan:
                 sweeper.sweep(arguments=as_typed(self.master.hydra.overrides.task))
 
 
-def plan(call: CommandLine) -> SweepPlan:
-    """Compose and check a sweep. Raises ConfigError, before anything is written, for an invalid value."""
+def plan(call: CommandLine, resumed: bool = False) -> SweepPlan:
+    """Compose and check a sweep. Raises ConfigError, before anything is written, for an invalid value.
+
+    The folder of a resumed sweep is that which the user names, whatever the config says.
+    """
     loader = Loader(call.config_dir, call.config_path)
     composition, errors = collect_errors(check_sweep, loader, call)
     master, broken = collect_errors(loader.load_configuration, call.config_name, list(call.overrides), RunMode.MULTIRUN)
@@ -82,6 +88,7 @@ def plan(call: CommandLine) -> SweepPlan:
     params, wrong = collect_errors(_take_params, master)
     if params:
         composition, errors = collect_errors(check_sweep, loader, call, params)
+    loader.recorded = recorded_keys(call, params or ())
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(as_typed(master.hydra.overrides.task))
     origin = Origins(loader, call.config_name, list(call.overrides))
     searcher, unfit = collect_errors(_searcher, master, parsed, composition.config if composition else None, origin)
@@ -89,14 +96,30 @@ def plan(call: CommandLine) -> SweepPlan:
     assert composition is not None
     folder_given = OmegaConf.to_container(master.hydra.sweep, resolve=False)["dir"] != SWEEP_DIR  # type: ignore[index,call-overload]
     with current_config(master), as_config_error():
+        launchers.reject_lines(master)
         folder = Path(str(OmegaConf.select(master, "hydra.sweep.dir")))
+        if folder_given and not resumed:
+            raise_all([error.add(**{"from": origin("hydra.sweep.dir")}) for error in _folder_errors(folder, call)])
         base = cast(dict[str, Any], OmegaConf.to_container(composition.task, resolve=False))
         core_share = launchers.core_shares(
             master, composition.config.device.threads, searcher.at_once if searcher else _count(master, parsed)
         )
+    if _names_folders(master):  # checked for each job, but an error of all jobs is one before the sweep exists
+        loader.load_sweep_config(master, as_typed(composition.record.hydra.overrides.task))
     if searcher:
         base["hydra"] = {"sweeper": searcher.identity}
     return SweepPlan(loader, master, base, composition.config, folder, folder_given, core_share, searcher)
+
+
+def _names_folders(master: DictConfig) -> bool:
+    """Whether the config sets the folders inside of a sweep."""
+    values: Any = OmegaConf.to_container(master.hydra, resolve=False)
+    return (values["sweep"]["subdir"], values["output_subdir"], values["job"]["name"]) != (SUBDIR, RECORDS, "runner")
+
+
+def _folder_errors(folder: Path, call: CommandLine) -> list[ConfigError]:
+    typed = typed_values(overrides.parse(call.overrides), call.recorded)
+    return path_error("hydra.sweep.dir", str(folder), folder, typed, [])
 
 
 def _take_params(master: DictConfig) -> list[str]:
@@ -159,7 +182,11 @@ def _context(loader: Loader) -> HydraContext:
 
 
 def _run_one(
-    task: DictConfig, job: Callable[[int, RunRequest, ConfigError | None], int], threads: int, console: bool
+    task: DictConfig,
+    job: Callable[[int, RunRequest, ConfigError | None], int],
+    threads: int,
+    console: bool,
+    recorded: frozenset[str],
 ) -> int:
     """Run one job in the folder made by the launcher, possibly in another process."""
     record = cast(DictConfig, HydraConfig.instance().cfg)
@@ -170,6 +197,8 @@ def _run_one(
     try:
         config, errors = examine(container(task), lambda key: None)
         raise_all(errors)
+        typed = typed_values(overrides.parse(as_typed(record.hydra.overrides.task)), recorded)
+        raise_all(list(path_errors(config, folder, typed)))
     except ConfigError as error:
         config, wrong = examine({}, lambda key: None)[0], error
     if not config.device.threads:

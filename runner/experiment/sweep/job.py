@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from runner.errors import ConfigError, DataError, RunnerError
 from runner.experiment import launch
 from runner.experiment.run import CONFIG_FILE
 from runner.experiment.sweep import journal, state
-from runner.host.signals import exit_code
+from runner.host.signals import PREEMPTION, Preempted, exit_code, stopped_by_signals
 from runner.train.checkpoint.folder import sweep_temporaries
 
 SKIPPED = 0
@@ -33,13 +34,14 @@ class Job:
     def __call__(self, number: int, request: RunRequest, wrong: ConfigError | None) -> int:
         """Run or resume one job and return its exit code; `wrong` is the error of its config.
 
-        Raises KeyboardInterrupt when a signal stops it, StorageError when the journal cannot be written.
+        Raises KeyboardInterrupt when a signal stops it, StorageError when the journal cannot be written. After the
+        signal of a cluster this process ends, and submitit requeues the job as `hydra.launcher.max_num_timeout` allows.
         """
         if number in self.done or self.stopped():
             return SKIPPED
         self._begin(number, request.folder)
         try:
-            with launch.run_status(request := self._resumed(request)):
+            with stopped_by_signals(), launch.run_status(request := self._resumed(request)):
                 if wrong is not None:
                     raise wrong
                 sweep_temporaries(request.folder)
@@ -48,6 +50,8 @@ class Job:
             return self.failed(number, request.folder, error)
         except KeyboardInterrupt as stop:
             state.end(self.sweep, number, request.folder, "interrupted", exit_code(stop))
+            if isinstance(stop, Preempted):
+                signal.raise_signal(PREEMPTION)  # submitit's handler, with everything saved
             raise
         state.end(self.sweep, number, request.folder, summary=summary)
         return 0

@@ -5,6 +5,7 @@
 | `sweep` | `version`, `call` (the command line), `config` (of all jobs), `config_sha256`, `threads` of a job |
 | `jobs` | `first` (a number), `overrides` of this job and of those that follow |
 | `resume` | `overrides` of the resumed sweep |
+| `submit` | `job`, `cluster`, and its `id` there |
 | `start` | `job`, `folder` (below the sweep's), `pid` |
 | `end` | `job`, `folder`, `status` (ok, failed, interrupted, killed), `exit_code`, `error`, `loss`, `metrics` |
 | `trial` | `job`, `params` proposed by a search, `state` (complete, failed) and `value` reported to it |
@@ -32,6 +33,7 @@ KEYS: Mapping[str, Mapping[str, type]] = {
     "sweep": {"version": int, "call": dict, "config": dict, "config_sha256": str, "threads": int},
     "jobs": {"first": int, "overrides": list},
     "resume": {"overrides": list},
+    "submit": {"job": int, "cluster": str, "id": str},
     "start": {"job": int, "folder": str},
     "end": {"job": int, "folder": str, "status": str, "exit_code": int},
     "trial": {"job": int, "params": dict, "state": str},
@@ -85,12 +87,20 @@ def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
     for key, kind in keys.items():
         if type(row.get(key)) is not kind:
             raise _damaged(path, number, f"{key} is not {kind.__name__}")
+    if row["event"] == "end" and not are_results(row.get("loss"), row.get("metrics")):
+        raise _damaged(path, number, "loss and metrics of a job are not numbers")
     if row["event"] == "trial" and not _is_trial_result(row["state"], row.get("value")):
         raise _damaged(path, number, "state and value of a trial do not match")
     for lines in row["overrides"] if row["event"] == "jobs" else ():
         if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
             raise _damaged(path, number, "overrides are not lists of text")
     return dict(row)
+
+
+def are_results(loss: object, metrics: object) -> bool:
+    """Whether they are the loss of a job and its metrics by name; a job that failed has None."""
+    values = list(metrics.values()) if isinstance(metrics, dict) else [metrics]
+    return all(value is None or type(value) in (int, float) for value in (loss, *values))
 
 
 def _is_trial_result(state: str, value: object) -> bool:

@@ -49,6 +49,7 @@ class SweepState:
         self.jobs: Jobs = {}
         self.started: dict[int, dict[str, Any]] = {}
         self.ended: dict[int, dict[str, Any]] = {}
+        self.submitted: dict[int, str] = {}  # ids in Slurm's queue
         self.trials: dict[int, dict[str, Any]] = {}
         self._failed: set[int] = set()  # since the last resume
         self._offset = 0
@@ -108,6 +109,9 @@ class SweepState:
                 self.jobs |= {row["first"] + place: tuple(lines) for place, lines in enumerate(row["overrides"])}
             case "resume":
                 self._failed = set()
+            case "submit":
+                if row["cluster"] == "slurm":
+                    self.submitted[row["job"]] = row["id"]
             case "start":
                 self.started[row["job"]] = row
                 self.ended.pop(row["job"], None)
@@ -145,6 +149,8 @@ def end(
 ) -> None:
     """Write the `end` row of a job. Raises StorageError."""
     known = {name: (summary or {}).get(name) for name in ("loss", "metrics")}
+    if not journal.are_results(*known.values()):  # the summary is damaged
+        known = dict.fromkeys(known)
     place = relative(folder, sweep)
     journal.append(sweep, "end", job=number, folder=place, status=status, exit_code=exit_code, error=error, **known)
 

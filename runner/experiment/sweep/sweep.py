@@ -1,22 +1,26 @@
 """Runs a sweep from its first job to its table, and resumes one that was interrupted."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from runner.config.command_line import CommandLine
+from runner.config.containment import link_errors
 from runner.config.groups import search_space
-from runner.errors import ConfigError, RunnerError
+from runner.errors import ConfigError, RunnerError, raise_all
 from runner.experiment import launch
 from runner.experiment.manifest import config_hash, relevant_versions
 from runner.experiment.sweep import best, journal
+from runner.experiment.sweep.cluster import queued_jobs, refuse_other_launcher
 from runner.experiment.sweep.controller import DIED, SweepController, key_of
 from runner.experiment.sweep.hydra_plan import SweepPlan, plan
 from runner.experiment.sweep.state import Outcome, SweepState, refuse_changes, settle
 from runner.experiment.sweep.table import show
 from runner.host import files
 from runner.host.machine import packages
+from runner.host.signals import stopped_by_signals
 
 MAY_CHANGE = ("sweep.", "hydra.launcher.", "hydra/launcher", "hydra.sweeper.n_trials")
 
@@ -35,7 +39,7 @@ def start(call: CommandLine) -> list[Outcome]:
     signal stopped the sweep.
     """
     sweep_plan = plan(call)
-    with launch.stopped_by_signals():
+    with stopped_by_signals():
         folder = launch.claim(sweep_plan.folder, sweep_plan.folder_given)
         with files.locked(folder / launch.LOCK_FILE):
             config = _base(sweep_plan)
@@ -50,23 +54,30 @@ def resume(folder: Path, lines: Sequence[str] = (), force: bool = False) -> list
     `lines` may override the launcher, `sweep.*`, and the number of trials of a search. Raises ConfigError when this is
     no sweep or when its config has changed (unless `force`), BusyError while it is running, and otherwise as `start`.
     """
+    raise_all(link_errors(folder))
     state = SweepState(folder)
     state.update()
     call = _resumed_call(state.header["call"], lines)
-    with launch.stopped_by_signals(), files.locked(folder / launch.LOCK_FILE):
+    with stopped_by_signals(), files.locked(folder / launch.LOCK_FILE):
         state.update()  # rows written before the lock was acquired
-        sweep_plan = plan(call)
+        sweep_plan = plan(call, resumed=True)
         if not force:
             refuse_changes("the config of the sweep has changed", state.header["config"], _base(sweep_plan))
-        settle(state, [number for number in state.started if number not in state.ended], DIED)
+        done = state.done()
+        submitted = {number: name for number, name in state.submitted.items() if number not in done}
+        queued = {} if force else queued_jobs(submitted)
+        refuse_other_launcher(str(sweep_plan.master.hydra.launcher._target_), queued)
+        settle(state, [number for number in state.started if number not in {*state.ended, *queued}], DIED)
         journal.append(folder, "resume", overrides=list(lines))
-        return _run_jobs(sweep_plan, folder, force)
+        return _run_jobs(sweep_plan, folder, force, queued)
 
 
-def _run_jobs(sweep_plan: SweepPlan, folder: Path, force: bool) -> list[Outcome]:
+def _run_jobs(
+    sweep_plan: SweepPlan, folder: Path, force: bool, queued: Mapping[int, str] = MappingProxyType({})
+) -> list[Outcome]:
     state = SweepState(folder)
     state.update()
-    controller = SweepController(state, sweep_plan.config.sweep.fail_fast, force)
+    controller = SweepController(state, sweep_plan.config.sweep.fail_fast, force, queued)
     try:
         sweep_plan.run(folder, state.header["threads"], controller)
     except KeyboardInterrupt:
@@ -119,16 +130,18 @@ def _call_values(call: CommandLine) -> dict[str, Any]:
 
 def _resumed_call(words: dict[str, Any], lines: Sequence[str]) -> CommandLine:
     """The command line of a resumed sweep: that of its journal, which is checked again, with new overrides."""
-    for line in lines:
-        if not key_of(line).startswith(MAY_CHANGE):
-            allowed = "hydra/launcher, hydra.launcher.*, hydra.sweeper.n_trials, sweep.*"
-            raise ConfigError("a resumed sweep cannot change this key", value=line, allowed=allowed)
     found = words.get("overrides")
     if not isinstance(found, list) or not all(isinstance(line, str) for line in found):
         raise ConfigError("the journal has no command line", value=found)
-    new = {key_of(line) for line in lines}
+    typed = [line for line in lines if line not in found]
+    for line in typed:
+        if not key_of(line).startswith(MAY_CHANGE):
+            allowed = "hydra/launcher, hydra.launcher.*, hydra.sweeper.n_trials, sweep.*, and overrides that it has"
+            raise ConfigError("a resumed sweep cannot change this key", value=line, allowed=allowed)
+    new = {key_of(line) for line in typed}
     kept = [line for line in found if key_of(line) not in new]
     if "hydra/launcher" in new:
         kept = [line for line in kept if not key_of(line).startswith("hydra.launcher.")]
     places = {name: Path(words[name]) for name in ("config_dir", "config_path") if isinstance(words.get(name), str)}
-    return CommandLine((*kept, *lines), str(words.get("config_name", "config")), **places)
+    recorded = frozenset(key_of(line) for line in kept if line not in lines)
+    return CommandLine((*kept, *typed), str(words.get("config_name", "config")), recorded=recorded, **places)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from runner.experiment.sweep.state import Outcome, varying
 from runner.host.lazy import lazy_import
+from runner.host.plain_text import visible
 
 COLOURS = {"ok": "green", "failed": "red", "killed": "red", "interrupted": "yellow", "missing": "yellow"}
 
@@ -38,10 +39,8 @@ def cells(outcomes: Sequence[Outcome]) -> list[list[str]]:
     """The header and one row per job: number, status, exit code, overrides that not all jobs share, loss, metrics."""
     names = sorted({name for outcome in outcomes for name in outcome.metrics} - {"loss"})
     own = varying([outcome.overrides for outcome in outcomes])
-    return [
-        ["job", "status", "exit", "overrides", "loss", *names],
-        *(_row(outcome, names, own) for outcome in outcomes),
-    ]
+    rows = [["job", "status", "exit", "overrides", "loss", *names], *(_row(one, names, own) for one in outcomes)]
+    return [[visible(text) for text in row] for row in rows]
 
 
 def ended_line(outcome: Outcome) -> str:
@@ -49,7 +48,7 @@ def ended_line(outcome: Outcome) -> str:
     values = {**outcome.metrics, "loss": outcome.loss}
     numbers = " ".join(f"{name} {value:.4f}" for name, value in values.items() if value is not None)
     result = numbers if outcome.status == "ok" else (outcome.error or "").partition("\n")[0]
-    return f"job {outcome.number} {outcome.status}: {' '.join(outcome.overrides)}  {result}".rstrip()
+    return visible(f"job {outcome.number} {outcome.status}: {' '.join(outcome.overrides)}  {result}".rstrip())
 
 
 def _row(outcome: Outcome, names: Sequence[str], own: set[str]) -> list[str]:

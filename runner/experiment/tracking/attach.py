@@ -5,9 +5,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from runner.config.groups.tracking import MlflowTracking, address_of
+from runner.config.containment import path_error
+from runner.config.groups.tracking import MlflowTracking, address, address_of, database_file
 from runner.config.schema import RunRequest
-from runner.errors import ConfigError, MismatchError, RunnerError, StorageError
+from runner.errors import ConfigError, MismatchError, RunnerError, StorageError, raise_all
 from runner.experiment.sweep.journal import NAME as SWEEP_FILE
 from runner.experiment.sweep.state import SweepState
 from runner.experiment.tracking import mlflow
@@ -15,6 +16,7 @@ from runner.experiment.tracking.follower import Follower, Tracker
 from runner.experiment.tracking.tensorboard import EventFile
 from runner.host.files import write_json
 from runner.host.json_file import read_object
+from runner.validation.validate import Invalid, invalid_value_error
 
 STATE_FILE, SUMMARY_FILE = "tracking.json", "summary.json"
 MAX_LEVELS = 4  # folders between a job and its sweep
@@ -80,7 +82,7 @@ def _run_info(request: RunRequest, tracking: MlflowTracking) -> Any:
     before = read_object(folder / STATE_FILE) if request.resume else {}
     same = (before.get("name"), before.get("uri")) == ("mlflow", uri)
     if before.get("name") == "mlflow" and tracking.uri is None:  # a resumed run keeps its database
-        same, uri = True, str(before.get("uri"))
+        same, uri = True, _recorded_address(str(before.get("uri")), uri, folder)
     return mlflow.MlflowRunInfo(
         uri=uri,
         experiment=tracking.experiment or request.experiment or request.config.network.name,
@@ -89,6 +91,18 @@ def _run_info(request: RunRequest, tracking: MlflowTracking) -> Any:
         config=request.resolved,
         tags=_tags(request, folder),
     )
+
+
+def _recorded_address(recorded: str, current: str, folder: Path) -> str:
+    """The database of a resumed run, from its folder. Raises ConfigError when it is not below an allowed place."""
+    if recorded != current:
+        try:
+            file = database_file(address(recorded))
+        except Invalid as invalid:
+            raise invalid_value_error("tracking.uri", recorded, invalid, file=folder / STATE_FILE) from None
+        if file is not None:
+            raise_all(path_error("tracking.uri", recorded, Path(file), {}, [folder]))
+    return recorded
 
 
 def _tags(request: RunRequest, folder: Path) -> dict[str, str]:

@@ -1,21 +1,15 @@
-"""Comparison of two dumps: by iteration, by operator in the execution order of A, one tensor at a time."""
+"""The comparison of an operator, parameter or constant of two dumps, and the verdict on all of them."""
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from runner.errors import MismatchError
-from runner.observe.dump.dump import Dump
 from runner.observe.dump.file_names import INPUT
-from runner.observe.dump.match import best_forms, match
-from runner.observe.dump.metrics import Measures, Tolerance, comparable, measure
-from runner.observe.dump.reader import VIEWS, DumpEntry, SavedTensor
+from runner.observe.dump.metrics import Measures
 from runner.types import TensorType
 
-CONSTANT = re.compile(r"cst\d+")  # numbered in the order of use, which passes change
-EntryPair = tuple[DumpEntry, DumpEntry]
 GROWTH = 4.0  # of the 573 operators of a step of ResNet-50, one mode against the other, none has more than 2.2
 MAX_INPUT_DISTANCE = 0.1  # inputs with a larger distance are different data, so that the rest is not rounding
 DISCONTINUOUS = {
@@ -75,7 +69,8 @@ class TensorPair:
 class EntryComparison:
     """An operator, or a parameter or constant (`is_value`), of both dumps.
 
-    `only` are the labels of tensors that one of the dumps lacks.
+    `only` are the labels of tensors that one of the dumps lacks, `foreign` those of inputs that come from operators
+    which are not partners, because a network has an operator more.
     """
 
     iteration: int
@@ -83,12 +78,14 @@ class EntryComparison:
     is_value: bool
     pairs: Sequence[TensorPair]
     only: Sequence[str]
+    foreign: frozenset[str] = frozenset()
 
     @property
     def status(self) -> DiffStatus:
-        """The status of its outputs relative to its inputs."""
+        """The status of its outputs relative to its inputs. Foreign inputs may differ if the outputs agree."""
         differing = [pair for pair in self.pairs if pair.differs]
-        if not differing:
+        has_outputs = any(not pair.is_input for pair in self.pairs)
+        if not differing or (has_outputs and all(pair.label in self.foreign for pair in differing)):
             return DiffStatus.SAME
         if any(self._is_cause(pair) for pair in differing if not pair.is_input):
             return DiffStatus.DIFFERS
@@ -101,71 +98,6 @@ class EntryComparison:
         is_discontinuous = (found := _TYPE.search(self.names[0])) is not None and found[1] in DISCONTINUOUS
         is_flip = is_discontinuous and output.has_few_differences
         return inputs <= MAX_INPUT_DISTANCE and output.distance > GROWTH * inputs and not is_flip
-
-
-class DumpWalk:
-    """Iterates over the comparisons of the entries that two dumps have in common.
-
-    Afterwards `only_a` and `only_b` have the names of the others, and `notes` the remarks. Raises MismatchError if the
-    dumps have no iteration or no operator in common, and DataError for damaged files.
-    """
-
-    def __init__(self, a: Dump, b: Dump, tolerance: Tolerance) -> None:
-        self.a, self.b, self.tolerance = a, b, tolerance
-        self.only_a: dict[str, None] = {}
-        self.only_b: dict[str, None] = {}
-        self.notes: dict[str, None] = {}
-        self.iterations = self._iterations()
-
-    def _iterations(self) -> list[tuple[int, int]]:
-        ours, theirs = self.a.iterations, self.b.iterations
-        if self.a.is_one_folder and self.b.is_one_folder:
-            return [(ours[0], theirs[0])]
-        common = [(number, number) for number in ours if number in theirs]
-        if not common:
-            hint = "the paths of two iterations are compared whatever their numbers"
-            rows = {"iterations_of_A": _listed(ours), "iterations_of_B": _listed(theirs)}
-            raise MismatchError("the dumps have no iteration in common", **rows, hint=hint)
-        if len(common) < max(len(ours), len(theirs)):
-            self.notes["only these iterations are in both dumps: " + _listed(number for number, _ in common)] = None
-        return common
-
-    def __iter__(self) -> Iterator[EntryComparison]:
-        for number, other in self.iterations:
-            yield from self._iteration(number, self.a.entries(number), self.b.entries(other))
-
-    def _iteration(self, number: int, a: Sequence[DumpEntry], b: Sequence[DumpEntry]) -> Iterator[EntryComparison]:
-        operators = _operators(a), _operators(b)
-        found = match(a, b, *best_forms(*operators))
-        if not found.pairs or (all(operators) and all(one.is_value for one, _ in found.pairs)):
-            first = {"first_of_A": a[0].name if a else "nothing", "first_of_B": b[0].name if b else "nothing"}
-            raise MismatchError("the dumps have no operator in common", iteration=number, **first)
-        constants = [pair for pair in found.pairs if pair[0].is_value and CONSTANT.fullmatch(pair[0].name)]
-        others = [
-            entry for entry in (*found.only_a, *found.only_b) if entry.is_value and CONSTANT.fullmatch(entry.name)
-        ]
-        ignored = [pair[0] for pair in constants] if others or not all(map(_same_types, constants)) else []
-        if ignored or others:
-            self.notes["constants are not compared: the graphs have different ones"] = None
-        self.only_a |= dict.fromkeys([entry.name for entry in found.only_a if entry not in others])
-        self.only_b |= dict.fromkeys([entry.name for entry in found.only_b if entry not in others])
-        for pair in found.pairs:
-            if pair[0] not in ignored:
-                yield self._compare(number, *pair)
-
-    def _compare(self, number: int, a: DumpEntry, b: DumpEntry) -> EntryComparison:
-        ours, theirs = a.tensors(), b.tensors()
-        pairs = [self._pair(label, ours[label], theirs[label]) for label in ours if label in theirs]
-        return EntryComparison(number, (a.name, b.name), a.is_value, pairs, sorted(ours.keys() ^ theirs.keys()))
-
-    def _pair(self, label: str, a: SavedTensor, b: SavedTensor) -> TensorPair:
-        measures = None
-        if comparable(a.type, b.type):
-            # Formats with padding are not converted if both dumps have the same one.
-            is_same_layout = a.format == b.format and a.shape == b.shape and a.format not in VIEWS
-            x, y = (a.raw(), b.raw()) if is_same_layout else (a.array(), b.array())
-            measures = measure(x, y, self.tolerance) if x.shape == y.shape else None
-        return TensorPair(label, (a.type, b.type), (a.format, b.format), measures)
 
 
 @dataclass
@@ -188,17 +120,3 @@ class Verdict:
         elif found.status is not DiffStatus.SAME:
             self.earlier = self.earlier or found
         return self.first is None
-
-
-def _operators(entries: Iterable[DumpEntry]) -> list[str]:
-    return [entry.name for entry in entries if not entry.is_value]
-
-
-def _same_types(pair: EntryPair) -> bool:
-    a, b = ([tensor.type for tensor in entry.tensors().values()] for entry in pair)
-    return a == b
-
-
-def _listed(numbers: Iterable[int]) -> str:
-    listed = [str(number) for number in numbers]
-    return ", ".join(listed if len(listed) <= 8 else [*listed[:7], "...", listed[-1]])

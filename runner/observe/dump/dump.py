@@ -9,6 +9,7 @@ from runner.errors import DataError
 from runner.host.files import names
 from runner.observe.dump.file_names import sanitised
 from runner.observe.dump.locate import DumpLocation, find_iterations
+from runner.observe.dump.operator_traits import DumpSide
 from runner.observe.dump.reader import DumpEntry, read_entries, read_text
 from runner.observe.graph.listing import Operation
 from runner.observe.graph.reader import read as read_listing
@@ -50,6 +51,12 @@ class Dump:
             return not entry.is_value, position.get(entry.name, len(position)), entry.number, entry.name
 
         return sorted(found.values(), key=key)
+
+    def side(self, iteration: int) -> DumpSide:
+        """What is known about an iteration for matching it with that of another dump. Raises DataError."""
+        orders = [self.order(location.graph) for location in self.locations[iteration]]
+        executed = list(dict.fromkeys(name for order in orders for name in order))
+        return DumpSide(self.entries(iteration), executed, self.operation, self.producer)
 
     def order(self, graph: int | None) -> list[str]:
         """Full names in execution order of one graph, or of all (None). Empty if the dump does not have them."""

@@ -28,10 +28,15 @@ RTOL = {dt.float16: 1e-2, dt.float32: 1e-4, dt.float64: 1e-9}  # 20 roundings of
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Relative and absolute tolerance. `rtol` None means the default of the coarser of the two element types."""
+    """Relative and absolute tolerance. `rtol` None means the default of the coarser of the two element types.
+
+    `coarser` is a type that earlier operators compute in: rounding to it, and below its smallest normal number, is in
+    all later values, whatever their types are.
+    """
 
     rtol: float | None = None
     atol: float = 0.0
+    coarser: DType | None = None
 
     def relative(self, a: DType, b: DType) -> float:
         """The relative tolerance for tensors of these types; 0 for integers and booleans.
@@ -41,10 +46,13 @@ class Tolerance:
         """
         if not a.is_float:
             return 0.0
-        return max(RTOL[a], RTOL[b]) if self.rtol is None else self.rtol
+        if self.rtol is not None:
+            return self.rtol
+        return max(RTOL[kind] for kind in (a, b, self.coarser) if kind is not None)
 
 
 DEFAULT = Tolerance()
+UNSCALED = (1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -80,26 +88,39 @@ def comparable(a: TensorType, b: TensorType) -> bool:
     return a.shape == b.shape and kinds[0] == kinds[1]
 
 
-def measure(a: np.ndarray, b: np.ndarray, tolerance: Tolerance = DEFAULT, chunk: int = CHUNK) -> Measures:
+def measure(
+    a: np.ndarray,
+    b: np.ndarray,
+    tolerance: Tolerance = DEFAULT,
+    chunk: int = CHUNK,
+    factors: tuple[float, float] = UNSCALED,
+) -> Measures:
     """Compare `a` with `b`, `chunk` elements at a time; they may be in memory or mapped, in any memory order.
 
-    Raises ShapeError if they are not comparable.
+    Elements of A and B are multiplied by `factors`, in Float64, before they are compared. Raises ShapeError if they are
+    not comparable.
     """
     types = TensorType.of(a), TensorType.of(b)
     if not comparable(*types):
         raise ShapeError("tensors that cannot be compared", a=types[0], b=types[1])
     is_float = types[0].dtype.is_float
-    if all(_same_bits(x, y) for x, y, _ in chunks(a, b, chunk)):
+    if factors == UNSCALED and all(_same_bits(x, y) for x, y, _ in chunks(a, b, chunk)):
         nan, inf = _not_finite(a, chunk) if is_float else (0, 0)
         return Measures(a.size, 0, max_ulp=0 if is_float else None, nan=(nan, nan), inf=(inf, inf), identical=True)
     with np.errstate(all="ignore"):
         sums = _Sums(*types)
         for x, y, _ in chunks(a, b, chunk):
-            sums.add(x, y)
+            sums.add(*_scaled(x, y, factors))
         differences = _Differences(*types, tolerance, sums.rms)
         for x, y, first in chunks(a, b, chunk):
-            differences.add(x, y, first)
-    return differences.result(a, b, sums)
+            differences.add(*_scaled(x, y, factors), first)
+    return differences.result(a, b, sums, factors)
+
+
+def _scaled(a: np.ndarray, b: np.ndarray, factors: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
+    if factors == UNSCALED:
+        return a, b
+    return a.astype(np.float64) * factors[0], b.astype(np.float64) * factors[1]
 
 
 def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
@@ -169,7 +190,8 @@ class _Differences:
         self._rtol = tolerance.relative(a.dtype, b.dtype)
         self._atol = tolerance.atol if a.dtype.is_float else 0.0
         self._coarse = min(a.dtype, b.dtype, key=lambda kind: kind.size).numpy if a.dtype.is_float else None
-        self._least = rms if self._coarse is None else max(rms, float(np.finfo(self._coarse).smallest_normal))
+        types = [kind for kind in (a.dtype, b.dtype, tolerance.coarser) if kind is not None and kind.is_float]
+        self._least = max([rms, *(float(np.finfo(kind.numpy).smallest_normal) for kind in types)])
         self._outside, self._abs, self._rel, self._ulp, self._squares = 0, 0.0, 0.0, 0, 0.0
         self._nan, self._inf = [0, 0], [0, 0]
         self._worst, self._severity, self._bound = 0, -1.0, 0.0
@@ -212,11 +234,13 @@ class _Differences:
             rounded = a.astype(self._coarse, copy=False), b.astype(self._coarse, copy=False)
             self._ulp = max(self._ulp, int(ulps(*rounded).max(initial=0)))
 
-    def result(self, a: np.ndarray, b: np.ndarray, sums: _Sums) -> Measures:
+    def result(self, a: np.ndarray, b: np.ndarray, sums: _Sums, factors: tuple[float, float]) -> Measures:
         worst = tuple(map(int, np.unravel_index(self._worst, a.shape)))
         ulp = self._ulp if self._coarse else None
         nan, inf = (self._nan[0], self._nan[1]), (self._inf[0], self._inf[1])
         values = a[worst].item(), b[worst].item()
+        if factors != UNSCALED:
+            values = values[0] * factors[0], values[1] * factors[1]
         l2 = (
             math.sqrt(self._squares / a.size) / (sums.rms or math.ulp(0.0))
             if self._squares == self._squares

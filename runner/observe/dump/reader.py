@@ -5,6 +5,7 @@ passes; the others keep their sanitised names.
 """
 
 import re
+import tokenize
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,8 @@ SMALL = 1 << 20  # bytes up to which reading is faster than mapping
 PLAIN = (DEFAULT_FORMAT, *formats.PLAIN)
 VIEWS = (*PLAIN, "CHWN", formats.TILED)  # formats without padding
 OVERFLOW = "Opdebug"  # the operator type of overflow records
+# numpy evaluates the header of a file as an expression of Python, which a damaged one need not be.
+_HEADER_ERRORS = SyntaxError, TypeError, OverflowError, RecursionError, MemoryError, tokenize.TokenError
 _NUMBER = re.compile(r"op(\d{1,18})$")
 
 
@@ -135,7 +138,7 @@ def _npy_tensor(name: NpyName, path: Path) -> SavedTensor:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         dtype = dt.of(array.dtype)
-    except (ValueError, EOFError, OSError, AttributeError) as reason:
+    except (ValueError, EOFError, OSError, AttributeError, *_HEADER_ERRORS) as reason:
         what = reason.what if isinstance(reason, ConfigError) else reason
         raise DataError("not a tensor in a .npy file", file=path, reason=what) from None
     return SavedTensor(name.io, name.slot, path, dtype, array.shape, name.format, (), partial(np.asanyarray, array))

@@ -14,7 +14,7 @@ from runner.errors import ConfigError, StorageError
 from runner.host.files import make_directory
 from runner.host.log import LOG
 from runner.validation.records import Frozen
-from runner.validation.rules import FREE, key
+from runner.validation.rules import FREE, as_path, key
 from runner.validation.validate import Invalid, show, validate
 
 Kind = Literal["sync", "async", "ge"]
@@ -183,7 +183,7 @@ class _KernelDump(Frozen):
     name: str
     config: str | None = None  # a JSON file of MindSpore
     enable: bool = True  # false: no dump
-    path: str | None = key(None, validate=_path)  # output folder; null: dump/ in the run directory
+    path: str | None = key(None, validate=_path, writes=as_path)  # output folder; null: dump/ in the run directory
     net_name: str | None = key(None, validate=_net_name)  # name of the network in paths; null: that of the network
     iteration: str = key("0", validate=_iteration)  # steps from 0: `0|5-8` or `all`
     dump_mode: int = key(0, low=0, high=1, hint=_MODES)  # 0: all operators, 1: those of `kernels`

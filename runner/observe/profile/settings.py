@@ -15,7 +15,7 @@ from runner.host import json_file
 from runner.host.files import make_directory
 from runner.validation.keys import keys_of, validate_keys
 from runner.validation.records import Frozen
-from runner.validation.rules import FREE, key
+from runner.validation.rules import FREE, as_path, key
 from runner.validation.validate import Invalid, existing_folder, invalid_value_error, validate
 
 METRICS = ("ArithmeticUtilization", "PipeUtilization", "Memory", "MemoryL0", "ResourceConflictRatio")
@@ -162,6 +162,13 @@ def options_text(value: object) -> str:
     return text
 
 
+def path_in_options(text: str | None, group: object = None) -> str | None:
+    """The `result_path` in a text, words or JSON, that is valid otherwise; None without one."""
+    values = options(text, "options") if text is not None else {}
+    path = values.get("result_path") or values.get("output")
+    return path if isinstance(path, str) else None
+
+
 def _on(value: object) -> bool:
     text = str(value).lower()
     if isinstance(value, str | bool) and text in ("on", "off", "true", "false"):
@@ -198,13 +205,14 @@ def _folder(value: object) -> str:
 class TraceProfiling(Frozen):
     """A profile of the run. null: the value in `options`; without options, all traces are on.
 
+    `result_path` is an existing folder, relative to the working directory; null: `profiling/` in the run directory.
     `output`, `aicpu` and `aic_metrics` are aliases of `result_path`, `aicpu_trace` and `ai_core_metrics`.
     """
 
     name: str = key("trace", choices=("trace",))  # the kind of profile
-    options: str | None = key(None, validate=options_text)  # JSON text with these keys, or words
-    result_path: str | None = key(None, validate=_folder)  # an existing folder; null: profiling/ in the run directory
-    output: str | None = key(None, validate=_folder)  # alias of result_path
+    options: str | None = key(None, validate=options_text, writes=path_in_options)  # JSON with these keys, or words
+    result_path: str | None = key(None, validate=_folder, writes=as_path)  # null: profiling/ of the run
+    output: str | None = key(None, validate=_folder, writes=as_path)  # alias of result_path
     training_trace: bool | None = key(None, validate=_on)  # phases of each step
     task_trace: bool | None = key(None, validate=_on)  # times of operators
     aicpu_trace: bool | None = key(None, validate=_on)  # waiting times for data

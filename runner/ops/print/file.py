@@ -8,7 +8,7 @@ The package `protobuf` can only read a whole file, up to 2 GB, and does not repo
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from runner import dtype as dt
 from runner.core.value import Tensor
 from runner.errors import ConfigError, DataError, StorageError
 from runner.host import files, tensor_message
-from runner.host.protobuf import fields, message, required_bytes, required_text
+from runner.host.protobuf import fields, located_fields, message, required_bytes, required_text
 from runner.ops.print.screen import Part
 
 FILE_LIMIT = 64 << 30  # maximum size of a file to read, in bytes
@@ -95,20 +95,35 @@ def checked_path(path: str) -> Path:
 def parse_print(print_file_name: str | Path) -> list[str | Tensor]:
     """The strings and tensors that Print operators wrote into a file, in order.
 
-    Raises DataError (a ValueError), with the entry, when the file is missing, empty or damaged.
+    Raises DataError (a ValueError), with entry and offset, when the file is missing, empty or damaged; a list without
+    its end would look complete. `print_entries` gives what precedes the damage.
+    """
+    return list(print_entries(print_file_name))
+
+
+def print_entries(print_file_name: str | Path) -> Iterator[str | Tensor]:
+    """Iterate over the strings and tensors of a print file.
+
+    In a file that was cut, such as by a kill in the middle of a write, and in one that is damaged, all entries before
+    the damage come first. Then it raises DataError with the entry (counted from 1) and `offset`, the byte at which it
+    begins: a file cut to this length is complete.
     """
     path = Path(print_file_name)
+    offset, count = 0, 0
     try:
-        message = memoryview(files.read_bytes(path, FILE_LIMIT))
-        if not message:
+        content = memoryview(files.read_bytes(path, FILE_LIMIT))
+        if not content:
             raise DataError("the print file is empty", hint="nothing was printed, or this is another file")
-        entries: list[str | Tensor] = []
-        for number, value in fields(message):
-            if number == VALUE:
-                entries.append(_parse_entry(value, len(entries) + 1))
-        return entries
     except DataError as error:
         raise error.add(file=path) from None
+    try:
+        for end, number, value in located_fields(content):
+            if number == VALUE:
+                yield _parse_entry(value)
+                count += 1
+            offset = end
+    except DataError as error:
+        raise error.add(file=path, entry=count + 1, offset=f"{offset} of {len(content)} bytes") from None
 
 
 def _value(part: Part) -> bytes:
@@ -118,13 +133,10 @@ def _value(part: Part) -> bytes:
     return message((TENSOR, tensor_message.head(dt.of(part.dtype), part.shape, len(elements)) + elements))
 
 
-def _parse_entry(value: int | memoryview, number: int) -> str | Tensor:
-    """One string or tensor; `number` counts from 1."""
-    try:
-        parts = dict(fields(required_bytes(value)))
-        if DESC in parts:
-            return required_text(parts[DESC])
-        message = tensor_message.parse(required_bytes(parts.get(TENSOR)))
-        return Tensor(tensor_message.decode(message, TYPES.get(message.kind.lower())).copy())
-    except DataError as error:
-        raise error.add(entry=number) from None
+def _parse_entry(value: int | memoryview) -> str | Tensor:
+    """One string or tensor."""
+    parts = dict(fields(required_bytes(value)))
+    if DESC in parts:
+        return required_text(parts[DESC])
+    message = tensor_message.parse(required_bytes(parts.get(TENSOR)))
+    return Tensor(tensor_message.decode(message, TYPES.get(message.kind.lower())).copy())

@@ -17,6 +17,7 @@ Users edit the file: an update keeps `may_differ`, `exact` and `tolerance`.
 import hashlib
 import json
 import math
+import re
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -43,6 +44,7 @@ TOLERANCE = {
 _MACHINE = ("cpu", "threads", "providers", "optimization_level")
 # Without runner itself, whose changes the check must find.
 _COMPUTING = ("packages.numpy", "packages.onnx", "packages.onnxruntime")
+_STEP = re.compile("[0-9]{1,18}")
 _DENSE, _PER_DECADE = 10, 8  # steps whose losses are listed: the first ten, then eight per power of ten
 
 
@@ -99,7 +101,8 @@ def read(path: Path) -> Golden:
     if (version := values.pop("version", None)) != VERSION:
         raise DataError("unknown version of golden files", file=path, expected=VERSION, found=version)
     try:
-        golden = Golden(**{**values, "may_differ": tuple(values.get("may_differ", MAY_DIFFER))})
+        may_differ = values.get("may_differ", list(MAY_DIFFER))
+        golden = Golden(**{**values, "may_differ": tuple(may_differ) if isinstance(may_differ, list) else may_differ})
         problem = _problem(golden)
     except TypeError:
         problem = f"keys {', '.join(values)}"
@@ -120,15 +123,24 @@ def _problem(golden: Golden) -> str | None:
         return "a part that is not a group of keys"
     if not all(map(is_number, golden.metrics.values())) or not all(map(is_number, golden.losses["at"].values())):
         return "a metric or a loss that is not a number"
-    if not all(str(step).isdigit() for step in golden.losses["at"]):
+    if not all(_STEP.fullmatch(step) for step in golden.losses["at"]) or type(golden.steps) is not int:
         return "a step that is not an integer"
+    if not isinstance(golden.losses.get("sha256"), str):
+        return "losses without their sha256"
+    patterns = golden.may_differ if isinstance(golden.may_differ, tuple) else (None,)
+    if not all(isinstance(name, str) for name in patterns) or not isinstance(golden.exact, bool):
+        return "may_differ must be a list of names, and exact true or false"
     for name, bound in golden.tolerance.items():
         if not isinstance(bound, dict) or not all(is_number(value) and value >= 0 for value in bound.values()):
             return f"tolerance.{name}: {bound}"
-    complete = all(
-        isinstance(one, dict) and {"sha256", "norm", "shape", "dtype"} <= set(one) for one in golden.tensors.values()
-    )
-    return None if complete else "a tensor without shape, dtype, sha256 or norm"
+    return None if all(map(_is_tensor, golden.tensors.values())) else "a tensor without shape, dtype, sha256 or norm"
+
+
+def _is_tensor(value: object) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("shape"), list):
+        return False
+    texts = value.get("dtype"), value.get("sha256")
+    return all(isinstance(text, str) for text in texts) and is_number(value.get("norm"))
 
 
 def _losses(metrics: Metrics) -> dict[str, Any]:

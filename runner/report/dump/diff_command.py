@@ -5,15 +5,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner.errors import ConfigError, MismatchError
-from runner.observe.dump.diff import DumpWalk, Verdict
+from runner.observe.dump.diff import Verdict
 from runner.observe.dump.dump import Dump
 from runner.observe.dump.metrics import Tolerance
+from runner.observe.dump.walk import DumpWalk
 from runner.report.dump import diff_table
 from runner.report.dump.diff_rows import Row, count, entry_row, summary
 
 
-def main(runs: Sequence[Path], tolerance: Tolerance, everything: bool, as_json: bool) -> int:
+def main(runs: Sequence[Path], tolerance: Tolerance, everything: bool, strict: bool, as_json: bool) -> int:
     """Compare two dumps and print the result. Returns 0 if they agree, otherwise 6.
+
+    `strict`: operators and parameters of one side only are a difference.
 
     Raises MismatchError if the dumps have nothing in common, ConfigError if both runs share one dump, DataError for
     missing and damaged files, StorageError for unreadable files.
@@ -22,7 +25,7 @@ def main(runs: Sequence[Path], tolerance: Tolerance, everything: bool, as_json: 
     if a.path.resolve() != b.path.resolve() and a.locations == b.locations:
         hint = "dump into the run directories, or give each run a dump.path of its own"
         raise ConfigError("both runs have their dump in the same folder", path=a.device, hint=hint)
-    found = compare(a, b, tolerance, everything)
+    found = compare(a, b, tolerance, everything, strict)
     if as_json:
         print(json.dumps(found, allow_nan=False))  # noqa: T201  output of the command
     else:
@@ -30,7 +33,7 @@ def main(runs: Sequence[Path], tolerance: Tolerance, everything: bool, as_json: 
     return 0 if found["same"] else MismatchError.exit_code
 
 
-def compare(a: Dump, b: Dump, tolerance: Tolerance, everything: bool = False) -> Row:
+def compare(a: Dump, b: Dump, tolerance: Tolerance, everything: bool = False, strict: bool = False) -> Row:
     """The comparison of two dumps as `diff_rows.summary`; it ends at the first cause unless `everything` is set."""
     walk, verdict = DumpWalk(a, b, tolerance), Verdict()
     rows: list[Row] | None = [] if everything else None
@@ -42,4 +45,4 @@ def compare(a: Dump, b: Dump, tolerance: Tolerance, everything: bool = False) ->
             rows.append(entry_row(found))
         elif not is_open:
             break
-    return summary(walk, verdict, counts, rows)
+    return summary(walk, verdict, counts, rows, strict)

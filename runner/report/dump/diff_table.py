@@ -3,7 +3,7 @@
 import math
 from typing import TYPE_CHECKING
 
-from runner.report.dump.diff_rows import Row, user_line
+from runner.report.dump.diff_rows import Row, remarks, tolerance_text, user_line
 from runner.report.terminal import open_console, print_line, print_table
 
 if TYPE_CHECKING:
@@ -23,12 +23,15 @@ _WITHOUT_CAUSE = {
         "only inputs differ, first those of",
         "the cause is not in the dump: other data, or an operator that was not dumped",
     ),
+    "foreign": (
+        "inputs differ that other operators make in B, first those of",
+        "the networks are not the same there: the cause is an operator without a partner, or in another place",
+    ),
     "rounding": (
         "no operator is the cause: rounding passes the tolerance first in",
         "the inputs of this operator differ already, and the difference grows; --rtol allows more",
     ),
 }
-MAX_NAMES = 5
 
 
 def print_comparison(found: Row) -> None:
@@ -37,7 +40,10 @@ def print_comparison(found: Row) -> None:
     if "all" in found:
         _everything(console, found)
     if found["same"]:
-        print_line(console, _agreement(found), "green")
+        print_line(console, f"same: {_agreement(found)}", "green")
+    elif found["cause"] == "one side":
+        print_line(console, "different: only one side has some operators or parameters (--strict)", "bold red")
+        print_line(console, f"all others: {_agreement(found)}")
     elif found["first"]:
         _difference(console, found["first"], "first difference")
         if earlier := found["earlier"]:
@@ -46,25 +52,15 @@ def print_comparison(found: Row) -> None:
         title, reason = _WITHOUT_CAUSE[found["cause"]]
         _difference(console, found["earlier"], title)
         print_line(console, reason, "yellow")
-    for note in _notes(found):
+    for note in remarks(found):
         print_line(console, f"note: {note}")
 
 
 def _agreement(found: Row) -> str:
     counts, count = found["compared"], len(found["iterations"])
     what = f"{counts['operators']} operators and {counts['values']} parameters and constants"
-    rtol = "the tolerance of their types" if found["rtol"] is None else f"rtol {found['rtol']:g}"
-    return f"same: {what} of {count} {'iteration' if count == 1 else 'iterations'} agree within {rtol}"
-
-
-def _notes(found: Row) -> list[str]:
-    notes = list(found["notes"])
-    for side in "ab":
-        names = found[f"only_{side}"]
-        if names and "all" not in found:
-            listed = ", ".join(names[:MAX_NAMES]) + (", ..." if len(names) > MAX_NAMES else "")
-            notes.append(f"{len(names)} only in {side.upper()}: {listed}")
-    return notes
+    where = f"{count} {'iteration' if count == 1 else 'iterations'}"
+    return f"{what} of {where} agree within {tolerance_text(found)}"
 
 
 def _difference(console: "Console", row: Row, heading: str) -> None:
@@ -72,6 +68,7 @@ def _difference(console: "Console", row: Row, heading: str) -> None:
     details = {"iteration": row["iteration"], "in B": row["name_b"] if row["name_b"] != row["name"] else None}
     details |= _worst(row) | {"IR": row.get("ir"), "source": user_line(row)}
     details |= {f"{label} is": producer for label, producer in row.get("made_by", {}).items()}
+    details |= {f"{label} in B is": producer for label, producer in row.get("made_by_b", {}).items()}
     if row["only_in_one"]:
         details["only in one"] = ", ".join(row["only_in_one"])
     # One column per tensor: an operator has few tensors, so that the table fits into 80 columns.

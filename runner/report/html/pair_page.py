@@ -8,7 +8,7 @@ from runner.observe.dump.metrics import Tolerance
 from runner.report.compare import has_dump
 from runner.report.diff_metrics import MetricTolerance, compare_runs
 from runner.report.dump.diff_command import compare
-from runner.report.dump.diff_rows import Row, user_line
+from runner.report.dump.diff_rows import Row, remarks, tolerance_text, user_line
 from runner.report.format import format_value, tables, verdict
 from runner.report.html.layout import Section, badge
 from runner.report.html.markup import Content, Markup, concat, table, tag
@@ -19,6 +19,7 @@ _REASONS = {
     "operator": "The first operator whose outputs differ although its inputs agree",
     "value": "A parameter or constant differs before any operator is run",
     "inputs": "Only inputs differ: the cause is not in the dumps",
+    "foreign": "Inputs differ that other operators make in B: an operator has no partner, or is in another place",
     "rounding": "No operator is the cause: rounding errors accumulate and exceed the tolerance here",
 }
 
@@ -43,7 +44,8 @@ def _dumps(a: RunRecord, b: RunRecord) -> Markup:
     counts = found["compared"]
     if found["same"]:
         what = f"{counts['operators']} operators and {counts['values']} parameters and constants agree"
-        return _verdict(True, f"{what} within the tolerance of their types")
+        notes = (tag("p", note, class_="sub") for note in remarks(found))
+        return concat(_verdict(True, f"{what} within {tolerance_text(found)}"), *notes)
     first = found["first"] or found["earlier"]
     details = {
         "operator": first["name"],
@@ -56,7 +58,7 @@ def _dumps(a: RunRecord, b: RunRecord) -> Markup:
         _verdict(False, _REASONS["value" if first["kind"] == "value" else found["cause"]]),
         table(("", ""), rows),
         table(_COLUMNS, [_tensor(tensor) for tensor in first["tensors"]]),
-        *(tag("p", note, class_="sub") for note in found["notes"]),
+        *(tag("p", note, class_="sub") for note in remarks(found)),
     )
 
 

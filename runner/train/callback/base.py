@@ -85,7 +85,7 @@ class Callback:
         """Before an epoch."""
 
     def step_begin(self, run_context: RunContext) -> None:
-        """Before a step, or before a sink of steps."""
+        """Before a step, or before a sink of steps and before the rest of one that was left."""
 
     def step_end(self, run_context: RunContext) -> None:
         """After a step, or after a sink of steps."""
@@ -94,8 +94,18 @@ class Callback:
         """Whether to leave a sink that would continue for seconds; called between its calls to the device."""
         return False
 
+    def next_stop(self, step: int) -> int | None:
+        """The number of the first step after `step` behind which to leave a sink; None: no step.
+
+        Called before each call to the device, with the number of steps executed before.
+        """
+        return None
+
     def sink_left(self, run_context: RunContext) -> None:
-        """After some steps of a sink that was left; unless this raises, the remaining steps follow."""
+        """After some steps of a sink that was left; unless this raises, the remaining steps follow.
+
+        `losses` are those of the sink until then; at `step_end` they are those of the whole sink.
+        """
 
     def step_gradients(self, run_context: RunContext, values: StepValues) -> None:
         """After each step, also inside a sink: its gradients, parameters and updates.
@@ -134,6 +144,7 @@ class CallbackList:
         self.list = items
         self._hooks = {event: list(self._overriding(event)) for event in EVENTS}
         self._gradient_hooks = list(self._overriding("step_gradients"))
+        self._stop_hooks = list(self._overriding("next_stop"))
 
     def __iter__(self) -> Iterator[Callback]:
         return iter(self.list)
@@ -157,7 +168,11 @@ class CallbackList:
         """Whether one of the callbacks wants to leave a sink."""
         return any(callback.wants_to_leave() for callback in self.list)
 
-    def _overriding(self, hook: str) -> Iterator[Callable[..., object]]:
+    def next_stop(self, step: int) -> int | None:
+        """The first of the steps after `step` behind which one of the callbacks wants to leave a sink."""
+        return min([stop for hook in self._stop_hooks if (stop := hook(step)) is not None], default=None)
+
+    def _overriding(self, hook: str) -> Iterator[Callable[..., Any]]:
         for callback in self.list:
             method = getattr(callback, hook)
             if getattr(method, "__func__", None) is not getattr(Callback, hook):

@@ -20,8 +20,8 @@ class CheckpointConfig:
     It saves every `save_checkpoint_steps` steps; without them, when more than `save_checkpoint_seconds` seconds have
     passed. It keeps the newest `keep_checkpoint_max` files; without that, the newest one and one for every
     `keep_checkpoint_per_n_minutes` minutes; without either, the newest one. `integrated_save` has no effect, since
-    runner does not split parameters; a file is complete before the next step, also with `async_save`. Raises
-    ConfigError.
+    runner does not split parameters; a file is complete before the next step, also with `async_save`. `crc_check` is
+    that of `save_checkpoint`. Raises ConfigError.
     """
 
     def __init__(
@@ -32,6 +32,8 @@ class CheckpointConfig:
         keep_checkpoint_per_n_minutes: int | None = 0,
         integrated_save: bool = True,
         async_save: bool = False,
+        *,
+        crc_check: bool = True,
     ) -> None:
         where = {"callback": "CheckpointConfig"}
         numbers = {
@@ -41,14 +43,14 @@ class CheckpointConfig:
             "keep_checkpoint_per_n_minutes": keep_checkpoint_per_n_minutes,
         }
         whole(where, 0, **{name: value for name, value in numbers.items() if value is not None})
-        flag(where, integrated_save=integrated_save, async_save=async_save)
+        flag(where, integrated_save=integrated_save, async_save=async_save, crc_check=crc_check)
         if not any(numbers.values()):
             raise ConfigError("one number must be more than 0", **where, allowed=", ".join(numbers))
         self.save_checkpoint_steps = save_checkpoint_steps or 0
         self.save_checkpoint_seconds = 0 if save_checkpoint_steps else save_checkpoint_seconds or 0
         self.keep_checkpoint_per_n_minutes = 0 if keep_checkpoint_max else keep_checkpoint_per_n_minutes or 0
         self.keep_checkpoint_max = keep_checkpoint_max or (0 if self.keep_checkpoint_per_n_minutes else 1)
-        self.integrated_save, self.async_save = integrated_save, async_save
+        self.integrated_save, self.async_save, self.crc_check = integrated_save, async_save, crc_check
 
 
 class ModelCheckpoint(Callback):
@@ -107,7 +109,8 @@ class ModelCheckpoint(Callback):
 
     def _save(self, cb_params: CallbackParameters) -> None:
         path = self.directory / f"{self._run_prefix}-{cb_params.cur_epoch_num}_{step_in_epoch(cb_params)}{SUFFIX}"
-        save_checkpoint(cb_params.train_network, path, self.config.integrated_save, self.config.async_save)
+        options = self.config.integrated_save, self.config.async_save
+        save_checkpoint(cb_params.train_network, path, *options, crc_check=self.config.crc_check)
         now = self._clock()
         kept = self._kept()
         for old, _ in self._saved:

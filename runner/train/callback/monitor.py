@@ -38,7 +38,10 @@ class LossMonitor(Callback):
 
 
 class TimeMonitor(Callback):
-    """Print the duration of each epoch, in milliseconds; `data_size` is ignored, since the run counts its steps."""
+    """Print the duration of each epoch, in milliseconds; `data_size` is ignored, since the run counts its steps.
+
+    An epoch of which a resumed run executes no step has no line.
+    """
 
     def __init__(self, data_size: int | None = None) -> None:
         self.data_size = data_size
@@ -49,5 +52,5 @@ class TimeMonitor(Callback):
 
     def epoch_end(self, run_context: RunContext) -> None:
         milliseconds = (time.perf_counter() - self._start) * 1e3
-        steps = max(1, run_context.original_args().cur_step_num - self._steps)
-        print(f"epoch time: {milliseconds:5.3f} ms, per step time: {milliseconds / steps:5.3f} ms", flush=True)
+        if steps := run_context.original_args().cur_step_num - self._steps:
+            print(f"epoch time: {milliseconds:5.3f} ms, per step time: {milliseconds / steps:5.3f} ms", flush=True)

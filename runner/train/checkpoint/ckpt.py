@@ -3,12 +3,15 @@
     Checkpoint { repeated Value value = 1; }
     Value { string tag = 1; TensorProto tensor = 2; }
 
-The format has no checksum: changed numbers are not detected, except in files of MindSpore 2 with `crc_check=True`. The
-package `protobuf` would copy each array and is limited to 2 GB; here arrays are written and read without copies.
+Protected files end with the checksum of MindSpore 2.3 (`crc_check=True`): the word `crc_num` and, in ten bytes,
+big-endian, the CRC-32 of all bytes before it. A file that is cut between two parameters has lost its checksum and would
+be read as one without, so protected files of ours begin with their size, in a field that other readers skip as unknown.
+The package `protobuf` would copy each array and is limited to 2 GB; here arrays are written and read without copies.
 """
 
+import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -19,7 +22,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.errors import DataError
 from runner.host import files, tensor_message
-from runner.host.protobuf import LENGTH, fields, key, message, required_bytes, required_text, varint
+from runner.host.protobuf import FIXED64, LENGTH, fields, key, message, required_bytes, required_text, varint
 from runner.host.tensor_message import TensorMessage
 from runner.train.checkpoint.arrays import plain_arrays
 
@@ -29,17 +32,25 @@ MODE = 0o400
 REPAIR = "save it again, or fetch another copy"
 TYPES = {kind.name: kind for kind in dt.ALL}
 TEXT = "str"  # a type of MindSpore 2: annotations of the parameters
-CRC = b"crc_num"  # marks its checksum: this word and ten bytes at the end
+CRC = b"crc_num"
+CRC_BYTES = len(CRC) + 10
+FILE_SIZE = 1001  # our own field: the bytes of a whole protected file
 
 
-def write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a `.ckpt` file, atomically. Raises ConfigError for what cannot be saved, or StorageError."""
-    plain = plain_arrays(arrays)
+def write(path: Path, arrays: Mapping[str, np.ndarray], *, crc_check: bool) -> None:
+    """Write a `.ckpt` file, atomically; with `crc_check` a protected one, otherwise the bytes of MindSpore r1.2.
+
+    Raises ConfigError for what cannot be saved, or StorageError.
+    """
+    parts = [part for name, array in plain_arrays(arrays).items() for part in _messages(name, array)]
 
     def content(file: IO[bytes]) -> None:
-        for name, array in plain.items():
-            for part in _messages(name, array):
-                file.write(part)
+        checksum = 0
+        for part in [_size_field(parts), *parts] if crc_check else parts:
+            file.write(part)
+            checksum = zlib.crc32(part, checksum) if crc_check else 0
+        if crc_check:
+            file.write(CRC + checksum.to_bytes(10, "big"))
 
     files.write_atomically(path, content, MODE)
 
@@ -47,10 +58,12 @@ def write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 def read(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a `.ckpt` file by name, as views of its content, without the text annotations of MindSpore 2.
 
-    Raises DataError with the file, and the parameter or position, when it is damaged or has unsupported content.
+    A checksum is verified if there is one. Without it, changed numbers and a cut between two parameters are not
+    detected. Raises DataError with the file, and the parameter or position, when it is damaged or has unsupported
+    content.
     """
     try:
-        messages = _without_checksum(memoryview(files.read_bytes(path, FILE_LIMIT)))
+        messages = _verified(memoryview(files.read_bytes(path, FILE_LIMIT)))
         arrays = {}
         for name, message in _parameters(messages):
             if name in arrays:
@@ -103,11 +116,24 @@ def _parameter(value: memoryview) -> tuple[str, TensorMessage]:
     return name, tensor_message.parse(required_bytes(parts.get(2)))
 
 
-def _without_checksum(content: memoryview) -> memoryview:
-    """The messages, verified by the checksum of MindSpore 2 if there is one. Raises DataError."""
-    if content[-17:-10] != CRC:
+def _size_field(parts: Sequence[bytes | memoryview]) -> bytes:
+    """The first field of a protected file with these messages."""
+    start = key(FILE_SIZE, FIXED64)
+    return start + struct.pack("<Q", len(start) + 8 + sum(map(len, parts)) + CRC_BYTES)
+
+
+def _verified(content: memoryview) -> memoryview:
+    """The messages of a file; its size and its checksum are verified if it has them. Raises DataError."""
+    start = key(FILE_SIZE, FIXED64)
+    is_protected = content[: len(start)] == start and len(content) >= len(start) + 8
+    if is_protected and (size := struct.unpack_from("<Q", content, len(start))[0]) != len(content):
+        rows = {"expected": f"{size} bytes", "found": f"{len(content)} bytes"}
+        raise DataError("a checkpoint is incomplete, or has additional bytes", **rows)
+    if content[-CRC_BYTES:-10] != CRC:
+        if is_protected:
+            raise DataError("the checksum of a checkpoint is missing")
         return content
-    expected, found = int.from_bytes(content[-10:], "big"), zlib.crc32(content[:-17])
+    expected, found = int.from_bytes(content[-10:], "big"), zlib.crc32(content[:-CRC_BYTES])
     if expected != found:
         raise DataError("the checksum of a checkpoint does not match", expected=expected, found=found)
-    return content[:-17]
+    return content[:-CRC_BYTES]

@@ -22,15 +22,18 @@ def save_checkpoint(
     ckpt_file_name: str | Path,
     integrated_save: bool = True,
     async_save: bool = False,
+    *,
+    crc_check: bool = True,
 ) -> None:
     """Save the parameters of a cell, or a list of `{"name": ..., "data": tensor}`.
 
     A name that ends with `/` selects a directory in runner's format; any other one a file of the reference's format,
     with `.ckpt` appended if missing. The file is complete when the call returns, also with `async_save`.
-    `integrated_save` has no effect, since runner does not split parameters. Raises ConfigError, or StorageError.
+    `crc_check=False` omits the checksum, by which damage is detected: MindSpore before 2.3 cannot read files that have
+    one. `integrated_save` has no effect, since runner does not split parameters. Raises ConfigError, or StorageError.
     """
     name = _checked_name(ckpt_file_name)
-    flag({}, integrated_save=integrated_save, async_save=async_save)
+    flag({}, integrated_save=integrated_save, async_save=async_save, crc_check=crc_check)
     if isinstance(save_obj, Cell):
         arrays = {key: parameter.data for key, parameter in save_obj.parameters_dict().items()}
     else:
@@ -40,7 +43,7 @@ def save_checkpoint(
     if name.endswith("/"):
         state.save(Path(name), arrays, progress={}, identity={})
     else:
-        ckpt.write(Path(name if name.endswith(SUFFIX) else name + SUFFIX), arrays)
+        ckpt.write(Path(name if name.endswith(SUFFIX) else name + SUFFIX), arrays, crc_check=crc_check)
 
 
 def load_checkpoint(
@@ -88,18 +91,31 @@ def load_param_into_net(net: Cell, parameter_dict: Mapping[str, Tensor], strict_
     missing = [name for name in wanted if name not in parameter_dict]
     surplus = [name for name in parameter_dict if name not in wanted]
     common = [name for name in wanted if name in parameter_dict]
-    other = [name for name in common if wanted[name].type != parameter_dict[name].type]
-    if other or not common or (strict_load and (missing or surplus)):
-        raise ConfigError(
-            "the checkpoint is of another network",
-            network=type(net).__name__,
-            other_type=_lines(f"{n}: {wanted[n].type}, in the checkpoint {parameter_dict[n].type}" for n in other),
-            missing=_lines(_with_nearest(name, surplus) for name in missing),
-            surplus=_lines(_with_nearest(name, missing) for name in surplus),
-        )
+    if not common or (strict_load and (missing or surplus)) or _other_types(net, parameter_dict):
+        raise other_network(net, parameter_dict, missing, surplus)
     for name in common:
         wanted[name].set_data(np.array(parameter_dict[name].data))
     return missing
+
+
+def other_network(
+    net: Cell, parameter_dict: Mapping[str, Tensor], missing: Sequence[str], surplus: Sequence[str]
+) -> ConfigError:
+    """The error for a checkpoint of another network, with the parameters that are missing, surplus or differ."""
+    return ConfigError(
+        "the checkpoint is of another network",
+        network=type(net).__name__,
+        other_type=_lines(_other_types(net, parameter_dict)),
+        missing=_lines(_with_nearest(name, surplus) for name in missing),
+        surplus=_lines(_with_nearest(name, missing) for name in surplus),
+    )
+
+
+def _other_types(net: Cell, parameter_dict: Mapping[str, Tensor]) -> list[str]:
+    """A line about each parameter whose shape or element type is another one in the checkpoint."""
+    wanted = net.parameters_dict()
+    pairs = [(name, wanted[name].type, parameter_dict[name].type) for name in wanted if name in parameter_dict]
+    return [f"{name}: {own}, in the checkpoint {saved}" for name, own, saved in pairs if own != saved]
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:

@@ -12,29 +12,37 @@ def rows(count=26, batch=8, drop_remainder=True):
     return data.shuffle(10).batch(batch, drop_remainder)
 
 
-@pytest.mark.parametrize("parts", [1, 2, 4])
+@pytest.mark.parametrize("parts", [1, 2, 3, 4])
 @pytest.mark.parametrize("drop_remainder", [True, False])
 def test_the_parts_make_the_whole(parts, drop_remainder):
     whole = rows(drop_remainder=drop_remainder)  # 52 rows: six batches of 8, and one of 4
     divided = [whole.divided(parts, part) for part in range(parts)]
     assert {data.get_dataset_size() for data in divided} == {whole.get_dataset_size()} == {6 + (not drop_remainder)}
-    assert {data.get_batch_size() for data in divided} == {8 // parts}
+    assert [data.get_batch_size() for data in divided] == [len(range(part, 8, parts)) for part in range(parts)]
+    assert {data.is_even for data in divided} == {parts != 3}
     for epoch in (0, 3):
         every = [[batch[0] for batch in data.read(epoch)] for data in divided]
         for k, batch in enumerate(whole.read(epoch)):
             pieces = [one[k] for one in every]
-            assert len({len(piece) for piece in pieces}) == 1
+            sizes = [len(piece) for piece in pieces]
+            assert sizes == sorted(sizes, reverse=True)
+            assert sizes[0] - sizes[-1] <= 1
             np.testing.assert_array_equal(np.concatenate(pieces), batch[0])
 
 
 @pytest.mark.parametrize(
     ("batch", "drop_remainder", "parts", "said"),
-    [(8, True, 3, "batch size  8"), (10, False, 5, "batch size  2"), (8, False, 8, "drop_remainder=True")],
+    [
+        (8, True, 9, "batch size  8"),
+        (10, False, 5, "batch size  2"),
+        (8, False, 8, "allowed     8 and more"),
+        (8, False, 8, "drop_remainder=True"),
+    ],
 )
-def test_a_batch_that_does_not_divide(batch, drop_remainder, parts, said):
+def test_a_batch_with_fewer_rows_than_ranks(batch, drop_remainder, parts, said):
     with pytest.raises(ConfigError) as error:
         rows(batch=batch, drop_remainder=drop_remainder).divided(parts, 0)
-    assert "the batch size is not a multiple of the number of ranks" in str(error.value)
+    assert "a batch has fewer rows than there are ranks" in str(error.value)
     assert said in str(error.value)
 
 

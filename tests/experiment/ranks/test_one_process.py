@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -130,6 +131,98 @@ def test_two_meetings_one_after_the_other(several):
     once = 3 * X + 1  # the sum of x - 1, x and x + 1
     np.testing.assert_allclose(made, 2 * once**2, rtol=1e-6)
     np.testing.assert_array_equal(EagerStep(Twice(), "twice")([X])[0], made)
+
+
+@pytest.mark.parametrize("kind", ["pynative", "graph"])
+def test_constants_are_exchanged_in_every_step(several, kind):
+    """Not by the compiler: another rank may compile another number of programs."""
+
+    class Constant(nn.Cell):
+        def construct(self, x):
+            return x * ops.AllReduce()(Tensor(np.ones(1, np.float32)))
+
+    step = EagerStep(Constant(), "one") if kind == "pynative" else GraphStep(Constant(), context.device(), "one")
+    if kind == "graph":
+        step.program((TensorType.of(X),))
+    assert several.told == []
+    for count in (1, 2):
+        np.testing.assert_array_equal(step([X])[0], 3 * X)  # 0, 1 and 2
+        assert several.told == ["sum 1"] * count
+
+
+def test_collectives_have_the_order_of_the_network(several):
+    """Passes may order the nodes of ranks differently, since their parts of a batch have different sizes."""
+
+    class Two(nn.Cell):
+        def construct(self, x):
+            return ops.AllReduce()(x + 1.0), ops.AllReduce("mean")(x + 2.0)
+
+    graph = trace(Two().construct, [TensorType.of(X)], "two")
+    parts = split(replace(graph, nodes=_swapped(graph)))
+    assert [node.op.op for part in parts for node in part.collectives] == ["sum", "mean"]
+
+
+def _swapped(graph):
+    """The nodes in another valid order: both sums, then the exchanges backwards."""
+    adds = [node for node in graph.nodes if not isinstance(node.op, ops.AllReduce)]
+    return (*adds, *[node for node in graph.nodes if isinstance(node.op, ops.AllReduce)][::-1])
+
+
+@pytest.mark.parametrize("kind", ["pynative", "graph"])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_rows_of_ranks_are_weights(several, kind, scaled):
+    """Ranks 0, 1 and 2 have one row, two and three, so this one has a third of them, as in a mean of ranks."""
+    context.set_auto_parallel_context(parallel_mode="data_parallel", gradients_mean=True)
+    net = Line()
+    optimizer = nn.SGD(net.trainable_params(), 0.125)
+    cell = nn.TrainOneStepWithLossScaleCell(net, optimizer, 4.0) if scaled else nn.TrainOneStepCell(net, optimizer)
+    cell.weighs_ranks = True
+    several.summed = lambda arrays: (
+        several.told.append(arrays)
+        or [array * np.float32(4) if k == 0 and array.shape == () else array for k, array in enumerate(arrays)]
+    )
+    step = EagerStep(cell, "step") if kind == "pynative" else GraphStep(cell, context.device(), "step")
+    step([X, Y])
+    rows, gradients, loss = [told for told in several.told if not isinstance(told, str)]
+    assert rows[0] == 2.0  # the sum is 8: a mean of 8 / 3, so this rank weighs 3 / 4
+    of_w, of_b, of_loss = by_hand()
+    scale = 4.0 if scaled else 1.0
+    np.testing.assert_allclose(gradients[0], 0.75 * scale * of_w, rtol=1e-6)
+    np.testing.assert_allclose(gradients[1], 0.75 * scale * of_b, rtol=1e-6)
+    np.testing.assert_allclose(loss[0], 0.75 * of_loss, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("layer", "row"),
+    [
+        (nn.SyncBatchNorm(2, process_groups=[[0, 1], [2]]), "process groups  [[0, 1], [2]]"),
+        (nn.GlobalBatchNorm(2), "device num each group  2"),
+    ],
+)
+def test_statistics_of_some_ranks(several, layer, row):
+    with pytest.raises(ConfigError) as caught:
+        EagerStep(layer.set_train(), "step")([X])
+    assert "statistics of some of the ranks are not supported" in str(caught.value)
+    assert row in str(caught.value).replace("_", " ")
+    assert several.told == []
+
+
+@pytest.mark.parametrize("kind", [nn.SyncBatchNorm, nn.GlobalBatchNorm])
+@pytest.mark.parametrize("x", [X, np.ones((2, 2, 3, 1), np.float32)])
+def test_synchronized_layers_in_one_process(kind, x):
+    for training in (True, False):
+        usual = (nn.BatchNorm1d if x.ndim == 2 else nn.BatchNorm2d)(2).set_train(training)
+        layer = kind(2).set_train(training)
+        np.testing.assert_array_equal(EagerStep(layer, "step")([x])[0], EagerStep(usual, "step")([x])[0])
+
+
+def test_the_setting_is_that_of_new_layers():
+    context.set_auto_parallel_context(parallel_mode="data_parallel", sync_batch_norm=True)
+    layer = nn.BatchNorm2d(2)
+    context.reset_auto_parallel_context()
+    assert (layer.synchronous, nn.BatchNorm2d(2).synchronous) == (True, False)
+    context.set_auto_parallel_context(sync_batch_norm=True)  # without data parallelism
+    assert not nn.BatchNorm2d(2).synchronous
 
 
 def test_float16_gradients_travel_as_float32(several):

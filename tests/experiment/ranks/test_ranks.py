@@ -12,6 +12,7 @@ from patience import PATIENCE, wait_until
 from ranks import losses, mpirun, needs_mpi, start
 
 import runner
+from runner.report.record import RunRecord
 from runner.train.checkpoint import state
 
 pytestmark = needs_mpi
@@ -79,6 +80,26 @@ def test_ranks_train_as_one_process_does(run, ranks, mode, more):
     read = [json.loads((folder / "summary.json").read_text())["metrics"]["loss"] for folder in (alone, shared)]
     assert abs(read[0] - read[1]) <= TOLERANCE
     assert json.loads((shared / "manifest.json").read_text())["ranks"] == ranks
+
+
+UNEVEN = ("dataset=synthetic", "dataset.num_samples=169", "dataset.batch_size=50", "dataset.drop_remainder=false")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "mode", "more"),
+    [(4, "graph", ()), (3, "pynative", ("session.loss_scale=dynamic",)), (4, "pynative", ("loss.reduction=sum",))],
+)
+def test_ranks_divide_uneven_batches(run, ranks, mode, more):
+    """50 rows on 4 ranks, and 19 at the end of an epoch; of a loss that is a sum, the mean over ranks is a part."""
+    single = () if "loss.reduction=sum" not in more else ("optimizer.learning_rate=0.002",)
+    shared = [] if not single else [f"optimizer.learning_rate={0.002 * ranks}"]
+    note = f"uneven-{mode}-{len(more)}-{ranks}"
+    one = run(1, f"{note}-one", f"mode={mode}", "epochs=3", *UNEVEN, *more, *single)
+    other = run(ranks, note, f"mode={mode}", "epochs=3", *UNEVEN, *more, *shared)
+    factor = ranks if single else 1
+    assert len(losses(one)) == 12
+    np.testing.assert_allclose(np.multiply(losses(other), factor), losses(one), rtol=TOLERANCE)
+    assert distance(one, other) <= TOLERANCE or single
 
 
 @pytest.mark.parametrize(("ranks", "mode", "more"), [CASES[0], CASES[3]])
@@ -169,6 +190,13 @@ def test_a_rank_that_is_killed_takes_the_others_along(place, uninterrupted):
     assert code == 9
     assert "Killed" in out + err  # mpirun says so; the others have no time to
     assert sorted(p.name for p in (folder / "checkpoints").glob("CKP*"))[-1] == "CKP-4_5"
+    wait_until(lambda: RunRecord(folder).status["status"] != "running")  # mpirun can return before it is written
+    status = RunRecord(folder).status
+    assert (status["status"], status["exit_code"]) == ("failed", 137)
+    assert status["error"].startswith(
+        "TrainingError: the run was killed\n  reason  mpirun ends all ranks when one of them"
+    )
+    assert RunRecord(folder).state == "failed"
     resumed(folder, uninterrupted)
 
 
@@ -214,8 +242,8 @@ def test_what_all_ranks_find_is_told_once(place):
             "does not agree with mpirun\n  key    parallel.device_num\n  value  3\n  found  2\n",
         ),
         (
-            ("dataset.batch_size=33",),
-            "the batch size is not a multiple of the number of ranks\n  batch size  33\n  ranks       2\n",
+            ("dataset.batch_size=1",),
+            "a batch has fewer rows than there are ranks\n  batch size  1\n  ranks       2\n  allowed     2 and more\n",
         ),
     ],
 )

@@ -16,7 +16,7 @@ from runner.config.compose import CommandLine
 from runner.errors import StorageError
 from runner.experiment import launch, run as experiment
 from runner.experiment.sweep import pool
-from runner.host.signals import Terminated
+from runner.host.signals import Terminated, stopped_by_signals
 
 ROOT = Path(__file__).parents[3]
 
@@ -95,7 +95,7 @@ def test_the_others_are_stopped_when_that_is_asked_for(tmp_path):
         (tmp_path / "late").touch()
         return 0
 
-    with launch.stopped_by_signals():
+    with stopped_by_signals():
         codes = run([saving, refusing, late], ended=lambda number, code: code == 7)
     assert codes == {0: 143, 1: 7}
     assert (tmp_path / "saved").read_text() == "Terminated"
@@ -128,7 +128,7 @@ def test_signals_are_passed_on(tmp_path, number, kind):
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    with launch.stopped_by_signals(), pytest.raises(KeyboardInterrupt) as caught:
+    with stopped_by_signals(), pytest.raises(KeyboardInterrupt) as caught:
         pool.run_all(enumerate([work] * 3), 2, lambda which, code: bool(codes.update({which: code})))
     thread.join()
     assert caught.type is kind

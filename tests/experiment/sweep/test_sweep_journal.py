@@ -61,6 +61,10 @@ def test_a_torn_last_line_is_no_row_and_goes_away(begun, torn):
     assert path.read_bytes().startswith(whole)
 
 
+END = {"event": "end", "job": 0, "folder": "0", "status": "ok", "exit_code": 0}
+NO_RESULTS = {"loss": {}}, {"loss": "1"}, {"loss": True}, {"metrics": {"accuracy": "x"}}, {"metrics": [0.5]}
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -88,6 +92,7 @@ def test_a_torn_last_line_is_no_row_and_goes_away(begun, torn):
             "state and value of a trial do not match",
         ),
         ('{"event": "jobs", "first": 0, "overrides": [["seed=1", 2]]}', "overrides are not lists of text"),
+        *((json.dumps({**END, **results}), "loss and metrics of a job are not numbers") for results in NO_RESULTS),
     ],
 )
 def test_a_damaged_line_is_named(begun, line, reason):

@@ -14,7 +14,8 @@ from tables import table
 from runner.errors import ConfigError, DataError, StorageError
 from runner.observe.dump.dump import Dump
 from runner.observe.dump.file_names import AsyncName, sanitised
-from runner.observe.dump.match import best_forms, match
+from runner.observe.dump.match import match
+from runner.observe.dump.operator_traits import DumpSide
 from runner.observe.dump.reader import DumpEntry
 
 LAYOUTS = {"sync": sync, "async": asynchronous, "npy": npy}
@@ -280,6 +281,18 @@ def test_npy_files_that_are_no_tensors(array, tmp_path):
     assert caught.value.rows["file"] == str(file.resolve())
 
 
+@pytest.mark.parametrize(
+    "header", [b"{'descr': (\n", b"1+", b"(" * 300, b"-" * 9000 + b"1", b"{'descr': {}, 1: 2}", b"\0"], ids=range(6)
+)
+def test_npy_files_whose_header_is_no_expression(header, tmp_path):
+    """numpy evaluates it, and raises what the parser of Python raises."""
+    path = npy(tmp_path, step())
+    file = next(path.rglob("ReLU.*output.0*.npy"))
+    file.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(DataError, match="not a tensor"):
+        next(e for e in Dump(path).entries(0) if e.name == RELU).tensors()
+
+
 def test_tables_that_are_no_text(tmp_path):
     file = sync(tmp_path, step()) / "Net/0/execution_order/ms_execution_order_graph_0.csv"
     file.write_bytes(b"\xff\xfe")
@@ -328,7 +341,7 @@ def classless(names: list[str]) -> list[str]:
 @table("turned", [False, True])
 def test_names_of_two_runs_are_matched(a, b, turned):
     a, b = (b, a) if turned else (a, b)
-    found = match(entries(a), entries(b), *best_forms(a, b))
+    found = match(DumpSide(entries(a)), DumpSide(entries(b)))
     assert [(one.name, other.name) for one, other in found.pairs] == list(zip(a, b, strict=True))
 
 
@@ -339,7 +352,7 @@ def test_the_classless_sunk_root_is():
 def test_number_and_type_belong_to_the_name():
     a = ["Default/a-A/Mul-op1", "Default/a-A/Mul-op2", "Default/a-A/Add-op3"]
     b = ["Default/a-A/Mul-op2", "Default/a-A/Sub-op3", "Default/a-A/Mul-op1"]
-    found = match(entries([*a, "x.w"]), entries([*b, "x_w", "y"]), *best_forms(a, b))
+    found = match(DumpSide(entries([*a, "x.w"])), DumpSide(entries([*b, "x_w", "y"])))
     assert [(one.name, other.name) for one, other in found.pairs] == [(a[0], a[0]), (a[1], a[1]), ("x.w", "x_w")]
     assert [entry.name for entry in found.only_a] == [a[2]]
     assert [entry.name for entry in found.only_b] == [b[1], "y"]

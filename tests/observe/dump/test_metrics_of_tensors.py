@@ -225,6 +225,40 @@ def test_tensors_that_cannot_be_compared():
             measure(np.zeros(one.shape, one.dtype.numpy), np.zeros(other.shape, other.dtype.numpy))
 
 
+@table("chunk", [1, 7, 8192])
+@table("factors", [(1024.0, 1.0), (1.0, 3.0)])
+def test_elements_are_multiplied_before_they_are_compared(factors, chunk):
+    """As multiplied in Float64, without rounding to the type that they have."""
+    random = np.random.default_rng(4)
+    b = random.normal(size=(5, 7)).astype(np.float32)
+    a = (b * factors[1] / factors[0]).astype(np.float16)
+    x, y = a.astype(np.float64) * factors[0], b.astype(np.float64) * factors[1]
+    found = measure(a, b, chunk=chunk, factors=factors)
+    rms = np.sqrt(np.mean(y**2))
+    bounds = 1e-2 * np.maximum(np.maximum(np.abs(y), rms), np.finfo(np.float16).smallest_normal)
+    assert found.outside == np.count_nonzero(np.abs(x - y) > bounds)
+    assert found.max_abs == pytest.approx(np.abs(x - y).max())
+    assert found.l2 == pytest.approx(np.linalg.norm(x - y) / np.linalg.norm(y))
+    assert found.values == pytest.approx((x[found.worst], y[found.worst]))
+    assert measure(b, b, factors=factors).outside == b.size
+
+
+def test_rounding_of_an_earlier_operator_is_allowed_for():
+    """Its relative tolerance, and its smallest normal number; a tolerance that was given is not changed."""
+    b = np.float32([1, 2, 3])
+    a = b * np.float32(1.005)
+    half = Tolerance(coarser=dt.float16)
+    assert (measure(a, b).outside, measure(a, b, half).outside) == (3, 0)
+    assert measure(a, b, Tolerance(1e-4, coarser=dt.float16)).outside == 3
+    assert measure(b * np.float32(1.03), b, half).outside == 3
+    tiny = np.float32([1e-6, 2e-6])
+    assert measure(tiny + np.float32(5e-7), tiny, half).outside == 0
+    assert measure(tiny + np.float32(7e-7), tiny, half).outside == 2
+    assert half.relative(dt.float64, dt.float64) == 1e-2
+    assert half.relative(dt.int32, dt.int32) == 0
+    assert measure(np.int32([1, 2]), np.int32([1, 3]), half).outside == 1
+
+
 def test_default_tolerance_is_that_of_the_coarser_type():
     for types, expected in (("f8 f8", 1e-9), ("f8 f4", 1e-4), ("f4 f4", 1e-4), ("f4 f2", 1e-2)):
         a, b = types.split()

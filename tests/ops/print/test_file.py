@@ -1,6 +1,7 @@
 """Print files: what is written is what protobuf's own library reads, and what is damaged is refused with a place."""
 
 import itertools
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import runner
 from runner import Tensor, cli, dtype, parse_print
 from runner.errors import DataError
 from runner.ops.print import destination
-from runner.ops.print.file import PrintFile
+from runner.ops.print.file import PrintFile, print_entries
 
 RNG = np.random.default_rng(0)
 ARRAYS = [
@@ -132,6 +133,42 @@ def test_every_cut_is_noticed_or_lies_between_two_values(tmp_path):
             with pytest.raises(DataError) as caught:
                 parse_print(path)
             assert caught.value.rows["file"] == str(path)
+
+
+def test_all_entries_before_a_cut_are_there(tmp_path, capsys):
+    """A file cut anywhere gives the entries that are complete, and the offset up to which it is."""
+    parts = ["step", np.arange(6, dtype=np.float32).reshape(2, 3), "ü", np.array(5, np.int32)]
+    ends = [0, *(len(written(tmp_path / f"{k}", parts[:k]).read_bytes()) for k in range(1, 5))]
+    content, path = (tmp_path / "4").read_bytes(), tmp_path / "print.pb"
+    for at in range(1, len(content)):
+        path.write_bytes(content[:at])
+        whole = sum(end <= at for end in ends) - 1
+        code = cli.main(["parse-print", str(path)])
+        out, err = capsys.readouterr()
+        if whole:
+            destination.write(parts[:whole])
+        assert out == capsys.readouterr().out
+        assert list(map(plain, up_to_error(print_entries(path)))) == list(map(plain, parts[:whole]))
+        assert code == (0 if at in ends else 7)
+        assert at in ends or f"offset             {ends[whole]} of {at} bytes\n" in err
+        assert at in ends or f"entry              {whole + 1}\n" in err
+
+
+def up_to_error(entries):
+    with suppress(DataError):
+        yield from entries
+
+
+def test_what_is_printed_before_an_invalid_entry(tmp_path, capsys):
+    path = written(tmp_path / "print.pb", ["first", "second"])
+    whole = len(path.read_bytes())
+    path.write_bytes(path.read_bytes() + b"\n\x04\n\x02\xff\xfe" + b"\n\x03\n\x01x")
+    assert cli.main(["parse-print", str(path)]) == 7
+    out, err = capsys.readouterr()
+    assert out == "first\nsecond\n"
+    assert "a text is not UTF-8" in err
+    assert "entry   3\n" in err
+    assert f"offset  {whole} of {whole + 11} bytes" in err
 
 
 def test_no_damage_is_a_surprise(tmp_path):

@@ -183,6 +183,16 @@ def test_damaged_files(runs, tmp_path, content, expected):
         lambda v: v["tolerance"].update(loss=1),
         lambda v: v["tensors"].update(x={}),
         lambda v: v["tensors"].update(x=1),
+        lambda v: next(iter(v["tensors"].values())).update(norm="1.0"),
+        lambda v: next(iter(v["tensors"].values())).update(sha256=[]),
+        lambda v: next(iter(v["tensors"].values())).update(shape=None),
+        lambda v: v["losses"].update(sha256=None),
+        lambda v: v["losses"].pop("sha256"),
+        lambda v: v["losses"].update(at={"\u00b2": 1.0}),
+        lambda v: v.update(steps="3"),
+        lambda v: v.update(exact=1),
+        lambda v: v.update(may_differ="cpu"),
+        lambda v: v.update(may_differ=[1]),
     ],
 )
 def test_edits_that_cannot_be_right(golden, runs, change):

@@ -335,7 +335,7 @@ def test_nothing_in_common(tmp_path):
         main([str(a), str(b)])
     assert caught.value.rows["iterations of A"] == "3"
     other = step()
-    other.operators = [(name.replace("Net", "").replace("op", "op9"), *rest) for name, *rest in other.operators]
+    other.operators = [(name.replace("-op", "Twice-op"), *rest) for name, *rest in other.operators]
     with pytest.raises(MismatchError, match="no operator in common") as caught:
         main([str(a), str(sync(tmp_path / "c", other, 3))])
     assert caught.value.exit_code == 6

@@ -104,15 +104,27 @@ GOLDEN = (
 def test_golden_bytes(tmp_path):
     arrays = {"a": np.array([[1.0], [2.0]], np.float32), "b": np.array(7, np.int32)}
     path = tmp_path / "tiny.ckpt"
-    ckpt.write(path, arrays)
+    ckpt.write(path, arrays, crc_check=False)
     assert path.read_bytes() == bytes.fromhex(GOLDEN)
     assert same(ckpt.read(path), arrays)
+
+
+def test_golden_bytes_with_a_checksum(tmp_path):
+    """A field 1001 of eight bytes, the size of the file, comes first; MindSpore's checksum last."""
+    arrays = {"a": np.array([[1.0], [2.0]], np.float32), "b": np.array(7, np.int32)}
+    path = tmp_path / "tiny.ckpt"
+    ckpt.write(path, arrays, crc_check=True)
+    size = 10 + len(bytes.fromhex(GOLDEN)) + 17
+    messages = bytes.fromhex("c93e") + size.to_bytes(8, "little") + bytes.fromhex(GOLDEN)
+    assert path.read_bytes() == messages + b"crc_num" + zlib.crc32(messages).to_bytes(10, "big")
+    assert same(ckpt.read(path), arrays)
+    assert same(independent_read(messages), arrays)  # readers skip the unknown field
 
 
 def test_only_the_owner_may_read_and_nobody_write(tmp_path):
     path = tmp_path / "x.ckpt"
     for _ in range(2):  # also when it replaces one
-        ckpt.write(path, ARRAYS)
+        ckpt.write(path, ARRAYS, crc_check=True)
         assert stat.S_IMODE(path.stat().st_mode) == 0o400
     assert [inner.name for inner in tmp_path.iterdir()] == ["x.ckpt"]
 
@@ -124,31 +136,36 @@ ANY_ARRAY = st.sampled_from(dtype.ALL).flatmap(
 
 
 @settings(max_examples=150)
-@given(st.dictionaries(NAMES, ANY_ARRAY, min_size=1, max_size=4), st.sampled_from([1, 7, 1 << 29]), st.booleans())
-def test_any_arrays(arrays, slice_bytes, transposed):
+@given(
+    st.dictionaries(NAMES, ANY_ARRAY, min_size=1, max_size=4),
+    st.sampled_from([1, 7, 1 << 29]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_any_arrays(arrays, slice_bytes, transposed, crc_check):
     """Written here, read here and by protobuf; written by protobuf, read here."""
     if transposed:
         arrays = {name: array.T for name, array in arrays.items()}
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         path = Path(folder) / "x.ckpt"
         patch.setattr(ckpt, "SLICE_BYTES", slice_bytes)
-        ckpt.write(path, arrays)
+        ckpt.write(path, arrays, crc_check=crc_check)
         assert same(ckpt.read(path), arrays)
-        assert same(independent_read(path.read_bytes()), arrays)
+        assert same(independent_read(path.read_bytes()[: -17 if crc_check else None]), arrays)
         for scalar in ([0], []):
             (path := Path(folder) / f"{len(scalar)}.ckpt").write_bytes(independent_write(arrays, scalar))
             assert same(ckpt.read(path), arrays)
 
 
 def test_our_bytes_are_those_of_protobuf(tmp_path):
-    ckpt.write(tmp_path / "x.ckpt", ARRAYS)
+    ckpt.write(tmp_path / "x.ckpt", ARRAYS, crc_check=False)
     assert (tmp_path / "x.ckpt").read_bytes() == independent_write(ARRAYS, [0])
 
 
 def test_large_parameters_are_sliced(tmp_path, monkeypatch):
     assert ckpt.SLICE_BYTES == 512 * 1024 * 1024
     monkeypatch.setattr(ckpt, "SLICE_BYTES", 16)
-    ckpt.write(tmp_path / "x.ckpt", ARRAYS)
+    ckpt.write(tmp_path / "x.ckpt", ARRAYS, crc_check=False)
     values = Checkpoint.FromString((tmp_path / "x.ckpt").read_bytes()).value
     tags = ["conv1.weight"] * 3 + ["learning_rate", "step", "mask"]
     assert [value.tag for value in values] == tags
@@ -271,6 +288,52 @@ def test_a_shape_that_numpy_cannot_have(tmp_path):
         read(tmp_path, message("a", [0, 1 << 62, 1 << 62], "Float64", b""))
 
 
+def protected(folder: Path) -> bytes:
+    ckpt.write(folder / "x.ckpt", ARRAYS, crc_check=True)
+    whole = (folder / "x.ckpt").read_bytes()
+    (folder / "x.ckpt").unlink()
+    return whole
+
+
+def test_every_cut_of_a_file_with_a_checksum_is_found(tmp_path):
+    """Also between two parameters: the file begins with its size."""
+    whole = protected(tmp_path)
+    for size in range(len(whole)):
+        with pytest.raises(DataError) as error:
+            read(tmp_path, whole[:size])
+        if size >= 10:
+            assert error.value.what == "a checkpoint is incomplete, or has additional bytes"
+            assert (error.value.rows["expected"], error.value.rows["found"]) == (f"{len(whole)} bytes", f"{size} bytes")
+    assert same(read(tmp_path, whole), ARRAYS)
+
+
+def test_every_flipped_bit_of_a_file_with_a_checksum_is_found(tmp_path):
+    whole = protected(tmp_path)
+    for bit in thinned(range(8 * len(whole)), 3):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(DataError):
+            read(tmp_path, flipped)
+    assert 8 * len(whole) > 1500
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda whole: whole + b"\0",
+        lambda whole: whole + whole,
+        lambda whole: whole[:-17] + bytes(17),
+        lambda whole: whole[:-17] + message("b", [1], "Int8", b"b")[:17],
+        lambda whole: whole[20:],
+        lambda whole: whole[:40] + whole[60:80] + whole[40:60] + whole[80:],
+    ],
+    ids=["longer", "twice", "no checksum", "another end", "no start", "exchanged blocks"],
+)
+def test_other_damage_of_a_file_with_a_checksum(tmp_path, damage):
+    with pytest.raises(DataError):
+        read(tmp_path, damage(protected(tmp_path)))
+
+
 def test_every_cut_gives_an_error_or_the_parameters_before_it(tmp_path):
     whole = independent_write(ARRAYS, [0])
     ends = {len(independent_write(dict(list(ARRAYS.items())[:k]), [0])): k for k in range(1, 4)}
@@ -312,5 +375,5 @@ def test_any_bytes_give_an_error_or_arrays(content):
 @pytest.mark.parametrize("name", ["", "a\n", "\ud800"])
 def test_names_that_cannot_be_saved(tmp_path, name):
     with pytest.raises(ConfigError, match="not a name"):
-        ckpt.write(tmp_path / "x.ckpt", {name: np.zeros(1)})
+        ckpt.write(tmp_path / "x.ckpt", {name: np.zeros(1)}, crc_check=False)
     assert list(tmp_path.iterdir()) == []

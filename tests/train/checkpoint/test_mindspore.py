@@ -46,14 +46,21 @@ folder = sys.argv[1]
 ms.set_seed(3)
 image = ms.Tensor(np.load(folder + "/image.npy", allow_pickle=False))
 net = LeNet5()
-not_loaded, not_used = ms.load_param_into_net(net, ms.load_checkpoint(folder + "/ours.ckpt"), strict_load=True)
-assert not not_loaded and not not_used, (not_loaded, not_used)
+for name in ("plain", "ours"):
+    weights = ms.load_checkpoint(f"{folder}/{name}.ckpt", crc_check=name == "ours")
+    not_loaded, not_used = ms.load_param_into_net(net, weights, strict_load=True)
+    assert not not_loaded and not not_used, (not_loaded, not_used)
+try:
+    ms.load_checkpoint(folder + "/flipped.ckpt", crc_check=True)
+    raise AssertionError("a changed file was loaded")
+except ValueError:
+    pass
 np.save(folder + "/ours.npy", net(image).asnumpy())
 own = LeNet5()
 ms.save_checkpoint(own, folder + "/theirs.ckpt")
 ms.save_checkpoint(own, folder + "/checked.ckpt", append_dict={"epoch_num": 3, "note": "hello"}, crc_check=True)
 np.save(folder + "/theirs.npy", own(image).asnumpy())
-kinds = ms.load_checkpoint(folder + "/kinds.ckpt")
+kinds = ms.load_checkpoint(folder + "/kinds.ckpt", crc_check=True)
 for name, parameter in kinds.items():
     print(name, str(parameter.dtype), parameter.shape, parameter.asnumpy().tobytes().hex())
 ms.save_checkpoint([{"name": k, "data": v} for k, v in kinds.items()], folder + "/kinds_back.ckpt")
@@ -74,6 +81,10 @@ def exchange(tmp_path_factory):
         scaled = np.random.default_rng(parameter.size).normal(size=parameter.shape) * 0.1
         parameter.set_data(scaled.astype(np.float32))
     save_checkpoint(net, f"{folder}/ours.ckpt")
+    save_checkpoint(net, f"{folder}/plain.ckpt", crc_check=False)
+    flipped = bytearray((folder / "ours.ckpt").read_bytes())
+    flipped[1000] ^= 1
+    (folder / "flipped.ckpt").write_bytes(flipped)
     save_checkpoint([{"name": k, "data": Parameter(v)} for k, v in KINDS.items()], f"{folder}/kinds.ckpt")
     running = subprocess.run([str(PYTHON), "-c", SCRIPT, str(folder)], capture_output=True, text=True, timeout=PATIENCE)
     assert running.returncode == 0, running.stderr
@@ -126,5 +137,5 @@ def test_the_same_weights_have_the_same_bytes(exchange):
     folder, _, _, _ = exchange
     net = LeNet5()
     load_checkpoint(f"{folder}/theirs.ckpt", net, strict_load=True)
-    save_checkpoint(net, f"{folder}/again.ckpt")
+    save_checkpoint(net, f"{folder}/again.ckpt", crc_check=False)
     assert (folder / "again.ckpt").read_bytes() == (folder / "theirs.ckpt").read_bytes()

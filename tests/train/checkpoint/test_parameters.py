@@ -79,6 +79,24 @@ def test_a_network_with_its_optimizer_travels(tmp_path):
     assert "learning_rate" in load_checkpoint(f"{tmp_path}/x.ckpt", filter_prefix="moments.")
 
 
+def test_a_damaged_file_is_an_error_by_default(tmp_path):
+    """Without a checksum, flipped bits of numbers and a cut between two parameters are not found."""
+    net, path = Small(), tmp_path / "x.ckpt"
+    save_checkpoint(net, path)
+    whole = path.read_bytes()
+    save_checkpoint(net, tmp_path / "plain.ckpt", crc_check=False)
+    plain = (tmp_path / "plain.ckpt").read_bytes()
+    assert whole[10:-17] == plain
+    cut = whole.index(b"out.weight") - 4  # the beginning of the last message
+    flipped = [whole[:k] + bytes([whole[k] ^ 4]) + whole[k + 1 :] for k in range(len(whole))]
+    for content in (whole[:cut], whole[:-17], *flipped):
+        path.unlink()
+        path.write_bytes(content)
+        with pytest.raises(DataError) as error:
+            load_checkpoint(path, net)
+        assert error.value.rows["repair"] == "save it again, or fetch another copy"
+
+
 def test_a_list_travels(tmp_path):
     given = [{"name": "a", "data": Tensor(1.5)}, {"name": "b.c", "data": Parameter(np.arange(3, dtype=np.int8))}]
     save_checkpoint(given, f"{tmp_path}/x.ckpt", True, False)

@@ -1,0 +1,54 @@
+"""Records a killed run in `status.json`: a process beside the first rank, which waits for the end of that process.
+
+When one rank is killed, mpirun kills the others (SIGKILL), and none of them can record it. The guardian is in another
+session, so it is not one of the processes that are killed. It keeps the standard error of the rank open, so mpirun
+usually returns after the status is written; a run that is resumed before has the lock of the folder and keeps it.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+
+from runner.errors import BusyError, StorageError, TrainingError
+from runner.host import files
+
+STATUS_FILE, LOCK_FILE = "status.json", ".lock"
+
+
+@contextmanager
+def guarded(folder: Path) -> Iterator[None]:
+    """Context in which a guardian watches this process, which executes the run in `folder`.
+
+    `-P`: files of the working directory do not replace modules.
+    """
+    command = [sys.executable, "-P", "-m", __name__, str(folder.absolute()), str(os.getpid())]
+    how = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL}
+    with subprocess.Popen(command, start_new_session=True, **how) as guardian:  # type: ignore[call-overload]
+        try:
+            yield
+        finally:
+            guardian.stdin.close()
+
+
+def record_if_killed(folder: Path, pid: int) -> None:
+    """Complete the status of a run that process `pid` was executing; nothing if it has ended in another way."""
+    with suppress(BusyError, StorageError, OSError, ValueError), files.locked(folder / LOCK_FILE):
+        status = json.loads((folder / STATUS_FILE).read_text())
+        if not isinstance(status, dict) or (status.get("status"), status.get("pid")) != ("running", pid):
+            return
+        reason = "mpirun ends all ranks when one of them is killed; its output names that process"
+        error = TrainingError("the run was killed", reason=reason, repair=f"runner resume {folder}")
+        finished = datetime.now().astimezone().isoformat(timespec="seconds")
+        ending = {"status": "failed", "finished": finished, "exit_code": 128 + signal.SIGKILL, "error": str(error)}
+        files.write_json(folder / STATUS_FILE, {**status, **ending})
+
+
+if __name__ == "__main__":
+    sys.stdin.read()  # until the process that holds the other end has ended
+    record_if_killed(Path(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,86 @@
+"""Exchanges of a run that starts: a failure of one rank is the failure of all, with one error and one exit code.
+
+Until the training begins, ranks communicate through `exchange`, and a rank that fails takes part in the next one with
+its error. So no rank waits for one that has failed, and the first rank can report the error and record it in
+`status.json`. Each wait has a time limit (`World.limit`), for ranks that cannot answer.
+"""
+
+import os
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from runner import errors
+from runner.communication.world import World
+from runner.errors import ConfigError, ConfigErrors, RunnerError
+
+
+def exchange(world: World, value: Any = None, failed: RunnerError | None = None, is_common: bool = False) -> list[Any]:
+    """A JSON value of each rank, in the order of ranks.
+
+    `failed` is the error of this rank, `is_common` whether it concerns all ranks. Raises on all ranks the error of the
+    first one that has one, with its rank unless it is common; TrainingError when ranks do not answer.
+    """
+    own = {"value": value, "errors": [_packed(error) for error in _single(failed)], "is_common": is_common}
+    every = world.all_gathered({**own, "host": platform.node(), "directory": _directory()})
+    if any(one["errors"] for one in every):
+        world.ended = True
+        raise _common_error(every, world.rank, failed)
+    return [one["value"] for one in every]
+
+
+@contextmanager
+def failures_shared(world: World, first_leads: bool = False) -> Iterator[None]:
+    """Inside, an error of this rank is raised on all of them, unless training has begun.
+
+    `first_leads`: the first rank works for all of them, so that its error is that of the run.
+    """
+    try:
+        yield
+    except RunnerError as error:
+        if world.size == 1 or world.limit is None or world.ended:
+            raise
+        exchange(world, failed=error, is_common=first_leads and world.rank == 0)
+
+
+def training_begins(world: World) -> None:
+    """The last exchange of the start: all ranks are ready. From now on they wait for each other without a limit."""
+    if world.limit is not None:
+        exchange(world)
+        world.limit = None
+
+
+def _directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError as reason:  # it was removed
+        return f"none: {reason.strerror}"
+
+
+def _single(error: RunnerError | None) -> Sequence[RunnerError]:
+    """The error, or the single ones of several."""
+    return () if error is None else error.errors if isinstance(error, ConfigErrors) else (error,)
+
+
+def _packed(error: RunnerError) -> dict[str, Any]:
+    return {"kind": type(error).__name__, "what": error.what, "rows": error.rows}
+
+
+def _unpacked(packed: Mapping[str, Any]) -> RunnerError:
+    error: RunnerError = getattr(errors, packed["kind"], RunnerError)(packed["what"], **packed["rows"])
+    return error
+
+
+def _common_error(every: Sequence[Mapping[str, Any]], own: int, failed: RunnerError | None) -> RunnerError:
+    """The error of the first rank that has one; with its rank, host and directory unless it is that of all ranks.
+
+    `failed` is the error of this rank, whose number is `own`.
+    """
+    rank, found = next((rank, one) for rank, one in enumerate(every) if one["errors"])
+    made = _single(failed) if rank == own else [_unpacked(packed) for packed in found["errors"]]
+    if not found["is_common"] and any(one["errors"] != found["errors"] for one in every):
+        where = {"rank": f"{rank} of {len(every)}", "host": found["host"], "directory": found["directory"]}
+        repair = "all ranks need the same config and files, under the same paths"
+        made = [error.add(**where, repair=repair) for error in made]
+    return made[0] if len(made) == 1 else ConfigErrors([error for error in made if isinstance(error, ConfigError)])

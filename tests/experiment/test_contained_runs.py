@@ -1,0 +1,193 @@
+"""Jobs of sweeps, resumed runs and `runner.run`: what a file says makes none of them write elsewhere."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tables import table
+
+import runner
+from runner import cli
+from runner.config.groups.tracking import MlflowTracking
+from runner.config.schema import RunConfig, RunRequest, plain
+from runner.errors import ConfigError
+from runner.experiment.resume import resume
+from runner.experiment.sweep import sweep
+from runner.experiment.tracking import attach
+
+GLOBAL = "# @package _global_\n"
+WHAT = "a config file may not make a run write outside of the working directory"
+TINY = ("dataset=synthetic", "dataset.num_samples=32", "max_steps=1", "callbacks=quiet", "eval.every=never")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch) -> Path:
+    (tmp_path / "here" / "configs" / "experiment").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    monkeypatch.delenv("RUNNER_WRITABLE", raising=False)
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+def write(text: str) -> None:
+    out = str(Path.cwd().parent / "outside")
+    Path("configs/experiment/x.yaml").write_text(GLOBAL + text.replace("OUT", out))
+
+
+def swept(*words: str) -> int:
+    return cli.main(["-m", "+experiment=x", "--config-dir", "configs", *TINY, "seed=1,2", *words])
+
+
+def written(here: Path) -> list[str]:
+    """What is outside of the working directory, and inside besides the configs."""
+    outside = [*here.parent.iterdir(), *(here.parent / "outside").iterdir()]
+    names = [path.name for path in (*outside, *here.iterdir())]
+    return sorted({*names} - {"here", "outside", "configs"})
+
+
+REFUSED = [
+    "hydra: {sweep: {dir: '${now:OUT}'}}\n",
+    "hydra: {sweep: {subdir: '${now:OUT}/${hydra.job.num}'}}\n",
+    "hydra: {sweep: {subdir: '${hydra.job.num}/${dataset.url}'}}\ndataset: {url: ../../../../../../outside/x}\n",
+    "hydra: {sweep: {subdir: 'a/../../../../../../outside/x'}}\n",
+    "hydra: {sweep: {subdir: '${oc.select:expect.${hydra.job.num},x}'}}\n",
+    "hydra: {sweep: {subdir: '${dataset.url}'}}\ndataset: {url: '${hydra.job.num}'}\n",
+    "hydra: {output_subdir: '${now:OUT}'}\n",
+    "hydra: {job: {name: '${dataset.url}'}}\ndataset: {url: ../x}\n",
+    'hydra: {launcher: {partition: "x\\ntouch y"}}\n',
+    "hydra: {launcher: {partition: '${dataset.url}'}}\ndataset: {url: \"x\\ntouch y\"}\n",
+    "print_file_path: OUT/${seed}\n",
+    "hydra: {sweeper: {params: {print_file_path: 'OUT/a,OUT/b'}}}\n",
+    "hydra: {sweeper: {params: {+print_file_path: 'OUT/a'}}}\n",
+]
+
+
+@table("text", REFUSED)
+def test_a_sweep_is_refused_before_it_has_a_folder(text, here, capfd):
+    write(text)
+    for launcher in ("basic", "pool"):
+        assert swept(f"hydra/launcher={launcher}") == 2
+        assert "ConfigError" in capfd.readouterr().err
+        assert written(here) == []
+
+
+@pytest.mark.parametrize("launcher", ["basic", "pool"])
+def test_the_jobs_of_a_sweep_are_checked_in_their_own_process(here, launcher, capfd):
+    """A value that depends on the number of a job is only known there."""
+    write(
+        "print_file_path: ${dataset.data_dir}\n"
+        "dataset: {data_dir: '${hydra:sweep.dir}/../../../../${hydra:job.num}'}\nhydra: {sweep: {dir: runs}}\n"
+    )
+    assert swept(f"hydra/launcher={launcher}") in (2, 8)
+    assert WHAT in capfd.readouterr().err
+    assert [*(here.parent / "outside").iterdir()] == []
+
+
+FOLDERS = [
+    ("'j${hydra.job.num}_${seed}'", ["j0_1", "j1_2"]),
+    ("'${hydra:job.num}-${dataset.name}'", ["0-synthetic", "1-synthetic"]),
+    ("'${dataset.name}/${hydra.job.num}'", ["synthetic"]),
+]
+
+
+@table(("subdir", "names"), FOLDERS)
+def test_usual_folders_of_jobs(subdir, names, here):
+    write(f"hydra: {{sweep: {{dir: runs, subdir: {subdir}}}}}\n")
+    assert swept() == 0
+    assert sorted(path.name for path in (here / "runs").iterdir() if path.is_dir()) == names
+    files_of(here / "runs")
+
+
+def files_of(folder: Path) -> None:
+    """Remove a sweep, so that the next one can have its folder."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    folder.rmdir()
+
+
+def test_a_typed_folder_of_a_sweep_may_be_anywhere(here):
+    write("seed: 1\n")
+    folder = here.parent / "outside" / "sweep"
+    assert swept(f"hydra.sweep.dir={folder}", "hydra.sweep.subdir='${hydra.job.num}_${seed}'") == 0
+    assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == ["0_1", "1_2"]
+    assert sweep.resume(folder)  # its folder is named by the user again
+
+
+def test_a_resumed_sweep_has_typed_what_its_command_line_has_again(here, capfd, monkeypatch):
+    write("seed: 1\n")
+    line = f"print_file_path={here.parent}/outside/p"
+    assert swept(line, "hydra.sweep.dir=runs") == 0
+    assert cli.main(["resume", "runs"]) == 2
+    assert WHAT in capfd.readouterr().err
+    assert cli.main(["resume", "runs", line]) == 0
+    monkeypatch.setenv("RUNNER_WRITABLE", str(here.parent / "outside"))
+    assert cli.main(["resume", "runs"]) == 0
+
+
+def test_a_run_from_python_has_typed_its_overrides(here):
+    write("print_file_path: OUT/x\n")
+    with pytest.raises(ConfigError, match=WHAT):
+        runner.run(["+experiment=x", *TINY], config_dir="configs")
+    runner.run(["+experiment=x", *TINY, f"print_file_path={here.parent}/outside/y"], config_dir="configs")
+
+
+def test_the_files_of_a_run_have_not_been_typed_when_it_is_resumed(here, monkeypatch):
+    """A run directory may come from someone else."""
+    line = f"print_file_path={here.parent}/outside/p"
+    runner.run([*TINY, "hydra.run.dir=run", line])
+    status = Path("run/status.json").read_bytes()
+    with pytest.raises(ConfigError, match=WHAT) as caught:
+        resume("run", ["max_steps=2"])
+    assert caught.value.rows["key"] == "print_file_path"
+    assert Path("run/status.json").read_bytes() == status
+    resume("run", ["max_steps=2", line])
+    monkeypatch.setenv("RUNNER_WRITABLE", str(here.parent / "outside"))
+    resume("run", ["max_steps=3"])
+
+
+def test_a_run_elsewhere_is_resumed_where_it_is(here):
+    folder = here.parent / "outside" / "run"
+    runner.run([*TINY, f"hydra.run.dir={folder}", "save_graphs_path=inner"])
+    assert resume(folder, ["epochs=2", "max_steps=2"])["steps"] == 2
+
+
+@pytest.mark.parametrize("name", [".lock", "status.json", "metrics.jsonl", "checkpoints"])
+def test_links_in_a_run_to_resume(here, name, monkeypatch):
+    runner.run([*TINY, "hydra.run.dir=run", "checkpoint.every_steps=1"])
+    Path("run", name).rename(here.parent / "outside" / name)
+    Path("run", name).symlink_to(here.parent / "outside" / name)
+    with pytest.raises(ConfigError, match=WHAT) as caught:
+        resume("run", ["epochs=2", "max_steps=2"])
+    assert caught.value.rows["key"] == name
+    assert caught.value.rows["hint"].startswith("to allow it: RUNNER_WRITABLE=")
+    monkeypatch.setenv("RUNNER_WRITABLE", str(here.parent / "outside"))
+    resume("run", ["epochs=2", "max_steps=2"])
+
+
+def test_links_in_a_sweep_to_resume(here, capfd):
+    write("seed: 1\n")
+    assert swept("hydra.sweep.dir=runs") == 0
+    Path("runs/sweep.jsonl").rename(here.parent / "outside" / "sweep.jsonl")
+    Path("runs/sweep.jsonl").symlink_to(here.parent / "outside" / "sweep.jsonl")
+    assert cli.main(["resume", "runs"]) == 2
+    assert WHAT in capfd.readouterr().err
+
+
+def request(folder: Path) -> RunRequest:
+    return RunRequest(RunConfig(tracking=MlflowTracking()), folder, None, plain(RunConfig()), (), resume=True)
+
+
+ADDRESSES = ["sqlite:////{out}/x.db", "file://{out}", "nonsense"]
+
+
+@table("address", ADDRESSES)
+def test_the_recorded_database_of_a_resumed_run_is_checked(address, here, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    recorded = address.format(out=here.parent / "outside")
+    (here / attach.STATE_FILE).write_text(json.dumps({"name": "mlflow", "uri": recorded, "run_id": "1"}))
+    with pytest.raises(ConfigError) as caught:
+        attach._run_info(request(here), MlflowTracking())
+    assert caught.value.rows["key"] == "tracking.uri"
+    own = f"sqlite:///{here}/mlflow.db"
+    (here / attach.STATE_FILE).write_text(json.dumps({"name": "mlflow", "uri": own, "run_id": "1"}))
+    assert attach._run_info(request(here), MlflowTracking()).uri == own
