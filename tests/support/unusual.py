@@ -25,16 +25,19 @@ KINDS: dict[str, tuple[float, ...]] = {
     "denormal": (),  # every element becomes one
 }
 DENORMAL = {np.dtype(np.float32): 1e-40, np.dtype(np.float16): 1e-6}
+SUMS = (
+    "AvgPool",
+    "BatchNorm",
+    "BiasAddGrad",
+    "ChannelMoments",
+    "Conv2D",
+    "Conv2DBackpropFilter",
+    "Conv2DBackpropInput",
+)
 # Where the modes differ, by operator and kind, and why.
 EXCEPTIONS = {
     ("MaxPool", "largest"): "onnxruntime begins with the lowest finite number, so that is taken for -inf",
-    **dict.fromkeys(
-        [
-            (name, "largest")
-            for name in ("AvgPool", "BatchNorm", "BiasAddGrad", "Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput")
-        ],
-        "sums overflow, or not, by their order",
-    ),
+    **dict.fromkeys([(name, "largest") for name in SUMS], "sums overflow, or not, by their order"),
     **dict.fromkeys(
         [(name, kind) for name in ("BatchNorm", "BatchNormGrad") for kind in ("inf", "-inf")],
         "an infinite scale: (x - mean) * scale + bias, or x * slope + offset, which is inf - inf",
@@ -46,7 +49,7 @@ EXCEPTIONS = {
     ("ReluGrad", "denormal"): "the mask in one pass is a steep ramp, which is below 1 for denormals",
 }
 # Operators of operands that depend on each other: unusual ones reach them through the operators that they belong to.
-DEPENDENT = {"BatchNormGrad", "MaxPoolGrad"}
+DEPENDENT = {"AllReduceMoments", "BatchNormGrad", "MaxPoolGrad"}
 # Functions of one operand that lose digits where they are small, in both modes.
 IMPRECISE = {"GeLU": "1 + tanh, the reference's formula, loses all digits below -5"}
 # In Float64 nothing overflows, and products do not underflow: the kinds in which it is an oracle.
