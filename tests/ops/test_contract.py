@@ -22,7 +22,7 @@ from contract import (
 from half import half
 from operands import Sample
 from samples import NO_GRADIENT, NO_TEXT, NOT_DIFFERENTIABLE, ONCE_DIFFERENTIABLE, SAMPLES, WIDE
-from second_order import check_second_order
+from second_order import check_second_order, check_second_order_modes
 from sizes import check_sizes
 from soak import thinned
 from tables import check_rows
@@ -208,3 +208,8 @@ def test_axes_of_length_0_and_1(samples: list[Sample]):
 @every([s for s in FLOATS if s.smooth])
 def test_second_derivatives(samples: list[Sample]):
     check(samples, check_second_order)
+
+
+@every([s for s in FLOATS if s.smooth])
+def test_second_derivatives_in_both_modes(samples: list[Sample]):
+    check(list(thinned(samples, 8)), check_second_order_modes)
