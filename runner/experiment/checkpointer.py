@@ -57,6 +57,7 @@ class Checkpointer(Callback):
 
     def save(self, cb_params: CallbackParameters) -> None:
         """Write a checkpoint, and delete the oldest beyond `keep_max`."""
+        self.description.experiment.model.value_observer().flush()  # a resumed run does not repeat the steps before
         self.journal.sync()
         progress = {
             "global_step": cb_params.cur_step_num,

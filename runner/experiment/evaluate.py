@@ -34,7 +34,7 @@ def run(request: RunRequest) -> dict[str, Any]:
     config, folder, stopwatch = request.config, request.folder, Stopwatch()
     write_json(folder / training.CONFIG_FILE, request.resolved)
     with training.run_environment(config):
-        experiment = build(config, observer := graph_observer(config, folder))
+        experiment = build(config, observer := graph_observer(request))
         if config.checkpoint.load is None:
             LOG.warning("the network is evaluated with its initial weights: set checkpoint.load to load others")
         else:

@@ -4,6 +4,7 @@ Whole files go to a temporary name in the same folder, are fsynced and renamed, 
 sees the old file or the new one, never a part (`np.savez` lost 50 of 60 files to a kill at a random moment).
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -17,10 +18,11 @@ from runner.errors import BusyError, DataError, StorageError
 
 Content: TypeAlias = bytes | str | Callable[[IO[bytes]], object]
 TEMPORARY_SUFFIX = ".tmp"
+NO_LINKS = errno.EPERM, errno.ENOTSUP, errno.ENOSYS  # of file systems without hard links
 
 
 def before_operation(operation: str, path: Path) -> None:
-    """Called before every operation that changes something: open, write, truncate, fsync, rename, mkdir, unlink.
+    """Called before every operation that changes something: open, write, truncate, fsync, link, rename, mkdir, unlink.
 
     Tests replace it with a function that raises OSError or kills the process at the n-th call.
     """
@@ -67,6 +69,27 @@ def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
 def write_json(path: Path, value: object) -> None:
     """Write a value as indented JSON, atomically."""
     write_atomically(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def write_exclusively(path: Path, content: Content) -> bool:
+    """Write a whole file unless it exists; whether this process, of several, wrote it. Raises StorageError."""
+    temporary = hidden(path, TEMPORARY_SUFFIX)
+    try:
+        with storage_errors("cannot write a file", path), suppress(FileExistsError):
+            write_new(temporary, content)
+            before_operation("link", path)
+            try:
+                os.link(temporary, path)
+            except OSError as reason:
+                if reason.errno not in NO_LINKS:
+                    raise
+                write_new(path, content)  # where a kill in between leaves a part
+            sync_folder(path.parent)
+            return True
+        return False
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def claim_directory(path: Path) -> Path:

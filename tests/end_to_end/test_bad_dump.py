@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from patience import PATIENCE
+from run_requests import request_of
 from tables import table
 
 from runner.config.check import check
@@ -361,7 +362,7 @@ def test_a_path_that_is_no_folder(way, path, place):
 def test_a_path_that_the_system_refuses(place):
     config = check({"dump": {"name": "sync", "path": f"{place}/{'x' * 300}"}})
     with pytest.raises(StorageError) as caught:
-        dump.settings(config, place)
+        dump.settings(request_of(config, place))
     assert caught.value.exit_code == 5
     assert "x" * 300 in str(caught.value)
     assert "File name too long" in str(caught.value)
@@ -371,7 +372,7 @@ def test_a_path_that_the_system_refuses(place):
 def test_a_path_without_permission(place):
     (place / "closed").mkdir(mode=0o500)
     with pytest.raises(StorageError, match="not writable"):
-        dump.settings(check({"dump": {"name": "sync", "path": f"{place}/closed"}}), place)
+        dump.settings(request_of(check({"dump": {"name": "sync", "path": f"{place}/closed"}}), place))
 
 
 @pytest.mark.parametrize("way", ["sync", "file", "environment"])
