@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 from peers.timing import arguments, parsed, report, shape_of
+from threadpoolctl import threadpool_limits
 from training import model_of
 
 from runner import dtype, ops
@@ -20,7 +21,6 @@ from runner.compile.passes import optimize
 from runner.core.graph import Graph
 from runner.core.primitive import Node
 from runner.core.tracer import trace
-from runner.host.machine import thread_limit
 from runner.types import TensorType
 
 SIZE, REPEATS = 1024, 9  # of the matrices: larger ones are not faster
@@ -61,7 +61,7 @@ def peak_flops(threads: int, size: int = SIZE) -> float:
     """Multiplications and additions in a second of numpy's quickest product of square matrices, single precision."""
     a = np.random.default_rng(0).standard_normal((size, size), np.float32)
     made, seconds = np.empty_like(a), []
-    with thread_limit(threads):
+    with threadpool_limits(threads, "blas"):
         for _ in range(REPEATS):
             start = time.perf_counter()
             np.matmul(a, a, out=made)

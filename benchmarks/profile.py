@@ -65,7 +65,7 @@ class Watched:
 
     def __init__(self, o: argparse.Namespace, sunk: bool, folder: Path, wanted: dict[str, Any]) -> None:
         self.settings = ProfileSettings(folder, **wanted)
-        self.place, self.records = ProfileTarget("graph", "cpu", o.threads), [ProfileRecord(0)]
+        self.place, self.records = ProfileTarget("graph", "cpu"), [ProfileRecord(0)]
         self.written = 0.0
         self.model = model_of(o.net, "graph", o.threads)
         self.model.profiler = Profiler(self.settings, self._write)

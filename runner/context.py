@@ -15,13 +15,18 @@ from runner.communication.auto_parallel import (
     reset_auto_parallel_context,
     set_auto_parallel_context,
 )
+from runner.communication.world import process_number, world
 from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import Device
 from runner.errors import ConfigError, nearest
+from runner.host import ownership
 from runner.host.log import LOG
+from runner.host.ownership import OutputDirectory
 from runner.observe import dump, profile
-from runner.observe.graph.folder import GraphFolder, writable_folder
+from runner.observe.dump.settings import FILES as DUMP_FILES, PATH_KEY
+from runner.observe.graph.folder import FILES as GRAPH_FILES, GraphFolder, writable_folder
+from runner.observe.profile.settings import FILES as PROFILE_FILES
 from runner.ops.print import destination, file
 from runner.validation.arguments import flag
 
@@ -122,11 +127,18 @@ def device() -> Device:
 
 
 def graph_observer() -> GraphObserver:
-    """The graph observer of new models and cells. Raises as `set_context`."""
-    if not _settings["save_graphs"]:
+    """The graph observer of new models and cells; of several ranks the first one writes.
+
+    Raises as `set_context`, and BusyError when the folder belongs to another run.
+    """
+    if not _settings["save_graphs"] or world().rank:
         return NO_GRAPHS
     path = os.path.abspath(_settings["save_graphs_path"])
     if path not in _observers:
+        directory = OutputDirectory(Path(path), "save_graphs_path", GRAPH_FILES)
+        if world().size == 1:  # several ranks would have to agree on it
+            ownership.remove_of_ended_script(directory, ownership.process_owner())
+        _claim(directory)
         _observers[path] = GraphFolder(Path(path))
     return _observers[path]
 
@@ -135,7 +147,8 @@ def value_observer() -> ValueObserver:
     """The value observer of training steps and of calls of cells.
 
     It is the current `runner.dump`, or else the dump that the environment variable MINDSPORE_DUMP_CONFIG configures.
-    Raises ConfigError when its file is invalid, and StorageError when its folder cannot be written.
+    Raises ConfigError when its file is invalid, BusyError when its folder belongs to another run, and StorageError when
+    that cannot be written.
     """
     if _value_observers:
         return _value_observers[-1]
@@ -144,26 +157,49 @@ def value_observer() -> ValueObserver:
         return NO_VALUES
     if config not in _dumpers:
         settings = dump.json_config.from_environment(dump.VARIABLE)
-        settings = settings and settings.on(device().id)
-        _dumpers[config] = NO_VALUES if settings is None else dump.Dumper(settings, device().id)
+        _dumpers[config] = NO_VALUES if settings is None else dumper(settings, PATH_KEY, config)
         atexit.register(_dumpers[config].close)
     return _dumpers[config]
+
+
+def dumper(settings: dump.DumpSettings, key: str, file: str | None = None) -> ValueObserver:
+    """The dumper of this process to a folder that `key` (of a `file`) selects; `NO_VALUES` when nothing is dumped.
+
+    It replaces an earlier dump of this process. Raises BusyError when the folder belongs to another run, StorageError
+    when it cannot be written.
+    """
+    if (found := settings.on(device().card)) is None:
+        return NO_VALUES
+    belonged = _claim(OutputDirectory(settings.path, key, DUMP_FILES, file))
+    made = dump.Dumper(found, process_number(device().card))
+    if belonged and any(made.writer.step_folders()):
+        LOG.warning("the earlier dump of this process in %s is replaced", settings.path)
+        made.rewind(0)
+    return made
+
+
+def _claim(directory: OutputDirectory) -> bool:
+    """Claim a folder for this process, or all ranks of this script. Returns and raises as `ownership.claim`."""
+    return ownership.claim(directory, ownership.process_owner(world().id))
 
 
 def profiling_settings() -> profile.ProfileSettings | None:
     """The settings for profiles of trainings; None when they are not profiled.
 
     Files are written to `result_path` of the options, or else to the folder `profiling` of the working directory, which
-    is created. Raises ConfigError for a folder that no longer exists, StorageError for one that cannot be created.
+    is created. Raises ConfigError for a folder that no longer exists, BusyError for one that belongs to another run,
+    StorageError for one that cannot be created.
     """
     if not _settings["enable_profiling"]:
         return None
-    return _profile(_settings["profiling_options"]).with_folder()
+    settings = _profile(_settings["profiling_options"])
+    _claim(OutputDirectory(settings.result_path, "profiling_options.result_path", PROFILE_FILES))
+    return settings
 
 
 def _profile(options: str) -> profile.ProfileSettings:
     sources = {"profiling_options.": profile.options(options, "profiling_options")}
-    return profile.ProfileSettings.from_values(sources, Path.cwd(), _settings["device_id"])
+    return profile.ProfileSettings.from_values(sources, Path.cwd(), process_number(device().card))
 
 
 @contextmanager

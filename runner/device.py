@@ -87,6 +87,11 @@ class DeviceSettings(Frozen):
     threads: int = key(0, low=0, high=MAX_THREADS)  # CPU threads; 0: as many as the work keeps busy, at most all cores
     allow_fallback: bool = False  # use the CPU, with a warning, if the device does not work
 
+    @property
+    def card(self) -> int | None:
+        """The number of the card; None on the CPU, which has no cards."""
+        return None if self.target == "CPU" else self.id
+
 
 class Device(DeviceSettings):
     """The requested device of a run; `tuning` is the measured configuration. Raises ConfigError for invalid values."""

@@ -17,6 +17,7 @@ class World:
     """
 
     rank, size, local_rank, local_size = 0, 1, 0, 1
+    id = ""  # of a world of several ranks: the same on each
     # While a run starts: the seconds that an exchange waits for the other ranks. None: without a limit.
     limit: float | None = None
     ended = False  # whether all ranks know that the run has failed before its training
@@ -73,6 +74,14 @@ def enter(joined: World) -> World:
     return joined
 
 
+def process_number(card: int | None) -> int:
+    """The number of this process in names of files: its rank, or that of its card, or 0 without cards.
+
+    On several machines cards have equal numbers, and ranks have not.
+    """
+    return world().rank if world().size > 1 else card or 0
+
+
 class IsolatedRankError(Exception):
     """An isolated rank reached a collective, which the other ranks do not call."""
 
@@ -82,7 +91,7 @@ class _IsolatedWorld(World):
 
     def __init__(self, among: World) -> None:
         self.rank, self.size = among.rank, among.size
-        self.local_rank, self.local_size = among.local_rank, among.local_size
+        self.local_rank, self.local_size, self.id = among.local_rank, among.local_size, among.id
 
     def summed(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         raise IsolatedRankError

@@ -142,7 +142,7 @@ class RunRequest(Frozen):
     """All that an experiment gets: a checked config, a folder that it owns, and where both came from.
 
     With `resume` it continues from the newest checkpoint in the folder, with `force` despite changes that affect its
-    results.
+    results. `directories` are those outside of the folder that it has claimed, by the path in the config.
     """
 
     config: RunConfig
@@ -152,6 +152,7 @@ class RunRequest(Frozen):
     overrides: tuple[str, ...]
     resume: bool = False
     force: bool = False
+    directories: Mapping[str, str] = field(default_factory=dict)
 
 
 def defaults(owner: type) -> dict[str, Any]:

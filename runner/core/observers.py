@@ -100,6 +100,12 @@ class ValueObserver:
     def end(self, step: int, graph: Graph) -> None:
         """The step is complete; `graph` has all its operators, and its parameters the values that the step used."""
 
+    def rewind(self, step: int) -> None:
+        """Discard what is left of the steps from number `step` on: a resumed run executes them again."""
+
+    def flush(self) -> None:
+        """Return when everything that was observed is stored."""
+
     def close(self) -> None:
         """No more steps follow."""
 

@@ -1,12 +1,15 @@
 """The source lines of a network that led to an operator."""
 
 import linecache
+import os
 import sys
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-PACKAGE = str(Path(__file__).resolve().parent.parent)
+PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
+_LAUNCHER = PACKAGE + "cli.py"  # what called it is a script of the installation
+_LIBRARY = os.path.dirname(os.__file__) + os.sep  # threads and processes run functions from here
 
 
 class SourceLine(NamedTuple):
@@ -27,21 +30,56 @@ class SourceLine(NamedTuple):
 Source = tuple[SourceLine, ...]
 
 
+def is_users(file: str) -> bool:
+    """Whether a source file is the user's: neither of this package nor of Python's own library."""
+    if file.startswith(_LIBRARY):
+        return "site-packages" in file
+    return not file.startswith((PACKAGE, "<frozen"))
+
+
 def current_source() -> Source:
-    """The `construct` lines being executed, innermost first; outside of cells, the caller's line."""
-    frame: FrameType | None = sys._getframe(1)
+    """The `construct` lines being executed, innermost first.
+
+    Where none of them is the user's, as in a network of containers, the last line is the one that built the innermost
+    cell, or else the one that called the network. Outside of cells it is the caller's line alone.
+    """
+    start: FrameType | None = sys._getframe(1)
     lines: list[SourceLine] = []
-    outside: SourceLine | None = None
+    frame = start
     while frame is not None:
-        code = frame.f_code
-        if code.co_name == "construct":
-            lines.append(SourceLine(code.co_filename, frame.f_lineno))
-        elif outside is None and not code.co_filename.startswith(PACKAGE):
-            outside = SourceLine(code.co_filename, frame.f_lineno)
+        if frame.f_code.co_name == "construct":
+            lines.append(_line(frame))
         frame = frame.f_back
-    return tuple(lines) or ((outside,) if outside else ())
+    if not any(is_users(line.file) for line in lines):
+        line = _line_of_building(start) or users_line(start)
+        return (*lines, line) if line else tuple(lines)
+    return tuple(lines)
+
+
+def users_line(frame: FrameType | None) -> SourceLine | None:
+    """The line of the user's code that is executed in a frame or calls it; None when the command line does."""
+    while frame is not None and frame.f_code.co_filename != _LAUNCHER:
+        if is_users(frame.f_code.co_filename):
+            return _line(frame)
+        frame = frame.f_back
+    return None
+
+
+def _line_of_building(frame: FrameType | None) -> SourceLine | None:
+    """The line of the user's code that built the innermost cell being executed of those that such a line built."""
+    while frame is not None:
+        if frame.f_code.co_name == "construct":
+            built: SourceLine | None = getattr(frame.f_locals.get("self"), "_built", None)
+            if built is not None:
+                return built
+        frame = frame.f_back
+    return None
+
+
+def _line(frame: FrameType) -> SourceLine:
+    return SourceLine(frame.f_code.co_filename, frame.f_lineno)
 
 
 def user_line(source: Source) -> SourceLine | None:
-    """The innermost line outside of runner's own layers."""
-    return next((line for line in source if not line.file.startswith(PACKAGE)), source[0] if source else None)
+    """The innermost line of the user's code; without one, the innermost line."""
+    return next((line for line in source if is_users(line.file)), source[0] if source else None)

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from runner.host.files import Journal
+from runner.host.journal import Journal
 from runner.train.callback import Callback, RunContext, step_in_epoch
 
 

@@ -4,7 +4,8 @@ import time
 from typing import Protocol
 
 from runner.experiment.manifest import RunDescription
-from runner.host.files import Journal, make_directory
+from runner.host.files import make_directory
+from runner.host.journal import Journal
 from runner.train.callback import Callback, CallbackParameters, RunContext, step_in_epoch
 from runner.train.checkpoint import state
 
@@ -57,6 +58,7 @@ class Checkpointer(Callback):
 
     def save(self, cb_params: CallbackParameters) -> None:
         """Write a checkpoint, and delete the oldest beyond `keep_max`."""
+        self.description.experiment.model.value_observer().flush()  # a resumed run does not repeat the steps before
         self.journal.sync()
         progress = {
             "global_step": cb_params.cur_step_num,

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from dataclasses import replace
 
 from runner.config.groups import dump as group
-from runner.config.schema import RunConfig
+from runner.config.schema import RunRequest
+from runner.experiment import output_directories
 from runner.host.log import LOG
 from runner.observe import dump
 
 FOLDER = "dump"  # in the run directory, when the config names no other
 
 
-def settings(config: RunConfig, folder: Path) -> dump.DumpSettings | None:
-    """The dump settings of a checked run in `folder`; None when nothing is dumped. Creates the dump's folder.
+def settings(request: RunRequest) -> dump.DumpSettings | None:
+    """The dump settings of a checked run; None when nothing is dumped. Creates the dump's folder.
 
     Logs warnings. Raises StorageError when the dump cannot be written, and ConfigError or ConfigErrors when a JSON file
     has changed since the config was checked.
     """
-    defaults = {"path": str(folder.absolute() / FOLDER), "net_name": config.network.name}
+    config = request.config
+    defaults = {"path": str(request.folder.absolute() / FOLDER), "net_name": config.network.name}
     requested = group.settings(config.dump, defaults)
     if os.environ.get(dump.VARIABLE) and config.dump != group.NoDump():
         LOG.warning("%s has no effect: the config of the run selects the dump", dump.VARIABLE)
-    return None if requested is None else requested.on(config.device.id)
+    if requested is None:
+        return None
+    return replace(requested, path=output_directories.place(request.directories, requested.path)).on(config.device.card)

@@ -19,7 +19,8 @@ from runner.experiment.build import Experiment, build
 from runner.experiment.callbacks import MetricsJournal, Stopwatch
 from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import ManifestWriter, RunDescription
-from runner.host.files import Journal, write_json
+from runner.host.files import write_json
+from runner.host.journal import Journal
 from runner.host.log import LOG
 from runner.nn.cell import Cell
 from runner.nn.steps import GraphStep
@@ -34,7 +35,7 @@ def run(request: RunRequest) -> dict[str, Any]:
     config, folder, stopwatch = request.config, request.folder, Stopwatch()
     write_json(folder / training.CONFIG_FILE, request.resolved)
     with training.run_environment(config):
-        experiment = build(config, observer := graph_observer(config, folder))
+        experiment = build(config, observer := graph_observer(request))
         if config.checkpoint.load is None:
             LOG.warning("the network is evaluated with its initial weights: set checkpoint.load to load others")
         else:

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from runner import compile as compiler
-from runner.config.schema import RunConfig
+from runner.config.schema import RunRequest
 from runner.core.graph import Graph
 from runner.core.observers import GraphObserver, GraphObservers
+from runner.experiment.output_directories import place
 from runner.observe.graph.folder import GraphFolder, write_failed
 
 
@@ -19,14 +20,16 @@ class FailedGraph(GraphObserver):
         write_failed(self.folder, graph)
 
 
-def graph_observer(config: RunConfig, folder: Path) -> GraphObserver:
-    """The observer of the graphs of a run in `folder`.
+def graph_observer(request: RunRequest) -> GraphObserver:
+    """The observer of the graphs of a run.
 
     Raises ConfigError when a path is a file, StorageError when it cannot be written.
     """
+    config, folder = request.config, request.folder
     observer: GraphObserver = FailedGraph(folder)
     if config.save_graphs:
-        observer = GraphFolder(folder / config.save_graphs_path, folder)
+        path = place(request.directories, folder.absolute() / config.save_graphs_path)
+        observer = GraphFolder(path, folder, replaces=request.resume)
     if not config.session.op_debug_level:
         return observer
     return GraphObservers(observer, compiler.KernelMeta(folder / "kernel_meta", config.session.op_debug_level))

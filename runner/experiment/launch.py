@@ -13,7 +13,7 @@ from runner.config.containment import link_errors
 from runner.config.groups.tracking import is_requested as is_tracked
 from runner.config.schema import RunRequest
 from runner.errors import BusyError, ConfigError, RunnerError, StorageError, raise_all, unexpected
-from runner.experiment import evaluate, run as experiment, tracking
+from runner.experiment import evaluate, output_directories, run as experiment, tracking
 from runner.experiment.ranks.processes import on_all_ranks, processes_of, report_on_first_rank
 from runner.host import files, json_data
 from runner.host.console import Console
@@ -39,9 +39,15 @@ def run_call(call: CommandLine) -> dict[str, Any]:
     with gc_paused(), report_on_first_rank(call.overrides):
         composition = on_all_ranks(lambda: compose(call))
     with stopped_by_signals(), processes_of(composition.config) as ranks:
-        folder = ranks.folder(lambda: claim(composition.folder, composition.folder_given))
+        folder = Path(ranks.first(lambda: str(_claim_new(composition))))
         with composition.activate(folder) as request:
+            request = output_directories.with_directories(request, ranks.first)
             return ranks.run(request, lambda own: _run_and_record(own, composition))
+
+
+def _claim_new(composition: Composition) -> Path:
+    output_directories.check(composition.config, composition.folder)
+    return claim(composition.folder, composition.folder_given)
 
 
 def claim(folder: Path, given: bool) -> Path:

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 
+from runner.communication.world import process_number
 from runner.config.groups import profiling
-from runner.config.schema import RunConfig
+from runner.config.schema import RunRequest
 from runner.errors import ConfigError
 from runner.experiment.build import Experiment
+from runner.experiment.output_directories import place
 from runner.host.files import write_json
 from runner.observe import profile
 from runner.train import profile as profiler
 
 
-def settings(config: RunConfig, folder: Path) -> profile.ProfileSettings:
-    """The profile settings of a checked run in `folder` that requests a profile. Creates the folder of its files.
+def settings(request: RunRequest) -> profile.ProfileSettings:
+    """The profile settings of a checked run that requests a profile. Creates the folder of its files.
 
     Raises StorageError, and ConfigError or ConfigErrors when a folder has changed since the config was checked.
     """
-    return profiling.settings(config.profiling, config.session, folder, config.device.id).with_folder()
+    config = request.config
+    chosen = profiling.settings(config.profiling, config.session, request.folder, process_number(config.device.card))
+    return replace(chosen, result_path=place(request.directories, chosen.result_path)).with_folder()
 
 
-def attach(config: RunConfig, experiment: Experiment, folder: Path) -> None:
+def attach(request: RunRequest, experiment: Experiment) -> None:
     """Measure the operator of `op_trace`, or attach a profiler to the model. Raises ConfigError and StorageError."""
-    chosen = settings(config, folder)
+    chosen = settings(request)
     if chosen.op_trace:
         _trace_operator(chosen, chosen.op_trace, experiment)
     else:

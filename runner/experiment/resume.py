@@ -12,7 +12,7 @@ from runner.config.containment import path_errors, typed_values
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError, DataError, raise_all
-from runner.experiment import launch, run, sweep
+from runner.experiment import launch, output_directories, run, sweep
 from runner.experiment.ranks.processes import on_all_ranks, processes_of
 from runner.host import json_data
 from runner.host.signals import stopped_by_signals
@@ -49,7 +49,7 @@ def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -
     """
     request = on_all_ranks(lambda: _request(Path(folder), lines, force))
     with stopped_by_signals(), processes_of(request.config) as ranks:
-        return ranks.run(request, _run_and_record)
+        return ranks.run(output_directories.with_directories(request, ranks.first), _run_and_record)
 
 
 def _request(place: Path, lines: Sequence[str], force: bool) -> RunRequest:

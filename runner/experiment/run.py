@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from runner import compile as compiler, context, nn
-from runner.communication.world import world
+from runner.communication.world import process_number, world
 from runner.config.groups.dump import is_requested
 from runner.config.groups.profiling import is_requested as is_profiled
 from runner.config.groups.session import SessionSettings
@@ -28,7 +28,8 @@ from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import ManifestWriter, RunDescription, check_identity
 from runner.experiment.ranks import synchronize
 from runner.host import seed
-from runner.host.files import Journal, make_directory, write_atomically, write_json
+from runner.host.files import make_directory, write_atomically, write_json
+from runner.host.journal import Journal
 from runner.host.log import LOG
 from runner.host.signals import Interruption
 from runner.observe import dump as dumps
@@ -48,13 +49,14 @@ def run(request: RunRequest) -> dict[str, Any]:
     if not request.resume:
         write_json(folder / CONFIG_FILE, request.resolved)
     with run_environment(config):
-        with closing(value_observer(config, folder)) as values_observer:
+        with closing(value_observer(request)) as values_observer:
             experiment = _build(request, values_observer)
             monitor = RunMonitor(experiment, folder)
             description = RunDescription(request, experiment, stopwatch, {})
             with closing(Journal(folder / "metrics.jsonl")) as journal:
                 if request.resume:
                     description.before = _read(experiment.model.train_network, lambda: _restore(description, journal))
+                    values_observer.rewind(int(description.before.get("global_step", 0)))
                 metrics = MetricsJournal(journal)
                 cb_params = _train(description, monitor, metrics)
                 values = {} if config.eval.every == "never" else evaluate(experiment, metrics, cb_params)
@@ -65,11 +67,11 @@ def run(request: RunRequest) -> dict[str, Any]:
 def _build(request: RunRequest, values: ValueObserver) -> Experiment:
     """The experiment of a config with its observers, tuning, profiler and initial weights."""
     config, folder = request.config, request.folder
-    experiment = build(config, graph_observer(config, folder), values, failure_observer(config, folder))
+    experiment = build(config, graph_observer(request), values, failure_observer(config, folder))
     if config.session.auto_tune_mode:
         tune.tune(config, experiment, folder, request.resume)
     if is_profiled(config.profiling, config.session):
-        profile.attach(config, experiment, folder)
+        profile.attach(request, experiment)
     elif config.session.profiling_options != SessionSettings.profiling_options:
         LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
     if config.checkpoint.load is not None and not request.resume:
@@ -155,17 +157,18 @@ class RunMonitor(Callback):
         self.start = {}
 
 
-def value_observer(config: RunConfig, folder: Path) -> ValueObserver:
+def value_observer(request: RunRequest) -> ValueObserver:
     """The dumper of the operands and outputs of a run's operators; `NO_VALUES` when no dump is requested.
 
     Raises StorageError, and ConfigError when not all ranks dump.
     """
+    config = request.config
     if not is_requested(config.dump):
         return NO_VALUES
-    settings = dump.settings(config, folder)
+    settings = dump.settings(request)
     if world().size > 1:
         synchronize.check_all_or_none(settings is not None)
-    return NO_VALUES if settings is None else dumps.Dumper(settings, config.device.id)
+    return NO_VALUES if settings is None else dumps.Dumper(settings, process_number(config.device.card))
 
 
 def failure_observer(config: RunConfig, folder: Path) -> dumps.FirstFailure | None:
@@ -173,7 +176,7 @@ def failure_observer(config: RunConfig, folder: Path) -> dumps.FirstFailure | No
     if not config.session.enable_exception_dump:
         return None
     path = folder.absolute() / "exception_dump"
-    return dumps.FirstFailure(path, config.network.name, config.device.id)
+    return dumps.FirstFailure(path, config.network.name, process_number(config.device.card))
 
 
 def _restore(description: RunDescription, journal: Journal) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Writing files: whole files atomically, rows of a journal, and directories that one process claims.
+"""Writing files: whole files atomically, and directories that one process claims; `journal` appends rows.
 
 Whole files go to a temporary name in the same folder, are fsynced and renamed, and the folder is fsynced: a reader
 sees the old file or the new one, never a part (`np.savez` lost 50 of 60 files to a kill at a random moment).
@@ -12,17 +12,18 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, TypeAlias
 
 from runner.errors import BusyError, DataError, RunnerError, StorageError
 from runner.validation.paths import ALLOWED, path_problem
 
 Content: TypeAlias = bytes | str | Callable[[IO[bytes]], object]
 TEMPORARY_SUFFIX = ".tmp"
+NO_LINKS = errno.EPERM, errno.ENOTSUP, errno.ENOSYS  # of file systems without hard links
 
 
 def before_operation(operation: str, path: Path) -> None:
-    """Called before every operation that changes something: open, write, truncate, fsync, rename, mkdir, unlink.
+    """Called before every operation that changes something: open, write, truncate, fsync, link, rename, mkdir, unlink.
 
     Tests replace it with a function that raises OSError or kills the process at the n-th call.
     """
@@ -81,6 +82,27 @@ def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
 def write_json(path: Path, value: object) -> None:
     """Write a value as indented JSON, atomically."""
     write_atomically(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def write_exclusively(path: Path, content: Content) -> bool:
+    """Write a whole file unless it exists; whether this process, of several, wrote it. Raises StorageError."""
+    temporary = hidden(path, TEMPORARY_SUFFIX)
+    try:
+        with storage_errors("cannot write a file", path), suppress(FileExistsError):
+            write_new(temporary, content)
+            before_operation("link", path)
+            try:
+                os.link(temporary, path)
+            except OSError as reason:
+                if reason.errno not in NO_LINKS:
+                    raise
+                write_new(path, content)  # where a kill in between leaves a part
+            sync_folder(path.parent)
+            return True
+        return False
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def claim_directory(path: Path) -> Path:
@@ -168,56 +190,6 @@ def read_bytes(path: Path, limit: int) -> bytes:
         raise DataError("not a regular file", file=path) from None
     except OSError as reason:
         raise storage_error("cannot read a file", path, reason) from reason
-
-
-class Journal:
-    """An append-only file of JSON lines or binary records.
-
-    Each record is one write to the operating system; `sync` (and `close`) puts it on the disk. After a kill the last
-    record may be cut, all earlier ones are whole.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with storage_errors("cannot open a file for writing", path, "open"):
-            # Without O_NONBLOCK a pipe under this name would wait for its reader.
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o666)
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            os.close(handle)
-            raise StorageError("cannot open a file for writing", path=path, reason="not a regular file")
-        self._file = open(handle, "ab", buffering=0)  # noqa: SIM115  it stays open as long as the run
-
-    def append(self, row: dict[str, Any]) -> None:
-        """Add one row. Raises StorageError when the disk does not take all of it."""
-        self.extend(json.dumps(row, allow_nan=False).encode() + b"\n")
-
-    def extend(self, content: bytes) -> None:
-        """Add bytes. Raises StorageError when the disk does not take all of them."""
-        with storage_errors("cannot append to a file", self.path, "write"):
-            if self._file.write(content) != len(content):
-                raise OSError("the disk took only a part")
-
-    def size(self) -> int:
-        """Bytes in the file."""
-        return os.fstat(self._file.fileno()).st_size
-
-    def cut(self, size: int) -> None:
-        """Truncate to the first `size` bytes: a resumed run writes the rest again."""
-        with storage_errors("cannot shorten a file", self.path, "truncate"):
-            self._file.truncate(size)
-
-    def sync(self) -> None:
-        """Write all appended rows to the disk."""
-        with storage_errors("cannot sync a file to the disk", self.path, "fsync"):
-            os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Sync and close; closing twice is allowed."""
-        if not self._file.closed:
-            try:
-                self.sync()
-            finally:
-                self._file.close()
 
 
 @contextmanager

@@ -5,7 +5,6 @@ import math
 import os
 import platform
 import re
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 
@@ -43,16 +42,6 @@ def usable_cores() -> int:
     """How many cores this process may use: its affinity, or the CPU time of its control group where that is less."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, max(1, math.ceil(control_groups.cpu_limit() or cores)))
-
-
-def thread_limit(count: int) -> AbstractContextManager[object]:
-    """Limit numpy's matrix products to `count` threads while the context is open; 0 sets no limit."""
-    if not count:
-        return nullcontext()
-    from threadpoolctl import threadpool_limits  # here: it scans all loaded libraries, and few runs limit threads
-
-    limits: AbstractContextManager[object] = threadpool_limits(limits=count, user_api="blas")
-    return limits
 
 
 @cache

@@ -1,11 +1,13 @@
 """`Cell`: a part of a network, with parameters, child cells, and `construct`."""
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from runner import context
 from runner.communication import auto_parallel
 from runner.core.primitive import current, is_nested
+from runner.core.source import users_line
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, nearest
 
@@ -24,6 +26,7 @@ class Cell:
 
     def __init__(self, auto_prefix: bool = True) -> None:
         self.__dict__.update(_params={}, _cells={}, _auto_prefix=auto_prefix, _attribute="", training=False)
+        self.__dict__["_built"] = users_line(sys._getframe(1))  # for errors where no `construct` is the user's
         auto_parallel.note_network(self)
 
     def construct(self, *inputs: Any) -> Any:

@@ -1,6 +1,7 @@
 """Batch normalisation layers, with the signatures and defaults of r1.2 (spec section 8.2)."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import ClassVar, NoReturn
 
 from runner import ops
@@ -55,8 +56,8 @@ class BatchNormalization(Cell):
         self.moving_variance = Parameter(initializer(moving_var_init, shape), "moving_variance", requires_grad=False)
         self.gamma = Parameter(initializer(gamma_init, shape), "gamma", requires_grad=affine)
         self.beta = Parameter(initializer(beta_init, shape), "beta", requires_grad=affine)
-        # The operator's momentum is the weight of the new value.
-        self.bn_train = ops.BatchNorm(True, eps, 1.0 - momentum)
+        # The operator's momentum is the weight of the new value. In decimals, since 1 - 0.9 is 0.09999999999999998.
+        self.bn_train = ops.BatchNorm(True, eps, float(1 - Decimal(repr(float(momentum)))))
         self.bn_infer = ops.BatchNorm(False, eps)
         self.normalize = ops.NormalizeChannels(eps)
         self.synchronous = auto_parallel.synchronizes_batch_norm()

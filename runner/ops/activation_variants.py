@@ -185,7 +185,13 @@ class Elu(Unary):
         return (Select()(Greater()(inputs[0], 0.0), douts[0], douts[0] * (outputs[0] + self.alpha)),)
 
     def lower(self, b: Builder, x: str) -> str:
-        return b.node("Elu", (x,), alpha=float(self.alpha))  # ONNX attributes are Float32, even for a Float64 x
+        # onnxruntime's own Elu is exp(x) - 1, which is 0 for small x: exp(x) - 1 = tanh(x / 2) * (exp(x) + 1).
+        zero = b.const(0.0, like=x)
+        negative = b.node("Min", (x, zero))
+        slope = b.node("Tanh", (b.node("Mul", (negative, b.const(0.5, like=x))),))
+        below = b.node("Mul", (slope, b.node("Add", (b.node("Exp", (negative,)), b.const(1.0, like=x)))))
+        scaled = b.node("Mul", (below, b.const(float(self.alpha), like=x)))
+        return b.node("Where", (b.node("Greater", (x, zero)), x, scaled))
 
 
 @primitive

@@ -120,7 +120,7 @@ class Transpose(Primitive):
         return (Transpose(back)(douts[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
-        return b.node("Transpose", (x,), perm=self.perm)
+        return b.node("Transpose", (x,), perm=self.perm) if self.perm else b.node("Identity", (x,))
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         return 0 if self.perm == tuple(range(len(self.perm))) else None

@@ -135,6 +135,7 @@ class LogicalNot(Unary):
     """not x."""
 
     is_flat: ClassVar = True
+    floats_only: ClassVar = False
     ufunc: ClassVar = np.logical_not
     onnx: ClassVar = "Not"
 

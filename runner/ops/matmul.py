@@ -1,5 +1,6 @@
 """Products of matrices and of stacks of matrices, and addition of a bias."""
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from itertools import product
@@ -11,8 +12,9 @@ from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, can_
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import OPERATORS, Value
-from runner.ops.array import require
+from runner.ops.array import Reshape, require
 from runner.ops.blocked_product import blocked_product
+from runner.ops.reduce import BroadcastTo
 from runner.types import TensorType
 
 __all__ = ["BatchMatMul", "BiasAdd", "BiasAddGrad", "MatMul"]
@@ -94,6 +96,9 @@ class BatchMatMul(MatrixProduct):
         return result
 
     def lower(self, b: Builder, x: str, y: str) -> str:
+        if not b.type(x).size:  # onnxruntime leaves sums without terms uninitialised
+            out = self.infer(b.type(x), b.type(y))
+            return b.node("Expand", (b.const(np.zeros((), out.dtype.numpy)), b.const(list(out.shape))))
         ndim = b.type(x).ndim
         perm = (*range(ndim - 2), ndim - 1, ndim - 2)
         left = b.node("Transpose", (x,), perm=perm) if self.transpose_a else x
@@ -146,6 +151,10 @@ class BiasAddGrad(Primitive):
         result: np.ndarray = dout.sum((0, *range(2, dout.ndim)), dtype=dout.dtype)
         return result
 
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        shape = inputs[0].shape
+        return (BroadcastTo(shape)(Reshape((1, shape[1], *(1,) * (len(shape) - 2)))(douts[0])),)
+
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return inputs[0].size
 
@@ -160,7 +169,8 @@ class BiasAddGrad(Primitive):
         return (Form("plain", self.lower), last, *[tiled] * can_tile(dout))
 
     def _lower_rows(self, b: Builder, dout: str, parts: int) -> str:
-        rows = b.reshape(dout, (parts, b.type(dout).shape[1], b.type(dout).size // (parts * b.type(dout).shape[1])))
+        batch, channels, *image = b.type(dout).shape
+        rows = b.reshape(dout, (parts, channels, batch * math.prod(image) // parts))
         return b.node("ReduceSum", (rows, b.const([0, 2])), keepdims=0)
 
 

@@ -1,4 +1,8 @@
-"""Pooling and its gradients. The gradient of a maximum goes to its first position in the window, row-major."""
+"""Pooling and its gradients.
+
+The gradient of a maximum goes to its first position in the window, row-major: to the first element that is not below
+the maximum. So a window with NaN, to which nothing compares, passes its gradient to its first element.
+"""
 
 import math
 from collections.abc import Sequence
@@ -77,6 +81,8 @@ class MaxPool(Pooling):
         geometry = self.geometry(b.type(x).shape)
         # The second output, the positions, is for the gradient; the builder removes it if unused.
         largest = b.nodes("MaxPool", (x,), 2, **geometry)[0]
+        # onnxruntime compares with the lowest finite number first.
+        largest = b.node("Where", (_is_above_lowest(b, largest, b.type(x).dtype), largest, b.const(-math.inf, like=x)))
         return nan_where(b, b.node("MaxPool", (is_nan(b, x),), **geometry), largest, b.type(x).dtype)
 
     def forms(self, x: TensorType) -> Sequence[Form]:
@@ -96,12 +102,14 @@ class MaxPoolGrad(Pooling):
         return x
 
     def kernel(self, x: np.ndarray, out: np.ndarray, dout: np.ndarray) -> np.ndarray:
-        windows = self.windows(x.shape)
+        windows, largest, douts = self.windows(x.shape), batch_last(out), batch_last(dout)
         padded = windows.pad(batch_last(x), -np.inf)
+        if not (all_finite(largest) and all_finite(douts)):
+            return batch_first(windows.crop(_masked_gradient(windows, padded, largest, douts)))
         tiles = windows.tiles
         image = (np.empty if tiles else np.zeros)(padded.shape, x.dtype)
-        read, write, largest = windows.view(padded), windows.view(image), batch_last(out)
-        rest = batch_last(dout).copy()  # the gradient that no earlier element of the window has received
+        read, write = windows.view(padded), windows.view(image)
+        rest = douts.copy()  # the gradient that no earlier element of the window has received
         for i, j in np.ndindex(*windows.kernel):
             part = (read[:, i, j] == largest).astype(x.dtype)  # numpy multiplies bools with floats slowly
             part *= rest
@@ -114,6 +122,9 @@ class MaxPoolGrad(Pooling):
         if pool.uses_taps(self.windows(shape)):
             return self._by_taps(b, x, out, dout)
         places = b.nodes("MaxPool", (x,), 2, **self.geometry(shape))[1]
+        # Elsewhere onnxruntime has found no position.
+        found = _is_above_lowest(b, out, b.type(x).dtype)
+        places = b.node("Where", (found, places, _first_positions(b, self.windows(shape), shape)))
         count = math.prod(pooled)
         # Expanded when the model is loaded: a constant would make it as large as the images.
         zeros = b.node("Expand", (b.const(np.zeros((), b.type(x).dtype.numpy)), b.const([math.prod(shape)])))
@@ -130,6 +141,40 @@ class MaxPoolGrad(Pooling):
         last = [b.node("Transpose", (name,), perm=(1, 2, 3, 0)) for name in (x, out, dout)]
         result = pool.maximum_gradient(self.windows(b.type(x).shape), b.type(x), b, *last)
         return b.node("Transpose", (result,), perm=(3, 0, 1, 2))
+
+
+def all_finite(x: np.ndarray) -> bool:
+    """Whether all elements of a contiguous array are finite; False also for squares that overflow. One fast pass."""
+    flat = x.reshape(-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return math.isfinite(flat @ flat)
+
+
+def _masked_gradient(windows: Windows, padded: np.ndarray, out: np.ndarray, dout: np.ndarray) -> np.ndarray:
+    """The gradient for a padded image, also where `out` or `dout` are not finite; five times slower than products."""
+    image = np.zeros_like(padded)
+    read, write = windows.view(padded), windows.view(image)
+    inside = windows.view(windows.pad(np.ones((1, *windows.size, 1), bool)))
+    free = np.ones(out.shape, bool)
+    for i, j in np.ndindex(*windows.kernel):
+        hit = free & inside[:, i, j] & ~(read[:, i, j] < out)
+        write[:, i, j] += np.where(hit, dout, dout.dtype.type(0))
+        free &= ~hit
+    return image
+
+
+def _is_above_lowest(b: Builder, largest: str, dtype: dt.DType) -> str:
+    """False for NaN, -inf, and the lowest finite number."""
+    return b.node("Greater", (largest, b.const(np.asarray(np.finfo(dtype.numpy).min))))
+
+
+def _first_positions(b: Builder, windows: Windows, image: Shape) -> str:
+    """The position in the flattened images (N, C, H, W) of the first element of each window that is not padding."""
+    (top, _, left, _), (down, across) = windows.pads, windows.strides
+    rows = np.maximum(np.arange(windows.out[0]) * down - top, 0)
+    columns = np.maximum(np.arange(windows.out[1]) * across - left, 0)
+    starts = np.arange(image[0] * image[1]).reshape(*image[:2], 1, 1) * (image[2] * image[3])
+    return b.node("Add", (b.const(starts), b.const(rows[:, None] * image[3] + columns)))
 
 
 @primitive

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from runner import context
+from runner.core.observers import ValueObserver
 from runner.errors import raise_all
-from runner.observe.dump.dumper import Dumper
 from runner.observe.dump.settings import DumpSettings, SyncDump
 from runner.validation.keys import keys_of, validate_keys
 
@@ -22,13 +22,14 @@ def dump(
     iteration: str | int = "all",
     input_output: int = 0,
     trans_flag: bool = True,
-) -> Iterator[Dumper]:
+) -> Iterator[ValueObserver]:
     """Dump the cells called and the models trained inside, in the synchronous layout of seed 002.
 
     Every call of a cell is an iteration, counted from 0; those of `Model.train` are its steps. `path` is created if
     missing; `kernels` are full names, operator types or patterns with `*` (None: all); the rest are as the config keys.
-    Read it with `numpy.fromfile`, or compare two dumps with `runner compare`. Raises ConfigError for invalid arguments,
-    StorageError when something cannot be written.
+    The folder belongs to this process: a later dump into it replaces this one, and other processes are refused. Read it
+    with `numpy.fromfile`, or compare two dumps with `runner compare`. Raises ConfigError for invalid arguments,
+    BusyError when the folder belongs to another run, StorageError when something cannot be written.
     """
     values: dict[str, Any] = {"iteration": iteration, "input_output": input_output, "trans_flag": trans_flag}
     if kernels is not None:
@@ -37,5 +38,5 @@ def dump(
     raise_all(errors)
     group = SyncDump(**valid, path=str(Path(path).absolute()), net_name=net_name)
     settings = replace(DumpSettings.from_values(vars(group)), kernels=valid.get("kernels"))
-    with closing(Dumper(settings, context.device().id)) as dumper, context.observing(dumper):
+    with closing(context.dumper(settings, "path")) as dumper, context.observing(dumper):
         yield dumper

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from run_requests import request_of
 
 import runner
 from runner import dtype, nn, ops
@@ -61,7 +62,7 @@ def read(path: Path) -> dict:
 
 def test_nothing_is_left_by_default():
     assert not kernel_meta(0)[1].exists()
-    assert isinstance(graph_observer(RunConfig(), Path("x")), FailedGraph)
+    assert isinstance(graph_observer(request_of(RunConfig(), Path("x"))), FailedGraph)
 
 
 @pytest.mark.parametrize("level", [1, 2, 3, 4])

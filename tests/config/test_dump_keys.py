@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from run_requests import request_of
 from tables import table
 
 from runner.config import schema
@@ -64,7 +65,7 @@ def settings(*lines: str, folder: str = "run") -> DumpSettings | None:
             values.setdefault(group, {})[name] = yaml.safe_load(text)
         else:
             values[group] = yaml.safe_load(text)
-    return dump.settings(check(values), Path(folder))
+    return dump.settings(request_of(check(values), Path(folder)))
 
 
 def test_overrides_reach_it_as_they_are_written():
@@ -78,7 +79,7 @@ def test_nothing_is_dumped_unless_requested(place):
     config = compose(CommandLine()).config
     assert config.dump == NoDump()
     assert not is_requested(config.dump)
-    assert dump.settings(config, place) is None
+    assert dump.settings(request_of(config, place)) is None
     assert list(place.iterdir()) == []
 
 
@@ -192,10 +193,22 @@ def test_the_file_that_is_kept_has_the_keys_of_the_seed(place):
 
 
 def test_a_device_that_is_not_listed(place, warned):
-    assert settings("dump=sync", "dump.support_device=[1,2]") is None
+    listed = "dump=sync", "dump.support_device=[1,2]"
+    assert settings(*listed, "device.target=GPU") is None
     assert warned() == ["nothing is dumped: device 0 is not in support_device (1, 2)"]
     assert list(place.iterdir()) == []
-    assert settings("dump=sync", "dump.support_device=[1,2]", "device.id=2").kind == "sync"
+    assert settings(*listed, "device.target=GPU", "device.id=2").kind == "sync"
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_the_list_of_devices_has_no_effect_on_the_cpu(place, warned, kind):
+    """Seed 002: the CPU has no devices."""
+    for number in (0, 3):
+        made = settings(f"dump={kind}", "dump.support_device=[1,2]", f"device.id={number}")
+        assert (made.kind, made.path) == (kind, place / "run/dump")
+    assert warned() == ["support_device (1, 2) has no effect on the CPU"] * 2
+    settings(f"dump={kind}", "dump.support_device=[0,1]", "device.id=3")
+    assert len(warned()) == 2
 
 
 def test_a_file_relative_to_where_the_command_was_started(place):
@@ -222,7 +235,7 @@ def test_the_environment(place, monkeypatch, warned):
     config = compose(CommandLine()).config
     assert config.dump == NoDump()
     assert is_requested(config.dump)
-    assert dump.settings(config, place).path == place / "data_dump"
+    assert dump.settings(request_of(config, place)).path == place / "data_dump"
     assert warned() == []
 
 
@@ -285,7 +298,8 @@ def test_what_no_dump_needs_is_not_imported():
         "from pathlib import Path\n"
         "from runner.experiment import dump\n"
         "from runner.config.compose import CommandLine, compose\n"
-        "dump.settings(compose(CommandLine()).config, Path())\n"
+        "from runner.config.schema import RunRequest\n"
+        "dump.settings(RunRequest(compose(CommandLine()).config, Path(), None, {}, ()))\n"
         "loaded = [n for n, m in sys.modules.items() if n.startswith('runner.observe.dump.')]\n"
         "print([n for n in loaded if type(sys.modules[n]).__name__ != '_LazyModule'])\n"
     )

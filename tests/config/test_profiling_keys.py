@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from run_requests import request_of
 from tables import table
 
 from runner import context
@@ -32,7 +33,7 @@ def place(tmp_path, monkeypatch) -> Path:
 
 
 def settings(*lines: str, folder: str = "run") -> ProfileSettings:
-    return profile.settings(compose(CommandLine(lines)).config, Path(folder))
+    return profile.settings(request_of(compose(CommandLine(lines)).config, Path(folder)))
 
 
 def test_nothing_is_profiled_unless_requested():
@@ -61,7 +62,8 @@ TASKS = {"training_trace": True, "task_trace": True, "ai_core_metrics": "PipeUti
 ASKED = [
     (("profiling=trace",), EVERYTHING),
     (("profiling=trace", "profiling.options=null"), EVERYTHING),
-    (("profiling=trace", "device.id=3"), EVERYTHING | {"device_id": 3}),
+    (("profiling=trace", "device.target=GPU", "device.id=3"), EVERYTHING | {"device_id": 3}),
+    (("profiling=trace", "device.id=3"), EVERYTHING),  # the CPU has no devices
     (("profiling=trace", "profiling.aicpu_trace=off"), EVERYTHING | {"aicpu_trace": False}),
     (("profiling=trace", "profiling.aicpu=OFF"), EVERYTHING | {"aicpu_trace": False}),
     (("profiling=trace", "profiling.aicpu=false"), EVERYTHING | {"aicpu_trace": False}),
@@ -182,7 +184,7 @@ SEED_001 = (
 def test_the_context_of_the_reference_documents(place):
     exec(SEED_001.replace("mindspore", "runner").replace("/home/data/output", str(place / "output")), {})
     assert context.profiling_settings() == ProfileSettings(place / "output", training_trace=True)
-    context.set_context(profiling_options="training_trace:task_trace", device_id=2)
+    context.set_context(profiling_options="training_trace:task_trace", device_target="GPU", device_id=2)
     expected = ProfileSettings(place / "profiling", **TASKS, device_id=2)
     assert context.profiling_settings() == expected
     context.set_context(enable_profiling=False)

@@ -1,13 +1,18 @@
 """An operator that does not fit says which, with what, in which scope, and on which line of the user's network."""
 
+import os
 import re
+import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
-from both_modes import MODES, step_of
+from both_modes import MODES, nodes_of, step_of
+from tables import table
 
 from runner import nn, ops
+from runner.core.source import PACKAGE, is_users, user_line, users_line
 from runner.core.value import Parameter, Tensor
 from runner.errors import ConfigError, RunnerError, ShapeError, TrainingError
 
@@ -156,3 +161,85 @@ def test_a_branch_on_a_value_in_graph_mode():
 def test_a_network_that_returns_something_else():
     error = failure(lambda x: {"y": x}, "graph", floats(2))
     assert str(error) == "ConfigError: a network must return tensors\n  network   step\n  returned  dict"
+
+
+def sequence() -> nn.SequentialCell:
+    return nn.SequentialCell(
+        nn.Dense(4, 3),  # first
+        nn.SequentialCell(nn.ReLU(), nn.Dense(4, 2)),  # second
+    )
+
+
+class Sequence(nn.SequentialCell):
+    """A container of the user, without a `construct` of its own."""
+
+    def __init__(self):
+        super().__init__(nn.ReLU(), nn.Dense(4, 2))  # inherited
+
+
+def of_loss(network: nn.Cell) -> nn.Cell:
+    loss = nn.MSELoss()  # loss
+    return nn.WithLossCell(network, loss)
+
+
+def of_step(network: nn.Cell) -> nn.Cell:
+    return nn.TrainOneStepCell(of_loss(network), nn.Momentum(network.trainable_params(), 0.1, 0.9))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@table(
+    ("cell", "shapes", "operator", "where"),
+    [
+        (sequence, [(2, 5)], "MatMul", "first"),
+        (sequence, [(2, 4)], "MatMul", "second"),
+        (Sequence, [(2, 5)], "MatMul", "inherited"),
+        (lambda: of_loss(nn.SequentialCell(nn.ReLU())), [(2, 3), (4,)], "Sub", "loss"),
+        (lambda: of_step(sequence()), [(2, 4), (2, 2)], "MatMul", "second"),
+    ],
+)
+def test_layers_without_a_construct_of_the_user_are_reported_where_they_were_built(mode, cell, shapes, operator, where):
+    """It was a line of the container, which is not the user's."""
+    error = failure(cell(), mode, *[floats(*shape) for shape in shapes])
+    assert error.what.startswith(operator)
+    assert str(error.rows["line"]) == line_of(where)
+
+
+def test_a_container_that_a_cell_of_the_user_applies_is_reported_at_its_line():
+    class Net(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.layers = sequence()
+
+        def construct(self, x):
+            return self.layers(x)  # layers
+
+    assert str(failure(Net().construct, "graph", floats(2, 5)).rows["line"]) == line_of("layers")
+
+
+def test_graph_files_have_the_line_that_built_a_layer():
+    nodes = nodes_of(nn.SequentialCell(nn.Dense(5, 3)), "graph", floats(2, 5))  # listed
+    assert {str(user_line(node.source)) for node in nodes} == {line_of("listed")}
+
+
+@table(
+    ("file", "users"),
+    [
+        (PACKAGE + "nn/basic.py", False),
+        (PACKAGE[:-1] + "_networks.py", True),  # beside the package
+        (PACKAGE[:-1] + "-work/net.py", True),
+        (threading.__file__, False),
+        (os.path.dirname(os.__file__) + "/site-packages/network.py", True),
+        ("<frozen runpy>", False),
+        ("<string>", True),
+    ],
+)
+def test_files_of_the_user(file, users):
+    assert is_users(file) is users
+
+
+def test_the_command_line_is_not_the_users_code():
+    """What calls it is a script of the installation."""
+    launcher = compile("def main(): return users_line(sys._getframe())", PACKAGE + "cli.py", "exec")
+    names = {"users_line": users_line, "sys": sys}
+    exec(launcher, names)
+    assert names["main"]() is None

@@ -70,7 +70,7 @@ def test_every_operator_that_computes_products_gains():
     gaining = {name for name, kind in REGISTRY.items() if kind.needs.name == "HALF"}
     assert gaining == {"Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "MatMul", "BatchMatMul"}
     exact = {name for name, kind in REGISTRY.items() if kind.needs.name == "MASTER"}
-    assert exact == {"ApplyMomentum", "SGD", "Adam", "AllReduce"}
+    assert exact == {"ApplyMomentum", "SGD", "Adam", "AllReduce", "AllReduceMoments"}
 
 
 def test_an_unknown_mode_is_told_the_nearest():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from patience import PATIENCE
+from run_requests import request_of
 from tables import table
 
 from runner.config.check import check
@@ -371,7 +372,7 @@ def test_a_path_that_the_system_refuses(place):
     assert_tells(only_error_of(lambda: check(long)), "dump.path", ("a name of 300 bytes in a path\n", "255 bytes"))
     config = check({"dump": {"name": "sync", "path": "/proc/nothing"}})
     with pytest.raises(StorageError) as caught:
-        dump.settings(config, place)
+        dump.settings(request_of(config, place))
     assert caught.value.exit_code == 5
     assert "/proc/nothing" in str(caught.value)
     assert "No such file or directory" in str(caught.value)
@@ -381,7 +382,7 @@ def test_a_path_that_the_system_refuses(place):
 def test_a_path_without_permission(place):
     (place / "closed").mkdir(mode=0o500)
     with pytest.raises(StorageError, match="not writable"):
-        dump.settings(check({"dump": {"name": "sync", "path": f"{place}/closed"}}), place)
+        dump.settings(request_of(check({"dump": {"name": "sync", "path": f"{place}/closed"}}), place))
 
 
 @pytest.mark.parametrize("way", ["sync", "file", "environment"])

@@ -16,6 +16,7 @@ from patience import PATIENCE
 
 from runner.errors import BusyError, StorageError
 from runner.host import files
+from runner.host.journal import Journal
 
 ROOT = Path(__file__).parents[2]
 
@@ -92,13 +93,14 @@ FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
 from runner.host import files
+from runner.host.journal import Journal
 from runner.errors import StorageError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 folder = Path(sys.argv[1])
 for write in (
     lambda: files.write_atomically(folder / "file", "x" * 101),
-    lambda: files.Journal(folder / "lines").append({"x": "x" * 101}),
+    lambda: Journal(folder / "lines").append({"x": "x" * 101}),
 ):
     try:
         write()
@@ -188,7 +190,7 @@ def test_json_is_standard_json(tmp_path):
 def test_a_journal_appends(tmp_path):
     path = tmp_path / "lines"
     for k in range(2):
-        with closing(files.Journal(path)) as journal:
+        with closing(Journal(path)) as journal:
             journal.append({"a": k, "b": "\n"})
             assert len(path.read_text().splitlines()) == 2 * k + 1  # there before it is closed
             journal.sync()
@@ -199,13 +201,13 @@ def test_a_journal_appends(tmp_path):
 
 
 def test_a_journal_refuses_what_is_not_json(tmp_path):
-    with closing(files.Journal(tmp_path / "lines")) as journal, pytest.raises(ValueError, match="not JSON compliant"):
+    with closing(Journal(tmp_path / "lines")) as journal, pytest.raises(ValueError, match="not JSON compliant"):
         journal.append({"loss": float("inf")})
     assert (tmp_path / "lines").read_bytes() == b""
 
 
 def test_a_torn_line_is_an_error(tmp_path, monkeypatch):
-    journal = files.Journal(tmp_path / "lines")
+    journal = Journal(tmp_path / "lines")
 
     class Torn:
         def write(self, line):
@@ -223,7 +225,7 @@ def test_a_torn_line_is_an_error(tmp_path, monkeypatch):
 
 def test_sync_asks_the_disk(tmp_path, monkeypatch):
     synced = []
-    journal = files.Journal(tmp_path / "lines")
+    journal = Journal(tmp_path / "lines")
     monkeypatch.setattr(files.os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
     journal.append({"a": 1})
     assert synced == []
@@ -236,7 +238,7 @@ def test_sync_asks_the_disk(tmp_path, monkeypatch):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(files.os, "fsync", fails)
-    broken = files.Journal(tmp_path / "lines")
+    broken = Journal(tmp_path / "lines")
     with pytest.raises(StorageError) as caught:
         broken.sync()
     assert caught.value.what == "cannot sync a file to the disk"
@@ -264,7 +266,7 @@ def test_a_whole_file_reaches_the_disk_before_its_name_does(tmp_path, monkeypatc
 
 def test_a_journal_without_a_folder(tmp_path):
     with pytest.raises(StorageError) as caught:
-        files.Journal(tmp_path / "nowhere" / "lines")
+        Journal(tmp_path / "nowhere" / "lines")
     assert caught.value.what == "cannot open a file for writing"
 
 
@@ -273,6 +275,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from runner.host import files
+from runner.host.journal import Journal
 from runner.errors import BusyError
 folder, threads = Path(sys.argv[1]), int(sys.argv[2])
 print("ready", flush=True)
@@ -326,3 +329,24 @@ def test_a_directory_below_a_file(tmp_path, make):
 def test_a_directory_may_be_made_twice(tmp_path):
     assert files.make_directory(tmp_path / "a" / "b") == files.make_directory(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").is_dir()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/dev/full", path)])
+def test_a_journal_is_a_regular_file(tmp_path, make):
+    """Opening a pipe without a reader would wait for one."""
+    make(tmp_path / "lines")
+    with pytest.raises(StorageError, match="cannot open a file for writing"):
+        Journal(tmp_path / "lines")
+
+
+def test_what_is_not_a_regular_file_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "."):
+        with pytest.raises(StorageError, match="cannot write a file"):
+            files.write_atomically(tmp_path / name, b"x")
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_links_of_a_loop_have_a_real_path(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    assert files.real_path(tmp_path / "loop" / "x") == tmp_path / "loop" / "x"

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from both_modes import MODES, relative, step_of
+from both_modes import MODES, nodes_of, relative, step_of
 from tables import table
 
 from runner import nn, ops
 from runner.core.autodiff import gradients
 from runner.core.value import Tensor
 from runner.errors import ConfigError, ShapeError
+from runner.observe.graph.describe import attribute_text
 
 BOTH = pytest.mark.parametrize("mode", MODES)
 X = np.random.default_rng(4).normal(3.0, 2.0, (6, 2, 4, 3)).astype(np.float32)
@@ -67,6 +68,17 @@ def test_momentum_one_keeps_the_moving_statistics(mode):
     assert cell.moving_variance.asnumpy().tolist() == [1.0, 1.0]
 
 
+@table(
+    ("momentum", "of_operator"), [(0.9, "0.1"), (0.99, "0.01"), (0.997, "0.003"), (0.3, "0.7"), (0, "1.0"), (1, "0.0")]
+)
+def test_the_momentum_of_the_operator_prints_in_the_users_digits(momentum, of_operator):
+    """It was 1.0 - 0.9 = 0.09999999999999998, in errors and in files of graphs."""
+    x = np.zeros((2, 2), np.float32)
+    (node,) = nodes_of(nn.BatchNorm1d(2, momentum=momentum).set_train(), "graph", x)
+    assert f"momentum={of_operator})" in repr(node.op)
+    assert attribute_text(node.op.momentum) == of_operator
+
+
 def test_parameters_and_defaults_are_the_references():
     cell = nn.SequentialCell(nn.BatchNorm2d(3), nn.BatchNorm1d(3, affine=False))
     names = ["moving_mean", "moving_variance", "gamma", "beta"]
@@ -74,8 +86,7 @@ def test_parameters_and_defaults_are_the_references():
     assert [p.name for p in cell.trainable_params()] == ["0.gamma", "0.beta"]
     assert [p.asnumpy().tolist() for p in cell[0].get_parameters()] == [[0.0] * 3, [1.0] * 3, [1.0] * 3, [0.0] * 3]
     op = cell[0].bn_train
-    assert (op.is_training, op.epsilon) == (True, 1e-5)
-    assert op.momentum == pytest.approx(0.1, abs=1e-15)
+    assert (op.is_training, op.epsilon, op.momentum) == (True, 1e-5, 0.1)
     given = nn.BatchNorm2d(2, gamma_init=2.0, beta_init=Tensor(np.float32([1, 2])))
     assert given.gamma.asnumpy().tolist() == [2.0, 2.0]
     assert given.beta.asnumpy().tolist() == [1.0, 2.0]

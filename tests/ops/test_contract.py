@@ -1,8 +1,9 @@
 """The contract of operators, over all of them."""
 
 import importlib
+import itertools
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 from contract import (
@@ -18,13 +19,27 @@ from contract import (
     has_floats,
     is_differentiable,
 )
+from half import half
 from operands import Sample
-from samples import NO_GRADIENT, NO_TEXT, NOT_DIFFERENTIABLE, SAMPLES, WIDE
+from samples import NO_GRADIENT, NO_TEXT, NOT_DIFFERENTIABLE, ONCE_DIFFERENTIABLE, SAMPLES, WIDE
+from second_order import check_second_order, check_second_order_modes
+from sizes import check_sizes
+from soak import thinned
 from tables import check_rows
+from unusual import (
+    DEPENDENT,
+    EXCEPTIONS,
+    IMPRECISE,
+    KINDS,
+    check_digits,
+    check_unusual_gradients,
+    check_unusual_values,
+)
 
 from runner import ops
 from runner.core.effect import Effect
 from runner.core.primitive import REGISTRY, Primitive
+from runner.ops.elementwise import Unary
 from runner.types import TensorType
 
 
@@ -53,8 +68,9 @@ def test_every_operator_is_public():
 
 
 def test_the_exceptions_are_of_operators_that_exist():
-    classes = {type(x).__name__ if isinstance(x, Primitive) else x for x in NOT_DIFFERENTIABLE}
-    assert {*NO_GRADIENT, *NO_TEXT, *classes} <= set(REGISTRY)
+    classes = {x.name if isinstance(x, Primitive) else x for x in NOT_DIFFERENTIABLE | ONCE_DIFFERENTIABLE}
+    unusual = {*DEPENDENT, *IMPRECISE, *(name for name, _ in EXCEPTIONS)}
+    assert {*NO_GRADIENT, *NO_TEXT, *classes, *unusual} <= set(REGISTRY)
 
 
 @every(SAMPLES)
@@ -116,3 +132,84 @@ def test_the_text_of_an_operator_is_the_operator(samples: list[Sample]):
 @every(SAMPLES)
 def test_two_runs_give_the_same_bytes(samples: list[Sample]):
     check(samples, check_repeatable)
+
+
+def check_kinds(samples: list[Sample], promise: Callable[..., object], kinds: Iterable[str]) -> None:
+    rows = itertools.product(samples, kinds)
+    check_rows(rows, lambda row: promise(row[0].op, row[0].arrays, row[1]), name=lambda row: f"{row[0].name}-{row[1]}")
+
+
+def in_half(promise: Callable[..., object]) -> Callable[..., object]:
+    return lambda op, arrays, kind: promise(*half(op, arrays), kind)
+
+
+FLOATS = [s for s in SAMPLES if has_floats(s.arrays)]
+GRADIENT_KINDS = [kind for kind in KINDS if kind != "largest"]  # whose sums overflow, or not, by their order
+INDEPENDENT = [s for s in FLOATS if s.op.name not in DEPENDENT]
+
+
+@every(INDEPENDENT)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_unusual_values(samples: list[Sample]):
+    check_kinds(samples, check_unusual_values, KINDS)
+
+
+@every([s for s in FLOATS if is_differentiable(s.op)])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_gradients_of_unusual_values(samples: list[Sample]):
+    check_kinds(samples, check_unusual_gradients, GRADIENT_KINDS)
+
+
+@every(INDEPENDENT)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_unusual_values_in_float16(samples: list[Sample]):
+    check_kinds(list(thinned(samples, 3)), in_half(check_unusual_values), KINDS)
+
+
+@every([s for s in FLOATS if is_differentiable(s.op)])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_gradients_of_unusual_values_in_float16(samples: list[Sample]):
+    check_kinds(list(thinned(samples, 5)), in_half(check_unusual_gradients), GRADIENT_KINDS)
+
+
+def fails(samples: list[Sample], promise: Callable[..., object], kind: str) -> bool:
+    try:
+        check_kinds(samples, promise, [kind])
+    except BaseExceptionGroup:
+        return True
+    return False
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_the_exceptions_for_unusual_values_are_needed(monkeypatch):
+    for (name, kind), reason in list(EXCEPTIONS.items()):
+        with monkeypatch.context() as patch:
+            patch.delitem(EXCEPTIONS, (name, kind))
+            rows = [s for s in FLOATS if s.op.name == name.replace("BatchNormGrad", "BatchNorm")]
+            in_gradients = kind in GRADIENT_KINDS and fails(rows, check_unusual_gradients, kind)
+            assert in_gradients or fails(rows, check_unusual_values, kind), reason
+
+
+@pytest.mark.parametrize("kind", sorted(k for k, v in REGISTRY.items() if issubclass(v, Unary) and v.floats_only))
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_functions_of_one_operand_have_all_digits(kind: str):
+    if kind in IMPRECISE:
+        with pytest.raises(AssertionError):
+            check_digits(REGISTRY[kind]())
+    else:
+        check_digits(REGISTRY[kind]())
+
+
+@every(SAMPLES)
+def test_axes_of_length_0_and_1(samples: list[Sample]):
+    check_rows(thinned(samples, 4), lambda s: check_sizes(s.op, s.arrays), name=lambda s: s.name)
+
+
+@every([s for s in FLOATS if s.smooth])
+def test_second_derivatives(samples: list[Sample]):
+    check(samples, check_second_order)
+
+
+@every([s for s in FLOATS if s.smooth])
+def test_second_derivatives_in_both_modes(samples: list[Sample]):
+    check(list(thinned(samples, 8)), check_second_order_modes)

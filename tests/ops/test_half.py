@@ -5,18 +5,16 @@ import dataclasses
 import numpy as np
 import pytest
 from contract import Arrays, computed, has_floats, in_float64
+from half import half, in_eager
 from operands import Sample
 from samples import SAMPLES, WIDE
 from tables import check_rows
 
-from runner import dtype as dt, ops
 from runner.compile.onnx.lower import lower
 from runner.compile.ort.session import Session
 from runner.compile.passes.layout import layout
-from runner.core.eager import Eager
 from runner.core.primitive import Primitive
 from runner.core.tracer import trace
-from runner.core.value import Tensor
 from runner.device import Device
 from runner.types import TensorType
 
@@ -25,28 +23,10 @@ from runner.types import TensorType
 RELATIVE, SMALLEST, SUMS = 2.0**-11, 2.0**-25, 3e-6
 
 
-def half(op: Primitive, arrays: Arrays) -> tuple[Primitive, Arrays]:
-    """The sample in float16, with masters in float32; attributes that say Float32 say Float16."""
-    changes = {n: dt.float16 for n, v in op.attributes().items() if v is dt.float32 and not isinstance(op, ops.Cast)}
-    narrow = [a.dtype.kind == "f" and k not in op.masters for k, a in enumerate(arrays)]
-    with np.errstate(over="ignore"):
-        made = tuple(a.astype(np.float16) if is_narrow else a for a, is_narrow in zip(arrays, narrow, strict=True))
-    if isinstance(op, ops.BatchNormGrad) and op.is_training:  # the mean and deviation of x as it is now
-        dout, x, scale, *_ = made
-        made = dout, x, scale, *in_eager(ops.BatchNorm(True, op.epsilon), (x, *(scale,) * 4))[3:]
-    return dataclasses.replace(op, **changes), made
-
-
 def fits(arrays: Arrays) -> bool:
     """Whether all numbers are in the range of float16."""
     floats = [a for a in arrays if a.dtype.kind == "f" and a.size]
     return all(np.isfinite(a).all() and np.abs(a).max() < 6e4 for a in floats)
-
-
-def in_eager(op: Primitive, arrays: Arrays) -> Arrays:
-    with Eager():
-        made = op(*map(Tensor, arrays))
-    return tuple(y.data for y in (made if isinstance(made, tuple) else (made,)))
 
 
 def in_graphs(op: Primitive, arrays: Arrays) -> list[Arrays]:

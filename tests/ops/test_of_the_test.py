@@ -14,9 +14,13 @@ from contract import (
     check_types,
 )
 from operands import normal
+from second_order import check_second_order
+from sizes import check_sizes
+from unusual import check_digits, check_unusual_gradients, check_unusual_values
 
 from runner import ops
 from runner.core.primitive import REGISTRY, Primitive
+from runner.core.value import Tensor
 
 X = (normal(3, 4),)
 IMAGE = (normal(1, 2, 6, 6), normal(3, 2, 3, 3))
@@ -80,8 +84,61 @@ class Talkative(ops.Neg):
         return "ReLU()"
 
 
+class LosesNan(ops.ReduceMax):
+    def lower(self, b, x):
+        return b.node("ReduceMax", (x, b.const(list(self.axes(b.type(x))))), keepdims=int(self.keep_dims))
+
+
+class OverflowsEarly(ops.Softplus):
+    def kernel(self, x):
+        return np.log(1 + np.exp(x))
+
+
+class FlushesDenormals(ops.Neg):
+    def kernel(self, x):
+        return np.where(np.abs(x) < np.finfo(x.dtype).tiny, x.dtype.type(0), -x)
+
+
+class LosesNanInTheGradient(ops.ReLU):
+    def grad(self, inputs, outputs, douts):
+        return (LosesNanInThisMode()(douts[0], outputs[0]),)
+
+
+class LosesNanInThisMode(ops.ReluGrad):
+    def kernel(self, dout, out):
+        return np.asarray(np.where(out > 0, dout, dout.dtype.type(0)))
+
+
+class SmallAsOnnxruntime(ops.Elu):
+    def lower(self, b, x):
+        return b.node("Elu", (x,), alpha=float(self.alpha))
+
+
+class DividesByLength(ops.Neg):
+    def kernel(self, x):
+        return -x / len(x) * len(x) if len(x) != 1 else x
+
+
+class CannotBeEmpty(ops.Neg):
+    def kernel(self, x):
+        return -x * (x.size // len(x))
+
+
+class SecondOrderIsLost(ops.Tanh):
+    def grad(self, inputs, outputs, douts):
+        return (douts[0] * Tensor(1.0 - outputs[0].data * outputs[0].data),)
+
+
 def test_the_broken_operators_are_not_registered():
     assert not {"WrongDtype", "SlightlySteep", "WrongPad"} & set(REGISTRY)
+
+
+def of_kind(check, kind):
+    return lambda op, arrays: check(op, arrays, kind)
+
+
+def of_one_operand(op, arrays):
+    check_digits(op)
 
 
 @pytest.mark.parametrize(
@@ -97,14 +154,28 @@ def test_the_broken_operators_are_not_registered():
         (check_onnx, ops.Exp(), Imprecise(), X),
         (check_layout, ops.Neg(), LikesOneLayout(), X),
         (check_repeatable, ops.Neg(), Moody(), X),
-        (check_not_differentiable, ops.BiasAddGrad(), ops.Tanh(), X),
+        (of_kind(check_unusual_values, "nan"), ops.ReduceMax(axis=0), LosesNan(axis=0), X),
+        (of_kind(check_unusual_values, "far"), ops.Softplus(), OverflowsEarly(), X),
+        (of_kind(check_unusual_values, "denormal"), ops.Neg(), FlushesDenormals(), X),
+        (of_kind(check_unusual_gradients, "nan"), ops.ReLU(), LosesNanInTheGradient(), X),
+        (of_one_operand, ops.Elu(), SmallAsOnnxruntime(), X),
+        (check_sizes, ops.Neg(), DividesByLength(), X),
+        (check_second_order, ops.Tanh(), SecondOrderIsLost(), X),
+        (check_not_differentiable, ops.GeLUGrad(), ops.ReluGrad(), X * 2),
     ],
     ids=lambda v: type(v).__name__ if isinstance(v, Primitive) else "",
 )
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_check_accepts_what_is_right_and_refuses_what_is_wrong(check, right, wrong, arrays):
     check(right, arrays)
     with pytest.raises(AssertionError):
         check(wrong, arrays)
+
+
+def test_an_operator_without_a_size_is_refused():
+    check_sizes(ops.Neg(), X)
+    with pytest.raises(ZeroDivisionError):
+        check_sizes(CannotBeEmpty(), X)
 
 
 def test_writing_to_an_operand_is_refused():

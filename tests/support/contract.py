@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 from samples import NO_GRADIENT, NOT_DIFFERENTIABLE
@@ -38,13 +39,23 @@ def computed(op: Primitive, arrays: Arrays) -> Arrays:
 
 def ran(op: Primitive, arrays: Arrays, form: Form | None = None) -> Arrays:
     """The outputs of a graph that is only this operator, lowered and run by onnxruntime."""
-    graph = trace(op, [TensorType.of(a) for a in arrays], "one")
+    return run_form(op, tuple(map(TensorType.of, arrays)), form)(arrays)
+
+
+def run_form(op: Primitive, types: tuple[TensorType, ...], form: Form | None) -> Callable[[Arrays], Arrays]:
+    """A function that runs the graph of only this operator, lowered in this form, in onnxruntime."""
+    graph = trace(op, types, "one")
     graph = dataclasses.replace(graph, nodes=tuple(dataclasses.replace(node, form=form) for node in graph.nodes))
-    inputs = [f"input{k}" for k in range(len(arrays))]
+    inputs = [f"input{k}" for k in range(len(types))]
     outputs = [f"output{k}" for k in range(len(graph.outputs))]
-    session = Session(lower(graph, inputs, outputs).SerializeToString(), Device(threads=1))
-    made = session.run(dict(zip(inputs, arrays, strict=True)))
-    return tuple(made[name] for name in outputs)
+    is_half = any(t.dtype is dt.float16 for t in types)
+    session = Session(lower(graph, inputs, outputs).SerializeToString(), Device(threads=1), optimize=not is_half)
+
+    def run(arrays: Arrays) -> Arrays:
+        made = session.run(dict(zip(inputs, arrays, strict=True)))
+        return tuple(made[name] for name in outputs)
+
+    return run
 
 
 def distance(a: Arrays, b: Arrays) -> float:

@@ -28,14 +28,23 @@ BATCH = 8
 class Training:
     """A profiled training: its model, its files, the lines of the summary and the record."""
 
-    def __init__(self, folder: Path, mode: str, sunk: bool, steps: int = 24, net: str = "lenet", **settings: Any):
+    def __init__(
+        self,
+        folder: Path,
+        mode: str,
+        sunk: bool,
+        steps: int = 24,
+        net: str = "lenet",
+        threads: int = 1,
+        **settings: Any,
+    ):
         self.settings = ProfileSettings(
             folder, **({"training_trace": True, "task_trace": True, "aicpu_trace": True} | settings)
         )
-        self.folder, self.place, self.sunk, self.steps = folder, ProfileTarget(mode, "cpu", 1), sunk, steps
+        self.folder, self.place, self.sunk, self.steps = folder, ProfileTarget(mode, "cpu"), sunk, steps
         self.lines: list[str] = []
         self.records: list[ProfileRecord] = []
-        self.model = model_of(net, mode)
+        self.model = model_of(net, mode, threads)
         self.model.profiler = Profiler(self.settings, self._written)
         train(self.model, data_of(net), sunk, steps)
 
@@ -53,13 +62,13 @@ class Training:
         return json.loads((self.folder / name).read_text())
 
 
-def model_of(net: str, mode: str) -> Model:
+def model_of(net: str, mode: str, threads: int = 1) -> Model:
     """LeNet-5, or a narrow ResNet-18, with Momentum."""
     set_seed(1)
     network = LeNet5() if net == "lenet" else ResNet(BasicBlock, (2, 2, 2, 2), width=4, stem="cifar")
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
     optimizer = nn.Momentum(network.trainable_params(), 0.01, 0.9)
-    return Model(network, loss, optimizer, mode=MODES[mode], device=Device(threads=1))
+    return Model(network, loss, optimizer, mode=MODES[mode], device=Device(threads=threads))
 
 
 def data_of(net: str) -> Dataset:

@@ -32,11 +32,19 @@ NOT_DIFFERENTIABLE: set[Primitive | str] = {
     "SGD",
     "Adam",
     "BatchNormGrad",
-    "BiasAddGrad",
     "GeLUGrad",
     "LayerNormGrad",
     "MaxPoolGrad",
     ops.SparseSoftmaxCrossEntropyWithLogits(is_grad=True),
+}
+# Operators whose gradient is one of those above, or the output of an operator: they have no second derivative.
+ONCE_DIFFERENTIABLE = {
+    "BatchNorm",
+    "GeLU",
+    "LayerNorm",
+    "MaxPool",
+    "SoftmaxCrossEntropyWithLogits",
+    ops.SparseSoftmaxCrossEntropyWithLogits(),
 }
 # Operators with a field that has no text to read it back from: a function.
 NO_TEXT = {"InsertGradientOf"}

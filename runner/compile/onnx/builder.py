@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -155,7 +156,7 @@ class OnnxBuilder:
         """A value of that type, converted from one layout to another."""
         if source is not LAST and target is not LAST:
             return self.convert(self.convert(name, type, source, LAST), type, LAST, target)
-        batch, rest = type.shape[0], type.size // type.shape[0]
+        batch, rest = type.shape[0], math.prod(type.shape[1:])
         if source is TILED:
             transposed = self.node("Transpose", (name,), perm=(2, 3, 0, 4, 1, 5))
         elif target is TILED:

@@ -17,13 +17,17 @@ def follow(request: RunRequest) -> None:
     config, folder = request.config, request.folder
     if not config.session.graph_run_mode:
         return
-    with run.run_environment(config), closing(run.value_observer(config, folder)) as shown:
-        experiment = build(config, NO_GRAPHS, shown, run.failure_observer(config, folder))
+    with run.run_environment(config), closing(run.value_observer(request)) as values:
+        experiment = build(config, NO_GRAPHS, values, run.failure_observer(config, folder))
         if is_profiled(config.profiling, config.session):
-            profile.attach(config, experiment, folder)
+            profile.attach(request, experiment)
         if config.checkpoint.load is not None and not request.resume:
             synchronize.read_on_first_rank(experiment.model.network)
-        before = synchronize.read_on_first_rank(experiment.model.train_network) if request.resume else {}
+        before = {}
+        if request.resume:
+            before = synchronize.read_on_first_rank(experiment.model.train_network)
+            values.rewind(int(before.get("global_step", 0)))
         with Interruption() as interruption:
-            callbacks = [LossMonitor(0), synchronize.SynchronizeSignals(interruption)]
+            flush = synchronize.FlushValues(values)  # before the reduction after which the first rank may save
+            callbacks = [LossMonitor(0), flush, synchronize.SynchronizeSignals(interruption)]
             run.execute_steps(config, experiment, callbacks, before)

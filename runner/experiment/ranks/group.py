@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from runner.communication import auto_parallel
 from runner.communication.management import SAME_ERROR_SECONDS
@@ -33,6 +33,7 @@ from runner.host.signals import exit_code, ignored
 STOP_SECONDS = 8.0  # how long ranks wait for the first one, which saves a checkpoint after a signal
 OUTPUT_SECONDS = 0.3  # for mpirun to forward the output of a rank before it ends all of them
 STATUS_FILE = "status.json"
+T = TypeVar("T")
 
 
 class RankGroup:
@@ -42,11 +43,11 @@ class RankGroup:
         self.world = world
         self.place: Path | None = None
 
-    def folder(self, claim: Callable[[], Path]) -> Path:
-        """The run directory, which the first rank claims. Raises on all ranks what it raises."""
+    def first(self, compute: Callable[[], T]) -> T:
+        """A JSON value on all ranks, which the first one computes. Raises on all ranks what it raises."""
         with start_up.failures_shared(self.world, first_leads=True):
-            own = str(claim()) if self.world.rank == 0 else None
-            return Path(start_up.exchange(self.world, own)[0])
+            value: T = start_up.exchange(self.world, compute() if self.world.rank == 0 else None)[0]
+            return value
 
     def run(self, request: RunRequest, work: Callable[[RunRequest], dict[str, Any]]) -> dict[str, Any]:
         """The whole run on the first rank; on the others the training, without a summary."""
@@ -125,9 +126,9 @@ def _leave(group: RankGroup, error: BaseException) -> None:
 
 def of_rank(config: RunConfig, world: World) -> RunConfig:
     """The config of one rank: its own card and its share of the cores; only the first rank has a print file."""
-    device, cards = config.device, config.device.target != "CPU"
+    device = config.device
     threads = device.threads or max(1, usable_cores() // world.local_size)
-    device = replace(device, id=world.local_rank if cards else world.rank, threads=threads)
+    device = replace(device, id=0 if device.card is None else world.local_rank, threads=threads)
     return replace(config, device=device, print_file_path=None if world.rank else config.print_file_path)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from runner.communication.launcher import join, launched
@@ -18,9 +17,9 @@ T = TypeVar("T")
 class Processes(Protocol):
     """The processes that execute a run."""
 
-    def folder(self, claim: Callable[[], Path]) -> Path:
-        """The run directory, which only the first rank claims."""
-        return claim()
+    def first(self, compute: Callable[[], T]) -> T:
+        """A JSON value on all ranks, which the first one computes."""
+        return compute()
 
     def run(self, request: RunRequest, work: Callable[[RunRequest], dict[str, Any]]) -> dict[str, Any]:
         """Execute this rank's part of a run; `work` is that of the first rank, and returns the summary."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from runner.communication.world import world
+from runner.core.observers import ValueObserver
 from runner.errors import ConfigError
 from runner.experiment.ranks import start_up
 from runner.host.signals import KINDS, Interruption
@@ -42,6 +43,16 @@ class SynchronizeSignals(Callback):
             self.requested = KINDS[signal.Signals(found)]
             if world().rank:  # the first rank saves a checkpoint first
                 raise self.requested
+
+
+class FlushValues(Callback):
+    """Waits after every step until its dump is written: a checkpoint of the first rank is one of all ranks."""
+
+    def __init__(self, values: ValueObserver) -> None:
+        self.values = values
+
+    def step_end(self, run_context: RunContext) -> None:
+        self.values.flush()
 
 
 def read_on_first_rank(network: Cell, read: Callable[[], Any] = lambda: None) -> Any:

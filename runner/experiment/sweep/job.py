@@ -8,7 +8,7 @@ from pathlib import Path
 
 from runner.config.schema import RunRequest
 from runner.errors import ConfigError, RunnerError
-from runner.experiment import launch
+from runner.experiment import launch, output_directories
 from runner.experiment.run import CONFIG_FILE
 from runner.experiment.sweep import journal, state
 from runner.host import json_data
@@ -45,6 +45,7 @@ class Job:
                 if wrong is not None:
                     raise wrong
                 sweep_temporaries(request.folder)
+                request = replace(request, directories=output_directories.claim(request, self.sweep, number))
                 summary = launch.execute(request)
         except RunnerError as error:
             return self.failed(number, request.folder, error)

@@ -10,7 +10,7 @@ from runner.config.command_line import CommandLine
 from runner.config.containment import link_errors
 from runner.config.groups import search_space
 from runner.errors import ConfigError, RunnerError, raise_all
-from runner.experiment import launch
+from runner.experiment import launch, output_directories
 from runner.experiment.manifest import config_hash, relevant_versions
 from runner.experiment.sweep import best, journal
 from runner.experiment.sweep.cluster import queued_jobs, refuse_other_launcher
@@ -39,6 +39,7 @@ def start(call: CommandLine) -> list[Outcome]:
     signal stopped the sweep.
     """
     sweep_plan = plan(call)
+    output_directories.check(sweep_plan.config, sweep_plan.folder)
     with stopped_by_signals():
         folder = launch.claim(sweep_plan.folder, sweep_plan.folder_given)
         with files.locked(folder / launch.LOCK_FILE):

@@ -4,15 +4,15 @@
     {root}/{device_id}/{net_name}_graph_{graph}/{graph}/{step}/{NpyName}, statistic.csv    with file_format=npy
     {root}/{device_id}/graphs/, execution_order/; {root}/.metadata/data_dump.json
 
-`root` is the path of the settings; in a GE dump, a subfolder of it named by the local start time (spec section 7). A
-name that is too long for the file system is replaced by a number, and `mapping.csv` in the same folder has the name.
+`root` is the path of the settings; in a GE dump, a folder named by the local start time (spec section 7). A name
+that is too long for the file system is replaced by a number, and `mapping.csv` in the same folder has the name.
 """
 
 import hashlib
 import io
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from runner import dtype as dt
 from runner.core.lowering import LAST, TILED
 from runner.core.observers import ObservedValue
 from runner.core.primitive import Node
-from runner.host.files import make_directory, write_whole
+from runner.host.files import make_directory, names, write_whole
 from runner.observe.dump import mapping_csv, statistics
 from runner.observe.dump.cann_file import TensorHeader, header
 from runner.observe.dump.file_names import DEFAULT_FORMAT, INPUT, OUTPUT, PARAMETER, AsyncName, NpyName, sanitised
@@ -55,20 +55,16 @@ class _StepFolder:
 
 
 class AsyncWriter(DumpWriter):
-    """Writer of the asynchronous layout and of the GE layout.
+    """Writer of the asynchronous layout, also below the folder of a GE dump.
 
-    `now` returns seconds since the epoch. Files of an earlier run in the same folder are kept; only statistic.csv is
-    overwritten. Raises StorageError if a folder cannot be created, DataError if an earlier run left a damaged
-    `mapping.csv`.
+    `now` returns seconds since the epoch. Raises StorageError if a folder cannot be created, DataError for a
+    damaged `mapping.csv`.
     """
 
     def __init__(self, settings: DumpSettings, device_id: int, now: Callable[[], float] = time.time) -> None:
         self._settings, self._now, self._last = settings, now, 0
-        root = settings.path
-        if settings.kind == "ge":
-            root /= time.strftime("%Y%m%d%H%M%S", time.localtime(now()))
-        super().__init__(root / str(device_id))
-        write_metadata(root, settings)
+        super().__init__(settings.path / str(device_id))
+        write_metadata(settings.path, settings)
         self._open: dict[tuple[int, int], _StepFolder] = {}
         self.queue = WriteQueue(settings.queue_mb << 20)
 
@@ -92,6 +88,15 @@ class AsyncWriter(DumpWriter):
                 self.queue.submit(partial(mapping_csv.add, folder.path, folder.shortened), 0)
         self.queue.check()
 
+    def begin_step(self, step: int, graph: int) -> None:
+        """As in the base; an execution that failed has left its folder open."""
+        self._open.pop((step, graph), None)
+        super().begin_step(step, graph)
+
+    def flush(self) -> None:
+        """Wait until the queue is empty."""
+        self.queue.drain()
+
     def close(self) -> None:
         """Wait until all files are written, including the tables of an incomplete step."""
         try:
@@ -102,9 +107,20 @@ class AsyncWriter(DumpWriter):
 
     def _folder(self, step: int, graph: int) -> _StepFolder:
         if (step, graph) not in self._open:
-            path = self.folder / f"{self._settings.net_name}_graph_{graph}" / str(graph) / str(step)
-            self._open[step, graph] = _StepFolder(make_directory(path))
+            self._open[step, graph] = _StepFolder(make_directory(self.step_folder(step, graph)))
         return self._open[step, graph]
+
+    def step_folder(self, step: int, graph: int) -> Path:
+        """A folder for each graph and step."""
+        return self.folder / f"{self._settings.net_name}_graph_{graph}" / str(graph) / str(step)
+
+    def step_folders(self) -> Iterator[tuple[int, Path]]:
+        """The folders of all graphs of the network."""
+        for network in names(self.folder):
+            name, _, graph = network.rpartition("_graph_")
+            if name == self._settings.net_name:
+                for step in filter(str.isdecimal, names(self.folder / network / graph)):
+                    yield int(step), self.folder / network / graph / step
 
     def _timestamp(self) -> int:
         """Microseconds since the epoch, strictly increasing: they distinguish files with equal names."""

@@ -11,6 +11,7 @@ from runner.host.log import LOG
 from runner.observe.dump import overflow
 from runner.observe.dump.async_writer import AsyncWriter
 from runner.observe.dump.first_failure import has_overflow
+from runner.observe.dump.graph_numbers import GraphNumbers
 from runner.observe.dump.selection import KernelSelection
 from runner.observe.dump.settings import DumpSettings
 from runner.observe.dump.sync_writer import SyncWriter
@@ -32,7 +33,7 @@ class Dumper(ValueObserver):
         self.supports_sinks = settings.kind != "sync"
         self.device_layout = self.supports_sinks or not settings.trans_flag
         self.selection = KernelSelection(settings.kernels)
-        self._graphs: dict[tuple[TensorType, ...], int] = {}
+        self._graphs = GraphNumbers(self.writer.folder)
         self._graph = 0  # number of the current graph
         self._written: set[int] = set()
         self._has_record = False  # of an overflow in the current step
@@ -46,9 +47,13 @@ class Dumper(ValueObserver):
         return self.selection.selects_operator(node.name, node.op.name)
 
     def begin(self, step: int, types: tuple[TensorType, ...]) -> None:
-        """Determine the number of the graph, which is identified by the types of its inputs."""
-        self._graph = self._graphs.setdefault(types, len(self._graphs))
+        """Determine the number of the graph, which is identified by the types of its inputs.
+
+        A step that is executed again replaces its files.
+        """
+        self._graph = self._graphs.number(types)
         self._has_record = False
+        self.writer.begin_step(step, self._graph)
 
     def operator(
         self, step: int, node: Node, inputs: Sequence[ObservedValue], outputs: Sequence[ObservedValue]
@@ -73,6 +78,15 @@ class Dumper(ValueObserver):
                 if self.selection.selects_value(name):
                     self.writer.write_value(step, self._graph, name, ObservedValue(array))
         self.writer.finish_step(step)
+
+    def rewind(self, step: int) -> None:
+        """Remove the files of the steps from number `step` on; graphs keep the numbers that they had before."""
+        self.writer.rewind(step)
+        self._graphs.restore()
+
+    def flush(self) -> None:
+        """Wait until the files of all complete steps are written."""
+        self.writer.flush()
 
     def close(self) -> None:
         """Wait until all files are written."""

@@ -65,6 +65,7 @@ class FirstFailure(ValueObserver):
     ) -> None:
         self.found = node
         self._writer = SyncWriter(self.settings, self.device_id)
+        self._writer.rewind(0)  # removes the failure before the run was resumed, and leaves those of other ranks
         self._writer.write_operator(step, 0, node.number, node, inputs, outputs)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from runner.errors import ConfigError, DataError
 from runner.host import json_data
 from runner.host.files import real_path, storage_errors
+from runner.host.ownership import directories_of
 from runner.observe.dump.file_names import AsyncName, NpyName
 
 CONFIG, FOLDER = "config.json", "dump"  # of a run directory
@@ -82,10 +83,11 @@ def _dump_path(run: Path) -> Path:
     group = _read_json(config).get("dump") if config.is_file() else None
     values = group if isinstance(group, dict) else {}
     path = values.get("path") or values.get("dump_path")
+    claimed = directories_of(run)
     if not path and values.get("config"):
         common = _read_json(Path(str(values["config"]))).get("common_dump_settings")
         path = common.get("path") if isinstance(common, dict) else None
-    return Path(str(path)) if path else run / FOLDER
+    return Path(claimed.get(os.path.abspath(str(path)), str(path))) if path else run / FOLDER
 
 
 def _read_json(path: Path) -> dict[str, Any]:

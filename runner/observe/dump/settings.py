@@ -22,6 +22,12 @@ ALL = "all"
 STEPS = 'numbers and ranges with "|" between them, counted from 0, such as "0|5-8|100-120", or "all"'
 FILE_FORMATS = ("bin", "npy")
 MAX_QUEUE_MB = 1 << 20  # a TiB
+PATH_KEY = "common_dump_settings.path"  # in a JSON file
+# Patterns of what dumps write below their path, ours and those of MindSpore.
+FILES = (
+    *("*/*/iteration_[0-9]*", "*/iteration_[0-9]*", "[0-9]*/*_graph_[0-9]*", "rank_[0-9]*/*/[0-9]*"),
+    ".metadata/data_dump.json",
+)
 KERNELS = "a list of full names of operators, operator types and patterns with *"
 PATH = "an absolute path of letters, digits, - _ and /"
 NET_NAME = "letters, digits, - and _, at most 200"
@@ -124,8 +130,10 @@ class DumpSettings(Frozen):
             **{name: values[name] for name in ("file_format", "queue_mb") if name in values},
         )
 
-    def on(self, device_id: int) -> "DumpSettings | None":
-        """The dump of a device, whose folder exists afterwards; None, and a warning, if the device dumps nothing.
+    def on(self, card: int | None) -> "DumpSettings | None":
+        """The dump of a card, whose folder exists afterwards; None, and a warning, if the card dumps nothing.
+
+        On the CPU (`card` None), which has no cards, the list of devices has no effect (seed 002).
 
         Raises StorageError if the folder cannot be created or written.
         """
@@ -133,10 +141,12 @@ class DumpSettings(Frozen):
             LOG.warning("%s", self.warning)
         if not self.enabled:
             return None
-        if self.devices is not None and device_id not in self.devices:
+        if self.devices is not None and (card or 0) not in self.devices:
             listed = ", ".join(map(str, self.devices)) or "empty"
-            LOG.warning("nothing is dumped: device %d is not in support_device (%s)", device_id, listed)
-            return None
+            if card is not None:
+                LOG.warning("nothing is dumped: device %d is not in support_device (%s)", card, listed)
+                return None
+            LOG.warning("support_device (%s) has no effect on the CPU", listed)
         make_directory(self.path)
         if not os.access(self.path, os.W_OK | os.X_OK):
             raise StorageError("the path of the dump is not writable", path=self.path)

@@ -6,16 +6,19 @@
 {path}/.metadata/data_dump.json
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from runner.core.lowering import PLAIN
 from runner.core.observers import ObservedValue
 from runner.core.primitive import Node
-from runner.host.files import make_directory
+from runner.host.files import make_directory, names
 from runner.observe.dump.file_names import DEFAULT_FORMAT, INPUT, OUTPUT, SyncName
 from runner.observe.dump.settings import DumpSettings
 from runner.observe.dump.writer import DumpWriter, Side, write_metadata, write_pieces
 from runner.types import TensorType
+
+STEP = "iteration_"
 
 
 class SyncWriter(DumpWriter):
@@ -27,17 +30,24 @@ class SyncWriter(DumpWriter):
 
     def write_operator(self, step: int, graph: int, task: int, node: Node, inputs: Side, outputs: Side) -> None:
         """Write a file for each tensor, named by the full name of the operator."""
-        folder = self._iteration(step)
+        folder = make_directory(self.step_folder(step, graph))
         for io, values in ((INPUT, inputs), (OUTPUT, outputs)):
             for slot, value in enumerate(values or ()):
                 _write(folder, node.name, io, slot, value)
 
     def write_value(self, step: int, graph: int, name: str, value: ObservedValue) -> None:
         """Write a parameter or constant as an output under its own name."""
-        _write(self._iteration(step), name, OUTPUT, 0, value)
+        _write(make_directory(self.step_folder(step, graph)), name, OUTPUT, 0, value)
 
-    def _iteration(self, step: int) -> Path:
-        return make_directory(self.folder / f"iteration_{step}")
+    def step_folder(self, step: int, graph: int) -> Path:
+        """All graphs share the folder of a step."""
+        return self.folder / f"{STEP}{step}"
+
+    def step_folders(self) -> Iterator[tuple[int, Path]]:
+        """The folders `iteration_{step}`."""
+        for name in names(self.folder):
+            if name.startswith(STEP) and (number := name.removeprefix(STEP)).isdecimal():
+                yield int(number), self.folder / name
 
 
 def _write(folder: Path, name: str, io: str, slot: int, value: ObservedValue) -> None:

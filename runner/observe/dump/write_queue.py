@@ -59,6 +59,12 @@ class WriteQueue:
             self._fail(error)
             raise
 
+    def drain(self) -> None:
+        """Wait until all work is done. Raises the error of earlier work."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._error or self._held == 0)
+        self.check()
+
     def check(self) -> None:
         """Raise the error of earlier work, if any."""
         if self._error is not None:

@@ -6,10 +6,19 @@ from typing import TypeAlias
 
 import numpy as np
 
+from runner.communication.world import world
 from runner.core.graph import Graph
 from runner.core.observers import ObservedValue
 from runner.core.primitive import Node
-from runner.host.files import make_directory, write_atomically, write_whole
+from runner.host.files import (
+    TEMPORARY_SUFFIX,
+    make_directory,
+    names,
+    remove,
+    storage_errors,
+    write_atomically,
+    write_whole,
+)
 from runner.observe.dump.formats import to_c_order
 from runner.observe.dump.settings import DumpSettings
 from runner.observe.graph.describe import describe
@@ -52,11 +61,43 @@ class DumpWriter:
         write_atomically(Path(f"{stem}.pb"), proto(graph))
         return write_order(self.folder, number, sorted((*graph.nodes, *graph.effects), key=lambda node: node.number))
 
+    def step_folders(self) -> Iterator[tuple[int, Path]]:
+        """The numbers and folders of the steps that were written, also by an earlier process."""
+        raise NotImplementedError
+
+    def step_folder(self, step: int, graph: int) -> Path:
+        """The folder of a step of a graph, which may not exist."""
+        raise NotImplementedError
+
+    def begin_step(self, step: int, graph: int) -> None:
+        """Remove the files of an earlier execution of a step."""
+        if (folder := self.step_folder(step, graph)).exists():
+            self.flush()
+            _remove(folder)
+
+    def rewind(self, step: int) -> None:
+        """Remove all steps from number `step` on, and what a killed process left of other files."""
+        for number, folder in list(self.step_folders()):
+            if number >= step:
+                _remove(folder)
+        for folder in (self.folder, self.folder / "graphs", self.folder / "execution_order"):
+            for name in names(folder):
+                if name.startswith(".") and name.endswith(TEMPORARY_SUFFIX):
+                    _remove(folder / name)
+
     def finish_step(self, step: int) -> None:
         """Complete the files of a step."""
 
+    def flush(self) -> None:
+        """Wait until the files of all complete steps are written."""
+
     def close(self) -> None:
         """Wait until all files are written."""
+
+
+def _remove(path: Path) -> None:
+    with storage_errors("cannot remove the files of a step", path):
+        remove(path)
 
 
 def write_pieces(path: Path, pieces: Sequence[Piece]) -> None:
@@ -86,6 +127,6 @@ def blocks(array: np.ndarray, order: str, elements: int) -> Iterator[np.ndarray]
 
 def write_metadata(root: Path, settings: DumpSettings) -> None:
     """Write the JSON of the settings, if any, to `.metadata/data_dump.json`, readable by its owner only as in the
-    reference. Raises StorageError."""
-    if settings.source:
+    reference. Of several ranks the first one writes. Raises StorageError."""
+    if settings.source and world().rank == 0:
         write_atomically(make_directory(root / ".metadata") / "data_dump.json", settings.source, OWNER_READS)

@@ -11,7 +11,7 @@ import numpy as np
 from runner.core.graph import Graph
 from runner.core.lowering import PLAIN, Form, Layout, physical_shape
 from runner.core.primitive import Node
-from runner.core.source import PACKAGE, Source
+from runner.core.source import Source, is_users
 from runner.core.value import Value
 from runner.dtype import DType
 from runner.observe.graph.listing import (
@@ -63,7 +63,8 @@ def constant_text(name: str, array: np.ndarray) -> str:
     if array.size <= MAX_ELEMENTS:
         return f"{kind}{{{', '.join(map(str, array.ravel()))}}}"
     first = array.flat[0]
-    return f"{name}:{kind}{{{f'{first}, ...' if (array == first).all() else '...'}}}"
+    start = f"{first!s}, " if (array == first).all() else ""  # str: a format would print the digits of a Float64
+    return f"{name}:{kind}{{{start}...}}"
 
 
 def attribute_text(value: Any) -> str:
@@ -83,7 +84,7 @@ def attribute_text(value: Any) -> str:
 
 def source_lines(source: Source) -> tuple[ListedLine, ...]:
     """The stack of source lines, innermost first, up to the outermost line of user code if there is one."""
-    of_user = [place for place, line in enumerate(source) if not line.file.startswith(PACKAGE)]
+    of_user = [place for place, line in enumerate(source) if is_users(line.file)]
     lines = source[: of_user[-1] + 1] if of_user else source
     return tuple([ListedLine(line.file, line.number, line.text) for line in lines])
 

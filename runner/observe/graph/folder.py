@@ -22,7 +22,7 @@ from runner.core.graph import Graph
 from runner.core.observers import GraphObserver
 from runner.core.primitive import Node
 from runner.errors import ConfigError, StorageError
-from runner.host.files import make_directory, write_atomically
+from runner.host.files import make_directory, remove, storage_errors, write_atomically
 from runner.host.log import LOG
 from runner.observe.graph.describe import describe
 from runner.observe.graph.dot import dot
@@ -34,20 +34,27 @@ FAILED = "analyze_fail.ir"
 ORDER_HEADER = "NodeExecutionOrder-FullNameWithScope"
 RENDERERS = "dot", "graphviz-pure"  # the second one is part of the extra `viz`
 DOT_SECONDS = 20
+FILES = (  # patterns of what is written
+    *(f"[0-9][0-9]_*_[0-9][0-9][0-9][0-9].{suffix}" for suffix in ("ir", "dot", "svg")),
+    *("trace_code_graph_*.ir", "ms_output_trace_code_graph_*.pb", "execution_order/ms_execution_order_graph_*.csv"),
+    FAILED,
+)
 
 
 class GraphFolder(GraphObserver):
     """Writes every observed graph; a graph that failed is written to the folder `failures`.
 
-    Raises ConfigError when the path is a file, StorageError when it cannot be written.
+    With `replaces`, the first file replaces those of the process whose run is resumed. Raises ConfigError when the path
+    is a file, StorageError when it cannot be written.
     """
 
     records_steps = True
 
-    def __init__(self, folder: Path, failures: Path | None = None) -> None:
+    def __init__(self, folder: Path, failures: Path | None = None, replaces: bool = False) -> None:
         self.folder, self.failures = writable_folder(folder), failures or folder
         self.written = self.programs = self.stages = 0
         self._last = ""
+        self._replaces = replaces
 
     def traced(self, graph: Graph) -> None:
         """Write `parse`, the forward graph of the network, and `grad`, the whole step."""
@@ -89,6 +96,9 @@ class GraphFolder(GraphObserver):
         self.programs, self.stages, self._last = self.programs + 1, 0, ""
 
     def _save(self, name: str, content: str | bytes) -> None:
+        if self._replaces:
+            self._replaces = False
+            _remove_earlier(self.folder)
         write_atomically(self.folder / name, content)
 
     def _render(self, stem: str) -> None:
@@ -113,6 +123,14 @@ def write_order(folder: Path, number: int, nodes: Iterable[Node]) -> list[str]:
     return names
 
 
+def _remove_earlier(folder: Path) -> None:
+    """Remove the files of the process whose run is resumed: they may have other numbers."""
+    with storage_errors("cannot remove an earlier graph", folder):
+        for pattern in FILES:
+            for path in list(folder.glob(pattern)):
+                remove(path)
+
+
 def write_failed(folder: Path, graph: Graph, number: int = 0) -> None:
     """Write `analyze_fail.ir`, a graph that could not be traced, transformed or run.
 
@@ -122,11 +140,16 @@ def write_failed(folder: Path, graph: Graph, number: int = 0) -> None:
         write_atomically(folder / FAILED, text(describe(graph, number)))
 
 
-def writable_folder(folder: Path) -> Path:
-    """A writable folder, created if necessary. Raises ConfigError for a file and StorageError."""
+def check_folder(folder: Path) -> None:
+    """Raise ConfigError if a folder cannot be created because it, or one above it, is a file."""
     for place in (folder, *folder.parents):
         if place.exists() and not place.is_dir():
             raise ConfigError("save_graphs_path is a file", value=folder, file=place, allowed="a folder")
+
+
+def writable_folder(folder: Path) -> Path:
+    """A writable folder, created if necessary. Raises ConfigError for a file and StorageError."""
+    check_folder(folder)
     make_directory(folder)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise StorageError("save_graphs_path is not writable", path=folder)

@@ -9,14 +9,17 @@ ranks: these wait for each other, and wait longer when all ranks are profiled. E
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
-from runner.observe.profile.fp_bp_points import PointTimes, StepPoints, find_operator, find_points, point_times
-from runner.observe.profile.record import HOST, NodeExecution, ProfiledOperator, ProfiledStep, ProfileRecord
+from runner.observe.profile.distribution import Distribution, distribution, of_steps
+from runner.observe.profile.fp_bp_points import StepPoints, find_operator, find_points
+from runner.observe.profile.record import DeviceCall, NodeExecution, Part, ProfiledOperator, ProfiledStep, ProfileRecord
+from runner.observe.profile.schedule import SAMPLES
 from runner.observe.profile.settings import ProfileSettings
+from runner.observe.profile.step_rows import StepRow, step_rows
 
 COPY = "Identity"
 
@@ -42,30 +45,19 @@ class OperatorTimes(NamedTuple):
         return self.total / len(self.times) if self.times else 0.0
 
     @property
+    def distribution(self) -> Distribution:
+        """The median of all steps, since other processes disturb some of them, and the quartiles."""
+        return of_steps(self.times)
+
+    @property
     def median(self) -> float:
-        """The median of all steps: other processes disturb some of them."""
-        return statistics.median(self.times) if self.times else 0.0
+        """The median of all steps."""
+        return self.distribution.value
 
     @property
     def kind(self) -> str:
         """Type of the operator."""
         return self.operator.kind if self.operator else COPY
-
-
-class StepRow(NamedTuple):
-    """One step, ns since the start of the training: from the end of the step before to its own end.
-
-    `measured`: whether the points were measured, or else placed as in profiled steps. `exchanges` with other ranks:
-    start and stop, measured in every step.
-    """
-
-    number: int
-    start: int
-    stop: int
-    fp: int | None
-    bp: int | None
-    measured: bool
-    exchanges: tuple[tuple[int, int], ...] = ()
 
 
 class Analysis:
@@ -75,11 +67,26 @@ class Analysis:
         self.record, self.settings = record, settings
 
     @cached_property
+    def _plain_calls(self) -> list[DeviceCall]:
+        """The calls that show how long a step takes without the profile: none if they are too few steps for that."""
+        record = self.record
+        plain = [call for call in record.calls if not call.profiled]
+        settled = [call for call in plain if call.first not in record.warm_up]
+        if sum(call.steps for call in settled) >= SAMPLES:
+            return settled
+        return [] if record.profiled_steps else settled or plain
+
+    @cached_property
+    def device_step(self) -> Distribution:
+        """The time of the device for a step: of those that are not profiled, if there are enough of them."""
+        if self._plain_calls:
+            return distribution([((call.stop - call.start) / call.steps, call.steps) for call in self._plain_calls])
+        return of_steps(step.stop - step.start for step in self.record.profiled_steps)
+
+    @property
     def unprofiled_step(self) -> float | None:
-        """Nanoseconds of the device for a step that is not profiled, the median; None when there is none."""
-        plain = [(call.stop - call.start) / call.steps for call in self.record.calls if not call.profiled]
-        rest = plain[1:] or plain  # the first one also allocates memory
-        return statistics.median(rest) if rest else None
+        """Nanoseconds of the device for a step that is not profiled, the median; None where it is not known."""
+        return self.device_step.value if self._plain_calls else None
 
     @cached_property
     def profiled_step(self) -> float:
@@ -162,84 +169,63 @@ class Analysis:
         return name
 
     @cached_property
-    def parts(self) -> dict[str, float]:
-        """Nanoseconds of one step by part; they add up to a step that is not profiled."""
-        calls = self.record.calls
-        steps = sum(call.steps for call in calls)
-        if not steps:
+    def parts(self) -> dict[str, Distribution]:
+        """The time of one step by part; they add up to a step that is not profiled, if there are enough of those."""
+        if not self.record.calls:
             return {}
-        by_part: dict[str, float] = defaultdict(float)
-        for times in self.operator_times:
-            by_part[times.operator.part if times.operator else "update"] += times.median
-        device = self.unprofiled_step or self.profiled_step
-        waited = sum(call.waited for call in calls) / steps
-        named = {part: by_part[part] for part in ("forward", "backward", "aggregation", "update")}
-        parts = {"data_preparation": waited + by_part["data"], **named, "callbacks_and_python": self._between_calls}
-        return parts | {"rest_of_the_device_call": max(0.0, device - sum(by_part.values()))}
+        by_part = {part: self._part(part) for part in get_args(Part)}
+        data, device = by_part.pop("data"), self.device_step
+        waits = self.waits
+        data = Distribution(waits.samples, waits.value + data.value, waits.low + data.low, waits.high + data.high, True)
+        inside = data.value - waits.value + sum(part.value for part in by_part.values())
+        value, low, high = (max(0.0, time - inside) for time in (device.value, device.low, device.high))
+        host = {"data_preparation": data, **by_part, "callbacks_and_python": self._between_calls}
+        return {**host, "rest_of_the_device_call": Distribution(device.samples, value, low, high)}
+
+    @property
+    def step(self) -> float:
+        """Nanoseconds of one step: the sum of its parts."""
+        return sum(part.value for part in self.parts.values())
+
+    @property
+    def step_distribution(self) -> Distribution:
+        """The time of the device for a step, with the waits for data and the pauses between calls."""
+        device, host = self.device_step, self.waits.value + self._between_calls.value
+        return Distribution(device.samples, device.value + host, device.low + host, device.high + host)
+
+    def _part(self, part: str) -> Distribution:
+        """The sum of all operators of a part; operators that are not known copy results of the update."""
+        times = [t.times for t in self.operator_times if (t.operator.part if t.operator else "update") == part]
+        return of_steps(map(sum, zip(*times, strict=True)))
+
+    @property
+    def waiting_calls(self) -> list[DeviceCall]:
+        """The calls whose waits for data count: the first batch is prepared before there is anything to compute."""
+        return self.record.calls[1:] or self.record.calls
 
     @cached_property
-    def _between_calls(self) -> float:
-        """Nanoseconds per step between two calls, without waiting for data and compiling: the median."""
-        host = self.record.tracks.get(HOST, [])
-        pauses = []
-        for before, call in pairwise(self.record.calls):
-            compiling = sum(span.stop - span.start for span in host if before.stop <= span.start <= call.start)
-            pauses.append((call.start - before.stop - call.waited - compiling) / call.steps)
-        return max(0.0, statistics.median(pauses)) if pauses else 0.0
+    def waits(self) -> Distribution:
+        """The wait for data of a step. It is a mean: batches come in bunches when several threads prepare them."""
+        calls = self.waiting_calls
+        found = distribution([(call.waited / call.steps, call.steps) for call in calls])
+        steps = sum(call.steps for call in calls)
+        return found._replace(value=sum(call.waited for call in calls) / max(1, steps), is_mean=True)
+
+    @cached_property
+    def _between_calls(self) -> Distribution:
+        """The time of a step between two calls, without waiting for data and preparation."""
+        pauses = [
+            (max(0.0, (call.start - before.stop - call.waited - call.prepared) / call.steps), call.steps)
+            for before, call in pairwise(self.record.calls)
+        ]
+        return distribution(pauses)
 
     @cached_property
     def steps(self) -> list[StepRow]:
         """Every step of the training."""
-        profiled = {step.step: step for step in self.record.profiled_steps}
-        exchanges = {call.first: call.exchanges for call in self.record.calls}
-        shares = [
-            _shares(step, point_times(step, self.points), exchanges.get(number, ()))
-            for number, step in profiled.items()
-        ]
-        fp = statistics.median(share[0] for share in shares) if shares else None
-        with_bp = [share[1] for share in shares if share[1] is not None]
-        bp = statistics.median(with_bp) if with_bp else None
-        rows: list[StepRow] = []
-        calls, origin = self.record.calls, self.record.origin
-        end = calls[0].start - calls[0].waited if calls else 0
-        for number, start, stop in self._windows():
-            step, own = profiled.get(number), exchanges.get(number, ())
-            first = _first_exchange(start, stop, own)
-            estimate = PointTimes(_placed(start, first, fp), _placed(start, first, bp))
-            times = point_times(step, self.points) if step else estimate
-            fp_at, bp_at = (None if time is None else min(time, stop) - origin for time in times)
-            relative = tuple([(x - origin, y - origin) for x, y in own])
-            rows.append(StepRow(number, end - origin, stop - origin, fp_at, bp_at, step is not None, relative))
-            end = stop
-        return rows
-
-    def _windows(self) -> Iterator[tuple[int, int, int]]:
-        """Each step with its time on the device; unprofiled steps of a sink have equal shares of the call."""
-        for call in self.record.calls:
-            length = (call.stop - call.start) / call.steps
-            for k in range(call.steps):
-                number = call.first + k
-                equal = call.start + round(k * length), call.start + round((k + 1) * length)
-                start, stop = self.record.windows.get(number, equal)
-                yield number, start, call.stop if k == call.steps - 1 else stop
+        return step_rows(self.record, self.points)
 
 
 def owner(execution: NodeExecution) -> str:
     """The operator to which the time of a node is attributed; the node itself when it implements none."""
     return execution.operators[0] if execution.operators else execution.node
-
-
-def _first_exchange(start: int, stop: int, exchanges: Sequence[tuple[int, int]]) -> int:
-    """The start of the first exchange of a step, or its end: the points do not depend on the duration of exchanges."""
-    return min((at for at, _ in exchanges if start < at), default=stop)
-
-
-def _shares(step: ProfiledStep, times: PointTimes, exchanges: Sequence[tuple[int, int]]) -> tuple[float, float | None]:
-    """The points of a step as shares of its time on the device before the first exchange."""
-    length = max(1, _first_exchange(step.start, step.stop, exchanges) - step.start)
-    assert times.fp is not None
-    return (times.fp - step.start) / length, None if times.bp is None else (times.bp - step.start) / length
-
-
-def _placed(start: int, stop: int, share: float | None) -> int | None:
-    return None if share is None else start + round(share * (stop - start))

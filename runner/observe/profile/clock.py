@@ -1,7 +1,7 @@
 """The clock of a profiled training: it collects the measurements of the record while the training runs."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 
@@ -9,6 +9,7 @@ from runner.observe.profile.counters import COUNTERS, Counters
 from runner.observe.profile.record import (
     DATA,
     EXCHANGES,
+    HOST,
     DeviceCall,
     ProfiledOperator,
     ProfiledStep,
@@ -36,7 +37,8 @@ class Clock:
         """Start the record of a training of the steps from `first_step` to `total`."""
         self.record = ProfileRecord(time.perf_counter_ns(), sunk)
         self.schedule = schedule(first_step, total, self.settings.operators)
-        self._waited = self._unrecorded_steps = 0
+        self._waited = self._prepared = self._unrecorded_steps = 0
+        self._profiles: dict[Hashable, tuple[list[ProfiledOperator], list[ProfiledStep]]] = {}
         self._exchanges: list[tuple[int, int]] = []
         self._dropped: dict[str, int] = {}
 
@@ -65,6 +67,15 @@ class Clock:
         self.add_span(track, name, start, time.perf_counter_ns())
 
     @contextmanager
+    def preparing(self, name: str) -> Iterator[None]:
+        """Time the block as preparation of the next call, such as compiling."""
+        start = time.perf_counter_ns()
+        yield
+        stop = time.perf_counter_ns()
+        self._prepared += stop - start
+        self.add_span(HOST, name, start, stop)
+
+    @contextmanager
     def exchanging(self) -> Iterator[None]:
         """Time the block as an exchange with other ranks, including the wait for them."""
         start = time.perf_counter_ns()
@@ -74,8 +85,11 @@ class Clock:
         self.add_span(EXCHANGES, "exchange with other ranks", start, stop)
 
     @contextmanager
-    def calling(self, first: int, steps: int) -> Iterator[None]:
-        """Time the block as a call to the device for `steps` steps from the number `first` on."""
+    def calling(self, first: int, steps: int, profiled: bool) -> Iterator[None]:
+        """Time the block as a call to the device for `steps` steps from the number `first` on.
+
+        `profiled`: whether operators are timed in it.
+        """
         self._exchanges = []
         before = self.counters.read()
         start = time.perf_counter_ns()
@@ -84,12 +98,12 @@ class Clock:
         for name, count in self.counters.read().items():
             self.record.counters[name] = self.record.counters.get(name, 0) + count - before[name]
         exchanges = tuple(self._exchanges)
-        self._add_call(DeviceCall(first, steps, start, stop, self._waited, self.is_profiled(first), exchanges))
-        self._waited = 0
+        self._add_call(DeviceCall(first, steps, start, stop, self._waited, profiled, exchanges, self._prepared))
+        self._waited = self._prepared = 0
 
     def _add_call(self, call: DeviceCall) -> None:
         if len(self.record.calls) < CALLS:
-            self.record.calls.append(call)
+            self.record.add_call(call, self.schedule.is_counted)
         else:
             self._unrecorded_steps += call.steps
 
@@ -109,12 +123,18 @@ class Clock:
         if len(self.record.queue_sizes) < CALLS:
             self.record.queue_sizes.append(batches)
 
-    def add_profiled_steps(self, operators: Iterable[ProfiledOperator], steps: Iterable[ProfiledStep]) -> None:
-        """Add steps whose operators were timed, except those that warm up, and the operators."""
-        self.record.add_operators(operators)
+    def add_profiled_steps(
+        self, program: Hashable, operators: Iterable[ProfiledOperator], steps: Iterable[ProfiledStep]
+    ) -> None:
+        """Add steps of a program whose operators were timed, and these operators.
+
+        The record gets those of the program with the most steps: times of a smaller last batch are no times of others.
+        """
         steps = list(steps)
         self.record.windows |= {step.step: (step.start, step.stop) for step in steps}
-        self.record.profiled_steps += [step for step in steps if self.schedule.is_counted(step.step)]
+        known = self._profiles.setdefault(program, ([], []))
+        known[0].extend(operators)
+        known[1].extend(step for step in steps if self.schedule.is_counted(step.step))
 
     def end(self) -> ProfileRecord:
         """The complete record; no step follows."""
@@ -124,6 +144,13 @@ class Clock:
             self.record.remarks.append(
                 f"the last {self._unrecorded_steps} steps are not in the profile: it has {CALLS} calls at most"
             )
+        self._add_profile()
         self.record.missing_counters = self.counters.missing
-        self.record.profiled_steps.sort()
         return self.record
+
+    def _add_profile(self) -> None:
+        chosen = max(self._profiles.values(), key=lambda profile: len(profile[1]), default=([], []))
+        self.record.add_operators(chosen[0])
+        self.record.profiled_steps = sorted(chosen[1])
+        if left := sum(len(steps) for _, steps in self._profiles.values()) - len(chosen[1]):
+            self.record.remarks.append(f"{left} timed steps with batches of another size are not in the figures")

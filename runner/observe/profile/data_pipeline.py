@@ -64,12 +64,17 @@ def profile(analysis: Analysis, stages: Sequence[Stage]) -> dict[str, Any]:
 
 
 def waiting_share(analysis: Analysis) -> float:
-    """The share of the training time that is spent waiting for data."""
-    calls = analysis.record.calls
-    if not calls:
-        return 0.0
-    whole = calls[-1].stop - calls[0].start + calls[0].waited
-    return sum(call.waited for call in calls) / whole
+    """The share of the time of a step that is spent on its data."""
+    return analysis.parts["data_preparation"].value / (analysis.step or 1.0) if analysis.parts else 0.0
+
+
+def waits_often(analysis: Analysis) -> bool:
+    """Whether waits for data are a large share of the steps also without the longest wait, which another process may
+    have caused.
+    """
+    calls = sorted(analysis.waiting_calls, key=lambda call: call.waited)[:-1]
+    waited = sum(call.waited for call in calls) / max(1, sum(call.steps for call in calls))
+    return waited > LARGE * (analysis.step - analysis.waits.value + waited)
 
 
 def sentence(analysis: Analysis) -> str:
@@ -78,7 +83,7 @@ def sentence(analysis: Analysis) -> str:
     time = f"{share:.1%} of its time"
     if share < NOTICEABLE:
         return f"The run does not wait for data: {time}."
-    return f"The run {'waits' if share > LARGE else 'sometimes waits'} for data: {time}."
+    return f"The run {'waits' if share > LARGE and waits_often(analysis) else 'sometimes waits'} for data: {time}."
 
 
 def _interval(analysis: Analysis) -> float:

@@ -3,7 +3,7 @@
 All times are nanoseconds of `time.perf_counter_ns`. Steps count from 0.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -73,8 +73,9 @@ class ProfiledStep(NamedTuple):
 class DeviceCall(NamedTuple):
     """One call to the device: `steps` steps from the number `first` on.
 
-    Before it the host waited `waited` ns for data. `profiled`: whether operators were timed in it. `exchanges`: start
-    and stop of the exchanges with other ranks, including the wait for those.
+    Before it the host waited `waited` ns for data, and compiled or opened sessions for `prepared` ns. `profiled`:
+    whether operators were timed in it. `exchanges`: start and stop of the exchanges with other ranks, including the
+    wait for those.
     """
 
     first: int
@@ -84,6 +85,7 @@ class DeviceCall(NamedTuple):
     waited: int
     profiled: bool
     exchanges: tuple[tuple[int, int], ...] = ()
+    prepared: int = 0
 
 
 class Span(NamedTuple):
@@ -98,18 +100,22 @@ class Span(NamedTuple):
 class ProfileRecord:
     """All measurements of one training.
 
-    `origin` is its start, `sunk` whether one call runs many steps. `windows` are the start and stop of each profiled
-    step by number, including steps that warm up; `profiled_steps` excludes those. `tracks` are the spans of each track,
+    `origin` is its start, `sunk` whether one call runs many steps, `threads` the number of one operator. `windows` are
+    the start and stop of each profiled step by number, including steps that warm up; `profiled_steps` excludes those.
+    `warm_up` are the numbers of all steps that no average includes: those with the preparation of a session, with the
+    allocation of memory in its first call, and those in which a burst warms up. `tracks` are the spans of each track,
     `queue_sizes` the number of batches that were ready at each request, `counters` the processor's counters over all
     calls to the device, `missing_counters` the reasons for those that are not available.
     """
 
     origin: int
     sunk: bool = False
+    threads: int = 1
     operators: dict[str, ProfiledOperator] = field(default_factory=dict)
     calls: list[DeviceCall] = field(default_factory=list)
     profiled_steps: list[ProfiledStep] = field(default_factory=list)
     windows: dict[int, tuple[int, int]] = field(default_factory=dict)
+    warm_up: set[int] = field(default_factory=set)
     tracks: dict[str, list[Span]] = field(default_factory=dict)
     queue_sizes: list[int] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
@@ -120,6 +126,16 @@ class ProfileRecord:
         """Add operators that are not in the record yet."""
         for operator in operators:
             self.operators.setdefault(operator.name, operator)
+
+    def add_call(self, call: DeviceCall, counted: Callable[[int], bool]) -> None:
+        """Add a call; `counted` says which of its steps are counted if it is profiled."""
+        steps = range(call.first, call.first + call.steps)
+        is_first = bool(call.prepared) or not self.calls
+        if call.profiled:
+            self.warm_up |= {step for step in steps if not counted(step)} | ({call.first} if is_first else set())
+        elif is_first:
+            self.warm_up |= set(steps)  # they have equal shares of the time of the call
+        self.calls.append(call)
 
 
 def operators_in(*graphs: Graph) -> list[ProfiledOperator]:

@@ -3,6 +3,9 @@
 Timing operators is expensive (onnxruntime's profile makes a LeNet step half as long again), so it runs in bursts: the
 first one soon after the start, a few others far between. The first steps of a burst warm up and are not counted. There
 are at most `BURSTS` of them, because onnxruntime keeps a kilobyte for each node that it executes.
+
+Figures need `SAMPLES` steps, so a short training is divided by need: first `SAMPLES` counted steps, then steps that
+warm up, then as many steps before and after them that show what a step takes without the profile.
 """
 
 from typing import NamedTuple
@@ -39,18 +42,18 @@ class ProfileSchedule(NamedTuple):
         return self.every - place if burst + 1 < self.bursts else ENDLESS
 
 
+SAMPLES = 5  # fewer steps give no spread, so no ranking and no advice
 BURST, WARM_UP, EVERY, BURSTS = 12, 2, 1000, 5
-BOUNDARIES_BURST, BOUNDARIES_EVERY = 6, 2000  # when only the boundaries of the parts are measured
+BOUNDARIES_BURST, BOUNDARIES_EVERY = SAMPLES + WARM_UP, 2500  # when only the boundaries of the parts are measured
+BEFORE = 3  # steps that are not profiled before the first burst, the first of which allocates memory
 ENDLESS = 1 << 62
 
 
 def schedule(first_step: int, total: int, operators: bool) -> ProfileSchedule:
-    """The schedule for the steps from `first_step` to `total`. `operators`: whether every operator is measured.
-
-    A short training warms up less, so that some steps are counted.
-    """
-    length, every = (BURST, EVERY) if operators else (BOUNDARIES_BURST, BOUNDARIES_EVERY)
-    steps = max(1, total - first_step)
-    before = min(3, (steps - 1) // 2)
-    length = min(length, steps - before)
-    return ProfileSchedule(first_step + before, length, max(every, length), min(WARM_UP, length - 1), BURSTS)
+    """The schedule for the steps from `first_step` to `total`. `operators`: whether every operator is measured."""
+    longest, every = (BURST, EVERY) if operators else (BOUNDARIES_BURST, BOUNDARIES_EVERY)
+    steps, shortest = max(1, total - first_step), SAMPLES + WARM_UP
+    before = min(BEFORE, max(0, steps - shortest))
+    after = SAMPLES - (BEFORE - 1)  # with those before, without the first one, SAMPLES steps are not profiled
+    length = min(longest, steps - before, max(shortest, steps - before - after))
+    return ProfileSchedule(first_step + before, length, every, max(0, min(WARM_UP, length - SAMPLES)), BURSTS)

@@ -24,6 +24,12 @@ TRACES = ("training_trace", "task_trace", "aicpu_trace")
 WORDS = ("training_trace", "task_trace", "op_trace")
 ALIASES = {"output": "result_path", "aicpu": "aicpu_trace", "aic_metrics": "ai_core_metrics"}
 FOLDER = "profiling"  # without `result_path`
+# Patterns of the files of a profile, ours and those of MindSpore.
+FILES = (
+    *("*_op_detail_info_*.csv", "*_op_type_info_*.csv", "framework_raw_*.csv", "minddata_pipeline_raw_*.csv"),
+    *("step_trace_raw_*.csv", "step_trace_point_info*.json", "pipeline_profiling_*.json", "ai_core_metrics_*.json"),
+    *("*_timeline_display_*.json", "op_trace_*.json", "profile_summary_*.json"),
+)
 UNNAMED: Any = object()  # the operator of the word op_trace, which does not say which one
 _FORMS = 'words with colons, such as "training_trace:task_trace", or JSON, such as {"training_trace": "on"}'
 _TYPO = "traing_trace"
@@ -233,12 +239,11 @@ KEYS = {name: declared for name, declared in keys_of(TraceProfiling).items() if 
 
 class ProfileTarget(Frozen):
     """What is profiled: the mode (`graph` or `pynative`), the kind of device as in file names (`cpu`, `gpu`, `ascend`),
-    threads of one operator, and the rank and number of ranks of a data-parallel training.
+    and the rank and number of ranks of a data-parallel training.
     """
 
     mode: str = "graph"
     device: str = "cpu"
-    threads: int = 1
     rank: int = 0
     ranks: int = 1
 

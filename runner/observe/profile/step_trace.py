@@ -1,19 +1,20 @@
 """`step_trace_raw_{d}_detail_time.csv` and `step_trace_point_info.json` (spec section 5.2).
 
-The table has a row for each step and one with the averages, in ticks of 10 ns since the start of the training. A step
-lasts from the end of the one before to its own end: `iteration_interval` until the fp point (data, callbacks, transfer
-to the device), `fp_and_bp` until the bp point, then `tail`. Without a bp point (no gradients) the last column is `fp`,
-and there is no `bp_point` and no `tail`, as in the reference. With several ranks, three columns follow for each
-exchange between them, `stream_0_{i}_{operator}` without suffix, with `_start_point` and with `_end_point`: its
-duration, including the wait for other ranks, its start and its end.
+The table has a row for each step and one with the averages of the steps that do not warm up, in ticks of 10 ns since
+the start of the training. A step lasts from the end of the one before to its own end: `iteration_interval` until the fp
+point (data, callbacks, transfer to the device), `fp_and_bp` until the bp point, then `tail`. Without a bp point (no
+gradients) the last column is `fp`, and there is no `bp_point` and no `tail`, as in the reference. With several ranks,
+three columns follow for each exchange between them, `stream_0_{i}_{operator}` without suffix, with `_start_point` and
+with `_end_point`: its duration, including the wait for other ranks, its start and its end.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 from runner.host.csv_file import csv_text
-from runner.observe.profile.analysis import Analysis, StepRow
+from runner.observe.profile.analysis import Analysis
 from runner.observe.profile.record import ProfiledOperator
+from runner.observe.profile.step_rows import StepRow
 
 TICK = 10  # ns
 BOTH = (
@@ -32,7 +33,8 @@ def detail(analysis: Analysis) -> str:
         return csv_text([columns])
     rows = [[*_ticks(step, forward_only), *_exchange_ticks(step)] for step in steps]
     numbered = [(step.number + 1, *row) for step, row in zip(steps, rows, strict=True)]
-    averages = [round(sum(column) / len(rows)) for column in zip(*rows, strict=True)]
+    settled = [row for step, row in zip(steps, rows, strict=True) if not step.warm_up] or rows
+    averages = [round(sum(column) / len(settled)) for column in zip(*settled, strict=True)]
     return csv_text([columns, *numbered, ("-", *averages)])
 
 
@@ -45,8 +47,9 @@ def point_info(analysis: Analysis) -> dict[str, Any]:
         "tick_ns": TICK,
         "steps": len(analysis.steps),
         "measured_steps": measured,
+        "warm_up_steps": [step.number + 1 for step in analysis.steps if step.warm_up],
         "how": _how(len(measured), len(analysis.steps), any(call.steps > 1 for call in analysis.record.calls)),
-        "parts_us_per_step": {name: round(ns / 1e3, 3) for name, ns in analysis.parts.items()},
+        "parts_us_per_step": {name: round(part.value / 1e3, 3) for name, part in analysis.parts.items()},
         "operators_us_per_step": round(sum(times.median for times in analysis.operator_times) / 1e3, 3),
         "device_us_per_step": None if analysis.unprofiled_step is None else round(analysis.unprofiled_step / 1e3, 3),
         "device_us_per_measured_step": round(analysis.profiled_step / 1e3, 3),
@@ -93,4 +96,8 @@ def _how(measured: int, steps: int, sunk: bool) -> str:
         text += "A call holds many steps: those that are not in measured_steps have equal shares of its time. "
     text += f"The points fp and bp were seen in the {measured} steps of measured_steps, whose operators were timed"
     rest = "; in the other steps they are placed where they lie in those, as a share of the time on the device (median)"
-    return text + (rest if measured < steps else "") + "."
+    text += rest if measured < steps else ""
+    return text + (
+        ". The averages leave out warm_up_steps: in these, sessions are prepared and make their first call, which"
+        " allocates memory, or the profile starts."
+    )

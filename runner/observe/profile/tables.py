@@ -64,7 +64,7 @@ def types(analysis: Analysis) -> str:
     return csv_text([TYPES, *rows])
 
 
-def framework(analysis: Analysis, target: ProfileTarget) -> str:
+def framework(analysis: Analysis) -> str:
     """A row for each operator in the order of the graph: operands, results and cost."""
     rows = []
     for number, times in enumerate(t for t in analysis.operator_times if t.operator):
@@ -72,7 +72,7 @@ def framework(analysis: Analysis, target: ProfileTarget) -> str:
         assert operator is not None
         info = json.dumps(_info(operator, times), separators=(",", ":"))
         names = operator.name, operator.short, operator.kind, operator.subgraph
-        rows.append((number, 0, target.threads, *names, info))
+        rows.append((number, 0, analysis.record.threads, *names, info))
     return csv_text([FRAMEWORK, *rows])
 
 

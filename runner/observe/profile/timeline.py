@@ -35,7 +35,8 @@ def events(analysis: Analysis, target: ProfileTarget) -> list[Event]:
         trace.append(event | {"args": args})
 
     for step in analysis.steps[:SPANS]:
-        add(STEPS, f"step {step.number + 1}", step.start + origin, step.stop + origin, borders_measured=step.measured)
+        marks = {"borders_measured": step.measured, "warm_up": step.warm_up}
+        add(STEPS, f"step {step.number + 1}", step.start + origin, step.stop + origin, **marks)
     for call in analysis.record.calls[:SPANS]:
         last = call.first + call.steps
         args = {"first_step": call.first + 1, "last_step": last, "operators_timed": call.profiled}

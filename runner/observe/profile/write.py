@@ -1,6 +1,7 @@
 """The files of a profiled training, and its summary.
 
-measurements (`ProfileRecord`)  ->  figures (`Analysis`)  ->  tables, JSON, timeline, summary
+measurements (`ProfileRecord`)  ->  analysis (`Analysis`)  ->  tables, JSON, timeline
+                                                           ->  figures (`ProfileFigures`)  ->  summary, `runner report`
 
 Sources of the measurements:
 
@@ -12,15 +13,19 @@ counters, the machine's peak        the metrics of `ai_core_metrics`
 """
 
 import json
+import re
 from collections.abc import Sequence
+from fnmatch import fnmatch
+from pathlib import Path
 
 from runner.dataset.stages import Stage
-from runner.host.files import make_directory, write_atomically, write_json
+from runner.host.files import make_directory, names, remove, storage_errors, write_atomically, write_json
 from runner.host.lazy import gc_paused
 from runner.observe.profile import data_pipeline, hardware_metrics, peak, step_trace, summary, tables, timeline
 from runner.observe.profile.analysis import Analysis
+from runner.observe.profile.figures import figures
 from runner.observe.profile.record import ProfileRecord
-from runner.observe.profile.settings import ProfileSettings, ProfileTarget
+from runner.observe.profile.settings import FILES, ProfileSettings, ProfileTarget
 
 
 @gc_paused()
@@ -34,15 +39,17 @@ def write(
     analysis = Analysis(record, settings)
     folder, device = make_directory(settings.result_path), target.device
     d = target.rank if target.ranks > 1 else settings.device_id  # on several machines, devices have equal numbers
-    if settings.operators:
+    point_info = f"step_trace_point_info{f'_{d}' if target.rank else ''}.json"  # the reference has no number here
+    _remove_earlier(folder, d, point_info)
+    if settings.task_trace:
         write_atomically(folder / f"{device}_op_detail_info_{d}.csv", tables.detail(analysis, target))
         write_atomically(folder / f"{device}_op_type_info_{d}.csv", tables.types(analysis))
-        write_atomically(folder / f"framework_raw_{d}.csv", tables.framework(analysis, target))
+        write_atomically(folder / f"framework_raw_{d}.csv", tables.framework(analysis))
     if settings.ai_core_metrics:
         needed = settings.ai_core_metrics in hardware_metrics.FROM_PEAK
-        found = peak.measure_peak(target.threads) if needed else None
+        measured = peak.measure_peak(record.threads) if needed else None
         write_json(
-            folder / f"ai_core_metrics_{d}.json", hardware_metrics.table(analysis, settings.ai_core_metrics, found)
+            folder / f"ai_core_metrics_{d}.json", hardware_metrics.table(analysis, settings.ai_core_metrics, measured)
         )
     if settings.aicpu_trace:
         write_atomically(folder / f"minddata_pipeline_raw_{d}.csv", data_pipeline.raw(analysis, stages))
@@ -52,6 +59,16 @@ def write(
     write_atomically(folder / f"{device}_timeline_display_{d}.json", trace)
     if settings.training_trace:
         write_atomically(folder / f"step_trace_raw_{d}_detail_time.csv", step_trace.detail(analysis))
-        point_info = f"step_trace_point_info{f'_{d}' if target.rank else ''}.json"  # the reference has no number here
         write_json(folder / point_info, step_trace.point_info(analysis))
-    return [] if target.rank else list(summary.lines(analysis, target))
+    found = figures(analysis, target)
+    write_json(folder / f"profile_summary_{d}.json", found.as_json())
+    return [] if target.rank else list(summary.lines(found))
+
+
+def _remove_earlier(folder: Path, number: int, point_info: str) -> None:
+    """Remove the profile of an earlier training in this folder, which may have other tables."""
+    with storage_errors("cannot remove an earlier profile", folder):
+        for name in names(folder):
+            numbered = re.search(rf"_{number}(_detail_time)?\.(csv|json)$", name)
+            if name == point_info or (numbered and any(fnmatch(name, pattern) for pattern in FILES)):
+                remove(folder / name)

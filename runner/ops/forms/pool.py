@@ -6,6 +6,8 @@ Columns first, then rows: the first maximum of the first maxima of the rows is t
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import numpy as np
+
 from runner import dtype as dt
 from runner.core.lowering import LAST, TILED, Builder, Form, physical_shape
 from runner.ops.window import Windows, counts
@@ -41,7 +43,7 @@ def tiled_maximum(x: TensorType, b: Builder, name: str) -> str:
 def tiled_maximum_gradient(x: TensorType, b: Builder, name: str, out: str, dout: str) -> str:
     """MaxPoolGrad: to the first corner that has the maximum."""
     level = 1, 4, x.size // 4
-    result = _to_first(b, x.dtype, _taps(b, name, level), _as_tap(b, out, level), _as_tap(b, dout, level))
+    result = _to_first(b, x.dtype, level, b.reshape(name, level), _as_tap(b, out, level), _as_tap(b, dout, level))
     return b.reshape(result, physical_shape(x.shape, TILED))
 
 
@@ -54,11 +56,12 @@ def maximum(windows: Windows, x: TensorType, b: Builder, name: str) -> str:
 def maximum_gradient(windows: Windows, x: TensorType, b: Builder, name: str, out: str, dout: str) -> str:
     """MaxPoolGrad: from the pooled image to its rows, and from each row to its elements."""
     across, down = _levels(windows, x)
-    elements = _taps(b, name, across)
-    rows = _taps(b, _largest(b, elements), down)
-    spread = _to_first(b, x.dtype, rows, _as_tap(b, out, down), _as_tap(b, dout, down))
-    largest = b.reshape(_largest(b, elements), (across[0], 1, across[2]))
-    result = _to_first(b, x.dtype, elements, largest, b.reshape(spread, (across[0], 1, across[2])))
+    rows = b.reshape(_largest(b, _taps(b, name, across)), down)
+    out = _as_tap(b, out, down)
+    spread = _to_first(b, x.dtype, down, rows, out, _as_tap(b, dout, down))
+    # The maximum of each row, but NaN in all rows of a window with NaN, whose gradient goes to its first element.
+    largest, spread = (_as_tap(b, value, across) for value in (b.node("Max", (rows, out)), spread))
+    result = _to_first(b, x.dtype, across, b.reshape(name, across), largest, spread)
     return b.reshape(result, (*x.shape[1:], x.shape[0]))
 
 
@@ -122,14 +125,24 @@ def _largest(b: Builder, taps: Sequence[str]) -> str:
     return taps[0] if len(taps) == 1 else b.node("Max", taps)
 
 
-def _to_first(b: Builder, dtype: dt.DType, taps: Sequence[str], largest: str, dout: str) -> str:
-    """dout at the first tap that equals the largest, zeros at the others; each tap passes the rest to the next."""
-    parts, rest = [], dout
-    for tap in taps[:-1]:
-        hit = b.node("Cast", (b.node("Equal", (tap, largest)),), to=dtype)
-        parts.append(b.node("Mul", (rest, hit)))
-        rest = b.node("Sub", (rest, parts[-1]))
-    return rest if len(taps) == 1 else b.node("Concat", (*parts, rest), axis=1)
+def _to_first(b: Builder, dtype: dt.DType, level: Level, x: str, largest: str, dout: str) -> str:
+    """dout at the first tap of x that is not below the largest, zeros at the others, also where dout is not finite."""
+    count, zero = level[1], b.const(np.zeros((), dtype.numpy))
+    if count == 1:
+        return dout
+    whole = level[0] == 1  # else broadcasting over the taps would loop over short rows
+    if whole:
+        below = b.nodes("Split", (b.node("Less", (x, largest)),), count, axis=1, num_outputs=count)
+    else:
+        below = tuple([b.node("Less", (tap, largest)) for tap in _taps(b, x, level)])
+    first, none = [b.node("Not", below[:1])], below[0]
+    for miss in below[1:-1]:
+        first.append(b.node("And", (none, b.node("Not", (miss,)))))
+        none = b.node("And", (none, miss))
+    first.append(none)
+    if whole:
+        return b.node("Where", (b.node("Concat", first, axis=1), dout, zero))
+    return b.node("Concat", [b.node("Where", (hit, dout, zero)) for hit in first], axis=1)
 
 
 def _pooled(windows: Windows, x: TensorType) -> tuple[int, ...]:

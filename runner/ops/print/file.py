@@ -18,6 +18,7 @@ from runner import dtype as dt
 from runner.core.value import Tensor
 from runner.errors import ConfigError, DataError, StorageError
 from runner.host import files, tensor_message
+from runner.host.journal import Journal
 from runner.host.protobuf import fields, located_fields, message, required_bytes, required_text
 from runner.ops.print.screen import Part
 
@@ -34,7 +35,7 @@ class PrintFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._journal: files.Journal | None = None
+        self._journal: Journal | None = None
         self._size = 0
 
     def append(self, parts: Sequence[Part]) -> None:
@@ -74,7 +75,7 @@ class PrintFile:
                 self.path = unused_path(self.path)
             except OSError as reason:
                 raise files.storage_error("cannot create the print file", self.path, reason) from reason
-        self._journal = files.Journal(self.path)
+        self._journal = Journal(self.path)
 
 
 def unused_path(path: Path) -> Path:

@@ -7,8 +7,9 @@ from urllib.parse import quote
 
 from runner.config.schema import RunConfig, plain
 from runner.host.json_file import flat
+from runner.host.ownership import directories_of
 from runner.report.format import format_value
-from runner.report.html import profile
+from runner.report.html import profile_section
 from runner.report.html.chart import ChartLine, chart
 from runner.report.html.layout import Section, badge, bar, collapsible, notes, tiles
 from runner.report.html.markup import Markup, concat, metric_label, table, tag
@@ -17,7 +18,7 @@ from runner.report.html.series import downsample, running_mean
 from runner.report.record import RunRecord, is_number
 
 COLUMNS = 1000  # of points in a chart
-MAX_FILES, MAX_OPERATORS = 200, 15
+MAX_FILES = 200
 _TIMES = {"init": "init_seconds", "compile": "compile_seconds", "train": "train_seconds"}
 
 
@@ -112,27 +113,14 @@ def _times(run: RunRecord) -> Markup | None:
 
 def _profile(run: RunRecord, home: Path) -> Markup | None:
     path = run.config.get("profiling.result_path")
-    folder = Path(path) if isinstance(path, str) and path else run.folder / "profiling"
-    found = profile.read(folder) if folder.is_dir() else None
-    if found is None:
+    folder = run.folder / "profiling"
+    if isinstance(path, str) and path:
+        folder = Path(directories_of(run.folder).get(path, path))
+    content, sources = profile_section.render(folder) if folder.is_dir() else (None, [])
+    if content is None:
         return None
-    parts: list[Markup] = []
-    if found.parts:
-        parts += [tag("h3", "Mean step"), bar(found.parts, "ms")]
-    if found.operators:
-        total = sum(operator.total for operator in found.operators) or 1.0
-        rows = [
-            (op.op_type, tag("span", op.name, class_="mono"), op.calls, op.total, _share(op.total / total))
-            for op in found.operators[:MAX_OPERATORS]
-        ]
-        parts.append(tag("h3", f"Slowest operators, {len(rows)} of {len(found.operators)}"))
-        parts.append(table(("type", "full name", "calls", "ms", "share"), rows, sortable=True))
-    links = [concat(" ", link(path, home)) for path in found.sources]
-    return concat(*parts, tag("p", "From", *links, ".", class_="sub"))
-
-
-def _share(part: float) -> Markup:
-    return concat(tag("span", class_="share", style=f"width:{120 * part:.1f}px"), f" {100 * part:.1f}%")
+    links = [concat(" ", link(path, home)) for path in sources]
+    return concat(content, tag("p", "From", *links, ".", class_="sub"))
 
 
 def _graphs(run: RunRecord, home: Path) -> Markup | None:

@@ -61,6 +61,7 @@ class Profiler:
         name of a point.
         """
         self.clock.begin(first, total, sunk)
+        self.clock.record.threads = device.workers  # graphs that are profiled have numbers of their own
         timed = TimedDataset(data, self.clock)
         self._check_points(step.cell, data)
         with ExitStack() as stack:
@@ -136,7 +137,7 @@ def profiler_from_settings(settings: ProfileSettings, mode: int, device: Device)
     """A profiler of trainings in this mode on this device. It writes the files; the first rank prints the summary."""
 
     def write_files(record: ProfileRecord, data: Dataset) -> None:
-        target = ProfileTarget(MODES[mode], device.target.lower(), device.workers, world().rank, world().size)
+        target = ProfileTarget(MODES[mode], device.target.lower(), world().rank, world().size)
         for line in write.write(record, settings, target, stages(data)):
             print(line)  # noqa: T201  the summary
 

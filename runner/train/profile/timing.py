@@ -6,7 +6,7 @@ operators, graph mode                           by a second session of the progr
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -56,23 +56,29 @@ class ProfiledPrograms:
         self.clock, self.sunk = clock, sunk
         self._programs: dict[int, ProfiledProgram] = {}
 
-    def profiling(self, program: Executable, first: int) -> AbstractContextManager[None]:
-        """Context of a call of a program whose first step has the number `first`: it is profiled if that step is."""
-        if not self.clock.is_profiled(first):
-            return nullcontext()
+    @contextmanager
+    def calling(self, program: Executable, first: int, steps: int) -> Iterator[None]:
+        """Context of a call of a program for steps from the number `first` on: it is profiled if the first step is."""
+        profiled = self.clock.is_profiled(first)
+        profiling = self._profiled(program).profiling(first) if profiled else nullcontext()
+        with profiling, self.clock.calling(first, steps, profiled):
+            yield
+
+    def _profiled(self, program: Executable) -> ProfiledProgram:
         key = id(program)
         if key not in self._programs:
-            with self.clock.span(record.HOST, "open a session that is profiled"):
+            with self.clock.preparing("open a session that is profiled"):
                 self._programs[key] = ProfiledProgram(program, self.sunk)
-        return self._programs[key].profiling(first)
+            self.clock.record.threads = program.session.device.workers
+        return self._programs[key]
 
     def close(self) -> None:
         """End the profiles and add their steps to the record of the clock."""
-        for profiled in self._programs.values():
+        for key, profiled in self._programs.items():
             steps, remarks = profiled.close()
             program = profiled.program
             graphs = (program.graph, program.fetching) if isinstance(program, SunkProgram) else (program.graph,)
-            self.clock.add_profiled_steps(record.operators_in(*graphs), steps)
+            self.clock.add_profiled_steps(key, record.operators_in(*graphs), steps)
             self.clock.record.remarks += remarks
 
 
@@ -110,10 +116,10 @@ class TimedGraphStep(TimedStep):
         """One step; compiling is not part of its time."""
         types = tuple([TensorType.of(array) for array in arrays])
         if types not in self.step.programs:
-            with self.clock.span(record.HOST, "compile"):
+            with self.clock.preparing("compile"):
                 self.step.program(types)
         number, self.number = self.number, self.number + 1
-        with self.profiled.profiling(self.step.program(types), number), self.clock.calling(number, 1):
+        with self.profiled.calling(self.step.program(types), number, 1):
             return self.step(arrays)
 
     def close(self) -> None:
@@ -125,24 +131,31 @@ class TimedEagerStep(TimedStep):
 
     step: EagerStep
 
+    def __init__(self, step: EagerStep, clock: Clock, first_step: int) -> None:
+        super().__init__(step, clock, first_step)
+        self._known: set[tuple[TensorType, ...]] = set()  # types of batches whose operators are in the record
+
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """One step."""
         number, self.number = self.number, self.number + 1
         if not self.clock.is_profiled(number) or self.step.records:
-            with self.clock.calling(number, 1):
+            with self.clock.calling(number, 1, profiled=False):
                 return self.step(arrays)
         interpreter = TimedInterpreter()
-        with self.clock.calling(number, 1):
+        with self.clock.calling(number, 1, profiled=True):
             outputs = self.step.run_with(interpreter, arrays)
-        self._add_profiled_step(number, interpreter)
+        self._add_profiled_step(number, tuple([TensorType.of(array) for array in arrays]), interpreter)
         return outputs
 
-    def _add_profiled_step(self, number: int, interpreter: TimedInterpreter) -> None:
-        call, known, timed = self.clock.record.calls[-1], self.clock.record.operators, interpreter.timings
+    def _add_profiled_step(self, number: int, types: tuple[TensorType, ...], interpreter: TimedInterpreter) -> None:
+        call, timed = self.clock.record.calls[-1], interpreter.timings
         executions = [record.NodeExecution((t.name,), "", t.start, t.stop) for t in timed]
-        new = [] if known else [record.ProfiledOperator(t.name, t.op, t.number, t.inputs, t.outputs) for t in timed]
+        new: list[record.ProfiledOperator] = []
+        if types not in self._known:
+            self._known.add(types)
+            new = [record.ProfiledOperator(t.name, t.op, t.number, t.inputs, t.outputs) for t in timed]
         self.clock.add_profiled_steps(
-            record.with_parts(new), [record.ProfiledStep(number, call.start, call.stop, executions)]
+            types, record.with_parts(new), [record.ProfiledStep(number, call.start, call.stop, executions)]
         )
 
 
@@ -175,14 +188,14 @@ class TimedSink(Sink):
 
     def _run(self, visits: np.ndarray, entries: list[np.ndarray]) -> np.ndarray:
         first, (steps, size) = self._made, visits.shape
-        with self.profiled.profiling(self._program(size), first), self.clock.calling(first, steps):
+        with self.profiled.calling(self._program(size), first, steps):
             return super()._run(visits, entries)
 
     def _compile_ahead(self) -> None:
         """Compile before the timing starts."""
         size = self.dataset.get_batch_size()
         if size not in self.programs:
-            with self.clock.span(record.HOST, "compile"):
+            with self.clock.preparing("compile"):
                 self._program(size)
 
     def close(self) -> None:

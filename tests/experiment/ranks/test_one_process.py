@@ -17,6 +17,7 @@ from runner.core.tracer import trace
 from runner.core.value import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
 from runner.errors import ConfigError, TrainingError
+from runner.experiment.ranks import synchronize
 from runner.nn.gradient_reducer import DistributedGradReducer
 from runner.nn.steps import EagerStep, GraphStep
 from runner.observe.dump.first_failure import FirstFailure
@@ -383,3 +384,29 @@ def test_runs_that_stand_alone_load_nothing_of_it():
     ):
         assert f"'{name}'" not in out.stdout
     assert "'runner.experiment.launch'" in out.stdout
+
+
+# Dumps
+
+
+class Cards(Several):
+    """Rank 1 of 2, of which one has a card that is not in the list of devices."""
+
+    def all_gathered(self, value):
+        return [{**value, "value": not value["value"]}, value]
+
+
+@pytest.mark.parametrize("dumps", [True, False])
+def test_some_ranks_cannot_dump_without_the_others(monkeypatch, dumps):
+    monkeypatch.setattr(world, "_present", [Cards(2)])
+    with pytest.raises(ConfigError) as caught:
+        synchronize.check_all_or_none(dumps)
+    without = "0" if dumps else "1"
+    assert (caught.value.rows["key"], caught.value.rows["without"]) == ("dump.support_device", without)
+
+
+def test_the_number_of_a_process_is_its_rank_or_that_of_its_card(monkeypatch):
+    """Cards of two machines have equal numbers, and the CPU has none."""
+    assert [world.process_number(card) for card in (None, 0, 3)] == [0, 0, 3]
+    monkeypatch.setattr(world, "_present", [Several(4)])
+    assert [world.process_number(card) for card in (None, 0, 3)] == [1, 1, 1]

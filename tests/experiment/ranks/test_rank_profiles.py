@@ -59,7 +59,7 @@ def trained(mode, folder=None, **settings):
     net, said = Line(), []
 
     def written(record, data):
-        place = ProfileTarget(mode, "cpu", 1, world.world().rank, world.world().size)
+        place = ProfileTarget(mode, "cpu", world.world().rank, world.world().size)
         said.extend([record, write.write(record, profiled, place, stages(data))])
 
     model = Model(net, mode=MODES[mode], device=Device(threads=1))
@@ -106,7 +106,7 @@ def test_a_rank_writes_its_own_files_and_tells_nothing(both):
     assert lines == []
     assert {path.name for path in folder.iterdir()} == {
         *("cpu_op_detail_info_1.csv", "cpu_op_type_info_1.csv", "cpu_timeline_display_1.json", "framework_raw_1.csv"),
-        *("step_trace_point_info_1.json", "step_trace_raw_1_detail_time.csv"),
+        *("profile_summary_1.json", "step_trace_point_info_1.json", "step_trace_raw_1_detail_time.csv"),
     }
 
 
@@ -184,6 +184,7 @@ LENET = (
 KINDS = (
     *("ai_core_metrics_{}.json", "cpu_op_detail_info_{}.csv", "cpu_op_type_info_{}.csv", "framework_raw_{}.csv"),
     *("cpu_timeline_display_{}.json", "minddata_pipeline_raw_{}.csv", "pipeline_profiling_{}.json"),
+    "profile_summary_{}.json",
     "step_trace_raw_{}_detail_time.csv",
 )
 

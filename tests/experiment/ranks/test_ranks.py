@@ -12,6 +12,7 @@ from patience import PATIENCE, wait_until
 from ranks import losses, mpirun, needs_mpi, start
 
 import runner
+from runner.host.ownership import RECORD
 from runner.report.record import RunRecord
 from runner.train.checkpoint import state
 
@@ -146,11 +147,31 @@ def test_every_rank_dumps_under_its_own_number(place):
     assert all(ranks[0][name] == ranks[1][name] for name in updated)
 
 
-def test_some_ranks_cannot_dump_without_the_others(place):
-    words = [*LENET, *TOGETHER, "mode=graph", "dump=sync", "dump.support_device=[1]"]
-    code, _, err = mpirun(2, PATIENT, *words, f"hydra.run.dir={place / 'half'}")
-    assert code == 2
-    assert re.search(r"some ranks dump and others do not\n  key +dump.support_device\n  without +0\n", err)
+def test_the_list_of_devices_has_no_effect_on_the_cpu(place):
+    """Seed 002: every rank dumps, although the list has only one of them."""
+    words = [*LENET, *TOGETHER, "mode=graph", "max_steps=1", "dump=sync", "dump.support_device=[1]"]
+    code, _, err = mpirun(2, "-m", "runner", *words, f"hydra.run.dir={place / 'listed'}")
+    assert code == 0, err
+    assert sorted(path.name for path in (place / "listed/dump/lenet5").iterdir()) == ["0", "1"]
+
+
+def test_ranks_share_the_directories_of_their_run(place):
+    """The ranks of a dump of GE share the folder of one time; another run is refused on all ranks."""
+    (place / "ge").mkdir()
+    (place / "profiled").mkdir()
+    words = [*LENET, *TOGETHER, "mode=graph", "max_steps=3", "profiling=trace", "dump.dump_step='0'"]
+    paths = f"profiling.result_path={place / 'profiled'}", f"dump.dump_path={place / 'ge'}", "dump=ge"
+    code, _, err = mpirun(2, "-m", "runner", *words, *paths, f"hydra.run.dir={place / 'first'}")
+    assert code == 0, err
+    (folder,) = (place / "ge").iterdir()
+    assert sorted(path.name for path in folder.iterdir()) == [".metadata", RECORD, "0", "1"]
+    kinds = {path.name for path in (place / "profiled").glob("step_trace_raw_*")}
+    assert kinds == {f"step_trace_raw_{rank}_detail_time.csv" for rank in (0, 1)}
+    code, _, err = mpirun(2, PATIENT, *words, *paths, f"hydra.run.dir={place / 'second'}")
+    assert code == 4
+    assert err.count("BusyError: the directory belongs to another run") == 1
+    assert not (place / "second").exists()
+    assert [path.name for path in (place / "ge").iterdir()] == [folder.name]
 
 
 def test_exchanges():

@@ -16,7 +16,7 @@ from runner.core.tracer import trace
 from runner.core.value import Value
 from runner.device import Device
 from runner.errors import DataError
-from runner.observe.graph.describe import describe
+from runner.observe.graph.describe import constant_text, describe
 from runner.observe.graph.reader import parse
 from runner.observe.graph.text import text
 from runner.types import TensorType
@@ -70,6 +70,12 @@ def test_quotes_brackets_and_constants_are_read_back():
     assert operations["Concat"].operands == operations["Split"].results
     assert "Bool[4, 1]{True, False, True, False}" in operations["Select"].operands
     assert any(x.endswith(":Float32[4, 6]{...}") for x in operations["Add"].operands)
+
+
+def test_a_long_constant_prints_the_digits_of_its_type():
+    """0.1 was 0.10000000149011612."""
+    assert constant_text("cst1", np.full(20, 0.1, np.float32)) == "cst1:Float32[20]{0.1, ...}"
+    assert constant_text("cst2", np.arange(20)) == "cst2:Int64[20]{...}"
 
 
 def test_new_values_of_parameters_are_named():

@@ -2,7 +2,9 @@
 
 import csv
 import json
+import re
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -37,8 +39,8 @@ CLOCK = Clock()
 
 @pytest.fixture(autouse=True)
 def _clock(monkeypatch):
-    for module in ("runner.observe.profile.clock", "runner.dataset.stages"):
-        monkeypatch.setattr(f"{module}.time", CLOCK)
+    for module in ("observe.profile.clock", "dataset.stages", "core.recorder", "compile.ort.profiled_session"):
+        monkeypatch.setattr(f"runner.{module}.time", CLOCK)
 
 
 class Slow(Transform):
@@ -64,7 +66,7 @@ def profiled(folder, data, mode="graph", sunk=False):
     settings = ProfileSettings(folder, True, aicpu_trace=True)
     lines = []
     model = model_of("lenet", mode)
-    place = ProfileTarget(mode, "cpu", 1)
+    place = ProfileTarget(mode, "cpu")
     model.profiler = Profiler(settings, lambda record, d: lines.extend(write.write(record, settings, place, stages(d))))
     train(model, data, sunk, 12)
     with open(folder / "minddata_pipeline_raw_0.csv", newline="") as file:
@@ -105,7 +107,24 @@ def test_a_queue(tmp_path):
     assert whole["op_info"][-1]["children"] is None
 
 
-def test_a_sink_that_is_fed(tmp_path):
+class Unready:
+    """An executor whose work is never done before its result is needed."""
+
+    def __init__(self, *_, **__):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def submit(self, work, *arguments):
+        return SimpleNamespace(result=lambda: work(*arguments), done=lambda: False)
+
+
+def test_a_sink_that_is_fed(tmp_path, monkeypatch):
+    monkeypatch.setattr("runner.train.sink.ThreadPoolExecutor", Unready)
     _, whole, _ = profiled(tmp_path, pipeline([Slow()], None), sunk=True)
     assert whole["waited_ms"] > SLOW * 1e3
     assert "waits for data" in whole["sentence"]
@@ -116,8 +135,14 @@ def test_data_that_lie_ready(tmp_path, mode, sunk):
     training = Training(tmp_path, mode, sunk, 12)
     rows = training.table("minddata_pipeline_raw_0.csv")
     assert [row["op_type"] for row in rows] == ["Batch", "Generator"]
-    calls = training.records[0].calls
-    share = sum(call.waited for call in calls) / (calls[-1].stop - calls[0].start + calls[0].waited)
+    calls = training.records[0].calls[1:]  # the first step warms up
+    waited = sum(call.waited for call in calls) / sum(call.steps for call in calls) / 1e3
+    parts = training.json("step_trace_point_info.json")["parts_us_per_step"]
+    assert parts["data_preparation"] == pytest.approx(waited, abs=1e-3) or (sunk and parts["data_preparation"] > waited)
+    share = parts["data_preparation"] / sum(parts.values())
     whole = training.json("pipeline_profiling_0.json")
     assert whole["waited_share"] == pytest.approx(share, abs=1e-5)
-    assert f"{share:.1%}" in whole["sentence"]
+    (said,) = re.findall(r"[0-9.]+%", whole["sentence"])
+    assert float(said[:-1]) == pytest.approx(share * 100, abs=0.06)
+    (line,) = [line for line in training.lines if line.startswith("  data preparation ")]
+    assert f" {said} " in line, "the console has one figure for both"

@@ -50,7 +50,7 @@ def test_an_unknown_counter():
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_every_metric_gives_figures_or_reasons(tmp_path, metric):
-    Training(tmp_path, "graph", False, 6, ai_core_metrics=metric)
+    training = Training(tmp_path, "graph", False, 6, ai_core_metrics=metric)
     found = json.loads((tmp_path / "ai_core_metrics_0.json").read_text())
     assert found["ai_core_metrics"] == metric
     if metric not in COUNTERS:
@@ -59,6 +59,10 @@ def test_every_metric_gives_figures_or_reasons(tmp_path, metric):
     names = {counter.name for counter in COUNTERS[metric]}
     assert names == set(found["counted_per_step"]) | set(found["missing"])
     assert not set(found["counted_per_step"]) & set(found["missing"])
+    said = [line for line in training.lines if line.startswith(f"note: ai_core_metrics={metric}: this machine")]
+    assert len(said) == len(set(found["missing"].values()))
+    for name, reason in found["missing"].items():
+        assert any(name in line and line.endswith(reason) for line in said), "the console mentions what is missing"
     assert all("perf_event_open" in reason for reason in found["missing"].values())
     assert "operators" not in found
 
@@ -90,3 +94,15 @@ def test_counters_become_rates():
     assert memory["l2_read_bw_gbytes_per_second"] == pytest.approx(8 * 64 / 1e-3 / 1e9)
     assert memory["missing"] == {"l2_write": "no"}
     assert table(SimpleNamespace(record=record), "ResourceConflictRatio", None)["stalled_cycles_backend_ratio"] == 0.25
+
+
+def test_metrics_that_are_missing_are_on_the_console_by_reason(tmp_path, monkeypatch):
+    reasons = {"main_mem_read": "forbidden", "main_mem_write": "unknown", "l2_read": "forbidden"}
+    counters = SimpleNamespace(missing=reasons, read=dict)
+    monkeypatch.setattr("runner.observe.profile.clock.Counters", lambda requested: counters)
+    lines = Training(tmp_path, "pynative", False, 6, ai_core_metrics="Memory").lines
+    prefix = "note: ai_core_metrics=Memory: this machine does not provide "
+    assert [line.removeprefix(prefix) for line in lines if line.startswith(prefix)] == [
+        "main_mem_read, l2_read: forbidden",
+        "main_mem_write: unknown",
+    ]

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -11,8 +12,13 @@ import numpy as np
 import perfetto_in_browser
 import pytest
 from profile_training import WAYS, Training, data_of, model_of, train
+from tables import table
 
 from runner.core.tracer import trace
+from runner.dataset import NumpySlicesDataset
+from runner.observe.profile.peak import Peak
+from runner.observe.profile.settings import ProfileSettings
+from runner.train.profile.profiler import Profiler
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 BOTH = ["step_num", "start_point", "end_point", "total", "fp_point", "bp_point"]
@@ -21,7 +27,7 @@ LENET = "Default/network-WithLossCell/_backbone-LeNet5/"
 FILES = {
     *("ai_core_metrics_0.json", "cpu_op_detail_info_0.csv", "cpu_op_type_info_0.csv", "cpu_timeline_display_0.json"),
     *("framework_raw_0.csv", "minddata_pipeline_raw_0.csv", "pipeline_profiling_0.json"),
-    *("step_trace_point_info.json", "step_trace_raw_0_detail_time.csv"),
+    *("profile_summary_0.json", "step_trace_point_info.json", "step_trace_raw_0_detail_time.csv"),
 }
 
 
@@ -61,7 +67,9 @@ def test_steps_add_up(training):
     np.testing.assert_array_equal(both, bp - fp)
     assert (np.diff(numbers[:, [0, 3, 4, 1]], axis=1) >= 0).all(), "start, fp, bp and end are in this order"
     np.testing.assert_array_equal(start[1:], end[:-1])
-    np.testing.assert_allclose(np.array(average[1:], float), numbers.mean(0), atol=0.5)
+    warm_up = training.json("step_trace_point_info.json")["warm_up_steps"]
+    settled = [k + 1 not in warm_up for k in range(training.steps)]
+    np.testing.assert_allclose(np.array(average[1:], float), numbers[settled].mean(0), atol=0.5)
 
 
 def test_ticks_are_ten_nanoseconds(training):
@@ -272,8 +280,111 @@ def test_one_step_is_enough(tmp_path):
 def test_only_what_is_asked_for_is_written(tmp_path):
     training = Training(tmp_path, "graph", False, 8, task_trace=False, aicpu_trace=False)
     steps = {"step_trace_point_info.json", "step_trace_raw_0_detail_time.csv", "cpu_timeline_display_0.json"}
+    steps |= {"profile_summary_0.json"}
     assert {path.name for path in tmp_path.iterdir()} == steps
     assert training.json("step_trace_point_info.json")["bp_end"].startswith("Gradients/")
+
+
+TRACE = {"step_trace_point_info.json", "step_trace_raw_0_detail_time.csv"}
+TABLES = {"cpu_op_detail_info_0.csv", "cpu_op_type_info_0.csv", "framework_raw_0.csv"}
+DATA = {"minddata_pipeline_raw_0.csv", "pipeline_profiling_0.json"}
+
+
+@table(
+    ("off", "left_out"),
+    [
+        (("training_trace",), TRACE),
+        (("task_trace",), TABLES),
+        (("aicpu_trace",), DATA),
+        (("training_trace", "task_trace"), TRACE | TABLES),
+    ],
+)
+def test_a_trace_that_is_off_is_not_written(tmp_path, off, left_out):
+    folder = tmp_path / "-".join(off)
+    Training(folder, "graph", False, 6, ai_core_metrics="Memory", **dict.fromkeys(off, False))
+    assert {path.name for path in folder.iterdir()} == FILES - left_out
+
+
+def test_the_console_and_the_file_have_the_same_figures(training):
+    found = training.json("profile_summary_0.json")
+    texts = [f"{part['part']} " for part in found["parts"]]
+    for text, part in zip(texts, found["parts"], strict=True):
+        (line,) = [line for line in training.lines if line.startswith(f"  {text}")]
+        value = part["mean_us"] if text.startswith("data prep") else part["median_us"]
+        assert float(re.search(r"([0-9.]+) ms", line)[1]) == pytest.approx(value / 1e3, abs=6e-4)
+        assert float(re.search(r"([0-9.]+)%", line)[1]) == pytest.approx(part["share"] * 100, abs=0.06)
+        quartiles = part["lower_quartile_us"], part["upper_quartile_us"]
+        if part["samples"] > 1:
+            samples, low, high = re.search(r"of (\d+), quartiles ([0-9.]+) to ([0-9.]+) ms", line).groups()
+            assert int(samples) == part["samples"]
+            assert (float(low) * 1e3, float(high) * 1e3) == pytest.approx(quartiles, abs=0.6)
+    assert sum(part["share"] for part in found["parts"]) == pytest.approx(1, abs=1e-3)
+    ranked = [line for line in training.lines if line.startswith("  ") and "-op" in line]
+    for line, row in zip(ranked, found["ranking"], strict=False):
+        assert line.split()[0] == row["places"]
+        assert float(re.search(r"([0-9.]+)%", line)[1]) == pytest.approx(row["share"] * 100, abs=0.06)
+    info = training.json("step_trace_point_info.json")
+    assert found["warm_up_steps"] == info["warm_up_steps"]
+    whole = sum(info["parts_us_per_step"].values())
+    assert found["step_us"] == pytest.approx(whole, abs=0.01)
+    if training.settings.aicpu_trace:
+        data = info["parts_us_per_step"]["data_preparation"] / whole
+        assert training.json("pipeline_profiling_0.json")["waited_share"] == pytest.approx(data, abs=1e-5)
+
+
+def test_steps_with_preparation_are_marked(training):
+    """Where a session was opened or compiled, the step is no part of the averages; the timeline marks it too."""
+    events = [e for e in training.json("cpu_timeline_display_0.json") if e["ph"] == "X"]
+    warm_up = set(training.json("step_trace_point_info.json")["warm_up_steps"])
+    steps = {int(e["name"][5:]): e for e in events if e["name"].startswith("step ")}
+    assert {number for number, e in steps.items() if e["args"]["warm_up"]} == warm_up
+    preparing = [e for e in events if e["name"].startswith(("compile", "open a session"))]
+    assert bool(preparing) == (training.place.mode == "graph")
+    for e in preparing:
+        inside = [k for k, step in steps.items() if step["ts"] <= e["ts"] < step["ts"] + step["dur"]]
+        assert set(inside) <= warm_up
+    assert 1 in warm_up
+
+
+@pytest.mark.parametrize(("mode", "sunk"), WAYS)
+def test_at_least_five_steps_are_timed(tmp_path, mode, sunk):
+    for steps in (5, 6, 8):
+        training = Training(tmp_path / str(steps), mode, sunk, steps, aicpu_trace=False)
+        assert len(training.records[0].profiled_steps) == 5
+        assert {row["op_occurrences"] for row in training.table("cpu_op_detail_info_0.csv")} == {"5"}
+        assert any(line.startswith("largest of ") for line in training.lines)
+
+
+@pytest.mark.parametrize(("mode", "sunk"), WAYS)
+def test_a_smaller_last_batch_is_in_no_average(tmp_path, mode, sunk):
+    """Five batches of eight images and one of three, in turn."""
+    settings = ProfileSettings(tmp_path, True, True)
+    rng = np.random.default_rng(0)
+    images = rng.standard_normal((43, 1, 32, 32), np.float32)
+    data = NumpySlicesDataset((images, rng.integers(0, 10, 43, np.int32))).batch(8)
+    model, records = model_of("lenet", mode), []
+    model.profiler = Profiler(settings, lambda record, data: records.append(record))
+    train(model, data, sunk, 18)
+    (record,) = records
+    assert {operator.inputs[0].shape[0] for operator in record.operators.values() if operator.kind == "ReLU"} == {8}
+    assert {step.step % 6 for step in record.profiled_steps} == {0, 1, 2, 3, 4}
+    assert any("batches of another size" in text for text in record.remarks)
+
+
+def test_threads_are_those_of_the_profiled_program(tmp_path, monkeypatch):
+    """A graph of this size keeps one thread busy, whatever the machine has; PyNative mode uses all."""
+    measured = []
+    monkeypatch.setattr(
+        "runner.observe.profile.peak.measure_peak", lambda threads: measured.append(threads) or Peak(1e9, 1e9)
+    )
+    monkeypatch.setattr("runner.device.usable_cores", lambda: 3)
+    for mode, sunk in WAYS:
+        folder = tmp_path / f"{mode}{sunk}"
+        training = Training(folder, mode, sunk, 6, threads=0, ai_core_metrics="PipeUtilization")
+        expected = training.model.programs[0].session.device.workers if mode == "graph" else 3
+        assert {row["block_dim"] for row in training.table("framework_raw_0.csv")} == {str(expected)}
+        assert training.json("profile_summary_0.json")["threads"] == measured[-1] == expected
+    assert measured == [1, 1, 3]
 
 
 def test_the_device_stands_in_the_names(tmp_path):

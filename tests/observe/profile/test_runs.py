@@ -11,6 +11,7 @@ import pytest
 
 import runner
 from runner.errors import ConfigError
+from runner.host import ownership
 
 ROOT = Path(__file__).parents[3]
 SMALL = (
@@ -21,7 +22,7 @@ STEPS = 6
 ALL = {
     *("ai_core_metrics_0.json", "cpu_op_detail_info_0.csv", "cpu_op_type_info_0.csv", "cpu_timeline_display_0.json"),
     *("framework_raw_0.csv", "minddata_pipeline_raw_0.csv", "pipeline_profiling_0.json"),
-    *("step_trace_point_info.json", "step_trace_raw_0_detail_time.csv"),
+    *("profile_summary_0.json", "step_trace_point_info.json", "step_trace_raw_0_detail_time.csv"),
 }
 
 
@@ -58,8 +59,8 @@ def test_the_json_of_the_context(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     runner.run([*SMALL, "mode=graph", """profiling.options='{"result_path":"data","training_trace":"on"}'"""])
-    names = {path.name for path in (tmp_path / "data").iterdir()}
-    assert names == {name for name in ALL if name.startswith("step_trace") or "timeline" in name}
+    names = {path.name for path in (tmp_path / "data").iterdir()} - {ownership.RECORD}
+    assert names == {name for name in ALL if name.startswith(("step_trace", "profile_summary")) or "timeline" in name}
 
 
 def test_one_operator_alone(tmp_path, monkeypatch, capsys):

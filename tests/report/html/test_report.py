@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pages import cells, page, points, section, unit
 from run_folders import NO_PROCESS, leave, varied
+from tables import table
 
 from runner.cli import run_command
 from runner.errors import ConfigError
@@ -215,6 +216,98 @@ def test_damaged_profiles_are_left_out(tmp_path, text):
         (place / "profiling" / name).write_text(text)
     _, root = made(place)
     assert "Profile" not in [one.text for one in root.all("h2")]
+
+
+def summary_of_a_profile():
+    """The file that a profile of `runner` leaves, with figures that the tables do not have."""
+    time = {"lower_quartile_us": 900.0, "upper_quartile_us": 1100.0, "samples": 7}
+    return {
+        "title": "profile",
+        "steps": 12,
+        "timed_steps": 5,
+        "warm_up_steps": [1, 4],
+        "threads": 2,
+        "step_us": 5000.0,
+        "step": {"median_us": 5000.0, **time},
+        "parts": [
+            {"part": "data preparation", "mean_us": 1000.0, **time, "share": 0.2},
+            {"part": "forward", "median_us": 4000.0, **time, "share": 0.8},
+        ],
+        "operators": 9,
+        "ranking": [
+            {"places": "1-2", "full_op_name": name, "op_type": "ReLU", "median_us": 1000.0, **time, "share": 0.2}
+            for name in ("Default/ReLU-op1", "Default/ReLU-op2")
+        ],
+        "sentences": ["The first 2 cannot be separated."],
+        "notes": ["a metric is missing"],
+        "next": "mode=graph",
+    }
+
+
+def test_the_report_has_the_figures_of_the_console(tmp_path):
+    """The tables of the same run have other averages: the page shows one set of figures."""
+    place = leave(tmp_path / "a")
+    (place / "profiling").mkdir()
+    for name, text in PROFILES.items():
+        (place / "profiling" / name).write_text(text)
+    (place / "profiling" / "profile_summary_0.json").write_text(json.dumps(summary_of_a_profile()))
+    _, root = made(place)
+    part = section(root, "Profile")
+    assert [e.text for e in part.all("ul")[0].all("li")] == ["data preparation 1 ms (20%)", "forward 4 ms (80%)"]
+    steps, operators = map(cells, part.all("table"))
+    assert [[cell.strip() for cell in row] for row in steps] == [
+        ["data preparation", "1", "0.9", "1.1", "20.0%", "7"],
+        ["forward", "4", "0.9", "1.1", "80.0%", "7"],
+    ]
+    assert [cell.strip() for cell in operators[0]] == ["1-2", "1", "0.9", "1.1", "20.0%", "Default/ReLU-op1"]
+    for text in ("5.000 ms (quartiles of 7: 0.900 to 1.100 ms)", "Slowest operators, 2 of 9, in 5 steps"):
+        assert text in part.text
+    for text in (
+        "The first 2 cannot be separated.",
+        "a metric is missing",
+        "Next: mode=graph",
+        "data preparation: mean",
+    ):
+        assert text in part.text
+    assert "data and waiting" not in part.text
+
+
+def test_a_profile_without_a_ranking(tmp_path):
+    place = leave(tmp_path / "a")
+    (place / "profiling").mkdir()
+    content = summary_of_a_profile() | {"ranking": [], "sentences": ["Operators are not ranked."]}
+    (place / "profiling" / "profile_summary_0.json").write_text(json.dumps(content))
+    _, root = made(place)
+    assert "Slowest operators" not in section(root, "Profile").text
+    assert "Operators are not ranked." in section(root, "Profile").text
+
+
+@table(
+    ("key", "value"),
+    [(key, value) for key in (*summary_of_a_profile(), "share") for value in ("x", 1, None, [1], {})],
+)
+def test_damaged_figures_of_a_profile(tmp_path, key, value):
+    """Either the figures can be shown, or the tables are."""
+    place = leave(tmp_path / f"{key}{value}")
+    (place / "profiling").mkdir()
+    for name, text in PROFILES.items():
+        (place / "profiling" / name).write_text(text)
+    content = summary_of_a_profile()
+    (content["parts"][0] if key == "share" else content)[key] = value
+    (place / "profiling" / "profile_summary_0.json").write_text(json.dumps(content))
+    _, root = made(place)
+    assert section(root, "Profile").text
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"steps": 1e999}'])
+def test_a_profile_whose_figures_are_no_json(tmp_path, content):
+    place = leave(tmp_path / "a")
+    (place / "profiling").mkdir()
+    for name, text in PROFILES.items():
+        (place / "profiling" / name).write_text(text)
+    (place / "profiling" / "profile_summary_0.json").write_bytes(content)
+    _, root = made(place)
+    assert "data and waiting" in section(root, "Profile").text
 
 
 def test_pictures_that_are_too_large_are_linked(tmp_path):

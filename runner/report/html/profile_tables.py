@@ -1,4 +1,4 @@
-"""Summary of the profile files of a run, for any device: the parts of a step and the slowest operators."""
+"""Summary of the tables of a profile, of any device and program: the parts of a step and the slowest operators."""
 
 import csv
 import io
