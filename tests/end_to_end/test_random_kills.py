@@ -1,7 +1,7 @@
-"""Runs, sweeps and ranks that are killed (-9) at random moments, more than once, and resumed: to the bytes of whole ones.
+"""Runs, sweeps and ranks that are killed (-9) at random moments, and resumed: their bytes are those of whole ones.
 
-Two kills of each kind here, fifty in `make soak`: 300 in all. The moments are shares of the time that a whole run takes,
-from fixed seeds; a kill that comes too late is one that did nothing.
+Each kind has two runs here, and fifty in `make soak`: 300. The moments are shares of the time that a whole run takes,
+from fixed seeds; a kill that comes too late has done nothing.
 """
 
 import hashlib
@@ -38,7 +38,10 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "sweep": ("-m", "mode=graph", "seed=1,2,3", "hydra/launcher=pool"),
     "ranks": ("mode=graph", *RANKS),
 }
-NOT_COMPARED = (".hydra", ".lock", "status.json", "manifest.json", "summary.json", "sweep.jsonl", "console.log")
+NOT_COMPARED = (
+    *(".hydra", ".lock", ".runner_owner.json", "status.json", "manifest.json", "summary.json"),
+    *("multirun.yaml", "sweep.jsonl", "console.log"),
+)
 TIMES = {"init_seconds", "compile_seconds", "first_loss_seconds", "train_seconds", "steps_per_second", "peak_rss_mb"}
 OF_THE_PROCESS = TIMES | {"run_dir", "host_interactions"}
 

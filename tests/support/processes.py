@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -30,11 +31,12 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 def kill_group(process: subprocess.Popen[str]) -> None:
     """Kill (-9) everything that the process has started in its group, and itself."""
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.wait()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
 
 
 def called(words: Sequence[str], cwd: Path, launcher: Sequence[str] = ()) -> tuple[int, str, str]:
