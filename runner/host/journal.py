@@ -47,9 +47,11 @@ class Journal:
             self._file.truncate(size)
 
     def sync(self) -> None:
-        """Write all appended rows to the disk."""
+        """Write all appended rows to the disk. Raises StorageError, also when the file was removed in the meantime."""
         with storage_errors("cannot sync a file to the disk", self.path, "fsync"):
             os.fsync(self._file.fileno())
+            if os.fstat(self._file.fileno()).st_nlink == 0:  # the system writes into it until it is closed
+                raise OSError("it was removed while it was written")
 
     def close(self) -> None:
         """Sync and close; closing twice is allowed."""

@@ -246,6 +246,21 @@ def test_sync_asks_the_disk(tmp_path, monkeypatch):
     broken.close()
 
 
+def test_sync_notices_that_the_file_was_removed(tmp_path):
+    """A run whose directory is deleted ends, and does not train for a file that nothing will ever read."""
+    journal = Journal(tmp_path / "lines")
+    journal.append({"a": 1})
+    (tmp_path / "lines").rename(tmp_path / "moved")
+    journal.sync()
+    (tmp_path / "moved").unlink()
+    journal.append({"a": 2})
+    for end in (journal.sync, journal.close):
+        with pytest.raises(StorageError) as caught:
+            end()
+        assert caught.value.rows["reason"] == "it was removed while it was written"
+    journal.close()
+
+
 def test_a_whole_file_reaches_the_disk_before_its_name_does(tmp_path, monkeypatch):
     order = []
     path, fsync, replace = tmp_path / "file", os.fsync, os.replace
