@@ -8,7 +8,8 @@ from types import FrameType
 from typing import NamedTuple
 
 PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
-_LAUNCHER = PACKAGE + "cli.py"  # what called it is a script of the installation
+# A run follows from its config: what called it, a command or `runner.run`, is not a line of the network.
+_LAUNCHERS = PACKAGE + "cli.py", os.path.join(PACKAGE, "experiment", "launch.py")
 _LIBRARY = os.path.dirname(os.__file__) + os.sep  # threads and processes run functions from here
 
 
@@ -57,8 +58,8 @@ def current_source() -> Source:
 
 
 def users_line(frame: FrameType | None) -> SourceLine | None:
-    """The line of the user's code that is executed in a frame or calls it; None when the command line does."""
-    while frame is not None and frame.f_code.co_filename != _LAUNCHER:
+    """The line of the user's code that is executed in a frame or calls it; None when a run of a config does."""
+    while frame is not None and frame.f_code.co_filename not in _LAUNCHERS:
         if is_users(frame.f_code.co_filename):
             return _line(frame)
         frame = frame.f_back
