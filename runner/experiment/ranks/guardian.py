@@ -9,15 +9,18 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from runner.errors import BusyError, StorageError, TrainingError
 from runner.host import files, json_data
 
 STATUS_FILE, LOCK_FILE = "status.json", ".lock"
+ATTEMPTS, PAUSE_SECONDS = 600, 0.1
 
 
 @contextmanager
@@ -32,22 +35,40 @@ def guarded(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            guardian.stdin.close()
+            with suppress(OSError):  # it may have been killed itself
+                guardian.stdin.write(b"ended")
+                guardian.stdin.close()
 
 
 def record_if_killed(folder: Path, pid: int) -> None:
-    """Complete the status of a run that process `pid` was executing; nothing if it has ended in another way."""
-    with suppress(BusyError, StorageError, OSError, ValueError), files.locked(folder / LOCK_FILE):
-        status = json_data.read_object(folder / STATUS_FILE)
-        if (status.get("status"), status.get("pid")) != ("running", pid):
-            return
-        reason = "mpirun ends all ranks when one of them is killed; its output names that process"
-        error = TrainingError("the run was killed", reason=reason, repair=f"runner resume {folder}")
-        finished = datetime.now().astimezone().isoformat(timespec="seconds")
-        ending = {"status": "failed", "finished": finished, "exit_code": 128 + signal.SIGKILL, "error": str(error)}
-        files.write_json(folder / STATUS_FILE, {**status, **ending})
+    """Complete the status of a run that process `pid` was executing; nothing if it has ended in another way.
+
+    The system closes the files of a killed process one after the other, so its lock may remain for a moment.
+    """
+    with suppress(StorageError, OSError, ValueError):
+        for _ in range(ATTEMPTS):
+            if _running(folder, pid) is None:
+                return
+            with suppress(BusyError), files.locked(folder / LOCK_FILE):
+                return _record(folder, pid)
+            time.sleep(PAUSE_SECONDS)
 
 
-if __name__ == "__main__":
-    sys.stdin.read()  # until the process that holds the other end has ended
+def _running(folder: Path, pid: int) -> dict[str, Any] | None:
+    """The status of the run if it says that process `pid` is executing it."""
+    status = json_data.read_object(folder / STATUS_FILE)
+    return status if (status.get("status"), status.get("pid")) == ("running", pid) else None
+
+
+def _record(folder: Path, pid: int) -> None:
+    if (status := _running(folder, pid)) is None:  # it has been resumed
+        return
+    reason = "mpirun ends all ranks when one of them is killed; its output names that process"
+    error = TrainingError("the run was killed", reason=reason, repair=f"runner resume {folder}")
+    finished = datetime.now().astimezone().isoformat(timespec="seconds")
+    ending = {"status": "failed", "finished": finished, "exit_code": 128 + signal.SIGKILL, "error": str(error)}
+    files.write_json(folder / STATUS_FILE, {**status, **ending})
+
+
+if __name__ == "__main__" and not sys.stdin.read():  # the other end was closed by a process that could write nothing
     record_if_killed(Path(sys.argv[1]), int(sys.argv[2]))
