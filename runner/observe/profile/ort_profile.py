@@ -64,7 +64,8 @@ def read(lines: Iterable[str], sunk: bool, cap: int = EVENT_CAP) -> OrtProfile:
     nodes = sorted((e for e in events if e.name.endswith(KERNEL) and e.name != SCAN), key=lambda e: (e.start, e.stop))
     runs = []
     for run in (e for e in events if e.name == RUN):
-        inside = sorted((e for e in executions if run.start <= e.start and e.stop <= run.stop), key=lambda e: e.start)
+        # By their starts: times are cut to microseconds, so an execution may stop one later than the call around it.
+        inside = sorted((e for e in executions if run.start <= e.start < run.stop), key=lambda e: e.start)
         steps = _steps(run, inside[1:] if sunk else inside[:1])
         runs.append(OrtRun(run.start, run.stop, [OrtStep(*step, _between(nodes, *step)) for step in steps]))
     return OrtProfile(runs, len(events) >= cap)
