@@ -6,19 +6,22 @@ from runner.core.graph import Graph
 from runner.device import Device
 from runner.host.machine import usable_cores
 
-# Threads wait for each other after every operator, busily: a thread with less work costs more time than it saves, twice
-# the CPU time, and on a busy machine several times the step.
-FLOPS_PER_THREAD = 100_000_000
+# Of an average operator. Threads wait for each other after every operator: one with less work saves little.
+FLOPS_PER_THREAD = 5_000_000
 # Of one slow core.
 SECONDS_PER_OPERATOR, SECONDS_PER_ELEMENT, SECONDS_PER_FLOP = 20e-6, 1.5e-9, 1 / 30e9
 
 
 def with_threads(device: Device, graph: Graph) -> Device:
-    """The device with as many threads as the graph keeps busy, where neither the user nor a tuning has a number."""
+    """The device with as many threads as the graph keeps busy, where neither the user nor a tuning has a number.
+
+    They sleep while they wait: that costs an idle machine some per cent, and threads that spin cost twice the CPU time
+    and, beside other processes, twice the time (BENCHMARKS.md, "A busy machine").
+    """
     if device.target != "CPU" or device.threads or device.tuning.threads:
         return device
-    threads = max(1, min(usable_cores(), flops(graph) // FLOPS_PER_THREAD))
-    return replace(device, tuning=replace(device.tuning, threads=threads))
+    threads = max(1, min(usable_cores(), flops(graph) // (FLOPS_PER_THREAD * max(1, len(graph.nodes)))))
+    return replace(device, tuning=replace(device.tuning, threads=threads, spins="never"))
 
 
 def flops(graph: Graph) -> int:

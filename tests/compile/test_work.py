@@ -17,11 +17,27 @@ def product(rows):
     return trace(lambda x, y: ops.MatMul()(x, y), kinds, "product")
 
 
-@pytest.mark.parametrize(("rows", "threads"), [(1, 1), (50, 1), (99, 1), (100, 2), (150, 3), (10_000, 8)])
+@pytest.mark.parametrize(("rows", "threads"), [(1, 1), (2, 1), (4, 1), (5, 2), (8, 3), (10_000, 8)])
 def test_a_thread_has_work_enough(monkeypatch, rows, threads):
     monkeypatch.setattr(work, "usable_cores", lambda: 8)
     assert flops(product(rows)) == 2 * rows * 10**6
-    assert with_threads(Device(), product(rows)).workers == threads
+    found = with_threads(Device(), product(rows))
+    assert (found.workers, found.tuning.spins) == (threads, "never")
+
+
+def test_many_small_operators_are_small_work(monkeypatch):
+    monkeypatch.setattr(work, "usable_cores", lambda: 8)
+    kinds = [TensorType(dtype.float32, shape) for shape in ((5, 1000), (1000, 1000))]
+
+    def function(x, y):
+        for _ in range(4):
+            x = ops.MatMul()(x, y)
+            x = x + x
+        return x
+
+    graph = trace(function, kinds, "chain")
+    assert flops(graph) > 8 * 5_000_000
+    assert with_threads(Device(), graph).workers == 1  # 5,000,000 for each operator
 
 
 @pytest.mark.parametrize("device", [Device(threads=3), Device(tuning=Tuning(threads=3))])

@@ -123,7 +123,8 @@ class TuningSearch:
         if not self.device.threads:
             cores, default = usable_cores(), with_threads(self.device, self.graph).workers
             powers = (1 << power for power in range(cores.bit_length()))
-            for threads in sorted({*powers, cores} - {default}):
+            # The default number is also tried with threads that spin.
+            for threads in sorted({*powers, cores} - ({1} if default == 1 else set())):
                 yield f"threads={threads}", partial(_with_settings, threads=threads)
         yield "idle threads sleep", partial(_with_settings, spins="never")
         yield f"blocks by {BLOCK_BASE}", partial(_with_settings, block_base=BLOCK_BASE)
