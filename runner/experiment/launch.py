@@ -3,7 +3,6 @@
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from runner.host.console import Console
 from runner.host.lazy import gc_paused
 from runner.host.process import own_identity
 from runner.host.signals import exit_code, stopped_by_signals
+from runner.host.timestamp import now
 
 STATUS_FILE = "status.json"
 LOCK_FILE = ".lock"
@@ -116,7 +116,7 @@ def run_status(request: RunRequest) -> Iterator[None]:
     values: dict[str, Any] = {
         "status": "running",
         **own_identity(),
-        "started": _now(),
+        "started": now(),
         "experiment": request.experiment,
         "network": config.network.name,
         "dataset": config.dataset.name,
@@ -143,9 +143,5 @@ def _ending(error: BaseException | None, console: Console) -> dict[str, Any]:
     stopped = isinstance(error, KeyboardInterrupt)
     status = "ok" if error is None else "interrupted" if stopped else "failed"
     text = None if error is None or stopped else str(error)
-    values = {"status": status, "finished": _now(), "exit_code": exit_code(error) if error else 0, "error": text}
+    values = {"status": status, "finished": now(), "exit_code": exit_code(error) if error else 0, "error": text}
     return values | ({"console": problems} if (problems := console.problems()) else {})
-
-
-def _now() -> str:
-    return datetime.now().astimezone().isoformat(timespec="seconds")

@@ -12,7 +12,6 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -22,6 +21,7 @@ from runner.errors import BusyError, DataError
 from runner.host import files
 from runner.host.json_data import read_optional
 from runner.host.process import may_be_alive, own_identity
+from runner.host.timestamp import now
 
 RECORD = ".runner_owner.json"
 STATUS_FILE, SWEEP_FILE = "status.json", "sweep.jsonl"  # of a run directory, of a sweep directory
@@ -60,7 +60,7 @@ class Owner(NamedTuple):
     def record(self) -> dict[str, Any]:
         """The content of its records."""
         where = {"run": str(self.folder.absolute())} if self.folder else {"script": _script()}
-        return {"id": self.id, **where, **own_identity(), "started": _now()}
+        return {"id": self.id, **where, **own_identity(), "started": now()}
 
 
 def owner_of(folder: Path) -> Owner:
@@ -216,7 +216,3 @@ def _text(record: Mapping[str, Any]) -> str:
 
 def _new_id() -> str:
     return os.urandom(8).hex()
-
-
-def _now() -> str:
-    return datetime.now().astimezone().isoformat(timespec="seconds")

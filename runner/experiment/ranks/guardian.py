@@ -12,12 +12,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from runner.errors import BusyError, StorageError, TrainingError
 from runner.host import files, json_data
+from runner.host.timestamp import now
 
 STATUS_FILE, LOCK_FILE = "status.json", ".lock"
 ATTEMPTS, PAUSE_SECONDS = 600, 0.1
@@ -65,8 +65,7 @@ def _record(folder: Path, pid: int) -> None:
         return
     reason = "mpirun ends all ranks when one of them is killed; its output names that process"
     error = TrainingError("the run was killed", reason=reason, repair=f"runner resume {folder}")
-    finished = datetime.now().astimezone().isoformat(timespec="seconds")
-    ending = {"status": "failed", "finished": finished, "exit_code": 128 + signal.SIGKILL, "error": str(error)}
+    ending = {"status": "failed", "finished": now(), "exit_code": 128 + signal.SIGKILL, "error": str(error)}
     files.write_json(folder / STATUS_FILE, {**status, **ending})
 
 

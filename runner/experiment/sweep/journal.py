@@ -18,12 +18,12 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from runner.errors import ConfigError, DataError
 from runner.host import files, json_data
+from runner.host.timestamp import now
 
 NAME = "sweep.jsonl"
 VERSION = 1
@@ -47,7 +47,7 @@ def append(folder: Path, event: str, /, **values: Any) -> None:
     StorageError.
     """
     path = folder / NAME
-    row = {"event": event, **values, "time": datetime.now().astimezone().isoformat(timespec="seconds")}
+    row = {"event": event, **values, "time": now()}
     with files.storage_errors("cannot append to a file", path, "open"):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         with os.fdopen(handle, "r+b", buffering=0) as file:
