@@ -14,7 +14,7 @@ fast:  ## the suite without real processes and real data sets
 	pytest -x --ignore=tests/test_cli.py --ignore=tests/dataset --ignore=tests/end_to_end --ignore=tests/experiment
 
 soak:  ## the long tests: kills at every single operation and step, every flipped bit, random examples, hostile input
-	RUNNER_SOAK=1 pytest $$(grep -rlE '^from (soak|hypothesis) import' tests --include='test_*.py')
+	RUNNER_SOAK=1 pytest -n 2 --dist worksteal $$(grep -rlE '^from (soak|hypothesis) import' tests --include='test_*.py')
 
 mutants:  ## check that the tests find mistakes: 60 seeded one-line mutations, at most 4 may survive
 	python tests/mutation/mutants.py
