@@ -66,7 +66,7 @@ def build(
         network,
         config.loss.create(),
         config.optimizer.create(network.trainable_params(), learning_rate=rate),
-        {name: METRICS[name].for_loss(config.loss.is_sum) for name in config.eval.metrics},
+        {name: METRICS[name]() for name in config.eval.metrics},
         mode=mode,
         eval_mode=eval_mode,
         device=device,
