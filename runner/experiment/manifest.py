@@ -139,7 +139,7 @@ class RunDescription:
             "packages": self.packages,
         }
 
-    def summary(self, cb_params: CallbackParameters, values: dict[str, float]) -> dict[str, Any]:
+    def summary(self, cb_params: CallbackParameters, values: dict[str, Any]) -> dict[str, Any]:
         """The summary of a finished run; times, speed and interactions are those of this process."""
         config, stopwatch = self.request.config, self.stopwatch
         steps = cb_params.cur_step_num - int(self.before.get("global_step", 0))

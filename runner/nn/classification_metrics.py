@@ -167,21 +167,24 @@ class Precision(ClassCounts):
     """Right predictions of a class / all predictions of it; see `ClassCounts`."""
 
     def shares(self, right: np.ndarray, predicted: np.ndarray, true: np.ndarray) -> np.ndarray:
-        return np.divide(right, np.maximum(predicted, 1))
+        shares: np.ndarray = right / np.maximum(predicted, 1)
+        return shares
 
 
 class Recall(ClassCounts):
     """Right predictions of a class / its samples; see `ClassCounts`."""
 
     def shares(self, right: np.ndarray, predicted: np.ndarray, true: np.ndarray) -> np.ndarray:
-        return np.divide(right, np.maximum(true, 1))
+        shares: np.ndarray = right / np.maximum(true, 1)
+        return shares
 
 
 class F1(ClassCounts):
     """Harmonic mean of precision and recall; see `ClassCounts`."""
 
     def shares(self, right: np.ndarray, predicted: np.ndarray, true: np.ndarray) -> np.ndarray:
-        return np.divide(2 * right, np.maximum(predicted + true, 1))
+        shares: np.ndarray = 2 * right / np.maximum(predicted + true, 1)
+        return shares
 
 
 class ConfusionMatrix(Metric):

@@ -45,7 +45,8 @@ class SoftmaxCrossEntropyWithLogits(Cell):
         self.reduce = _reduce(self.reduction, reduction)
         self.softmax_cross_entropy = ops.SoftmaxCrossEntropyWithLogits()
         self.sparse_softmax_cross_entropy = ops.SparseSoftmaxCrossEntropyWithLogits()
-        self.one_hot, self.gather, self.sum_classes = ops.OneHot(), ops.Gather(), ops.ReduceSum()
+        self.one_hot, self.gather, self.select = ops.OneHot(), ops.Gather(), ops.Select()
+        self.sum_classes = ops.ReduceSum()
         at_least({"loss": type(self).__name__}, 0, label_smoothing=label_smoothing)
         if label_smoothing >= 1:
             raise ConfigError("label_smoothing must be below 1", given=label_smoothing)
@@ -73,9 +74,12 @@ class SoftmaxCrossEntropyWithLogits(Cell):
         if weights is not None and weights.shape != logits.shape[-1:]:
             raise ShapeError("there must be one weight per class", class_weights=weights.shape, logits=logits.shape)
         found: Value
-        if self.sparse:  # without weights too: Gather refuses a label that is no class, OneHot does not
+        if self.sparse:
+            # Without weights too: Gather refuses numbers above the last class, for OneHot they are rows of zeros.
             ones = Tensor(np.ones(logits.shape[-1:], np.float32))
-            found = self.gather(ones if weights is None else weights, labels)
+            above = Tensor(logits.shape[-1], labels.dtype)
+            numbers = self.select(labels < 0, above, labels)  # negative ones would count from the last class
+            found = self.gather(ones if weights is None else weights, numbers)
             return found
         if weights is None:
             return None

@@ -42,17 +42,18 @@ class R2(Metric):
 
     def clear(self) -> None:
         self.count = 0
-        self.mean = self.deviation = self.error = np.zeros(0)
+        self.first = self.mean = self.deviation = self.error = np.zeros(0)
 
     def update(self, output: np.ndarray, target: np.ndarray) -> None:
         output, target = _columns(self, output, target)
         if not self.count:
-            self.mean, self.deviation, self.error = (np.zeros(target.shape[1]) for _ in range(3))
-        # One evaluation has one width; numpy refuses another one in the sums below.
-        count, mean = len(target), target.mean(0)
+            self.first, *zeros = target[0], *(np.zeros(target.shape[1]) for _ in range(3))
+            self.mean, self.deviation, self.error = zeros
+        count, total = len(target), self.count + len(target)
+        values = target - self.first  # so that targets that are all equal deviate by exactly 0
+        mean = values.mean(0)
         step = mean - self.mean
-        total = self.count + count
-        within = np.square(target - mean).sum(0)
+        within = np.square(values - mean).sum(0)
         self.deviation = self.deviation + within + np.square(step) * (self.count * count / total)
         self.mean = self.mean + step * (count / total)
         self.error = self.error + np.square(output - target).sum(0)
@@ -60,8 +61,9 @@ class R2(Metric):
 
     def eval(self) -> float:
         require_data(self, self.count)
-        varies = self.deviation > 0
-        share = np.divide(self.error, self.deviation, out=(self.error > 0).astype(np.float64), where=varies)
+        # Where targets do not vary: 0 without errors, otherwise 1, but what is not finite remains.
+        constant = np.where(np.isfinite(self.error), np.sign(self.error), self.error)
+        share = np.divide(self.error, self.deviation, out=constant, where=self.deviation != 0)
         return float((1 - share).mean())
 
 

@@ -15,7 +15,8 @@ from runner.report.html.layout import Section, badge, bar, collapsible, notes, t
 from runner.report.html.markup import Markup, concat, metric_label, table, tag
 from runner.report.html.picture import pictures
 from runner.report.html.series import downsample, running_mean
-from runner.report.record import RunRecord, is_number
+from runner.report.record import RunRecord
+from runner.report.values import is_number
 
 COLUMNS = 1000  # of points in a chart
 MAX_FILES = 200
