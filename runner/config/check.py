@@ -13,10 +13,11 @@ from runner.config.groups.parallel import DataParallel
 from runner.config.groups.profiling import consistency_errors as profiling_errors, is_requested as is_profiled
 from runner.config.groups.session import MOVED_KEYS, SessionSettings, consistency_errors as session_errors
 from runner.config.groups.tracking import consistency_errors as tracking_errors
+from runner.config.metric_names import single_number
 from runner.config.schema import Expectation, NetworkSettings, RunConfig
 from runner.dataset.catalog import AUGMENTABLE
 from runner.errors import ConfigError, raise_all
-from runner.nn.metrics import METRICS
+from runner.nn.metrics import METRICS, scalar_names
 from runner.validation.rules import FREE, Rule, rule_of
 from runner.validation.validate import Invalid, invalid_value_error, unknown_key, validate
 
@@ -144,11 +145,14 @@ class _Checker:
         return self.value(kind, FREE, value, path, parameter.default)
 
     def expectations(self, values: object, path: str) -> dict[str, Expectation]:
+        names = scalar_names(METRICS)
         if not isinstance(values, Mapping):
-            self.invalid(path, values, Invalid("not a group of keys", ", ".join(METRICS)))
+            self.invalid(path, values, Invalid("not a group of keys", ", ".join(names)))
             return {}
-        self.check_names(values, METRICS, path)
-        return {name: self.expectation(values[name], _join(path, name)) for name in METRICS if name in values}
+        self.check_names({name: value for name, value in values.items() if name not in METRICS}, names, path)
+        for name in (name for name in values if name in METRICS and name not in names):
+            self.value(str, Rule(validate=single_number), name, _join(path, name), None)
+        return {name: self.expectation(values[name], _join(path, name)) for name in names if name in values}
 
     def expectation(self, bounds: object, path: str) -> Expectation:
         if not isinstance(bounds, Mapping) or not bounds:

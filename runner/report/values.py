@@ -10,8 +10,8 @@ from runner.validation.rules import LARGEST_FLOAT32
 MAX_AXES = 8
 
 
-class Cell(NamedTuple):
-    """An element that differs: its place, such as `[2, 0]`, and its two values."""
+class ArrayElement(NamedTuple):
+    """An element of two arrays: its place, such as `[2, 0]`, and its two values."""
 
     place: str
     a: float
@@ -48,11 +48,11 @@ def size_text(value: Any) -> str:
     return f"{'x'.join(map(str, np.shape(value)))} numbers"
 
 
-def cells(a: np.ndarray, b: np.ndarray, differs: np.ndarray) -> Iterator[Cell]:
+def cells(a: np.ndarray, b: np.ndarray, differs: np.ndarray) -> Iterator[ArrayElement]:
     """The elements of two arrays of equal shape where `differs` holds, in order."""
     for index in np.argwhere(differs).tolist():
         place = tuple(index)
-        yield Cell(str(index), a[place].item(), b[place].item())
+        yield ArrayElement(str(index), a[place].item(), b[place].item())
 
 
 def _has_shape(value: object, shape: tuple[int, ...]) -> bool:
