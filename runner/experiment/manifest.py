@@ -66,7 +66,7 @@ WITHOUT_EFFECT = (
 
 
 # Keys that checkpoints of older versions do not have, with the values that those runs had.
-ADDED = {"parallel.sync_batch_norm": False}
+ADDED = {"parallel.sync_batch_norm": False, "loss.label_smoothing": 0.0, "loss.class_weights": None}
 
 
 class RunDescription:

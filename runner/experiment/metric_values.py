@@ -7,10 +7,10 @@ import numpy as np
 
 from runner.errors import TrainingError
 from runner.host.json_data import without_lists
-from runner.nn.metric_base import Metric
+from runner.nn.metric_base import AnyMetric, is_scalar
 
 
-def as_json(metrics: Mapping[str, Metric], values: Mapping[str, Any], **rows: object) -> dict[str, Any]:
+def as_json(metrics: Mapping[str, AnyMetric], values: Mapping[str, Any], **rows: object) -> dict[str, Any]:
     """The values by name.
 
     Raises TrainingError, with these rows, for one that is not what its class declares, or not finite.
@@ -25,12 +25,12 @@ def as_json(metrics: Mapping[str, Metric], values: Mapping[str, Any], **rows: ob
     return found
 
 
-def _plain(name: str, metric: Metric, value: Any, rows: Mapping[str, object]) -> Any:
+def _plain(name: str, metric: AnyMetric, value: Any, rows: Mapping[str, object]) -> Any:
     array = np.asarray(value)
     are_numbers = array.dtype.kind in "iuf" and array.size > 0
-    if not are_numbers or (metric.is_scalar and array.ndim):
+    if not are_numbers or (is_scalar(metric) and array.ndim):
         given = f"an array {array.shape}" if are_numbers else repr(value)
         repair = f"is_scalar = False in the class {type(metric).__name__}, for an array" if are_numbers else None
         details = {"metric": name, "given": given, "allowed": "a number, as the result of eval()", **rows}
         raise TrainingError("the value of a metric is not a number", **details, repair=repair)
-    return float(array) if metric.is_scalar else array.tolist()
+    return float(array) if is_scalar(metric) else array.tolist()

@@ -1,7 +1,7 @@
 """The base of metrics, and what they have in common: means, shapes, arrays."""
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -10,6 +10,20 @@ from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell
 
 __all__ = ["Metric"]
+
+
+@runtime_checkable
+class AnyMetric(Protocol):
+    """What an evaluation needs of a metric; `Metric` has it, and defaults for the rest."""
+
+    def clear(self) -> None:
+        """Reset the accumulated values."""
+
+    def update(self, *inputs: Any) -> None:
+        """Add one batch: the outputs of the network, and the targets."""
+
+    def eval(self) -> Any:
+        """The value over all batches."""
 
 
 class Metric:
@@ -43,6 +57,25 @@ class Metric:
     def _convert_data(self, data: Any) -> np.ndarray:
         """A tensor, an array or a list as an array: metrics of r1.2 call this."""
         return data.asnumpy() if isinstance(data, Tensor) else np.asarray(data)
+
+
+def is_scalar(metric: object) -> bool:
+    """Whether the value of a metric, or of the metrics that a class makes, is a single number."""
+    return bool(getattr(metric, "is_scalar", True))
+
+
+def attach(metrics: Iterable[AnyMetric], loss_fn: Cell) -> None:
+    """Give metrics the loss function, for those that depend on it."""
+    for metric in metrics:
+        if isinstance(metric, Metric):
+            metric.attach(loss_fn)
+
+
+def update_metrics(metrics: Iterable[AnyMetric], outputs: Sequence[np.ndarray]) -> None:
+    """Add the loss, output and target of one batch to metrics: to each what its `indexes` selects."""
+    arrays = [np.asarray(array).view(BatchArray) for array in outputs]
+    for metric in metrics:
+        metric.update(*(arrays[index] for index in getattr(metric, "indexes", None) or Metric.indexes))
 
 
 class BatchArray(np.ndarray):

@@ -1,6 +1,6 @@
 """Metrics of an evaluation: the loss, and the names of all."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from runner.errors import ConfigError, known_names
 from runner.nn.cell import Cell
 from runner.nn.classification_metrics import F1, Accuracy, ConfusionMatrix, Precision, Recall, TopKCategoricalAccuracy
-from runner.nn.metric_base import BatchArray, Mean, Metric
+from runner.nn.metric_base import AnyMetric, Mean, Metric, attach, is_scalar
 from runner.nn.regression_metrics import MAE, MSE, R2
 
 __all__ = ["Loss"]
@@ -53,35 +53,29 @@ METRICS: dict[str, type[Metric]] = {
 ALIASES = {"acc": "accuracy", "top_1_accuracy": "accuracy", "top_5_accuracy": "top_5", "F1": "f1"}
 
 
-def scalar_names(metrics: Mapping[str, type[Metric]]) -> tuple[str, ...]:
-    """The names of the metrics whose value is a single number, which can be expected or searched for."""
-    return tuple(name for name, kind in metrics.items() if kind.is_scalar)
+def scalar_names(metrics: Mapping[str, object]) -> tuple[str, ...]:
+    """The names of the metrics, or classes of metrics, whose value is a single number."""
+    return tuple(name for name, kind in metrics.items() if is_scalar(kind))
 
 
-def update_metrics(metrics: Iterable[Metric], outputs: Sequence[np.ndarray]) -> None:
-    """Add the loss, output and target of one batch to metrics: to each what its `indexes` selects."""
-    arrays = [np.asarray(array).view(BatchArray) for array in outputs]
-    for metric in metrics:
-        metric.update(*(arrays[index] for index in metric.indexes))
-
-
-def metrics_for(loss_fn: Cell | None, wanted: Mapping[str, Metric] | Iterable[str] | str | None) -> dict[str, Metric]:
+def metrics_for(
+    loss_fn: Cell | None, wanted: Mapping[str, AnyMetric] | Iterable[str] | str | None
+) -> dict[str, AnyMetric]:
     """As `get_metrics`, for outputs that this loss function is computed of."""
     found = get_metrics(wanted)
     if loss_fn is not None:
-        for metric in found.values():
-            metric.attach(loss_fn)
+        attach(found.values(), loss_fn)
     return found
 
 
-def get_metrics(wanted: Mapping[str, Metric] | Iterable[str] | str | None) -> dict[str, Metric]:
+def get_metrics(wanted: Mapping[str, AnyMetric] | Iterable[str] | str | None) -> dict[str, AnyMetric]:
     """Metrics of one or several names, or of a dict of names and metrics; sets are sorted alphabetically.
 
     Raises ConfigError for an unknown name, and for a value of a dict that is not a metric.
     """
     if isinstance(wanted, Mapping):
         for name, metric in wanted.items():
-            if not isinstance(metric, Metric):
+            if isinstance(metric, type) or not isinstance(metric, AnyMetric):
                 allowed = "objects of runner.nn.Metric"
                 raise ConfigError("not a metric", name=name, given=repr(metric), allowed=allowed)
         return dict(wanted)

@@ -19,7 +19,8 @@ from runner.errors import ConfigError
 from runner.host.log import LOG
 from runner.host.threads import kernel_threads
 from runner.nn import gradient_reducer
-from runner.nn.metrics import metrics_for, update_metrics
+from runner.nn.metric_base import update_metrics
+from runner.nn.metrics import metrics_for
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe import dump
 from runner.train import amp, profile

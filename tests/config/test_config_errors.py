@@ -76,7 +76,7 @@ CASES = {
     "expect.confusion_matrix.min=1 eval.metrics=[confusion_matrix]": """
         ConfigError: this metric is an array, not a single number
           key      expect.confusion_matrix
-          value    confusion_matrix
+          value    "confusion_matrix"
           allowed  SCALARS
           from     command line
     """,

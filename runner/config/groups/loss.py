@@ -5,7 +5,7 @@ Training needs a single number, so a reduction cannot be `none`.
 """
 
 from runner import nn
-from runner.config.groups.constructor import ConstructorSettings
+from runner.config.groups.constructor import ConstructorSettings, argument
 from runner.nn.loss import REDUCTIONS
 from runner.validation.rules import key
 
@@ -33,6 +33,8 @@ class SoftmaxCrossEntropySettings(LossSettings, constructor=nn.SoftmaxCrossEntro
 
     name: str = key("softmax_cross_entropy", choices=("softmax_cross_entropy",))  # the loss function
     sparse: bool = True  # labels are class indices
+    label_smoothing: float = argument(low=0, below=1)  # share of each label that all classes get in equal parts
+    class_weights: tuple[float, ...] | None = argument(low=0)  # of the samples of each class; null: all 1
     reduction: str = key("mean", choices=SCALAR_REDUCTIONS, hint="training needs one number per batch")  # over a batch
 
     @property

@@ -42,19 +42,23 @@ def _heat_map(counts: np.ndarray, names: Sequence[str]) -> Markup:
     shares = _ratio(counts, counts.sum(1, keepdims=True))
     errors = np.where(np.eye(len(names), dtype=bool), 0, shares)
     strengths = np.where(np.eye(len(names), dtype=bool), shares, _ratio(errors, errors.max(initial=0)))
-    head = [tag("th", "true \\ predicted", scope="col"), *(tag("th", name, scope="col", class_="n") for name in names)]
+    head = [tag("th", "true \\ predicted", scope="col"), *(_heading(name, "col") for name in names)]
     rows = []
     for k, name in enumerate(names):
         cells = [
             _cell(int(counts[k, m]), f"{name} as {other}", float(shares[k, m]), float(strengths[k, m]), k == m)
             for m, other in enumerate(names)
         ]
-        rows.append(tag("tr", tag("th", name, scope="row"), *cells))
+        rows.append(tag("tr", _heading(name, "row"), *cells))
     grid = tag("table", tag("thead", tag("tr", *head)), tag("tbody", *rows), class_="matrix")
     right, total = int(np.trace(counts)), int(counts.sum())
     caption = f"{right} of {total} samples are right. A row has the samples of one class, a column a prediction."
     symbols = [("area c1", "right, as a share of the class"), ("area c2", "errors: the largest share is strongest")]
     return tag("figure", tag("div", grid, class_="scroll"), tag("p", caption, class_="sub"), legend(symbols))
+
+
+def _heading(name: str, scope: str) -> Markup:
+    return tag("th", name, scope=scope, title=name)
 
 
 def _cell(count: int, pair: str, share: float, strength: float, is_right: bool) -> Markup:
