@@ -8,7 +8,9 @@ from tables import table
 from runner import nn
 from runner.core.autodiff import gradients
 from runner.core.value import Parameter, Tensor
+from runner.dataset import NumpySlicesDataset
 from runner.errors import ConfigError, ShapeError
+from runner.train.model import Model
 
 RNG = np.random.default_rng(11)
 REDUCE = {"none": lambda a: a, "mean": np.mean, "sum": np.sum}
@@ -319,3 +321,29 @@ def test_cells_outside_of_a_network(mode):
         context.set_context(mode=mode)
         loss = nn.BCEWithLogitsLoss()(Tensor([[0.0], [0.0]]), Tensor([0, 1]))
     assert loss.asnumpy() == pytest.approx(np.log(2), rel=1e-6)
+
+
+@table("level", ["O2", "O3"])
+@table("mode", [0, 1])
+@table(
+    ("loss", "kind"),
+    [
+        (nn.MSELoss(), "values"),
+        (nn.L1Loss(), "values"),
+        (nn.SmoothL1Loss(reduction="mean"), "values"),
+        (nn.BCEWithLogitsLoss(pos_weight=[1.0, 2.0, 3.0]), "answers"),
+        (nn.SoftmaxCrossEntropyWithLogits(True, "mean", label_smoothing=0.1, class_weights=[1, 2, 3]), "classes"),
+    ],
+)
+def test_mixed_precision_learns_too(kind, loss, mode, level):
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(64, 4)).astype(np.float32)
+    values = (x @ rng.normal(size=(4, 3))).astype(np.float32)
+    answers, classes = (values > 0).astype(np.float32), values.argmax(1).astype(np.int32)
+    data = NumpySlicesDataset((x, {"values": values, "answers": answers, "classes": classes}[kind]), shuffle=False)
+    network = nn.Dense(4, 3, weight_init="zeros")
+    optimizer = nn.Momentum(network.trainable_params(), 0.05, 0.9)
+    model = Model(network, loss, optimizer, {"loss"}, mode=mode, amp_level=level)
+    before = model.eval(data.batch(16))["loss"]
+    model.train(10, data.batch(16), dataset_sink_mode=False)
+    assert model.eval(data.batch(16))["loss"] < 0.7 * before
