@@ -222,6 +222,10 @@ class Dataset:
             column.fingerprint(digest)
         return digest.hexdigest()
 
+    def with_order(self, derive: Callable[[Order], Order]) -> "Dataset":
+        """The dataset with another order of its rows, derived from the present one."""
+        return self._with_order(derive(self._order))
+
     def _with_order(self, order: Order) -> "Dataset":
         return Dataset(self._columns, order, self._workers)
 

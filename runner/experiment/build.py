@@ -56,13 +56,12 @@ def build(
     Raises ConfigError, DataError and DeviceError.
     """
     device = _checked_device(config)
-    loss, samples = config.loss.create(Cell), {split: config.dataset.create(Dataset, split=split) for split in SPLITS}
-    facts = facts_of(samples["train"])
+    train_samples, test_samples = (config.dataset.create(Dataset, split=split) for split in SPLITS)
+    facts = facts_of(train_samples)
+    loss = config.loss.create(Cell, **facts)
     one_hot = _one_hot(config, loss, facts)
-    train_data = _rank_part(config, _batches(config, samples["train"], True, one_hot))
-    test_data = _batches(config, samples["test"], False, one_hot)
-    first, *_ = train_data.column_types()
-    require_memory(first.nbytes, key="dataset.batch_size", value=config.dataset.batch_size, batch=str(first))
+    train_data = _rank_part(config, _batches(config, train_samples, True, one_hot))
+    test_data = _batches(config, test_samples, False, one_hot)
     network = config.network.create(Cell, **facts)
     _select_implementations(network, config.session)
     is_sum = getattr(loss, "reduction", "mean") == "sum"
@@ -113,7 +112,7 @@ def device_of(config: RunConfig) -> Device:
 
 def _batches(config: RunConfig, samples: Dataset, train: bool, one_hot: int | None) -> Dataset:
     settings = config.dataset
-    return in_batches(
+    data = in_batches(
         samples,
         settings.batch_size,
         drop_remainder=settings.drop_remainder and train,  # every test sample counts
@@ -121,6 +120,9 @@ def _batches(config: RunConfig, samples: Dataset, train: bool, one_hot: int | No
         num_parallel_workers=settings.num_parallel_workers,
         one_hot=one_hot,
     )
+    first, *_ = data.column_types()
+    require_memory(first.nbytes, key="dataset.batch_size", value=settings.batch_size, batch=str(first))
+    return data
 
 
 def _one_hot(config: RunConfig, loss: Cell, facts: Mapping[str, Any]) -> int | None:
