@@ -40,6 +40,10 @@ class Column:
         """The column with further transforms."""
         return Column(self.name, self.source, (*self.transforms, *operations))
 
+    def renamed(self, name: str) -> "Column":
+        """The same column with another name."""
+        return Column(name, self.source, self.transforms)
+
     @property
     def compact(self) -> np.ndarray:
         """All rows as cached, read-only: the source after the leading transforms that keep its element type."""

@@ -57,7 +57,8 @@ def _freeze(experiment: Experiment, observer: GraphObserver) -> GraphStep | None
     if model.eval_mode != context.GRAPH_MODE or model.eval_network is None:
         return None
     cell: Cell = model.eval_network
-    step = GraphStep(cell, model.device, "eval_step", ("image", "label"), OUTPUTS, observer, compiler.INFERENCE)
+    columns = experiment.test_data.get_col_names()
+    step = GraphStep(cell, model.device, "eval_step", columns, OUTPUTS, observer, compiler.INFERENCE)
     model.eval_step = step
     return step
 
