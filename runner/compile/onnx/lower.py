@@ -77,7 +77,7 @@ def lower_sunk(
     fed = set(stepped)
     others = [p for p in step.parameters if p not in fed]
     results = [*(p.name + UPDATED for p in step.updates), "losses", *step.effect_operands]
-    _check_names(step.name, [*scanned, *columns, *(p.name for p in (*stepped, *others)), *results])
+    _check_names(step.name, [*scanned, *columns, *(p.name for p in (*stepped, *others)), *results, "loss"])
     for parameter in stepped:
         if parameter in step.updates:
             raise ConfigError("a step may not assign a parameter that follows a schedule", parameter=parameter.name)
