@@ -212,7 +212,7 @@ class GeneratorDataset(Dataset):
     ) -> None:
         selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
         names = [str(name) for name in as_list(column_names)]
-        check_names(names, len(names))
+        check_names(names, max(1, len(names)))
         super().__init__(*selection.apply(read_samples(source, names, selection.num_samples)))
 
 

@@ -1,7 +1,7 @@
 """Cells for the training and evaluation step of a network, which PyNative mode executes and graph mode traces."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,8 @@ class WithLossCell(Cell):
 
 class WithEvalCell(Cell):
     """(data, label) to loss, output of the network, and label; more operands as for `WithLossCell`."""
+
+    outputs: ClassVar = ("loss", "output", "label_out")  # names in graph files
 
     def __init__(self, network: Cell, loss_fn: Cell) -> None:
         super().__init__(auto_prefix=False)

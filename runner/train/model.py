@@ -243,8 +243,7 @@ class Model:
             )
         check_columns(self.network, valid_dataset, has_target=True)
         if self.eval_step is None:
-            outputs = "loss", "output", "label_out"
-            self.eval_step = self._step(self.eval_mode, self.eval_network, "eval_step", None, outputs)
+            self.eval_step = self._step(self.eval_mode, self.eval_network, "eval_step", None, nn.WithEvalCell.outputs)
         name_inputs(self.eval_step, valid_dataset)
         cb_params = self._eval_parameters(hooks, valid_dataset)
         run_context = RunContext(cb_params)

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from column_networks import BATCH, CASES, EPOCHS, MODES, RATE, bytes_of, dataset, model
+from column_networks import CASES, EPOCHS, MODES, RATE, bytes_of, dataset, model
 from processes import ROOT
 from tables import table
 
@@ -290,9 +290,15 @@ def test_what_a_callback_raises_remains_what_it_is():
     def fail(run_context):
         raise KeyError("mine")
 
-    for event in ("step_begin", "step_end"):
-        with pytest.raises(KeyError, match="mine"):
-            model("line", "pynative").train(1, dataset("line"), LambdaCallback(**{event: fail}), False)
+    class Observer(Callback):
+        def step_gradients(self, run_context, *values):
+            raise KeyError("mine")
+
+    callbacks = [Observer(), *(LambdaCallback(**{event: fail}) for event in ("step_begin", "step_end"))]
+    for mode, sunk in WAYS.values():
+        for callback in callbacks:
+            with pytest.raises(KeyError, match="mine"):
+                model("line", mode).train(1, dataset("line"), callback, sunk)
 
 
 def test_a_parameter_may_not_have_the_name_of_a_result():

@@ -12,14 +12,14 @@ from runner.errors import ConfigError
 from runner.host.machine import require_memory
 from runner.types import TensorType
 
-FIRST_ROWS = 1024  # of the arrays for samples whose number is not known; they grow by a quarter
+FIRST_BYTES = 1 << 20  # of an array for samples whose number is not known; it grows by a quarter
 SOURCES = "an object with __getitem__ and __len__, an iterable, or a function that returns an iterable"
 
 
 def read_samples(source: object, names: Sequence[str], most: int | None) -> dict[str, np.ndarray]:
     """The columns [N, ...] of at most `most` samples. Raises ConfigError as `GeneratorDataset`."""
     samples, count = _samples(source)
-    capacity = min(FIRST_ROWS if count is None else count, *[most] if most else [])
+    capacity = count if count is None or most is None else min(count, most)
     buffers: list[_Buffer] = []
     for number, sample in enumerate(islice(samples, most)):
         values = _values(sample, names, number)
@@ -34,10 +34,11 @@ def read_samples(source: object, names: Sequence[str], most: int | None) -> dict
 class _Buffer:
     """The values of one column. The first one determines shape and element type."""
 
-    def __init__(self, name: str, first: object, capacity: int) -> None:
+    def __init__(self, name: str, first: object, capacity: int | None) -> None:
         self.name, self.count = name, 0
         array = self._array(first)
         self.type = TensorType(dt.of(target_type(name, array)), array.shape)
+        capacity = max(1, FIRST_BYTES // max(1, self.type.nbytes)) if capacity is None else capacity
         self._require(capacity)
         self.rows = np.empty((capacity, *array.shape), self.type.dtype.numpy)
 
@@ -75,18 +76,17 @@ class _Buffer:
 
 def _samples(source: object) -> tuple[Iterator[Any], int | None]:
     """The samples one by one, and their number if it is known."""
-    if isinstance(source, Mapping | str | bytes):
-        repair = "NumpySlicesDataset, which takes a dict of arrays"
-        rows = {"argument": "source", "found": type(source).__name__, "allowed": SOURCES, "repair": repair}
-        raise ConfigError("not a source of samples", **rows)
-    if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
-        indexed: Any = source
-        return (indexed[k] for k in range(len(indexed))), len(indexed)
-    returned = source() if callable(source) else source
-    if not isinstance(returned, Iterable):
-        found = f"{type(returned).__name__}, returned by the function" if callable(source) else type(source).__name__
-        raise ConfigError("not a source of samples", argument="source", found=found, allowed=SOURCES)
-    return iter(returned), None
+    is_called = callable(source) and not hasattr(source, "__getitem__")
+    given: Any = source() if is_called else source  # type: ignore[operator]
+    if not isinstance(given, Mapping | str | bytes):
+        if hasattr(given, "__getitem__") and hasattr(given, "__len__"):
+            return (given[k] for k in range(len(given))), len(given)
+        if isinstance(given, Iterable):
+            return iter(given), None
+    found = type(given).__name__ + (", returned by the function" if is_called else "")
+    repair = "NumpySlicesDataset, which takes a dict of arrays" if isinstance(given, Mapping) else None
+    rows = {"argument": "source", "found": found, "allowed": SOURCES, "repair": repair}
+    raise ConfigError("not a source of samples", **rows)
 
 
 def _values(sample: object, names: Sequence[str], number: int) -> list[object]:
