@@ -64,7 +64,7 @@ class Column:
 
     def fingerprint(self, digest: "hashlib._Hash") -> None:
         """Update a digest with the name, type, shape and values of the source."""
-        digest.update(f"{self.name} {TensorType.of(self.source)}\n".encode())
+        digest.update(f"{self.name} {TensorType.of(self.source)}\n".encode("utf-8", "surrogatepass"))
         rows = max(1, FINGERPRINT_BYTES * len(self.source) // max(1, self.source.nbytes))
         for start in range(0, len(self.source), rows):
             digest.update(self.source[start : start + rows].tobytes())
