@@ -2,12 +2,14 @@
 
 from typing import Any
 
+import numpy as np
+
 from runner.dataset.column import Column
 from runner.dataset.pipeline import Dataset
 from runner.dataset.transforms.c_transforms import OneHot, TypeCast
 
 
-def facts(dataset: Dataset) -> dict[str, Any]:
+def facts_of(dataset: Dataset) -> dict[str, Any]:
     """The facts that exist of a dataset, whose last column is the target, by the names of constructor parameters.
 
     `num_classes`: the attribute of this name, or the number of `class_names`, or one more than the largest number in a
@@ -16,7 +18,7 @@ def facts(dataset: Dataset) -> dict[str, Any]:
     W. The same before and after `batch`. Reads the numbers of the target, and transforms nothing.
 
     >>> from runner.dataset import NumpySlicesDataset
-    >>> facts(NumpySlicesDataset({"x": [[1.5, 2.5], [3.5, 4.5]], "y": [0, 2]}))
+    >>> facts_of(NumpySlicesDataset({"x": [[1.5, 2.5], [3.5, 4.5]], "y": [0, 2]}))
     {'num_classes': 3, 'input_shape': (2,), 'num_features': 2}
     """
     columns = dataset._columns
@@ -42,7 +44,9 @@ def _classes_in(target: Column) -> int | None:
     encoded = next((step for step in target.transforms if isinstance(step, OneHot)), None)
     if encoded is not None:
         return encoded.num_classes
-    is_number = target.source.ndim == 1 and target.source.dtype.kind in "iu" and target.sample.dtype.numpy.kind in "iu"
-    if not is_number or not all(isinstance(step, TypeCast) for step in target.transforms):
+    numbers = target.source
+    if not isinstance(numbers, np.ndarray) or numbers.ndim != 1 or target.sample.dtype.numpy.kind not in "iu":
         return None
-    return int(target.source.max()) + 1 if target.source.min() >= 0 else None
+    if numbers.dtype.kind not in "iu" or not all(isinstance(step, TypeCast) for step in target.transforms):
+        return None
+    return int(numbers.max()) + 1 if numbers.min() >= 0 else None

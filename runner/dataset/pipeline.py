@@ -58,7 +58,7 @@ class Dataset:
             raise ConfigError("not transforms", argument="operations", value=operations, allowed=allowed)
         index = self._column_index(input_columns)
         columns = [c.map(steps) if k == index else c for k, c in enumerate(self._columns)]
-        return Dataset(columns, self._order, self._max_workers(num_parallel_workers))
+        return self._derived(columns, self._order, self._max_workers(num_parallel_workers))
 
     def project(self, columns: str | Sequence[str]) -> "Dataset":
         """Only these columns, in this order: inputs of the network, then the target.
@@ -70,7 +70,7 @@ class Dataset:
             allowed = f"different ones of {', '.join(self.get_col_names())}"
             raise ConfigError("project needs different columns", argument="columns", value=names, allowed=allowed)
         chosen = [self._columns[self._position(name, "columns")] for name in names]
-        return Dataset(chosen, self._order, self._workers)
+        return self._derived(chosen, self._order, self._workers)
 
     def rename(self, input_columns: str | Sequence[str], output_columns: str | Sequence[str]) -> "Dataset":
         """Give the columns `input_columns` the names `output_columns`; the order of columns stays.
@@ -85,7 +85,7 @@ class Dataset:
             rows = {"argument": "output_columns", "value": after, "allowed": f"{len(before)} new and different names"}
             raise ConfigError("rename needs one new name per column", **rows, columns=", ".join(self.get_col_names()))
         renamed = [column.renamed(name) for column, name in zip(self._columns, names, strict=True)]
-        return Dataset(renamed, self._order, self._workers)
+        return self._derived(renamed, self._order, self._workers)
 
     def shuffle(self, buffer_size: int) -> "Dataset":
         """Shuffle the rows (after `batch`: the batches) with a shuffle buffer, anew in every epoch.
@@ -113,7 +113,7 @@ class Dataset:
             allowed = f"1 to {self._order.count}, the dataset's size, or drop_remainder=False"
             rows = {"argument": "batch_size", "value": batch_size, "allowed": allowed}
             raise ConfigError("the dataset is smaller than one batch", **rows)
-        return Dataset(self._columns, order, self._max_workers(num_parallel_workers))
+        return self._derived(self._columns, order, self._max_workers(num_parallel_workers))
 
     def divided(self, parts: int, part: int) -> "Dataset":
         """One of `parts` parts of every batch, for a rank of a data-parallel run; to be called after `batch`.
@@ -252,7 +252,10 @@ class Dataset:
         return digest.hexdigest()
 
     def _with_order(self, order: Order) -> "Dataset":
-        return Dataset(self._columns, order, self._workers)
+        return self._derived(self._columns, order, self._workers)
+
+    def _derived(self, columns: Sequence[Column], order: Order, workers: int | None) -> "Dataset":
+        return Dataset(columns, order, workers)
 
     def _max_workers(self, requested: int | None) -> int | None:
         return max(filter(None, (worker_count(requested), self._workers)), default=None)

@@ -8,8 +8,8 @@ import runner.dataset as ds
 import runner.dataset.transforms.c_transforms as CT
 import runner.dataset.vision.c_transforms as CV
 from runner import dtype as dt
-from runner.dataset.catalog import DatasetSettings, open_dataset
-from runner.dataset.facts import facts
+from runner.dataset.batches import open_dataset
+from runner.dataset.facts import facts_of
 from runner.dataset.transforms.transform import Transform
 
 
@@ -54,36 +54,36 @@ def test_only_what_exists(data, expected):
     if "num_classes" in expected and expected["num_classes"] == 7:
         expected = {**expected, "num_features": 5}
     for pipeline in (data, data.shuffle(2).batch(2)):
-        assert facts(pipeline) == expected
+        assert facts_of(pipeline) == expected
 
 
 def test_stated_classes():
     data = slices(x=np.zeros((3, 5)), y=[0, 2, 1])
     data.class_names = ("cat", "dog", "cow", "owl")
-    assert facts(data)["num_classes"] == 4
+    assert facts_of(data)["num_classes"] == 4
     data.num_classes = 9
-    assert facts(data)["num_classes"] == 9
+    assert facts_of(data)["num_classes"] == 9
     data.class_names, data.num_classes = None, None
-    assert facts(data)["num_classes"] == 3
+    assert facts_of(data)["num_classes"] == 3
 
 
 def test_transforms_are_inferred_and_not_applied():
     images, labels = np.zeros((6, 8, 8, 3), np.uint8), np.arange(6)
     data = ds.NumpySlicesDataset({"image": images, "label": labels})
     mapped = data.map([Never(), CV.HWC2CHW()], "image")
-    assert facts(mapped) == {"num_classes": 6, "num_channels": 3, "image_size": 8, "input_shape": (3, 8, 8)}
-    assert facts(mapped.map(CT.TypeCast(dt.int8), "label"))["num_classes"] == 6
-    assert facts(mapped.map([CT.OneHot(11), CT.TypeCast(dt.float32)], "label"))["num_classes"] == 11
+    assert facts_of(mapped) == {"num_classes": 6, "num_channels": 3, "image_size": 8, "input_shape": (3, 8, 8)}
+    assert facts_of(mapped.map(CT.TypeCast(dt.int8), "label"))["num_classes"] == 6
+    assert facts_of(mapped.map([CT.OneHot(11), CT.TypeCast(dt.float32)], "label"))["num_classes"] == 11
     for steps in ([Never()], [CT.TypeCast(dt.float32)]):
-        assert "num_classes" not in facts(mapped.map(steps, "label"))
-    assert facts(data.project(["label", "image"]))["input_shape"] == ()
+        assert "num_classes" not in facts_of(mapped.map(steps, "label"))
+    assert facts_of(data.project(["label", "image"]))["input_shape"] == ()
 
 
 @pytest.mark.parametrize("name", ["digits", "synthetic"])
 def test_the_datasets_of_runner(name):
-    data = open_dataset(DatasetSettings(name, image_size=12), train=True)
+    data = open_dataset(name, train=True, image_size=12)
     channels = data.column_types()[0].shape[1]
-    assert facts(data) == {
+    assert facts_of(data) == {
         "num_classes": 10,
         "num_channels": channels,
         "image_size": 12,
