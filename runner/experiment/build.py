@@ -9,6 +9,7 @@ from typing import Any
 from runner import compile as compiler, context
 from runner.communication import auto_parallel
 from runner.communication.world import world
+from runner.config.groups.dataset import DatasetSettings
 from runner.config.groups.metric import METRICS, AnyMetric
 from runner.config.groups.parallel import DataParallel
 from runner.config.groups.session import SessionSettings
@@ -18,7 +19,7 @@ from runner.dataset.batches import in_batches
 from runner.dataset.facts import facts_of
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
-from runner.errors import ConfigError, DeviceError
+from runner.errors import ConfigError, DeviceError, known_names
 from runner.host.log import LOG
 from runner.host.machine import require_memory
 from runner.nn.cell import Cell
@@ -56,7 +57,7 @@ def build(
     Raises ConfigError, DataError and DeviceError.
     """
     device = _checked_device(config)
-    train_samples, test_samples = (config.dataset.create(Dataset, split=split) for split in SPLITS)
+    train_samples, test_samples = (_samples(config.dataset, split) for split in SPLITS)
     facts = facts_of(train_samples)
     loss = config.loss.create(Cell, **facts)
     one_hot = _one_hot(config, loss, facts)
@@ -108,6 +109,24 @@ def _loss_scale(config: RunConfig) -> LossScaleManager | None:
 def device_of(config: RunConfig) -> Device:
     """The device that a run requests."""
     return Device(**asdict(config.device))
+
+
+def _samples(settings: DatasetSettings, split: str) -> Dataset:
+    """The samples of a split with the columns that the config selects, the target last. Raises ConfigError."""
+    data = settings.create(Dataset, split=split)
+    names = data.get_col_names()
+    if not settings.selects_columns or (settings.inputs is None and settings.target is None):
+        return data
+    target = names[-1] if settings.target is None else settings.target
+    inputs = settings.inputs or tuple(name for name in names if name != target)
+    for key, chosen in (("inputs", inputs), ("target", (target,))):
+        for name in chosen:
+            if name not in names:
+                rows = {"value": name, **known_names(name, names), "where": settings.entry.place}
+                raise ConfigError("the dataset has no such column", key=f"dataset.{key}", **rows)
+    if target in inputs:
+        raise ConfigError("the target cannot be an input", key="dataset.inputs", value=target)
+    return data.project([*inputs, target])
 
 
 def _batches(config: RunConfig, samples: Dataset, train: bool, one_hot: int | None) -> Dataset:

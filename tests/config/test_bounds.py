@@ -17,7 +17,7 @@ from runner.validation.rules import Rule, rule_of
 Key = tuple[str, tuple[Any, ...], Rule]
 LONG = "a" * 300
 # Texts that are no paths; what a new key is, is to be decided here or by its rule.
-NO_PATHS = {
+NO_PATHS = {"network.name", "metrics.name", "dataset.target", "dataset.url", "hydra.sweeper.study_name"}
     "dataset.target",
     "metrics.name",
     "callbacks.name",
