@@ -17,7 +17,8 @@ from runner.dataset.prefetch import MAX_WORKERS
 from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, SyntheticDataset
 from runner.dataset.transforms.c_transforms import OneHot, TypeCast
 from runner.dataset.transforms.transform import Transform
-from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, RandomCrop, RandomHorizontalFlip, Rescale, Resize
+from runner.dataset.vision.augment import crop_and_flip
+from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, Rescale, Resize
 from runner.errors import ConfigError
 from runner.validation.records import Frozen
 from runner.validation.rules import MAX_COUNT, key
@@ -26,7 +27,6 @@ from runner.validation.validate import validate_record
 __all__ = ["DatasetSettings", "open_dataset"]
 
 MAX_IMAGE_SIZE = 4096
-PADDING_DIVISOR = 8  # of a side: the usual 4 pixels around CIFAR-10's 32
 SYNTHETIC_SAMPLES = {"train": 1024, "test": 256}
 
 
@@ -166,7 +166,7 @@ def _image_transforms(settings: DatasetSettings, train: bool) -> list[Transform]
         rows = {"argument": "augment", "value": True, "allowed": "False", "dataset": settings.name}
         raise ConfigError("augment mirrors images, which changes the class of these", **rows)
     if settings.augment and train:
-        steps += [RandomCrop(side, padding=-(-side // PADDING_DIVISOR)), RandomHorizontalFlip()]
+        steps += crop_and_flip(side)
     steps.append(_SCALE_TO_UNIT)
     if settings.normalize:
         steps.append(settings.entry.normalization)
