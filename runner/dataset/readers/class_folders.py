@@ -55,7 +55,7 @@ def read_classes(folder: Path, root: Path, class_names: tuple[str, ...] | None =
 def has_classes(folder: Path) -> bool:
     """Whether there is such a folder with folders in it."""
     try:
-        return any(entry.is_dir() and not entry.name.startswith(".") for entry in os.scandir(folder))
+        return any(entry.is_dir() and not entry.name.startswith(".") for entry in list(os.scandir(folder)))
     except OSError:
         return False
 

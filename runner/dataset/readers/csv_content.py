@@ -91,6 +91,11 @@ class CsvTable:
     def __len__(self) -> int:
         return len(self.lines)
 
+    @property
+    def target(self) -> TableColumn:
+        """The last column that was selected."""
+        return [*self.columns.values()][-1]
+
     def error(self, what: str, row: int, column: TableColumn, **rows: object) -> DataError:
         """The error for a field."""
         return DataError(what, at=f"{self.path}:{self.lines[row]}", column=column.name, **rows)

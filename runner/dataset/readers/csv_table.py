@@ -76,14 +76,8 @@ def csv_table(
     preprocessing = TablePreprocessing(encoders, delimiter, goal.class_names)
     if split == "test" and test_file is not None:
         table = _whole_table(data_path("test_file", test_file, "a CSV file"), names, delimiter)
-        rows = np.arange(len(table))
-    else:
-        table, rows = training, goal.training if split == "train" else goal.testing
-    column = table.columns[names[-1]]
-    values = (
-        target_numbers(table, column) if goal.class_names is None else class_numbers(table, column, goal.class_names)
-    )
-    return preprocessing.dataset(preprocessing.encode(table)[rows], Column(TARGET, values[rows]))
+        return _dataset(preprocessing, table, np.arange(len(table)))
+    return _dataset(preprocessing, training, goal.training if split == "train" else goal.testing)
 
 
 class _Goal(NamedTuple):
@@ -130,13 +124,13 @@ def _checked_delimiter(delimiter: str) -> str:
 
 def _whole_table(path: Path, names: tuple[str, ...], delimiter: str) -> CsvTable:
     table = read_table(path, delimiter, names)
-    require_targets(table, table.columns[names[-1]])
+    require_targets(table, table.target)
     return table
 
 
 def _goal(table: CsvTable, task: str, part: float | None, seed: int) -> _Goal:
     """What is predicted, and from which rows."""
-    column = list(table.columns.values())[-1]
+    column = table.target
     everything = np.arange(len(table))
     if len(table) < 2:
         raise DataError("a table has one row", file=table.path, expected="at least two rows", repair="add rows")
@@ -173,6 +167,12 @@ def _fitted(table: CsvTable, names: tuple[str, ...], categorical: Sequence[str],
             "a row has too many numbers", file=table.path, found=width, expected=f"at most {MAX_WIDTH}", repair=repair
         )
     return encoders
+
+
+def _dataset(preprocessing: "TablePreprocessing", table: CsvTable, rows: np.ndarray) -> Dataset:
+    column, names = table.target, preprocessing.class_names
+    values = target_numbers(table, column) if names is None else class_numbers(table, column, names)
+    return preprocessing.dataset(preprocessing.encode(table)[rows], Column(TARGET, values[rows]))
 
 
 class TablePreprocessing(Preprocessing):
