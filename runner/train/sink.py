@@ -22,6 +22,7 @@ from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObse
 from runner.core.primitive import current
 from runner.core.value import Value
 from runner.dataset.pipeline import Dataset
+from runner.dataset.prefetch import prefetch_batches
 from runner.dataset.transforms.c_transforms import OneHot, TypeCast
 from runner.dataset.transforms.transform import Affine, Transform
 from runner.device import Device
@@ -204,6 +205,9 @@ def _identity(*batch: Value) -> list[Value]:
 
 
 def _stacked(dataset: Dataset, visits: np.ndarray) -> list[np.ndarray]:
-    """The columns of several batches, [steps, batch, ...]."""
+    """The columns of several batches, [steps, batch, ...], fetched by the threads of the dataset."""
+    if dataset.threads > 1:
+        batches = prefetch_batches(dataset.fetch, visits, dataset.threads)
+        return [np.stack(column) for column in zip(*batches, strict=True)]
     flat = dataset.fetch(visits.reshape(-1))
     return [column.reshape(*visits.shape, *column.shape[1:]) for column in flat]
