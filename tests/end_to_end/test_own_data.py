@@ -1,4 +1,4 @@
-"""Networks learn from the user's own files, in both modes, sunk and not, and new files give the outputs of the split."""
+"""Networks learn from the user's own files, in both modes, sunk and not; new files give the outputs of the split."""
 
 import csv
 from pathlib import Path

@@ -63,6 +63,12 @@ class NpyFolder:
         _require_known(name, self.names, self.path)
         return map_array(self.path / f"{name}.npy")
 
+    def header(self, name: str) -> NpyHeader:
+        """The header of an array. Raises as `read`."""
+        _require_known(name, self.names, self.path)
+        with files.open_regular(self.path / f"{name}.npy", MAX_FILE_BYTES) as file:
+            return read_header(file, self.path / f"{name}.npy")
+
 
 class NpzFile:
     """The arrays in a `.npz`. Raises DataError for a file that is missing or no such file."""
@@ -92,6 +98,12 @@ class NpzFile:
                 found = "more" if part else f"{count}"
                 raise _damaged(self.path, f"{header.nbytes} bytes of values", found, name)
         return _shaped(values, header)
+
+    def header(self, name: str) -> NpyHeader:
+        """The header of an array. Raises as `read`."""
+        _require_known(name, self.names, self.path)
+        with self._archive() as archive, archive.open(f"{name}.npy") as member:
+            return read_header(member, self.path, name)
 
     @contextmanager
     def _archive(self) -> Iterator[zipfile.ZipFile]:

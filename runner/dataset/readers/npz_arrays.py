@@ -40,31 +40,31 @@ def npz_arrays(
 ) -> Dataset:
     """Arrays of numpy: a column for each of `inputs`, then `target`; row k of all of them is sample k.
 
-    Reads a `.npz` (`data_file`), or the `NAME.npy` of a folder (`data_dir`), which are memory-mapped. The test split is
-    `test_file`, or the folders `train` and `test` of `data_dir`; or `test_fraction` of the rows, drawn with `seed`
-    (of each class); or the arrays are named `x_train`, `y_train`, `x_test`, `y_test`. Float arrays become Float32,
-    integers Int32, or Float32 multiplied by `scale`. `task` auto: a target of integers has classes (Int32), one of
-    floats is a regression (Float32, with at least one axis). Nothing is unpickled. Raises ConfigError for arguments and
-    names, DataError for files.
+    Reads a `.npz` (`data_file`), or the `NAME.npy` of a folder (`data_dir`), memory-mapped. The test split is
+    `test_file`, or the folders `train` and `test` of `data_dir`; or `test_fraction` of the rows (of each class), drawn
+    with `seed`; or the arrays are named `x_train`, `y_train`, `x_test`, `y_test`. Floats become Float32; integers are
+    Int32, or Float32 multiplied by `scale`. `task` auto: integers are classes (Int32), floats a regression (Float32 [1]
+    for single numbers). Raises ConfigError for arguments and names, DataError for files.
     """
-    one_of({}, TASKS, task=task)
-    whole_number("seed", seed, 0, MAX_SEED)
     factor = None if scale is None else finite_number("scale", scale)
     names = _names(inputs, target)
+    one_of({}, TASKS, task=task)
     training, testing = _parts(data_file, test_file, data_dir, names, test_fraction)
     own = training if checked_split(split) == "train" else testing
     labels = training.read(target)
     has_classes = _has_classes(labels, task, training, target)
     num_classes = _num_classes(labels, training, target) if has_classes else None
     arrays = {name: own.read(name) for name in names}
-    if own is not training and num_classes is not None:
-        _require_known_classes(arrays[target], num_classes, own, target)
+    if own is not training:
+        _require_same_samples(training, own, names)
+        if num_classes is not None:
+            _require_known_classes(arrays[target], num_classes, own, target)
     rows = require_equal_rows(arrays, own.arrays.path)
-    sources: Mapping[str, Source] = arrays
-    if test_fraction is not None:
-        groups = labels if has_classes and labels.ndim == 1 else np.zeros(rows, np.int32)
-        sources = _divided(arrays, groups, fraction(test_fraction), seed, split, own)
-    return _dataset(sources, names, factor, has_classes, num_classes)
+    if test_fraction is None:
+        return _dataset(arrays, names, factor, has_classes, num_classes)
+    groups = labels if has_classes and labels.ndim == 1 else np.zeros(rows, np.int32)
+    divided = _divided(arrays, groups, fraction(test_fraction), seed, split, own)
+    return _dataset(divided, names, factor, has_classes, num_classes)
 
 
 class _Part(NamedTuple):
@@ -152,19 +152,31 @@ def _num_classes(labels: np.ndarray, part: _Part, name: str) -> int:
     return most + 1
 
 
+def _require_same_samples(training: _Part, own: _Part, names: tuple[str, ...]) -> None:
+    for name in names:
+        expected, found = (part.arrays.header(name + part.suffix) for part in (training, own))
+        if expected.shape[1:] != found.shape[1:]:
+            rows = {"expected": f"samples of the shape {expected.shape[1:]}", "found": f"{found.shape[1:]}"}
+            raise own.error("the splits have samples of different shapes", name, **rows)
+        if (expected.dtype.kind == "f") != (found.dtype.kind == "f"):
+            rows = {"expected": f"as {expected.dtype} in the training split", "found": str(found.dtype)}
+            raise own.error("the splits have different element types", name, **rows)
+
+
 def _require_known_classes(labels: np.ndarray, num_classes: int, part: _Part, name: str) -> None:
-    least, most = value_range(labels) if labels.dtype.kind != "f" else (-1, -1)
+    least, most = value_range(labels)
     if least < 0 or most >= num_classes:
-        found = labels.dtype if labels.dtype.kind == "f" else f"{least} to {most}"
         expected = f"integers from 0 to {num_classes - 1}, as in the training split"
         repair = "correct the numbers, or add samples of the class to the training split"
-        raise part.error("the test split has other classes", name, expected=expected, found=found, repair=repair)
+        raise part.error(
+            "the test split has other classes", name, expected=expected, found=f"{least} to {most}", repair=repair
+        )
 
 
 def _divided(
     arrays: Mapping[str, np.ndarray], groups: np.ndarray, part: float, seed: int, split: str, own: _Part
 ) -> dict[str, Source]:
-    is_test = in_test_split(groups, part, seed)
+    is_test = in_test_split(groups, part, whole_number("seed", seed, 0, MAX_SEED))
     if not is_test.any():
         repair = "add samples"
         raise DataError(

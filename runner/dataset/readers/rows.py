@@ -8,18 +8,28 @@ import numpy as np
 
 
 def in_test_split(classes: np.ndarray, fraction: float, seed: int) -> np.ndarray:
-    """True for the rows of the test split, [N]: `fraction` of the rows of each class, at least one.
+    """True for the rows of the test split, [N]: `fraction` of the rows of each class, rounded so that the sum is right.
 
-    `classes` has the class of each row; equal numbers for data without classes. A class of one row stays in the
-    training split.
+    `classes` has the class of each row; equal numbers for data without classes. A class has rows in both splits, one
+    of a single row only in the training split.
     """
     is_test = np.zeros(len(classes), np.bool_)
-    for number in np.unique(classes):
-        rows = np.flatnonzero(classes == number)
-        count = min(len(rows) - 1, max(1, int(fraction * len(rows) + 0.5)))
+    numbers, sizes = np.unique(classes, return_counts=True)
+    by_class = np.split(np.argsort(classes, kind="stable"), np.cumsum(sizes)[:-1])
+    for number, rows, count in zip(numbers, by_class, _test_counts(sizes, fraction), strict=True):
         drawn = np.random.RandomState([seed, int(number)]).permutation(len(rows))[:count]
         is_test[rows[drawn]] = True
     return is_test
+
+
+def _test_counts(sizes: np.ndarray, fraction: float) -> np.ndarray:
+    """How many rows of each class are in the test split: the largest remainders are rounded up."""
+    exact = sizes * fraction
+    counts = np.floor(exact).astype(np.int64)
+    left = int(exact.sum() + 0.5) - int(counts.sum())
+    counts[np.argsort(counts - exact, kind="stable")[:left]] += 1
+    limited: np.ndarray = np.minimum(np.maximum(counts, 1), sizes - 1)
+    return limited
 
 
 def used_rows(rows: np.ndarray, num_samples: int | None, seed: int) -> np.ndarray:

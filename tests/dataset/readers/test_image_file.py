@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from damage import damaged
 from PIL import Image
-
 from tables import table
 
 from runner.dataset.readers import image_file
@@ -69,7 +68,12 @@ def bomb(width: int, height: int) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(b"\0" * 1000))
+        + chunk(b"IEND", b"")
+    )
 
 
 @table(("width", "height"), [(8193, 8192), (9500, 9500), (60_000, 60_000), (2**31 - 1, 2**31 - 1)])
@@ -115,10 +119,11 @@ def test_damage_gives_an_image_or_an_error(tmp_path: Path, kind: str) -> None:
     whole = io.BytesIO()
     picture(size=(20, 20)).save(whole, kind)
     path = tmp_path / "x"
+    codes = set()
     for _, content in damaged(whole.getvalue(), kind, 60):
         path.write_bytes(content)
         try:
             assert decode(path, 8, 3).shape == (8, 8, 3)
         except RunnerError as error:
-            assert error.exit_code == 7, error
-
+            codes.add(error.exit_code)
+    assert codes == {7}

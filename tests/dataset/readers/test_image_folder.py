@@ -13,6 +13,7 @@ import runner.dataset as ds
 from runner.dataset.readers import image_source
 from runner.dataset.readers.image_source import ImageFiles
 from runner.dataset.row_source import RowSource
+from runner.dataset.stages import stages
 from runner.errors import ConfigError, DataError, RunnerError
 
 CLASSES = {"cat": 6, "dog": 4, "owl": 5}
@@ -69,7 +70,9 @@ def test_the_order_on_the_disk_has_no_effect(draw, monkeypatch) -> None:
     listing = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: sorted(listing(path), key=lambda entry: entry.name, reverse=True))
     for mine, theirs in zip(first, [opened(other, split) for split in ("train", "test")], strict=True):
-        assert [Path(name).parts[-2:] for name in mine.row_names] == [Path(name).parts[-2:] for name in theirs.row_names]
+        assert [Path(name).parts[-2:] for name in mine.row_names] == [
+            Path(name).parts[-2:] for name in theirs.row_names
+        ]
         assert mine.fingerprint() == theirs.fingerprint()
         for a, b in zip(values(mine), values(theirs), strict=True):
             assert a.tobytes() == b.tobytes()
@@ -198,8 +201,8 @@ def _not_text(folder: Path) -> None:
     os.rename(os.fsencode(folder / "cat" / "000.png"), os.fsencode(folder / "cat") + b"/\xff.png")
 
 
-def _rename(folder: Path) -> None:
-    shutil.move(folder / "train" / "cat", folder / "train" / "cow")
+def _class_not_text(folder: Path) -> None:
+    os.rename(os.fsencode(folder / "cat"), os.fsencode(folder) + b"/\xff")
 
 
 WRONG = {
@@ -214,10 +217,17 @@ WRONG = {
         lambda folder: (folder / "cat/x.png").symlink_to(folder / "cat/none.png"),
         "a file is missing\n  file  {folder}/cat/x.png",
     ),
-    "a folder inside": (lambda f: (f / "cat/old").mkdir(), "a folder inside of a class folder\n  folder  {folder}/cat/old"),
-    "a link outside": (_link_outside, "a symbolic link leads out of the data folder\n  file      {folder}/cat/link.png\n"),
+    "a folder inside": (
+        lambda f: (f / "cat/old").mkdir(),
+        "a folder inside of a class folder\n  folder  {folder}/cat/old",
+    ),
+    "a link outside": (
+        _link_outside,
+        "a symbolic link leads out of the data folder\n  file      {folder}/cat/link.png\n",
+    ),
     "a class outside": (_class_outside, "a symbolic link leads out of the data folder\n  file      {folder}/cat\n"),
     "not UTF-8": (_not_text, "a name is not UTF-8 text\n  file    {folder}/cat/\\udcff.png\n"),
+    "class not UTF-8": (_class_not_text, "a name is not UTF-8 text\n  file    {folder}/\\udcff\n"),
 }
 
 
@@ -230,8 +240,7 @@ def test_a_wrong_folder_is_reported_with_the_file(tmp_path_factory, damage, expe
             Image.fromarray(np.full((4, 4, 3), k, np.uint8)).save(folder / name / f"{k:03}.png")
     damage(folder)
     with pytest.raises(DataError) as caught:
-        for split in ("train", "test"):
-            opened(folder, split)
+        [opened(folder, split) for split in ("train", "test")]
     assert str(caught.value).startswith(f"DataError: {expected.format(folder=folder)}")
     assert "repair" in str(caught.value) or "missing" in caught.value.what or "regular" in caught.value.what
 
@@ -243,6 +252,32 @@ def test_hidden_files_and_those_of_file_managers_are_no_images(draw) -> None:
     (folder / ".git").mkdir()
     (folder / "README.md").touch()
     assert len(opened(folder)) + len(opened(folder, "test")) == 15
+
+
+def test_a_link_may_stay_inside(draw) -> None:
+    folder = draw(CLASSES)
+    (folder / "cat" / "link.png").symlink_to(folder / "cat" / "000.png")
+    assert len(opened(folder)) + len(opened(folder, "test")) == 16
+
+
+def test_an_image_that_is_damaged_later_is_named(draw) -> None:
+    folder = draw({"cat": 10}, height=64, width=64)
+    draw({"dog": 10}, height=64, width=64)
+    for workers in (1, 4):
+        data = opened(folder, normalize=False)
+        path = Path(data.row_names[7])
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(DataError) as caught:
+            list(data.batch(2, num_parallel_workers=workers).read(0))
+        assert str(caught.value).startswith(f"DataError: a damaged image\n  file    {path}\n")
+        path.write_bytes(whole)
+
+
+def test_the_stages_of_a_profile(draw) -> None:
+    found = stages(opened(draw(CLASSES)).shuffle(5).batch(4, num_parallel_workers=2))
+    assert [stage.kind for stage in found] == ["Batch", "Map", "Map", "Shuffle", "Generator"]
+    assert found[0].workers == 2
 
 
 def test_an_unknown_class_of_the_test_split(draw) -> None:
@@ -287,7 +322,9 @@ def test_images_of_splits_without_classes(draw) -> None:
 def test_wrong_arguments(draw, keys, expected) -> None:
     folder = draw({"cat": 2, "dog": 2})
     with pytest.raises(ConfigError, match=expected):
-        opened(**{"folder": folder, "split": "train"} | {("folder" if k == "data_dir" else k): v for k, v in keys.items()})
+        opened(
+            **{"folder": folder, "split": "train"} | {("folder" if k == "data_dir" else k): v for k, v in keys.items()}
+        )
 
 
 def test_a_fraction_of_folders_of_splits(draw) -> None:
