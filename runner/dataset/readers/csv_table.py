@@ -69,6 +69,7 @@ def csv_table(
     path = data_path("data_file", data_file, "a CSV file")
     one_way_to_split(test_file is not None, test_fraction, "set test_file to a second file", "omit test_file")
     part = None if test_fraction is None else fraction(test_fraction)
+    categorical = tuple(map(str, as_list(categorical)))
     names = _columns(path, target, features, categorical, _checked_delimiter(delimiter))
     training = _whole_table(path, names, delimiter)
     goal = _goal(training, task, part, seed)

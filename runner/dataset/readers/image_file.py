@@ -80,7 +80,7 @@ def _opened(path: Path) -> Iterator["Image.Image"]:
             with pillow.open(file, formats=FORMATS) as image:
                 _require_size(path, *image.size)
                 yield image
-        except RunnerError:
+        except (RunnerError, MemoryError):
             raise
         except (pillow.DecompressionBombError, pillow.DecompressionBombWarning):
             raise _too_large(path, "more pixels than Pillow accepts") from None
