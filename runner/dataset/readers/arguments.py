@@ -2,13 +2,20 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Literal
 
 from runner.errors import ConfigError
 from runner.validation.arguments import finite_number, one_of
 from runner.validation.paths import ALLOWED, path_problem
+from runner.validation.rules import Rule
 
 SPLITS = ("train", "test")
 MAX_SEED = 2**32 - 1  # of numpy's RandomState
+
+Split = Literal["train", "test"]
+Task = Literal["auto", "classification", "regression"]
+Fraction = Annotated[float | None, Rule(above=0, below=1)]
+Seed = Annotated[int, Rule(low=0, high=MAX_SEED)]
 
 
 def checked_split(split: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self, get_args
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from runner.dataset.order import SourceOrder
 from runner.dataset.pipeline import Dataset, Preprocessing
 from runner.dataset.readers.arguments import (
     MAX_SEED,
+    Fraction,
+    Seed,
+    Split,
+    Task,
     checked_split,
     data_path,
     fraction,
@@ -36,46 +40,45 @@ from runner.validation.arguments import as_list, one_of, whole_number
 
 __all__ = ["TablePreprocessing", "csv_table"]
 
-TASKS = ("auto", "classification", "regression")
 MAX_WIDTH = 100_000  # numbers for each row
 FEATURES, TARGET = "features", "target"  # the columns of the dataset
 
 
 def csv_table(
-    split: Literal["train", "test"],
+    split: Split,
     *,
     data_file: Path | None = None,
     test_file: Path | None = None,
     target: str | None = None,
     features: tuple[str, ...] | None = None,
     categorical: tuple[str, ...] = (),
-    task: Literal["auto", "classification", "regression"] = "auto",
-    test_fraction: float | None = None,
-    seed: int = 0,
+    task: Task = "auto",
+    test_fraction: Fraction = None,
+    seed: Seed = 0,
     delimiter: str = ",",
 ) -> Dataset:
-    """A CSV file with a header: columns `features` Float32 [n], and `target` Int32 (classes) or Float32 [1].
+    """A table in CSV: `features` Float32 [n], and `target` Int32 (classes) or Float32 [1].
 
-    The test split is `test_file`, or `test_fraction` of the rows of `data_file`, drawn with `seed` (of each class).
-    `features` null: all columns but the target. Columns of numbers are standardised with mean and deviation of the
-    training split, missing values become the mean; columns in which at least half of the fields are text, and those in
-    `categorical`, are one-hot encoded, with a category of its own for missing values. `task` auto: a target of numbers
-    is a regression, one of text has classes. Missing is an empty field, NA, N/A, NaN, null, None or ?. Raises
-    ConfigError for arguments, DataError with file and line for files.
+    Raises ConfigError for arguments, DataError with file and line for files.
+
+    Args:
+        data_file: a CSV file with the names of the columns in the first line
+        test_file: a CSV file with the test split
+        target: the column to predict
+        features: the columns to predict it from; null: all others
+        categorical: columns of numbers that are categories
+        task: classification or regression; auto: a target of text has classes, one of numbers is a regression
+        test_fraction: part of the rows, of each class, that is the test split
+        seed: of the test split
+        delimiter: character between fields
     """
-    checked_split(split)
-    one_of({}, TASKS, task=task)
-    whole_number("seed", seed, 0, MAX_SEED)
     path = data_path("data_file", data_file, "a CSV file")
     one_way_to_split(test_file is not None, test_fraction, "set test_file to a second file", "omit test_file")
-    part = None if test_fraction is None else fraction(test_fraction)
-    categorical = tuple(map(str, as_list(categorical)))
     names = _columns(path, target, features, categorical, _checked_delimiter(delimiter))
     training = _whole_table(path, names, delimiter)
-    goal = _goal(training, task, part, seed)
-    encoders = _fitted(training, names, categorical, goal.training)
-    preprocessing = TablePreprocessing(encoders, delimiter, goal.class_names)
-    if split == "test" and test_file is not None:
+    goal = _goal(training, task, test_fraction, seed)
+    preprocessing = _fitted(training, names, categorical, goal, delimiter)
+    if checked_split(split) == "test" and test_file is not None:
         table = _whole_table(data_path("test_file", test_file, "a CSV file"), names, delimiter)
         return _dataset(preprocessing, table, np.arange(len(table)))
     return _dataset(preprocessing, training, goal.training if split == "train" else goal.testing)
@@ -97,6 +100,7 @@ def _columns(
     delimiter: str,
 ) -> tuple[str, ...]:
     """The names of the features and, last, of the target."""
+    categorical = [*map(str, as_list(categorical))]
     header = read_header(path, delimiter)
     if not isinstance(target, str):
         allowed = ", ".join(header[:20])
@@ -129,8 +133,10 @@ def _whole_table(path: Path, names: tuple[str, ...], delimiter: str) -> CsvTable
     return table
 
 
-def _goal(table: CsvTable, task: str, part: float | None, seed: int) -> _Goal:
+def _goal(table: CsvTable, task: str, test_fraction: float | None, seed: int) -> _Goal:
     """What is predicted, and from which rows."""
+    one_of({}, get_args(Task), task=task)
+    whole_number("seed", seed, 0, MAX_SEED)
     column = table.target
     everything = np.arange(len(table))
     if len(table) < 2:
@@ -145,29 +151,29 @@ def _goal(table: CsvTable, task: str, part: float | None, seed: int) -> _Goal:
         groups = class_numbers(table, column, names)
     else:
         table.require_numbers(column, "correct the field, or set task=classification")
-    if part is None:
+    if test_fraction is None:
         return _Goal(names, everything, everything)
-    is_test = in_test_split(groups, part, seed)
+    is_test = in_test_split(groups, fraction(test_fraction), seed)
     if not is_test.any():
         found = "one row of each class"
         raise DataError("there are too few rows for a test split", file=table.path, found=found, repair="add rows")
     return _Goal(names, np.flatnonzero(~is_test), np.flatnonzero(is_test))
 
 
-def _fitted(table: CsvTable, names: tuple[str, ...], categorical: Sequence[str], rows: np.ndarray) -> list[Encoder]:
+def _fitted(
+    table: CsvTable, names: tuple[str, ...], categorical: Sequence[str], goal: _Goal, delimiter: str
+) -> "TablePreprocessing":
     encoders: list[Encoder] = []
     for name in names[:-1]:
         column = table.columns[name]
-        is_number = column.is_numeric and name not in categorical
-        encoders.append(
-            (NumberEncoder if is_number or not column.present else CategoryEncoder).fit(table, column, rows)
-        )
+        is_number = (column.is_numeric and name not in as_list(categorical)) or not column.present
+        encoders.append((NumberEncoder if is_number else CategoryEncoder).fit(table, column, goal.training))
     if (width := sum(encoder.width for encoder in encoders)) > MAX_WIDTH:
         repair = "select columns by features=[...]"
         raise DataError(
             "a row has too many numbers", file=table.path, found=width, expected=f"at most {MAX_WIDTH}", repair=repair
         )
-    return encoders
+    return TablePreprocessing(encoders, delimiter, goal.class_names)
 
 
 def _dataset(preprocessing: "TablePreprocessing", table: CsvTable, rows: np.ndarray) -> Dataset:

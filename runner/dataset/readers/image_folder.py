@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from runner.dataset.order import SourceOrder
 from runner.dataset.pipeline import Dataset, Preprocessing
 from runner.dataset.readers.arguments import (
     MAX_SEED,
+    Fraction,
+    Seed,
+    Split,
     checked_split,
     data_path,
     fraction,
@@ -28,48 +31,54 @@ from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, Rescale
 from runner.dataset.vision.image import MAX_SIDE
 from runner.errors import ConfigError
 from runner.validation.arguments import flag, whole_number
+from runner.validation.rules import Rule
 
 __all__ = ["ImagePreprocessing", "image_folder"]
 
 
 def image_folder(
-    split: Literal["train", "test"],
+    split: Split,
     *,
     data_dir: Path | None = None,
-    image_size: int = 32,
+    image_size: Annotated[int, Rule(low=1, high=MAX_SIDE)] = 32,
     channels: int | None = None,
-    test_fraction: float | None = None,
-    seed: int = 0,
+    test_fraction: Fraction = None,
+    seed: Seed = 0,
     augment: bool = False,
     normalize: bool = True,
-    num_samples: int | None = None,
+    num_samples: Annotated[int | None, Rule(low=1)] = None,
 ) -> Dataset:
-    """Images in class folders: columns `image` Float32 [channels, image_size, image_size] and `label` Int32.
+    """Images in class folders: `image` Float32 [channels, image_size, image_size], `label` Int32.
 
-    Reads `data_dir/{train,test}/CLASS/*.{png,jpg,jpeg,webp,bmp}`; or `data_dir/CLASS/*`, of which `test_fraction` of
-    each class, drawn with `seed`, is the test split. Classes are numbered in the order of their names. Images are
-    decoded when a batch needs them and scaled to `image_size`, whatever their shape; `channels` null is 1 or 3, as the
-    first image has. `augment` crops and mirrors training images at random. `normalize` scales to mean 0 and deviation 1
-    by the statistics of training images, otherwise values are 0 to 1. `num_samples` draws so many of the split.
-    Raises ConfigError for arguments, DataError for folders and files.
+    Reads `data_dir/{train,test}/CLASS/*.{png,jpg,jpeg,webp,bmp}`, or `data_dir/CLASS/*` with `test_fraction`. Classes
+    are numbered in the order of their names. Images are decoded when a batch needs them, and scaled to `image_size`
+    whatever their shape is. Raises ConfigError for arguments, DataError for folders and files.
+
+    Args:
+        data_dir: folder with train/ and test/ that have a folder for each class, or with the class folders
+        image_size: height and width in pixels
+        channels: 1 (grey) or 3; null: as the first image has
+        test_fraction: part of each class that is the test split, without folders for the splits
+        seed: of the test split and of num_samples
+        augment: random crops and horizontal flips of training images
+        normalize: normalise to mean 0 and standard deviation 1, by up to 1024 training images; otherwise 0 to 1
+        num_samples: number of images to use, drawn from all classes; null: all
     """
     train, own = _train_and_own(checked_split(split), data_path("data_dir", data_dir, "a folder"), test_fraction, seed)
     flag({}, augment=augment, normalize=normalize)
+    own = own.rows(used_rows(np.arange(len(own.paths)), num_samples, seed))
+    for path in own.paths:
+        read_header(path)  # what is no image is reported before the training begins
+    return _fitted(train, image_size, channels, normalize).dataset(own, augment and split == "train")
+
+
+def _fitted(train: LabeledFiles, image_size: int, channels: int | None, normalize: bool) -> "ImagePreprocessing":
     side = whole_number("image_size", image_size, 1, MAX_SIDE)
     if channels not in (None, 1, 3):
         raise ConfigError("not a number of channels", argument="channels", value=channels, allowed="1, 3, null")
-    if num_samples is not None:
-        own = own.rows(used_rows(np.arange(len(own.paths)), whole_number("num_samples", num_samples, 1), seed))
-    for path in own.paths:
-        read_header(path)  # what is no image is reported before the training begins
     channels = read_header(train.paths[0]).channels if channels is None else channels
     statistics = mean_and_deviation(train.paths, side, channels) if normalize else None
-    preprocessing = ImagePreprocessing(side, channels, statistics, train.class_names)
-    image = Column("image", ImageFiles(own.paths, side, channels))
-    data = Dataset([image, Column("label", own.labels)], SourceOrder(len(own.paths)))
-    data.class_names, data.row_names = train.class_names, [str(path) for path in own.paths]
-    data.preprocessing = preprocessing
-    return data.map(preprocessing.transforms(augment and split == "train"), "image")
+    return ImagePreprocessing(side, channels, statistics, train.class_names)
 
 
 class ImagePreprocessing(Preprocessing):
@@ -96,15 +105,22 @@ class ImagePreprocessing(Preprocessing):
             steps.append(Normalize(*self.statistics))
         return [*steps, HWC2CHW()]
 
+    def dataset(self, images: LabeledFiles, augment: bool) -> Dataset:
+        """The images with their labels: columns `image` and `label`."""
+        return self._dataset(images.paths, [Column("label", images.labels)], augment)
+
     def read(self, paths: Sequence[Path]) -> Dataset:
         """The images in these files: column `image`. Raises DataError for a file that is no image."""
         require_files(paths)
         for path in paths:
             read_header(path)
-        source = ImageFiles(paths, self.image_size, self.channels)
-        data = Dataset([Column("image", source)], SourceOrder(len(paths)))
+        return self._dataset(paths, [], False)
+
+    def _dataset(self, paths: Sequence[Path], more: Sequence[Column], augment: bool) -> Dataset:
+        image = Column("image", ImageFiles(paths, self.image_size, self.channels))
+        data = Dataset([image, *more], SourceOrder(len(paths)))
         data.row_names, data.class_names, data.preprocessing = [str(path) for path in paths], self.class_names, self
-        return data.map(self.transforms(), "image")
+        return data.map(self.transforms(augment), "image")
 
     def as_json(self) -> dict[str, Any]:
         """The values of the constructor."""

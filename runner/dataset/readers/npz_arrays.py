@@ -2,14 +2,24 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 
 from runner import dtype as dt
 from runner.dataset.column import CACHED_BYTES, Column
 from runner.dataset.pipeline import Dataset
-from runner.dataset.readers.arguments import MAX_SEED, checked_split, data_path, fraction, one_way_to_split
+from runner.dataset.readers.arguments import (
+    MAX_SEED,
+    Fraction,
+    Seed,
+    Split,
+    Task,
+    checked_split,
+    data_path,
+    fraction,
+    one_way_to_split,
+)
 from runner.dataset.readers.array_preprocessing import ArrayPreprocessing, Source, require_equal_rows
 from runner.dataset.readers.npy_content import Arrays, NpyFolder, NpzFile
 from runner.dataset.readers.rows import in_test_split
@@ -21,50 +31,59 @@ from runner.validation.arguments import finite_number, one_of, whole_number
 
 __all__ = ["npz_arrays"]
 
-TASKS = ("auto", "classification", "regression")
 MAX_CLASSES = 1_000_000
 
 
 def npz_arrays(
-    split: Literal["train", "test"],
+    split: Split,
     *,
     data_file: Path | None = None,
     test_file: Path | None = None,
     data_dir: Path | None = None,
     inputs: tuple[str, ...] = ("x",),
     target: str = "y",
-    task: Literal["auto", "classification", "regression"] = "auto",
-    test_fraction: float | None = None,
-    seed: int = 0,
+    task: Task = "auto",
+    test_fraction: Fraction = None,
+    seed: Seed = 0,
     scale: float | None = None,
 ) -> Dataset:
     """Arrays of numpy: a column for each of `inputs`, then `target`; row k of all of them is sample k.
 
-    Reads a `.npz` (`data_file`), or the `NAME.npy` of a folder (`data_dir`), memory-mapped. The test split is
-    `test_file`, or the folders `train` and `test` of `data_dir`; or `test_fraction` of the rows (of each class), drawn
-    with `seed`; or the arrays are named `x_train`, `y_train`, `x_test`, `y_test`. Floats become Float32; integers are
-    Int32, or Float32 multiplied by `scale`. `task` auto: integers are classes (Int32), floats a regression (Float32 [1]
-    for single numbers). Raises ConfigError for arguments and names, DataError for files.
+    Floats become Float32, integers Int32. Without `test_file`, `test_fraction` or folders train and test, the arrays
+    are NAME_train and NAME_test. Raises ConfigError for arguments and names, DataError for files.
+
+    Args:
+        data_file: a .npz file
+        test_file: a .npz file with the test split
+        data_dir: folder of NAME.npy, which are memory-mapped, or with such folders train and test
+        inputs: names of the arrays that are the network's inputs
+        target: name of the array that is the target
+        task: classification or regression; auto: integers are classes, floats a regression
+        test_fraction: part of the rows, of each class, that is the test split
+        seed: of the test split
+        scale: factor of all inputs, which become Float32; 0.00392156862745098 for bytes of images
     """
-    factor = None if scale is None else finite_number("scale", scale)
-    names = _names(inputs, target)
-    one_of({}, TASKS, task=task)
+    names, factor = _names(inputs, target), None if scale is None else finite_number("scale", scale)
     training, testing = _parts(data_file, test_file, data_dir, names, test_fraction)
     own = training if checked_split(split) == "train" else testing
     labels = training.read(target)
     has_classes = _has_classes(labels, task, training, target)
     num_classes = _num_classes(labels, training, target) if has_classes else None
+    arrays: Mapping[str, Source] = _own_arrays(training, own, names, num_classes)
+    if test_fraction is not None:
+        arrays = _divided(arrays, labels, has_classes, fraction(test_fraction), seed, split)
+    return _dataset(arrays, names, factor, has_classes, num_classes)
+
+
+def _own_arrays(training: "_Part", own: "_Part", names: tuple[str, ...], classes: int | None) -> dict[str, np.ndarray]:
+    """The arrays of a split, which has the same kinds of samples as the training split."""
     arrays = {name: own.read(name) for name in names}
     if own is not training:
         _require_same_samples(training, own, names)
-        if num_classes is not None:
-            _require_known_classes(arrays[target], num_classes, own, target)
-    rows = require_equal_rows(arrays, own.arrays.path)
-    if test_fraction is None:
-        return _dataset(arrays, names, factor, has_classes, num_classes)
-    groups = labels if has_classes and labels.ndim == 1 else np.zeros(rows, np.int32)
-    divided = _divided(arrays, groups, fraction(test_fraction), seed, split, own)
-    return _dataset(divided, names, factor, has_classes, num_classes)
+        if classes is not None:
+            _require_known_classes(arrays[names[-1]], classes, own, names[-1])
+    require_equal_rows(arrays, own.arrays.path)
+    return arrays
 
 
 class _Part(NamedTuple):
@@ -137,6 +156,7 @@ def _opened(
 
 
 def _has_classes(labels: np.ndarray, task: str, part: _Part, name: str) -> bool:
+    one_of({}, get_args(Task), task=task)
     is_float = labels.dtype.kind == "f"
     if task == "classification" and is_float:
         repair = "save class numbers as integers, from 0 on, or set task=regression"
@@ -174,16 +194,14 @@ def _require_known_classes(labels: np.ndarray, num_classes: int, part: _Part, na
 
 
 def _divided(
-    arrays: Mapping[str, np.ndarray], groups: np.ndarray, part: float, seed: int, split: str, own: _Part
+    arrays: Mapping[str, Source], labels: np.ndarray, has_classes: bool, part: float, seed: int, split: str
 ) -> dict[str, Source]:
+    groups = labels if has_classes and labels.ndim == 1 else np.zeros(len(labels), np.int32)
     is_test = in_test_split(groups, part, whole_number("seed", seed, 0, MAX_SEED))
     if not is_test.any():
-        repair = "add samples"
-        raise DataError(
-            "there are too few samples for a test split", file=own.arrays.path, found=len(groups), repair=repair
-        )
+        raise DataError("there are too few samples for a test split", found=len(groups), repair="add samples")
     rows = np.flatnonzero(is_test == (split == "test"))
-    return {name: _selected(values, rows) for name, values in arrays.items()}
+    return {name: _selected(values, rows) for name, values in arrays.items() if isinstance(values, np.ndarray)}
 
 
 def _selected(values: np.ndarray, rows: np.ndarray) -> Source:

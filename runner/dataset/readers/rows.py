@@ -6,6 +6,8 @@ data have the same test split. `RandomState` is used because its stream never ch
 
 import numpy as np
 
+from runner.validation.arguments import whole_number
+
 
 def in_test_split(classes: np.ndarray, fraction: float, seed: int) -> np.ndarray:
     """True for the rows of the test split, [N]: `fraction` of the rows of each class, rounded so that the sum is right.
@@ -33,7 +35,7 @@ def _test_counts(sizes: np.ndarray, fraction: float) -> np.ndarray:
 
 
 def used_rows(rows: np.ndarray, num_samples: int | None, seed: int) -> np.ndarray:
-    """At most `num_samples` of the rows, drawn at random, in their order; None: all."""
-    if num_samples is None or num_samples >= len(rows):
+    """At most `num_samples` of the rows, drawn at random, in their order; None: all. Raises ConfigError below 1."""
+    if num_samples is None or whole_number("num_samples", num_samples, 1) >= len(rows):
         return rows
     return np.sort(np.random.RandomState([seed, len(rows)]).permutation(rows)[:num_samples])
