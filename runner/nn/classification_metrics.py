@@ -1,7 +1,7 @@
 """Metrics of classification: one class of several, one logit for two classes, or several labels per sample."""
 
 import math
-from typing import ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -9,10 +9,12 @@ from runner.errors import ConfigError
 from runner.nn.cell import Cell
 from runner.nn.metric_base import Mean, Metric, require_data, require_shapes, without_units
 from runner.validation.arguments import one_of, whole
+from runner.validation.rules import Rule
 
 __all__ = ["F1", "Accuracy", "ConfusionMatrix", "Precision", "Recall", "TopKCategoricalAccuracy"]
 
 EvalType = Literal["classification", "multilabel"]
+Threshold = Annotated[float, Rule(above=0, below=1)]
 EVAL_TYPES = ("classification", "multilabel")
 AVERAGES = ("macro", "micro")
 MAX_CLASSES = 512  # of a confusion matrix: 262,144 numbers in files of the run
@@ -76,7 +78,7 @@ class Accuracy(Mean):
 
     direction = "maximize"
 
-    def __init__(self, eval_type: EvalType | None = None, threshold: float = 0.5) -> None:
+    def __init__(self, eval_type: EvalType | None = None, threshold: Threshold = 0.5) -> None:
         super().__init__()
         self.classifier = Classifier(eval_type, threshold)
 
@@ -98,7 +100,7 @@ class TopKCategoricalAccuracy(Mean):
 
     direction = "maximize"
 
-    def __init__(self, k: int = 5) -> None:
+    def __init__(self, k: Annotated[int, Rule(low=1)] = 5) -> None:
         super().__init__()
         whole({}, 1, k=k)
         self.k, self.classifier = k, Classifier("classification", 0.5)
@@ -129,7 +131,7 @@ class ClassCounts(Metric):
         self,
         eval_type: EvalType | None = None,
         average: Literal["macro", "micro"] = "macro",
-        threshold: float = 0.5,
+        threshold: Threshold = 0.5,
     ) -> None:
         one_of({}, AVERAGES, average=average)
         self.average, self.classifier = average, Classifier(eval_type, threshold)
@@ -196,7 +198,7 @@ class ConfusionMatrix(Metric):
 
     is_scalar: ClassVar[bool] = False
 
-    def __init__(self, eval_type: EvalType | None = None, threshold: float = 0.5) -> None:
+    def __init__(self, eval_type: EvalType | None = None, threshold: Threshold = 0.5) -> None:
         self.classifier = Classifier(eval_type, threshold)
         self.clear()
 

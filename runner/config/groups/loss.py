@@ -1,49 +1,81 @@
-"""Keys of the group `loss`, which depend on its `name`.
+"""The loss functions of configs."""
 
-A loss function is a record here, listed in `LOSSES`: choices, keys, defaults, help and the loss are derived from it.
-Training needs a single number, so a reduction cannot be `none`.
-"""
+from typing import Annotated, Literal
 
-from runner import nn
-from runner.config.groups.constructor import ConstructorSettings, argument
-from runner.nn.loss import REDUCTIONS
-from runner.validation.rules import key
+from runner import nn, register
+from runner.config.groups.record import Records, Settings
+from runner.validation.rules import Rule
 
-SCALAR_REDUCTIONS = tuple(name for name in REDUCTIONS if name != "none")
+Reduction = Annotated[Literal["mean", "sum"], Rule(hint="training needs one number per batch")]
 
 
-class LossSettings(ConstructorSettings):
-    """Base class of the settings of loss functions."""
-
-    name: str = key("")  # the loss function
-
-    @property
-    def has_one_hot_labels(self) -> bool:
-        """Whether labels are one-hot instead of class indices."""
-        return False
-
-    @property
-    def is_sum(self) -> bool:
-        """Whether the losses of a batch are summed, not averaged."""
-        return False
+class LossSettings(Settings):
+    """The loss function. Training needs a single number, so it returns a scalar."""
 
 
-class SoftmaxCrossEntropySettings(LossSettings, constructor=nn.SoftmaxCrossEntropyWithLogits):
-    """Softmax cross-entropy. Training needs a single number, so its reduction cannot be `none`."""
-
-    name: str = key("softmax_cross_entropy", choices=("softmax_cross_entropy",))  # the loss function
-    sparse: bool = True  # labels are class indices
-    label_smoothing: float = argument(low=0, below=1)  # share of each label that all classes get in equal parts
-    class_weights: tuple[float, ...] | None = argument(low=0)  # of the samples of each class; null: all 1
-    reduction: str = key("mean", choices=SCALAR_REDUCTIONS, hint="training needs one number per batch")  # over a batch
-
-    @property
-    def has_one_hot_labels(self) -> bool:
-        return not self.sparse
-
-    @property
-    def is_sum(self) -> bool:
-        return self.reduction == "sum"
+LOSSES = Records(register.loss, LossSettings, "softmax_cross_entropy")
 
 
-LOSSES: dict[str, type[LossSettings]] = {kind.name: kind for kind in (SoftmaxCrossEntropySettings,)}
+@register.loss("softmax_cross_entropy")
+def softmax_cross_entropy(
+    sparse: bool = True,
+    reduction: Reduction = "mean",
+    label_smoothing: Annotated[float, Rule(low=0, below=1)] = 0.0,
+    class_weights: Annotated[tuple[float, ...] | None, Rule(low=0)] = None,
+) -> nn.Cell:
+    """Softmax cross-entropy: one of several classes.
+
+    Args:
+        sparse: labels are class indices
+        reduction: over a batch
+        label_smoothing: share of each label that all classes get in equal parts
+        class_weights: weight of the samples of each class; null: all 1
+    """
+    loss: nn.Cell = nn.SoftmaxCrossEntropyWithLogits(
+        sparse, reduction, label_smoothing=label_smoothing, class_weights=class_weights
+    )
+    return loss
+
+
+@register.loss("binary_cross_entropy")
+def binary_cross_entropy(
+    reduction: Reduction = "mean", pos_weight: Annotated[tuple[float, ...] | None, Rule(low=0)] = None
+) -> nn.Cell:
+    """Binary cross-entropy of logits: targets 0 or 1, one or several per sample.
+
+    Args:
+        reduction: over the values of a batch
+        pos_weight: weight of targets 1, one for all labels or one for each; null: 1
+    """
+    return nn.BCEWithLogitsLoss(reduction, pos_weight=pos_weight)
+
+
+@register.loss("mse")
+def mse(reduction: Reduction = "mean") -> nn.Cell:
+    """Squared error.
+
+    Args:
+        reduction: over the values of a batch
+    """
+    return nn.MSELoss(reduction)
+
+
+@register.loss("l1")
+def l1(reduction: Reduction = "mean") -> nn.Cell:
+    """Absolute error.
+
+    Args:
+        reduction: over the values of a batch
+    """
+    return nn.L1Loss(reduction)
+
+
+@register.loss("smooth_l1")
+def smooth_l1(beta: Annotated[float, Rule(above=0)] = 1.0, reduction: Reduction = "mean") -> nn.Cell:
+    """Squared error up to a difference of beta, absolute error from there on.
+
+    Args:
+        beta: difference from which on the loss is linear
+        reduction: over the values of a batch
+    """
+    return nn.SmoothL1Loss(beta, reduction)
