@@ -14,6 +14,7 @@ from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError, DataError, raise_all
 from runner.experiment import launch, output_directories, run, sweep
 from runner.experiment.ranks.processes import on_all_ranks, processes_of
+from runner.experiment.status import STATUS_FILE
 from runner.host import json_data
 from runner.host.signals import stopped_by_signals
 from runner.validation.paths import ALLOWED, path_problem
@@ -54,7 +55,7 @@ def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -
 
 def _request(place: Path, lines: Sequence[str], force: bool) -> RunRequest:
     """The rest of the run in `place`. Raises ConfigError."""
-    status, values = _read(place, launch.STATUS_FILE), _read(place, run.CONFIG_FILE)
+    status, values = _read(place, STATUS_FILE), _read(place, run.CONFIG_FILE)
     config = check(with_overrides(values, lines))
     typed = typed_values(overrides.parse(lines))
     raise_all(list(path_errors(config, place, typed)))  # the run directory may be that of someone else

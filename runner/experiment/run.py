@@ -18,14 +18,15 @@ from runner.config.groups.profiling import is_requested as is_profiled
 from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig, RunRequest
 from runner.core.observers import NO_VALUES, ValueObserver
+from runner.dataset.pipeline import Dataset
 from runner.errors import MismatchError, TrainingError
 from runner.experiment import dump, profile, tune
 from runner.experiment.build import MODES, Experiment, build, device_of
 from runner.experiment.callbacks import MetricsJournal, ProgressBar, Stopwatch
-from runner.experiment.checkpointer import Checkpointer
+from runner.experiment.checkpointer import Checkpointer, restore
 from runner.experiment.expect import check_expectations
 from runner.experiment.graphs import graph_observer
-from runner.experiment.manifest import ManifestWriter, RunDescription, check_identity
+from runner.experiment.manifest import ManifestWriter, RunDescription, description_of
 from runner.experiment.ranks import synchronize
 from runner.host import seed
 from runner.host.files import make_directory, write_atomically, write_json
@@ -35,9 +36,10 @@ from runner.host.signals import Interruption
 from runner.observe import dump as dumps
 from runner.train import device_setup
 from runner.train.callback import Callback, CallbackParameters, LossMonitor, RunContext, TimeMonitor, check_losses
-from runner.train.checkpoint import initial_weights, state
+from runner.train.checkpoint import initial_weights
+from runner.train.model import Model
 
-CONFIG_FILE = "config.json"
+CONFIG_FILE, MANIFEST_FILE, METRICS_FILE, SUMMARY_FILE = "config.json", "manifest.json", "metrics.jsonl", "summary.json"
 
 
 def run(request: RunRequest) -> dict[str, Any]:
@@ -51,16 +53,18 @@ def run(request: RunRequest) -> dict[str, Any]:
     with run_environment(config):
         with closing(value_observer(request)) as values_observer:
             experiment = _build(request, values_observer)
-            monitor = RunMonitor(experiment, folder)
-            description = RunDescription(request, experiment, stopwatch, {})
-            with closing(Journal(folder / "metrics.jsonl")) as journal:
+            model, monitor = experiment.model, RunMonitor(experiment.model, folder)
+            description = description_of(request, experiment, stopwatch)
+            with closing(Journal(folder / METRICS_FILE)) as journal:
                 if request.resume:
-                    description.before = _read(experiment.model.train_network, lambda: _restore(description, journal))
+                    description.before = _read(model.train_network, lambda: _restore(request, description, journal))
                     values_observer.rewind(int(description.before.get("global_step", 0)))
                 metrics = MetricsJournal(journal)
-                cb_params = _train(description, monitor, metrics)
-                values = {} if config.eval.every == "never" else evaluate(experiment, metrics, cb_params)
-        write_network(experiment, folder)
+                cb_params = _train(request, experiment, description, monitor, metrics)
+                values = {}
+                if config.eval.every != "never":
+                    values = evaluate(model, experiment.test_data, metrics, cb_params)
+        write_network(model, experiment.train_data, folder)
     return conclude(request, description.summary(cb_params, values), values)
 
 
@@ -115,29 +119,29 @@ def conclude(request: RunRequest, summary: dict[str, Any], values: dict[str, flo
         summary["status"] = "failed"  # like status.json
         raise
     finally:
-        write_json(request.folder / "summary.json", summary)
+        write_json(request.folder / SUMMARY_FILE, summary)
     return summary
 
 
 class Evaluation(Callback):
-    """Evaluates after every epoch."""
+    """Evaluates after every epoch but the one with step number `last`, after which the end of the run evaluates."""
 
-    def __init__(self, experiment: Experiment, metrics: MetricsJournal) -> None:
-        self.experiment, self.metrics = experiment, metrics
+    def __init__(self, model: Model, test_data: Dataset, last: int, metrics: MetricsJournal) -> None:
+        self.model, self.test_data, self.last, self.metrics = model, test_data, last, metrics
 
     def epoch_end(self, run_context: RunContext) -> None:
         cb_params = run_context.original_args()
-        if cb_params.cur_step_num < self.experiment.total_steps:  # the last epoch is evaluated at the end of the run
-            evaluate(self.experiment, self.metrics, cb_params)
+        if cb_params.cur_step_num < self.last:
+            evaluate(self.model, self.test_data, self.metrics, cb_params)
 
 
 class RunMonitor(Callback):
     """Stops at a loss that is not finite, writes the step graph with the initial values, and holds the run's
     parameters."""
 
-    def __init__(self, experiment: Experiment, folder: Path) -> None:
-        self.experiment, self.path = experiment, folder / "model" / "train_step.onnx"
-        self.start = {p.name: p.data for p in experiment.model.train_network.get_parameters()}
+    def __init__(self, model: Model, folder: Path) -> None:
+        self.model, self.path = model, folder / "model" / "train_step.onnx"
+        self.start = {p.name: p.data for p in model.train_network.get_parameters()}
         self.cb_params = CallbackParameters()
 
     def begin(self, run_context: RunContext) -> None:
@@ -148,13 +152,18 @@ class RunMonitor(Callback):
 
     def step_end(self, run_context: RunContext) -> None:
         check_losses(self.cb_params)
-        if self.start and self.experiment.model.programs and not self.path.exists():
-            content = compiler.standalone_step(
-                self.experiment.model.programs[0].graph, ("image", "label"), ("loss",), self.start
-            )
+        if self.start and self.model.programs and not self.path.exists():
+            graph = self.model.programs[0].graph
+            content = compiler.standalone_step(graph, ("image", "label"), ("loss",), self.start)
             make_directory(self.path.parent)
             write_atomically(self.path, content)
         self.start = {}
+
+    def ended(self, before: dict[str, Any]) -> CallbackParameters:
+        """The parameters of the ended run; `before` has the loss of a run of which no step was left."""
+        if self.cb_params.net_outputs is None:
+            self.cb_params.net_outputs = np.float32(before["loss"])
+        return self.cb_params
 
 
 def value_observer(request: RunRequest) -> ValueObserver:
@@ -179,41 +188,34 @@ def failure_observer(config: RunConfig, folder: Path) -> dumps.FirstFailure | No
     return dumps.FirstFailure(path, config.network.name, process_number(config.device.card))
 
 
-def _restore(description: RunDescription, journal: Journal) -> dict[str, Any]:
-    """Restore model and journal from the newest valid checkpoint, and return its recorded progress.
-
-    Raises ConfigError when something has changed that the results depend on, unless the request has `force`.
-    """
-    folder = description.request.folder / "checkpoints"
-    for written in (description.request.folder, folder, description.request.folder / "model"):
-        state.sweep_temporaries(written)
-    found, damaged = state.newest(folder, description.request.config.checkpoint.prefix)
-    for line in damaged:
-        LOG.warning("%s", line)
-    if found is None:
-        journal.cut(0)
-        return {}
-    if not description.request.force:
-        check_identity(found.identity, description.identity)
-    write_json(description.request.folder / CONFIG_FILE, description.request.resolved)
-    for name, parameter in description.experiment.model.train_network.parameters_dict().items():
-        parameter.set_data(found.arrays[name])
-    journal.cut(found.progress["journal_bytes"])
-    return dict(found.progress)
+def _restore(request: RunRequest, description: RunDescription, journal: Journal) -> dict[str, Any]:
+    """Restore model and journal, and record the config with which the run continues. Raises as `restore`."""
+    before = restore(description, request.config.checkpoint.prefix, journal, request.force)
+    if before:
+        write_json(request.folder / CONFIG_FILE, request.resolved)
+    return before
 
 
-def _train(description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal) -> CallbackParameters:
+def _train(
+    request: RunRequest,
+    experiment: Experiment,
+    description: RunDescription,
+    monitor: RunMonitor,
+    metrics: MetricsJournal,
+) -> CallbackParameters:
+    config, last = request.config, experiment.total_steps
     with Interruption() as interruption:
-        callbacks = _observers(description, monitor, metrics)
+        callbacks = [description.stopwatch, monitor, metrics, *_outputs(config, last)]
+        callbacks.append(ManifestWriter(request.folder / MANIFEST_FILE, description.manifest))
+        if config.eval.every == "epoch":
+            callbacks.append(Evaluation(experiment.model, experiment.test_data, last, metrics))
         if world().size > 1:
             callbacks.append(signals := synchronize.SynchronizeSignals(interruption))
-            callbacks.append(Checkpointer(description, metrics.journal, signals))
+            callbacks.append(Checkpointer(description, config.checkpoint, last, metrics.journal, signals))
         else:
-            callbacks.append(Checkpointer(description, metrics.journal, interruption))
-        execute_steps(description.request.config, description.experiment, callbacks, description.before)
-    if monitor.cb_params.net_outputs is None:  # no steps were left
-        monitor.cb_params.net_outputs = np.float32(description.before["loss"])
-    return monitor.cb_params
+            callbacks.append(Checkpointer(description, config.checkpoint, last, metrics.journal, interruption))
+        execute_steps(config, experiment, callbacks, description.before)
+    return monitor.ended(description.before)
 
 
 def execute_steps(
@@ -231,28 +233,27 @@ def execute_steps(
     )
 
 
-def _observers(description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal) -> list[Callback]:
-    enabled, experiment = description.request.config.callbacks, description.experiment
-    callbacks: list[Callback] = [description.stopwatch, monitor, metrics]
+def _outputs(config: RunConfig, total: int) -> Iterator[Callback]:
+    enabled = config.callbacks
     if sys.stdout.isatty() and enabled.progress:
-        callbacks.append(ProgressBar(experiment.total_steps))
+        yield ProgressBar(total)
     if enabled.loss_monitor:
-        callbacks.append(LossMonitor(enabled.loss_monitor))
+        yield LossMonitor(enabled.loss_monitor)
     if enabled.time_monitor:
-        callbacks.append(TimeMonitor())
-    callbacks.append(ManifestWriter(description.request.folder / "manifest.json", description.manifest))
-    if description.request.config.eval.every == "epoch":
-        callbacks.append(Evaluation(experiment, metrics))
-    return callbacks
+        yield TimeMonitor()
 
 
 def evaluate(
-    experiment: Experiment, metrics: MetricsJournal, cb_params: CallbackParameters, callbacks: Sequence[Callback] = ()
+    model: Model,
+    data: Dataset,
+    metrics: MetricsJournal,
+    cb_params: CallbackParameters,
+    callbacks: Sequence[Callback] = (),
 ) -> dict[str, float]:
-    """Evaluate the test split and write its metrics to the journal. Raises TrainingError when one is not finite."""
-    if not experiment.model.metrics:
+    """Evaluate a dataset and write the metrics to the journal. Raises TrainingError when one is not finite."""
+    if not model.metrics:
         return {}
-    values = experiment.model.eval(experiment.test_data, callbacks)
+    values = model.eval(data, callbacks)
     if not all(map(math.isfinite, values.values())):
         rows = {"epoch": cb_params.cur_epoch_num, "global_step": cb_params.cur_step_num}
         repair = "a smaller optimizer.learning_rate"
@@ -261,7 +262,7 @@ def evaluate(
     return values
 
 
-def write_network(experiment: Experiment, folder: Path) -> None:
-    """Write `model/network.onnx`: the network in inference mode, with its weights."""
-    sample = experiment.train_data.column_types()[:1]
-    write_atomically(make_directory(folder / "model") / "network.onnx", experiment.model.export(sample))
+def write_network(model: Model, data: Dataset, folder: Path) -> None:
+    """Write `model/network.onnx`: the network in inference mode, with its weights, for batches of these data."""
+    sample = data.column_types()[:1]
+    write_atomically(make_directory(folder / "model") / "network.onnx", model.export(sample))
