@@ -148,10 +148,12 @@ class RunDescription:
         self.before: dict[str, Any] = {}
         self._data = {split: (dataset, "") for split, dataset in data.items()}
 
-    def add_data(self, split: str, dataset: Dataset) -> None:
-        """Another dataset of the run, for its manifest."""
-        if split not in self._data or self._data[split][0] is not dataset:
-            self._data[split] = dataset, ""
+    def add_data(self, split: str, dataset: Dataset) -> bool:
+        """Another dataset of the run, for its manifest; whether it is new."""
+        if split in self._data and self._data[split][0] is dataset:
+            return False
+        self._data[split] = dataset, ""
+        return True
 
     @property
     def data(self) -> dict[str, str]:
