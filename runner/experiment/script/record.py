@@ -58,28 +58,34 @@ def record(
     `resume=True` also continues a finished run, `resume=False` none. Raises BusyError for a directory that is in use,
     has a finished run or other files, ConfigError for invalid arguments and changed inputs, StorageError.
     """
-    own = command.own_command()
-    place = _place(folder)
-    values = _json_values(config)
-    settings = _settings(checkpoint, tracking)
-    if _is_requested(place):
-        resume, force = True, force or os.environ.get(FORCE_VARIABLE) == "1"
-    names = {"experiment": experiment or own.name, "network": network, "dataset": dataset, "mode": None, "device": None}
-    subject = ScriptSubject(place, own, values, names)
-    with exit_codes(), Console() as console, stopped_by_signals(), directory.opened(place), _noted(own, folder):
+    with exit_codes():
+        own, place = command.own_command(), _place(folder)
+        values, settings = _json_values(config), _settings(checkpoint, tracking)
         _check_one_process(place)
-        resumed = directory.is_continued(place, own, values, resume, force)
-        command.write(place, own)
-        files.write_json(place / CONFIG_FILE, values)
-        how = {"resumed": resumed, "force": force}
-        with (
-            kept_status(place, names, console, resumed) as status,
-            closing(Journal(place / METRICS_FILE)) as journal,
-            _tracked(subject, settings, resumed) as summary,
-        ):
-            run = RecordedRun(subject, settings.checkpoint, journal, status, **how)
-            yield run
-            summary.update(run.conclude())
+        if _is_requested(place):
+            resume, force = True, force or os.environ.get(FORCE_VARIABLE) == "1"
+        names = {"experiment": experiment or own.name, "network": network, "dataset": dataset}
+        subject = ScriptSubject(place, own, values, {**names, "mode": None, "device": None})
+        with stopped_by_signals(), directory.opened(place), _noted(own, folder):
+            resumed = directory.is_continued(place, own, values, resume, force)
+            command.write(place, own)
+            files.write_json(place / CONFIG_FILE, values)
+            with _running(subject, settings, resumed, force) as run:
+                yield run
+
+
+@contextmanager
+def _running(subject: ScriptSubject, settings: RunConfig, resumed: bool, force: bool) -> Iterator[RecordedRun]:
+    """The run in a locked directory, with its status, journal and tracker; at the end its summary is written."""
+    with (
+        Console() as console,
+        kept_status(subject.folder, subject.names, console, resumed) as status,
+        closing(Journal(subject.folder / METRICS_FILE)) as journal,
+        _tracked(subject, settings, resumed) as summary,
+    ):
+        run = RecordedRun(subject, settings.checkpoint, journal, status, resumed=resumed, force=force)
+        yield run
+        summary.update(run.conclude())
 
 
 def _tracked(subject: ScriptSubject, settings: RunConfig, resumed: bool) -> Any:

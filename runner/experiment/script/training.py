@@ -77,12 +77,19 @@ class RecordedRun:
     """
 
     def __init__(
-        self, subject: ScriptSubject, settings: CheckpointSettings, journal: Journal, status: Status, **how: bool
+        self,
+        subject: ScriptSubject,
+        settings: CheckpointSettings,
+        journal: Journal,
+        status: Status,
+        *,
+        resumed: bool,
+        force: bool,
     ) -> None:
         self._subject, self._settings, self._status = subject, settings, status
         self._journal, self._metrics = journal, MetricsJournal(journal)
         self.folder, self.config = subject.folder, subject.config
-        self.resumed, self._force = how["resumed"], how["force"]
+        self.resumed, self._force = resumed, force
         self._stopwatch, self._values = Stopwatch(), dict[str, float]()
         self._description: RunDescription | None = None
         self._data: Dataset | None = None
