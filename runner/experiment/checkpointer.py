@@ -24,19 +24,17 @@ class Signals(Protocol):
 class Checkpointer(Callback):
     """Saves all parameters and the progress of the run; the last callback, so that the journal has the step's row.
 
-    Saves as `settings` say, also inside of sinks, at step number `last`, and when `signals` request the end of the run.
+    Saves as `settings` say, also inside of sinks, at the last step, and when `signals` request the end of the run.
     """
 
     def __init__(
         self,
         description: RunDescription,
         settings: CheckpointSettings,
-        last: int,
         journal: Journal,
         signals: Signals,
     ) -> None:
-        self.description, self.settings, self.last = description, settings, last
-        self.journal, self.signals = journal, signals
+        self.description, self.settings, self.journal, self.signals = description, settings, journal, signals
         self.folder = make_directory(description.subject.folder / CHECKPOINTS)
         self._saved_step, self._saved_time = 0, time.monotonic()
 
@@ -68,7 +66,7 @@ class Checkpointer(Callback):
 
     def save(self, cb_params: CallbackParameters) -> None:
         """Write a checkpoint, and delete the oldest beyond `keep_max`."""
-        self.description.model.value_observer().flush()  # a resumed run does not repeat the steps before
+        self.description.experiment.model.value_observer().flush()  # a resumed run does not repeat the steps before
         self.journal.sync()
         progress = {
             "global_step": cb_params.cur_step_num,
@@ -87,7 +85,7 @@ class Checkpointer(Callback):
     def _due(self, step: int) -> bool:
         every_steps = self.settings.every_steps
         steps = every_steps is not None and step // every_steps > self._saved_step // every_steps
-        return steps or self._seconds_are_due() or step >= self.last
+        return steps or self._seconds_are_due() or step >= self.description.experiment.total_steps
 
     def _seconds_are_due(self) -> bool:
         every_seconds = self.settings.every_seconds
@@ -111,7 +109,7 @@ def restore(description: RunDescription, prefix: str, journal: Journal, force: b
         return {}
     if not force:
         check_identity(found.identity, description.identity)
-    for name, parameter in description.model.train_network.parameters_dict().items():
+    for name, parameter in description.experiment.model.train_network.parameters_dict().items():
         parameter.set_data(found.arrays[name])
     journal.cut(found.progress["journal_bytes"])
     return dict(found.progress)

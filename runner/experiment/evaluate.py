@@ -46,10 +46,8 @@ def run(request: RunRequest) -> dict[str, Any]:
         manifest = ManifestWriter(folder / training.MANIFEST_FILE, description.manifest)
         cb_params = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
         with closing(Journal(folder / training.METRICS_FILE)) as journal:
-            values = training.evaluate(
-                experiment.model, experiment.test_data, MetricsJournal(journal), cb_params, [stopwatch, manifest]
-            )
-        training.write_network(experiment.model, experiment.train_data, folder)
+            values = training.evaluate(experiment, MetricsJournal(journal), cb_params, [stopwatch, manifest])
+        training.write_network(experiment, folder)
     summary = description.summary(cb_params, values) | _evaluation_figures(step, stopwatch, values)
     return training.conclude(request, summary, values)
 

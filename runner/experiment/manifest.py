@@ -21,7 +21,6 @@ from runner.host.files import write_json
 from runner.host.json_file import flat
 from runner.host.machine import cpu_model, packages
 from runner.train.callback import Callback, CallbackParameters, RunContext
-from runner.train.model import Model
 
 
 class ManifestWriter(Callback):
@@ -133,18 +132,13 @@ class ConfiguredRun(Subject):
 class RunDescription:
     """Identity, manifest and summary of a run; `before` is the progress recorded by the checkpoint that it resumes.
 
-    `data` are the datasets by split, `tuning` is what `session.auto_tune_mode` found.
+    `data` are the datasets by split.
     """
 
     def __init__(
-        self,
-        subject: Subject,
-        model: Model,
-        data: Mapping[str, Dataset],
-        stopwatch: Stopwatch,
-        tuning: dict[str, Any] | None = None,
+        self, subject: Subject, experiment: Experiment, data: Mapping[str, Dataset], stopwatch: Stopwatch
     ) -> None:
-        self.subject, self.model, self.stopwatch, self.tuning = subject, model, stopwatch, tuning
+        self.subject, self.experiment, self.stopwatch = subject, experiment, stopwatch
         self.before: dict[str, Any] = {}
         self._data = {split: (dataset, "") for split, dataset in data.items()}
 
@@ -169,19 +163,19 @@ class RunDescription:
     @property
     def providers(self) -> list[str]:
         """The execution providers of the steps."""
-        programs = self.model.programs
+        programs = self.experiment.model.programs
         return list(programs[0].session.providers) if programs else list(self.before.get("providers", ["numpy"]))
 
     @property
     def interactions(self) -> int:
         """Number of host-device interactions while training in this process; a sink has as many as its time needs."""
-        steps = self.model.steps
+        steps = self.experiment.model.steps
         return steps.interactions if steps else 0
 
     @property
     def loss_scaling(self) -> dict[str, Any]:
         """The loss scale after the last step and the number of skipped overflow steps; {} without scaling."""
-        cell = self.model.train_network
+        cell = self.experiment.model.train_network
         if not isinstance(cell, nn.TrainOneStepWithLossScaleCell):
             return {}
         return {"loss_scale": float(cell.scale_sense.data), "overflow_steps": int(cell.overflow_steps.data)}
@@ -195,17 +189,17 @@ class RunDescription:
 
     def manifest(self) -> dict[str, Any]:
         """Everything that the results depend on, except the machine."""
-        names, programs = self.subject.names, self.model.programs
+        names, programs = self.subject.names, self.experiment.model.programs
         return {
             "experiment": names["experiment"],
             **self.subject.inputs,
             "data_sha256": self.data,
             "mode": names["mode"],
-            "device": str(self.model.device),
+            "device": str(self.experiment.model.device),
             "providers": self.providers,
             "optimization_level": programs[0].session.optimization_level if programs else None,
-            "threads": (programs[0].session if programs else self.model).device.workers,
-            "tuning": self.tuning,
+            "threads": (programs[0].session if programs else self.experiment.model).device.workers,
+            "tuning": self.experiment.tuning,
             "ranks": self.subject.ranks,
             "packages": self.packages,
         }
@@ -214,7 +208,7 @@ class RunDescription:
         """The summary of a finished run; times, speed and interactions are those of this process."""
         stopwatch = self.stopwatch
         steps = cb_params.cur_step_num - int(self.before.get("global_step", 0))
-        compiling = sum(program.compile_seconds for program in self.model.programs)
+        compiling = sum(program.compile_seconds for program in self.experiment.model.programs)
         return {
             "status": "ok",
             **self.subject.names,
@@ -238,7 +232,7 @@ class RunDescription:
 def description_of(request: RunRequest, experiment: Experiment, stopwatch: Stopwatch) -> RunDescription:
     """The description of a run with a config."""
     data = {"train": experiment.train_data, "test": experiment.test_data}
-    return RunDescription(ConfiguredRun(request), experiment.model, data, stopwatch, experiment.tuning)
+    return RunDescription(ConfiguredRun(request), experiment, data, stopwatch)
 
 
 def relevant_versions(versions: dict[str, str]) -> dict[str, str]:

@@ -18,7 +18,6 @@ from runner.config.groups.profiling import is_requested as is_profiled
 from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig, RunRequest
 from runner.core.observers import NO_VALUES, ValueObserver
-from runner.dataset.pipeline import Dataset
 from runner.errors import MismatchError, TrainingError
 from runner.experiment import dump, profile, tune
 from runner.experiment.build import MODES, Experiment, build, device_of
@@ -37,7 +36,6 @@ from runner.observe import dump as dumps
 from runner.train import device_setup
 from runner.train.callback import Callback, CallbackParameters, LossMonitor, RunContext, TimeMonitor, check_losses
 from runner.train.checkpoint import initial_weights
-from runner.train.model import Model
 
 CONFIG_FILE, MANIFEST_FILE, METRICS_FILE, SUMMARY_FILE = "config.json", "manifest.json", "metrics.jsonl", "summary.json"
 
@@ -53,18 +51,17 @@ def run(request: RunRequest) -> dict[str, Any]:
     with run_environment(config):
         with closing(value_observer(request)) as values_observer:
             experiment = _build(request, values_observer)
-            model, monitor = experiment.model, RunMonitor(experiment.model, folder)
+            monitor = RunMonitor(experiment, folder)
             description = description_of(request, experiment, stopwatch)
             with closing(Journal(folder / METRICS_FILE)) as journal:
                 if request.resume:
-                    description.before = _read(model.train_network, lambda: _restore(request, description, journal))
+                    network = experiment.model.train_network
+                    description.before = _read(network, lambda: _restore(request, description, journal))
                     values_observer.rewind(int(description.before.get("global_step", 0)))
                 metrics = MetricsJournal(journal)
-                cb_params = _train(request, experiment, description, monitor, metrics)
-                values = {}
-                if config.eval.every != "never":
-                    values = evaluate(model, experiment.test_data, metrics, cb_params)
-        write_network(model, experiment.train_data, folder)
+                cb_params = _train(request, description, monitor, metrics)
+                values = {} if config.eval.every == "never" else evaluate(experiment, metrics, cb_params)
+        write_network(experiment, folder)
     return conclude(request, description.summary(cb_params, values), values)
 
 
@@ -124,24 +121,24 @@ def conclude(request: RunRequest, summary: dict[str, Any], values: dict[str, flo
 
 
 class Evaluation(Callback):
-    """Evaluates after every epoch but the one with step number `last`, after which the end of the run evaluates."""
+    """Evaluates after every epoch."""
 
-    def __init__(self, model: Model, test_data: Dataset, last: int, metrics: MetricsJournal) -> None:
-        self.model, self.test_data, self.last, self.metrics = model, test_data, last, metrics
+    def __init__(self, experiment: Experiment, metrics: MetricsJournal) -> None:
+        self.experiment, self.metrics = experiment, metrics
 
     def epoch_end(self, run_context: RunContext) -> None:
         cb_params = run_context.original_args()
-        if cb_params.cur_step_num < self.last:
-            evaluate(self.model, self.test_data, self.metrics, cb_params)
+        if cb_params.cur_step_num < self.experiment.total_steps:  # the last epoch is evaluated at the end of the run
+            evaluate(self.experiment, self.metrics, cb_params)
 
 
 class RunMonitor(Callback):
     """Stops at a loss that is not finite, writes the step graph with the initial values, and holds the run's
     parameters."""
 
-    def __init__(self, model: Model, folder: Path) -> None:
-        self.model, self.path = model, folder / "model" / "train_step.onnx"
-        self.start = {p.name: p.data for p in model.train_network.get_parameters()}
+    def __init__(self, experiment: Experiment, folder: Path) -> None:
+        self.experiment, self.path = experiment, folder / "model" / "train_step.onnx"
+        self.start = {p.name: p.data for p in experiment.model.train_network.get_parameters()}
         self.cb_params = CallbackParameters()
 
     def begin(self, run_context: RunContext) -> None:
@@ -152,9 +149,10 @@ class RunMonitor(Callback):
 
     def step_end(self, run_context: RunContext) -> None:
         check_losses(self.cb_params)
-        if self.start and self.model.programs and not self.path.exists():
-            graph = self.model.programs[0].graph
-            content = compiler.standalone_step(graph, ("image", "label"), ("loss",), self.start)
+        if self.start and self.experiment.model.programs and not self.path.exists():
+            content = compiler.standalone_step(
+                self.experiment.model.programs[0].graph, ("image", "label"), ("loss",), self.start
+            )
             make_directory(self.path.parent)
             write_atomically(self.path, content)
         self.start = {}
@@ -197,24 +195,17 @@ def _restore(request: RunRequest, description: RunDescription, journal: Journal)
 
 
 def _train(
-    request: RunRequest,
-    experiment: Experiment,
-    description: RunDescription,
-    monitor: RunMonitor,
-    metrics: MetricsJournal,
+    request: RunRequest, description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal
 ) -> CallbackParameters:
-    config, last = request.config, experiment.total_steps
+    settings = request.config.checkpoint
     with Interruption() as interruption:
-        callbacks = [description.stopwatch, monitor, metrics, *_outputs(config, last)]
-        callbacks.append(ManifestWriter(request.folder / MANIFEST_FILE, description.manifest))
-        if config.eval.every == "epoch":
-            callbacks.append(Evaluation(experiment.model, experiment.test_data, last, metrics))
+        callbacks = _observers(request, description, monitor, metrics)
         if world().size > 1:
             callbacks.append(signals := synchronize.SynchronizeSignals(interruption))
-            callbacks.append(Checkpointer(description, config.checkpoint, last, metrics.journal, signals))
+            callbacks.append(Checkpointer(description, settings, metrics.journal, signals))
         else:
-            callbacks.append(Checkpointer(description, config.checkpoint, last, metrics.journal, interruption))
-        execute_steps(config, experiment, callbacks, description.before)
+            callbacks.append(Checkpointer(description, settings, metrics.journal, interruption))
+        execute_steps(request.config, description.experiment, callbacks, description.before)
     return monitor.ended(description.before)
 
 
@@ -233,27 +224,30 @@ def execute_steps(
     )
 
 
-def _outputs(config: RunConfig, total: int) -> Iterator[Callback]:
-    enabled = config.callbacks
+def _observers(
+    request: RunRequest, description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal
+) -> list[Callback]:
+    enabled, experiment = request.config.callbacks, description.experiment
+    callbacks: list[Callback] = [description.stopwatch, monitor, metrics]
     if sys.stdout.isatty() and enabled.progress:
-        yield ProgressBar(total)
+        callbacks.append(ProgressBar(experiment.total_steps))
     if enabled.loss_monitor:
-        yield LossMonitor(enabled.loss_monitor)
+        callbacks.append(LossMonitor(enabled.loss_monitor))
     if enabled.time_monitor:
-        yield TimeMonitor()
+        callbacks.append(TimeMonitor())
+    callbacks.append(ManifestWriter(request.folder / MANIFEST_FILE, description.manifest))
+    if request.config.eval.every == "epoch":
+        callbacks.append(Evaluation(experiment, metrics))
+    return callbacks
 
 
 def evaluate(
-    model: Model,
-    data: Dataset,
-    metrics: MetricsJournal,
-    cb_params: CallbackParameters,
-    callbacks: Sequence[Callback] = (),
+    experiment: Experiment, metrics: MetricsJournal, cb_params: CallbackParameters, callbacks: Sequence[Callback] = ()
 ) -> dict[str, float]:
-    """Evaluate a dataset and write the metrics to the journal. Raises TrainingError when one is not finite."""
-    if not model.metrics:
+    """Evaluate the test split and write its metrics to the journal. Raises TrainingError when one is not finite."""
+    if not experiment.model.metrics:
         return {}
-    values = model.eval(data, callbacks)
+    values = experiment.model.eval(experiment.test_data, callbacks)
     if not all(map(math.isfinite, values.values())):
         rows = {"epoch": cb_params.cur_epoch_num, "global_step": cb_params.cur_step_num}
         repair = "a smaller optimizer.learning_rate"
@@ -262,7 +256,7 @@ def evaluate(
     return values
 
 
-def write_network(model: Model, data: Dataset, folder: Path) -> None:
-    """Write `model/network.onnx`: the network in inference mode, with its weights, for batches of these data."""
-    sample = data.column_types()[:1]
-    write_atomically(make_directory(folder / "model") / "network.onnx", model.export(sample))
+def write_network(experiment: Experiment, folder: Path) -> None:
+    """Write `model/network.onnx`: the network in inference mode, with its weights."""
+    sample = experiment.train_data.column_types()[:1]
+    write_atomically(make_directory(folder / "model") / "network.onnx", experiment.model.export(sample))

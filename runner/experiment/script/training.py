@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from runner import context
 from runner.config.schema import CheckpointSettings
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError, StorageError
+from runner.experiment.build import Experiment
 from runner.experiment.callbacks import MetricsJournal, Stopwatch
 from runner.experiment.checkpointer import Checkpointer, restore
 from runner.experiment.manifest import ManifestWriter, RunDescription, Subject, config_hash
@@ -92,7 +94,6 @@ class RecordedRun:
         self.resumed, self._force = resumed, force
         self._stopwatch, self._values = Stopwatch(), dict[str, float]()
         self._description: RunDescription | None = None
-        self._data: Dataset | None = None
         self._cb_params = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
 
     def train(
@@ -119,22 +120,25 @@ class RecordedRun:
         steps = epoch_steps(train_dataset, dataset_sink_mode, sink_size)
         last, sunk = total_steps(epoch, steps, max_steps), dataset_sink_mode and model.mode == context.GRAPH_MODE
         splits = {"train": train_dataset} | ({} if test_dataset is None else {"test": test_dataset})
+        experiment = Experiment(model, train_dataset, train_dataset if test_dataset is None else test_dataset, last)
         types = ", ".join(map(str, train_dataset.column_types()))
-        description, manifest = self._describe(model, splits, epoch_steps=steps, sunk=sunk, batch=types)
-        monitor = RunMonitor(model, self.folder)
+        description, manifest = self._describe(experiment, splits, epoch_steps=steps, sunk=sunk, batch=types)
+        monitor = RunMonitor(experiment, self.folder)
         if self.resumed:
             description.before = restore(description, self._settings.prefix, self._journal, self._force)
         with Interruption() as interruption:
             observers = [self._stopwatch, monitor, self._metrics, manifest, *CallbackList(callbacks)]
             if test_dataset is not None:
-                observers.append(Evaluation(model, test_dataset, last, self._metrics))
-            observers.append(Checkpointer(description, self._settings, last, self._journal, interruption))
-            first = int(description.before.get("global_step", 0))
-            data = train_dataset, observers, dataset_sink_mode, sink_size
-            model.train(epoch, *data, max_steps=max_steps, first_step=first)
+                observers.append(Evaluation(experiment, self._metrics))
+            observers.append(Checkpointer(description, self._settings, self._journal, interruption))
+            data, first = (
+                (train_dataset, observers, dataset_sink_mode, sink_size),
+                description.before.get("global_step"),
+            )
+            model.train(epoch, *data, max_steps=max_steps, first_step=first or 0)
         self._cb_params = monitor.ended(description.before)
         if test_dataset is not None:
-            self._values = evaluate(model, test_dataset, self._metrics, self._cb_params)
+            self._values = evaluate(experiment, self._metrics, self._cb_params)
 
     def evaluate(self, model: Model, dataset: Dataset) -> dict[str, float]:
         """The metrics of a model over a dataset, also written to `metrics.jsonl` and `summary.json`.
@@ -144,24 +148,27 @@ class RecordedRun:
         """
         if not model.metrics:
             raise ConfigError("evaluation needs metrics", repair="Model(..., metrics={'accuracy'})")
-        trained, observers = self._description, list[Callback]()
+        trained = self._description
         if trained is None:
-            _, manifest = self._describe(model, {"test": dataset})
+            experiment = Experiment(model, dataset, dataset, 0)
+            _, manifest = self._describe(experiment, {"test": dataset})
             self._journal.cut(0)
-            observers = [self._stopwatch, manifest]
-        self._values = evaluate(model, dataset, self._metrics, self._cb_params, observers)
-        if trained is not None and trained.add_data("test", dataset):
+            self._values = evaluate(experiment, self._metrics, self._cb_params, [self._stopwatch, manifest])
+            return dict(self._values)
+        trained.experiment.test_data = dataset
+        self._values = evaluate(replace(trained.experiment, model=model), self._metrics, self._cb_params)
+        if trained.add_data("test", dataset):
             self._manifest(trained).write()
         return dict(self._values)
 
     def conclude(self) -> dict[str, Any]:
         """Write network and summary, and return the summary. Raises ConfigError when nothing was recorded."""
         description = self._description
-        if description is None or self._data is None:
+        if description is None:
             repair = "run.train(model, ...) in place of model.train(...), or run.evaluate(model, ...)"
             raise ConfigError("nothing was recorded", path=self.folder, repair=repair)
         try:
-            write_network(description.model, self._data, self.folder)
+            write_network(description.experiment, self.folder)
         except StorageError:
             raise
         except Exception as reason:  # tracing executes the user's code; the training is not lost for it
@@ -174,16 +181,15 @@ class RecordedRun:
         return summary
 
     def _describe(
-        self, model: Model, data: Mapping[str, Dataset], **training: Any
+        self, experiment: Experiment, data: Mapping[str, Dataset], **training: Any
     ) -> tuple[RunDescription, ManifestWriter]:
         """The description of the run, with the writer of its manifest. Raises ConfigError for a second training."""
         if self._description is not None:
             repair = "one call of run.train, or another run directory for each; run.evaluate may follow"
             raise ConfigError("a run has one training", path=self.folder, repair=repair)
-        self._subject.begin(model, **training)
+        self._subject.begin(experiment.model, **training)
         self._status.write(**self._subject.names)
-        self._description = RunDescription(self._subject, model, data, self._stopwatch)
-        self._data = next(iter(data.values()))
+        self._description = RunDescription(self._subject, experiment, data, self._stopwatch)
         return self._description, self._manifest(self._description)
 
     def _manifest(self, description: RunDescription) -> ManifestWriter:
