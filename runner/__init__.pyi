@@ -1,4 +1,12 @@
-from runner import common as common, context as context, dataset as dataset, dtype as dtype, nn as nn, ops as ops
+from runner import (
+    common as common,
+    context as context,
+    dataset as dataset,
+    dtype as dtype,
+    nn as nn,
+    ops as ops,
+    register as register,
+)
 from runner.common import Parameter as Parameter, Tensor as Tensor
 from runner.errors import RunnerError as RunnerError
 from runner.experiment.launch import run as run
@@ -6,6 +14,7 @@ from runner.experiment.script.record import record as record
 from runner.experiment.script.training import RecordedRun as RecordedRun
 from runner.host.seed import get_seed as get_seed, set_seed as set_seed
 from runner.ops.print.file import parse_print as parse_print, print_entries as print_entries
+from runner.register import key as key
 from runner.train import Model as Model
 from runner.train.checkpoint import (
     load_checkpoint as load_checkpoint,

@@ -11,10 +11,12 @@ from typing import Any, Protocol
 
 from runner import nn
 from runner.communication.world import world
+from runner.config.code import loaded_files
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunRequest
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError
+from runner.experiment import code
 from runner.experiment.build import Experiment
 from runner.experiment.callbacks import Stopwatch, number
 from runner.host.files import write_json
@@ -71,7 +73,7 @@ WITHOUT_EFFECT = (
 
 
 # Keys that checkpoints of older versions do not have, with the values that those runs had.
-ADDED = {"parallel.sync_batch_norm": False}
+ADDED = {"parallel.sync_batch_norm": False, "dataset.inputs": None, "dataset.target": None}
 
 
 class Subject(Protocol):
@@ -92,6 +94,10 @@ class Subject(Protocol):
     @property
     def identity(self) -> dict[str, Any]:
         """The settings that the results depend on, by dotted name."""
+
+    @property
+    def code(self) -> dict[str, Path]:
+        """The files of the user's code, by the names of their copies."""
 
     @property
     def ranks(self) -> int:
@@ -125,6 +131,10 @@ class ConfiguredRun(Subject):
         return {key: value for key, value in kept.items() if key not in ADDED or value != ADDED[key]}
 
     @property
+    def code(self) -> dict[str, Path]:
+        return loaded_files()
+
+    @property
     def ranks(self) -> int:
         return world().size if isinstance(self.request.config.parallel, DataParallel) else 1
 
@@ -156,6 +166,11 @@ class RunDescription:
         return {split: known for split, (_, known) in self._data.items()}
 
     @cached_property
+    def code(self) -> dict[str, str]:
+        """sha256 of the files of the user's code, by path."""
+        return code.hashes(self.subject.code)
+
+    @cached_property
     def packages(self) -> dict[str, str]:
         """Versions of the packages that compute the run; cached, since reading them is slow."""
         return packages()
@@ -184,8 +199,9 @@ class RunDescription:
     def identity(self) -> dict[str, Any]:
         """The values that a resumed run must share with this one, by dotted name."""
         ranks = {"parallel.ranks": self.subject.ranks} if self.subject.ranks > 1 else {}
+        code = {f"code.{name}": digest for name, digest in self.code.items()}
         common = flat({"data": self.data, "version": relevant_versions(self.packages)})
-        return {**self.subject.identity, **ranks, **common}
+        return {**self.subject.identity, **ranks, **code, **common}
 
     def manifest(self) -> dict[str, Any]:
         """Everything that the results depend on, except the machine."""
@@ -194,6 +210,7 @@ class RunDescription:
             "experiment": names["experiment"],
             **self.subject.inputs,
             "data_sha256": self.data,
+            "code_sha256": self.code,
             "mode": names["mode"],
             "device": str(self.experiment.model.device),
             "providers": self.providers,

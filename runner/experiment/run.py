@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,15 +12,16 @@ import numpy as np
 
 from runner import compile as compiler, context, nn
 from runner.communication.world import process_number, world
+from runner.config.code import loaded_files
 from runner.config.groups.dump import is_requested
 from runner.config.groups.profiling import is_requested as is_profiled
 from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig, RunRequest
 from runner.core.observers import NO_VALUES, ValueObserver
 from runner.errors import MismatchError, TrainingError
-from runner.experiment import dump, profile, tune
+from runner.experiment import code, dump, profile, tune
 from runner.experiment.build import MODES, Experiment, build, device_of
-from runner.experiment.callbacks import MetricsJournal, ProgressBar, Stopwatch
+from runner.experiment.callbacks import MetricsJournal, Stopwatch
 from runner.experiment.checkpointer import Checkpointer, restore
 from runner.experiment.expect import check_expectations
 from runner.experiment.graphs import graph_observer
@@ -34,7 +34,7 @@ from runner.host.log import LOG
 from runner.host.signals import Interruption
 from runner.observe import dump as dumps
 from runner.train import device_setup
-from runner.train.callback import Callback, CallbackParameters, LossMonitor, RunContext, TimeMonitor, check_losses
+from runner.train.callback import Callback, CallbackParameters, RunContext, check_losses
 from runner.train.checkpoint import initial_weights
 
 CONFIG_FILE, MANIFEST_FILE, METRICS_FILE, SUMMARY_FILE = "config.json", "manifest.json", "metrics.jsonl", "summary.json"
@@ -48,6 +48,7 @@ def run(request: RunRequest) -> dict[str, Any]:
     config, folder, stopwatch = request.config, request.folder, Stopwatch()
     if not request.resume:
         write_json(folder / CONFIG_FILE, request.resolved)
+        code.write_copies(folder, loaded_files())
     with run_environment(config):
         with closing(value_observer(request)) as values_observer:
             experiment = _build(request, values_observer)
@@ -187,10 +188,11 @@ def failure_observer(config: RunConfig, folder: Path) -> dumps.FirstFailure | No
 
 
 def _restore(request: RunRequest, description: RunDescription, journal: Journal) -> dict[str, Any]:
-    """Restore model and journal, and record the config with which the run continues. Raises as `restore`."""
+    """Restore model and journal, and record the config and code with which the run continues. Raises as `restore`."""
     before = restore(description, request.config.checkpoint.prefix, journal, request.force)
     if before:
         write_json(request.folder / CONFIG_FILE, request.resolved)
+        code.write_copies(request.folder, loaded_files())
     return before
 
 
@@ -227,18 +229,20 @@ def execute_steps(
 def _observers(
     request: RunRequest, description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal
 ) -> list[Callback]:
-    enabled, experiment = request.config.callbacks, description.experiment
-    callbacks: list[Callback] = [description.stopwatch, monitor, metrics]
-    if sys.stdout.isatty() and enabled.progress:
-        callbacks.append(ProgressBar(experiment.total_steps))
-    if enabled.loss_monitor:
-        callbacks.append(LossMonitor(enabled.loss_monitor))
-    if enabled.time_monitor:
-        callbacks.append(TimeMonitor())
+    experiment = description.experiment
+    configured = _configured(request, experiment.total_steps)
+    callbacks: list[Callback] = [description.stopwatch, monitor, metrics, *configured]
     callbacks.append(ManifestWriter(request.folder / MANIFEST_FILE, description.manifest))
     if request.config.eval.every == "epoch":
         callbacks.append(Evaluation(experiment, metrics))
     return callbacks
+
+
+def _configured(request: RunRequest, total_steps: int) -> Iterator[Callback]:
+    """The callbacks that the config names. Raises ConfigError for what is no callback."""
+    for settings in request.config.callbacks.values():
+        if settings is not None:
+            yield settings.create(Callback, run_dir=request.folder, total_steps=total_steps)
 
 
 def evaluate(

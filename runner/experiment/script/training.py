@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from runner import context
+from runner.config.code import imported_files
 from runner.config.schema import CheckpointSettings
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError, StorageError
 from runner.experiment.build import Experiment
 from runner.experiment.callbacks import MetricsJournal, Stopwatch
 from runner.experiment.checkpointer import Checkpointer, restore
+from runner.experiment.code import write_copies
 from runner.experiment.manifest import ManifestWriter, RunDescription, Subject, config_hash
 from runner.experiment.run import MANIFEST_FILE, SUMMARY_FILE, Evaluation, RunMonitor, evaluate, write_network
 from runner.experiment.script.command import ScriptCommand
@@ -41,6 +44,7 @@ class ScriptSubject(Subject):
     def __init__(self, folder: Path, command: ScriptCommand, config: dict[str, Any], names: dict[str, Any]) -> None:
         self._folder, self.command, self.config, self._names = folder, command, config, names
         self.training: dict[str, Any] = {}
+        self._code: dict[str, Path] = {}
 
     @property
     def folder(self) -> Path:
@@ -57,10 +61,16 @@ class ScriptSubject(Subject):
 
     @property
     def identity(self) -> dict[str, Any]:
-        return flat({"script": {"sha256": self.command.sha256}, "config": self.config, **self.training})
+        return flat({"config": self.config, **self.training})
+
+    @property
+    def code(self) -> dict[str, Path]:
+        return self._code
 
     def begin(self, model: Model, **training: Any) -> None:
-        """Take the names and settings of a model that is about to be trained or evaluated."""
+        """Take the names and settings of a model that is about to be trained or evaluated, and the imported code."""
+        script = self.command.script
+        self._code = imported_files([os.path.dirname(script)]) if script else {}  # a step may import more
         found = {"mode": MODE_NAMES[model.mode], "device": model.device.target}
         self._names |= found | {"network": self._names["network"] or type(model.network).__name__}
         precision = context.get_context("precision_mode")
@@ -124,8 +134,7 @@ class RecordedRun:
         types = ", ".join(map(str, train_dataset.column_types()))
         description, manifest = self._describe(experiment, splits, epoch_steps=steps, sunk=sunk, batch=types)
         monitor = RunMonitor(experiment, self.folder)
-        if self.resumed:
-            description.before = restore(description, self._settings.prefix, self._journal, self._force)
+        self._restore(description)
         with Interruption() as interruption:
             observers = [self._stopwatch, monitor, self._metrics, manifest, *CallbackList(callbacks)]
             if test_dataset is not None:
@@ -191,6 +200,11 @@ class RecordedRun:
         self._status.write(**self._subject.names)
         self._description = RunDescription(self._subject, experiment, data, self._stopwatch)
         return self._description, self._manifest(self._description)
+
+    def _restore(self, description: RunDescription) -> None:
+        if self.resumed:
+            description.before = restore(description, self._settings.prefix, self._journal, self._force)
+        write_copies(self.folder, self._subject.code)
 
     def _manifest(self, description: RunDescription) -> ManifestWriter:
         return ManifestWriter(self.folder / MANIFEST_FILE, description.manifest)

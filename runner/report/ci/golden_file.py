@@ -79,8 +79,8 @@ def from_run(folder: Path) -> Golden:
     found, damaged = state.newest(folder / "checkpoints", run.checkpoint_prefix)
     if found is None:
         raise DataError("no valid checkpoint", path=folder, found="; ".join(damaged) or "none")
-    # The manifest has the actual number of threads. The check is for changes of the code, also that of a script.
-    excluded = ("version.", "device.threads", "script.")
+    # The manifest has the actual number of threads. The check is for changes of the code, also that of the user.
+    excluded = ("version.", "device.threads", "code.")
     key = {name: value for name, value in found.identity.items() if not name.startswith(excluded)}
     key |= {name: run.manifest.get(name) for name in (*_MACHINE, *_COMPUTING)}
     tensors = {name: _tensor(array) for name, array in sorted(found.arrays.items())}
