@@ -67,10 +67,11 @@ class ScriptSubject(Subject):
     def code(self) -> dict[str, Path]:
         return self._code
 
-    def begin(self, model: Model, **training: Any) -> None:
+    def begin(self, experiment: Experiment, **training: Any) -> None:
         """Take the names and settings of a model that is about to be trained or evaluated, and the imported code."""
         script = self.command.script
         self._code = imported_files([os.path.dirname(script)]) if script else {}  # a step may import more
+        model, types = experiment.model, experiment.train_data.column_types()
         found = {"mode": MODE_NAMES[model.mode], "device": model.device.target}
         self._names |= found | {"network": self._names["network"] or type(model.network).__name__}
         precision = context.get_context("precision_mode")
@@ -79,7 +80,11 @@ class ScriptSubject(Subject):
             "mode": found["mode"],
             "device": {"target": model.device.target, "id": model.device.id, "threads": model.device.threads},
         }
-        self.training = {**common, "precision_mode": precision, "training": training}
+        self.training = {
+            **common,
+            "precision_mode": precision,
+            "training": training | {"batch": ", ".join(map(str, types))},
+        }
 
 
 class RecordedRun:
@@ -131,8 +136,7 @@ class RecordedRun:
         last, sunk = total_steps(epoch, steps, max_steps), dataset_sink_mode and model.mode == context.GRAPH_MODE
         splits = {"train": train_dataset} | ({} if test_dataset is None else {"test": test_dataset})
         experiment = Experiment(model, train_dataset, train_dataset if test_dataset is None else test_dataset, last)
-        types = ", ".join(map(str, train_dataset.column_types()))
-        description, manifest = self._describe(experiment, splits, epoch_steps=steps, sunk=sunk, batch=types)
+        description, manifest = self._describe(experiment, splits, epoch_steps=steps, sunk=sunk)
         monitor = RunMonitor(experiment, self.folder)
         self._restore(description)
         with Interruption() as interruption:
@@ -140,11 +144,9 @@ class RecordedRun:
             if test_dataset is not None:
                 observers.append(Evaluation(experiment, self._metrics))
             observers.append(Checkpointer(description, self._settings, self._journal, interruption))
-            data, first = (
-                (train_dataset, observers, dataset_sink_mode, sink_size),
-                description.before.get("global_step"),
-            )
-            model.train(epoch, *data, max_steps=max_steps, first_step=first or 0)
+            first = int(description.before.get("global_step", 0))
+            made = train_dataset, observers, dataset_sink_mode, sink_size
+            model.train(epoch, *made, max_steps=max_steps, first_step=first)
         self._cb_params = monitor.ended(description.before)
         if test_dataset is not None:
             self._values = evaluate(experiment, self._metrics, self._cb_params)
@@ -196,7 +198,7 @@ class RecordedRun:
         if self._description is not None:
             repair = "one call of run.train, or another run directory for each; run.evaluate may follow"
             raise ConfigError("a run has one training", path=self.folder, repair=repair)
-        self._subject.begin(experiment.model, **training)
+        self._subject.begin(experiment, **training)
         self._status.write(**self._subject.names)
         self._description = RunDescription(self._subject, experiment, data, self._stopwatch)
         return self._description, self._manifest(self._description)

@@ -182,6 +182,26 @@ def test_a_changed_script_does_not_continue(place):
     assert (place / "run/metrics.jsonl").read_bytes() == before
     assert resume("run", "--force")[0] == 0
     assert status_of(place / "run")["status"] == "ok"
+    assert (place / "run/code/train.py").read_text().endswith("# another line\n")
+
+
+def test_a_changed_module_of_a_script_does_not_continue(place):
+    """What the script imports from its folder is code of the run, too; started by `python -m`."""
+    (place / "package").mkdir()
+    (place / "train.py").rename(place / "package/network.py")
+    (place / "package/__init__.py").write_text("")
+    (place / "package/start.py").write_text(
+        "from package import network\nprint(network.main('pynative', 'off', 3, 'run'))\n"
+    )
+    assert ended(start("-m", "package.start", KILL="7"))[0] == -signal.SIGKILL
+    with (place / "package/network.py").open("a") as file:
+        file.write("# another line\n")
+    code, _, err = resume("run")
+    assert (code, "code.network.py  was" in err) == (2, True)
+    assert RunRecord(place / "run").state == "killed"
+    assert resume("run", "--force")[0] == 0
+    manifest = json.loads((place / "run/manifest.json").read_text())
+    assert set(manifest["code_sha256"]) == {"__init__.py", "network.py", "start.py"}
 
 
 def test_the_directory_is_deleted_while_the_script_runs(place):
