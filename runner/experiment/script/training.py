@@ -74,15 +74,11 @@ class ScriptSubject(Subject):
         model, types = experiment.model, experiment.train_data.column_types()
         found = {"mode": MODE_NAMES[model.mode], "device": model.device.target}
         self._names |= found | {"network": self._names["network"] or type(model.network).__name__}
-        precision = context.get_context("precision_mode")
-        common = {
+        self.training = {
             "seed": get_seed(),
             "mode": found["mode"],
-            "device": {"target": model.device.target, "id": model.device.id, "threads": model.device.threads},
-        }
-        self.training = {
-            **common,
-            "precision_mode": precision,
+            "device": {name: getattr(model.device, name) for name in ("target", "id", "threads")},
+            "precision_mode": context.get_context("precision_mode"),
             "training": training | {"batch": ", ".join(map(str, types))},
         }
 
