@@ -304,3 +304,28 @@ def test_the_key_belongs_to_the_user(recorded, monkeypatch, tmp_path):
     command.write(recorded, command.read(recorded)[0])  # no place for a key
     assert json.loads((recorded / command.SCRIPT_FILE).read_text())["signature"] is None
     not_resumed(recorded, "type the command")
+
+
+class TwoInputs(runner.nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = runner.nn.Dense(4, 2), runner.nn.Dense(3, 2)
+
+    def construct(self, x, z):
+        return self.first(x) + self.second(z)
+
+
+@pytest.mark.parametrize("mode", [runner.context.GRAPH_MODE, runner.context.PYNATIVE_MODE])
+def test_a_network_with_two_inputs(tmp_path, mode):
+    runner.context.set_context(mode=mode)
+    rng = np.random.default_rng(1)
+    columns = {"x": rng.random((20, 4), np.float32), "z": rng.random((20, 3), np.float32)}
+    columns["label"] = np.arange(20, dtype=np.int32) % 2
+    net = TwoInputs()
+    loss = runner.nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
+    model = runner.Model(net, loss, runner.nn.Momentum(net.trainable_params(), 0.1, 0.9), {"accuracy"})
+    with runner.record(tmp_path / "run") as run:
+        run.train(model, 2, runner.dataset.NumpySlicesDataset(columns).batch(5))
+    assert read(tmp_path / "run", "summary")["steps"] == 8
+    assert (tmp_path / "run/model/network.onnx").exists()
+    assert (tmp_path / "run/model/train_step.onnx").exists() == (mode == runner.context.GRAPH_MODE)
