@@ -682,7 +682,7 @@ def expected(text: str) -> str:
         "DATASET_KEYS": [field.name for field in fields(DATASETS["digits"])],
         "ADAM_KEYS": [field.name for field in fields(OPTIMIZERS["adam"])],
         "HYDRA_KEYS": hydra,
-        "NETWORKS": sorted(register.network),
+        "NETWORKS": [*register.network],
         "DATASETS": sorted(register.dataset),
         "AUGMENTABLE": AUGMENTABLE,
         "METRICS": METRICS,
