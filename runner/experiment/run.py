@@ -26,6 +26,7 @@ from runner.experiment.checkpointer import Checkpointer
 from runner.experiment.expect import check_expectations
 from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import ManifestWriter, RunDescription, check_identity
+from runner.experiment.model_files import write_networks
 from runner.experiment.ranks import synchronize
 from runner.host import seed
 from runner.host.files import make_directory, write_atomically, write_json
@@ -60,7 +61,7 @@ def run(request: RunRequest) -> dict[str, Any]:
                 metrics = MetricsJournal(journal)
                 cb_params = _train(description, monitor, metrics)
                 values = {} if config.eval.every == "never" else evaluate(experiment, metrics, cb_params)
-        write_network(experiment, folder)
+        write_networks(experiment, folder)
     return conclude(request, description.summary(cb_params, values), values)
 
 
@@ -259,9 +260,3 @@ def evaluate(
         raise TrainingError("a metric of the evaluation is not a finite number", **values, **rows, repair=repair)
     metrics.evaluated(values, cb_params.cur_epoch_num, cb_params.cur_step_num)
     return values
-
-
-def write_network(experiment: Experiment, folder: Path) -> None:
-    """Write `model/network.onnx`: the network in inference mode, with its weights."""
-    sample = experiment.train_data.column_types()[:1]
-    write_atomically(make_directory(folder / "model") / "network.onnx", experiment.model.export(sample))

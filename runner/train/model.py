@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from typing import Any
 
@@ -287,10 +287,18 @@ class Model:
         tensors = [Tensor(array) for array in outputs]
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
-    def export(self, types: Sequence[TensorType]) -> bytes:
-        """The network in inference mode as an ONNX file for inputs of these types, with its parameters as constants."""
+    def export(self, types: Sequence[TensorType], metadata: Mapping[str, str] | None = None) -> bytes:
+        """The network in inference mode as an ONNX file for inputs of these types, with its parameters as constants.
+
+        Any batch size is accepted if the network allows it; `metadata` of the file say so.
+        """
+        with self.inference():
+            return compiler.export_onnx(self.network.construct, types, "network", metadata=metadata)
+
+    @contextmanager
+    def inference(self) -> Iterator[None]:
+        """Inside, the network is in inference mode and operators have the precision of the model."""
+        self.network.set_train(False)
         with use_precision(self.precision):
-            self.network.set_train(False)
-            content = compiler.export_onnx(self.network.construct, types, "network")
-            self.network.set_train(True)
-            return content
+            yield
+        self.network.set_train(True)
