@@ -243,10 +243,8 @@ class Model:
             self.eval_step = self._step(self.eval_mode, self.eval_network, "eval_step", *names)
         cb_params = self._eval_parameters(hooks, valid_dataset)
         run_context = RunContext(cb_params)
-        self.network.set_train(False)
-        with self._running(self.eval_mode, hooks, run_context):
+        with self.inference(), self._running(self.eval_mode, hooks, run_context):
             cb_params.metrics = self._evaluate(self.eval_step, hooks, run_context)
-        self.network.set_train(True)
         return dict(cb_params.metrics)
 
     def _evaluate(self, step: Step, hooks: CallbackList, run_context: RunContext) -> dict[str, float]:
@@ -280,18 +278,13 @@ class Model:
         """The output of the network in inference mode."""
         if self.predict_step is None:
             self.predict_step = self._step(self.eval_mode, self.network, "network", None, None)
-        self.network.set_train(False)
-        with self._computing(self.eval_mode):
+        with self.inference(), self._computing(self.eval_mode):
             outputs = self.predict_step([Tensor(x).data for x in data])
-        self.network.set_train(True)
         tensors = [Tensor(array) for array in outputs]
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
     def export(self, types: Sequence[TensorType], metadata: Mapping[str, str] | None = None) -> bytes:
-        """The network in inference mode as an ONNX file for inputs of these types, with its parameters as constants.
-
-        Any batch size is accepted if the network allows it; `metadata` of the file say so.
-        """
+        """The network in inference mode as an ONNX file with constant parameters, if possible for batches of any size."""
         with self.inference():
             return compiler.export_onnx(self.network.construct, types, "network", metadata=metadata)
 
@@ -299,6 +292,8 @@ class Model:
     def inference(self) -> Iterator[None]:
         """Inside, the network is in inference mode and operators have the precision of the model."""
         self.network.set_train(False)
-        with use_precision(self.precision):
-            yield
-        self.network.set_train(True)
+        try:
+            with use_precision(self.precision):
+                yield
+        finally:
+            self.network.set_train(True)

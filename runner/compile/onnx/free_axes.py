@@ -45,13 +45,13 @@ def with_free_axes(lowered: Sequence[Lowered], free: FreeAxes) -> ModelProto:
     generalized.CopyFrom(lowered[0].model)
     lengths = [entry.lengths for entry in lowered]
     first = _Indexed(lowered[0].model)
-    uses = [_matching_constants(first, _Indexed(entry.model)) for entry in lowered]
+    matches = [_match(first, _Indexed(entry.model)) for entry in lowered]
     writer = _Writer(generalized, lengths, free)
-    for use in sorted(uses[0]):
-        arrays = [found[use] for found in uses]
+    for use in sorted(matches[0].constants):
+        arrays = [match.constants[use] for match in matches]
         if any(not _equal(arrays[0], other) for other in arrays[1:]):
             writer.replace(use, arrays)
-    writer.finish()
+    writer.finish(matches[0].nodes)
     for declared, axes in zip(generalized.graph.input, free, strict=False):
         for axis, name in axes.items():
             declared.type.tensor_type.shape.dim[axis].dim_param = name
@@ -69,8 +69,15 @@ class _Indexed:
         self.producers = {y: (n, k) for n, node in enumerate(self.graph.node) for k, y in enumerate(node.output)}
 
 
-def _matching_constants(first: _Indexed, other: _Indexed) -> dict[Use, np.ndarray]:
-    """For every constant operand of the first model, that of the other one.
+class _Match(NamedTuple):
+    """The nodes of the first model that its results need, and for its constant operands those of the other model."""
+
+    nodes: set[int]
+    constants: dict[Use, np.ndarray]
+
+
+def _match(first: _Indexed, other: _Indexed) -> _Match:
+    """What in the first model has a partner in the other one.
 
     The graphs are compared from their results: equal nodes may be one node in the other model, where constants happen
     to be equal. Raises NotFreeError when they differ in anything but constants.
@@ -97,7 +104,7 @@ def _matching_constants(first: _Indexed, other: _Indexed) -> dict[Use, np.ndarra
                 found[n, k] = other.constants[z]
             else:
                 _require(x == z and x not in first.producers and z not in other.producers, "the operands", node)
-    return found
+    return _Match(set(partners), found)
 
 
 def _is_alike(node: NodeProto, other: NodeProto) -> bool:
@@ -162,9 +169,9 @@ class _Writer:
         node.input[use[1]] = self._inferred(node, use[1], arrays) or self._computed(arrays) or self._repeated(arrays)
         _require(bool(node.input[use[1]]), "the numbers", node)
 
-    def finish(self) -> None:
-        """Put the new nodes first, and remove constants that are no longer used."""
-        nodes = [*self.nodes, *self.graph.node]
+    def finish(self, needed: set[int]) -> None:
+        """Put the new nodes first, and remove nodes that no result needs, and unused constants."""
+        nodes = [*self.nodes, *(node for k, node in enumerate(self.graph.node) if k in needed)]
         used = {x for node in nodes for x in node.input}
         constants = [x for x in self.graph.initializer if x.name in used]
         for field, entries in ((self.graph.node, nodes), (self.graph.initializer, constants)):
@@ -204,7 +211,7 @@ class _Writer:
         first = arrays[0]
         if len({array.ndim for array in arrays}) > 1 or not all(array.size for array in arrays):
             return ""
-        rule = _linear([np.array(array.shape) for array in arrays], self.lengths)
+        rule = _linear([np.array(array.shape, np.int64) for array in arrays], self.lengths)
         growing = {axis for array in arrays for axis in range(first.ndim) if array.shape[axis] != first.shape[axis]}
         part = tuple(slice(0, 1) if axis in growing else slice(None) for axis in range(first.ndim))
         repeats = all(_equal(array, np.broadcast_to(first[part], array.shape)) for array in arrays)
