@@ -199,13 +199,8 @@ class Sum(nn.Cell):
 
 
 def test_several_inputs_have_the_names_and_preprocessing_of_their_columns():
-    columns = {
-        "rows": pixels(6, 4, 5, 1),
-        "class": pixels(6, 3, 3, 1, seed=1),
-        "other": pixels(6, 1),
-        "target": [1] * 6,
-    }
-    data = NumpySlicesDataset({name: np.asarray(values) for name, values in columns.items()})
+    first, second = pixels(6, 4, 5, 1), pixels(6, 3, 3, 1, seed=1)
+    data = NumpySlicesDataset({"rows": first, "class": second, "other": pixels(6, 1), "target": np.ones(6, np.int32)})
     data = data.map([Resize((2, 2)), Rescale(0.1, 0.0)], "rows").map([Resize((2, 2)), Rescale(0.2, 1.0)], "class")
     data = data.map(TypeCast("float32"), "other").batch(3)
     trained = Model(Sum())
@@ -350,14 +345,12 @@ def test_one_hot_labels_of_shape_one():
     data = data.map([OneHot(3), TypeCast("float32")], "y").batch(3)
     losses = []
     for sunk in (True, False):
-        set_seed(0)
-        net = nn.Dense(3, 3, nn_init(3).asnumpy()[:3])
-        trained = Model(
-            net,
+        net = nn.Dense(3, 3, Tensor(np.eye(3, dtype=np.float32)))
+        loss, optimizer = (
             nn.SoftmaxCrossEntropyWithLogits(False, "mean"),
             nn.Momentum(net.trainable_params(), 0.01, 0.9),
-            mode=context.GRAPH_MODE,
         )
+        trained = Model(net, loss, optimizer, mode=context.GRAPH_MODE)
         trained.train(1, data, dataset_sink_mode=sunk)
         losses.append(net.weight.asnumpy().tobytes())
     assert losses[0] == losses[1]
