@@ -284,7 +284,7 @@ class Model:
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
     def export(self, types: Sequence[TensorType], metadata: Mapping[str, str] | None = None) -> bytes:
-        """The network in inference mode as an ONNX file with constant parameters, if possible for batches of any size."""
+        """The network in inference mode as an ONNX file with constant weights, for any batch size if it allows that."""
         with self.inference():
             return compiler.export_onnx(self.network.construct, types, "network", metadata=metadata)
 
