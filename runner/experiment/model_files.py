@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 from runner import __version__
-from runner.errors import RunnerError
+from runner.dataset.pipeline import Dataset
+from runner.errors import ConfigError
 from runner.experiment.build import Experiment
-from runner.host.files import make_directory, write_atomically
+from runner.host.files import make_directory, remove, write_atomically
 from runner.host.log import LOG
 from runner.train import export
 
@@ -14,27 +15,27 @@ from runner.train import export
 def write_networks(experiment: Experiment, folder: Path) -> None:
     """Write the network in inference mode with its weights, and a second time with the preprocessing of the test split.
 
-    The second file is left out, with a warning, when a transform has no operators.
+    The second file is left out, with a warning, when a transform has no operators, or wrong ones.
     """
-    model, data = experiment.model, experiment.test_data
-    metadata = {"runner": __version__, "preprocessing": json.dumps(export.describe(data))}
+    target = make_directory(folder / "model")
+    metadata = _metadata(experiment.test_data)
+    types = experiment.train_data.column_types()[:-1]
+    write_atomically(target / "network.onnx", experiment.model.export(types, metadata))
+    try:
+        write_atomically(target / "predict.onnx", _predictor(experiment, types[0].shape[0], metadata))
+    except ConfigError as error:
+        LOG.warning("model/predict.onnx is not written: %s", error)
+        remove(target / "predict.onnx")  # of the run before it was resumed
+
+
+def _metadata(data: Dataset) -> dict[str, str]:
+    metadata = {"runner": __version__, "preprocessing": json.dumps(export.describe(data), default=str)}
     class_names = getattr(data, "class_names", None)
     if class_names is not None:
         metadata["class_names"] = json.dumps(list(class_names))
-    target, types = make_directory(folder / "model"), experiment.train_data.column_types()[:-1]
-    write_atomically(target / "network.onnx", model.export(types, metadata))
-    if (found := export.without_operators(data)) is not None:
-        column, transform = found
-        LOG.warning(
-            "model/predict.onnx is not written: the transform %s of column %s has no operators; give it a method lower",
-            type(transform).__name__,
-            column.name,
-        )
-        return
-    classes = getattr(data, "num_classes", None)
-    try:
-        content = export.predictor(model, data, types[0].shape[0], metadata, classes)
-    except RunnerError as error:
-        LOG.warning("model/predict.onnx is not written: %s", error)
-    else:
-        write_atomically(target / "predict.onnx", content)
+    return metadata
+
+
+def _predictor(experiment: Experiment, batch_size: int, metadata: dict[str, str]) -> bytes:
+    data = experiment.test_data
+    return export.predictor(experiment.model, data, batch_size, metadata, getattr(data, "num_classes", None))

@@ -8,7 +8,7 @@ from runner.core.primitive import current
 from runner.core.value import Value
 from runner.dataset.column import Column, sample_type
 from runner.dataset.pipeline import Dataset
-from runner.dataset.transforms.transform import Transform
+from runner.errors import ConfigError
 from runner.train.model import Model
 from runner.train.preprocessing import transformed
 
@@ -33,10 +33,14 @@ def describe(dataset: Dataset) -> list[dict[str, Any]]:
     return described
 
 
-def without_operators(dataset: Dataset) -> tuple[Column, Transform] | None:
-    """The first input and transform that cannot be a part of a graph; None when all can."""
-    steps = ((column, step) for column in input_columns(dataset) for step in column.chain)
-    return next((pair for pair in steps if not pair[1].has_operators), None)
+def require_operators(columns: Sequence[Column]) -> None:
+    """Raise ConfigError, with the transform, unless all of these columns can be a part of a graph."""
+    for column in columns:
+        for step in column.chain:
+            if not step.has_operators:
+                repair = f"give {type(step).__name__} a method lower(self, batch, ops)"
+                rows = {"column": column.name, "transform": type(step).__name__, "repair": repair}
+                raise ConfigError("a transform has no operators", **rows)
 
 
 def predictor(
@@ -46,10 +50,9 @@ def predictor(
 
     Inputs are named after the columns. Outputs: for a loss with an `activation`, `logits` and `probabilities`; with one
     number per class (`softmax`, or `num_classes`) also `class`, the Int64 number of the most probable one. Other
-    networks have `output`, or `output0` and so on. All transforms must have operators. Raises ConfigError when the
-    operators of a transform fail.
+    networks have `output`, or `output0` and so on. Raises ConfigError when a transform has no operators, or wrong ones.
     """
-    columns = input_columns(dataset)
+    require_operators(columns := input_columns(dataset))
     names = _input_names(columns, {parameter.name for parameter in model.network.get_parameters()})
     raw = [sample_type(column.source) for column in columns]
     types = [kind.with_shape(batch_size, *kind.shape) for kind in raw]

@@ -280,10 +280,17 @@ def test_float16_networks_have_float32_probabilities():
 
 
 def test_what_has_no_operators_is_named():
-    assert export.without_operators(images([Squared(), NORMALIZE])) is None
+    data = images([Squared(), NORMALIZE])
+    assert export.predictor(model(data), data, 5, {})
     for step in (Unwritten(), RandomHorizontalFlip()):
-        column, found = export.without_operators(images([step, NORMALIZE]))
-        assert (column.name, type(found)) == ("image", type(step))
+        with pytest.raises(ConfigError) as error:
+            export.predictor(model(data), images([step, NORMALIZE]), 5, {})
+        name = type(step).__name__
+        assert error.value.rows == {
+            "column": "image",
+            "transform": name,
+            "repair": f"give {name} a method lower(self, batch, ops)",
+        }
     assert Rescale(1.0, 0.0).has_operators
     assert Affine(np.ones(()), np.ones(())).has_operators
 
