@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 
 import runner
 from runner import Model, dtype, nn
-from runner.dataset import DatasetSettings, NumpySlicesDataset, open_dataset
+from runner.dataset import NumpySlicesDataset, open_dataset
 from runner.dataset.transforms import Transform
 from runner.dataset.transforms.c_transforms import TypeCast
 from runner.dataset.vision.c_transforms import Rescale
@@ -45,7 +45,7 @@ def test_raw_images_reproduce_the_accuracy(mode, place):
     accuracy = runner.run([*words, f"mode={mode}", "hydra.run.dir=r"])["metrics"]["accuracy"]
     assert accuracy > 0.7
     network = opened(place / "r/model/predict.onnx")
-    raw = open_dataset(DatasetSettings("digits"), False).columns[0].source
+    raw = open_dataset("digits", False).columns[0].source
     known, labels = load_digits(return_X_y=True)
     table = {image.astype(np.uint8).tobytes(): label for image, label in zip(known, labels, strict=True)}
     scale = raw.max() / known.max()

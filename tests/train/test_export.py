@@ -12,7 +12,7 @@ from tables import table
 from runner import Model, context, dtype, nn, ops, set_seed
 from runner.core.value import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
-from runner.dataset.catalog import DatasetSettings, open_dataset
+from runner.dataset.batches import open_dataset
 from runner.dataset.column import Column
 from runner.dataset.transforms import Affine, Transform
 from runner.dataset.transforms.c_transforms import OneHot, TypeCast
@@ -181,7 +181,7 @@ def test_large_images_are_resized_exactly():
 @BOTH
 @pytest.mark.parametrize("name", ["digits", "synthetic"])
 def test_the_built_in_datasets(mode, name):
-    data = open_dataset(DatasetSettings(name, num_samples=20, image_size=16, batch_size=5), train=False)
+    data = open_dataset(name, train=False, num_samples=20, image_size=16, batch_size=5)
     trained = model(data, mode)
     made = session(export.predictor(trained, data, 5, {}))
     check(made, trained, data.columns[0].source, data.fetch(np.arange(20))[0])
