@@ -150,9 +150,9 @@ class RunMonitor(Callback):
     def step_end(self, run_context: RunContext) -> None:
         check_losses(self.cb_params)
         if self.start and self.experiment.model.programs and not self.path.exists():
-            content = compiler.standalone_step(
-                self.experiment.model.programs[0].graph, ("image", "label"), ("loss",), self.start
-            )
+            columns = self.experiment.train_data.get_col_names()
+            graph = self.experiment.model.programs[0].graph
+            content = compiler.standalone_step(graph, columns, ("loss",), self.start)
             make_directory(self.path.parent)
             write_atomically(self.path, content)
         self.start = {}

@@ -9,6 +9,7 @@ from runner.core.value import Value
 from runner.dataset.column import Column, sample_type
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError
+from runner.train.inference import inference
 from runner.train.model import Model
 from runner.train.preprocessing import transformed
 
@@ -57,7 +58,7 @@ def predictor(
     raw = [sample_type(column.source) for column in columns]
     types = [kind.with_shape(batch_size, *kind.shape) for kind in raw]
     activation = getattr(model.loss_fn, "activation", None)
-    with model.inference():
+    with inference(model.network, model.precision):
         predict = _predict(model.network.construct, columns, activation, num_classes)
         prefixes = names if len(names) > 1 else [""]
         free = [_free_axes(column, prefix) for column, prefix in zip(columns, prefixes, strict=True)]

@@ -14,6 +14,7 @@ from runner import Model, Tensor, context, dtype, nn, ops, register, set_seed
 from runner.compile import export_onnx
 from runner.config.groups.network import NETWORKS
 from runner.core.value import Parameter
+from runner.train.inference import inference
 from runner.types import TensorType
 
 SIZES = (1, 2, 3, 8, 33)
@@ -185,7 +186,7 @@ def compare(content: bytes, network: nn.Cell, types: list[TensorType], sizes=SIZ
         expected = model.predict(*inputs)
         for y, z in zip(made, expected if isinstance(expected, tuple) else [expected], strict=True):
             np.testing.assert_allclose(y, z.asnumpy(), rtol=1e-5, atol=1e-5, err_msg=f"{rows} rows")
-        with model.inference():
+        with inference(network, None):
             of_size = [kind.with_shape(rows, *kind.shape[1:]) for kind in types]
             exact = session(export_onnx(network.construct, of_size, "network", free=[{} for _ in types]))
         for y, z in zip(made, exact.run(None, {f"input{k}": x for k, x in enumerate(inputs)}), strict=True):
