@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from runner import __version__
+from runner.dataset.facts import facts_of
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError
 from runner.experiment.build import Experiment
@@ -30,12 +31,13 @@ def write_networks(experiment: Experiment, folder: Path) -> None:
 
 def _metadata(data: Dataset) -> dict[str, str]:
     metadata = {"runner": __version__, "preprocessing": json.dumps(export.describe(data), default=str)}
-    class_names = getattr(data, "class_names", None)
-    if class_names is not None:
-        metadata["class_names"] = json.dumps(list(class_names))
+    if data.preprocessing is not None:
+        metadata["reader"] = json.dumps(data.preprocessing.as_json())
+    if data.class_names is not None:
+        metadata["class_names"] = json.dumps(list(data.class_names))
     return metadata
 
 
 def _predictor(experiment: Experiment, batch_size: int, metadata: dict[str, str]) -> bytes:
-    data = experiment.test_data
-    return export.predictor(experiment.model, data, batch_size, metadata, getattr(data, "num_classes", None))
+    classes = facts_of(experiment.train_data).get("num_classes")
+    return export.predictor(experiment.model, experiment.test_data, batch_size, metadata, classes)
