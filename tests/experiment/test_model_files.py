@@ -141,3 +141,22 @@ def test_a_transform_without_operators_costs_only_one_file(step, text, place, ca
     assert "Failing" in record.getMessage() or "Tripled" in record.getMessage()
     steps = json.loads(metadata(place / "model/network.onnx")["preprocessing"])[0]["steps"]
     assert [entry["operation"] for entry in steps] == [type(step).__name__, "Rescale"]
+
+
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_rows_of_a_table(mode, place):
+    """The metadata `reader` suffice to encode the numbers of a CSV file as the network takes them."""
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(5, 3, (40, 2))
+    names = np.where(numbers[:, 0] > 5, "up", "down")
+    lines = [f"{a!r},{b!r},{name}" for (a, b), name in zip(numbers.tolist(), names, strict=True)]
+    (place / "t.csv").write_text("\n".join(["a,b,kind", *lines]))
+    table = ("dataset=csv", "dataset.data_file=t.csv", "dataset.target=kind", "dataset.test_fraction=0.25")
+    words = ("network=mlp", "optimizer=adam", "optimizer.learning_rate=0.02", "dataset.batch_size=5", "epochs=20")
+    runner.run([*table, *words, *QUIET, f"mode={mode}", "hydra.run.dir=r"])
+    described = metadata(place / "r/model/predict.onnx")
+    assert json.loads(described["class_names"]) == ["down", "up"]
+    encoders = json.loads(described["reader"])["features"]
+    encoded = np.stack([(numbers[:, k] - e["mean"]) / e["deviation"] for k, e in enumerate(encoders)], 1)
+    (number,) = opened(place / "r/model/predict.onnx").run(["class"], {"features": encoded.astype(np.float32)})
+    assert (np.array(["down", "up"])[number] == names).mean() > 0.9
