@@ -35,8 +35,8 @@ class Classifier:
 
     Outputs (N, C) are the scores of C classes, of which the largest counts; targets are class numbers (N,) or one-hot
     (N, C). With `eval_type` "multilabel" each of them is a logit of its own, and targets (N, L) are 0 or 1; by default
-    (None) so if the loss function has binary targets, as `BCEWithLogitsLoss`. A single output per sample, (N,) or
-    (N, 1), is always a logit. A logit counts as 1 if its probability is above `threshold`.
+    (None) so if the loss function has the `activation` "sigmoid", as `BCEWithLogitsLoss`. A single output per sample,
+    (N,) or (N, 1), is always a logit. A logit counts as 1 if its probability is above `threshold`.
     """
 
     def __init__(self, eval_type: EvalType | None, threshold: float) -> None:
@@ -50,7 +50,7 @@ class Classifier:
     def attach(self, loss_fn: Cell) -> None:
         """Take the default from the loss function."""
         if not self.is_fixed:
-            self.is_multilabel = bool(getattr(loss_fn, "binary_targets", False))
+            self.is_multilabel = getattr(loss_fn, "activation", None) == "sigmoid"
 
     def __call__(self, metric: Metric, output: np.ndarray, target: np.ndarray) -> Labels:
         """The labels of a batch. Raises ShapeError, and ConfigError for targets that are no labels."""

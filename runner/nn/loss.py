@@ -1,6 +1,8 @@
 """Loss cells: of an output of the network and its target, the number that training makes small.
 
 Each has the attribute `reduction` (`none`, `mean` or `sum`): a `sum` grows with the batch, a `mean` does not.
+`activation`, here and in a loss of your own, says how outputs of the network become probabilities, for exported models
+and metrics: `softmax`, or `sigmoid` for logits each of which has a target of its own. Losses of values have none.
 """
 
 from collections.abc import Sequence
@@ -31,6 +33,8 @@ class SoftmaxCrossEntropyWithLogits(Cell):
     distribution by the mean weight under it. A `mean` is over samples, whatever their weights, so batches and ranks
     of any size agree. Raises ConfigError for other values, ShapeError when there is not one weight per class.
     """
+
+    activation: ClassVar[str] = "softmax"
 
     def __init__(
         self,
@@ -96,7 +100,7 @@ class BCEWithLogitsLoss(Cell):
     Raises ConfigError for other arguments.
     """
 
-    binary_targets: ClassVar[bool] = True  # for metrics: outputs are logits, each with a target of its own
+    activation: ClassVar[str] = "sigmoid"
 
     def __init__(
         self,

@@ -128,7 +128,7 @@ def test_what_was_chosen_is_not_overruled_by_the_loss_function():
 
 def test_a_loss_function_of_the_user_says_what_its_targets_are():
     class Hinge(nn.Cell):
-        binary_targets, reduction = True, "sum"
+        activation, reduction = "sigmoid", "sum"
 
     made = metrics_for(Hinge(), ["accuracy", "loss"])
     assert made["accuracy"].classifier.is_multilabel
