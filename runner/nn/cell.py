@@ -1,7 +1,7 @@
 """`Cell`: a part of a network, with parameters, child cells, and `construct`."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from runner import context
@@ -63,7 +63,18 @@ class Cell:
         elif isinstance(value, Parameter):
             value.name = value.name or name
             self._params[name] = value
+        elif isinstance(value, list | tuple | dict):
+            self._refuse_hidden(name, list(value.values()) if isinstance(value, dict) else value)
         object.__setattr__(self, name, value)
+
+    def _refuse_hidden(self, name: str, values: Sequence[object]) -> None:
+        """Raise ConfigError for cells and parameters in a list that are no attributes, and so would not be trained."""
+        for value in values:
+            if (isinstance(value, Cell) and not value._attribute) or (isinstance(value, Parameter) and not value.name):
+                kind = "cells" if isinstance(value, Cell) else "parameters"
+                repair = "nn.CellList([...])" if kind == "cells" else "one attribute for each, or a name for each"
+                where = {"cell": type(self).__name__, "attribute": name, "repair": repair}
+                raise ConfigError(f"{kind} in a list are not part of the network, and would not be trained", **where)
 
     def _adopt(self, name: str, cell: "Cell") -> None:
         if self._auto_prefix and not cell._attribute:
