@@ -250,6 +250,9 @@ def as_constant(value: Operand, like: Value | None) -> Tensor:
     """A tensor of a number or an array; a number takes the element type of `like` if that can represent it."""
     if isinstance(value, Tensor):
         return value
+    if isinstance(value, list | tuple) and any(isinstance(element, Value) for element in value):
+        what, repair = "an operator takes tensors, not a list or tuple of them", "unpack it, or use ops.Stack"
+        raise ShapeError(what, given=", ".join(str(getattr(x, "type", x)) for x in value), repair=repair)
     if like is None or not isinstance(value, int | float) or not _holds(like.dtype, value):
         return Tensor(value)
     return Tensor(np.asarray(value, like.dtype.numpy))

@@ -7,7 +7,7 @@ from typing import Any
 from runner import context
 from runner.communication import auto_parallel
 from runner.core.primitive import current, is_nested
-from runner.core.source import users_line
+from runner.core.source import user_line, users_line
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, nearest
 
@@ -61,6 +61,12 @@ class Cell:
         if isinstance(value, Cell):
             self._adopt(name, value)
         elif isinstance(value, Parameter):
+            if is_nested():
+                where = {"layer": type(self).__name__, "parameter": name, "line": user_line(current().source())}
+                repair = "create it once, in __init__"
+                raise ConfigError(
+                    "a layer created in construct is new in each step, not trained", **where, repair=repair
+                )
             value.name = value.name or name
             self._params[name] = value
         elif isinstance(value, list | tuple | dict):

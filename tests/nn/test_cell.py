@@ -210,3 +210,16 @@ def test_a_list_may_repeat_what_has_its_own_attribute():
             self.layers = [self.first, self.second]
 
     assert len(Both().get_parameters()) == 4
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_layer_created_in_construct_is_refused(mode):
+    class Late(nn.Cell):
+        def construct(self, x):
+            return nn.Dense(2, 2)(nn.ReLU()(x))
+
+    with pytest.raises(ConfigError) as caught:
+        step_of(Late().construct, mode)(np.ones((1, 2), np.float32))
+    assert caught.value.what == "a layer created in construct is new in each step, not trained"
+    assert (caught.value.rows["layer"], caught.value.rows["parameter"]) == ("Dense", "weight")
+    assert "nn.Dense(2, 2)" in caught.value.rows["line"]

@@ -170,6 +170,7 @@ def _graph(
         [_info(value, type) for value, type in inputs.items()],
         [_info(value, _stored_type(symbol, layouts)) for value, symbol in outputs.items()],
         list(builder.constants.values()),
+        value_info=[_info(value, type) for value, type in builder.declared.items() if value in computed - set(results)],
     )
     return graph
 
@@ -193,6 +194,8 @@ def _lower_node(builder: OnnxBuilder, node: Node, names: ValueNames) -> None:
     results = narrow(builder, node, results) if rounds else results
     for (symbol, layout), name in zip(with_layouts(node.outputs, form.results), results, strict=True):
         names.bind(symbol, name, layout)
+        if node.op.is_users:
+            builder.declared[name] = symbol.type
 
 
 def _name_results(
