@@ -57,13 +57,11 @@ class Primitive:
     # `Any`: each operator names its own operands.
     def infer(self, *types: Any, **_: Any) -> Types:
         """Types of the outputs. Raises ShapeError when the operands do not fit."""
-        raise ConfigError(f"{self.name} does not have a type rule", repair="define its method infer")
+        raise ConfigError(f"{self.name} has no type rule", repair="define its method infer")
 
     def kernel(self, *arrays: Any, **_: Any) -> Arrays:
         """The outputs, computed in numpy; operands are never changed."""
-        raise ConfigError(
-            f"{self.name} does not have a kernel, which PyNative mode needs", repair="define its method kernel"
-        )
+        raise ConfigError(f"{self.name} has no kernel for PyNative mode", repair="define its method kernel")
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         """The gradient of each input, a function that returns it, or None; expressed in operators."""
@@ -73,9 +71,7 @@ class Primitive:
 
     def lower(self, b: Builder, *names: Any, **_: Any) -> Names:
         """Add the ONNX nodes that compute the outputs, and return their names."""
-        raise ConfigError(
-            f"{self.name} does not have a lowering, which graph mode needs", repair="define its method lower"
-        )
+        raise ConfigError(f"{self.name} has no lowering for graph mode", repair="define its method lower")
 
     def forms(self, *types: Any) -> Sequence[Form]:
         """The alternative lowerings on the CPU for operands of these types, the best one first."""
