@@ -4,12 +4,10 @@ Each kind has two runs here, and fifty in `make soak`: 300.
 """
 
 import random
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
-from random_kills import check_kills
+from random_kills import MPIRUN, check_kills
 from soak import SOAK
 
 KILLS = 50 if SOAK else 2
@@ -23,7 +21,6 @@ SMALL = (
     ),
     *("optimizer.learning_rate=0.05", "epochs=12"),
 )
-MPIRUN = (str(Path(sys.executable).parent / "mpirun"), "-n", "2")
 RANKS = ("parallel=data_parallel", "parallel.gradients_mean=true")
 KINDS: Mapping[str, tuple[str, ...]] = {
     "graph": ("mode=graph", "dataset_sink_mode=false"),

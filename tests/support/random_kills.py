@@ -7,6 +7,7 @@ import hashlib
 import json
 import random
 import shutil
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ NOT_COMPARED = (
     *("multirun.yaml", "sweep.jsonl", "console.log"),
 )
 TIMES = {"init_seconds", "compile_seconds", "first_loss_seconds", "train_seconds", "steps_per_second", "peak_rss_mb"}
+MPIRUN = (str(Path(sys.executable).parent / "mpirun"), "-n", "2")
 OF_THE_PROCESS = TIMES | {"run_dir", "host_interactions"}
 
 
