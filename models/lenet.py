@@ -1,8 +1,14 @@
 """LeNet-5 for one-channel images of 32 x 32 (LeCun et al., 1998, with ReLU and max-pooling)."""
 
-from runner import nn
+from typing import Annotated
+
+from runner import nn, register
 from runner.common.initializer import TruncatedNormal
 from runner.core.value import Value
+from runner.validation.rules import MAX_COUNT
+
+Count = Annotated[int, register.key(low=1, high=MAX_COUNT)]
+Channels = Annotated[int, register.key(low=1, high=65536)]
 
 
 def conv(in_channels: int, out_channels: int, kernel_size: int) -> nn.Conv2d:
@@ -15,10 +21,16 @@ def dense(in_channels: int, out_channels: int) -> nn.Dense:
     return nn.Dense(in_channels, out_channels, TruncatedNormal(0.02), TruncatedNormal(0.02))
 
 
+@register.network("lenet5")
 class LeNet5(nn.Cell):
-    """(N, num_channels, 32, 32) to logits (N, num_classes)."""
+    """(N, num_channels, 32, 32) to logits (N, num_classes).
 
-    def __init__(self, num_classes: int = 10, num_channels: int = 1) -> None:
+    Args:
+        num_classes: number of outputs
+        num_channels: channels of the input
+    """
+
+    def __init__(self, num_classes: Count = 10, num_channels: Channels = 1) -> None:
         super().__init__()
         self.conv1 = conv(num_channels, 6, 5)
         self.conv2 = conv(6, 16, 5)

@@ -3,12 +3,16 @@
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Annotated, Literal
 
-from runner import nn, ops
+from runner import nn, ops, register
 from runner.common.initializer import HeNormal, Initializer, Uniform
 from runner.core.value import Value
 from runner.validation.arguments import one_of, whole
+from runner.validation.rules import MAX_COUNT
 
+Count = Annotated[int, register.key(low=1, high=MAX_COUNT)]
+Channels = Annotated[int, register.key(low=1, high=65536)]
 Conv = Callable[..., nn.Conv2d]
 
 
@@ -103,17 +107,24 @@ class ResNet(nn.Cell):
     size, usually 224 x 224: a 7 x 7 convolution and a max-pool, both of stride 2, and a final global average pool.
     `width` is the number of channels after the stem; all others are multiples of it. `weight_init` `uniform` draws
     from +-sqrt(1 / fan_in), `he` from a normal distribution of variance 2 / fan_out.
+
+    Args:
+        num_classes: number of outputs
+        num_channels: channels of the input
+        width: channels after the stem
+        stem: the first layers, for small or for large images
+        weight_init: distribution of the initial weights
     """
 
     def __init__(
         self,
         block: type[BasicBlock] | type[ResidualBlock],
         num_blocks: tuple[int, int, int, int],
-        num_classes: int = 10,
-        num_channels: int = 3,
-        width: int = 64,
-        stem: str = "cifar",
-        weight_init: str = "uniform",
+        num_classes: Count = 10,
+        num_channels: Channels = 3,
+        width: Channels = 64,
+        stem: Literal["cifar", "imagenet"] = "cifar",
+        weight_init: Literal["uniform", "he"] = "uniform",
     ) -> None:
         super().__init__()
         whole({"key": "network.num_channels"}, 1, num_channels=num_channels)
@@ -157,8 +168,8 @@ class ResNet(nn.Cell):
         return out
 
 
-resnet18 = partial(ResNet, BasicBlock, (2, 2, 2, 2))
-resnet34 = partial(ResNet, BasicBlock, (3, 4, 6, 3))
-resnet50 = partial(ResNet, ResidualBlock, (3, 4, 6, 3))
-resnet101 = partial(ResNet, ResidualBlock, (3, 4, 23, 3))
-resnet152 = partial(ResNet, ResidualBlock, (3, 8, 36, 3))
+resnet18 = register.network("resnet18")(partial(ResNet, BasicBlock, (2, 2, 2, 2)))
+resnet34 = register.network("resnet34")(partial(ResNet, BasicBlock, (3, 4, 6, 3)))
+resnet50 = register.network("resnet50")(partial(ResNet, ResidualBlock, (3, 4, 6, 3)))
+resnet101 = register.network("resnet101")(partial(ResNet, ResidualBlock, (3, 4, 23, 3)))
+resnet152 = register.network("resnet152")(partial(ResNet, ResidualBlock, (3, 8, 36, 3)))

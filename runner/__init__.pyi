@@ -1,8 +1,17 @@
-from runner import common as common, context as context, dataset as dataset, dtype as dtype, nn as nn, ops as ops
+from runner import (
+    common as common,
+    context as context,
+    dataset as dataset,
+    dtype as dtype,
+    nn as nn,
+    ops as ops,
+    register as register,
+)
 from runner.common import Parameter as Parameter, Tensor as Tensor
 from runner.errors import RunnerError as RunnerError
 from runner.experiment.launch import run as run
 from runner.host.seed import get_seed as get_seed, set_seed as set_seed
+from runner.register import key as key
 from runner.ops.print.file import parse_print as parse_print, print_entries as print_entries
 from runner.train import Model as Model
 from runner.train.checkpoint import (

@@ -47,7 +47,7 @@ def _ls() -> Handler:
 def _resume() -> Handler:
     from runner.experiment import resume
 
-    return lambda args: _print_summary(resume.main([args.run, *args.overrides], args.force))
+    return lambda args: _print_summary(resume.main([args.run, *args.overrides], args.force, args.code))
 
 
 def _doctor() -> Handler:

@@ -11,6 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Self, TypeVar
 
 T = TypeVar("T")
+_PACKAGE = os.path.dirname(os.path.realpath(__file__)) + os.sep
+_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_SITE = f"{os.sep}site-packages{os.sep}"
 NO_MEMORY = "there is not enough memory"
 
 
@@ -155,11 +158,14 @@ def unexpected(error: BaseException) -> RunnerError:
     """The error to report for an exception that runner did not foresee, with the place that raised it.
 
     A file that the system refuses and memory that is not there are no defects of runner: StorageError, ConfigError.
+    Nor is what the code of a user raises: TrainingError, with the lines of that code.
     """
     frames = traceback.extract_tb(error.__traceback__)
     last = frames[-1] if frames else None
     place = f"{last.filename}:{last.lineno} in {last.name}" if last else None
     text = str(error).strip().splitlines() or [""]
+    if lines := user_lines(error):
+        return TrainingError(f"{type(error).__name__}: {text[0]}", at="\n".join(lines))
     if isinstance(error, OSError) and error.filename is not None:
         rows = {"path": _path(error.filename), "reason": error.strerror or text[0], "at": place}
         return StorageError("a file cannot be used", **rows)
@@ -167,6 +173,19 @@ def unexpected(error: BaseException) -> RunnerError:
         repair = "a smaller network, batch or image size"
         return ConfigError(NO_MEMORY, reason=text[0] or None, at=place, repair=repair)
     return InternalError(f"{type(error).__name__}: {text[0]}", at=place, hint="runner.debug=true shows the traceback")
+
+
+def user_lines(error: BaseException) -> list[str]:
+    """The lines of the user's code that led to an error, the innermost last; [] when there are none."""
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return [f"{error.filename}:{error.lineno}  {(error.text or '').strip()}"]
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if _is_users(one.filename)]
+    return [f"{one.filename}:{one.lineno} in {one.name}: {one.line}" for one in frames]
+
+
+def _is_users(file: str) -> bool:
+    """Whether a source file is the user's: neither of this package, nor of Python or an installed package."""
+    return not file.startswith((_PACKAGE, _LIBRARY, "<")) and _SITE not in file
 
 
 def _path(name: object) -> object:

@@ -1,24 +1,24 @@
 """Validation of composed values: a frozen `RunConfig`, or all errors of the config at once."""
 
 import dataclasses
-import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from runner.config import networks
 from runner.config.groups import GROUPS, NAMED
+from runner.config.groups.callback import CALLBACKS, CallbackSettings, keys_of_value
 from runner.config.groups.dump import consistency_errors as dump_errors, is_requested as is_dumped
+from runner.config.groups.metric import METRICS, MetricSettings
 from runner.config.groups.optimizer import consistency_errors as optimizer_errors
 from runner.config.groups.parallel import DataParallel
 from runner.config.groups.profiling import consistency_errors as profiling_errors, is_requested as is_profiled
+from runner.config.groups.record import missing_keys
 from runner.config.groups.session import MOVED_KEYS, SessionSettings, consistency_errors as session_errors
 from runner.config.groups.tracking import consistency_errors as tracking_errors
-from runner.config.schema import Expectation, NetworkSettings, RunConfig
-from runner.dataset.catalog import AUGMENTABLE
+from runner.config.schema import Expectation, RunConfig
+from runner.dataset.catalog import AUGMENTABLE, CATALOG
 from runner.errors import ConfigError, raise_all
-from runner.nn.metrics import METRICS
-from runner.validation.rules import FREE, Rule, rule_of
-from runner.validation.validate import Invalid, invalid_value_error, unknown_key, validate
+from runner.validation.rules import Rule, rule_of
+from runner.validation.validate import Invalid, describe, invalid_value_error, unknown_key, validate
 
 MAX_ERRORS = 100
 NO_HINTS: Mapping[str, str] = {}
@@ -57,6 +57,8 @@ def check_section(
 class _Checker:
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
+        # Sections whose keys are registered names.
+        self.by_name = {"expect": self.expectations, "metrics": self.metrics, "callbacks": self.callbacks}
         self.errors: list[ConfigError] = []
         self.omitted: list[str] = []  # keys of errors after MAX_ERRORS
 
@@ -78,8 +80,6 @@ class _Checker:
         if not isinstance(values, Mapping):
             self.invalid(path, values, Invalid("not a group of keys", ", ".join(_names(owner))))
             return owner()
-        if owner is NetworkSettings:
-            return self.network(values, path)
         self.check_names(values, _names(owner), path, hints)
         return owner(**self.fields(owner, values, path))
 
@@ -92,8 +92,8 @@ class _Checker:
         name, kind, key_path = field.name, field.type, _join(path, field.name)
         if kind in NAMED:
             return self.section_by_name(NAMED[kind], value, key_path)
-        if name == "expect":
-            return self.expectations(value, key_path)
+        if key_path in self.by_name:
+            return self.by_name[key_path](value, key_path)
         if dataclasses.is_dataclass(kind) and isinstance(kind, type):
             return self.section(kind, value, key_path, MOVED_KEYS if kind is SessionSettings else NO_HINTS)
         return self.value(kind, rule_of(owner, name), value, key_path, field.default)
@@ -119,36 +119,44 @@ class _Checker:
 
     def section_by_name(self, kinds: Mapping[str, type[Any]], values: object, path: str) -> Any:
         """A section whose `name` determines its keys."""
-        default = next(iter(kinds))
+        default = default_of(kinds)
         name = values.get("name", default) if isinstance(values, Mapping) else default
         name = self.value(str, Rule(choices=tuple(kinds)), name, _join(path, "name"), None)
-        return kinds[default]() if name is None else self.section(kinds[name], values, path, _owners(kinds, path))
+        if name is None:
+            return kinds[default]()
+        is_known = not isinstance(values, Mapping) or values.keys() <= kinds[name].__dataclass_fields__.keys()
+        return self.settings(kinds[name], values, path, NO_HINTS if is_known else _owners(kinds, path))
 
-    def network(self, values: Mapping[str, Any], path: str) -> NetworkSettings:
-        """The keys of all networks, and the keyword arguments that the network's constructor declares."""
-        names = [name for name in _names(NetworkSettings) if name != "arguments"]
-        own = {name: value for name, value in values.items() if name in names}
-        kind = NetworkSettings(**self.fields(NetworkSettings, own, path))
-        errors = len(self.errors)
-        name = self.value(str, Rule(choices=networks.names()), kind.name, _join(path, "name"), None)
-        extra = {name: value for name, value in values.items() if name not in own}
-        if not extra or len(self.errors) > errors:
-            return kind
-        declared = {name: p for name, p in networks.parameters(name).items() if p.kind is not p.VAR_KEYWORD}
-        self.check_names(extra, [*names, *(p for p in declared if p not in names)], path)
-        arguments = {k: self.argument(declared[k], v, _join(path, k)) for k, v in extra.items() if k in declared}
-        return dataclasses.replace(kind, arguments=arguments)
+    def settings(self, owner: type[Any], values: object, path: str, hints: Mapping[str, str] = NO_HINTS) -> Any:
+        """A section with the keys of a registered entry, some of which may be required."""
+        for name in missing_keys(owner, values if isinstance(values, Mapping) else {}):
+            own = owner.entry.keys[name]
+            rows = {"allowed": describe(own.kind, own.rule), "where": owner.entry.place}
+            self.errors.append(ConfigError("a key without a value", key=_join(path, name), **rows))
+        return self.section(owner, values, path, hints)
 
-    def argument(self, parameter: inspect.Parameter, value: object, path: str) -> Any:
-        kind = object if parameter.annotation is parameter.empty else parameter.annotation
-        return self.value(kind, FREE, value, path, parameter.default)
+    def entries(self, values: object, names: Collection[str], path: str) -> Mapping[str, Any]:
+        """A section of registered names, without those that are unknown, which are reported."""
+        if not isinstance(values, Mapping):
+            self.invalid(path, values, Invalid("not a group of keys", ", ".join(names)))
+            return {}
+        self.check_names(values, names, path)
+        return {name: values[name] for name in names if name in values}
+
+    def metrics(self, values: object, path: str) -> dict[str, MetricSettings]:
+        found = self.entries(values, METRICS, path)
+        return {name: self.settings(METRICS[name], value, _join(path, name)) for name, value in found.items()}
+
+    def callbacks(self, values: object, path: str) -> dict[str, CallbackSettings | None]:
+        return {
+            name: None if keys is None else self.settings(CALLBACKS[name], keys, _join(path, name))
+            for name, value in self.entries(values, CALLBACKS, path).items()
+            for keys in [keys_of_value(name, value)]
+        }
 
     def expectations(self, values: object, path: str) -> dict[str, Expectation]:
-        if not isinstance(values, Mapping):
-            self.invalid(path, values, Invalid("not a group of keys", ", ".join(METRICS)))
-            return {}
-        self.check_names(values, METRICS, path)
-        return {name: self.expectation(values[name], _join(path, name)) for name in METRICS if name in values}
+        found = self.entries(values, METRICS, path)
+        return {name: self.expectation(value, _join(path, name)) for name, value in found.items()}
 
     def expectation(self, bounds: object, path: str) -> Expectation:
         if not isinstance(bounds, Mapping) or not bounds:
@@ -183,8 +191,9 @@ def _consistency_errors(config: RunConfig) -> Iterator[ConfigError]:
     yield from _expectation_errors(config)
     yield from optimizer_errors(config.optimizer)
     yield from _rank_errors(config)
-    if config.dataset.augment and config.dataset.name not in AUGMENTABLE:
-        hint = f"augment mirrors images, which changes the class of those of {config.dataset.name}"
+    name = config.dataset.name
+    if name in CATALOG and name not in AUGMENTABLE and config.dataset.augment:
+        hint = f"augment mirrors images, which changes the class of those of {name}"
         rows = {"value": "true", "allowed": f"false, or a dataset of {', '.join(AUGMENTABLE)}", "hint": hint}
         yield ConfigError("images of this dataset cannot be augmented", key="dataset.augment", **rows)
 
@@ -218,6 +227,11 @@ def _owners(kinds: Mapping[str, type[Any]], path: str) -> dict[str, str]:
     if path not in GROUPS:  # it has no options
         return {key: f"a key of {path}.name={', '.join(names)}" for key, names in having.items()}
     return {key: f"add {' or '.join(f'{path}={name}' for name in names)} first" for key, names in having.items()}
+
+
+def default_of(kinds: Mapping[str, type[Any]]) -> str:
+    """The name of the section that a config without a name has."""
+    return str(getattr(kinds, "default", "") or next(iter(kinds)))
 
 
 def _join(path: str, name: str) -> str:

@@ -47,12 +47,13 @@ class CommandLine(NamedTuple):
     config_dir: Path | None = None
     config_path: Path | None = None
     recorded: frozenset[str] = frozenset()
+    code: tuple[str, ...] = ()  # modules and paths of the user's code, in addition to the project's
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> "CommandLine":
         """From the parsed arguments of `run`."""
         config_dir, config_path = (Path(folder) if folder else None for folder in (args.config_dir, args.config_path))
-        return cls(tuple(args.overrides), args.config_name, config_dir, config_path)
+        return cls(tuple(args.overrides), args.config_name, config_dir, config_path, code=tuple(args.code))
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -104,6 +105,12 @@ def path(text: str) -> str:
     return text
 
 
+def code(parser: Parser) -> None:
+    """The flag `--code` of the commands that build networks or datasets."""
+    text = "a module or file with your networks, datasets or others; repeatable"
+    parser.flags.add_argument("--code", action="append", default=[], type=path, metavar="FILE", help=text)
+
+
 def run(parser: Parser) -> None:
     """`runner [flags] [overrides]`. `{commands}` and `{groups}` in the description are placeholders."""
     parser.usage = "runner [flags] [overrides]"
@@ -126,6 +133,7 @@ exit codes
     add("-cn", "--config-name", default="config", metavar="NAME", help="another main config")
     add("-cd", "--config-dir", type=path, metavar="DIR", help="a folder with more configs")
     add("-cp", "--config-path", type=path, metavar="DIR", help="a folder instead of conf/")
+    code(parser)
     add(
         "--junit",
         type=path,
@@ -151,6 +159,7 @@ Continue a run from its newest valid checkpoint, or run the unfinished jobs of a
 or were interrupted. A run continues only if nothing has changed that affects its results."""
     parser.add_argument("run", metavar="RUN_OR_SWEEP", help="its directory")
     parser.add_argument("overrides", nargs="*", default=[], metavar=OVERRIDE, help="such as epochs=100")
+    code(parser)
     parser.flags.add_argument("--force", action="store_true", help="continue despite changes that affect the results")
 
 

@@ -17,7 +17,7 @@ from runner.config.check import examine
 from runner.config.command_line import CommandLine
 from runner.config.containment import Typed, path_error, path_errors, typed_values
 from runner.config.hydra_errors import as_config_error
-from runner.config.loader import RECORDS, RUN_DIR, Loader, as_typed, current_config, register, set_output
+from runner.config.loader import NOW, RECORDS, Loader, as_typed, current_config, register, set_output
 from runner.config.schema import RunConfig, RunRequest, plain
 from runner.config.source import FolderSource
 from runner.errors import ConfigError, ConfigErrors, raise_all
@@ -71,13 +71,13 @@ def compose(command: CommandLine) -> Composition:
 
     Raises ConfigError, or ConfigErrors with every error of the config.
     """
-    loader = Loader(command.config_dir, command.config_path)
+    loader = Loader(command.config_dir, command.config_path, command.code)
     usable, problems, failed = _valid_overrides(loader, lines_of.parse(command.overrides))
     try:
         composed = loader.load_configuration(command.config_name, usable, RunMode.RUN)
         origins = Origins(loader, command.config_name, usable)
         typed = typed_values(lines_of.parse(usable), command.recorded)
-        return _checked(composed, typed, origins, problems, failed)
+        return _checked(composed, typed, origins, problems, failed, loader.run_dir)
     except ConfigErrors:
         raise
     except ConfigError as error:
@@ -106,11 +106,16 @@ def with_overrides(values: dict[str, Any], lines: Sequence[str]) -> dict[str, An
 
 
 def _checked(
-    composed: DictConfig, typed: Typed, origins: "Origins", problems: list[ConfigError], failed: set[str]
+    composed: DictConfig,
+    typed: Typed,
+    origins: "Origins",
+    problems: list[ConfigError],
+    failed: set[str],
+    run_dir: str,
 ) -> Composition:
     with current_config(composed), as_config_error():
-        given = OmegaConf.to_container(composed.hydra.run, resolve=False) != {"dir": RUN_DIR}
-        folder = folder_of(composed, "hydra.run.dir") if given else _default_folder()
+        given = OmegaConf.to_container(composed.hydra.run, resolve=False) != {"dir": run_dir}
+        folder = folder_of(composed, "hydra.run.dir") if given else _default_folder(run_dir)
         _resolve_settings(composed)
     task, record = _split(composed)
     with current_config(record), as_config_error():
@@ -171,9 +176,9 @@ def _check_verbose(verbose: object) -> None:
         raise ConfigError("not a level of output", key="hydra.verbose", value=show(verbose), allowed=allowed)
 
 
-def _default_folder() -> Path:
-    """The value of `RUN_DIR`, without the 4 ms that OmegaConf needs to load its grammar."""
-    return Path(datetime.now().strftime("outputs/%Y-%m-%d/%H-%M-%S"))
+def _default_folder(run_dir: str) -> Path:
+    """The value of the default `hydra.run.dir`, without the 4 ms that OmegaConf needs to load its grammar."""
+    return Path(run_dir.removesuffix(NOW), datetime.now().strftime("%Y-%m-%d/%H-%M-%S"))
 
 
 def run_request(record: DictConfig, config: RunConfig, folder: Path) -> RunRequest:

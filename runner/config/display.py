@@ -43,7 +43,7 @@ def show_hydra_help(command: CommandLine) -> None:
     """Print Hydra's own help."""
     overrides.parse(command.overrides)
     Plugins.instance()
-    loader = Loader(command.config_dir, command.config_path)
+    loader = Loader(command.config_dir, command.config_path, command.code)
     path = ConfigSearchPathImpl()
     path.append("hydra", "pkg://hydra.conf")  # only here does Hydra read its own files: the help text is in one
     path.append("schema", "structured://")
@@ -72,7 +72,7 @@ def candidates(command: CommandLine, word: str, multirun: bool) -> list[str]:
     """
     if word.startswith("hydra/"):
         Plugins.instance()  # launchers and sweepers of other packages
-    shell = BashCompletion(Loader(command.config_dir, command.config_path))
+    shell = BashCompletion(Loader(command.config_dir, command.config_path, command.code))
     line = " ".join(["-m"] * multirun + [*command.overrides, word])
     with as_config_error():
         found = shell._query(command.config_name, line)
@@ -94,4 +94,4 @@ def _override_syntax(candidate: str) -> str | None:
 def _hydra(command: CommandLine) -> Iterator[Hydra]:
     """Hydra's application, with its exceptions as ConfigError; restores the config that it replaces, that of a run."""
     with as_config_error(), current_config(None):
-        yield Hydra("runner", Loader(command.config_dir, command.config_path))
+        yield Hydra("runner", Loader(command.config_dir, command.config_path, command.code))

@@ -28,7 +28,7 @@ from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from runner.config import gate, schema
+from runner.config import code, gate, schema
 from runner.config.containment import typed_values
 from runner.config.groups import GROUPS
 from runner.config.hydra_errors import as_config_error, not_an_option
@@ -36,26 +36,38 @@ from runner.config.interpolation import check_limits
 from runner.config.job_folder import fix_folders
 from runner.config.options import defaults_of_all_runs
 from runner.config.overrides import parse, reject_sweeps, sweep_values, with_force
+from runner.config.project import OUTPUTS, SWEEPS, project
 from runner.config.source import SEARCH, FolderSource, PluginSource
 from runner.errors import ConfigError, raise_all
 from runner.host import resources
 from runner.validation.validate import show
 
-RUN_DIR = "outputs/${now:%Y-%m-%d}/${now:%H-%M-%S}"
+NOW = "${now:%Y-%m-%d}/${now:%H-%M-%S}"
 POOL = "runner.pool"  # the `_target_` of runner's launcher; never instantiated
-SWEEP_DIR = "multirun/${now:%Y-%m-%d}/${now:%H-%M-%S}"
 RECORDS = ".hydra"  # the folder in the run directory with Hydra's records
 MAX_CONFIGS = 300  # of one composition; merging one takes some milliseconds
 SUBDIR = "${hydra.job.num}"
+LATE = ("network", "dataset")  # groups whose options are loaded when they are chosen
 
 
 class Loader(ConfigLoaderImpl):
-    """Composes configs from `conf/` and, after it, from the folder of `--config-dir`."""
+    """Composes configs from the project's folder, `conf/`, and the folder of `--config-dir`; loads the user's code.
 
-    def __init__(self, config_dir: Path | None = None, config_path: Path | None = None) -> None:
+    It is copied to the workers of a sweep, where it loads the same code.
+    """
+
+    def __init__(
+        self, config_dir: Path | None = None, config_path: Path | None = None, given_code: Sequence[str] = ()
+    ) -> None:
+        here = project()
+        self.code = code.sources(given_code)
+        self.run_dir, self.sweep_dir = default_folders(here.outputs)
+        code.load(self.code)
         register()
         path = ConfigSearchPathImpl()
         path.append("hydra", "runner-plugins://")
+        if config_path is None and (folder := here.conf_folder) is not None:
+            path.append("project", f"runner://{folder}")
         path.append("main", f"runner://{_folder(config_path or resources.folder('conf'))}")
         if config_dir is not None:
             path.append("command-line", f"runner://{_folder(config_dir)}")
@@ -73,6 +85,7 @@ class Loader(ConfigLoaderImpl):
         validate_sweep_overrides: bool = True,
     ) -> DictConfig:
         """The composed config; its records contain the overrides as typed. Raises ConfigError."""
+        code.load(self.code)  # in the process of a launcher
         parsed = parse(overrides)
         _check_name(config_name)
         if run_mode == RunMode.RUN and validate_sweep_overrides:
@@ -126,7 +139,7 @@ class Loader(ConfigLoaderImpl):
         source = self.repository.get_schema_source()  # in the process of a launcher it has its own store
         group = getattr(source, "store", ConfigStore.instance()).repo["hydra"]
         before = group["config.yaml"]
-        group["config.yaml"] = _minimal_node()
+        group["config.yaml"] = _minimal_node(self.run_dir, self.sweep_dir)
         try:
             yield
         finally:
@@ -160,12 +173,18 @@ class Loader(ConfigLoaderImpl):
         return list(self.repository.get_group_options(group, ObjectType.CONFIG))
 
 
+def default_folders(outputs: str | None) -> tuple[str, str]:
+    """`hydra.run.dir` and `hydra.sweep.dir` of a project, which may have a folder for all outputs."""
+    sweeps = SWEEPS if outputs is None else f"{outputs}/{SWEEPS}"
+    return f"{outputs or OUTPUTS}/{NOW}", f"{sweeps}/{NOW}"
+
+
 @lru_cache(maxsize=1)
-def _minimal_node() -> ConfigNode:
+def _minimal_node(run_dir: str, sweep_dir: str) -> ConfigNode:
     original: ConfigNode = ConfigStore.instance().repo["hydra"]["config.yaml"]
     node = copy.deepcopy(original.node)
     node.defaults = [{"launcher": "basic"}, {"sweeper": "basic"}]
-    node.run.dir, node.sweep.dir, node.sweep.subdir = RUN_DIR, SWEEP_DIR, SUBDIR
+    node.run.dir, node.sweep.dir, node.sweep.subdir = run_dir, sweep_dir, SUBDIR
     node.job_logging = node.hydra_logging = {"version": 1, "root": None, "disable_existing_loggers": False}
     return replace(original, node=node)
 
@@ -221,8 +240,8 @@ def register() -> None:
         return
     store.store(name="pool", group="hydra/launcher", node={"_target_": POOL, "n_jobs": None}, provider="runner")
     store.store(name="run", group="schema", node=defaults_of_all_runs(), package="_global_")
-    for group, kinds in GROUPS.items():
-        for name, kind in kinds.items():
+    for group in GROUPS:
+        for name, kind in GROUPS[group].items() if group not in LATE else ():
             store.store(name=name, group=f"schema/{group}", node=schema.defaults(kind), package=group)
 
 

@@ -3,51 +3,56 @@
 Files in `conf/` are for options that set several values, such as experiments, and take precedence over tables.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
-from runner.config import networks, read
-from runner.config.groups import GROUPS, NAMED
+from runner.config import read
+from runner.config.groups import GROUPS, NAMED, REGISTERED
+from runner.config.groups.callback import CALLBACKS
 from runner.config.schema import RunConfig, defaults
-from runner.dataset.catalog import CATALOG
 from runner.host import resources
 
-# Groups all of whose options have the same keys: an option sets the name.
-NAMES: Mapping[str, Callable[[], Iterable[str]]] = {"dataset": lambda: CATALOG, "network": networks.names}
-TABLES = (*NAMES, *GROUPS)
+TABLES = (*GROUPS, "callbacks")
 
 
-def all_options() -> dict[str, list[str]]:
-    """The options of each group of runner, from its files and tables, in alphabetical order."""
-    found: dict[str, set[str]] = {group: set(table_options(group)) for group in TABLES}
-    for file in resources.folder("conf").glob("*/*"):
-        if file.suffix in read.SUFFIXES:
-            found.setdefault(file.parent.name, set()).add(file.stem)
+def all_options(folders: Iterable[Path] = ()) -> dict[str, list[str]]:
+    """The options of each group of runner, from `conf/`, further folders and tables, in alphabetical order."""
+    found: dict[str, set[str]] = {group: set(option_names(group)) for group in TABLES}
+    for folder in (resources.folder("conf"), *folders):
+        for file in folder.glob("*/*"):
+            if file.suffix in read.SUFFIXES:
+                found.setdefault(file.parent.name, set()).add(file.stem)
     return {group: sorted(options) for group, options in sorted(found.items())}
 
 
-def table_options(group: str) -> dict[str, dict[str, Any]]:
-    """The options of a group that come from its table, by name, with the values that each sets.
+def option_names(group: str) -> tuple[str, ...]:
+    """The names of the options of a group that come from its table."""
+    return tuple(CALLBACKS) if group == "callbacks" else tuple(GROUPS.get(group, ()))
 
-    >>> table_options("dataset")["mnist"], table_options("callbacks")
-    ({'name': 'mnist'}, {})
+
+def table_option(group: str, name: str) -> dict[str, Any] | None:
+    """The values that an option from a table sets; None when there is no such option.
+
+    >>> table_option("callbacks", "time_monitor"), table_option("dataset", "x")
+    ({'time_monitor': True}, None)
     """
-    if group in NAMES:
-        return {name: {"name": name} for name in NAMES[group]()}
-    if group not in GROUPS:
-        return {}
+    if name not in option_names(group):
+        return None
+    if group == "callbacks":
+        return {name: CALLBACKS[name]().written}
     kinds = GROUPS[group]
-    default = () if lacks_common_keys(group) else tuple(kinds)[:1]  # its keys are already part of every run
-    return {name: {} if name in default else defaults(kind) for name, kind in kinds.items()}
+    is_default = not _is_in_option(group) and name == next(iter(kinds))  # its keys are already part of every run
+    return {} if is_default else defaults(kinds[name])
 
 
 def defaults_of_all_runs() -> dict[str, Any]:
     """The keys of all runs, whatever options are chosen, with their defaults: the config `schema/run`."""
     values = defaults(RunConfig)
     for field in fields(RunConfig):
-        if field.name in GROUPS and lacks_common_keys(field.name):
-            del values[field.name]  # part of the option
+        if field.name in GROUPS and _is_in_option(field.name):
+            del values[field.name]
         elif field.type in NAMED:
             keys = _keys(NAMED[field.type])
             values[field.name] = {
@@ -56,8 +61,10 @@ def defaults_of_all_runs() -> dict[str, Any]:
     return values
 
 
-def lacks_common_keys(group: str) -> bool:
-    """Whether other options of a group lack keys of the first one, which are then not part of every run."""
+def _is_in_option(group: str) -> bool:
+    """Whether all keys of a group are part of its options: other options lack keys of the first one."""
+    if group in REGISTERED:
+        return True
     first, *others = _keys(GROUPS[group])
     return any(key not in other for other in others for key in first)
 

@@ -10,33 +10,27 @@ from dataclasses import field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from runner.config.groups.callback import CallbackSettings, default_callbacks
+from runner.config.groups.dataset import DATASETS, DatasetSettings
 from runner.config.groups.dump import Dump, NoDump
-from runner.config.groups.loss import LossSettings, SoftmaxCrossEntropySettings
-from runner.config.groups.optimizer import MomentumSettings, OptimizerSettings
+from runner.config.groups.loss import LOSSES, LossSettings
+from runner.config.groups.metric import MetricSettings, metric_names
+from runner.config.groups.network import NETWORKS, NetworkSettings
+from runner.config.groups.optimizer import OPTIMIZERS, OptimizerSettings
 from runner.config.groups.parallel import Parallel, StandAlone
 from runner.config.groups.profiling import NoProfiling, Profiling
+from runner.config.groups.record import Records
 from runner.config.groups.session import SessionSettings
 from runner.config.groups.tracking import NoTracking, Tracking
-from runner.dataset.catalog import DatasetSettings
 from runner.device import DeviceSettings
 from runner.host.json_file import flat
-from runner.nn.metrics import METRICS
 from runner.validation.records import Frozen
 from runner.validation.rules import FILE_PATH, LARGEST_FLOAT32, MAX_COUNT, MAX_SEED, as_path, key
 from runner.validation.validate import Invalid, validate
 
 
-class NetworkSettings(Frozen):
-    """A name of `models.NETWORKS` and the keyword arguments of its constructor."""
-
-    name: str = "lenet5"  # the network: a class in models/
-    num_classes: int = key(10, low=1, high=MAX_COUNT)  # number of outputs
-    num_channels: int | None = key(None, low=1, high=65536)  # channels of the input; null: those of the dataset
-    arguments: Mapping[str, object] = field(default_factory=dict)  # further keyword arguments of the constructor
-
-    def keywords(self, channels: int) -> dict[str, object]:
-        """All keyword arguments of the constructor; `channels` are those of the dataset's images."""
-        return {"num_classes": self.num_classes, "num_channels": self.num_channels or channels, **self.arguments}
+def _default(records: Records[Any]) -> Any:
+    return field(default_factory=lambda: records[records.default]())
 
 
 class Expectation(Frozen):
@@ -57,16 +51,8 @@ class EvalSettings(Frozen):
     """When and how the test split is evaluated; `mode` null means the mode of the run."""
 
     every: str = key("end", choices=("end", "epoch", "never"))  # when the test split is evaluated
-    metrics: tuple[str, ...] = key(("accuracy", "loss"), choices=tuple(METRICS))  # metrics of the evaluation
+    metrics: tuple[str, ...] = key(("accuracy", "loss"), validate=metric_names)  # metrics of the evaluation
     mode: str | None = key(None, **_MODE)  # null: the mode of the run
-
-
-class CallbackSettings(Frozen):
-    """Output during training."""
-
-    loss_monitor: int = key(1, low=0, high=MAX_COUNT)  # steps between two lines with the loss; 0: none
-    time_monitor: bool = True  # a line with the time of each epoch
-    progress: bool = True  # a progress bar, on a terminal
 
 
 def _weights(value: object) -> str:
@@ -112,10 +98,10 @@ class RunConfig(Frozen):
 
     mode: str = key("pynative", **_MODE)  # execute a compiled graph, or operator by operator
     device: DeviceSettings = DeviceSettings()
-    network: NetworkSettings = NetworkSettings()
-    dataset: DatasetSettings = DatasetSettings()
-    optimizer: OptimizerSettings = MomentumSettings()
-    loss: LossSettings = SoftmaxCrossEntropySettings()
+    network: NetworkSettings = _default(NETWORKS)
+    dataset: DatasetSettings = _default(DATASETS)
+    optimizer: OptimizerSettings = _default(OPTIMIZERS)
+    loss: LossSettings = _default(LOSSES)
     epochs: int = key(1, low=1, high=MAX_COUNT)  # passes over the training data
     max_steps: int | None = key(None, low=1, high=MAX_COUNT)  # maximum number of steps; null: no limit
     dataset_sink_mode: bool = True  # graph mode: execute many steps in one call to the device
@@ -132,7 +118,8 @@ class RunConfig(Frozen):
     tracking: Tracking = field(default=NoTracking())
     expect: Mapping[str, Expectation] = field(default_factory=dict)  # by metric
     eval: EvalSettings = EvalSettings()
-    callbacks: CallbackSettings = CallbackSettings()
+    metrics: Mapping[str, MetricSettings] = field(default_factory=dict)  # keys of metrics, by name
+    callbacks: Mapping[str, CallbackSettings | None] = field(default_factory=default_callbacks)  # by name; null: off
     checkpoint: CheckpointSettings = CheckpointSettings()
     sweep: SweepSettings = SweepSettings()
     runner: RunnerSettings = RunnerSettings()
@@ -169,10 +156,12 @@ def plain(config: Any) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name in (f.name for f in fields(config)):
         value = getattr(config, name)
-        if name == "arguments":
-            values.update(value)
-        elif name == "expect":
+        if name == "expect":
             values[name] = {metric: _bounds(expectation) for metric, expectation in value.items()}
+        elif name == "callbacks":
+            values[name] = {callback: one.written if one else False for callback, one in value.items()}
+        elif name == "metrics" and isinstance(value, Mapping):
+            values[name] = {metric: _keys(settings) for metric, settings in value.items()}
         else:
             values[name] = plain(value) if is_dataclass(value) else list(value) if isinstance(value, tuple) else value
     return values
@@ -188,6 +177,10 @@ def changed_keys(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str
     for name in {**was, **now}:
         if was.get(name, known.get(name)) != now.get(name, known.get(name)):
             yield name
+
+
+def _keys(settings: MetricSettings) -> dict[str, Any]:
+    return {name: value for name, value in plain(settings).items() if name != "name"}
 
 
 def _bounds(expectation: Expectation) -> dict[str, float]:

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from runner.config import gate, read
 from runner.config.groups import search
-from runner.config.options import TABLES, table_options
+from runner.config.options import TABLES, option_names, table_option
 from runner.errors import ConfigError
 from runner.host.files import real_path
 from runner.validation.paths import path_problem
@@ -78,7 +78,7 @@ class FolderSource(ConfigSource):
         entries = [entry for entry in path.iterdir() if entry.name[0] not in "._"] if path.is_dir() else []
         groups = {entry.name for entry in entries if entry.is_dir()} | {*(() if config_path.strip("/") else TABLES)}
         options = {entry.stem for entry in entries if entry.suffix in read.SUFFIXES and entry.is_file()}
-        options |= table_options(config_path.strip("/")).keys()
+        options |= {*option_names(config_path.strip("/"))}
         names = {ObjectType.GROUP: groups, ObjectType.CONFIG: options}
         return sorted(names[results_filter] if results_filter is not None else groups | options)
 
@@ -137,7 +137,7 @@ def _from_table(config_path: str) -> dict[str, Any] | None:
     group, _, name = config_path.rpartition("/")
     for suffix in read.SUFFIXES:
         name = name.removesuffix(suffix)
-    return table_options(group).get(name)
+    return table_option(group, name)
 
 
 def _result(source: ConfigSource, values: Any, package: str | None) -> ConfigResult:

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from runner import compile as compiler, context
 from runner.communication import auto_parallel
 from runner.communication.world import world
-from runner.config import networks
+from runner.config.groups.metric import METRICS, AnyMetric
 from runner.config.groups.parallel import DataParallel
 from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig
 from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
-from runner.dataset.catalog import open_dataset
+from runner.dataset.batches import in_batches
+from runner.dataset.facts import facts_of
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError
 from runner.host.log import LOG
 from runner.host.machine import require_memory
 from runner.nn.cell import Cell
-from runner.nn.metrics import METRICS
 from runner.nn.pooling import set_impl_mode
 from runner.nn.wrap import StepCell
 from runner.observe import dump
 from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 from runner.train.model import Model
 
+SPLITS = ("train", "test")
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
 # Gradients from 6e-11 to 64 fit Float16 then, and it grows by itself; the reference's 2**24 costs LeNet nine steps.
 FIRST_LOSS_SCALE = 2.0**10
@@ -54,19 +56,24 @@ def build(
     Raises ConfigError, DataError and DeviceError.
     """
     device = _checked_device(config)
-    train_data, test_data = _rank_part(config, _open_dataset(config, True)), _open_dataset(config, False)
-    image, *_ = train_data.column_types()
-    require_memory(image.nbytes, key="dataset.batch_size", value=config.dataset.batch_size, batch=str(image))
-    network = networks.network(config.network.name)(**config.network.keywords(channels=image.shape[1]))
+    loss, samples = config.loss.create(Cell), {split: config.dataset.create(Dataset, split=split) for split in SPLITS}
+    facts = facts_of(samples["train"])
+    one_hot = _one_hot(config, loss, facts)
+    train_data = _rank_part(config, _batches(config, samples["train"], True, one_hot))
+    test_data = _batches(config, samples["test"], False, one_hot)
+    first, *_ = train_data.column_types()
+    require_memory(first.nbytes, key="dataset.batch_size", value=config.dataset.batch_size, batch=str(first))
+    network = config.network.create(Cell, **facts)
     _select_implementations(network, config.session)
+    is_sum = getattr(loss, "reduction", "mean") == "sum"
     total = _total_steps(config, train_data)
-    rate = config.optimizer.schedule.learning_rate(config.optimizer.learning_rate, total)
+    rate = config.optimizer.schedule.learning_rate(getattr(config.optimizer, "learning_rate", 0.0), total)
     mode, eval_mode = MODES[config.mode], MODES[config.eval.mode or config.mode]
     model = Model(
         network,
-        config.loss.create(),
-        config.optimizer.create(network.trainable_params(), learning_rate=rate),
-        {name: METRICS[name].for_loss(config.loss.is_sum) for name in config.eval.metrics},
+        loss,
+        config.optimizer.with_rate(network.trainable_params(), rate),
+        _metrics(config, {**facts, "summed": is_sum}),
         mode=mode,
         eval_mode=eval_mode,
         device=device,
@@ -77,7 +84,7 @@ def build(
         loss_scale_manager=_loss_scale(config),
     )
     if isinstance(model.train_network, StepCell):
-        model.train_network.weighs_ranks = not (train_data.is_even or config.loss.is_sum)
+        model.train_network.weighs_ranks = not (train_data.is_even or is_sum)
     return Experiment(model, train_data, test_data, total)
 
 
@@ -93,7 +100,7 @@ def _loss_scale(config: RunConfig) -> LossScaleManager | None:
     """How the loss is scaled; by default none when the optimizer has its own scale."""
     scale = config.session.loss_scale
     if scale is None and config.session.precision_mode == "allow_mix_precision":
-        scale = "dynamic" if config.optimizer.loss_scale == 1.0 else None
+        scale = "dynamic" if getattr(config.optimizer, "loss_scale", 1.0) == 1.0 else None
     if scale == "dynamic":
         return DynamicLossScaleManager(FIRST_LOSS_SCALE)
     return FixedLossScaleManager(scale) if isinstance(scale, float) else None
@@ -104,10 +111,28 @@ def device_of(config: RunConfig) -> Device:
     return Device(**asdict(config.device))
 
 
-def _open_dataset(config: RunConfig, train: bool) -> Dataset:
-    settings = config.dataset if train else replace(config.dataset, drop_remainder=False)  # every test sample counts
-    one_hot = config.network.num_classes if config.loss.has_one_hot_labels else None
-    return open_dataset(settings, train, one_hot=one_hot)
+def _batches(config: RunConfig, samples: Dataset, train: bool, one_hot: int | None) -> Dataset:
+    settings = config.dataset
+    return in_batches(
+        samples,
+        settings.batch_size,
+        drop_remainder=settings.drop_remainder and train,  # every test sample counts
+        buffer_size=settings.buffer_size if settings.shuffle and train else None,
+        num_parallel_workers=settings.num_parallel_workers,
+        one_hot=one_hot,
+    )
+
+
+def _one_hot(config: RunConfig, loss: Cell, facts: Mapping[str, Any]) -> int | None:
+    """The number of classes of one-hot targets, for a loss that needs them; None for others."""
+    if getattr(loss, "sparse", True):
+        return None
+    return getattr(config.network, "num_classes", None) or facts.get("num_classes")
+
+
+def _metrics(config: RunConfig, facts: Mapping[str, Any]) -> dict[str, AnyMetric]:
+    """The metrics of the evaluation with their keys."""
+    return {name: config.metrics.get(name, METRICS[name]()).metric(**facts) for name in config.eval.metrics}
 
 
 def _rank_part(config: RunConfig, train_data: Dataset) -> Dataset:

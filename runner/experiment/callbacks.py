@@ -1,8 +1,7 @@
-"""Callbacks of a run: times, the metrics journal and the progress bar."""
+"""Callbacks of every run: times and the metrics journal."""
 
 import time
 from collections.abc import Mapping
-from typing import Any, Self
 
 import numpy as np
 
@@ -73,28 +72,3 @@ class MetricsJournal(Callback):
         """Write an `eval` event."""
         self.journal.append({"event": "eval", "epoch": epoch, "global_step": global_step, **metrics})
         self.journal.sync()
-
-
-class ProgressBar(Callback):
-    """Progress bar with the finished steps of `total`, remaining time and loss; other output appears above it."""
-
-    def __init__(self, total: int) -> None:
-        self.total = total
-        self._bar: Any = None
-
-    def __enter__(self) -> Self:
-        # Imported here: the import takes longer than ten steps, and most runs have no terminal.
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._bar = Progress(*columns, TextColumn("loss {task.fields[loss]}"), refresh_per_second=5, transient=True)
-        self._task = self._bar.add_task("training", total=self.total, loss="-")
-        self._bar.start()
-        return self
-
-    def step_end(self, run_context: RunContext) -> None:
-        cb_params = run_context.original_args()
-        self._bar.update(self._task, completed=cb_params.cur_step_num, loss=f"{float(cb_params.net_outputs):.4f}")
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()

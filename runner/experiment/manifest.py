@@ -14,6 +14,7 @@ from runner.communication.world import world
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunRequest
 from runner.errors import ConfigError
+from runner.experiment import code
 from runner.experiment.build import Experiment
 from runner.experiment.callbacks import Stopwatch, number
 from runner.host.files import write_json
@@ -66,7 +67,7 @@ WITHOUT_EFFECT = (
 
 
 # Keys that checkpoints of older versions do not have, with the values that those runs had.
-ADDED = {"parallel.sync_batch_norm": False}
+ADDED = {"parallel.sync_batch_norm": False, "dataset.inputs": None, "dataset.target": None}
 
 
 class RunDescription:
@@ -81,6 +82,11 @@ class RunDescription:
     def data(self) -> dict[str, str]:
         """sha256 of the data."""
         return {"train": self.experiment.train_data.fingerprint(), "test": self.experiment.test_data.fingerprint()}
+
+    @cached_property
+    def code(self) -> dict[str, str]:
+        """sha256 of the files of the user's code, by path."""
+        return code.hashes()
 
     @cached_property
     def packages(self) -> dict[str, str]:
@@ -114,7 +120,8 @@ class RunDescription:
         kept = {key: value for key, value in config.items() if not key.startswith(WITHOUT_EFFECT)}
         kept = {key: value for key, value in kept.items() if key not in ADDED or value != ADDED[key]}
         ranks = {"parallel.ranks": self.ranks} if self.ranks > 1 else {}
-        return {**kept, **ranks, **flat({"data": self.data, "version": relevant_versions(self.packages)})}
+        code = {f"code.{name}": digest for name, digest in self.code.items()}
+        return {**kept, **ranks, **code, **flat({"data": self.data, "version": relevant_versions(self.packages)})}
 
     @property
     def ranks(self) -> int:
@@ -129,6 +136,7 @@ class RunDescription:
             "seed": config.seed,
             "config_sha256": config_hash(self.request.resolved),
             "data_sha256": self.data,
+            "code_sha256": self.code,
             "mode": config.mode,
             "device": str(self.experiment.model.device),
             "providers": self.providers,

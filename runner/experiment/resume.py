@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.communication.launcher import launched
-from runner.config import overrides
+from runner.config import code, overrides
 from runner.config.check import check
 from runner.config.compose import with_overrides
 from runner.config.containment import path_errors, typed_values
@@ -22,8 +22,8 @@ from runner.validation.validate import show
 SWEEP_FILE = "sweep.jsonl"
 
 
-def main(words: Sequence[str], force: bool) -> dict[str, Any]:
-    """Resume a run or a sweep: `words` are its directory and overrides, in any order.
+def main(words: Sequence[str], force: bool, given_code: Sequence[str] = ()) -> dict[str, Any]:
+    """Resume a run or a sweep: `words` are its directory and overrides, in any order, `given_code` is that of `--code`.
 
     Returns the summary; a sweep has none. Raises RunnerError.
     """
@@ -36,24 +36,27 @@ def main(words: Sequence[str], force: bool) -> dict[str, Any]:
         raise ConfigError(problem, path=show(folders[0]), allowed=ALLOWED)
     if (Path(folders[0]) / SWEEP_FILE).exists():
         on_all_ranks(lambda: _check_one_process(Path(folders[0]), "jobs of a sweep are single processes"))
-        sweep.resume(Path(folders[0]), lines, force=force)
+        sweep.resume(Path(folders[0]), lines, force, given_code)
         return {}
-    return resume(folders[0], lines, force=force)
+    return resume(folders[0], lines, force, given_code)
 
 
-def resume(folder: str | Path, lines: Sequence[str] = (), force: bool = False) -> dict[str, Any]:
+def resume(
+    folder: str | Path, lines: Sequence[str] = (), force: bool = False, given_code: Sequence[str] = ()
+) -> dict[str, Any]:
     """Resume the run in `folder` and return its summary; `lines` are overrides such as `epochs=100`.
 
     Without a checkpoint the run starts again. Raises ConfigError when there is no run, when it is finished, or when
     something has changed that its results depend on (unless `force`), and BusyError while it is still running.
     """
-    request = on_all_ranks(lambda: _request(Path(folder), lines, force))
+    request = on_all_ranks(lambda: _request(Path(folder), lines, force, given_code))
     with stopped_by_signals(), processes_of(request.config) as ranks:
         return ranks.run(output_directories.with_directories(request, ranks.first), _run_and_record)
 
 
-def _request(place: Path, lines: Sequence[str], force: bool) -> RunRequest:
+def _request(place: Path, lines: Sequence[str], force: bool, given_code: Sequence[str]) -> RunRequest:
     """The rest of the run in `place`. Raises ConfigError."""
+    code.load(code.sources(given_code))
     status, values = _read(place, launch.STATUS_FILE), _read(place, run.CONFIG_FILE)
     config = check(with_overrides(values, lines))
     typed = typed_values(overrides.parse(lines))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,9 +18,9 @@ from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig, RunRequest
 from runner.core.observers import NO_VALUES, ValueObserver
 from runner.errors import MismatchError, TrainingError
-from runner.experiment import dump, profile, tune
+from runner.experiment import code, dump, profile, tune
 from runner.experiment.build import MODES, Experiment, build, device_of
-from runner.experiment.callbacks import MetricsJournal, ProgressBar, Stopwatch
+from runner.experiment.callbacks import MetricsJournal, Stopwatch
 from runner.experiment.checkpointer import Checkpointer
 from runner.experiment.expect import check_expectations
 from runner.experiment.graphs import graph_observer
@@ -34,7 +33,7 @@ from runner.host.log import LOG
 from runner.host.signals import Interruption
 from runner.observe import dump as dumps
 from runner.train import device_setup
-from runner.train.callback import Callback, CallbackParameters, LossMonitor, RunContext, TimeMonitor, check_losses
+from runner.train.callback import Callback, CallbackParameters, RunContext, check_losses
 from runner.train.checkpoint import initial_weights, state
 
 CONFIG_FILE = "config.json"
@@ -48,6 +47,7 @@ def run(request: RunRequest) -> dict[str, Any]:
     config, folder, stopwatch = request.config, request.folder, Stopwatch()
     if not request.resume:
         write_json(folder / CONFIG_FILE, request.resolved)
+        code.write_copies(folder)
     with run_environment(config):
         with closing(value_observer(request)) as values_observer:
             experiment = _build(request, values_observer)
@@ -196,6 +196,7 @@ def _restore(description: RunDescription, journal: Journal) -> dict[str, Any]:
     if not description.request.force:
         check_identity(found.identity, description.identity)
     write_json(description.request.folder / CONFIG_FILE, description.request.resolved)
+    code.write_copies(description.request.folder)
     for name, parameter in description.experiment.model.train_network.parameters_dict().items():
         parameter.set_data(found.arrays[name])
     journal.cut(found.progress["journal_bytes"])
@@ -232,18 +233,20 @@ def execute_steps(
 
 
 def _observers(description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal) -> list[Callback]:
-    enabled, experiment = description.request.config.callbacks, description.experiment
-    callbacks: list[Callback] = [description.stopwatch, monitor, metrics]
-    if sys.stdout.isatty() and enabled.progress:
-        callbacks.append(ProgressBar(experiment.total_steps))
-    if enabled.loss_monitor:
-        callbacks.append(LossMonitor(enabled.loss_monitor))
-    if enabled.time_monitor:
-        callbacks.append(TimeMonitor())
+    experiment = description.experiment
+    callbacks: list[Callback] = [description.stopwatch, monitor, metrics, *_configured(description)]
     callbacks.append(ManifestWriter(description.request.folder / "manifest.json", description.manifest))
     if description.request.config.eval.every == "epoch":
         callbacks.append(Evaluation(experiment, metrics))
     return callbacks
+
+
+def _configured(description: RunDescription) -> Iterator[Callback]:
+    """The callbacks that the config names. Raises ConfigError for what is no callback."""
+    request, experiment = description.request, description.experiment
+    for settings in request.config.callbacks.values():
+        if settings is not None:
+            yield settings.create(Callback, run_dir=request.folder, total_steps=experiment.total_steps)
 
 
 def evaluate(

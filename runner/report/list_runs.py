@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from runner.config.project import OUTPUTS, SWEEPS, project
 from runner.errors import ConfigError
 from runner.host.plain_text import visible
 from runner.report.record import RunRecord, run_directories
 from runner.report.terminal import open_console
 
-DEFAULT_FOLDERS = ("outputs", "multirun")
 COLUMNS = ("started", "status", "experiment", "mode", "device", "loss", "accuracy", "folder")
 PIPED_WIDTH = 240  # columns
 _COLOURS = {
@@ -22,7 +22,7 @@ _COLOURS = {
 
 
 def main(folder: str | None) -> int:
-    """Print the table of one folder, or of DEFAULT_FOLDERS. Raises ConfigError for a folder that does not exist."""
+    """Print the table of one folder, or of `default_folders`. Raises ConfigError for a folder that does not exist."""
     if folder is not None and not Path(folder).is_dir():
         raise ConfigError("the folder does not exist", path=folder)
     _print(find_runs(default_folders() if folder is None else [Path(folder)]))
@@ -30,8 +30,13 @@ def main(folder: str | None) -> int:
 
 
 def default_folders() -> list[Path]:
-    """The existing ones of DEFAULT_FOLDERS, in which `runner` creates runs and sweeps."""
-    return [Path(name) for name in DEFAULT_FOLDERS if Path(name).is_dir()]
+    """The existing folders in which `runner` creates runs and sweeps, one of them if it contains the other.
+
+    Raises ConfigError for an invalid project file.
+    """
+    outputs = project().outputs
+    names = (OUTPUTS, SWEEPS) if outputs is None else (outputs,)
+    return [Path(name) for name in names if Path(name).is_dir()]
 
 
 def find_runs(folders: Sequence[Path]) -> list[RunRecord]:

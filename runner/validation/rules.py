@@ -29,6 +29,10 @@ class Rule(Frozen):
     writes: Callable[[Any, Any], str | None] | None = None
     in_run_folder: bool = False
 
+    def __hash__(self) -> int:
+        """By some of the fields, since others cannot be hashed: `Annotated` types with a rule are in sets."""
+        return hash((self.low, self.high, self.above, self.below, self.choices, self.pattern))
+
 
 FREE = Rule()
 FILE_PATH = Rule(path=True)

@@ -1,47 +1,37 @@
-"""Keys of the group `loss`, which depend on its `name`.
+"""The loss functions of configs."""
 
-A loss function is a record here, listed in `LOSSES`: choices, keys, defaults, help and the loss are derived from it.
-Training needs a single number, so a reduction cannot be `none`.
-"""
+from typing import Annotated, Literal
 
-from runner import nn
-from runner.config.groups.constructor import ConstructorSettings
-from runner.nn.loss import REDUCTIONS
-from runner.validation.rules import key
+from runner import nn, register
+from runner.config.groups.record import Records, Settings
+from runner.validation.rules import Rule
 
-SCALAR_REDUCTIONS = tuple(name for name in REDUCTIONS if name != "none")
+Reduction = Annotated[Literal["mean", "sum"], Rule(hint="training needs one number per batch")]
 
 
-class LossSettings(ConstructorSettings):
-    """Base class of the settings of loss functions."""
-
-    name: str = key("")  # the loss function
-
-    @property
-    def has_one_hot_labels(self) -> bool:
-        """Whether labels are one-hot instead of class indices."""
-        return False
-
-    @property
-    def is_sum(self) -> bool:
-        """Whether the losses of a batch are summed, not averaged."""
-        return False
+class LossSettings(Settings):
+    """The loss function. Training needs a single number, so it returns a scalar."""
 
 
-class SoftmaxCrossEntropySettings(LossSettings, constructor=nn.SoftmaxCrossEntropyWithLogits):
-    """Softmax cross-entropy. Training needs a single number, so its reduction cannot be `none`."""
-
-    name: str = key("softmax_cross_entropy", choices=("softmax_cross_entropy",))  # the loss function
-    sparse: bool = True  # labels are class indices
-    reduction: str = key("mean", choices=SCALAR_REDUCTIONS, hint="training needs one number per batch")  # over a batch
-
-    @property
-    def has_one_hot_labels(self) -> bool:
-        return not self.sparse
-
-    @property
-    def is_sum(self) -> bool:
-        return self.reduction == "sum"
+LOSSES = Records(register.loss, LossSettings, "softmax_cross_entropy")
 
 
-LOSSES: dict[str, type[LossSettings]] = {kind.name: kind for kind in (SoftmaxCrossEntropySettings,)}
+@register.loss("softmax_cross_entropy")
+def softmax_cross_entropy(sparse: bool = True, reduction: Reduction = "mean") -> nn.Cell:
+    """Softmax cross-entropy.
+
+    Args:
+        sparse: labels are class indices
+        reduction: over a batch
+    """
+    return nn.SoftmaxCrossEntropyWithLogits(sparse, reduction)
+
+
+@register.loss("mse")
+def mse(reduction: Reduction = "mean") -> nn.Cell:
+    """Squared error.
+
+    Args:
+        reduction: over the values of a batch
+    """
+    return nn.MSELoss(reduction)

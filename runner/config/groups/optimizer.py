@@ -1,70 +1,130 @@
-"""Keys of the group `optimizer`, which depend on its `name`.
+"""The optimizers of configs, with the defaults of the reference, and their consistency with schedules."""
 
-An optimizer is a record here, listed in `OptimizerSettings`: choices, keys, defaults, help and the optimizer are
-derived from it. A key without a default here has that of the constructor's argument.
-"""
+from collections.abc import Iterator, Sequence
+from dataclasses import field
+from typing import Annotated
 
-from collections.abc import Iterator
-
-from runner import nn
-from runner.config.groups.constructor import ConstructorSettings, argument
-from runner.config.groups.schedule import ConstantLRSettings, CosineDecayLRSettings, ScheduleSettings
+from runner import nn, register
+from runner.config.groups.record import Records, Settings
+from runner.config.groups.schedule import SCHEDULES, ScheduleSettings
+from runner.core.value import Parameter
 from runner.errors import ConfigError
-from runner.validation.rules import LARGEST_FLOAT32, key
+from runner.nn.optim import LearningRate
+from runner.validation.rules import LARGEST_FLOAT32, Rule
+
+NotNegative = Annotated[float, Rule(low=0, high=LARGEST_FLOAT32)]
+Positive = Annotated[float, Rule(above=0, high=LARGEST_FLOAT32)]
+Decay = Annotated[float, Rule(above=0, below=1)]
+Parameters = Sequence[Parameter]
 
 
-class MomentumSettings(ConstructorSettings, constructor=nn.Momentum):
-    """Momentum SGD, with the defaults of the reference's LeNet example."""
+class OptimizerSettings(Settings):
+    """The optimizer. `schedule` computes the learning rate of each step from the key `learning_rate`."""
 
-    name: str = key("momentum", choices=("momentum",))  # the optimizer
-    learning_rate: float = key(0.01, low=0, high=LARGEST_FLOAT32)  # initial learning rate
-    momentum: float = key(0.9, low=0, high=LARGEST_FLOAT32)  # momentum coefficient
-    weight_decay: float = argument(low=0, high=LARGEST_FLOAT32)  # L2 penalty coefficient
-    loss_scale: float = argument(above=0, high=LARGEST_FLOAT32)  # gradients are divided by it
-    use_nesterov: bool = argument()  # Nesterov momentum
-    schedule: ScheduleSettings = ConstantLRSettings()
+    schedule: ScheduleSettings = field(default_factory=lambda: SCHEDULES["constant"]())
 
+    def with_rate(self, parameters: Parameters, learning_rate: LearningRate) -> nn.Optimizer:
+        """The optimizer of these parameters with a rate that the schedule has computed from the key.
 
-class SGDSettings(ConstructorSettings, constructor=nn.SGD):
-    """SGD, with the defaults of the reference."""
-
-    name: str = key("sgd", choices=("sgd",))  # the optimizer
-    learning_rate: float = argument(low=0, high=LARGEST_FLOAT32)  # initial learning rate
-    momentum: float = argument(low=0, high=LARGEST_FLOAT32)  # momentum coefficient
-    dampening: float = argument(low=0, high=LARGEST_FLOAT32)  # dampening of the gradient
-    weight_decay: float = argument(low=0, high=LARGEST_FLOAT32)  # L2 penalty coefficient
-    nesterov: bool = argument()  # Nesterov momentum
-    loss_scale: float = argument(above=0, high=LARGEST_FLOAT32)  # gradients are divided by it
-    schedule: ScheduleSettings = ConstantLRSettings()
+        Raises ConfigError when it is no optimizer.
+        """
+        rates = {"learning_rate": learning_rate} if "learning_rate" in self.entry.keys else {}
+        name = next(name for name in self.entry.kind.facts if name in self.entry.parameters)
+        return self.create(nn.Optimizer, **{name: parameters}, **rates)
 
 
-class AdamSettings(ConstructorSettings, constructor=nn.Adam):
-    """Adam, with the defaults of the reference."""
-
-    name: str = key("adam", choices=("adam",))  # the optimizer
-    learning_rate: float = argument(low=0, high=LARGEST_FLOAT32)  # initial learning rate
-    beta1: float = argument(above=0, below=1)  # decay rate of the first moment
-    beta2: float = argument(above=0, below=1)  # decay rate of the second moment
-    eps: float = argument(above=0, high=LARGEST_FLOAT32)  # added to the denominator
-    weight_decay: float = argument(low=0, high=LARGEST_FLOAT32)  # L2 penalty coefficient
-    loss_scale: float = argument(above=0, high=LARGEST_FLOAT32)  # gradients are divided by it
-    schedule: ScheduleSettings = ConstantLRSettings()
+OPTIMIZERS = Records(register.optimizer, OptimizerSettings, "momentum")
 
 
-OptimizerSettings = MomentumSettings | SGDSettings | AdamSettings
+@register.optimizer("momentum")
+def momentum(
+    params: Parameters,
+    learning_rate: NotNegative = 0.01,
+    momentum: NotNegative = 0.9,
+    weight_decay: NotNegative = 0.0,
+    loss_scale: Positive = 1.0,
+    use_nesterov: bool = False,
+) -> nn.Optimizer:
+    """Momentum SGD, with the defaults of the reference's LeNet example.
+
+    Args:
+        learning_rate: initial learning rate
+        momentum: momentum coefficient
+        weight_decay: L2 penalty coefficient
+        loss_scale: gradients are divided by it
+        use_nesterov: Nesterov momentum
+    """
+    return nn.Momentum(params, learning_rate, momentum, weight_decay, loss_scale, use_nesterov)
+
+
+@register.optimizer("sgd")
+def sgd(
+    params: Parameters,
+    learning_rate: NotNegative = 0.1,
+    momentum: NotNegative = 0.0,
+    dampening: NotNegative = 0.0,
+    weight_decay: NotNegative = 0.0,
+    nesterov: bool = False,
+    loss_scale: Positive = 1.0,
+) -> nn.Optimizer:
+    """SGD, with the defaults of the reference.
+
+    Args:
+        learning_rate: initial learning rate
+        momentum: momentum coefficient
+        dampening: dampening of the gradient
+        weight_decay: L2 penalty coefficient
+        nesterov: Nesterov momentum
+        loss_scale: gradients are divided by it
+    """
+    return nn.SGD(params, learning_rate, momentum, dampening, weight_decay, nesterov, loss_scale)
+
+
+@register.optimizer("adam")
+def adam(
+    params: Parameters,
+    learning_rate: NotNegative = 1e-3,
+    beta1: Decay = 0.9,
+    beta2: Decay = 0.999,
+    eps: Positive = 1e-8,
+    weight_decay: NotNegative = 0.0,
+    loss_scale: Positive = 1.0,
+) -> nn.Optimizer:
+    """Adam, with the defaults of the reference.
+
+    Args:
+        learning_rate: initial learning rate
+        beta1: decay rate of the first moment
+        beta2: decay rate of the second moment
+        eps: added to the denominator
+        weight_decay: L2 penalty coefficient
+        loss_scale: gradients are divided by it
+    """
+    return nn.Adam(params, learning_rate, beta1, beta2, eps, weight_decay=weight_decay, loss_scale=loss_scale)
 
 
 def consistency_errors(optimizer: OptimizerSettings) -> Iterator[ConfigError]:
     """Errors of an optimizer whose valid keys contradict each other or those of its schedule."""
-    if isinstance(optimizer, SGDSettings) and optimizer.nesterov and not 0 == optimizer.dampening < optimizer.momentum:
+    if optimizer.entry.source is sgd and optimizer.nesterov and not 0 == optimizer.dampening < optimizer.momentum:
         what = "nesterov needs momentum above 0 and no dampening"
         yield ConfigError(what, key="optimizer.nesterov", value="true")
-    rate, schedule = optimizer.learning_rate, optimizer.schedule
-    if rate == 0 and not isinstance(schedule, ConstantLRSettings):
+    schedule = optimizer.schedule
+    is_constant = schedule.name == "constant" and not schedule.warmup_steps
+    if "learning_rate" not in optimizer.entry.keys:
+        if not is_constant:
+            hint = f"{optimizer.entry.place} needs a parameter learning_rate: float = ..."
+            rows = {"value": schedule.name, "allowed": "constant", "hint": hint}
+            yield ConfigError("this optimizer has no learning rate", key="optimizer.schedule.name", **rows)
+        return
+    yield from _rate_errors(optimizer.learning_rate, schedule)
+
+
+def _rate_errors(rate: float, schedule: ScheduleSettings) -> Iterator[ConfigError]:
+    if rate == 0 and schedule.name != "constant":
         hint = f"optimizer.schedule.name is {schedule.name}"
         yield ConfigError(
             "a schedule needs a learning rate above 0", key="optimizer.learning_rate", value=rate, hint=hint
         )
-    elif isinstance(schedule, CosineDecayLRSettings) and schedule.min_lr >= rate:
+    elif schedule.name == "cosine" and schedule.min_lr >= rate:
         rows = {"value": schedule.min_lr, "allowed": f"below optimizer.learning_rate, which is {rate}"}
         yield ConfigError("the learning rate would not decay", key="optimizer.schedule.min_lr", **rows)

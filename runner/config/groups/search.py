@@ -15,10 +15,10 @@ from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Overrid
 
 from runner.config import check, overrides
 from runner.config.groups import search_space
+from runner.config.groups.metric import direction, metric_name
 from runner.config.groups.search_space import Choice, Dimension, Number
 from runner.config.schema import RunConfig, defaults
 from runner.errors import ConfigError, collect_errors, nearest, raise_all
-from runner.nn.metrics import METRICS
 from runner.validation.records import Frozen
 from runner.validation.rules import FILE_PATH, key
 from runner.validation.validate import Invalid, show, validate
@@ -45,7 +45,7 @@ class SearchSettings(Frozen):
     the folder of the sweep: a copy of the study in Optuna's journal format, named `study_name` (null: the folder's).
     """
 
-    metric: str = key("accuracy", choices=tuple(METRICS))
+    metric: str = key("accuracy", validate=metric_name)
     direction: str | None = key(
         None, choices=("maximize", "minimize"), aliases={"maximise": "maximize", "minimise": "minimize"}, fold=True
     )
@@ -59,7 +59,7 @@ class SearchSettings(Frozen):
     @property
     def resolved_direction(self) -> str:
         """The configured direction or, without one, that of the metric."""
-        return self.direction or METRICS[self.metric].direction
+        return self.direction or direction(self.metric)
 
 
 def node() -> dict[str, Any]:

@@ -23,7 +23,7 @@ from runner.config.compose import Origins, container, folder_of, run_request
 from runner.config.containment import path_error, path_errors, typed_values
 from runner.config.groups import search
 from runner.config.hydra_errors import as_config_error
-from runner.config.loader import RECORDS, SUBDIR, SWEEP_DIR, Loader, as_typed, current_config
+from runner.config.loader import RECORDS, SUBDIR, Loader, as_typed, current_config
 from runner.config.read import display_path
 from runner.config.schema import RunConfig, RunRequest
 from runner.config.source import SEARCH
@@ -79,7 +79,7 @@ def plan(call: CommandLine, resumed: bool = False) -> SweepPlan:
 
     The folder of a resumed sweep is that which the user names, whatever the config says.
     """
-    loader = Loader(call.config_dir, call.config_path)
+    loader = Loader(call.config_dir, call.config_path, call.code)
     composition, errors = collect_errors(check_sweep, loader, call)
     master, broken = collect_errors(loader.load_configuration, call.config_name, list(call.overrides), RunMode.MULTIRUN)
     if master is None:
@@ -94,7 +94,7 @@ def plan(call: CommandLine, resumed: bool = False) -> SweepPlan:
     searcher, unfit = collect_errors(_searcher, master, parsed, composition.config if composition else None, origin)
     raise_all([*errors, *wrong, *(one for one in unfit if not wrong or one.what != search.NO_SEARCH_SPACE)])
     assert composition is not None
-    folder_given = OmegaConf.to_container(master.hydra.sweep, resolve=False)["dir"] != SWEEP_DIR  # type: ignore[index,call-overload]
+    folder_given = OmegaConf.to_container(master.hydra.sweep, resolve=False)["dir"] != loader.sweep_dir  # type: ignore[index,call-overload]
     with current_config(master), as_config_error():
         launchers.reject_lines(master)
         folder = folder_of(master, "hydra.sweep.dir")

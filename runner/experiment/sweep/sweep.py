@@ -49,7 +49,9 @@ def start(call: CommandLine) -> list[Outcome]:
             return _run_jobs(sweep_plan, folder, force=False)
 
 
-def resume(folder: Path, lines: Sequence[str] = (), force: bool = False) -> list[Outcome]:
+def resume(
+    folder: Path, lines: Sequence[str] = (), force: bool = False, given_code: Sequence[str] = ()
+) -> list[Outcome]:
     """Run the missing jobs of the sweep in `folder`: those never started, failed or interrupted.
 
     `lines` may override the launcher, `sweep.*`, and the number of trials of a search. Raises ConfigError when this is
@@ -58,7 +60,7 @@ def resume(folder: Path, lines: Sequence[str] = (), force: bool = False) -> list
     raise_all(link_errors(folder))
     state = SweepState(folder)
     state.update()
-    call = _resumed_call(state.header["call"], lines)
+    call = _resumed_call(state.header["call"], lines)._replace(code=tuple(given_code))
     with stopped_by_signals(), files.locked(folder / launch.LOCK_FILE):
         state.update()  # rows written before the lock was acquired
         sweep_plan = plan(call, resumed=True)
@@ -145,4 +147,5 @@ def _resumed_call(words: dict[str, Any], lines: Sequence[str]) -> CommandLine:
         kept = [line for line in kept if not key_of(line).startswith("hydra.launcher.")]
     places = {name: Path(words[name]) for name in ("config_dir", "config_path") if isinstance(words.get(name), str)}
     recorded = frozenset(key_of(line) for line in kept if line not in lines)
-    return CommandLine((*kept, *typed), str(words.get("config_name", "config")), recorded=recorded, **places)
+    name = str(words.get("config_name", "config"))
+    return CommandLine((*kept, *typed), name, places.get("config_dir"), places.get("config_path"), recorded)

@@ -1,12 +1,15 @@
 """The monitors of the reference, which print the loss and the time (spec section 6.2)."""
 
 import time
+from typing import Annotated
 
 import numpy as np
 
+from runner import register
 from runner.errors import TrainingError
 from runner.train.callback.base import Callback, CallbackParameters, RunContext, step_in_epoch
 from runner.validation.arguments import whole
+from runner.validation.rules import MAX_COUNT, Rule
 
 
 def check_losses(parameters: CallbackParameters) -> None:
@@ -20,10 +23,15 @@ def check_losses(parameters: CallbackParameters) -> None:
         raise TrainingError("the loss is not a finite number", loss=parameters.losses[first], **rows, repair=repair)
 
 
+@register.callback("loss_monitor")
 class LossMonitor(Callback):
-    """Print the loss every `per_print_times` steps (0: never), and end the run when it is not finite."""
+    """Print the loss every `per_print_times` steps (0: never), and end the run when it is not finite.
 
-    def __init__(self, per_print_times: int = 1) -> None:
+    Args:
+        per_print_times: steps between two lines with the loss; 0: none
+    """
+
+    def __init__(self, per_print_times: Annotated[int, Rule(low=0, high=MAX_COUNT)] = 1) -> None:
         whole({}, 0, per_print_times=per_print_times)
         self.per_print_times = per_print_times
 
@@ -54,3 +62,9 @@ class TimeMonitor(Callback):
         milliseconds = (time.perf_counter() - self._start) * 1e3
         if steps := run_context.original_args().cur_step_num - self._steps:
             print(f"epoch time: {milliseconds:5.3f} ms, per step time: {milliseconds / steps:5.3f} ms", flush=True)
+
+
+@register.callback("time_monitor")
+def time_monitor() -> Callback:
+    """A line with the time of each epoch."""
+    return TimeMonitor()

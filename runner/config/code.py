@@ -1,0 +1,180 @@
+"""The user's code: modules that register networks, datasets and others, loaded before a config is composed.
+
+They come from the project file of the current directory, from `--code` and RUNNER_CODE, and from installed packages
+with entry points in the group `runner.plugins`. No config, checkpoint or data file names code.
+"""
+
+import importlib
+import os
+import pkgutil
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from runner import register
+from runner.config.project import TABLE, project
+from runner.errors import ConfigError, RunnerError, user_lines
+from runner.host.log import LOG
+from runner.validation.paths import path_problem
+from runner.validation.records import Frozen
+
+GROUP = "runner.plugins"
+VARIABLE = "RUNNER_CODE"
+_NOT_LOADED = ("__main__", "conftest", "setup")
+_LOADED: dict["Source", None] = {}
+
+
+class Source(Frozen):
+    """A module or path of the user's code, the folder that it is relative to, and where it is named."""
+
+    text: str
+    folder: str
+    origin: str
+
+    @property
+    def path(self) -> Path:
+        """The file or folder, if it is one."""
+        return Path(self.folder, self.text).expanduser()
+
+    @property
+    def is_path(self) -> bool:
+        """Whether the text is a path, not the name of a module."""
+        return self.text.endswith(".py") or os.sep in self.text or not all(map(str.isidentifier, self.text.split(".")))
+
+
+def sources(given: Sequence[str] = ()) -> tuple[Source, ...]:
+    """The code of the project, of RUNNER_CODE and of `--code`, in this order. Raises ConfigError."""
+    here, folder = project(), os.getcwd()
+    found = [Source(text, str(here.folder), f"{here.file}: {TABLE}.code") for text in here.code]
+    variable = os.environ.get(VARIABLE, "").split(os.pathsep)
+    found += [Source(text, folder, VARIABLE) for text in variable if text]
+    found += [Source(text, folder, "--code") for text in given]
+    for source in found:
+        if problem := path_problem(source.text):
+            raise ConfigError(problem, value=source.text, **{"from": source.origin})
+    return tuple(dict.fromkeys(found))
+
+
+def load(wanted: Sequence[Source]) -> None:
+    """Load plugins and code that this process has not loaded yet. Raises ConfigError with the lines of the user."""
+    _load_plugins()
+    for source in wanted:
+        if source not in _LOADED:
+            _load(source)
+            _LOADED[source] = None
+
+
+def loaded_files() -> dict[str, Path]:
+    """The files of the code that this process has loaded, and of everything registered elsewhere, such as in a script.
+
+    By their paths relative to the folder of their source, or by their names; sorted.
+    """
+    roots = sorted({os.path.realpath(source.folder) for source in _LOADED}, key=len, reverse=True)
+    modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    files = [os.path.realpath(file) for file in modules if isinstance(file, str) and file.endswith(".py")]
+    inside = {file: root for root in reversed(roots) for file in files if file.startswith(root + os.sep)}
+    found = {os.path.relpath(file, root): Path(file) for file, root in inside.items() if _is_users(file)}
+    for file in (os.path.realpath(entry.file) for entry in register.registered() if not entry.is_own):
+        if file not in inside and _is_users(file):
+            found.setdefault(os.path.basename(file), Path(file))
+    return dict(sorted(found.items()))
+
+
+def _is_users(file: str) -> bool:
+    own = Path(__file__).resolve().parents[1]
+    others = (str(own) + os.sep, str(own.parent / "models") + os.sep)
+    return os.path.isfile(file) and not file.startswith(others) and f"{os.sep}site-packages{os.sep}" not in file
+
+
+def _load(source: Source) -> None:
+    try:
+        for module in _modules(source):
+            importlib.import_module(module)
+    except RunnerError as error:
+        raise error.add(**{"from": source.origin}) from None
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        lines = "\n".join(user_lines(error)) or None
+        rows = {"value": source.text, "reason": reason, "at": lines, "from": source.origin}
+        raise ConfigError("the code cannot be loaded", **rows) from error
+
+
+def _modules(source: Source) -> Iterator[str]:
+    """The names of the modules to import: that of a file, or of a package and of everything in it."""
+    folder, name = _place(source)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+        importlib.invalidate_caches()
+    _refuse_other(name, folder)
+    yield name
+    module = sys.modules[name]
+    for found in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{name}."):
+        last = found.name.rpartition(".")[2]
+        if last not in _NOT_LOADED and not last.startswith("test"):
+            yield found.name
+
+
+def _place(source: Source) -> tuple[str, str]:
+    """The folder on the import path, and the name of the module. Raises ConfigError when there is none."""
+    if not source.is_path:
+        return os.path.abspath(source.folder), source.text
+    path = source.path.absolute()
+    if not path.exists():
+        hint = f"the file has to be there on {platform.node()} too" if source.origin != "--code" else None
+        rows = {"value": source.text, "path": path, "host": platform.node(), "from": source.origin}
+        raise ConfigError("the file with code does not exist", **rows, hint=hint)
+    if path.is_file() and path.suffix != ".py":
+        raise ConfigError("not a Python file", value=source.text, **{"from": source.origin})
+    if not path.stem.isidentifier():
+        rows = {"value": source.text, "allowed": "letters, digits and _", "from": source.origin}
+        raise ConfigError("the name cannot be that of a module", **rows)
+    return str(path.parent), path.stem
+
+
+def _refuse_other(name: str, folder: str) -> None:
+    """Raise ConfigError when a module of this name is already loaded from another place."""
+    first = name.partition(".")[0]
+    module = sys.modules.get(first)
+    places = [] if module is None else [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+    inside = [place for place in places if place and os.path.realpath(place).startswith(os.path.realpath(folder))]
+    if places and not inside:
+        rows = {"value": first, "loaded": places[0] or places[-1], "hint": "give the module or package another name"}
+        raise ConfigError("another module has the name", **rows)
+
+
+@cache
+def _load_plugins() -> None:
+    """Load the plugins of installed packages; one that fails is reported, and the others still work."""
+    if not _has_plugins():
+        return
+    for point in metadata.entry_points(group=GROUP):
+        try:
+            point.load()
+        except Exception as error:
+            package = point.dist.name if point.dist else "an installed package"
+            LOG.warning(
+                "the plugin %s of %s cannot be loaded: %s: %s", point.name, package, type(error).__name__, error
+            )
+
+
+def _has_plugins() -> bool:
+    """Whether an installed package declares plugins; `importlib.metadata` takes ten times as long to find none."""
+    marker = f"[{GROUP}]".encode()
+    for folder in sys.path:
+        try:
+            entries = [
+                entry.path for entry in os.scandir(folder or ".") if entry.name.endswith((".dist-info", ".egg-info"))
+            ]
+        except OSError:
+            continue
+        for path in entries:
+            try:
+                with open(os.path.join(path, "entry_points.txt"), "rb") as file:
+                    if marker in file.read(1 << 20):
+                        return True
+            except OSError:
+                continue
+    return False

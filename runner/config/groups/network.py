@@ -1,0 +1,51 @@
+"""Networks: those of `models/` are registered by the files that its table lists, which load when they are chosen."""
+
+import importlib
+import importlib.util
+import sys
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+
+from runner import register
+from runner.config.groups.record import Records, Settings
+from runner.errors import InternalError
+from runner.host import resources
+
+
+class NetworkSettings(Settings):
+    """The network. A key that the dataset determines, such as `num_classes`, is null for the dataset's value."""
+
+
+def _register(file: str) -> None:
+    importlib.import_module(f"{_package().__name__}.{file}")
+
+
+def _package() -> ModuleType:
+    """The package `models`; under another name if the user's program has a package of that name."""
+    folder = resources.folder("models")
+    for name in ("models", "runner_models"):
+        existing = sys.modules.get(name)
+        if existing is None:
+            return _load(name, folder)
+        if getattr(existing, "__file__", None) == str(folder / "__init__.py"):
+            return existing
+    raise InternalError("the module names of the networks are taken", names="models, runner_models")
+
+
+def _load(name: str, folder: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    if spec is None or spec.loader is None:
+        raise InternalError("the table of networks cannot be loaded", folder=folder)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+for _name, _home in _package().NETWORKS.items():
+    register.network.late(_name, partial(_register, _home))
+
+NETWORKS = Records(register.network, NetworkSettings, "lenet5")

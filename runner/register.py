@@ -1,0 +1,218 @@
+"""The registry: networks, datasets, losses, metrics, optimizers, schedules and callbacks by the names of configs.
+
+`@register.network("mixer")` above a class or function makes it an option of its group, and its keyword parameters the
+keys (`runner.validation.signature`). What runner has itself is registered in the same way; entries whose modules few
+runs need are declared with `late`, and loaded when they are chosen.
+"""
+
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+from runner.errors import ConfigError, InternalError, known_names
+from runner.validation.rules import Rule
+from runner.validation.signature import Key, definition_of, keys_of, place_of
+
+__all__ = ["callback", "dataset", "loss", "metric", "network", "optimizer", "schedule"]
+
+T = TypeVar("T", bound=Callable[..., Any])
+NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+_OWN_FOLDERS = (_PACKAGE + os.sep, os.path.join(os.path.dirname(_PACKAGE), "models") + os.sep)
+
+
+def key(
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    pattern: str = "",
+    hint: str | None = None,
+) -> Rule:
+    """A rule for a key: `depth: Annotated[int, runner.key(low=1, high=64)] = 4`.
+
+    `low` and `high` are inclusive bounds, `above` and `below` exclusive ones, `pattern` is a regular expression that
+    the whole text matches, and `hint` a line of the error for other values.
+    """
+    return Rule(low=low, high=high, above=above, below=below, pattern=pattern, hint=hint)
+
+
+class Entry:
+    """A registered class or function: its name, and what its config keys are."""
+
+    def __init__(self, kind: "Kind", name: str, source: Callable[..., Any]) -> None:
+        self.kind, self.name, self.source = kind, name, source
+
+    @cached_property
+    def keys(self) -> dict[str, Key]:
+        """The config keys. Raises ConfigError for a parameter that cannot be one."""
+        found = keys_of(self.source, self.kind.facts)
+        for name, key in found.items():
+            if name in self.kind.open_facts:
+                found[name] = replace(key, kind=key.kind | None, default=None, required=False)
+            if name in self.kind.reserved:
+                rows = {"parameter": name, "where": self.place, "allowed": "another name"}
+                raise ConfigError(f"runner has a key of this name for every {self.kind.name}", **rows)
+        return found
+
+    @cached_property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The parameters of the source."""
+        return inspect.signature(self.source).parameters
+
+    @cached_property
+    def place(self) -> str:
+        """File and line."""
+        return place_of(self.source)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is part of runner."""
+        return self.file.startswith(_OWN_FOLDERS)
+
+    @property
+    def file(self) -> str:
+        """The source file; "" for what has none."""
+        definition = definition_of(self.source)
+        if code := getattr(definition, "__code__", None):
+            return str(code.co_filename)
+        return str(getattr(sys.modules.get(definition.__module__), "__file__", None) or "")
+
+    @property
+    def summary(self) -> str:
+        """The first line of the docstring."""
+        return (inspect.getdoc(definition_of(self.source)) or "").partition("\n")[0]
+
+    def call(self, settings: Mapping[str, Any], facts: Mapping[str, Any]) -> Any:
+        """Call the source with plain values of keys, and with the facts that it has parameters for.
+
+        An open fact is that of the key, if it has a value, or of the run, or the default of the parameter. A fact that
+        is the name of another key replaces its value. Raises ConfigError when there is no value.
+        """
+        arguments = {name: value for name, value in facts.items() if name in self.parameters}
+        for name, key in self.keys.items():
+            value = settings[name]
+            if name in self.kind.open_facts:
+                if value is not None:
+                    arguments[name] = key.convert(value)
+            elif name not in arguments:
+                arguments[name] = key.convert(value)
+            if name not in arguments and self.parameters[name].default is inspect.Parameter.empty:
+                rows = {"key": f"{self.kind.name}.{name}", "where": self.place, "hint": f"{self.kind.name}.{name}=..."}
+                raise ConfigError(f"the dataset does not determine {name}", **rows)
+        return self.source(**arguments)
+
+
+class Kind(Mapping[str, Entry]):
+    """All entries of a kind, by name, in the order of registration.
+
+    `facts` are names of parameters that a run supplies. Those that are `open_facts` are keys as well, null by default.
+    `reserved` are names of keys that all entries have anyway.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        facts: tuple[str, ...] = (),
+        reserved: tuple[str, ...] = ("name",),
+        open_facts: tuple[str, ...] = (),
+    ) -> None:
+        self.name, self.facts, self.reserved, self.open_facts = name, facts, reserved, open_facts
+        self._entries: dict[str, Entry | Callable[[], object]] = {}
+
+    def __call__(self, name: str) -> Callable[[T], T]:
+        """The decorator that registers a class or function under a name.
+
+        Raises ConfigError for an invalid name, for one that is taken, and for a parameter that cannot be a key.
+        """
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            hint = f'@runner.register.{self.name}("name")'
+            allowed = "a lower-case letter, then letters, digits and _, at most 64"
+            raise ConfigError(f"not a name for a {self.name}", value=repr(name), allowed=allowed, hint=hint)
+
+        def add(source: T) -> T:
+            self._add(Entry(self, name, source))
+            return source
+
+        return add
+
+    def late(self, name: str, load: Callable[[], object]) -> None:
+        """Declare an entry that `load` registers, by importing its module."""
+        self._entries.setdefault(name, load)
+
+    def __getitem__(self, name: str) -> Entry:
+        entry = self._entries[name]
+        if isinstance(entry, Entry):
+            return entry
+        entry()
+        loaded = self._entries[name]
+        if not isinstance(loaded, Entry):
+            raise InternalError("a module does not register what it is listed for", kind=self.name, name=name)
+        return loaded
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def of(self, name: str) -> Entry:
+        """The entry of a name. Raises ConfigError for an unknown one."""
+        if name not in self._entries:
+            raise ConfigError(f"unknown {self.name}", value=name, **known_names(name, self._entries))
+        return self[name]
+
+    def _add(self, entry: Entry) -> None:
+        before = self._entries.get(entry.name)
+        if isinstance(before, Entry) and not _is_again(before.source, entry.source):
+            rows = {"first": before.place, "second": entry.place, "hint": "one of them needs another name"}
+            raise ConfigError(f"two {self.name}s of one name", value=entry.name, **rows)
+        if not entry.is_own:
+            if callable(before) and not isinstance(before, Entry):
+                rows = {"second": entry.place, "hint": "choose another name"}
+                raise ConfigError(f"runner has a {self.name} of this name", value=entry.name, **rows)
+            assert entry.keys is not None  # invalid parameters are reported where they are registered
+        self._entries[entry.name] = entry
+
+    def loaded(self) -> Iterator[Entry]:
+        """The entries whose modules are loaded."""
+        return (entry for entry in self._entries.values() if isinstance(entry, Entry))
+
+    def remove(self, name: str) -> None:
+        """Forget an entry, for tests and notebooks."""
+        del self._entries[name]
+
+
+def _is_again(before: Any, now: Any) -> bool:
+    """Whether a module is executed once more, as in a notebook or when a worker reloads it."""
+    before, now = definition_of(before), definition_of(now)
+    same = (before.__module__, before.__qualname__) == (now.__module__, now.__qualname__)
+    return same and place_of(before).rpartition(":")[0] == place_of(now).rpartition(":")[0]
+
+
+DATASET_FACTS = ("num_classes", "num_channels", "image_size", "input_shape", "num_features")
+_OF_DATASETS = ("name", "batch_size", "drop_remainder", "shuffle", "buffer_size", "num_parallel_workers")
+
+network = Kind("network", open_facts=DATASET_FACTS)
+dataset = Kind("dataset", ("split",), _OF_DATASETS)
+loss = Kind("loss", ("num_classes", "class_names"))
+metric = Kind("metric", ("summed", "num_classes", "class_names"))
+optimizer = Kind("optimizer", ("params", "parameters"), ("name", "schedule"))
+schedule = Kind("schedule", ("step", "global_step", "learning_rate", "total_steps"), ("name", "warmup_steps"))
+callback = Kind("callback", ("run_dir", "total_steps", "class_names"))
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (network, dataset, loss, metric, optimizer, schedule, callback)}
+
+
+def registered() -> Iterator[Entry]:
+    """The entries of all kinds whose modules are loaded."""
+    return (entry for kind in KINDS.values() for entry in kind.loaded())
