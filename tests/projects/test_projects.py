@@ -22,7 +22,7 @@ from safetensors.numpy import load_file
 from soak import SOAK, thinned
 
 HERE = Path(__file__).parent
-SECONDS_OF_TRAINING = 30  # what a project may take on two cores, with much room
+PLAIN = ("eval.every=never", "~expect")
 
 
 class Project(NamedTuple):
@@ -34,6 +34,8 @@ class Project(NamedTuple):
     steps: int  # in an epoch
     line: tuple[str, str, str]  # a file of its code, a piece of a line, and what it is changed to
     code: tuple[str, ...]  # the files that a run loads
+    certain: tuple[str, ...] = ()  # without dropout, of which each rank drops other elements
+    rtol: float = 1e-4  # of dumps: Adam divides gradients by their size, also those that are nearly zero
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -56,6 +58,8 @@ PROJECTS = (
         steps=25,
         line=("shapes/loss.py", "-float(classes)", "-2.0 * classes"),
         code=("shapes/__init__.py", "shapes/callback.py", "shapes/loss.py", "shapes/network.py"),
+        certain=("network.keep=1.0",),
+        rtol=1e-2,
     ),
     Project(
         folder="sentences",
@@ -144,7 +148,6 @@ def test_a_project_reaches_its_quality(project, place):
     whole = place / "outputs/whole"
     known = summary(whole)
     assert known["status"] == "ok"
-    assert known["train_seconds"] < SECONDS_OF_TRAINING
     assert project.quality in known["metrics"]
     stored = sorted(path.relative_to(whole / "code").as_posix() for path in (whole / "code").rglob("*.py"))
     assert stored == sorted(project.code)
@@ -170,7 +173,7 @@ def held_to_its_numbers(place: Path) -> None:
 
 @each
 def test_both_modes_and_a_sink_take_the_same_hundred_steps(project, place):
-    words = ("mode=graph,pynative", "dataset_sink_mode=true,false", "max_steps=100", "eval.every=never", "~expect")
+    words = ("mode=graph,pynative", "dataset_sink_mode=true,false", "max_steps=100", *PLAIN)
     runner(place, "-m", *project.words, *words, "hydra.sweep.dir=multirun/modes")
     runs = [place / "multirun/modes" / str(job) for job in range(4)]
     sunk, unsunk, eager, again = map(losses, runs)
@@ -251,25 +254,16 @@ if SOAK:
     @each
     def test_two_ranks_train_as_one_process(project, place):
         pytest.importorskip("mpi4py")
-        words = (*project.words, "mode=graph", "dataset_sink_mode=false", "max_steps=20", "~expect", "eval.every=never")
+        words = (*project.words, *project.certain, "mode=graph", "dataset_sink_mode=false", "max_steps=20", *PLAIN)
         ranks = ("parallel=data_parallel", "parallel.gradients_mean=true", "parallel.sync_batch_norm=true")
         runner(place, *words, "hydra.run.dir=one")
         runner(place, *words, *ranks, "hydra.run.dir=two", launcher=MPIRUN)
-        assert losses(place / "two").shape == (20,)
-        assert np.abs(losses(place / "two") / losses(place / "one") - 1).max() < (
-            0.5 if project.folder == "shapes" else 1e-4
-        )
+        assert len(losses(place / "two")) == 20
+        assert distance(place / "two", place / "one") < 1e-5
 
     @each
     def test_dumps_of_both_modes_are_equal(project, place):
+        dump = ("dump=sync", "dump.iteration='0|3'", "dataset_sink_mode=false", "max_steps=4", *PLAIN)
         for mode in ("graph", "pynative"):
-            words = (
-                "dump=sync",
-                "dump.iteration='0|3'",
-                "dataset_sink_mode=false",
-                "max_steps=4",
-                "~expect",
-                "eval.every=never",
-            )
-            runner(place, *project.words, *words, f"mode={mode}", f"hydra.run.dir={mode}")
-        runner(place, "compare", "graph", "pynative")
+            runner(place, *project.words, *dump, f"mode={mode}", f"hydra.run.dir={mode}")
+        assert runner(place, "compare", "graph", "pynative", "--rtol", str(project.rtol)).startswith("same: ")
