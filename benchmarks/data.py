@@ -22,7 +22,7 @@ import numpy as np
 
 from runner import context, nn, set_seed
 from runner.config import networks
-from runner.dataset.catalog import DatasetSettings, open_dataset
+from runner.dataset import open_dataset
 from runner.dataset.pipeline import Dataset
 from runner.dataset.prefetch import prefetch_batches, threads_for
 from runner.device import Device
@@ -127,9 +127,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         if o.data_dir is None:
             write_random_cifar10(Path(folder))
-        settings = DatasetSettings("cifar10", o.data_dir or folder, batch_size=o.batch, augment=True)
-        report("cifar10, augmented", open_dataset(settings, train=True), o)
-    report("digits", open_dataset(DatasetSettings(batch_size=o.batch), train=True), o)
+        settings = {"name": "cifar10", "data_dir": o.data_dir or folder, "batch_size": o.batch, "augment": True}
+        report("cifar10, augmented", open_dataset(**settings, train=True), o)
+    report("digits", open_dataset(batch_size=o.batch, train=True), o)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from runner.common import Parameter as Parameter, Tensor as Tensor
 from runner.errors import RunnerError as RunnerError
 from runner.experiment.launch import run as run
 from runner.host.seed import get_seed as get_seed, set_seed as set_seed
-from runner.register import key as key
 from runner.ops.print.file import parse_print as parse_print, print_entries as print_entries
+from runner.register import key as key
 from runner.train import Model as Model
 from runner.train.checkpoint import (
     load_checkpoint as load_checkpoint,

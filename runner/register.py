@@ -165,6 +165,12 @@ class Kind(Mapping[str, Entry]):
     def __contains__(self, name: object) -> bool:
         return name in self._entries
 
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
     def of(self, name: str) -> Entry:
         """The entry of a name. Raises ConfigError for an unknown one."""
         if name not in self._entries:

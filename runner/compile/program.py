@@ -11,7 +11,7 @@ import numpy as np
 
 from runner.compile.onnx import describe
 from runner.compile.onnx.locate_error import add_location, locate_errors
-from runner.compile.onnx.lower import lower, lower_sunk, with_defaults
+from runner.compile.onnx.lower import column_names, lower, lower_sunk, with_defaults
 from runner.compile.ort.session import Session
 from runner.compile.passes import default_passes, optimize
 from runner.compile.passes.dce import dce
@@ -103,6 +103,7 @@ class Executable:
 class Program(Executable):
     """Compile `function` for operands of the given types, with `passes` instead of the default ones of the device.
 
+    `columns` are the names of the operands, columns of a dataset: inputs get these names if no other value has them.
     Raises what tracing, lowering and the device raise.
     """
 
@@ -112,8 +113,8 @@ class Program(Executable):
         types: Sequence[TensorType],
         device: Device,
         name: str,
-        input_names: Sequence[str] | None = None,
-        output_names: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+        outputs: Sequence[str] | None = None,
         observer: GraphObserver = NO_GRAPHS,
         passes: Sequence[Pass] | None = None,
     ) -> None:
@@ -121,7 +122,8 @@ class Program(Executable):
         passes = _passes(device, observer, passes)
         graph = optimize(trace(function, types, name, observer=observer), passes, observer)
         with locate_errors(graph, observer):
-            super().__init__(graph, lower(graph, input_names, output_names), device, start, observer=observer)
+            inputs = columns and column_names(graph, columns, outputs or ())
+            super().__init__(graph, lower(graph, inputs, outputs), device, start, observer=observer)
 
     def tensors(self, arrays: Sequence[np.ndarray]) -> list[Tensor]:
         """Run once and return the outputs as tensors."""
@@ -171,13 +173,14 @@ def _passes(device: Device, observer: GraphObserver, passes: Sequence[Pass] | No
 
 
 def standalone_step(
-    graph: Graph, inputs: Sequence[str], outputs: Sequence[str], values: Mapping[str, np.ndarray]
+    graph: Graph, columns: Sequence[str], outputs: Sequence[str], values: Mapping[str, np.ndarray]
 ) -> bytes:
     """The serialised model of one step, self-contained: these values of the parameters are its defaults.
 
-    It has no effects. Its nodes have operator, scope, source line and IR index as metadata.
+    Its inputs have the names of the columns, as those of `Program`. It has no effects. Its nodes have operator, scope,
+    source line and IR index as metadata.
     """
     graph = dce(graph.without_effects())
-    model = lower(graph, inputs, outputs)
+    model = lower(graph, column_names(graph, columns, outputs), outputs)
     describe.annotate(model, graph)
     return with_defaults(model, {p.name: values[p.name] for p in graph.parameters})

@@ -92,7 +92,7 @@ def _table(file: Path) -> Mapping[str, Any] | None:
 
     try:
         text = json_file.text(json_file.content(file))
-        if file.name == FILE and TABLE not in text:
+        if file.name == FILE and not all(name in text for name in TABLE.split(".")):
             return None  # of another tool, and none of runner's business
         values: Any = tomllib.loads(text)
         for name in TABLE.split(".") if file.name == FILE else ():

@@ -10,11 +10,12 @@ from dataclasses import field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from runner import register
 from runner.config.groups.callback import CallbackSettings, default_callbacks
 from runner.config.groups.dataset import DATASETS, DatasetSettings
 from runner.config.groups.dump import Dump, NoDump
 from runner.config.groups.loss import LOSSES, LossSettings
-from runner.config.groups.metric import MetricSettings, metric_names
+from runner.config.groups.metric import MetricSettings
 from runner.config.groups.network import NETWORKS, NetworkSettings
 from runner.config.groups.optimizer import OPTIMIZERS, OptimizerSettings
 from runner.config.groups.parallel import Parallel, StandAlone
@@ -51,7 +52,7 @@ class EvalSettings(Frozen):
     """When and how the test split is evaluated; `mode` null means the mode of the run."""
 
     every: str = key("end", choices=("end", "epoch", "never"))  # when the test split is evaluated
-    metrics: tuple[str, ...] = key(("accuracy", "loss"), validate=metric_names)  # metrics of the evaluation
+    metrics: tuple[str, ...] = key(("accuracy", "loss"), choices=register.metric)  # metrics of the evaluation
     mode: str | None = key(None, **_MODE)  # null: the mode of the run
 
 

@@ -5,9 +5,11 @@ from typing import Any
 from runner import dtype as dt, register
 from runner.dataset import catalog  # noqa: F401  registers the built-in datasets
 from runner.dataset.pipeline import Dataset
+from runner.dataset.selection import RowSelection
 from runner.dataset.transforms.c_transforms import OneHot, TypeCast
 from runner.errors import ConfigError
 from runner.validation.arguments import flag
+from runner.validation.signature import Key
 from runner.validation.validate import Invalid, validate
 
 __all__ = ["open_dataset"]
@@ -23,25 +25,23 @@ def open_dataset(
     buffer_size: int = 10000,
     num_parallel_workers: int = 1,
     one_hot: int | None = None,
+    num_shards: int | None = None,
+    shard_id: int | None = None,
     **keys: Any,
 ) -> Dataset:
     """The batches of the training or test split of a registered dataset; `keys` are its own.
 
     Only training data is shuffled. With `one_hot`, the number of classes, the target is one-hot, Float32
-    [batch, one_hot]. Raises ConfigError for invalid arguments, DataError for missing or damaged files.
+    [batch, one_hot]. `num_shards` and `shard_id` select a part of the rows. Raises ConfigError for invalid arguments,
+    DataError for missing or damaged files.
     """
     entry = register.dataset.of(name)
-    values = {}
-    for key, own in entry.keys.items():
-        try:
-            values[key] = validate(own.kind, own.rule, keys.pop(key, own.default))
-        except Invalid as invalid:
-            about = {"allowed": invalid.allowed, "nearest": invalid.nearest, "hint": invalid.hint}
-            raise ConfigError(invalid.what, argument=key, value=repr(keys.get(key, own.default)), **about) from None
+    values = {key: _valued(key, own, keys.pop(key, own.default)) for key, own in entry.keys.items()}
     if keys:
         raise ConfigError("unknown argument", argument=next(iter(keys)), allowed=", ".join(entry.keys))
     flag({}, shuffle=shuffle)
-    data = entry.call(values, {"split": "train" if train else "test"})
+    selection = RowSelection(None, num_parallel_workers, None, num_shards, shard_id)
+    data = entry.call(values, {"split": "train" if train else "test"}).with_order(selection.shard)
     return in_batches(
         data,
         batch_size,
@@ -50,6 +50,14 @@ def open_dataset(
         num_parallel_workers=num_parallel_workers,
         one_hot=one_hot,
     )
+
+
+def _valued(name: str, key: Key, value: object) -> Any:
+    try:
+        return validate(key.kind, key.rule, value)
+    except Invalid as invalid:
+        about = {"allowed": invalid.allowed, "nearest": invalid.nearest, "hint": invalid.hint}
+        raise ConfigError(invalid.what, argument=name, value=repr(value), **about) from None
 
 
 def in_batches(

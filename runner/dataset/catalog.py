@@ -101,10 +101,7 @@ def image_dataset(
     """
     entry = CATALOG[name]
     arguments: dict[str, Any] = {"num_samples": entry.samples[split] if num_samples is None else num_samples}
-    if entry.default_dir is not None:
-        arguments["dataset_dir"] = _folder_with_files(name, data_dir, download, url)
-    if entry.is_verified:
-        arguments["verify"] = verify
+    arguments |= _location(name, data_dir, download, url) | ({"verify": verify} if entry.is_verified else {})
     if augment and not entry.augmentable:
         rows = {"argument": "augment", "value": True, "allowed": "False", "dataset": name}
         raise ConfigError("augment mirrors images, which changes the class of these", **rows)
@@ -117,8 +114,11 @@ for _name in CATALOG:
     register.dataset(_name)(partial(image_dataset, _name))
 
 
-def _folder_with_files(name: str, data_dir: str | None, download: bool, url: str | None) -> Path:
+def _location(name: str, data_dir: str | None, download: bool, url: str | None) -> dict[str, Any]:
+    """The argument for the folder with the files, of a dataset that has some."""
     entry = CATALOG[name]
+    if entry.default_dir is None:
+        return {}
     path = entry.default_dir if data_dir is None else data_dir
     if not path:
         raise ConfigError("not a folder", argument="data_dir", value=repr(path), allowed="a path")
@@ -127,7 +127,7 @@ def _folder_with_files(name: str, data_dir: str | None, download: bool, url: str
         raise ConfigError(f"{name} cannot be downloaded", argument="download", value=True, allowed="False")
     if download and entry.download is not None:
         entry.download(folder, url)
-    return folder
+    return {"dataset_dir": folder}
 
 
 def _image_transforms(side: int, augment: bool, normalization: Transform | None) -> list[Transform]:

@@ -40,6 +40,10 @@ class Column:
         """The column with further transforms."""
         return Column(self.name, self.source, (*self.transforms, *operations))
 
+    def renamed(self, name: str) -> "Column":
+        """The same column with another name."""
+        return Column(name, self.source, self.transforms)
+
     @property
     def compact(self) -> np.ndarray:
         """All rows as cached, read-only: the source after the leading transforms that keep its element type."""
@@ -60,7 +64,7 @@ class Column:
 
     def fingerprint(self, digest: "hashlib._Hash") -> None:
         """Update a digest with the name, type, shape and values of the source."""
-        digest.update(f"{self.name} {TensorType.of(self.source)}\n".encode())
+        digest.update(f"{self.name} {TensorType.of(self.source)}\n".encode("utf-8", "surrogatepass"))
         rows = max(1, FINGERPRINT_BYTES * len(self.source) // max(1, self.source.nbytes))
         for start in range(0, len(self.source), rows):
             digest.update(self.source[start : start + rows].tobytes())

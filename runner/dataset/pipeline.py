@@ -18,7 +18,7 @@ from runner.dataset.transforms.transform import Transform
 from runner.dataset.visits import Visits
 from runner.errors import ConfigError, known_names
 from runner.types import TensorType
-from runner.validation.arguments import flag, whole_number
+from runner.validation.arguments import as_list, flag, whole_number
 
 __all__ = ["Dataset"]
 
@@ -26,9 +26,11 @@ Batch = tuple[np.ndarray, ...]  # an array for each column
 
 
 class Dataset:
-    """An immutable data pipeline: `map`, `shuffle`, `batch` and `repeat` return new ones.
+    """An immutable data pipeline: `map`, `project`, `rename`, `shuffle`, `batch` and `repeat` return new ones.
 
-    Created by the subclasses in `runner.dataset`, such as `MnistDataset`. Source: `mindspore.dataset` r1.2.
+    Columns have any names, and samples any shapes. For networks, the last column is the target and the others are the
+    inputs, in order. Created by the subclasses in `runner.dataset`, such as `MnistDataset`. Source: `mindspore.dataset`
+    r1.2.
     """
 
     queue_observer: Callable[[int], object] | None = None  # called with the queue length at each request of a batch
@@ -56,7 +58,34 @@ class Dataset:
             raise ConfigError("not transforms", argument="operations", value=operations, allowed=allowed)
         index = self._column_index(input_columns)
         columns = [c.map(steps) if k == index else c for k, c in enumerate(self._columns)]
-        return Dataset(columns, self._order, self._max_workers(num_parallel_workers))
+        return self._derived(columns, self._order, self._max_workers(num_parallel_workers))
+
+    def project(self, columns: str | Sequence[str]) -> "Dataset":
+        """Only these columns, in this order: inputs of the network, then the target.
+
+        Raises ConfigError for an unknown column, for one that occurs twice, and for none.
+        """
+        names = [str(name) for name in as_list(columns)]
+        if len(set(names)) != len(names) or not names:
+            allowed = f"different ones of {', '.join(self.get_col_names())}"
+            raise ConfigError("project needs different columns", argument="columns", value=names, allowed=allowed)
+        chosen = [self._columns[self._position(name, "columns")] for name in names]
+        return self._derived(chosen, self._order, self._workers)
+
+    def rename(self, input_columns: str | Sequence[str], output_columns: str | Sequence[str]) -> "Dataset":
+        """Give the columns `input_columns` the names `output_columns`; the order of columns stays.
+
+        Raises ConfigError for an unknown column, and unless all columns have different names afterwards.
+        """
+        before, after = ([str(name) for name in as_list(names)] for names in (input_columns, output_columns))
+        names = self.get_col_names()
+        for name, new in zip(before, after, strict=False):
+            names[self._position(name, "input_columns")] = new
+        if len(before) != len(after) or len(set(before)) != len(before) or len({*names, ""}) != len(names) + 1:
+            rows = {"argument": "output_columns", "value": after, "allowed": f"{len(before)} new and different names"}
+            raise ConfigError("rename needs one new name per column", **rows, columns=", ".join(self.get_col_names()))
+        renamed = [column.renamed(name) for column, name in zip(self._columns, names, strict=True)]
+        return self._derived(renamed, self._order, self._workers)
 
     def shuffle(self, buffer_size: int) -> "Dataset":
         """Shuffle the rows (after `batch`: the batches) with a shuffle buffer, anew in every epoch.
@@ -84,7 +113,7 @@ class Dataset:
             allowed = f"1 to {self._order.count}, the dataset's size, or drop_remainder=False"
             rows = {"argument": "batch_size", "value": batch_size, "allowed": allowed}
             raise ConfigError("the dataset is smaller than one batch", **rows)
-        return Dataset(self._columns, order, self._max_workers(num_parallel_workers))
+        return self._derived(self._columns, order, self._max_workers(num_parallel_workers))
 
     def divided(self, parts: int, part: int) -> "Dataset":
         """One of `parts` parts of every batch, for a rank of a data-parallel run; to be called after `batch`.
@@ -222,8 +251,15 @@ class Dataset:
             column.fingerprint(digest)
         return digest.hexdigest()
 
+    def with_order(self, derive: Callable[[Order], Order]) -> "Dataset":
+        """The dataset with another order of its rows, derived from the present one."""
+        return self._with_order(derive(self._order))
+
     def _with_order(self, order: Order) -> "Dataset":
-        return Dataset(self._columns, order, self._workers)
+        return self._derived(self._columns, order, self._workers)
+
+    def _derived(self, columns: Sequence[Column], order: Order, workers: int | None) -> "Dataset":
+        return Dataset(columns, order, workers)
 
     def _max_workers(self, requested: int | None) -> int | None:
         return max(filter(None, (worker_count(requested), self._workers)), default=None)
@@ -233,10 +269,13 @@ class Dataset:
         chosen = names[:1] if named is None else [named] if isinstance(named, str) else list(named)
         if len(chosen) != 1:
             raise ConfigError("map takes one column", argument="input_columns", value=chosen, allowed=", ".join(names))
-        if chosen[0] not in names:
-            rows = known_names(chosen[0], names)
-            raise ConfigError("no such column", argument="input_columns", value=chosen[0], **rows)
-        return names.index(chosen[0])
+        return self._position(chosen[0], "input_columns")
+
+    def _position(self, name: str, argument: str) -> int:
+        names = self.get_col_names()
+        if name not in names:
+            raise ConfigError("no such column", argument=argument, value=name, **known_names(name, names))
+        return names.index(name)
 
     def _prefetch(
         self, fetch: Callable[[np.ndarray], Batch], visits: Iterable[np.ndarray]

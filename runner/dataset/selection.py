@@ -38,14 +38,12 @@ class RowSelection:
     def apply(self, data: Mapping[str, np.ndarray]) -> tuple[list[Column], Order, int | None]:
         """The arguments of `Dataset` for these columns. Raises ConfigError when the shard would have no rows."""
         columns = [Column(name, values[: self.num_samples]) for name, values in data.items()]
-        return columns, self._order(len(columns[0].source)), self.workers
+        order: Order = SourceOrder(rows := len(columns[0].source))
+        return columns, self.shard(Shuffled(order, rows) if self.shuffle else order), self.workers
 
-    def _order(self, rows: int) -> Order:
-        if self.num_shards > rows:
-            raise ConfigError(
-                "more shards than rows", argument="num_shards", value=self.num_shards, allowed=f"1 to {rows}"
-            )
-        order: Order = SourceOrder(rows)
-        if self.shuffle:
-            order = Shuffled(order, rows)
+    def shard(self, order: Order) -> Order:
+        """The shard of an order of rows. Raises ConfigError when it would have no rows."""
+        if self.num_shards > order.count:
+            rows = {"value": self.num_shards, "allowed": f"1 to {order.count}"}
+            raise ConfigError("more shards than rows", argument="num_shards", **rows)
         return order if self.num_shards == 1 else Sharded(order, self.num_shards, self.shard_id)

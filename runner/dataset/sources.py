@@ -15,14 +15,23 @@ import numpy as np
 import runner.dataset.formats.cifar as cifar
 import runner.dataset.formats.digits as digits
 import runner.dataset.formats.idx as idx
+from runner.dataset.element_types import narrowed
 from runner.dataset.formats.content import missing
+from runner.dataset.formats.samples import read_samples
 from runner.dataset.formats.synthetic import make_images
 from runner.dataset.pipeline import Dataset
 from runner.dataset.selection import RowSelection
 from runner.errors import ConfigError
 from runner.validation.arguments import as_list, flag, one_of, whole_number
 
-__all__ = ["Cifar10Dataset", "DigitsDataset", "MnistDataset", "NumpySlicesDataset", "SyntheticDataset"]
+__all__ = [
+    "Cifar10Dataset",
+    "DigitsDataset",
+    "GeneratorDataset",
+    "MnistDataset",
+    "NumpySlicesDataset",
+    "SyntheticDataset",
+]
 
 USAGES = ("train", "test", "all")
 Folder = str | PathLike[str]
@@ -150,10 +159,11 @@ class SyntheticDataset(Dataset):
 class NumpySlicesDataset(Dataset):
     """Rows of arrays in memory: one array or list (`column_0`), a tuple of them (`column_0`, ...) or a dict by name.
 
-    The arrays are not copied. Raises ConfigError for arrays of different lengths or of an unusable element type.
+    Float64 arrays become Float32 and Int64 arrays Int32; others are not copied. Raises ConfigError for arrays of
+    different lengths, for numbers that do not fit, and for text and objects, with the name of the column.
 
     >>> NumpySlicesDataset({"x": [[1.0, 2.0], [3.0, 4.0]], "y": [0, 1]}).batch(2).column_types()
-    [TensorType(dtype=Float64, shape=(2, 2)), TensorType(dtype=Int64, shape=(2,))]
+    [TensorType(dtype=Float32, shape=(2, 2)), TensorType(dtype=Int32, shape=(2,))]
     """
 
     def __init__(
@@ -173,17 +183,52 @@ class NumpySlicesDataset(Dataset):
             raise ConfigError(
                 "columns must have the same number of rows, at least one", argument="data", value=f"rows: {lengths}"
             )
-        super().__init__(*selection.apply(arrays))
+        first = {name: values[: selection.num_samples] for name, values in arrays.items()}
+        super().__init__(*selection.apply({name: narrowed(name, values) for name, values in first.items()}))
+
+
+class GeneratorDataset(Dataset):
+    """Samples of Python code: tuples with a value for each of `column_names`, or the values of the only column.
+
+    `source` has `__getitem__` and `__len__`; or it is an iterable of samples, or a function that returns one, such as a
+    generator. It is read once, in the constructor, into arrays with the types of `NumpySlicesDataset`; `num_samples` is
+    the number of samples that are read, also of an iterable without end. Raises ConfigError, with the number of the
+    sample and its column, for one whose shape or element type differs from those of the first, and when there is not
+    enough memory for the samples.
+
+    >>> GeneratorDataset(lambda: (([k, k], k) for k in range(6)), ["x", "y"]).column_types()
+    [TensorType(dtype=Int32, shape=(2,)), TensorType(dtype=Int32, shape=())]
+    """
+
+    def __init__(
+        self,
+        source: object,
+        column_names: str | Sequence[str],
+        num_samples: int | None = None,
+        num_parallel_workers: int | None = None,
+        shuffle: bool | None = None,
+        num_shards: int | None = None,
+        shard_id: int | None = None,
+    ) -> None:
+        selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        names = [str(name) for name in as_list(column_names)]
+        check_names(names, max(1, len(names)))
+        super().__init__(*selection.apply(read_samples(source, names, selection.num_samples)))
 
 
 def _named_arrays(data: object, column_names: str | Sequence[str] | None) -> dict[str, np.ndarray]:
     values = list(data.values()) if isinstance(data, Mapping) else list(data) if isinstance(data, tuple) else [data]
     named = [str(name) for name in data] if isinstance(data, Mapping) else [f"column_{k}" for k in range(len(values))]
     names = named if column_names is None else [str(name) for name in as_list(column_names)]
-    if len(names) != len(values) or len(set(names)) != len(names):
-        rows = {"argument": "column_names", "value": names, "allowed": f"{len(values)} different names"}
-        raise ConfigError("column_names must have one different name per column", **rows)
+    check_names(names, len(values))
     return {name: _array(name, value) for name, value in zip(names, values, strict=True)}
+
+
+def check_names(names: Sequence[str], columns: int) -> None:
+    """Raise ConfigError unless there is a different name for each of `columns` columns."""
+    if len(names) != columns or len(set(names)) != columns or "" in names:
+        rows = {"argument": "column_names", "value": names, "allowed": f"{columns} different names"}
+        raise ConfigError("column_names must have one different name per column", **rows)
 
 
 def _array(name: str, value: object) -> np.ndarray:

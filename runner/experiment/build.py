@@ -9,6 +9,7 @@ from typing import Any
 from runner import compile as compiler, context
 from runner.communication import auto_parallel
 from runner.communication.world import world
+from runner.config.groups.dataset import DatasetSettings
 from runner.config.groups.metric import METRICS, AnyMetric
 from runner.config.groups.parallel import DataParallel
 from runner.config.groups.session import SessionSettings
@@ -18,7 +19,7 @@ from runner.dataset.batches import in_batches
 from runner.dataset.facts import facts_of
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
-from runner.errors import ConfigError, DeviceError
+from runner.errors import ConfigError, DeviceError, known_names
 from runner.host.log import LOG
 from runner.host.machine import require_memory
 from runner.nn.cell import Cell
@@ -56,13 +57,12 @@ def build(
     Raises ConfigError, DataError and DeviceError.
     """
     device = _checked_device(config)
-    loss, samples = config.loss.create(Cell), {split: config.dataset.create(Dataset, split=split) for split in SPLITS}
-    facts = facts_of(samples["train"])
+    train_samples, test_samples = (_samples(config.dataset, split) for split in SPLITS)
+    facts = facts_of(train_samples)
+    loss = config.loss.create(Cell, **facts)
     one_hot = _one_hot(config, loss, facts)
-    train_data = _rank_part(config, _batches(config, samples["train"], True, one_hot))
-    test_data = _batches(config, samples["test"], False, one_hot)
-    first, *_ = train_data.column_types()
-    require_memory(first.nbytes, key="dataset.batch_size", value=config.dataset.batch_size, batch=str(first))
+    train_data = _rank_part(config, _batches(config, train_samples, True, one_hot))
+    test_data = _batches(config, test_samples, False, one_hot)
     network = config.network.create(Cell, **facts)
     _select_implementations(network, config.session)
     is_sum = getattr(loss, "reduction", "mean") == "sum"
@@ -111,9 +111,27 @@ def device_of(config: RunConfig) -> Device:
     return Device(**asdict(config.device))
 
 
+def _samples(settings: DatasetSettings, split: str) -> Dataset:
+    """The samples of a split with the columns that the config selects, the target last. Raises ConfigError."""
+    data = settings.create(Dataset, split=split)
+    names = data.get_col_names()
+    if not settings.selects_columns or (settings.inputs is None and settings.target is None):
+        return data
+    target = names[-1] if settings.target is None else settings.target
+    inputs = settings.inputs or tuple(name for name in names if name != target)
+    for key, chosen in (("inputs", inputs), ("target", (target,))):
+        for name in chosen:
+            if name not in names:
+                rows = {"value": name, **known_names(name, names), "where": settings.entry.place}
+                raise ConfigError("the dataset has no such column", key=f"dataset.{key}", **rows)
+    if target in inputs:
+        raise ConfigError("the target cannot be an input", key="dataset.inputs", value=target)
+    return data.project([*inputs, target])
+
+
 def _batches(config: RunConfig, samples: Dataset, train: bool, one_hot: int | None) -> Dataset:
     settings = config.dataset
-    return in_batches(
+    data = in_batches(
         samples,
         settings.batch_size,
         drop_remainder=settings.drop_remainder and train,  # every test sample counts
@@ -121,6 +139,9 @@ def _batches(config: RunConfig, samples: Dataset, train: bool, one_hot: int | No
         num_parallel_workers=settings.num_parallel_workers,
         one_hot=one_hot,
     )
+    first, *_ = data.column_types()
+    require_memory(first.nbytes, key="dataset.batch_size", value=settings.batch_size, batch=str(first))
+    return data
 
 
 def _one_hot(config: RunConfig, loss: Cell, facts: Mapping[str, Any]) -> int | None:

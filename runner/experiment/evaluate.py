@@ -22,12 +22,10 @@ from runner.experiment.manifest import ManifestWriter, RunDescription
 from runner.host.files import write_json
 from runner.host.journal import Journal
 from runner.host.log import LOG
-from runner.nn.cell import Cell
 from runner.nn.steps import GraphStep
+from runner.nn.wrap import WithEvalCell
 from runner.train.callback import CallbackParameters
 from runner.train.checkpoint import initial_weights
-
-OUTPUTS = ("loss", "output", "label_out")
 
 
 def run(request: RunRequest) -> dict[str, Any]:
@@ -56,8 +54,8 @@ def _freeze(experiment: Experiment, observer: GraphObserver) -> GraphStep | None
     model = experiment.model
     if model.eval_mode != context.GRAPH_MODE or model.eval_network is None:
         return None
-    cell: Cell = model.eval_network
-    step = GraphStep(cell, model.device, "eval_step", ("image", "label"), OUTPUTS, observer, compiler.INFERENCE)
+    names = experiment.test_data.get_col_names(), WithEvalCell.outputs
+    step = GraphStep(model.eval_network, model.device, "eval_step", *names, observer, compiler.INFERENCE)
     model.eval_step = step
     return step
 

@@ -149,9 +149,9 @@ class RunMonitor(Callback):
     def step_end(self, run_context: RunContext) -> None:
         check_losses(self.cb_params)
         if self.start and self.experiment.model.programs and not self.path.exists():
-            content = compiler.standalone_step(
-                self.experiment.model.programs[0].graph, ("image", "label"), ("loss",), self.start
-            )
+            columns = self.experiment.train_data.get_col_names()
+            graph = self.experiment.model.programs[0].graph
+            content = compiler.standalone_step(graph, columns, ("loss",), self.start)
             make_directory(self.path.parent)
             write_atomically(self.path, content)
         self.start = {}
@@ -266,5 +266,5 @@ def evaluate(
 
 def write_network(experiment: Experiment, folder: Path) -> None:
     """Write `model/network.onnx`: the network in inference mode, with its weights."""
-    sample = experiment.train_data.column_types()[:1]
-    write_atomically(make_directory(folder / "model") / "network.onnx", experiment.model.export(sample))
+    inputs = experiment.train_data.column_types()[:-1]
+    write_atomically(make_directory(folder / "model") / "network.onnx", experiment.model.export(inputs))

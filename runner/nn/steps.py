@@ -111,8 +111,8 @@ class DebugPrograms:
 class GraphStep:
     """Graph mode: one program for each combination of input types, compiled on first use.
 
-    `programs` holds them in the order of compilation; the observer receives the events of each. `passes` replace the
-    default ones of the compiler.
+    `columns` are the names of the inputs of programs that are compiled from now on; `programs` holds all in the order
+    of compilation, and the observer receives the events of each. `passes` replace the default ones of the compiler.
     """
 
     def __init__(
@@ -120,20 +120,20 @@ class GraphStep:
         cell: Cell,
         device: Device,
         name: str,
-        inputs: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
         outputs: Sequence[str] | None = None,
         observer: GraphObserver = NO_GRAPHS,
         passes: Sequence[Pass] | None = None,
     ) -> None:
         self.cell, self.device, self.name, self.observer = cell, device, name, observer
-        self.inputs, self.outputs, self.passes = inputs, outputs, passes
+        self.columns, self.outputs, self.passes = columns, outputs, passes
         self.programs: dict[tuple[TensorType, ...], compiler.Program] = {}
         self._debug: DebugPrograms | None = None
 
     def program(self, types: tuple[TensorType, ...]) -> compiler.Program:
         """The program for inputs of these types."""
         if types not in self.programs:
-            how = self.name, self.inputs, self.outputs, self.observer, self.passes
+            how = self.name, self.columns, self.outputs, self.observer, self.passes
             self.programs[types] = compiler.Program(self.cell.construct, types, self.device, *how)
         return self.programs[types]
 

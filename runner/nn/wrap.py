@@ -1,7 +1,7 @@
 """Cells for the training and evaluation step of a network, which PyNative mode executes and graph mode traces."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,26 +18,30 @@ __all__ = ["TrainOneStepCell", "WithEvalCell", "WithLossCell"]
 
 
 class WithLossCell(Cell):
-    """(data, label) to the loss."""
+    """(data, label) to the loss; with more operands, the last one is the label and the network takes the others."""
 
     def __init__(self, backbone: Cell, loss_fn: Cell) -> None:
         super().__init__(auto_prefix=False)
         self._backbone, self._loss_fn = backbone, loss_fn
 
-    def construct(self, data: Value, label: Value) -> Value:
-        loss: Value = self._loss_fn(self._backbone(data), label)
+    def construct(self, *columns: Value) -> Value:
+        *data, label = columns
+        loss: Value = self._loss_fn(self._backbone(*data), label)
         return loss
 
 
 class WithEvalCell(Cell):
-    """(data, label) to loss, output of the network, and label."""
+    """(data, label) to loss, output of the network, and label; more operands as for `WithLossCell`."""
+
+    outputs: ClassVar = ("loss", "output", "label_out")  # names in graph files
 
     def __init__(self, network: Cell, loss_fn: Cell) -> None:
         super().__init__(auto_prefix=False)
         self._network, self._loss_fn = network, loss_fn
 
-    def construct(self, data: Value, label: Value) -> tuple[Value, Value, Value]:
-        output = self._network(data)
+    def construct(self, *columns: Value) -> tuple[Value, Value, Value]:
+        *data, label = columns
+        output = self._network(*data)
         return self._loss_fn(output, label), output, label
 
 

@@ -25,6 +25,7 @@ from runner.observe import dump
 from runner.train import amp, profile
 from runner.train.arguments import check_dump, check_train_arguments
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
+from runner.train.columns import check_columns, name_inputs, naming_columns
 from runner.train.failure_replay import FailureReplay
 from runner.train.gradient_observer import GradientObserver
 from runner.train.loop import MakeSteps, run_epochs
@@ -92,13 +93,13 @@ class Model:
         self.train_step = self._train_step()
 
     def _train_step(self) -> Step:
-        return self._step(self.mode, self.train_network, "train_step", ("image", "label"), ("loss",))
+        return self._step(self.mode, self.train_network, "train_step", None, ("loss",))
 
     def _step(
-        self, mode: int, cell: nn.Cell, name: str, inputs: Sequence[str] | None, outputs: Sequence[str] | None
+        self, mode: int, cell: nn.Cell, name: str, columns: Sequence[str] | None, outputs: Sequence[str] | None
     ) -> Step:
         if mode == context.GRAPH_MODE:
-            return GraphStep(cell, self.device, name, inputs, outputs, self.observer)
+            return GraphStep(cell, self.device, name, columns, outputs, self.observer)
         return EagerStep(cell, name, self.observer)
 
     def train(
@@ -121,6 +122,7 @@ class Model:
         TrainingError when a step fails.
         """
         check_train_arguments(epoch, train_dataset, dataset_sink_mode, sink_size, max_steps)
+        check_columns(self.network, train_dataset, has_target=self.loss_fn is not None)
         size = train_dataset.get_dataset_size()
         steps = size if sink_size == -1 or not dataset_sink_mode else sink_size
         sunk = self._sinks(dataset_sink_mode)
@@ -130,12 +132,13 @@ class Model:
         run_context = RunContext(cb_params)
         if self.gradients.attach(self.train_network, hooks, run_context, first_step):
             self.train_step, self.steps = self._train_step(), None
+        name_inputs(self.train_step, train_dataset)
         self.network.set_train(True)
         total = epoch * steps if max_steps is None else min(max_steps, epoch * steps)
         with self._running(self.mode, hooks, run_context) as stack:
             self.steps = stack.enter_context(self._open_steps(train_dataset, sunk, first_step, total))
             make = amp.with_overflow_check(self._with_replay(self.steps, train_dataset, first_step), self.train_network)
-            run_epochs(make, hooks, run_context, total, steps if sunk else 1)
+            run_epochs(naming_columns(train_dataset)(make), hooks, run_context, total, steps if sunk else 1)
 
     @contextmanager
     def _running(self, mode: int, hooks: CallbackList, run_context: RunContext) -> Iterator[ExitStack]:
@@ -238,14 +241,15 @@ class Model:
             raise ConfigError(
                 "evaluation needs metrics and a loss function", repair="Model(..., loss_fn, metrics={'accuracy'})"
             )
+        check_columns(self.network, valid_dataset, has_target=True)
         if self.eval_step is None:
-            names = ("image", "label"), ("loss", "output", "label_out")
-            self.eval_step = self._step(self.eval_mode, self.eval_network, "eval_step", *names)
+            self.eval_step = self._step(self.eval_mode, self.eval_network, "eval_step", None, nn.WithEvalCell.outputs)
+        name_inputs(self.eval_step, valid_dataset)
         cb_params = self._eval_parameters(hooks, valid_dataset)
         run_context = RunContext(cb_params)
         self.network.set_train(False)
         with self._running(self.eval_mode, hooks, run_context):
-            cb_params.metrics = self._evaluate(self.eval_step, hooks, run_context)
+            cb_params.metrics = self._evaluate(naming_columns(valid_dataset)(self.eval_step), hooks, run_context)
         self.network.set_train(True)
         return dict(cb_params.metrics)
 

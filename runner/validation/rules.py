@@ -1,6 +1,6 @@
 """Rules for the values of config keys, in addition to their types."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ class Rule(Frozen):
     above: float | None = None
     below: float | None = None
     also: tuple[int, ...] = ()  # values allowed outside of the range
-    choices: tuple[str, ...] = ()
+    choices: Collection[str] = ()  # may grow, as the names in a registry do
     aliases: Mapping[object, str] = field(default_factory=dict)  # alternative spellings; text in lower case
     pattern: str = ""  # a regular expression that text must match
     path: bool = False  # text must be possible as the path of a file

@@ -61,7 +61,7 @@ def ask(place, monkeypatch, capsys):
         ("runner +experiment=lenet --cfg j", "job"),
         ("runner compare x --a", "--all --atol"),
         ("runner resume r ep", "epochs="),
-        ("runner resume r --", "--force --help"),
+        ("runner resume r --", "--code --force --help"),
         ("runner resume epochs=2 mode=", "mode=graph mode=pynative"),
         ("runner resume r mode=graph --force epo", "epochs="),
         ("runner doctor ", ""),

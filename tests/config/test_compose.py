@@ -8,8 +8,11 @@ import yaml
 from hydra.core.hydra_config import HydraConfig
 from tables import table
 
-from runner.config import check, networks, read, schema
+from runner import register
+from runner.config import check, read, schema
 from runner.config.compose import CommandLine, compose
+from runner.config.groups import network as networks
+from runner.config.groups.callback import CALLBACKS, default_callbacks
 from runner.config.loader import Loader
 from runner.config.options import TABLES, all_options
 from runner.dataset.catalog import CATALOG
@@ -28,7 +31,7 @@ def test_every_option_composes(group, option, monkeypatch):
     monkeypatch.setattr("runner.config.groups.tracking._is_installed", lambda name: True)
     sign = "+" if group == "experiment" else ""
     made = compose(CommandLine((f"{sign}{group}={option}", *NEEDED.get(option, ()))))
-    if group in TABLES:
+    if group in TABLES and group != "callbacks":
         assert getattr(made.config, group).name == option
 
 
@@ -38,10 +41,13 @@ def test_the_defaults_are_the_dataclass():
 
 def test_what_is_shown_and_saved_are_options():
     made = compose(CommandLine(("callbacks=quiet", "checkpoint=minutely"))).config
-    assert made.callbacks == schema.CallbackSettings(loss_monitor=0, time_monitor=False, progress=False)
+    assert made.callbacks == {
+        "loss_monitor": CALLBACKS["loss_monitor"](per_print_times=0),
+        **dict.fromkeys(("time_monitor", "progress")),
+    }
     assert made.checkpoint == schema.CheckpointSettings(every_seconds=60.0)
     made = compose(CommandLine(("callbacks=default", "checkpoint=last", "checkpoint.keep_max=2"))).config
-    assert (made.callbacks, made.checkpoint) == (schema.CallbackSettings(), schema.CheckpointSettings(keep_max=2))
+    assert (made.callbacks, made.checkpoint) == (default_callbacks(), schema.CheckpointSettings(keep_max=2))
 
 
 def test_everything_can_be_left_out():
@@ -143,27 +149,35 @@ def test_an_option_may_be_named_with_its_suffix():
     assert compose(CommandLine(("dataset=synthetic.json",))).config.dataset.name == "synthetic"
 
 
-def test_a_network_gets_the_keywords_that_its_constructor_declares():
-    network = compose(CommandLine(("network.num_channels=3", "network.num_classes=100"))).config.network
-    assert network.keywords(channels=1) == {"num_classes": 100, "num_channels": 3}
+def test_a_network_gets_its_keys_and_the_facts_of_the_dataset():
+    def recorder(num_classes: int, num_channels: int = 7, num_features: int = 9, depth: int = 2):
+        return num_classes, num_channels, num_features, depth
+
+    register.network("recorder")(recorder)
+    try:
+        facts = {"num_classes": 10, "num_channels": 1, "input_shape": (1, 32, 32), "image_size": 32}
+        given = ("network=recorder", "network.num_channels=3", "network.num_classes=100", "network.depth=4")
+        assert compose(CommandLine(("network=recorder",))).config.network.create(tuple, **facts) == (10, 1, 9, 2)
+        assert compose(CommandLine(given)).config.network.create(tuple, **facts) == (100, 3, 9, 4)
+        with pytest.raises(ConfigError, match="the dataset does not determine num_classes"):
+            compose(CommandLine(("network=recorder",))).config.network.create(tuple)
+    finally:
+        register.network.remove("recorder")
     words = ("network=resnet18", "network.width=8", "network.num_channels=null")
-    assert compose(CommandLine(words)).config.network.keywords(channels=3) == {
-        "num_classes": 10,
+    network = compose(CommandLine(words)).config.network
+    assert network.keywords() | {"num_channels": 3} == {
+        "num_classes": None,
         "num_channels": 3,
         "width": 8,
+        "stem": "cifar",
+        "weight_init": "uniform",
     }
 
 
-def test_every_network_takes_channels_and_classes():
-    assert [
-        name for name in networks.names() if not {"num_classes", "num_channels"} <= {*networks.parameters(name)}
-    ] == []
-
-
-def test_networks_come_from_the_table_only():
-    assert networks.network("lenet5").__module__ == "models.lenet"
+def test_networks_come_from_the_registry_only():
+    assert register.network["lenet5"].source.__module__ in ("models.lenet", "runner_models.lenet")
     with pytest.raises(ConfigError, match="unknown network"):
-        networks.network("os")
+        register.network.of("os")
 
 
 def test_a_package_of_the_user_named_models_is_left_alone(monkeypatch):
@@ -173,7 +187,7 @@ def test_a_package_of_the_user_named_models_is_left_alone(monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] in ("models", "runner_models")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "models", Other)
-    assert networks.network("lenet5").__module__ == "runner_models.lenet"
+    assert networks._package().__name__ == "runner_models"
     assert sys.modules["models"] is Other
     for name in [name for name in sys.modules if name.startswith("runner_models")]:
         del sys.modules[name]

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from tables import table
 
-from runner.config import gate, networks
+from runner import register
+from runner.config import gate
 from runner.config.compose import CommandLine, compose
-from runner.config.groups.optimizer import AdamSettings
+from runner.config.groups.dataset import DATASETS
+from runner.config.groups.optimizer import OPTIMIZERS
 from runner.config.schema import RunConfig
-from runner.dataset.catalog import AUGMENTABLE, CATALOG, DatasetSettings
+from runner.dataset.catalog import AUGMENTABLE
 from runner.errors import RunnerError
 from runner.host import resources
 from runner.nn.metrics import METRICS
@@ -448,7 +450,7 @@ CASES = {
         ConfigError: unknown option
           key      callbacks
           value    "quite"
-          allowed  default, quiet
+          allowed  default, loss_monitor, progress, quiet, time_monitor
           nearest  quiet
           from     command line
     """,
@@ -592,7 +594,7 @@ FILES = {
         ConfigError: unknown key
           key      optimizer.lerning_rate
           value    0.01
-          allowed  name, learning_rate, momentum, weight_decay, loss_scale, use_nesterov, schedule
+          allowed  name, schedule, learning_rate, momentum, weight_decay, loss_scale, use_nesterov
           nearest  optimizer.learning_rate
           from     configs/experiment/unknown.yaml:4
         """,
@@ -677,11 +679,11 @@ def expected(text: str) -> str:
     hydra = [key for key in gate.HYDRA_KEYS if not key.startswith(("hydra.launcher", "hydra.sweeper"))]
     long = {
         "TOP_KEYS": [field.name for field in fields(RunConfig)],
-        "DATASET_KEYS": [field.name for field in fields(DatasetSettings)],
-        "ADAM_KEYS": [field.name for field in fields(AdamSettings)],
+        "DATASET_KEYS": [field.name for field in fields(DATASETS["digits"])],
+        "ADAM_KEYS": [field.name for field in fields(OPTIMIZERS["adam"])],
         "HYDRA_KEYS": hydra,
-        "NETWORKS": networks.names(),
-        "DATASETS": sorted(CATALOG),
+        "NETWORKS": [*register.network],
+        "DATASETS": sorted(register.dataset),
         "AUGMENTABLE": AUGMENTABLE,
         "METRICS": METRICS,
         "EXPERIMENTS": sorted(file.stem for file in (conf / "experiment").iterdir()),

@@ -22,6 +22,7 @@ WHAT = "a config file may not make a run write outside of the working directory"
 OTHER_TEXT = {
     "network.name": "a name of models.NETWORKS",
     "dataset.url": "read",
+    **dict.fromkeys(("dataset.inputs", "dataset.target"), "names of columns"),
     "checkpoint.prefix": "letters, digits and _",
     "checkpoint.load": "read",
     "dump.config": "of dump=sync, async, ge: an error; that of dump=none is marked",
@@ -236,8 +237,11 @@ PROJECTS = [
     ("[tool.runner]\nwritable = ['']\n", "not a list of folders"),
     ('[tool.runner]\nwritable = ["a\\u0000"]\n', "not a list of folders"),
     ("[tool]\nrunner = 1\n", "not a table"),
-    ("[tool.runner\n", "not TOML"),
-    ("x = " + "[" * 5000 + "\n", "not TOML"),
+    ("[tool.runner]\nwritable = [\n", "not TOML"),
+    ("# tool.runner\nx = " + "[" * 5000 + "\n", "not TOML"),
+    ("[tool.runner]\nwritabel = []\n", "unknown key"),
+    ("[tool.runner]\nconf = 3\n", "not a folder"),
+    ("[tool.runner]\nconf = 'missing'\n", "a folder that does not exist"),
 ]
 
 
@@ -246,14 +250,13 @@ def test_a_project_file_with_an_error(text, what, here):
     (here / "pyproject.toml").write_text(text)
     (error,) = errors("print_file_path: OUT\n")
     assert (error.what, error.rows["from"]) == (what, str(here / "pyproject.toml"))
-    composed("print_file_path: x\n")  # it is read only when needed
 
 
-def test_the_nearest_project_file_counts(here):
+def test_only_the_project_file_of_the_current_directory_counts(here):
     (here.parent / "pyproject.toml").write_text('[tool.runner]\nwritable = ["outside"]\n')
-    composed("print_file_path: OUT/x\n")
-    (here / "pyproject.toml").write_text("[project]\n")
     assert errors("print_file_path: OUT/x\n")[0].what == WHAT
+    (here / "runner.toml").write_text('writable = ["../outside"]\n')
+    composed("print_file_path: OUT/x\n")
 
 
 def test_the_run_folder_may_change_what_a_path_is(here):
@@ -288,4 +291,4 @@ def test_a_marked_key_has_a_path():
     values = {"print_file_path": "x", "dataset": {"name": "mnist", "data_dir": "y", "download": True}}
     config = check(values)
     assert rule_of(schema.RunConfig, "print_file_path").writes("x", config) == "x"
-    assert rule_of(schema.DatasetSettings, "data_dir").writes("y", config.dataset) == "y"
+    assert rule_of(type(config.dataset), "data_dir").writes("y", config.dataset) == "y"

@@ -6,16 +6,14 @@ import runner
 from runner import nn
 from runner.config.compose import CommandLine, compose
 from runner.config.groups import GROUPS
-from runner.config.groups.optimizer import AdamSettings
-from runner.config.groups.schedule import (
-    SCHEDULES,
-    ConstantLRSettings,
-    CosineDecayLRSettings,
-    ExponentialDecayLRSettings,
-    PolynomialDecayLRSettings,
-    ScheduleSettings,
-    StepLRSettings,
-)
+from runner.config.groups.schedule import SCHEDULES, ScheduleSettings
+
+AdamSettings = GROUPS["optimizer"]["adam"]
+ConstantLRSettings = SCHEDULES["constant"]
+StepLRSettings = SCHEDULES["step"]
+ExponentialDecayLRSettings = SCHEDULES["exponential"]
+CosineDecayLRSettings = SCHEDULES["cosine"]
+PolynomialDecayLRSettings = SCHEDULES["polynomial"]
 
 
 @pytest.mark.parametrize(

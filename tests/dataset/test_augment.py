@@ -9,6 +9,7 @@ import runner.dataset as ds
 import runner.dataset.vision.c_transforms as CV
 from runner import dtype as dt
 from runner.dataset.transforms import RandomTransform
+from runner.dataset.transforms.c_transforms import TypeCast
 from runner.dataset.visits import Visits
 from runner.errors import ConfigError
 from runner.host import seed
@@ -159,7 +160,8 @@ def test_own_random_transforms() -> None:
         def apply(self, batch: np.ndarray, visits: Visits) -> np.ndarray:
             return batch + visits.random(self.position, 1)[0].astype(batch.dtype)
 
-    data = ds.NumpySlicesDataset({"x": np.zeros(9, np.int64)}).map([Noise(), Noise()], "x").batch(9)
+    zeros = ds.NumpySlicesDataset({"x": np.zeros(9, np.int32)})
+    data = zeros.map([TypeCast(dt.int64), Noise(), Noise()], "x").batch(9)
     (first,), (second,) = next(data.read(0)), next(data.read(1))
     assert len({*first.tolist(), *second.tolist()}) == 18
     drawn = [Visits.of(np.arange(9), 9).random(place, 1)[0].astype(np.int64) for place in (0, 1)]

@@ -1,40 +1,42 @@
 """From settings to batches, for each dataset a run can name."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from argument_errors import refused_argument
 from tables import table
 
+from runner import register
 from runner.config import schema
-from runner.dataset import Cifar10Dataset, catalog
-from runner.dataset.catalog import CATALOG, DatasetSettings, open_dataset
+from runner.config.groups.dataset import DATASETS, DatasetSettings
+from runner.dataset import Cifar10Dataset, catalog, open_dataset
+from runner.dataset.catalog import CATALOG
 from runner.errors import ConfigError, DataError
-from runner.validation.rules import rule_of
 
 
-def batches(settings: DatasetSettings, train: bool = True) -> list[tuple[np.ndarray, ...]]:
-    return list(open_dataset(settings, train))
+def batches(settings: dict[str, Any], train: bool = True) -> list[tuple[np.ndarray, ...]]:
+    return list(open_dataset(**settings, train=train))
 
 
 def test_the_default_is_the_digits_as_lenet_wants_them() -> None:
-    data = open_dataset(DatasetSettings(), train=True)
+    data = open_dataset(train=True)
     assert data.get_dataset_size() == 44
     assert [str(kind) for kind in data.column_types()] == ["Float32[32, 1, 32, 32]", "Int32[32]"]
-    assert open_dataset(DatasetSettings(), train=False).get_dataset_size() == 11
+    assert open_dataset(train=False).get_dataset_size() == 11
 
 
 def test_only_training_data_is_shuffled() -> None:
-    rows = [open_dataset(DatasetSettings(), train).order(0) for train in (True, False)]
+    rows = [open_dataset(train=train).order(0) for train in (True, False)]
     assert [bool((np.diff(r) == 1).all()) for r in rows] == [False, True]
-    still = open_dataset(DatasetSettings(shuffle=False), train=True)
+    still = open_dataset(shuffle=False, train=True)
     assert (np.diff(still.order(0)) == 1).all()
 
 
 @pytest.mark.parametrize("name", ["digits", "synthetic"])
 def test_values_are_scaled_like_mnist(name: str) -> None:
-    images, labels = batches(DatasetSettings(name, batch_size=64))[0]
+    images, labels = batches({"name": name, "batch_size": 64})[0]
     assert images.min() >= np.float32(-0.1307 / 0.3081)
     assert images.max() <= np.float32((1 - 0.1307) / 0.3081) + 1e-6
     assert labels.dtype == np.int32
@@ -43,7 +45,7 @@ def test_values_are_scaled_like_mnist(name: str) -> None:
 def test_mnist(write_mnist) -> None:
     write_mnist()
     folder = write_mnist("t10k", 4)
-    settings = DatasetSettings("mnist", str(folder), batch_size=4, image_size=4, shuffle=False)
+    settings = {"name": "mnist", "data_dir": str(folder), "batch_size": 4, "image_size": 4, "shuffle": False}
     image, label = batches(settings)[1]
     assert label.tolist() == [4, 5, 6, 7]
     np.testing.assert_allclose(image[0], (4 / 255 - 0.1307) / 0.3081, rtol=1e-6)
@@ -52,7 +54,7 @@ def test_mnist(write_mnist) -> None:
 
 def test_cifar10(write_cifar) -> None:
     folder = write_cifar("data_batch_1.bin", 4)
-    (image, label), *_ = batches(DatasetSettings("cifar10", str(folder), batch_size=4, shuffle=False))
+    (image, label), *_ = batches({"name": "cifar10", "data_dir": str(folder), "batch_size": 4, "shuffle": False})
     assert (image.shape, label.tolist()) == ((4, 3, 32, 32), [0, 1, 2, 3])
     blue = ((2 + 128 + 2 * 5 + 9) / 255 - 0.4465) / 0.2010
     np.testing.assert_allclose(image[2, 2, 5, 9], blue, rtol=1e-5)
@@ -62,7 +64,7 @@ def test_augmented_training_data_are_crops_and_mirror_images(write_cifar) -> Non
     """Of the right images, padded by 4 black pixels, and scaled afterwards."""
     folder = str(write_cifar("data_batch_1.bin", 64))
     write_cifar("test_batch.bin", 64)
-    settings = DatasetSettings("cifar10", folder, batch_size=64, shuffle=False, augment=True)
+    settings = {"name": "cifar10", "data_dir": folder, "batch_size": 64, "shuffle": False, "augment": True}
     means, deviations = ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
     source = Cifar10Dataset(folder, "train").fetch(np.arange(64))[0].astype(np.float64)
     found = set()
@@ -83,7 +85,7 @@ def test_augmented_training_data_are_crops_and_mirror_images(write_cifar) -> Non
 
 
 def test_test_data_are_never_augmented() -> None:
-    plain, augmented = (DatasetSettings("synthetic", augment=augment) for augment in (False, True))
+    plain, augmented = ({"name": "synthetic", "augment": augment} for augment in (False, True))
     for mine, theirs in zip(batches(plain, train=False), batches(augmented, train=False), strict=True):
         np.testing.assert_array_equal(mine[0], theirs[0])
     assert not np.array_equal(batches(plain)[0][0], batches(augmented)[0][0])
@@ -91,7 +93,7 @@ def test_test_data_are_never_augmented() -> None:
 
 def test_values_from_0_to_1_where_they_are_not_normalized(write_cifar) -> None:
     folder = write_cifar("data_batch_1.bin", 4)
-    settings = DatasetSettings("cifar10", str(folder), batch_size=4, shuffle=False, normalize=False)
+    settings = {"name": "cifar10", "data_dir": str(folder), "batch_size": 4, "shuffle": False, "normalize": False}
     image, _ = batches(settings)[0]
     np.testing.assert_allclose(image[2, 2, 5, 9], ((2 + 128 + 2 * 5 + 9) % 256) / 255, rtol=1e-6)
     assert image.min() >= 0
@@ -100,20 +102,18 @@ def test_values_from_0_to_1_where_they_are_not_normalized(write_cifar) -> None:
 
 def test_the_settings_are_a_part_of_the_configuration() -> None:
     assert schema.RunConfig.__dataclass_fields__["dataset"].type is DatasetSettings
-    assert rule_of(DatasetSettings, "name").choices == tuple(CATALOG)
+    assert {*CATALOG} <= {*DATASETS}
 
 
 def test_all_settings_reach_the_pipeline() -> None:
     data = open_dataset(
-        DatasetSettings(
-            "synthetic",
-            batch_size=7,
-            drop_remainder=False,
-            image_size=12,
-            num_parallel_workers=2,
-            num_samples=41,
-        ),
+        "synthetic",
         train=True,
+        batch_size=7,
+        drop_remainder=False,
+        image_size=12,
+        num_parallel_workers=2,
+        num_samples=41,
         one_hot=10,
         num_shards=2,
         shard_id=1,
@@ -127,7 +127,7 @@ def test_all_settings_reach_the_pipeline() -> None:
 def test_default_folders(name: str, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError) as caught:
-        open_dataset(DatasetSettings(name), train=True)
+        open_dataset(name, train=True)
     assert caught.value.rows["folder"] == f"datasets/{place}"
     assert caught.value.rows["below"] == str(tmp_path)
 
@@ -140,7 +140,7 @@ def test_the_references_folders_are_found(write_mnist, monkeypatch: pytest.Monke
     for split in ("train", "test"):
         (root / split).rename(target / split)
     monkeypatch.chdir(root)
-    sizes = [open_dataset(DatasetSettings("mnist", batch_size=3), train).get_dataset_size() for train in (True, False)]
+    sizes = [open_dataset("mnist", batch_size=3, train=train).get_dataset_size() for train in (True, False)]
     assert sizes == [4, 1]
 
 
@@ -151,58 +151,57 @@ def test_download_fetches_only_what_is_missing(write_mnist, monkeypatch: pytest.
         write_mnist("t10k", 3)
     fetched: list[tuple[Path, str]] = []
     monkeypatch.setattr(catalog, "download_mnist", lambda place, url: fetched.append((place, url)))
-    open_dataset(DatasetSettings("mnist", str(folder), batch_size=4, download=True, url="http://x"), train=True)
+    open_dataset("mnist", data_dir=str(folder), batch_size=4, download=True, url="http://x", train=True)
     assert fetched == ([] if complete else [(folder, "http://x")])
 
 
 @table(
     ("settings", "argument", "value"),
     [
-        (DatasetSettings("digit"), "name", "'digit'"),
-        (DatasetSettings(image_size=0), "image_size", "0"),
-        (DatasetSettings(batch_size=0), "batch_size", "0"),
-        (DatasetSettings(batch_size=2000), "batch_size", "2000"),
-        (DatasetSettings(buffer_size=1), "buffer_size", "1"),
-        (DatasetSettings(shuffle="yes"), "shuffle", "'yes'"),
-        (DatasetSettings(download="yes"), "download", "'yes'"),
-        (DatasetSettings("cifar10", download=True), "download", "True"),
-        (DatasetSettings("digits", augment=True), "augment", "True"),
-        (DatasetSettings("synthetic", augment="yes"), "augment", "'yes'"),
-        (DatasetSettings(normalize=None), "normalize", "None"),
-        (DatasetSettings("mnist", data_dir=""), "data_dir", "''"),
-        (DatasetSettings(num_parallel_workers=0), "num_parallel_workers", "0"),
-        (DatasetSettings(image_size=4097), "image_size", "4097"),
-        (DatasetSettings(num_samples=0), "num_samples", "0"),
-        (DatasetSettings("mnist", verify=0), "verify", "0"),
-        (DatasetSettings(url=3), "url", "3"),
+        ({"image_size": 0}, "image_size", "0"),
+        ({"batch_size": 0}, "batch_size", "0"),
+        ({"batch_size": 2000}, "batch_size", "2000"),
+        ({"buffer_size": 1}, "buffer_size", "1"),
+        ({"shuffle": "yes"}, "shuffle", "'yes'"),
+        ({"download": "yes"}, "download", "'yes'"),
+        ({"name": "cifar10", "download": True}, "download", "True"),
+        ({"name": "digits", "augment": True}, "augment", "True"),
+        ({"name": "synthetic", "augment": "yes"}, "augment", "'yes'"),
+        ({"normalize": None}, "normalize", "None"),
+        ({"name": "mnist", "data_dir": ""}, "data_dir", "''"),
+        ({"num_parallel_workers": 0}, "num_parallel_workers", "0"),
+        ({"image_size": 4097}, "image_size", "4097"),
+        ({"num_samples": 0}, "num_samples", "0"),
+        ({"name": "mnist", "verify": 0}, "verify", "0"),
+        ({"url": 3}, "url", "3"),
     ],
 )
-def test_settings_are_checked(settings: DatasetSettings, argument: str, value: str) -> None:
+def test_settings_are_checked(settings: dict[str, Any], argument: str, value: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        open_dataset(settings, train=True)
+        open_dataset(**settings, train=True)
     assert refused_argument(caught.value) == (argument, value)
 
 
 def test_a_shard_needs_both_numbers() -> None:
     with pytest.raises(ConfigError) as caught:
-        open_dataset(DatasetSettings(), train=True, num_shards=2)
+        open_dataset(train=True, num_shards=2)
     assert (caught.value.rows["argument"], caught.value.rows["value"]) == ("shard_id", "num_shards=2, shard_id=None")
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    settings = DatasetSettings("synthetic", batch_size=np.int64(8), image_size=np.int32(6), num_samples=np.uint8(16))
-    assert open_dataset(settings, train=True).output_shapes() == [[8, 1, 6, 6], [8]]
+    settings = {"name": "synthetic", "batch_size": np.int64(8), "image_size": np.int32(6), "num_samples": np.uint8(16)}
+    assert open_dataset(**settings, train=True).output_shapes() == [[8, 1, 6, 6], [8]]
 
 
 def test_a_mistyped_name_has_a_nearest() -> None:
     with pytest.raises(ConfigError) as caught:
-        open_dataset(DatasetSettings("minst"), train=True)
+        open_dataset("minst", train=True)
     assert caught.value.rows["nearest"] == "mnist"
-    assert caught.value.rows["allowed"] == ", ".join(CATALOG)
+    assert caught.value.rows["allowed"] == ", ".join(register.dataset)
 
 
 def test_the_real_data_is_centred(real_mnist: Path, real_cifar10: Path) -> None:
     for name, folder in (("mnist", real_mnist), ("cifar10", real_cifar10)):
-        image, _ = next(iter(open_dataset(DatasetSettings(name, str(folder), batch_size=2048), train=True)))
+        image, _ = next(iter(open_dataset(name, data_dir=str(folder), batch_size=2048, train=True)))
         assert abs(float(image.mean())) < 0.1
         assert abs(float(image.std()) - 1) < 0.3

@@ -188,7 +188,7 @@ def test_the_fingerprint_is_of_the_source_alone() -> None:
         (
             lambda d: d.map(CV.HWC2CHW(), "y"),
             r"images \[height, width, channels\]",
-            {"column": "y", "sample": "Float64[]"},
+            {"column": "y", "sample": "Float32[]"},
         ),
         (lambda d: d.batch(11, drop_remainder=True), "smaller than one batch", {"value": "11"}),
         (lambda d: d.batch(0), "batch_size must be a whole number of at least 1", {"given": "0"}),

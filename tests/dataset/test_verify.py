@@ -9,8 +9,8 @@ import pytest
 
 import runner
 from runner.config.compose import CommandLine, compose
-from runner.dataset import MnistDataset
-from runner.dataset.catalog import DatasetSettings, open_dataset
+from runner.config.groups.dataset import DATASETS
+from runner.dataset import MnistDataset, open_dataset
 from runner.dataset.formats import idx
 from runner.errors import DataError
 from runner.experiment.resume import resume
@@ -30,36 +30,43 @@ def other_images(request, write_mnist, idx_bytes, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_default_refuses_other_images(other_images: Path) -> None:
-    assert DatasetSettings().verify is True
+    assert DATASETS["mnist"]().verify is True
     for settings in (
-        DatasetSettings("mnist", str(other_images)),
-        DatasetSettings("mnist", str(other_images), verify=True),
+        {"name": "mnist", "data_dir": str(other_images)},
+        {"name": "mnist", "data_dir": str(other_images), "verify": True},
     ):
         with pytest.raises(DataError) as caught:
-            open_dataset(settings, train=True)
+            open_dataset(**settings, train=True)
         assert caught.value.rows["if intended"].startswith("dataset.verify=false (verify=False) accepts other images")
 
 
 def test_what_the_message_recommends_accepts_them(other_images: Path) -> None:
-    settings = DatasetSettings("mnist", str(other_images), batch_size=4, image_size=8, shuffle=False, verify=False)
+    settings = {
+        "name": "mnist",
+        "data_dir": str(other_images),
+        "batch_size": 4,
+        "image_size": 8,
+        "shuffle": False,
+        "verify": False,
+    }
     for train, split, count in ((True, "train", 12), (False, "test", 8)):
-        labels = np.concatenate([label for _, label in open_dataset(settings, train)])
+        labels = np.concatenate([label for _, label in open_dataset(**settings, train=train)])
         assert labels.tolist() == [k % 10 for k in range(count)]
         expected = MnistDataset(other_images, split, verify=False).fingerprint()
-        assert open_dataset(settings, train).fingerprint() == expected
+        assert open_dataset(**settings, train=train).fingerprint() == expected
 
 
 def test_it_leaves_all_other_checks(other_images: Path) -> None:
     for file in other_images.glob("train-images*"):
         file.write_bytes(file.read_bytes()[:-5])
     with pytest.raises(DataError):
-        open_dataset(DatasetSettings("mnist", str(other_images), batch_size=4, verify=False), train=True)
+        open_dataset("mnist", data_dir=str(other_images), batch_size=4, verify=False, train=True)
 
 
 @pytest.mark.parametrize("verify", [True, False])
 def test_files_of_other_formats_have_no_published_sums(write_cifar, verify: bool) -> None:
     folder = write_cifar("data_batch_1.bin", 4)
-    data = open_dataset(DatasetSettings("cifar10", str(folder), batch_size=4, verify=verify), train=True)
+    data = open_dataset("cifar10", data_dir=str(folder), batch_size=4, verify=verify, train=True)
     assert data.get_dataset_size() == 1
 
 

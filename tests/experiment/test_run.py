@@ -20,7 +20,7 @@ import runner
 from runner import Tensor
 from runner.config import networks as registry
 from runner.config.options import all_options, table_options
-from runner.dataset import DatasetSettings, open_dataset
+from runner.dataset import open_dataset
 from runner.errors import DataError, DeviceError, MismatchError, TrainingError
 from runner.experiment import run as experiment
 from runner.host import seed
@@ -339,7 +339,7 @@ def test_the_network_file_reproduces_the_accuracy(mode):
     session = ort.InferenceSession(content, providers=["CPUExecutionProvider"])
     (entry,) = session.get_inputs()
     assert entry.shape == [32, 1, 32, 32]
-    images, labels = next(open_dataset(DatasetSettings("digits", batch_size=360, drop_remainder=False), False).read(0))
+    images, labels = next(open_dataset("digits", batch_size=360, drop_remainder=False, train=False).read(0))
     known = {tuple(image.ravel()): label for image, label in zip(*load_digits(return_X_y=True), strict=True)}
     assert len(known) == 1797
     padded = np.concatenate([images, np.zeros((24, 1, 32, 32), np.float32)])
@@ -371,7 +371,7 @@ def test_the_step_file_begins_where_the_run_began():
     defaults = {i.name: onnx.numpy_helper.to_array(i) for i in proto.graph.initializer}
     for name, value in fresh.items():
         np.testing.assert_array_equal(defaults[name], value, err_msg=name)
-    data = open_dataset(DatasetSettings("synthetic", num_samples=64), True)
+    data = open_dataset("synthetic", num_samples=64, train=True)
     image, label = next(data.read(0))
     session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     outputs = [output.name for output in session.get_outputs()]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from runner import Model, context, nn, set_seed
-from runner.dataset.catalog import DatasetSettings, open_dataset
+from runner.dataset import open_dataset
 from runner.dataset.prefetch import MIN_THREADED_VALUES
 from runner.device import Device
 from runner.train.callback import Callback
@@ -20,7 +20,7 @@ def threads() -> list[str]:
 
 def dataset(workers: int = 2, **settings):
     settings = {"image_size": 8, "num_samples": 80, "batch_size": 16, "augment": True, **settings}
-    return open_dataset(DatasetSettings("synthetic", num_parallel_workers=workers, **settings), train=True)
+    return open_dataset("synthetic", num_parallel_workers=workers, **settings, train=True)
 
 
 def model(mode: int) -> Model:
@@ -139,9 +139,9 @@ def test_an_error_while_a_batch_is_prepared_ends_the_training_with_its_text(monk
 def test_the_usual_small_case_has_no_thread_and_cifar_has_one(monkeypatch):
     requested = []
     monkeypatch.setattr("runner.dataset.pipeline.prefetch_batches", lambda *given: requested.append(given[2]))
-    open_dataset(DatasetSettings(), train=True).read(0)
-    open_dataset(DatasetSettings("synthetic", num_samples=64, augment=True), train=True).read(0)
-    shape = DatasetSettings("synthetic", num_samples=64, image_size=64, augment=True)
-    assert np.prod(open_dataset(shape, train=True).output_shapes()[0]) * 4 > MIN_THREADED_VALUES
-    open_dataset(shape, train=True).read(0)
+    open_dataset(train=True).read(0)
+    open_dataset("synthetic", num_samples=64, augment=True, train=True).read(0)
+    shape = {"name": "synthetic", "num_samples": 64, "image_size": 64, "augment": True}
+    assert np.prod(open_dataset(**shape, train=True).output_shapes()[0]) * 4 > MIN_THREADED_VALUES
+    open_dataset(**shape, train=True).read(0)
     assert requested == [0, 0, 1]

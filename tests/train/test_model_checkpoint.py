@@ -8,7 +8,7 @@ import pytest
 from tables import table
 
 from runner import Model, context, nn, set_seed
-from runner.dataset.catalog import DatasetSettings, open_dataset
+from runner.dataset import open_dataset
 from runner.device import Device
 from runner.errors import ConfigError, StorageError
 from runner.train.callback import Callback, CheckpointConfig, LambdaCallback, ModelCheckpoint
@@ -30,7 +30,7 @@ def build(mode=context.PYNATIVE_MODE) -> Model:
 
 
 def train(model: Model, callbacks, sunk=False, epochs=2, **more) -> Model:
-    data = open_dataset(DatasetSettings(image_size=8, num_samples=PER_EPOCH * 32), train=True)
+    data = open_dataset(image_size=8, num_samples=PER_EPOCH * 32, train=True)
     model.train(epochs, data, callbacks, sunk, **more)
     return model
 

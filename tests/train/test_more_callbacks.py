@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from runner import Model, context, nn, set_seed
-from runner.dataset.catalog import DatasetSettings, open_dataset
+from runner.dataset import open_dataset
 from runner.device import Device
 from runner.errors import ConfigError
 from runner.train.callback import (
@@ -32,7 +32,7 @@ def train(callbacks, mode=context.GRAPH_MODE, sunk=False, epochs=3, rate=0.1):
     net = nn.SequentialCell(nn.Flatten(), nn.Dense(64, 10, weight_init="he_uniform"))
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
     model = Model(net, loss, nn.SGD(net.trainable_params(), rate), mode=mode, device=Device(threads=1))
-    model.train(epochs, open_dataset(DatasetSettings(image_size=8, num_samples=160), train=True), callbacks, sunk)
+    model.train(epochs, open_dataset(image_size=8, num_samples=160, train=True), callbacks, sunk)
     return model
 
 

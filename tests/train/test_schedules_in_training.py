@@ -5,8 +5,7 @@ import pytest
 
 from runner import Model, context, nn, set_seed
 from runner.core.value import Parameter, Tensor
-from runner.dataset import NumpySlicesDataset
-from runner.dataset.catalog import DatasetSettings, open_dataset
+from runner.dataset import NumpySlicesDataset, open_dataset
 from runner.device import Device
 from runner.errors import ConfigError
 from runner.train.callback import Callback
@@ -42,7 +41,7 @@ class Rates(Callback):
 
 
 def digits():
-    return open_dataset(DatasetSettings(image_size=8, num_samples=320), train=True)  # ten batches
+    return open_dataset(image_size=8, num_samples=320, train=True)  # ten batches
 
 
 def model_with(rate, mode=context.GRAPH_MODE, optimizer=nn.Momentum):

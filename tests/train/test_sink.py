@@ -7,8 +7,7 @@ import pytest
 
 from runner import Model, context, dtype, nn, set_seed
 from runner.core.tracer import trace
-from runner.dataset import NumpySlicesDataset
-from runner.dataset.catalog import DatasetSettings, open_dataset
+from runner.dataset import NumpySlicesDataset, open_dataset
 from runner.dataset.transforms.transform import Transform
 from runner.device import Device
 from runner.train.call_length import CallLength
@@ -46,7 +45,7 @@ def small_network():
 
 
 def digits(one_hot=None, **settings):
-    return open_dataset(DatasetSettings(image_size=8, **settings), train=True, one_hot=one_hot)
+    return open_dataset(image_size=8, **settings, train=True, one_hot=one_hot)
 
 
 def train(dataset, sink, sink_size, epochs, max_steps=None):
@@ -108,7 +107,7 @@ def test_transforms_without_operators_are_fed_in_stacked_batches(monkeypatch):
 def test_random_transforms_sink_bit_for_bit(monkeypatch, batches, sink_size, epochs, drop_remainder):
     """With chunks that end inside of an epoch, and with one chunk of more than two epochs."""
     settings = {"image_size": 8, "augment": True, "num_samples": 10 * 16 + 5, "batch_size": 16}
-    dataset = open_dataset(DatasetSettings("synthetic", drop_remainder=drop_remainder, **settings), train=True)
+    dataset = open_dataset("synthetic", drop_remainder=drop_remainder, **settings, train=True)
     size = dataset.get_dataset_size()
     steps = epochs * (size if sink_size == -1 else sink_size)
     assert not on_device(dataset)
@@ -118,13 +117,13 @@ def test_random_transforms_sink_bit_for_bit(monkeypatch, batches, sink_size, epo
     assert (sunk.losses, made) == (unsunk.losses, expected)
     if batches == 100 and drop_remainder:
         assert model.steps.interactions == 1
-    plain = open_dataset(DatasetSettings("synthetic", **{**settings, "augment": False}), train=True)
+    plain = open_dataset("synthetic", **{**settings, "augment": False}, train=True)
     assert train(plain, False, -1, 99, max_steps=steps)[0].losses != unsunk.losses
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("sink")]
 
 
 def test_a_chunk_gives_each_row_the_epoch_it_belongs_to():
-    dataset = open_dataset(DatasetSettings("synthetic", image_size=8, augment=True, num_samples=64), train=True)
+    dataset = open_dataset("synthetic", image_size=8, augment=True, num_samples=64, train=True)
     visits = np.stack([next(steps) for steps in [dataset.visits_from(1)] for _ in range(4)])
     image, label = _stacked(dataset, visits)
     expected = [*list(dataset.read(0))[1:], *dataset.read(1), *list(dataset.read(2))[:1]]

@@ -10,7 +10,7 @@ import numpy as np
 from runner.compile.onnx.builder import OnnxBuilder, all_graphs, element_type, onnx
 from runner.compile.onnx.float16 import is_rounded, narrow, widen
 from runner.compile.onnx.fuse import fuse
-from runner.compile.onnx.names import ValueNames
+from runner.compile.onnx.names import ValueNames, free_names
 from runner.core.graph import Graph
 from runner.core.lowering import FUSED, PLAIN, Form, Layout, physical_shape, with_layouts
 from runner.core.primitive import Node
@@ -55,6 +55,12 @@ def lower(
     return _model(_graph(builder, graph.name, types, outputs, names, layouts or {}, graph.effect_operands))
 
 
+def column_names(graph: Graph, columns: Sequence[str], results: Sequence[str]) -> list[str]:
+    """Names of inputs that are columns of a dataset, different from those of parameters and of these results."""
+    parameters = [p.name for p in graph.parameters] + [p.name + UPDATED for p in graph.updates]
+    return free_names(columns, {*parameters, *results})
+
+
 def lower_sunk(
     fetch: Graph, step: Graph, scanned: Sequence[str], columns: Sequence[str], stepped: Sequence[Parameter] = ()
 ) -> ModelProto:
@@ -66,10 +72,12 @@ def lower_sunk(
     `losses`, the updates, and the operands of effects in all steps. Raises as `lower`, and ConfigError when the step
     updates one of `stepped`.
     """
+    names = column_names(step, [*scanned, *columns], ["losses", "loss", *(p.name for p in stepped)])
+    scanned, columns = names[: len(scanned)], names[len(scanned) :]
     fed = set(stepped)
     others = [p for p in step.parameters if p not in fed]
     results = [*(p.name + UPDATED for p in step.updates), "losses", *step.effect_operands]
-    _check_names(step.name, [*scanned, *columns, *(p.name for p in (*stepped, *others)), *results])
+    _check_names(step.name, [*scanned, *columns, *(p.name for p in (*stepped, *others)), *results, "loss"])
     for parameter in stepped:
         if parameter in step.updates:
             raise ConfigError("a step may not assign a parameter that follows a schedule", parameter=parameter.name)

@@ -1,10 +1,30 @@
-"""Names of a graph's values in the ONNX model, in each layout."""
+"""Names in the ONNX model: of a graph's values, in each layout, and of inputs that are columns of a dataset."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 
 from runner.compile.onnx.builder import OnnxBuilder
 from runner.core.lowering import LAST, PLAIN, Layout
 from runner.core.value import Value
+
+
+def free_names(columns: Sequence[str], taken: Collection[str]) -> list[str]:
+    """A different name for each column: its own as far as other programs accept it and no other value has it.
+
+    Columns may have any name, also that of a parameter, of a result, or of a node.
+
+    >>> free_names(["image", "loss", "a b", "a:b"], {"loss"})
+    ['image', 'loss_1', 'a_b', 'a_b_1']
+    """
+    names: list[str] = []
+    for column in columns:
+        plain = name = re.sub(r"[^\w.-]", "_", column)
+        number = 0
+        while name in taken or name in names:
+            number += 1
+            name = f"{plain}_{number}"
+        names.append(name)
+    return names
 
 
 class ValueNames:

@@ -18,5 +18,10 @@ class DatasetSettings(Settings):
     inputs: tuple[str, ...] | None = None  # the columns that are the network's inputs, in order
     target: str | None = None  # the column that is the target
 
+    @property
+    def selects_columns(self) -> bool:
+        """Whether `inputs` and `target` are names of columns: a dataset may have keys of these names."""
+        return not {"inputs", "target"} & self.entry.keys.keys()
+
 
 DATASETS = Records(register.dataset, DatasetSettings, "digits")

@@ -5,8 +5,6 @@ from typing import Any, Protocol, runtime_checkable
 from runner import register
 from runner.config.groups.record import Records, Settings
 from runner.nn.metrics import METRICS as BUILT_IN
-from runner.validation.rules import Rule
-from runner.validation.validate import validate
 
 
 @runtime_checkable
@@ -35,18 +33,6 @@ for _name, _kind in BUILT_IN.items():
     register.metric(_name)(_kind)
 
 METRICS = Records(register.metric, MetricSettings)
-
-
-def metric_name(value: object) -> str:
-    """The name of a registered metric. Raises Invalid."""
-    name: str = validate(str, Rule(choices=tuple(register.metric)), value)
-    return name
-
-
-def metric_names(value: object) -> tuple[str, ...]:
-    """Names of registered metrics. Raises Invalid."""
-    names: tuple[str, ...] = validate(tuple[str, ...], Rule(choices=tuple(register.metric)), value)
-    return names
 
 
 def direction(name: str) -> str:

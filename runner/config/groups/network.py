@@ -6,6 +6,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 from runner import register
 from runner.config.groups.record import Records, Settings
@@ -22,15 +23,13 @@ def _register(file: str) -> None:
 
 
 def _package() -> ModuleType:
-    """The package `models`; under another name if the user's program has a package of that name."""
+    """The package `models` under a name that leaves `models` to the user's program."""
     folder = resources.folder("models")
-    for name in ("models", "runner_models"):
+    for name in ("runner_models", "models"):
         existing = sys.modules.get(name)
-        if existing is None:
-            return _load(name, folder)
         if getattr(existing, "__file__", None) == str(folder / "__init__.py"):
-            return existing
-    raise InternalError("the module names of the networks are taken", names="models, runner_models")
+            return cast(ModuleType, existing)
+    return _load("runner_models", folder)
 
 
 def _load(name: str, folder: Path) -> ModuleType:

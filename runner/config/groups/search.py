@@ -13,9 +13,10 @@ from typing import Any
 
 from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Override, RangeSweep, Transformer
 
+from runner import register
 from runner.config import check, overrides
 from runner.config.groups import search_space
-from runner.config.groups.metric import direction, metric_name
+from runner.config.groups.metric import direction
 from runner.config.groups.search_space import Choice, Dimension, Number
 from runner.config.schema import RunConfig, defaults
 from runner.errors import ConfigError, collect_errors, nearest, raise_all
@@ -45,7 +46,7 @@ class SearchSettings(Frozen):
     the folder of the sweep: a copy of the study in Optuna's journal format, named `study_name` (null: the folder's).
     """
 
-    metric: str = key("accuracy", validate=metric_name)
+    metric: str = key("accuracy", choices=register.metric)
     direction: str | None = key(
         None, choices=("maximize", "minimize"), aliases={"maximise": "maximize", "minimise": "minimize"}, fold=True
     )

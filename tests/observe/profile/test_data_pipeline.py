@@ -56,7 +56,7 @@ class Slow(Transform):
 
 def pipeline(transforms, workers):
     rng = np.random.default_rng(0)
-    images = rng.standard_normal((4 * BATCH, 1, 32, 32))
+    images = rng.standard_normal((4 * BATCH, 1, 32, 32)).astype(np.float16)  # `Slow` changes the type: it is not cached
     data = NumpySlicesDataset((images, rng.integers(0, 10, 4 * BATCH, np.int32)))
     data = data.map(transforms) if transforms else data
     return data.shuffle(8).batch(BATCH, num_parallel_workers=workers)

@@ -1,0 +1,52 @@
+"""The element types that arrays of users have in a dataset: Float64 becomes Float32 and Int64 becomes Int32."""
+
+import numpy as np
+
+from runner import dtype as dt
+from runner.errors import ConfigError
+from runner.host.machine import require_memory
+
+NARROW = {("f", 8): np.dtype(np.float32), ("i", 8): np.dtype(np.int32)}
+CHARACTERS = "?bBhHiIlLqQefd"  # of numpy's types that tensors have
+BYTES = 1 << 24  # converted at a time: a file that is mapped into memory is never read as a whole in its own type
+
+
+def narrowed(column: str, values: np.ndarray) -> np.ndarray:
+    """The values of a column [N, ...] in the types that networks compute with; what has such a type is not copied.
+
+    Float64 becomes Float32 and Int64 becomes Int32. Raises ConfigError for a number that does not fit, with its column
+    and row; for text, objects and other types that tensors do not have; and when there is not enough memory.
+    """
+    to = target_type(column, values)
+    if to == values.dtype:
+        return values
+    require_memory(values.size * to.itemsize, column=column, values=f"{dt.of(to)}{list(values.shape)}")
+    result = np.empty(values.shape, to)
+    step = max(1, BYTES * len(values) // max(1, values.nbytes))
+    for start in range(0, len(values), step):
+        result[start : start + step] = converted(column, values[start : start + step], to, start)
+    return result
+
+
+def target_type(column: str, values: np.ndarray) -> np.dtype:
+    """The type that these values get. Raises ConfigError, with the name of the column, for one that tensors lack."""
+    if values.dtype.char in CHARACTERS:
+        return NARROW.get((values.dtype.kind, values.dtype.itemsize), values.dtype.newbyteorder("="))
+    found = f"{values.dtype}, such as {values.flat[0]!r:.60}" if values.size else str(values.dtype)
+    rows = {"column": column, "found": found, "allowed": ", ".join(kind.name for kind in dt.ALL)}
+    raise ConfigError("a column has values that are not numbers", **rows, repair="text as numbers of classes or tokens")
+
+
+def converted(column: str, values: np.ndarray, to: np.dtype, first: int) -> np.ndarray:
+    """Rows of a column, the first of which has number `first`, in another type. Raises ConfigError for a number that
+    does not fit."""
+    with np.errstate(over="ignore"):
+        result = values.astype(to)
+    wrong = np.isinf(result) & np.isfinite(values) if to.kind == "f" else result != values
+    if wrong.any():
+        place = np.unravel_index(int(wrong.argmax()), values.shape)
+        limits = np.finfo(to) if to.kind == "f" else np.iinfo(to)
+        rows = {"column": column, "row": first + int(place[0]), "value": values[place]}
+        allowed = f"{limits.min} to {limits.max}, the numbers of {dt.of(to)}"
+        raise ConfigError("a number does not fit its element type", **rows, allowed=allowed)
+    return result

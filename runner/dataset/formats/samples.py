@@ -1,0 +1,99 @@
+"""Samples of Python code, read once into an array for each column."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from runner import dtype as dt
+from runner.dataset.element_types import converted, target_type
+from runner.errors import ConfigError
+from runner.host.machine import require_memory
+from runner.types import TensorType
+
+FIRST_BYTES = 1 << 20  # of an array for samples whose number is not known; it grows by a quarter
+SOURCES = "an object with __getitem__ and __len__, an iterable, or a function that returns an iterable"
+
+
+def read_samples(source: object, names: Sequence[str], most: int | None) -> dict[str, np.ndarray]:
+    """The columns [N, ...] of at most `most` samples. Raises ConfigError as `GeneratorDataset`."""
+    samples, count = _samples(source)
+    capacity = count if count is None or most is None else min(count, most)
+    buffers: list[_Buffer] = []
+    for number, sample in enumerate(islice(samples, most)):
+        values = _values(sample, names, number)
+        buffers = buffers or [_Buffer(name, value, capacity) for name, value in zip(names, values, strict=True)]
+        for buffer, value in zip(buffers, values, strict=True):
+            buffer.add(value)
+    if not buffers:
+        raise ConfigError("a source without samples", argument="source", value=repr(source))
+    return {buffer.name: buffer.filled() for buffer in buffers}
+
+
+class _Buffer:
+    """The values of one column. The first one determines shape and element type."""
+
+    def __init__(self, name: str, first: object, capacity: int | None) -> None:
+        self.name, self.count = name, 0
+        array = self._array(first)
+        self.type = TensorType(dt.of(target_type(name, array)), array.shape)
+        capacity = max(1, FIRST_BYTES // max(1, self.type.nbytes)) if capacity is None else capacity
+        self._require(capacity)
+        self.rows = np.empty((capacity, *array.shape), self.type.dtype.numpy)
+
+    def add(self, value: object) -> None:
+        """Add the value of the next sample."""
+        array = self._array(value)
+        found = TensorType(dt.of(target_type(self.name, array)), array.shape)
+        if found != self.type:
+            rows = {"column": self.name, "sample": self.count, "found": found, "first_sample": self.type}
+            repair = "samples of one shape and type: crop, pad or convert them"
+            raise ConfigError("the samples of a column differ in shape or element type", **rows, repair=repair)
+        if self.count == len(self.rows):
+            self._require(more := self.count // 4 + 1)
+            self.rows.resize((self.count + more, *self.type.shape), refcheck=False)  # in place: not a second copy
+        same = array.dtype == self.rows.dtype
+        self.rows[self.count] = array if same else converted(self.name, array[None], self.rows.dtype, self.count)[0]
+        self.count += 1
+
+    def filled(self) -> np.ndarray:
+        """The values so far, [N, ...]."""
+        self.rows.resize((self.count, *self.type.shape), refcheck=False)
+        return self.rows
+
+    def _array(self, value: object) -> np.ndarray:
+        try:
+            return np.asarray(value)
+        except ValueError as reason:
+            rows = {"column": self.name, "sample": self.count, "found": reason}
+            raise ConfigError("the value of a sample is not an array", **rows) from None
+
+    def _require(self, rows: int) -> None:
+        repair = "num_samples, or arrays in files that are mapped into memory: NumpySlicesDataset"
+        require_memory(rows * self.type.nbytes, column=self.name, sample=self.count, value=self.type, repair=repair)
+
+
+def _samples(source: object) -> tuple[Iterator[Any], int | None]:
+    """The samples one by one, and their number if it is known."""
+    is_called = callable(source) and not hasattr(source, "__getitem__")
+    given: Any = source() if is_called else source  # type: ignore[operator]
+    if not isinstance(given, Mapping | str | bytes):
+        if hasattr(given, "__getitem__") and hasattr(given, "__len__"):
+            return (given[k] for k in range(len(given))), len(given)
+        if isinstance(given, Iterable):
+            return iter(given), None
+    found = type(given).__name__ + (", returned by the function" if is_called else "")
+    repair = "NumpySlicesDataset, which takes a dict of arrays" if isinstance(given, Mapping) else None
+    rows = {"argument": "source", "found": found, "allowed": SOURCES, "repair": repair}
+    raise ConfigError("not a source of samples", **rows)
+
+
+def _values(sample: object, names: Sequence[str], number: int) -> list[object]:
+    """The values of a sample, one for each column."""
+    values = list(sample) if isinstance(sample, tuple) else [sample]
+    if len(values) != len(names):
+        found = f"a tuple of {len(values)}" if isinstance(sample, tuple) else type(sample).__name__
+        rows = {"sample": number, "found": found, "allowed": f"a tuple of {len(names)}: {', '.join(names)}"}
+        raise ConfigError("a sample needs a value for each column", **rows)
+    return values
