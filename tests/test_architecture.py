@@ -69,6 +69,7 @@ THIRD_PARTIES = {
     "tensorboardX": {"runner.experiment.tracking.tensorboard"},
     "mlflow": {"runner.experiment.tracking.mlflow"},
     "optuna": {"runner.experiment.sweep.optuna_study"},
+    "PIL": {"runner.dataset.readers.image_file"},
     "torch": set(),
     "sklearn": set(),  # its import takes a second
 }

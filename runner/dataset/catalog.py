@@ -3,6 +3,7 @@
 A built-in dataset is a class in `sources.py` and its entry in `CATALOG`, as in the reference's LeNet example.
 """
 
+import importlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import field
@@ -17,13 +18,14 @@ from runner.dataset.pipeline import Dataset
 from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, SyntheticDataset
 from runner.dataset.transforms.c_transforms import TypeCast
 from runner.dataset.transforms.transform import Transform
-from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, RandomCrop, RandomHorizontalFlip, Rescale, Resize
+from runner.dataset.vision.augment import crop_and_flip
+from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, Rescale, Resize
 from runner.errors import ConfigError
 from runner.validation.records import Frozen
 from runner.validation.rules import MAX_COUNT, Rule
 
 MAX_IMAGE_SIZE = 4096
-PADDING_DIVISOR = 8  # of a side: the usual 4 pixels around CIFAR-10's 32
+NUM_CLASSES = 10  # of every built-in dataset
 SYNTHETIC_SAMPLES = {"train": 1024, "test": 256}
 Split = Literal["train", "test"]
 
@@ -107,11 +109,17 @@ def image_dataset(
         raise ConfigError("augment mirrors images, which changes the class of these", **rows)
     data = entry.dataset(usage=split, **arguments).map([TypeCast(dt.int32)], "label")
     normalization = entry.normalization if normalize else None
-    return data.map(_image_transforms(image_size, augment and split == "train", normalization), "image")
+    data = data.map(_image_transforms(image_size, augment and split == "train", normalization), "image")
+    data.num_classes = NUM_CLASSES
+    return data
 
 
 for _name in CATALOG:
     register.dataset(_name)(partial(image_dataset, _name))
+# Readers of the user's own data, by the modules that register them.
+_READERS = {"image_folder": "image_folder", "npz": "npz_arrays", "csv": "csv_table"}
+for _name, _module in _READERS.items():
+    register.dataset.late(_name, partial(importlib.import_module, f"runner.dataset.readers.{_module}"))
 
 
 def _location(name: str, data_dir: str | None, download: bool, url: str | None) -> dict[str, Any]:
@@ -133,7 +141,7 @@ def _location(name: str, data_dir: str | None, download: bool, url: str | None) 
 def _image_transforms(side: int, augment: bool, normalization: Transform | None) -> list[Transform]:
     steps: list[Transform] = [Resize((side, side))]
     if augment:
-        steps += [RandomCrop(side, padding=-(-side // PADDING_DIVISOR)), RandomHorizontalFlip()]
+        steps += crop_and_flip(side)
     steps.append(_SCALE_TO_UNIT)
     if normalization is not None:
         steps.append(normalization)

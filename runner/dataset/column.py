@@ -1,7 +1,7 @@
-"""One column of a dataset: the source's array and the transforms on the way to a batch.
+"""One column of a dataset: its source (an array, or a `RowSource`) and the transforms on the way to a batch.
 
 The chain is optimised once: layout changes move before arithmetic, leading transforms that keep the element type are
-applied to the whole source and cached, and consecutive affine transforms are fused.
+applied to a whole array and cached, and consecutive affine transforms are fused.
 """
 
 import hashlib
@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from runner import dtype as dt
+from runner.dataset.row_source import RowSource, source_type
 from runner.dataset.transforms.transform import Affine, RandomTransform, Transform
 from runner.dataset.visits import Visits
 from runner.errors import ConfigError
@@ -24,7 +25,7 @@ TOLERANCE = 1e-6  # of the values of a fused step, relative to the largest one o
 class Column:
     """A name, the values of the source [N, ...] and the transforms from a row to a sample."""
 
-    def __init__(self, name: str, source: np.ndarray, transforms: tuple[Transform, ...] = ()) -> None:
+    def __init__(self, name: str, source: np.ndarray | RowSource, transforms: tuple[Transform, ...] = ()) -> None:
         self.name = name
         self.source = source
         self.transforms = transforms = tuple(with_positions(transforms))
@@ -45,8 +46,11 @@ class Column:
         return Column(name, self.source, self.transforms)
 
     @property
-    def compact(self) -> np.ndarray:
-        """All rows as cached, read-only: the source after the leading transforms that keep its element type."""
+    def compact(self) -> np.ndarray | RowSource:
+        """All rows as cached, read-only: an array after the leading transforms that keep its element type.
+
+        A `RowSource` is returned as it is.
+        """
         return self._plan[0]
 
     @property
@@ -63,16 +67,23 @@ class Column:
         return batch
 
     def fingerprint(self, digest: "hashlib._Hash") -> None:
-        """Update a digest with the name, type, shape and values of the source."""
-        digest.update(f"{self.name} {TensorType.of(self.source)}\n".encode("utf-8", "surrogatepass"))
+        """Update a digest with the name, type, shape and values of the source; for a `RowSource`, with its contents."""
+        digest.update(f"{self.name} {source_type(self.source)}\n".encode("utf-8", "surrogatepass"))
+        if isinstance(self.source, RowSource):
+            for content in self.source.contents():
+                digest.update(f"{len(content)}\n".encode())
+                digest.update(content)
+            return
         rows = max(1, FINGERPRINT_BYTES * len(self.source) // max(1, self.source.nbytes))
         for start in range(0, len(self.source), rows):
             digest.update(self.source[start : start + rows].tobytes())
 
     @cached_property
-    def _plan(self) -> tuple[np.ndarray, tuple[Transform, ...]]:
+    def _plan(self) -> tuple[np.ndarray | RowSource, tuple[Transform, ...]]:
         values = self.source
         chain = layout_first(self.transforms)
+        if isinstance(values, RowSource):
+            return values, tuple(fuse_affine(chain, sample_type(values)))
         while chain and _is_cacheable(values, chain[0]):
             values = chain.pop(0)(values)
         cached = values.view()
@@ -80,9 +91,9 @@ class Column:
         return cached, tuple(fuse_affine(chain, sample_type(cached)))
 
 
-def sample_type(values: np.ndarray) -> TensorType:
+def sample_type(values: np.ndarray | RowSource) -> TensorType:
     """The type of one row."""
-    column = TensorType.of(values)
+    column = source_type(values)
     return column.with_shape(*column.shape[1:])
 
 

@@ -6,33 +6,39 @@ number of workers.
 """
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from runner.dataset.column import Column
+from runner.dataset.description import Described
 from runner.dataset.iterator import EpochIterator, epoch_limit
 from runner.dataset.order import NO_VISIT, Batched, Divided, Order, Repeated, Shuffled
 from runner.dataset.prefetch import prefetch_batches, threads_for, worker_count
+from runner.dataset.row_source import RowSource
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.visits import Visits
 from runner.errors import ConfigError, known_names
 from runner.types import TensorType
 from runner.validation.arguments import as_list, flag, whole_number
 
-__all__ = ["Dataset"]
+__all__ = ["Dataset", "Preprocessing"]
 
 Batch = tuple[np.ndarray, ...]  # an array for each column
 
 
-class Dataset:
+class Dataset(Described):
     """An immutable data pipeline: `map`, `project`, `rename`, `shuffle`, `batch` and `repeat` return new ones.
 
     Columns have any names, and samples any shapes. For networks, the last column is the target and the others are the
     inputs, in order. Created by the subclasses in `runner.dataset`, such as `MnistDataset`. Source: `mindspore.dataset`
-    r1.2.
+    r1.2. Datasets derived from one keep its description: `class_names`, `num_classes`, `row_names` and `preprocessing`.
     """
 
+    preprocessing: "Preprocessing | None" = None
     queue_observer: Callable[[int], object] | None = None  # called with the queue length at each request of a batch
 
     def __init__(self, columns: Sequence[Column], order: Order, num_parallel_workers: int | None = None) -> None:
@@ -173,10 +179,10 @@ class Dataset:
         """
         return self._prefetch(self.fetch, visits)
 
-    def compact(self) -> tuple[np.ndarray, ...]:
+    def compact(self) -> tuple[np.ndarray | RowSource, ...]:
         """All source rows of each column as cached (images: bytes), read-only.
 
-        `remaining` has the transforms from rows of these arrays to samples; a device can hold the dataset in this form.
+        `remaining` has the transforms from these rows to samples; a device can hold arrays in this form.
         """
         return tuple(column.compact for column in self._columns)
 
@@ -259,7 +265,7 @@ class Dataset:
         return self._derived(self._columns, order, self._workers)
 
     def _derived(self, columns: Sequence[Column], order: Order, workers: int | None) -> "Dataset":
-        return Dataset(columns, order, workers)
+        return Dataset(columns, order, workers).described_as(self)
 
     def _max_workers(self, requested: int | None) -> int | None:
         return max(filter(None, (worker_count(requested), self._workers)), default=None)
@@ -286,6 +292,8 @@ class Dataset:
     @property
     def threads(self) -> int:
         """Number of threads that prepare batches; 0: the caller prepares them."""
+        if any(isinstance(column.source, RowSource) for column in self._columns):
+            return self._workers or 1  # reading and decoding files takes longer than handing over a batch
         values = sum(column.sample.size * (1 + len(column.remaining)) for column in self._columns)
         return threads_for(self._workers, self.get_batch_size() * values)
 
@@ -295,3 +303,23 @@ class Dataset:
     def _read_named(self, epoch: int) -> Iterator[dict[str, np.ndarray]]:
         names = self.get_col_names()
         return (dict(zip(names, arrays, strict=True)) for arrays in self.read(epoch))
+
+
+class Preprocessing(ABC):
+    """How new files become the inputs of a trained network: fitted to the training split, stored as JSON with a run.
+
+    `class_names` are those of the training's target, or None.
+    """
+
+    class_names: tuple[str, ...] | None = None
+
+    @abstractmethod
+    def read(self, paths: Sequence[Path]) -> Dataset:
+        """The input columns of the samples in these files, in their order, unbatched; `row_names` says where each was.
+
+        Raises DataError for a file that is missing, damaged, or without an input.
+        """
+
+    @abstractmethod
+    def as_json(self) -> dict[str, Any]:
+        """Values of plain JSON, from which `stored_preprocessing` creates an equal object."""

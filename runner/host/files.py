@@ -173,6 +173,13 @@ def read_bytes(path: Path, limit: int) -> bytes:
 
     Raises DataError when it is missing, not a regular file or longer, StorageError when the system cannot read it.
     """
+    with open_regular(path, limit) as file:
+        return file.read(min(limit, os.fstat(file.fileno()).st_size))
+
+
+@contextmanager
+def open_regular(path: Path, limit: int) -> Iterator[IO[bytes]]:
+    """A regular file of at most `limit` bytes, open for reading. Raises as `read_bytes`, also for reads inside."""
     if problem := path_problem(str(path)):
         raise DataError(problem, file=path, allowed=ALLOWED)
     try:
@@ -183,7 +190,9 @@ def read_bytes(path: Path, limit: int) -> bytes:
                 raise DataError("not a regular file", file=path)
             if found.st_size > limit:
                 raise DataError("a file is too long", file=path, expected=f"at most {limit} bytes", found=found.st_size)
-            return file.read(found.st_size)
+            yield file
+    except RunnerError:
+        raise
     except (FileNotFoundError, NotADirectoryError):
         raise DataError("a file is missing", file=path) from None
     except IsADirectoryError:

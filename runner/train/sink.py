@@ -1,9 +1,10 @@
 """Data sinking: many training steps in one call to the device.
 
 The dataset is stored on the device once, in its compact form. The input of a sink is a table of row numbers; batches
-are gathered and scaled inside the graph, and the output is the losses. A dataset above `RESIDENT_BYTES`, or one whose
-transforms have no operators (random or user-defined ones), is fed in stacked batches instead: `CHUNK_BYTES` of them are
-on the device while as many are fetched from the source's arrays (a `numpy.memmap` may be larger than the memory).
+are gathered and scaled inside the graph, and the output is the losses. A dataset above `RESIDENT_BYTES`, one whose rows
+are read when they are used (`RowSource`), or one whose transforms have no operators (random or user-defined ones), is
+fed in stacked batches instead: `CHUNK_BYTES` of them are on the device while as many are fetched from the source (a
+`numpy.memmap` may be larger than the memory).
 `CallLength` limits a call to about a second, and with it the delay of a signal. The operands of effects are kept in
 memory until the end of a call: `EFFECT_BYTES` at most.
 """
@@ -21,6 +22,7 @@ from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObse
 from runner.core.primitive import current
 from runner.core.value import Value
 from runner.dataset.pipeline import Dataset
+from runner.dataset.prefetch import prefetch_batches
 from runner.dataset.transforms.c_transforms import OneHot, TypeCast
 from runner.dataset.transforms.transform import Affine, Transform
 from runner.device import Device
@@ -53,7 +55,8 @@ class Sink:
         self.cell, self.device, self.dataset, self.observer, self.values = cell, device, dataset, observer, values
         self.programs: dict[int, compiler.SunkProgram] = {}
         self.interactions = 0
-        self._columns = list(dataset.compact()) if on_device(dataset) else []
+        columns = dataset.compact() if on_device(dataset) else ()
+        self._columns = [column for column in columns if isinstance(column, np.ndarray)]
         self._scheduled = scheduled_optimizers(cell)
         self._length = CallLength()
         # The reference wraps a sunk step in one more cell (spec section 2.6).
@@ -165,7 +168,9 @@ class Sink:
 
 def on_device(dataset: Dataset) -> bool:
     """Whether the dataset fits on the device, and its remaining transforms have operators."""
-    if sum(column.nbytes for column in dataset.compact()) > RESIDENT_BYTES:
+    columns = dataset.compact()
+    in_memory = all(isinstance(column, np.ndarray) for column in columns)
+    if not in_memory or sum(column.nbytes for column in columns) > RESIDENT_BYTES:
         return False
     left = [transform for transforms in dataset.remaining.values() for transform in transforms]
     return all(isinstance(transform, Affine | TypeCast | OneHot) for transform in left)
@@ -200,6 +205,9 @@ def _identity(*batch: Value) -> list[Value]:
 
 
 def _stacked(dataset: Dataset, visits: np.ndarray) -> list[np.ndarray]:
-    """The columns of several batches, [steps, batch, ...]."""
+    """The columns of several batches, [steps, batch, ...], fetched by the threads of the dataset."""
+    if dataset.threads > 1:
+        batches = prefetch_batches(dataset.fetch, visits, dataset.threads)
+        return [np.stack(column) for column in zip(*batches, strict=True)]
     flat = dataset.fetch(visits.reshape(-1))
     return [column.reshape(*visits.shape, *column.shape[1:]) for column in flat]

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any, ClassVar, TypeVar, cast
 
-from runner.errors import ConfigError
+from runner.errors import ConfigError, RunnerError
 from runner.register import Entry, Kind
 from runner.validation.records import Frozen
 from runner.validation.rules import key
 
 T = TypeVar("T")
+PLACES = {"schedule": "optimizer.schedule"}  # where the keys of a kind are, if not below its name
 
 
 class Settings(Frozen):
@@ -32,7 +33,12 @@ class Settings(Frozen):
 
         Raises ConfigError when a fact is missing that it needs, and when the result is not of this kind.
         """
-        made = self.entry.call({name: getattr(self, name) for name in self.entry.keys}, facts)
+        try:
+            made = self.entry.call({name: getattr(self, name) for name in self.entry.keys}, facts)
+        except RunnerError as error:
+            if (argument := error.rows.get("argument")) in self.entry.keys:
+                error.add(key=f"{PLACES.get(self.entry.kind.name, self.entry.kind.name)}.{argument}")
+            raise
         if not isinstance(made, kind):
             what = self.entry.kind.name
             rows = {

@@ -11,12 +11,19 @@ from typing import Self
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from runner.dataset.transforms.transform import RandomTransform
+from runner.dataset.transforms.transform import RandomTransform, Transform
 from runner.dataset.vision.image import MAX_SIDE, require_image, size_of
 from runner.dataset.visits import Visits, bernoulli, bounded
 from runner.errors import ConfigError
 from runner.types import TensorType
 from runner.validation.arguments import as_list, finite_number, whole_number
+
+PADDING_DIVISOR = 8  # of a side: the usual 4 pixels around CIFAR-10's 32
+
+
+def crop_and_flip(side: int) -> list[Transform]:
+    """The usual augmentation of training images of a size: a random crop after padding, and a random mirror image."""
+    return [RandomCrop(side, padding=-(-side // PADDING_DIVISOR)), RandomHorizontalFlip()]
 
 
 class RandomImageTransform(RandomTransform):

@@ -31,6 +31,7 @@ class TimedDataset(Dataset):
 
     def __init__(self, dataset: Dataset, clock: Clock) -> None:
         super().__init__(dataset._columns, dataset._order, dataset._workers)
+        self.described_as(dataset)
         self.clock, self.queue_observer = clock, clock.sample_queue
 
     def fetch(self, visits: np.ndarray) -> Batch:

@@ -1,0 +1,30 @@
+"""What is known of a dataset beside its values."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from runner.validation.arguments import whole_number
+
+
+class Described:
+    """Attributes of a dataset that may be assigned; datasets derived from it keep them."""
+
+    class_names: tuple[str, ...] | None = None  # of the target's classes, in the order of their numbers
+    row_names: Sequence[str] | None = None  # of the rows of the source: where each was read, such as its file
+    preprocessing: Any = None  # `Preprocessing`: reads new files as the inputs of this dataset
+    _num_classes: int | None = None
+
+    @property
+    def num_classes(self) -> int | None:
+        """Number of classes of the target; by default that of `class_names`."""
+        return len(self.class_names) if self._num_classes is None and self.class_names else self._num_classes
+
+    @num_classes.setter
+    def num_classes(self, count: int | None) -> None:
+        self._num_classes = None if count is None else whole_number("num_classes", count, 1)
+
+    def described_as(self, other: "Described") -> Self:
+        """This dataset, with the description of another one."""
+        self.class_names, self.row_names, self._num_classes = other.class_names, other.row_names, other._num_classes
+        self.preprocessing = other.preprocessing
+        return self
