@@ -130,9 +130,9 @@ def test_the_data_are_the_same_each_time(project, place):
     assert {path: path.read_bytes() for path in (place / "data").rglob("*.*")} == before
 
 
-@pytest.mark.parametrize("project", PROJECTS[:1])
+@pytest.mark.parametrize("project", PROJECTS[:1], ids=["housing"])
 def test_the_houses_have_what_tables_have(place):
-    rows = list(csv.DictReader((place / "data/houses.csv").open()))
+    rows = list(csv.DictReader((place / "data/houses.csv").read_text().splitlines()))
     assert len(rows) == 2000
     assert {row["district"] for row in rows} == {"centre", "hill", "harbour", "suburb"}
     assert [sum(not row[name] for row in rows) > 20 for name in ("area", "age", "rooms")] == [True, True, False]
@@ -189,7 +189,7 @@ def test_both_modes_and_a_sink_take_the_same_hundred_steps(project, place):
     runner(place, "compare", "multirun/modes/1", "multirun/modes/3", "--metrics")
 
 
-@pytest.mark.parametrize("project", PROJECTS[2:])
+@pytest.mark.parametrize("project", PROJECTS[2:], ids=["sentences"])
 def test_brackets_cannot_be_classified_without_their_order(place):
     """In each pair of rows the brackets are the same and the classes differ: nothing that counts can be better."""
     runner(place, "+experiment=bag", "epochs=4", "callbacks=quiet", "mode=graph", "hydra.run.dir=bag")
