@@ -39,9 +39,18 @@ class Command(NamedTuple):
 
 
 def _ls() -> Handler:
-    from runner.report import list_runs
+    from runner.register import PLURALS
 
-    return lambda args: list_runs.main(args.folder)
+    def handle(args: argparse.Namespace) -> int:
+        if args.folder in PLURALS:
+            from runner.report import list_entries
+
+            return list_entries.main(args.folder, args.code)
+        from runner.report import list_runs
+
+        return list_runs.main(args.folder)
+
+    return handle
 
 
 def _resume() -> Handler:
@@ -87,7 +96,7 @@ def _convert() -> Handler:
 
 
 COMMANDS = {
-    "ls": Command("list runs, newest first", command_line.ls, _ls),
+    "ls": Command("list runs, newest first; or networks, datasets, ...", command_line.ls, _ls),
     "resume": Command("continue an unfinished run or sweep", command_line.resume, _resume, trains=True),
     "doctor": Command("check packages, machine and devices", command_line.doctor, _doctor),
     "parse-print": Command("show a file that the operator Print has written", command_line.parse_print, _parse_print),

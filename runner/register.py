@@ -137,7 +137,7 @@ class Kind(Mapping[str, Entry]):
             raise ConfigError(f"not a name for a {self.name}", value=repr(name), allowed=allowed, hint=hint)
 
         def add(source: T) -> T:
-            self._add(Entry(self, name, source))
+            self.add(Entry(self, name, source))
             return source
 
         return add
@@ -177,7 +177,8 @@ class Kind(Mapping[str, Entry]):
             raise ConfigError(f"unknown {self.name}", value=name, **known_names(name, self._entries))
         return self[name]
 
-    def _add(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
+        """Register an entry. Raises ConfigError for a name that is taken, and for a parameter that cannot be a key."""
         before = self._entries.get(entry.name)
         if isinstance(before, Entry) and not _is_again(before.source, entry.source):
             rows = {"first": before.place, "second": entry.place, "hint": "one of them needs another name"}
@@ -216,6 +217,15 @@ optimizer = Kind("optimizer", ("params", "parameters"), ("name", "schedule"))
 schedule = Kind("schedule", ("step", "global_step", "learning_rate", "total_steps"), ("name", "warmup_steps"))
 callback = Kind("callback", ("run_dir", "total_steps", "class_names"))
 
+PLURALS = {
+    "networks": network,
+    "datasets": dataset,
+    "losses": loss,
+    "metrics": metric,
+    "optimizers": optimizer,
+    "schedules": schedule,
+    "callbacks": callback,
+}
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (network, dataset, loss, metric, optimizer, schedule, callback)}
 
 

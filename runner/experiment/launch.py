@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from runner.config import name_cache
 from runner.config.command_line import CommandLine
 from runner.config.compose import Composition, compose
 from runner.config.containment import link_errors
@@ -80,6 +81,7 @@ def _claim_empty(folder: Path) -> None:
 def _run_and_record(request: RunRequest, composition: Composition) -> dict[str, Any]:
     """Write the config records of the run folder, then run."""
     with run_status(request):
+        name_cache.write()
         for name, content in composition.records():
             files.make_directory((request.folder / name).parent)
             files.write_atomically(request.folder / name, content)
