@@ -55,7 +55,7 @@ PROJECTS = (
         folder="shapes",
         experiment="shapes",
         quality="accuracy",
-        steps=25,
+        steps=50,
         line=("shapes/loss.py", "-float(classes)", "-2.0 * classes"),
         code=("shapes/__init__.py", "shapes/callback.py", "shapes/loss.py", "shapes/network.py"),
         certain=("network.keep=1.0",),
@@ -153,7 +153,7 @@ def test_a_project_reaches_its_quality(project, place):
     assert stored == sorted(project.code)
     if project.folder == "shapes":
         epochs = [path.name for path in sorted((whole / "filters").iterdir())]
-        assert epochs == [f"epoch_{number:03d}.png" for number in range(1, 17)]
+        assert epochs == [f"epoch_{number:03d}.png" for number in range(1, 15)]
     reported(place, whole, project)
     held_to_its_numbers(place)
 
