@@ -79,10 +79,7 @@ class Entry:
     @property
     def file(self) -> str:
         """The source file; "" for what has none."""
-        definition = definition_of(self.source)
-        if code := getattr(definition, "__code__", None):
-            return str(code.co_filename)
-        return str(getattr(sys.modules.get(definition.__module__), "__file__", None) or "")
+        return _file(definition_of(self.source))
 
     @property
     def summary(self) -> str:
@@ -202,8 +199,14 @@ class Kind(Mapping[str, Entry]):
 def _is_again(before: Any, now: Any) -> bool:
     """Whether a module is executed once more, as in a notebook or when a worker reloads it."""
     before, now = definition_of(before), definition_of(now)
-    same = (before.__module__, before.__qualname__) == (now.__module__, now.__qualname__)
-    return same and place_of(before).rpartition(":")[0] == place_of(now).rpartition(":")[0]
+    return bool(before.__qualname__ == now.__qualname__) and _file(before) == _file(now)
+
+
+def _file(definition: Any) -> str:
+    """The source file of a class or function; "" for what has none."""
+    if code := getattr(definition, "__code__", None):
+        return str(code.co_filename)
+    return str(getattr(sys.modules.get(definition.__module__), "__file__", None) or "")
 
 
 DATASET_FACTS = ("num_classes", "num_channels", "image_size", "input_shape", "num_features")

@@ -160,7 +160,8 @@ def resume(parser: Parser) -> None:
     """`runner resume`."""
     parser.description = """\
 Continue a run from its newest valid checkpoint, or run the unfinished jobs of a sweep: those that never began, failed
-or were interrupted. A run continues only if nothing has changed that affects its results."""
+or were interrupted. A run continues only if nothing has changed that affects its results. For the run of a script
+(runner.record), the script is started again; it takes no overrides."""
     parser.add_argument("run", metavar="RUN_OR_SWEEP", help="its directory")
     parser.add_argument("overrides", nargs="*", default=[], metavar=OVERRIDE, help="such as epochs=100")
     code(parser)

@@ -18,7 +18,7 @@ from runner.experiment import run as training
 from runner.experiment.build import Experiment, build
 from runner.experiment.callbacks import MetricsJournal, Stopwatch
 from runner.experiment.graphs import graph_observer
-from runner.experiment.manifest import ManifestWriter, RunDescription
+from runner.experiment.manifest import ManifestWriter, description_of
 from runner.host.files import write_json
 from runner.host.journal import Journal
 from runner.host.log import LOG
@@ -40,10 +40,10 @@ def run(request: RunRequest) -> dict[str, Any]:
             source = config.checkpoint.load, config.checkpoint.prefix, config.checkpoint.strict is not False
             initial_weights.load(experiment.model.network, *source)
         step = _freeze(experiment, observer)
-        description = RunDescription(request, experiment, stopwatch, {})
-        manifest = ManifestWriter(folder / "manifest.json", description.manifest)
+        description = description_of(request, experiment, stopwatch)
+        manifest = ManifestWriter(folder / training.MANIFEST_FILE, description.manifest)
         cb_params = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
-        with closing(Journal(folder / "metrics.jsonl")) as journal:
+        with closing(Journal(folder / training.METRICS_FILE)) as journal:
             values = training.evaluate(experiment, MetricsJournal(journal), cb_params, [stopwatch, manifest])
         training.write_network(experiment, folder)
     summary = description.summary(cb_params, values) | _evaluation_figures(step, stopwatch, values)

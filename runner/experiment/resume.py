@@ -14,6 +14,8 @@ from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError, DataError, raise_all
 from runner.experiment import launch, output_directories, run, sweep
 from runner.experiment.ranks.processes import on_all_ranks, processes_of
+from runner.experiment.script import resume as script
+from runner.experiment.status import STATUS_FILE
 from runner.host import json_data
 from runner.host.signals import stopped_by_signals
 from runner.validation.paths import ALLOWED, path_problem
@@ -34,6 +36,8 @@ def main(words: Sequence[str], force: bool, given_code: Sequence[str] = ()) -> d
         raise ConfigError("wrong usage", value=" ".join(words), reason=reason, hint="runner resume --help")
     if problem := path_problem(folders[0]):
         raise ConfigError(problem, path=show(folders[0]), allowed=ALLOWED)
+    if script.is_script_run(Path(folders[0])):
+        script.resume(Path(folders[0]), lines, force)
     if (Path(folders[0]) / SWEEP_FILE).exists():
         on_all_ranks(lambda: _check_one_process(Path(folders[0]), "jobs of a sweep are single processes"))
         sweep.resume(Path(folders[0]), lines, force, given_code)
@@ -57,7 +61,7 @@ def resume(
 def _request(place: Path, lines: Sequence[str], force: bool, given_code: Sequence[str]) -> RunRequest:
     """The rest of the run in `place`. Raises ConfigError."""
     code.load(code.sources(given_code))
-    status, values = _read(place, launch.STATUS_FILE), _read(place, run.CONFIG_FILE)
+    status, values = _read(place, STATUS_FILE), _read(place, run.CONFIG_FILE)
     config = check(with_overrides(values, lines))
     typed = typed_values(overrides.parse(lines))
     raise_all(list(path_errors(config, place, typed)))  # the run directory may be that of someone else

@@ -23,7 +23,7 @@ from runner.nn.metrics import get_metrics
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe import dump
 from runner.train import amp, profile
-from runner.train.arguments import check_dump, check_train_arguments
+from runner.train.arguments import check_dump, check_train_arguments, epoch_steps, total_steps
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
 from runner.train.columns import check_columns, name_inputs, naming_columns
 from runner.train.failure_replay import FailureReplay
@@ -123,8 +123,7 @@ class Model:
         """
         check_train_arguments(epoch, train_dataset, dataset_sink_mode, sink_size, max_steps)
         check_columns(self.network, train_dataset, has_target=self.loss_fn is not None)
-        size = train_dataset.get_dataset_size()
-        steps = size if sink_size == -1 or not dataset_sink_mode else sink_size
+        steps = epoch_steps(train_dataset, dataset_sink_mode, sink_size)
         sunk = self._sinks(dataset_sink_mode)
         hooks = CallbackList(callbacks) if self.profiler is None else self.profiler.callbacks(callbacks)
         cb_params = self._parameters(hooks, train_dataset, epoch_num=epoch, batch_num=steps, dataset_sink_mode=sunk)
@@ -134,7 +133,7 @@ class Model:
             self.train_step, self.steps = self._train_step(), None
         name_inputs(self.train_step, train_dataset)
         self.network.set_train(True)
-        total = epoch * steps if max_steps is None else min(max_steps, epoch * steps)
+        total = total_steps(epoch, steps, max_steps)
         with self._running(self.mode, hooks, run_context) as stack:
             self.steps = stack.enter_context(self._open_steps(train_dataset, sunk, first_step, total))
             make = amp.with_overflow_check(self._with_replay(self.steps, train_dataset, first_step), self.train_network)
