@@ -19,6 +19,7 @@ from runner.experiment.build import Experiment, build
 from runner.experiment.callbacks import MetricsJournal, Stopwatch
 from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import ManifestWriter, description_of
+from runner.experiment.model_files import write_networks
 from runner.host.files import write_json
 from runner.host.journal import Journal
 from runner.host.log import LOG
@@ -45,7 +46,7 @@ def run(request: RunRequest) -> dict[str, Any]:
         cb_params = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
         with closing(Journal(folder / training.METRICS_FILE)) as journal:
             values = training.evaluate(experiment, MetricsJournal(journal), cb_params, [stopwatch, manifest])
-        training.write_network(experiment, folder)
+        write_networks(experiment, folder)
     summary = description.summary(cb_params, values) | _evaluation_figures(step, stopwatch, values)
     return training.conclude(request, summary, values)
 

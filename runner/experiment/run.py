@@ -26,6 +26,7 @@ from runner.experiment.checkpointer import Checkpointer, restore
 from runner.experiment.expect import check_expectations
 from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import ManifestWriter, RunDescription, description_of
+from runner.experiment.model_files import write_networks
 from runner.experiment.ranks import synchronize
 from runner.host import seed
 from runner.host.files import make_directory, write_atomically, write_json
@@ -62,7 +63,7 @@ def run(request: RunRequest) -> dict[str, Any]:
                 metrics = MetricsJournal(journal)
                 cb_params = _train(request, description, monitor, metrics)
                 values = {} if config.eval.every == "never" else evaluate(experiment, metrics, cb_params)
-        write_network(experiment, folder)
+        write_networks(experiment, folder)
     return conclude(request, description.summary(cb_params, values), values)
 
 
@@ -258,9 +259,3 @@ def evaluate(
         raise TrainingError("a metric of the evaluation is not a finite number", **values, **rows, repair=repair)
     metrics.evaluated(values, cb_params.cur_epoch_num, cb_params.cur_step_num)
     return values
-
-
-def write_network(experiment: Experiment, folder: Path) -> None:
-    """Write `model/network.onnx`: the network in inference mode, with its weights."""
-    inputs = experiment.train_data.column_types()[:-1]
-    write_atomically(make_directory(folder / "model") / "network.onnx", experiment.model.export(inputs))

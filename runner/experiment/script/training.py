@@ -20,7 +20,8 @@ from runner.experiment.callbacks import MetricsJournal, Stopwatch
 from runner.experiment.checkpointer import Checkpointer, restore
 from runner.experiment.code import write_copies
 from runner.experiment.manifest import ManifestWriter, RunDescription, Subject, config_hash
-from runner.experiment.run import MANIFEST_FILE, SUMMARY_FILE, Evaluation, RunMonitor, evaluate, write_network
+from runner.experiment.model_files import write_networks
+from runner.experiment.run import MANIFEST_FILE, SUMMARY_FILE, Evaluation, RunMonitor, evaluate
 from runner.experiment.script.command import ScriptCommand
 from runner.experiment.status import Status
 from runner.host.files import write_json
@@ -175,7 +176,7 @@ class RecordedRun:
             repair = "run.train(model, ...) in place of model.train(...), or run.evaluate(model, ...)"
             raise ConfigError("nothing was recorded", path=self.folder, repair=repair)
         try:
-            write_network(description.experiment, self.folder)
+            write_networks(description.experiment, self.folder)
         except StorageError:
             raise
         except Exception as reason:  # tracing executes the user's code; the training is not lost for it
