@@ -6,8 +6,10 @@ from both_modes import MODES, step_of
 from tables import table
 
 from runner import Tensor, ops
+from runner.compile.onnx.lower import lower
 from runner.core.autodiff import gradients
 from runner.core.primitive import Primitive, primitive
+from runner.core.tracer import trace
 from runner.core.value import Parameter
 from runner.errors import RunnerError, ShapeError
 
@@ -38,6 +40,13 @@ def test_an_operator_that_fits_is_used(mode):
     assert not ops.Add().is_users
     assert np.array_equal(step_of(lambda x: op(op(x)), mode)(X)[0], 4 * X)
     assert np.array_equal(gradient(op, mode), 2 * (X + 1))
+
+
+def test_declared_types_are_not_in_the_model():
+    """A model may be generalized to batches of any size."""
+    x = Tensor(X)
+    graph = trace(lambda x: declared()(x) + x, [x.type], "network")
+    assert not lower(graph).graph.value_info
 
 
 @table(
