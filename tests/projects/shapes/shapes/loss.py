@@ -14,6 +14,8 @@ class SmoothCrossEntropy(nn.Cell):
         smoothing: share of the probability that all classes have in equal parts
     """
 
+    activation = "softmax"  # from outputs to probabilities, in exported models
+
     def __init__(self, smoothing: Annotated[float, runner.key(low=0, below=1)] = 0.1) -> None:
         super().__init__()
         self.smoothing = smoothing
