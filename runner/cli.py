@@ -241,8 +241,9 @@ def _start_sweep(line: CommandLine) -> object:
 
 
 def _print_summary(summary: dict[str, Any]) -> int:
-    if summary.get("metrics"):
-        values = ", ".join(f"{visible(name)} {value:.4f}" for name, value in summary["metrics"].items())
+    numbers = {name: value for name, value in (summary.get("metrics") or {}).items() if not isinstance(value, list)}
+    if numbers:
+        values = ", ".join(f"{visible(name)} {value:.4f}" for name, value in numbers.items())
         speed = summary["steps_per_second"]
         print(f"{values} on the test split" + (f"; {summary['steps']} steps at {speed:.0f} steps/s" if speed else ""))
     if summary.get("run_dir"):

@@ -61,7 +61,7 @@ def _freeze(experiment: Experiment, observer: GraphObserver) -> GraphStep | None
     return step
 
 
-def _evaluation_figures(step: GraphStep | None, stopwatch: Stopwatch, values: dict[str, float]) -> dict[str, Any]:
+def _evaluation_figures(step: GraphStep | None, stopwatch: Stopwatch, values: dict[str, Any]) -> dict[str, Any]:
     """The entries of a training summary that an evaluation computes differently."""
     programs: Sequence[compiler.Program] = [] if step is None else list(step.programs.values())
     compiling = sum(program.compile_seconds for program in programs)
