@@ -21,6 +21,7 @@ from runner.validation.signature import Key, definition_of, keys_of, place_of
 __all__ = ["callback", "dataset", "loss", "metric", "network", "optimizer", "schedule"]
 
 T = TypeVar("T", bound=Callable[..., Any])
+_REQUIRED = inspect.Parameter.empty
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _OWN_FOLDERS = (_PACKAGE + os.sep, os.path.join(os.path.dirname(_PACKAGE), "models") + os.sep)
@@ -100,9 +101,13 @@ class Entry:
                     arguments[name] = key.convert(value)
             elif name not in arguments:
                 arguments[name] = key.convert(value)
-            if name not in arguments and self.parameters[name].default is inspect.Parameter.empty:
+            if name not in arguments and self.parameters[name].default is _REQUIRED:
                 rows = {"key": f"{self.kind.name}.{name}", "where": self.place, "hint": f"{self.kind.name}.{name}=..."}
                 raise ConfigError(f"the dataset does not determine {name}", **rows)
+        for name in self.kind.facts:
+            if name not in arguments and name in self.parameters and self.parameters[name].default is _REQUIRED:
+                hint = f"a default of the parameter: {name}=None"
+                raise ConfigError(f"the dataset does not determine {name}", where=self.place, hint=hint)
         return self.source(**arguments)
 
 

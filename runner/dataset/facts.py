@@ -34,6 +34,18 @@ def facts_of(dataset: Dataset) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+def class_name_fact(dataset: Dataset) -> dict[str, tuple[str, ...]]:
+    """The fact `class_names`, which losses, metrics and callbacks may need; {} if the dataset has none.
+
+    >>> from runner.dataset import NumpySlicesDataset
+    >>> data = NumpySlicesDataset({"x": [[1.5], [2.5]], "y": [0, 1]})
+    >>> data.class_names = "ant", "bee"
+    >>> class_name_fact(data)
+    {'class_names': ('ant', 'bee')}
+    """
+    return {} if dataset.class_names is None else {"class_names": tuple(map(str, dataset.class_names))}
+
+
 def _stated_classes(dataset: Dataset) -> int | None:
     names, number = (getattr(dataset, name, None) for name in ("class_names", "num_classes"))
     return number if number is not None or names is None else len(names)

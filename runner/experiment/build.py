@@ -16,7 +16,7 @@ from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig
 from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.dataset.batches import in_batches
-from runner.dataset.facts import facts_of
+from runner.dataset.facts import class_name_fact, facts_of
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError, known_names
@@ -60,7 +60,8 @@ def build(
     device = _checked_device(config)
     train_samples, test_samples = (_samples(config.dataset, split) for split in SPLITS)
     facts = facts_of(train_samples)
-    loss = config.loss.create(Cell, **facts)
+    named = facts | class_name_fact(train_samples)
+    loss = config.loss.create(Cell, **named)
     one_hot = _one_hot(config, loss, facts)
     train_data = _rank_part(config, _batches(config, train_samples, True, one_hot))
     test_data = _batches(config, test_samples, False, one_hot)
@@ -74,7 +75,7 @@ def build(
         network,
         loss,
         config.optimizer.with_rate(network.trainable_params(), rate),
-        _metrics(config, {**facts, "summed": is_sum}),
+        _metrics(config, {**named, "summed": is_sum}),
         mode=mode,
         eval_mode=eval_mode,
         device=device,

@@ -45,7 +45,8 @@ def run(request: RunRequest) -> dict[str, Any]:
         manifest = ManifestWriter(folder / training.MANIFEST_FILE, description.manifest)
         cb_params = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
         with closing(Journal(folder / training.METRICS_FILE)) as journal:
-            values = training.evaluate(experiment, MetricsJournal(journal), cb_params, [stopwatch, manifest])
+            metrics, observers = MetricsJournal(journal), [stopwatch, manifest]
+            values = training.final_evaluation(experiment, folder, metrics, cb_params, observers)
         write_networks(experiment, folder)
     summary = description.summary(cb_params, values) | _evaluation_figures(step, stopwatch, values)
     return training.conclude(request, summary, values)

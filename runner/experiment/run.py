@@ -17,6 +17,7 @@ from runner.config.groups.profiling import is_requested as is_profiled
 from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig, RunRequest
 from runner.core.observers import NO_VALUES, ValueObserver
+from runner.dataset.facts import class_name_fact
 from runner.errors import MismatchError
 from runner.experiment import code, dump, profile, tune
 from runner.experiment.build import MODES, Experiment, build, device_of
@@ -28,6 +29,7 @@ from runner.experiment.manifest import ManifestWriter, RunDescription, descripti
 from runner.experiment.metric_values import as_json
 from runner.experiment.model_files import write_networks
 from runner.experiment.ranks import synchronize
+from runner.experiment.worst_predictions import WorstPredictions
 from runner.host import seed
 from runner.host.files import make_directory, write_atomically, write_json
 from runner.host.journal import Journal
@@ -63,7 +65,8 @@ def run(request: RunRequest) -> dict[str, Any]:
                     values_observer.rewind(int(description.before.get("global_step", 0)))
                 metrics = MetricsJournal(journal)
                 cb_params = _train(request, description, monitor, metrics)
-                values = {} if config.eval.every == "never" else evaluate(experiment, metrics, cb_params)
+                is_evaluated = config.eval.every != "never"
+                values = final_evaluation(experiment, folder, metrics, cb_params) if is_evaluated else {}
         write_networks(experiment, folder)
     return conclude(request, description.summary(cb_params, values), values)
 
@@ -232,7 +235,7 @@ def _observers(
     request: RunRequest, description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal
 ) -> list[Callback]:
     experiment = description.experiment
-    configured = _configured(request, experiment.total_steps)
+    configured = _configured(request, experiment)
     callbacks: list[Callback] = [description.stopwatch, monitor, metrics, *configured]
     callbacks.append(ManifestWriter(request.folder / MANIFEST_FILE, description.manifest))
     if request.config.eval.every == "epoch":
@@ -240,11 +243,24 @@ def _observers(
     return callbacks
 
 
-def _configured(request: RunRequest, total_steps: int) -> Iterator[Callback]:
+def _configured(request: RunRequest, experiment: Experiment) -> Iterator[Callback]:
     """The callbacks that the config names. Raises ConfigError for what is no callback."""
+    facts = {"run_dir": request.folder, "total_steps": experiment.total_steps, **class_name_fact(experiment.train_data)}
     for settings in request.config.callbacks.values():
         if settings is not None:
-            yield settings.create(Callback, run_dir=request.folder, total_steps=total_steps)
+            yield settings.create(Callback, **facts)
+
+
+def final_evaluation(
+    experiment: Experiment,
+    folder: Path,
+    metrics: MetricsJournal,
+    cb_params: CallbackParameters,
+    callbacks: Sequence[Callback] = (),
+) -> dict[str, Any]:
+    """Evaluate as `evaluate` does, and write the worst predictions into the run directory. Raises as `evaluate`."""
+    worst = WorstPredictions(folder, cb_params.cur_step_num)
+    return evaluate(experiment, metrics, cb_params, [*callbacks, worst])
 
 
 def evaluate(
