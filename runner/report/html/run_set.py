@@ -84,7 +84,7 @@ class RunSet:
         """The result by which runs are ranked: the accuracy if there is one, otherwise the first one for which larger
         is better, otherwise the loss."""
         maximized = [name for name in self.results if name in self.maximized]
-        order = ("accuracy", *maximized, "loss", *self.results)
+        order = ("accuracy", *maximized, "loss", "eval.loss", *self.results)
         return next((name for name in order if name in self.results), None)
 
     def ranked(self) -> list[RunRecord]:
