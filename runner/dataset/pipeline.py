@@ -197,7 +197,9 @@ class Dataset(Described):
 
         Without `batch` the items are single samples, without a batch axis.
         """
-        fetch = self.fetch if self._order.batch_size is not None else self._fetch_one
+        fetch = (
+            self.fetch if self._order.batch_size is not None else lambda visit: tuple(c[0] for c in self.fetch(visit))
+        )
         return self._prefetch(fetch, self.visits(epoch)[whole_number("start", start, 0) :])
 
     def create_tuple_iterator(self, num_epochs: int = -1, output_numpy: bool = False) -> EpochIterator[Batch]:
@@ -294,9 +296,6 @@ class Dataset(Described):
             return self._workers or 1  # reading and decoding files takes longer than handing over a batch
         values = sum(column.sample.size * (1 + len(column.remaining)) for column in self._columns)
         return threads_for(self._workers, self.get_batch_size() * values)
-
-    def _fetch_one(self, visit: np.ndarray) -> Batch:
-        return tuple(column.reshape(column.shape[1:]) for column in self.fetch(visit))
 
     def _read_named(self, epoch: int) -> Iterator[dict[str, np.ndarray]]:
         names = self.get_col_names()
