@@ -44,6 +44,12 @@ class Experiment:
     test_data: Dataset
     total_steps: int
     tuning: dict[str, Any] | None = None  # what `session.auto_tune_mode` found
+    training_rows: Dataset | None = None  # the whole training split in order, if this is what is evaluated
+
+    @property
+    def eval_data(self) -> Dataset:
+        """The batches of the split that is evaluated (`eval.split`)."""
+        return self.test_data if self.training_rows is None else self.training_rows
 
 
 def build(
@@ -63,6 +69,7 @@ def build(
     one_hot = _one_hot(config, loss, facts)
     train_data = _rank_part(config, _batches(config, train_samples, True, one_hot))
     test_data = _batches(config, test_samples, False, one_hot)
+    training_rows = _batches(config, train_samples, False, one_hot) if config.eval.split == "train" else None
     network = config.network.create(Cell, **facts)
     _select_implementations(network, config.session)
     is_sum = getattr(loss, "reduction", "mean") == "sum"
@@ -85,7 +92,7 @@ def build(
     )
     if isinstance(model.train_network, StepCell):
         model.train_network.weighs_ranks = not (train_data.is_even or is_sum)
-    return Experiment(model, train_data, test_data, total)
+    return Experiment(model, train_data, test_data, total, training_rows=training_rows)
 
 
 def _select_implementations(network: Cell, session: SessionSettings) -> None:

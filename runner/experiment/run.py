@@ -106,6 +106,7 @@ def run_environment(config: RunConfig) -> Iterator[None]:
 def conclude(request: RunRequest, summary: dict[str, Any], values: dict[str, float]) -> dict[str, Any]:
     """Complete, check and write the summary. Raises MismatchError, after writing it, when `expect` is not met."""
     config = request.config
+    summary["split"] = config.eval.split
     if config.session.initialize_system:
         phases = device_setup.prepare(device_of(config), config.mode == "graph")
         summary["system"] = device_setup.with_compilation(phases, summary["compile_seconds"], summary["train_seconds"])
@@ -252,10 +253,10 @@ def _configured(description: RunDescription) -> Iterator[Callback]:
 def evaluate(
     experiment: Experiment, metrics: MetricsJournal, cb_params: CallbackParameters, callbacks: Sequence[Callback] = ()
 ) -> dict[str, float]:
-    """Evaluate the test split and write its metrics to the journal. Raises TrainingError when one is not finite."""
+    """Evaluate `eval.split` and write its metrics to the journal. Raises TrainingError when one is not finite."""
     if not experiment.model.metrics:
         return {}
-    values = experiment.model.eval(experiment.test_data, callbacks)
+    values = experiment.model.eval(experiment.eval_data, callbacks)
     if not all(map(math.isfinite, values.values())):
         rows = {"epoch": cb_params.cur_epoch_num, "global_step": cb_params.cur_step_num}
         repair = "a smaller optimizer.learning_rate"
