@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from runner import cli, ops
+from runner import cli, ops, register
 from runner.config import schema
 from runner.config.groups import GROUPS, NAMED
+from runner.config.groups.callback import CALLBACKS, default_callbacks
+from runner.config.groups.metric import METRICS, direction
 from runner.core.primitive import REGISTRY, Primitive
-from runner.dataset.catalog import CATALOG
-from runner.nn.metrics import METRICS
+from runner.dataset.catalog import CATALOG, DatasetEntry
 from runner.validation.records import Frozen
 from runner.validation.rules import rule_of
 from runner.validation.validate import Invalid, show, validate
@@ -47,7 +48,7 @@ def keys() -> str:
         title = f"`{_title(path, owner)}`" if path else "The run"
         parts += [f"## {title}", "", inspect.cleandoc(owner.__doc__ or ""), "", *_table(owner, path), ""]
         parts += CHOICES[path]() if path in CHOICES else []
-    return "\n".join([*parts, _expect()])
+    return "\n".join([*parts, _callbacks(), _expect()])
 
 
 def sections(owner: type[Any], path: str) -> Iterator[tuple[str, type[Any]]]:
@@ -68,7 +69,11 @@ def sections(owner: type[Any], path: str) -> Iterator[tuple[str, type[Any]]]:
 def meanings(owner: type[Any]) -> dict[str, str]:
     """The comments beside the fields of a class and of those that it inherits from, by field."""
     found = {}
+    if hasattr(owner, "entry"):
+        found.update({name: key.help for name, key in owner.entry.keys.items()})
     for kind in reversed(owner.__mro__[: owner.__mro__.index(Frozen)]):
+        if kind.__dict__.get("entry"):
+            continue  # made from a signature
         source = inspect.getsource(kind)
         lines = source.splitlines()
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -136,11 +141,7 @@ def _table(owner: type[Any], path: str) -> list[str]:
     rows = []
     for field in dataclasses.fields(owner):
         place = f"{path}.{field.name}" if path else field.name
-        if (
-            field.type not in NAMED
-            and not dataclasses.is_dataclass(field.type)
-            and field.name not in ("expect", "arguments")
-        ):
+        if field.type not in NAMED and not dataclasses.is_dataclass(field.type) and place not in BY_NAME:
             default = _escaped(show(field.default))
             rows.append(
                 f"| `{place}` | `{default}` | {_escaped(allowed(owner, field))} | {_escaped(comments[field.name])} |"
@@ -157,20 +158,39 @@ def _title(path: str, owner: type[Any]) -> str:
 
 
 def _datasets() -> list[str]:
-    rows = [
-        f"| {name} | {_first_line(entry.dataset)} | {f'`{entry.default_dir}`' if entry.default_dir else '-'} "
-        f"| {'yes' if entry.augmentable else '-'} | {'yes' if entry.download else '-'} |"
-        for name, entry in CATALOG.items()
-    ]
+    rows = []
+    for name, kind in register.dataset.items():
+        built_in = CATALOG.get(name)
+        folder = f"`{built_in.default_dir}`" if built_in and built_in.default_dir else "-"
+        augment, download = (("yes" if built_in and flag else "-") for flag in _flags(built_in))
+        about = _first_line(built_in.dataset) if built_in else _escaped(kind.summary)
+        rows.append(f"| {name} | {about} | {folder} | {augment} | {download} |")
     head = "| dataset | what it is | usual `data_dir` | `augment` | `download` |"
     return [head, "|---|---|---|---|---|", *rows, ""]
 
 
+def _flags(built_in: DatasetEntry | None) -> tuple[object, object]:
+    return (built_in.augmentable, built_in.download) if built_in else (None, None)
+
+
 def _metrics() -> list[str]:
-    rows = [f"| {name} | {_first_line(kind)} | {kind.direction} |" for name, kind in METRICS.items()]
+    rows = [f"| {name} | {_escaped(register.metric[name].summary)} | {direction(name)} |" for name in METRICS]
     return ["| metric | what it is | in a search |", "|---|---|---|", *rows, ""]
 
 
+def _callbacks() -> str:
+    """A row for each callback, then one for each of its keys."""
+    enabled = default_callbacks()
+    rows = []
+    for name, kind in CALLBACKS.items():
+        default = show(kind().written if name in enabled else False)
+        allowed_values = "true, false, or a value of its key" if kind.entry.keys else "true or false"
+        rows.append(f"| `callbacks.{name}` | `{default}` | {allowed_values} | {_escaped(kind.entry.summary)} |")
+    head = "| key | default | allowed | meaning |\n|---|---|---|---|\n"
+    return f"## `callbacks`\n\nCallbacks of the training, by name.\n\n{head}" + "\n".join(rows) + "\n"
+
+
+BY_NAME = ("expect", "metrics", "callbacks")  # sections whose keys are registered names
 CHOICES: dict[str, Callable[[], list[str]]] = {"dataset": _datasets, "eval": _metrics}
 
 

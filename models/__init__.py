@@ -1,8 +1,8 @@
 """The networks that come with runner: name, then the file in this folder that registers it."""
 
 NETWORKS = {
-    "cnn": "cnn",
     "lenet5": "lenet",
+    "cnn": "cnn",
     "mlp": "mlp",
     "resnet18": "resnet",
     "resnet34": "resnet",

@@ -10,6 +10,8 @@ from runner import (
 from runner.common import Parameter as Parameter, Tensor as Tensor
 from runner.errors import RunnerError as RunnerError
 from runner.experiment.launch import run as run
+from runner.experiment.script.record import record as record
+from runner.experiment.script.training import RecordedRun as RecordedRun
 from runner.host.seed import get_seed as get_seed, set_seed as set_seed
 from runner.ops.print.file import parse_print as parse_print, print_entries as print_entries
 from runner.register import key as key

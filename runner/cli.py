@@ -41,9 +41,18 @@ class Command(NamedTuple):
 
 
 def _ls() -> Handler:
-    from runner.report import list_runs
+    from runner.register import PLURALS
 
-    return lambda args: list_runs.main(args.folder)
+    def handle(args: argparse.Namespace) -> int:
+        if args.folder in PLURALS:
+            from runner.report import list_entries
+
+            return list_entries.main(args.folder, args.code)
+        from runner.report import list_runs
+
+        return list_runs.main(args.folder)
+
+    return handle
 
 
 def _resume() -> Handler:
@@ -101,7 +110,7 @@ def _convert() -> Handler:
 
 
 COMMANDS = {
-    "ls": Command("list runs, newest first", command_arguments.ls, _ls),
+    "ls": Command("list runs, newest first; or networks, datasets, ...", command_arguments.ls, _ls),
     "resume": Command("continue an unfinished run or sweep", command_arguments.resume, _resume, trains=True),
     "eval": Command("evaluate a finished run", command_arguments.evaluate, _eval, trains=True),
     "new": Command("create a small working project", command_arguments.new, _new),

@@ -79,10 +79,7 @@ class Entry:
     @property
     def file(self) -> str:
         """The source file; "" for what has none."""
-        definition = definition_of(self.source)
-        if code := getattr(definition, "__code__", None):
-            return str(code.co_filename)
-        return str(getattr(sys.modules.get(definition.__module__), "__file__", None) or "")
+        return _file(definition_of(self.source))
 
     @property
     def summary(self) -> str:
@@ -137,7 +134,7 @@ class Kind(Mapping[str, Entry]):
             raise ConfigError(f"not a name for a {self.name}", value=repr(name), allowed=allowed, hint=hint)
 
         def add(source: T) -> T:
-            self._add(Entry(self, name, source))
+            self.add(Entry(self, name, source))
             return source
 
         return add
@@ -177,7 +174,8 @@ class Kind(Mapping[str, Entry]):
             raise ConfigError(f"unknown {self.name}", value=name, **known_names(name, self._entries))
         return self[name]
 
-    def _add(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
+        """Register an entry. Raises ConfigError for a name that is taken, and for a parameter that cannot be a key."""
         before = self._entries.get(entry.name)
         if isinstance(before, Entry) and not _is_again(before.source, entry.source):
             rows = {"first": before.place, "second": entry.place, "hint": "one of them needs another name"}
@@ -201,8 +199,14 @@ class Kind(Mapping[str, Entry]):
 def _is_again(before: Any, now: Any) -> bool:
     """Whether a module is executed once more, as in a notebook or when a worker reloads it."""
     before, now = definition_of(before), definition_of(now)
-    same = (before.__module__, before.__qualname__) == (now.__module__, now.__qualname__)
-    return same and place_of(before).rpartition(":")[0] == place_of(now).rpartition(":")[0]
+    return bool(before.__qualname__ == now.__qualname__) and _file(before) == _file(now)
+
+
+def _file(definition: Any) -> str:
+    """The source file of a class or function; "" for what has none."""
+    if code := getattr(definition, "__code__", None):
+        return str(code.co_filename)
+    return str(getattr(sys.modules.get(definition.__module__), "__file__", None) or "")
 
 
 DATASET_FACTS = ("num_classes", "num_channels", "image_size", "input_shape", "num_features")
@@ -216,6 +220,15 @@ optimizer = Kind("optimizer", ("params", "parameters"), ("name", "schedule"))
 schedule = Kind("schedule", ("step", "global_step", "learning_rate", "total_steps"), ("name", "warmup_steps"))
 callback = Kind("callback", ("run_dir", "total_steps", "class_names"))
 
+PLURALS = {
+    "networks": network,
+    "datasets": dataset,
+    "losses": loss,
+    "metrics": metric,
+    "optimizers": optimizer,
+    "schedules": schedule,
+    "callbacks": callback,
+}
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (network, dataset, loss, metric, optimizer, schedule, callback)}
 
 

@@ -36,11 +36,12 @@ def _signals_of_a_foreground_process() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _neutral_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Variables that are set for other runs, by a user or by CI, have no effect on tests, and nor has the cache."""
+    """Variables set for other runs, by a user or by CI, have no effect on tests, and nor have cache and state."""
     with pytest.MonkeyPatch.context() as patch:
         for name in (*NOT_FOR_TESTS, *(name for name in os.environ if name.startswith("MLFLOW_"))):
             patch.delenv(name, raising=False)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         for library in ("OPENBLAS", "MKL", "OMP"):
             patch.setenv(f"{library}_NUM_THREADS", "1")
         yield

@@ -1,14 +1,137 @@
 """Export of a function as an ONNX file for other programs."""
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
 
-from runner.compile.onnx.lower import lower, parameter_values, with_constants
-from runner.compile.passes import optimize
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from runner.compile.onnx.free_axes import FreeAxes, Lengths, Lowered, NotFreeError, with_free_axes
+from runner.compile.onnx.lower import check, lower, parameter_values, with_constants, with_metadata
+from runner.compile.passes import PASSES, optimize
+from runner.compile.passes.cse import cse
+from runner.compile.passes.dce import dce
+from runner.core.graph import Graph, Pass
 from runner.core.tracer import trace
+from runner.core.value import Value
+from runner.errors import RunnerError
 from runner.types import TensorType
 
+if TYPE_CHECKING:
+    from runner.compile.onnx.lower import ModelProto
 
-def export_onnx(function: Callable[..., object], types: Sequence[TensorType], name: str) -> bytes:
-    """The serialised model for inputs of these types, with parameters as constants and without effects."""
-    graph = optimize(trace(function, types, name).without_effects())
-    return with_constants(lower(graph), parameter_values(graph))
+BATCH = "batch"
+UNFOLDED: tuple[Pass, ...] = (cse, dce)  # folding has a limit, so that lengths can determine what is folded
+LEAST_LENGTH = 5  # of a free axis in a comparison: shorter ones are often equal to other lengths, or broadcast
+
+
+def export_onnx(
+    function: Callable[..., object],
+    types: Sequence[TensorType],
+    name: str,
+    *,
+    free: FreeAxes | None = None,
+    input_names: Sequence[str] | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> bytes:
+    """The serialised model for inputs of these types, with parameters as constants and without effects.
+
+    The axes in `free` may have any length if the function allows it: by default the first axis of the first input, and
+    of the inputs that have as many rows. Metadata: `input` and `output`, the names; `batch`, "any" or the length of
+    that axis, and then `batch_reason`; and those given. The function is traced several times. It returns tensors, or
+    tensors by name of output.
+    """
+    exported = _Exported(function, types, name, input_names)
+    free = batch_axes(types) if free is None else free
+    model, reason = exported.generalized(free)
+    inputs, outputs = [x.name for x in model.graph.input][: len(types)], [y.name for y in model.graph.output]
+    entries = {"input": json.dumps(inputs), "output": json.dumps(outputs)}
+    if free and BATCH in free[0].values():
+        length = model.graph.input[0].type.tensor_type.shape.dim[0]
+        entries["batch"] = str(length.dim_value) if length.dim_value else "any"
+        if length.dim_value:
+            entries["batch_reason"] = reason
+    return with_constants(with_metadata(model, entries | dict(metadata or {})), parameter_values(exported.graph))
+
+
+def batch_axes(types: Sequence[TensorType]) -> FreeAxes:
+    """The first axis of every input that has as many rows as the first one."""
+    rows = types[0].shape[:1] if types else ()
+    return [{0: BATCH} if rows and x.shape[:1] == rows else {} for x in types]
+
+
+class _Exported:
+    """A function that is lowered for several types of its inputs; `graph` is the one for the given types."""
+
+    def __init__(
+        self, function: Callable[..., object], types: Sequence[TensorType], name: str, inputs: Sequence[str] | None
+    ) -> None:
+        self.function, self.types, self.name, self.inputs = function, types, name, inputs
+        traced, outputs = self._traced(types)
+        self.graph = optimize(traced)
+        self.model = lower(self.graph, self.inputs, outputs)
+
+    def generalized(self, free: FreeAxes) -> tuple[ModelProto, str]:
+        """The model with as many free axes as possible, and why it does not have all of them."""
+        reason = ""
+        for axes in _choices(free):
+            for passes in (PASSES, UNFOLDED):
+                try:
+                    return check(with_free_axes(self._compared(axes, passes), axes)), reason
+                except NotFreeError as error:
+                    reason = reason or str(error)
+                except Exception as error:  # user code that cannot compute with another length
+                    first = error.what if isinstance(error, RunnerError) else f"{type(error).__name__}: {error}"
+                    reason = reason or first.split("\n")[0]
+        return self.model, reason
+
+    def _compared(self, free: FreeAxes, passes: Sequence[Pass]) -> list[Lowered]:
+        """Models for unusual lengths, and last the one for the given types."""
+        given = {name: x.shape[axis] for x, axes in zip(self.types, free, strict=True) for axis, name in axes.items()}
+        unusual = self._unusual_lengths()
+        low = {name: next(unusual) for name in given}
+        compared = [low, *({**low, name: next(unusual)} for name in given)]
+        lowered = [Lowered(lengths, self._lowered(lengths, free, passes)) for lengths in compared]
+        return [*lowered, Lowered(given, self._lowered(given, free, passes))]
+
+    def _unusual_lengths(self) -> Iterator[int]:
+        """Prime numbers that are no length in the graph."""
+        used = {n for node in self.graph.nodes for x in (*node.inputs, *node.outputs) for n in x.shape}
+        number = LEAST_LENGTH
+        while True:
+            if number not in used and all(number % k for k in range(2, math.isqrt(number) + 1)):
+                yield number
+            number += 1
+
+    def _lowered(self, lengths: Lengths, free: FreeAxes, passes: Sequence[Pass]) -> ModelProto:
+        types = []
+        for given, axes in zip(self.types, free, strict=True):
+            types.append(given.with_shape(*(lengths[axes[k]] if k in axes else n for k, n in enumerate(given.shape))))
+        if passes is PASSES and types == list(self.types):
+            return self.model
+        graph, outputs = self._traced(types)
+        return lower(optimize(graph, passes), self.inputs, outputs)
+
+    def _traced(self, types: Sequence[TensorType]) -> tuple[Graph, list[str] | None]:
+        """The graph, and the names of its outputs if the function returns them by name."""
+        names: list[str] | None = None
+
+        def function(*inputs: Value) -> object:
+            nonlocal names
+            returned = self.function(*inputs)
+            if isinstance(returned, dict):
+                names = list(returned)
+                return tuple(returned.values())
+            return returned
+
+        graph = trace(function, types, self.name).without_effects()
+        return graph, names
+
+
+def _choices(free: FreeAxes) -> Iterator[FreeAxes]:
+    """The free axes, and then only the batch, if that is less."""
+    only = [{axis: name for axis, name in axes.items() if name == BATCH} for axes in free]
+    for choice in [list(map(dict, free)), only][: 1 + (only != list(map(dict, free)))]:
+        if any(choice):
+            yield choice

@@ -9,7 +9,7 @@ import os
 import pkgutil
 import platform
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -72,15 +72,21 @@ def loaded_files() -> dict[str, Path]:
 
     By their paths relative to the folder of their source, or by their names; sorted.
     """
-    roots = sorted({os.path.realpath(source.folder) for source in _LOADED}, key=len, reverse=True)
-    modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    files = [os.path.realpath(file) for file in modules if isinstance(file, str) and file.endswith(".py")]
-    inside = {file: root for root in reversed(roots) for file in files if file.startswith(root + os.sep)}
-    found = {os.path.relpath(file, root): Path(file) for file, root in inside.items() if _is_users(file)}
+    found = imported_files(source.folder for source in _LOADED)
+    inside = {str(path) for path in found.values()}
     for file in (os.path.realpath(entry.file) for entry in register.registered() if not entry.is_own):
         if file not in inside and _is_users(file):
             found.setdefault(os.path.basename(file), Path(file))
     return dict(sorted(found.items()))
+
+
+def imported_files(folders: Iterable[str]) -> dict[str, Path]:
+    """The files of the modules below these folders that are imported, without installed packages, by relative path."""
+    roots = sorted({os.path.realpath(folder) for folder in folders}, key=len, reverse=True)
+    modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    files = [os.path.realpath(file) for file in modules if isinstance(file, str) and file.endswith(".py")]
+    inside = {file: root for root in reversed(roots) for file in files if file.startswith(root + os.sep)}
+    return {os.path.relpath(file, root): Path(file) for file, root in sorted(inside.items()) if _is_users(file)}
 
 
 def _is_users(file: str) -> bool:

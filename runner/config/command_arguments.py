@@ -8,15 +8,20 @@ from runner.config.command_line import OVERRIDE, Parser, code, non_negative, pat
 
 def ls(parser: Parser) -> None:
     """`runner ls`."""
-    parser.description = "Runs and jobs of sweeps below a folder with their status, loss and accuracy, newest first."
-    parser.add_argument("folder", nargs="?", type=path, metavar="DIR", help="default: outputs/ and multirun/")
+    parser.description = """\
+Runs and jobs of sweeps below a folder with their status, loss and accuracy, newest first. Or what a config can name:
+networks, datasets, losses, metrics, optimizers, schedules or callbacks, with the place and the keys of each."""
+    text = "default: outputs/ and multirun/; or one of the words above (./networks is a folder)"
+    parser.add_argument("folder", nargs="?", type=path, metavar="DIR", help=text)
+    code(parser)
 
 
 def resume(parser: Parser) -> None:
     """`runner resume`."""
     parser.description = """\
 Continue a run from its newest valid checkpoint, or run the unfinished jobs of a sweep: those that never began, failed
-or were interrupted. A run continues only if nothing has changed that affects its results."""
+or were interrupted. A run continues only if nothing has changed that affects its results. For the run of a script
+(runner.record), the script is started again; it takes no overrides."""
     parser.add_argument("run", metavar="RUN_OR_SWEEP", help="its directory")
     parser.add_argument("overrides", nargs="*", default=[], metavar=OVERRIDE, help="such as epochs=100")
     code(parser)

@@ -72,7 +72,7 @@ def candidates(command: CommandLine, word: str, multirun: bool) -> list[str]:
     """
     if word.startswith("hydra/"):
         Plugins.instance()  # launchers and sweepers of other packages
-    shell = BashCompletion(Loader(command.config_dir, command.config_path, command.code))
+    shell = BashCompletion(Loader(command.config_dir, command.config_path, loads_code=False))
     line = " ".join(["-m"] * multirun + [*command.overrides, word])
     with as_config_error():
         found = shell._query(command.config_name, line)

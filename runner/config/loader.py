@@ -28,7 +28,7 @@ from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from runner.config import code, gate, schema
+from runner.config import code, gate, name_cache, schema
 from runner.config.containment import typed_values
 from runner.config.groups import GROUPS
 from runner.config.hydra_errors import as_config_error, not_an_option
@@ -53,16 +53,22 @@ LATE = ("network", "dataset")  # groups whose options are loaded when they are c
 class Loader(ConfigLoaderImpl):
     """Composes configs from the project's folder, `conf/`, and the folder of `--config-dir`; loads the user's code.
 
-    It is copied to the workers of a sweep, where it loads the same code.
+    It is copied to the workers of a sweep, where it loads the same code. Without `loads_code`, for completion, it knows
+    the names that the last run has found.
     """
 
     def __init__(
-        self, config_dir: Path | None = None, config_path: Path | None = None, given_code: Sequence[str] = ()
+        self,
+        config_dir: Path | None = None,
+        config_path: Path | None = None,
+        given_code: Sequence[str] = (),
+        loads_code: bool = True,
     ) -> None:
         here = project()
-        self.code = code.sources(given_code)
+        self.code = code.sources(given_code) if loads_code else ()
+        self.loads_code = loads_code
         self.run_dir, self.sweep_dir = default_folders(here.outputs)
-        code.load(self.code)
+        self._load_code()
         register()
         path = ConfigSearchPathImpl()
         path.append("hydra", "runner-plugins://")
@@ -76,6 +82,12 @@ class Loader(ConfigLoaderImpl):
         self.repository = _Repository(path)
         self.recorded: frozenset[str] = frozenset()  # keys of overrides in a sweep that the user has not typed
 
+    def _load_code(self) -> None:
+        if self.loads_code:
+            code.load(self.code)
+        else:
+            name_cache.declare()
+
     def load_configuration(
         self,
         config_name: str | None,
@@ -85,7 +97,7 @@ class Loader(ConfigLoaderImpl):
         validate_sweep_overrides: bool = True,
     ) -> DictConfig:
         """The composed config; its records contain the overrides as typed. Raises ConfigError."""
-        code.load(self.code)  # in the process of a launcher
+        self._load_code()  # in the process of a launcher
         parsed = parse(overrides)
         _check_name(config_name)
         if run_mode == RunMode.RUN and validate_sweep_overrides:

@@ -58,6 +58,11 @@ class Column:
         """The transforms from rows of `compact` to samples."""
         return self._plan[1]
 
+    @property
+    def chain(self) -> tuple[Transform, ...]:
+        """The transforms from rows of the source to samples, in the order in which they are applied."""
+        return (*self._split[0], *self._split[1])
+
     def fetch(self, visits: Visits) -> np.ndarray:
         """The samples of these visits, [B, ...], in new memory."""
         values, remaining = self._plan
@@ -81,14 +86,24 @@ class Column:
     @cached_property
     def _plan(self) -> tuple[np.ndarray | RowSource, tuple[Transform, ...]]:
         values = self.source
-        chain = layout_first(self.transforms)
         if isinstance(values, RowSource):
-            return values, tuple(fuse_affine(chain, sample_type(values)))
-        while chain and _is_cacheable(values, chain[0]):
-            values = chain.pop(0)(values)
+            return values, self._split[1]
+        for transform in self._split[0]:
+            values = transform(values)
         cached = values.view()
         cached.flags.writeable = False
-        return cached, tuple(fuse_affine(chain, sample_type(cached)))
+        return cached, self._split[1]
+
+    @cached_property
+    def _split(self) -> tuple[tuple[Transform, ...], tuple[Transform, ...]]:
+        """The transforms that are applied to the whole source, and those from then on."""
+        sample, leading = sample_type(self.source), []
+        chain = layout_first(self.transforms)
+        in_memory = isinstance(self.source, np.ndarray)
+        while chain and in_memory and _is_cacheable(len(self.source), sample, chain[0]):
+            leading.append(chain.pop(0))
+            sample = leading[-1].infer(sample)
+        return tuple(leading), tuple(fuse_affine(chain, sample))
 
 
 def sample_type(values: np.ndarray | RowSource) -> TensorType:
@@ -135,12 +150,11 @@ def fuse_affine(chain: Sequence[Transform], sample: TensorType) -> list[Transfor
     return steps
 
 
-def _is_cacheable(values: np.ndarray, transform: Transform) -> bool:
+def _is_cacheable(rows: int, sample: TensorType, transform: Transform) -> bool:
     if isinstance(transform, RandomTransform):
         return False
-    before = sample_type(values)
-    after = transform.infer(before)
-    return after.dtype is before.dtype and len(values) * after.nbytes <= CACHED_BYTES
+    after = transform.infer(sample)
+    return after.dtype is sample.dtype and rows * after.nbytes <= CACHED_BYTES
 
 
 def _equal_on_bytes(fused: Affine, first: Affine, second: Affine) -> bool:

@@ -187,6 +187,11 @@ class Dataset(Described):
         return tuple(column.compact for column in self._columns)
 
     @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns: names, source arrays and transforms."""
+        return self._columns
+
+    @property
     def remaining(self) -> dict[str, tuple[Transform, ...]]:
         """For each column, the transforms from rows of `compact()` to the samples of a batch."""
         return {column.name: column.remaining for column in self._columns}

@@ -1,13 +1,17 @@
 """The checkpoints of a run."""
 
 import time
-from typing import Protocol
+from typing import Any, Protocol
 
-from runner.experiment.manifest import RunDescription
+from runner.config.schema import CheckpointSettings
+from runner.experiment.manifest import RunDescription, check_identity
 from runner.host.files import make_directory
 from runner.host.journal import Journal
+from runner.host.log import LOG
 from runner.train.callback import Callback, CallbackParameters, RunContext, step_in_epoch
 from runner.train.checkpoint import state
+
+CHECKPOINTS = "checkpoints"  # in the run directory
 
 
 class Signals(Protocol):
@@ -20,14 +24,18 @@ class Signals(Protocol):
 class Checkpointer(Callback):
     """Saves all parameters and the progress of the run; the last callback, so that the journal has the step's row.
 
-    Saves as the config's `checkpoint` says, also inside of sinks, at the last step, and when `signals` request the end
-    of the run.
+    Saves as `settings` say, also inside of sinks, at the last step, and when `signals` request the end of the run.
     """
 
-    def __init__(self, description: RunDescription, journal: Journal, signals: Signals) -> None:
-        self.description, self.journal, self.signals = description, journal, signals
-        self.settings = description.request.config.checkpoint
-        self.folder = make_directory(description.request.folder / "checkpoints")
+    def __init__(
+        self,
+        description: RunDescription,
+        settings: CheckpointSettings,
+        journal: Journal,
+        signals: Signals,
+    ) -> None:
+        self.description, self.settings, self.journal, self.signals = description, settings, journal, signals
+        self.folder = make_directory(description.subject.folder / CHECKPOINTS)
         self._saved_step, self._saved_time = 0, time.monotonic()
 
     def begin(self, run_context: RunContext) -> None:
@@ -82,3 +90,26 @@ class Checkpointer(Callback):
     def _seconds_are_due(self) -> bool:
         every_seconds = self.settings.every_seconds
         return every_seconds is not None and time.monotonic() - self._saved_time >= every_seconds
+
+
+def restore(description: RunDescription, prefix: str, journal: Journal, force: bool) -> dict[str, Any]:
+    """Restore the model and the journal from the newest valid checkpoint of a run, and return its recorded progress.
+
+    {} when there is none: the run starts again. Raises ConfigError when something has changed that the results depend
+    on, unless `force`.
+    """
+    folder = description.subject.folder
+    for written in (folder, folder / CHECKPOINTS, folder / "model"):
+        state.sweep_temporaries(written)
+    found, damaged = state.newest(folder / CHECKPOINTS, prefix)
+    for line in damaged:
+        LOG.warning("%s", line)
+    if found is None:
+        journal.cut(0)
+        return {}
+    if not force:
+        check_identity(found.identity, description.identity)
+    for name, parameter in description.experiment.model.train_network.parameters_dict().items():
+        parameter.set_data(found.arrays[name])
+    journal.cut(found.progress["journal_bytes"])
+    return dict(found.progress)

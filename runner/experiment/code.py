@@ -1,9 +1,9 @@
 """The user's code of a run: copies in its folder, and hashes by which a resumed run notices a change."""
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
-from runner.config.code import loaded_files
 from runner.errors import ConfigError
 from runner.host.files import make_directory, read_bytes, write_atomically
 
@@ -11,14 +11,14 @@ FOLDER = "code"  # in the run directory
 MAX_BYTES = 16 << 20  # of one file
 
 
-def hashes() -> dict[str, str]:
-    """sha256 (hex) of each file of the user's code that this process has loaded, by its path in the project."""
-    return {name: hashlib.sha256(_content(path)).hexdigest() for name, path in loaded_files().items()}
+def hashes(files: Mapping[str, Path]) -> dict[str, str]:
+    """sha256 (hex) of each file."""
+    return {name: hashlib.sha256(_content(path)).hexdigest() for name, path in files.items()}
 
 
-def write_copies(folder: Path) -> None:
-    """Copy the loaded files into `code/` of a run directory. Raises StorageError."""
-    for name, path in loaded_files().items():
+def write_copies(folder: Path, files: Mapping[str, Path]) -> None:
+    """Copy files into `code/` of a run directory. Raises StorageError."""
+    for name, path in files.items():
         copy = folder / FOLDER / name
         make_directory(copy.parent)
         write_atomically(copy, _content(path))

@@ -19,7 +19,8 @@ from runner.experiment import run as training
 from runner.experiment.build import Experiment, build
 from runner.experiment.callbacks import MetricsJournal, Stopwatch
 from runner.experiment.graphs import graph_observer
-from runner.experiment.manifest import ManifestWriter, RunDescription
+from runner.experiment.manifest import ManifestWriter, description_of
+from runner.experiment.model_files import write_networks
 from runner.host import files
 from runner.host.files import write_json
 from runner.host.journal import Journal
@@ -40,13 +41,14 @@ def run(request: RunRequest) -> dict[str, Any]:
         weights = _load_weights(config.checkpoint, experiment)
         if config.eval.freeze:
             _freeze(experiment, observer)
-        description = RunDescription(request, experiment, stopwatch, {})
-        manifest = ManifestWriter(folder / "manifest.json", lambda: description.manifest() | {"weights": weights})
+        description = description_of(request, experiment, stopwatch)
+        path = folder / training.MANIFEST_FILE
+        manifest = ManifestWriter(path, lambda: description.manifest() | {"weights": weights})
         cb_params = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
-        with closing(Journal(folder / "metrics.jsonl")) as journal:
+        with closing(Journal(folder / training.METRICS_FILE)) as journal:
             journal.cut(0)  # of an evaluation that was killed
             values = training.evaluate(experiment, MetricsJournal(journal), cb_params, [stopwatch, manifest])
-        training.write_network(experiment, folder)
+        write_networks(experiment, folder)
     summary = description.summary(cb_params, values) | _evaluation_figures(experiment, stopwatch, values)
     return training.conclude(request, summary, values)
 

@@ -14,6 +14,8 @@ from runner.errors import ConfigError, DataError, raise_all
 from runner.experiment import code as stored_code, launch, output_directories, run
 from runner.experiment.ranks.processes import processes_of
 from runner.experiment.resume import SWEEP_FILE, folder_and_overrides, read_record
+from runner.experiment.script import resume as script
+from runner.experiment.status import STATUS_FILE
 from runner.host.log import LOG
 from runner.host.signals import stopped_by_signals
 from runner.train.checkpoint import state
@@ -53,15 +55,7 @@ def saved_values(place: Path) -> dict[str, Any]:
     The weights are those of the newest checkpoint; the user's code is compared with that of the run, and a warning
     names what has changed. Raises ConfigError when there is no run, DataError when it has no good checkpoint.
     """
-    if (place / SWEEP_FILE).exists():
-        jobs = [path.name for path in sorted(place.iterdir()) if (path / run.CONFIG_FILE).exists()]
-        hint = f"name the directory of a job, such as {place / jobs[0]}" if jobs else "no job has begun"
-        raise ConfigError("a sweep has several runs", path=place, hint=hint)
-    values = read_record(place, run.CONFIG_FILE)
-    if not _section(values, "session").get("graph_run_mode", 1):
-        evaluated: str | None = _section(values, "checkpoint").get("load")
-        hint = f"runner eval the run of {evaluated}" if evaluated else None
-        raise ConfigError("the run is an evaluation, without weights of its own", path=place, hint=hint)
+    values = _config_of(place)
     values = {name: value for name, value in values.items() if name not in OF_TRAINING}
     session = {name: value for name, value in _section(values, "session").items() if name not in OF_SESSION}
     evaluation = {"every": "end", "mode": None, "freeze": False}
@@ -75,13 +69,29 @@ def saved_values(place: Path) -> dict[str, Any]:
     return values
 
 
+def _config_of(place: Path) -> dict[str, Any]:
+    """The config of a run that has trained. Raises ConfigError for anything else."""
+    if script.is_script_run(place):
+        hint = "call run.evaluate in the script"
+        raise ConfigError("the run is that of a script", path=place, hint=hint)
+    if (place / SWEEP_FILE).exists():
+        jobs = [path for path in sorted(place.iterdir()) if (path / run.CONFIG_FILE).exists()]
+        hint = f"the directory of a job, such as {jobs[0]}" if jobs else "no job has begun"
+        raise ConfigError("a sweep has several runs", path=place, hint=hint)
+    values = read_record(place, run.CONFIG_FILE)
+    if not _section(values, "session").get("graph_run_mode", 1):
+        source = _section(values, "checkpoint").get("load")
+        raise ConfigError("the run is an evaluation, without weights of its own", path=place, evaluates=source)
+    return values
+
+
 def _request(place: Path, lines: Sequence[str], folder: Path) -> RunRequest:
     config = check(with_overrides(saved_values(place), lines))
     if not config.eval.metrics:
         raise ConfigError("nothing to evaluate", key="eval.metrics", value="[]", hint="such as eval.metrics=[loss]")
     typed = typed_values(overrides.parse(lines)) | {FOLDER_KEY: str(folder)}
     raise_all([*path_errors(config, folder, typed), *path_error(FOLDER_KEY, str(folder), folder, typed, [])])
-    experiment = read_record(place, launch.STATUS_FILE).get("experiment")
+    experiment = read_record(place, STATUS_FILE).get("experiment")
     return RunRequest(config, folder, experiment, plain(config), tuple(lines))
 
 
@@ -125,7 +135,7 @@ def _weights(place: Path, prefix: str) -> str:
 def _warn_of_changes(identity: Mapping[str, Any], place: Path) -> None:
     """Warn of files of the user's code that are not those of the run; new ones only if they replace others."""
     was = {name.removeprefix("code."): value for name, value in identity.items() if name.startswith("code.")}
-    now = stored_code.hashes()
+    now = stored_code.hashes(code.loaded_files())
     changed = [name for name in was if was[name] != now.get(name)]
     if changed:
         names = ", ".join(name if name in now else f"{name} (not loaded)" for name in changed)

@@ -6,23 +6,21 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from runner.config import name_cache
 from runner.config.command_line import CommandLine
 from runner.config.compose import Composition, compose
 from runner.config.containment import link_errors
 from runner.config.groups.tracking import is_requested as is_tracked
 from runner.config.schema import RunRequest
-from runner.errors import BusyError, ConfigError, RunnerError, StorageError, raise_all, unexpected
+from runner.errors import BusyError, RunnerError, StorageError, raise_all, unexpected
 from runner.experiment import evaluate, output_directories, run as experiment, tracking
+from runner.experiment.manifest import ConfiguredRun
 from runner.experiment.ranks.processes import on_all_ranks, processes_of, report_on_first_rank
-from runner.host import files, json_data
+from runner.experiment.status import LOCK_FILE, kept_status
+from runner.host import files
 from runner.host.console import Console
 from runner.host.lazy import gc_paused
-from runner.host.process import own_identity
-from runner.host.signals import exit_code, stopped_by_signals
-from runner.host.timestamp import now
-
-STATUS_FILE = "status.json"
-LOCK_FILE = ".lock"
+from runner.host.signals import stopped_by_signals
 
 
 def run(overrides: Sequence[str] = (), config_dir: str | Path | None = None) -> dict[str, Any]:
@@ -80,6 +78,7 @@ def _claim_empty(folder: Path) -> None:
 def _run_and_record(request: RunRequest, composition: Composition) -> dict[str, Any]:
     """Write the config records of the run folder, then run."""
     with run_status(request):
+        name_cache.write()
         for name, content in composition.records():
             files.make_directory((request.folder / name).parent)
             files.write_atomically(request.folder / name, content)
@@ -112,36 +111,7 @@ def run_status(request: RunRequest) -> Iterator[None]:
     """
     if request.resume:
         raise_all(link_errors(request.folder))
-    path, config = request.folder / STATUS_FILE, request.config
-    values: dict[str, Any] = {
-        "status": "running",
-        **own_identity(),
-        "started": now(),
-        "experiment": request.experiment,
-        "network": config.network.name,
-        "dataset": config.dataset.name,
-        "mode": config.mode,
-        "device": config.device.target,
-    }
-    with Console() as console, files.locked(request.folder / LOCK_FILE):
-        before = files.read_bytes(path, json_data.MAX_BYTES) if request.resume else None
-        files.write_json(path, values)
-        try:
-            yield
-        except BaseException as error:
-            with suppress(StorageError):  # a full disk: the original error is more informative
-                if before is not None and isinstance(error, ConfigError):
-                    files.write_atomically(path, before)  # a refused resume changes nothing
-                else:
-                    files.write_json(path, values | _ending(error, console))
-            raise
-        files.write_json(path, values | _ending(None, console))
-
-
-def _ending(error: BaseException | None, console: Console) -> dict[str, Any]:
-    """The values of `status.json` that the end of a run adds."""
-    stopped = isinstance(error, KeyboardInterrupt)
-    status = "ok" if error is None else "interrupted" if stopped else "failed"
-    text = None if error is None or stopped else str(error)
-    values = {"status": status, "finished": now(), "exit_code": exit_code(error) if error else 0, "error": text}
-    return values | ({"console": problems} if (problems := console.problems()) else {})
+    names = ConfiguredRun(request).names
+    locked = files.locked(request.folder / LOCK_FILE)
+    with Console() as console, locked, kept_status(request.folder, names, console, request.resume):
+        yield

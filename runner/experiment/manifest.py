@@ -4,15 +4,17 @@ import hashlib
 import json
 import resource
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from runner import nn
 from runner.communication.world import world
+from runner.config.code import loaded_files
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunRequest
+from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError
 from runner.experiment import code
 from runner.experiment.build import Experiment
@@ -32,8 +34,12 @@ class ManifestWriter(Callback):
 
     def step_end(self, run_context: RunContext) -> None:
         if not self.written:
-            write_json(self.path, {**self.manifest(), "cpu": cpu_model(), "git": git_state()})
-            self.written = True
+            self.write()
+
+    def write(self) -> None:
+        """Write the manifest. Raises StorageError."""
+        write_json(self.path, {**self.manifest(), "cpu": cpu_model(), "git": git_state()})
+        self.written = True
 
 
 def config_hash(config: dict[str, Any]) -> str:
@@ -70,23 +76,99 @@ WITHOUT_EFFECT = (
 ADDED = {"parallel.sync_batch_norm": False, "dataset.inputs": None, "dataset.target": None}
 
 
+class Subject(Protocol):
+    """What a run is about, according to its config or to the script that records it."""
+
+    @property
+    def folder(self) -> Path:
+        """The run directory."""
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """`experiment`, `network`, `dataset`, `mode` and `device`."""
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """What the manifest has besides data, device and versions."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The settings that the results depend on, by dotted name."""
+
+    @property
+    def code(self) -> dict[str, Path]:
+        """The files of the user's code, by the names of their copies."""
+
+    @property
+    def ranks(self) -> int:
+        """Number of processes that compute the steps."""
+
+
+class ConfiguredRun(Subject):
+    """The run of a request: its config has names and settings."""
+
+    def __init__(self, request: RunRequest) -> None:
+        self.request = request
+
+    @property
+    def folder(self) -> Path:
+        return self.request.folder
+
+    @property
+    def names(self) -> dict[str, Any]:
+        config = self.request.config
+        own = {"network": config.network.name, "dataset": config.dataset.name}
+        return {"experiment": self.request.experiment, **own, "mode": config.mode, "device": config.device.target}
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        return {"seed": self.request.config.seed, "config_sha256": config_hash(self.request.resolved)}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        config = flat(self.request.resolved)
+        kept = {key: value for key, value in config.items() if not key.startswith(WITHOUT_EFFECT)}
+        return {key: value for key, value in kept.items() if key not in ADDED or value != ADDED[key]}
+
+    @property
+    def code(self) -> dict[str, Path]:
+        return loaded_files()
+
+    @property
+    def ranks(self) -> int:
+        return world().size if isinstance(self.request.config.parallel, DataParallel) else 1
+
+
 class RunDescription:
-    """Identity, manifest and summary of a run; `before` is the progress recorded by the checkpoint that it resumes."""
+    """Identity, manifest and summary of a run; `before` is the progress recorded by the checkpoint that it resumes.
+
+    `data` are the datasets by split.
+    """
 
     def __init__(
-        self, request: RunRequest, experiment: Experiment, stopwatch: Stopwatch, before: dict[str, Any]
+        self, subject: Subject, experiment: Experiment, data: Mapping[str, Dataset], stopwatch: Stopwatch
     ) -> None:
-        self.request, self.experiment, self.stopwatch, self.before = request, experiment, stopwatch, before
+        self.subject, self.experiment, self.stopwatch = subject, experiment, stopwatch
+        self.before: dict[str, Any] = {}
+        self._data = {split: (dataset, "") for split, dataset in data.items()}
 
-    @cached_property
+    def add_data(self, split: str, dataset: Dataset) -> bool:
+        """Another dataset of the run, for its manifest; whether it is new."""
+        if split in self._data and self._data[split][0] is dataset:
+            return False
+        self._data[split] = dataset, ""
+        return True
+
+    @property
     def data(self) -> dict[str, str]:
-        """sha256 of the data."""
-        return {"train": self.experiment.train_data.fingerprint(), "test": self.experiment.test_data.fingerprint()}
+        """sha256 of the data, by split; computed once."""
+        self._data = {split: (data, known or data.fingerprint()) for split, (data, known) in self._data.items()}
+        return {split: known for split, (_, known) in self._data.items()}
 
     @cached_property
     def code(self) -> dict[str, str]:
         """sha256 of the files of the user's code, by path."""
-        return code.hashes()
+        return code.hashes(self.subject.code)
 
     @cached_property
     def packages(self) -> dict[str, str]:
@@ -116,49 +198,37 @@ class RunDescription:
     @cached_property
     def identity(self) -> dict[str, Any]:
         """The values that a resumed run must share with this one, by dotted name."""
-        config = flat(self.request.resolved)
-        kept = {key: value for key, value in config.items() if not key.startswith(WITHOUT_EFFECT)}
-        kept = {key: value for key, value in kept.items() if key not in ADDED or value != ADDED[key]}
-        ranks = {"parallel.ranks": self.ranks} if self.ranks > 1 else {}
+        ranks = {"parallel.ranks": self.subject.ranks} if self.subject.ranks > 1 else {}
         code = {f"code.{name}": digest for name, digest in self.code.items()}
-        return {**kept, **ranks, **code, **flat({"data": self.data, "version": relevant_versions(self.packages)})}
-
-    @property
-    def ranks(self) -> int:
-        """Number of processes that compute the steps."""
-        return world().size if isinstance(self.request.config.parallel, DataParallel) else 1
+        common = flat({"data": self.data, "version": relevant_versions(self.packages)})
+        return {**self.subject.identity, **ranks, **code, **common}
 
     def manifest(self) -> dict[str, Any]:
         """Everything that the results depend on, except the machine."""
-        config, programs = self.request.config, self.experiment.model.programs
+        names, programs = self.subject.names, self.experiment.model.programs
         return {
-            "experiment": self.request.experiment,
-            "seed": config.seed,
-            "config_sha256": config_hash(self.request.resolved),
+            "experiment": names["experiment"],
+            **self.subject.inputs,
             "data_sha256": self.data,
             "code_sha256": self.code,
-            "mode": config.mode,
+            "mode": names["mode"],
             "device": str(self.experiment.model.device),
             "providers": self.providers,
             "optimization_level": programs[0].session.optimization_level if programs else None,
             "threads": (programs[0].session if programs else self.experiment.model).device.workers,
             "tuning": self.experiment.tuning,
-            "ranks": self.ranks,
+            "ranks": self.subject.ranks,
             "packages": self.packages,
         }
 
     def summary(self, cb_params: CallbackParameters, values: dict[str, float]) -> dict[str, Any]:
         """The summary of a finished run; times, speed and interactions are those of this process."""
-        config, stopwatch = self.request.config, self.stopwatch
+        stopwatch = self.stopwatch
         steps = cb_params.cur_step_num - int(self.before.get("global_step", 0))
         compiling = sum(program.compile_seconds for program in self.experiment.model.programs)
         return {
             "status": "ok",
-            "experiment": self.request.experiment,
-            "network": config.network.name,
-            "dataset": config.dataset.name,
-            "mode": config.mode,
-            "device": config.device.target,
+            **self.subject.names,
             "providers": self.providers,
             "epochs": cb_params.cur_epoch_num,
             "steps": cb_params.cur_step_num,
@@ -172,8 +242,14 @@ class RunDescription:
             "train_seconds": stopwatch.train_seconds,
             "steps_per_second": steps / (stopwatch.train_seconds - compiling) if steps else None,
             "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-            "run_dir": str(self.request.folder),
+            "run_dir": str(self.subject.folder),
         }
+
+
+def description_of(request: RunRequest, experiment: Experiment, stopwatch: Stopwatch) -> RunDescription:
+    """The description of a run with a config."""
+    data = {"train": experiment.train_data, "test": experiment.test_data}
+    return RunDescription(ConfiguredRun(request), experiment, data, stopwatch)
 
 
 def relevant_versions(versions: dict[str, str]) -> dict[str, str]:

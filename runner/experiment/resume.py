@@ -14,6 +14,8 @@ from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError, DataError, raise_all
 from runner.experiment import launch, output_directories, run, sweep
 from runner.experiment.ranks.processes import on_all_ranks, processes_of
+from runner.experiment.script import resume as script
+from runner.experiment.status import STATUS_FILE
 from runner.host import json_data
 from runner.host.signals import stopped_by_signals
 from runner.validation.paths import ALLOWED, path_problem
@@ -28,6 +30,8 @@ def main(words: Sequence[str], force: bool, given_code: Sequence[str] = ()) -> d
     Returns the summary; a sweep has none. Raises RunnerError.
     """
     folder, lines = folder_and_overrides(words, "runner resume --help")
+    if script.is_script_run(folder):
+        script.resume(folder, lines, force)
     if (folder / SWEEP_FILE).exists():
         on_all_ranks(lambda: _check_one_process(folder, "jobs of a sweep are single processes"))
         sweep.resume(folder, lines, force, given_code)
@@ -63,7 +67,7 @@ def resume(
 def _request(place: Path, lines: Sequence[str], force: bool, given_code: Sequence[str]) -> RunRequest:
     """The rest of the run in `place`. Raises ConfigError."""
     code.load(code.sources(given_code))
-    status, values = read_record(place, launch.STATUS_FILE), read_record(place, run.CONFIG_FILE)
+    status, values = read_record(place, STATUS_FILE), read_record(place, run.CONFIG_FILE)
     config = check(with_overrides(values, lines))
     typed = typed_values(overrides.parse(lines))
     raise_all(list(path_errors(config, place, typed)))  # the run directory may be that of someone else

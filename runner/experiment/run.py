@@ -12,6 +12,7 @@ import numpy as np
 
 from runner import compile as compiler, context, nn
 from runner.communication.world import process_number, world
+from runner.config.code import loaded_files
 from runner.config.groups.dump import is_requested
 from runner.config.groups.profiling import is_requested as is_profiled
 from runner.config.groups.session import SessionSettings
@@ -21,10 +22,11 @@ from runner.errors import MismatchError, TrainingError
 from runner.experiment import code, dump, profile, tune
 from runner.experiment.build import MODES, Experiment, build, device_of
 from runner.experiment.callbacks import MetricsJournal, Stopwatch
-from runner.experiment.checkpointer import Checkpointer
+from runner.experiment.checkpointer import Checkpointer, restore
 from runner.experiment.expect import check_expectations
 from runner.experiment.graphs import graph_observer
-from runner.experiment.manifest import ManifestWriter, RunDescription, check_identity
+from runner.experiment.manifest import ManifestWriter, RunDescription, description_of
+from runner.experiment.model_files import write_networks
 from runner.experiment.ranks import synchronize
 from runner.host import seed
 from runner.host.files import make_directory, write_atomically, write_json
@@ -34,9 +36,9 @@ from runner.host.signals import Interruption
 from runner.observe import dump as dumps
 from runner.train import device_setup
 from runner.train.callback import Callback, CallbackParameters, RunContext, check_losses
-from runner.train.checkpoint import initial_weights, state
+from runner.train.checkpoint import initial_weights
 
-CONFIG_FILE = "config.json"
+CONFIG_FILE, MANIFEST_FILE, METRICS_FILE, SUMMARY_FILE = "config.json", "manifest.json", "metrics.jsonl", "summary.json"
 
 
 def run(request: RunRequest) -> dict[str, Any]:
@@ -47,20 +49,21 @@ def run(request: RunRequest) -> dict[str, Any]:
     config, folder, stopwatch = request.config, request.folder, Stopwatch()
     if not request.resume:
         write_json(folder / CONFIG_FILE, request.resolved)
-        code.write_copies(folder)
+        code.write_copies(folder, loaded_files())
     with run_environment(config):
         with closing(value_observer(request)) as values_observer:
             experiment = _build(request, values_observer)
             monitor = RunMonitor(experiment, folder)
-            description = RunDescription(request, experiment, stopwatch, {})
-            with closing(Journal(folder / "metrics.jsonl")) as journal:
+            description = description_of(request, experiment, stopwatch)
+            with closing(Journal(folder / METRICS_FILE)) as journal:
                 if request.resume:
-                    description.before = _read(experiment.model.train_network, lambda: _restore(description, journal))
+                    network = experiment.model.train_network
+                    description.before = _read(network, lambda: _restore(request, description, journal))
                     values_observer.rewind(int(description.before.get("global_step", 0)))
                 metrics = MetricsJournal(journal)
-                cb_params = _train(description, monitor, metrics)
+                cb_params = _train(request, description, monitor, metrics)
                 values = {} if config.eval.every == "never" else evaluate(experiment, metrics, cb_params)
-        write_network(experiment, folder)
+        write_networks(experiment, folder)
     return conclude(request, description.summary(cb_params, values), values)
 
 
@@ -116,7 +119,7 @@ def conclude(request: RunRequest, summary: dict[str, Any], values: dict[str, flo
         summary["status"] = "failed"  # like status.json
         raise
     finally:
-        write_json(request.folder / "summary.json", summary)
+        write_json(request.folder / SUMMARY_FILE, summary)
     return summary
 
 
@@ -157,6 +160,12 @@ class RunMonitor(Callback):
             write_atomically(self.path, content)
         self.start = {}
 
+    def ended(self, before: dict[str, Any]) -> CallbackParameters:
+        """The parameters of the ended run; `before` has the loss of a run of which no step was left."""
+        if self.cb_params.net_outputs is None:
+            self.cb_params.net_outputs = np.float32(before["loss"])
+        return self.cb_params
+
 
 def value_observer(request: RunRequest) -> ValueObserver:
     """The dumper of the operands and outputs of a run's operators; `NO_VALUES` when no dump is requested.
@@ -180,42 +189,28 @@ def failure_observer(config: RunConfig, folder: Path) -> dumps.FirstFailure | No
     return dumps.FirstFailure(path, config.network.name, process_number(config.device.card))
 
 
-def _restore(description: RunDescription, journal: Journal) -> dict[str, Any]:
-    """Restore model and journal from the newest valid checkpoint, and return its recorded progress.
-
-    Raises ConfigError when something has changed that the results depend on, unless the request has `force`.
-    """
-    folder = description.request.folder / "checkpoints"
-    for written in (description.request.folder, folder, description.request.folder / "model"):
-        state.sweep_temporaries(written)
-    found, damaged = state.newest(folder, description.request.config.checkpoint.prefix)
-    for line in damaged:
-        LOG.warning("%s", line)
-    if found is None:
-        journal.cut(0)
-        return {}
-    if not description.request.force:
-        check_identity(found.identity, description.identity)
-    write_json(description.request.folder / CONFIG_FILE, description.request.resolved)
-    code.write_copies(description.request.folder)
-    for name, parameter in description.experiment.model.train_network.parameters_dict().items():
-        parameter.set_data(found.arrays[name])
-    journal.cut(found.progress["journal_bytes"])
-    return dict(found.progress)
+def _restore(request: RunRequest, description: RunDescription, journal: Journal) -> dict[str, Any]:
+    """Restore model and journal, and record the config and code with which the run continues. Raises as `restore`."""
+    before = restore(description, request.config.checkpoint.prefix, journal, request.force)
+    if before:
+        write_json(request.folder / CONFIG_FILE, request.resolved)
+        code.write_copies(request.folder, loaded_files())
+    return before
 
 
-def _train(description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal) -> CallbackParameters:
+def _train(
+    request: RunRequest, description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal
+) -> CallbackParameters:
+    settings = request.config.checkpoint
     with Interruption() as interruption:
-        callbacks = _observers(description, monitor, metrics)
+        callbacks = _observers(request, description, monitor, metrics)
         if world().size > 1:
             callbacks.append(signals := synchronize.SynchronizeSignals(interruption))
-            callbacks.append(Checkpointer(description, metrics.journal, signals))
+            callbacks.append(Checkpointer(description, settings, metrics.journal, signals))
         else:
-            callbacks.append(Checkpointer(description, metrics.journal, interruption))
-        execute_steps(description.request.config, description.experiment, callbacks, description.before)
-    if monitor.cb_params.net_outputs is None:  # no steps were left
-        monitor.cb_params.net_outputs = np.float32(description.before["loss"])
-    return monitor.cb_params
+            callbacks.append(Checkpointer(description, settings, metrics.journal, interruption))
+        execute_steps(request.config, description.experiment, callbacks, description.before)
+    return monitor.ended(description.before)
 
 
 def execute_steps(
@@ -233,21 +228,23 @@ def execute_steps(
     )
 
 
-def _observers(description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal) -> list[Callback]:
+def _observers(
+    request: RunRequest, description: RunDescription, monitor: RunMonitor, metrics: MetricsJournal
+) -> list[Callback]:
     experiment = description.experiment
-    callbacks: list[Callback] = [description.stopwatch, monitor, metrics, *_configured(description)]
-    callbacks.append(ManifestWriter(description.request.folder / "manifest.json", description.manifest))
-    if description.request.config.eval.every == "epoch":
+    configured = _configured(request, experiment.total_steps)
+    callbacks: list[Callback] = [description.stopwatch, monitor, metrics, *configured]
+    callbacks.append(ManifestWriter(request.folder / MANIFEST_FILE, description.manifest))
+    if request.config.eval.every == "epoch":
         callbacks.append(Evaluation(experiment, metrics))
     return callbacks
 
 
-def _configured(description: RunDescription) -> Iterator[Callback]:
+def _configured(request: RunRequest, total_steps: int) -> Iterator[Callback]:
     """The callbacks that the config names. Raises ConfigError for what is no callback."""
-    request, experiment = description.request, description.experiment
     for settings in request.config.callbacks.values():
         if settings is not None:
-            yield settings.create(Callback, run_dir=request.folder, total_steps=experiment.total_steps)
+            yield settings.create(Callback, run_dir=request.folder, total_steps=total_steps)
 
 
 def evaluate(
@@ -263,9 +260,3 @@ def evaluate(
         raise TrainingError("a metric of the evaluation is not a finite number", **values, **rows, repair=repair)
     metrics.evaluated(values, cb_params.cur_epoch_num, cb_params.cur_step_num)
     return values
-
-
-def write_network(experiment: Experiment, folder: Path) -> None:
-    """Write `model/network.onnx`: the network in inference mode, with its weights."""
-    inputs = experiment.train_data.column_types()[:-1]
-    write_atomically(make_directory(folder / "model") / "network.onnx", experiment.model.export(inputs))

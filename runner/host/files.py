@@ -86,19 +86,22 @@ def write_json(path: Path, value: object) -> None:
     write_atomically(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
 
 
-def write_exclusively(path: Path, content: Content) -> bool:
-    """Write a whole file unless it exists; whether this process, of several, wrote it. Raises StorageError."""
+def write_exclusively(path: Path, content: Content, mode: int = 0o666) -> bool:
+    """Write a whole file unless it exists; whether this process, of several, wrote it.
+
+    The umask is taken from `mode`. Raises StorageError.
+    """
     temporary = hidden(path, TEMPORARY_SUFFIX)
     try:
         with storage_errors("cannot write a file", path), suppress(FileExistsError):
-            write_new(temporary, content)
+            write_new(temporary, content, mode)
             before_operation("link", path)
             try:
                 os.link(temporary, path)
             except OSError as reason:
                 if reason.errno not in NO_LINKS:
                     raise
-                write_new(path, content)  # where a kill in between leaves a part
+                write_new(path, content, mode)  # where a kill in between leaves a part
             sync_folder(path.parent)
             return True
         return False

@@ -1,5 +1,7 @@
 """Loss cells."""
 
+from typing import ClassVar
+
 from runner import ops
 from runner.core.primitive import Primitive
 from runner.core.value import Value
@@ -15,8 +17,11 @@ class SoftmaxCrossEntropyWithLogits(Cell):
     """Softmax cross-entropy of logits (N, C).
 
     `sparse`: labels are class numbers (N,) as Int32 or Int64, otherwise distributions (N, C). `reduction` over the
-    batch: `none` gives (N,), `mean` and `sum` a scalar.
+    batch: `none` gives (N,), `mean` and `sum` a scalar. `activation`, here and in a loss of your own, says how outputs
+    of the network become probabilities in exported models: `softmax` or `sigmoid`.
     """
+
+    activation: ClassVar[str] = "softmax"
 
     def __init__(self, sparse: bool = False, reduction: str | None = "none") -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from runner.core.value import Value
 from runner.errors import ShapeError
 from runner.types import Shape, TensorType
 
-__all__ = ["Cast", "Concat", "ExpandDims", "Flatten", "Pad", "Reshape", "Slice", "Transpose"]
+__all__ = ["Cast", "Concat", "DynamicShape", "ExpandDims", "Flatten", "Pad", "Reshape", "Slice", "Transpose"]
 
 
 def require(holds: bool, what: str, **rows: object) -> None:
@@ -124,6 +124,25 @@ class Transpose(Primitive):
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         return 0 if self.perm == tuple(range(len(self.perm))) else None
+
+
+@primitive
+class DynamicShape(Primitive):
+    """The lengths of the axes of x as Int64 (ndim,), read when the graph is executed."""
+
+    onnx: ClassVar = "Shape"
+    needs: ClassVar = Needs.NOTHING
+    computes: ClassVar = False
+    is_flat: ClassVar = True
+
+    def infer(self, x: TensorType) -> TensorType:
+        return TensorType(dt.int64, (x.ndim,))
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return np.array(x.shape, np.int64)
+
+    def lower(self, b: Builder, x: str) -> str:
+        return b.node(self.onnx, (x,))
 
 
 @primitive

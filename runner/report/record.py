@@ -1,6 +1,7 @@
 """The files of a run directory. Missing or damaged files read as empty, and `notes` lists them; nothing here raises."""
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -64,6 +65,20 @@ class RunRecord:
     def manifest(self) -> dict[str, Any]:
         """`manifest.json` by dotted keys."""
         return self._dotted("manifest.json")
+
+    @cached_property
+    def command(self) -> str | None:
+        """The command of the script that records the run; None for a run with a config."""
+        words = self._object("script.json").get("words")
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            return None
+        return shlex.join(["python", *words])
+
+    @property
+    def checkpoint_prefix(self) -> str:
+        """The prefix of the names of checkpoints."""
+        settings = {} if self.command else self.config
+        return str(settings.get("checkpoint.prefix", "CKP"))
 
     @cached_property
     def summary(self) -> dict[str, Any]:

@@ -20,6 +20,16 @@ def check_train_arguments(
         raise ConfigError("train_dataset must be a dataset of runner.dataset", given=repr(train_dataset))
 
 
+def epoch_steps(dataset: Dataset, dataset_sink_mode: bool, sink_size: int) -> int:
+    """The number of steps of an epoch."""
+    return dataset.get_dataset_size() if sink_size == -1 or not dataset_sink_mode else sink_size
+
+
+def total_steps(epoch: int, steps: int, max_steps: int | None) -> int:
+    """The number of steps of a training of `epoch` epochs of `steps` steps."""
+    return epoch * steps if max_steps is None else min(max_steps, epoch * steps)
+
+
 def check_dump(observer: ValueObserver, sunk: bool) -> None:
     """Raise ConfigError for a synchronous dump with data sinking."""
     if sunk and not observer.supports_sinks:

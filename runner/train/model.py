@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext
 from typing import Any
 
@@ -23,11 +23,12 @@ from runner.nn.metrics import get_metrics
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe import dump
 from runner.train import amp, profile
-from runner.train.arguments import check_dump, check_train_arguments
+from runner.train.arguments import check_dump, check_train_arguments, epoch_steps, total_steps
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
 from runner.train.columns import check_columns, name_inputs, naming_columns
 from runner.train.failure_replay import FailureReplay
 from runner.train.gradient_observer import GradientObserver
+from runner.train.inference import inference
 from runner.train.loop import MakeSteps, run_epochs
 from runner.train.loss_scale_manager import LossScaleManager
 from runner.train.sink import Sink
@@ -123,8 +124,7 @@ class Model:
         """
         check_train_arguments(epoch, train_dataset, dataset_sink_mode, sink_size, max_steps)
         check_columns(self.network, train_dataset, has_target=self.loss_fn is not None)
-        size = train_dataset.get_dataset_size()
-        steps = size if sink_size == -1 or not dataset_sink_mode else sink_size
+        steps = epoch_steps(train_dataset, dataset_sink_mode, sink_size)
         sunk = self._sinks(dataset_sink_mode)
         hooks = CallbackList(callbacks) if self.profiler is None else self.profiler.callbacks(callbacks)
         cb_params = self._parameters(hooks, train_dataset, epoch_num=epoch, batch_num=steps, dataset_sink_mode=sunk)
@@ -134,7 +134,7 @@ class Model:
             self.train_step, self.steps = self._train_step(), None
         name_inputs(self.train_step, train_dataset)
         self.network.set_train(True)
-        total = epoch * steps if max_steps is None else min(max_steps, epoch * steps)
+        total = total_steps(epoch, steps, max_steps)
         with self._running(self.mode, hooks, run_context) as stack:
             self.steps = stack.enter_context(self._open_steps(train_dataset, sunk, first_step, total))
             make = amp.with_overflow_check(self._with_replay(self.steps, train_dataset, first_step), self.train_network)
@@ -247,10 +247,8 @@ class Model:
         name_inputs(self.eval_step, valid_dataset)
         cb_params = self._eval_parameters(hooks, valid_dataset)
         run_context = RunContext(cb_params)
-        self.network.set_train(False)
-        with self._running(self.eval_mode, hooks, run_context):
+        with inference(self.network, self.precision), self._running(self.eval_mode, hooks, run_context):
             cb_params.metrics = self._evaluate(naming_columns(valid_dataset)(self.eval_step), hooks, run_context)
-        self.network.set_train(True)
         return dict(cb_params.metrics)
 
     def _evaluate(self, step: Step, hooks: CallbackList, run_context: RunContext) -> dict[str, float]:
@@ -284,17 +282,12 @@ class Model:
         """The output of the network in inference mode."""
         if self.predict_step is None:
             self.predict_step = self._step(self.eval_mode, self.network, "network", None, None)
-        self.network.set_train(False)
-        with self._computing(self.eval_mode):
+        with inference(self.network, self.precision), self._computing(self.eval_mode):
             outputs = self.predict_step([Tensor(x).data for x in data])
-        self.network.set_train(True)
         tensors = [Tensor(array) for array in outputs]
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
-    def export(self, types: Sequence[TensorType]) -> bytes:
-        """The network in inference mode as an ONNX file for inputs of these types, with its parameters as constants."""
-        with use_precision(self.precision):
-            self.network.set_train(False)
-            content = compiler.export_onnx(self.network.construct, types, "network")
-            self.network.set_train(True)
-            return content
+    def export(self, types: Sequence[TensorType], metadata: Mapping[str, str] | None = None) -> bytes:
+        """The network in inference mode as an ONNX file with constant weights, for any batch size if it allows that."""
+        with inference(self.network, self.precision):
+            return compiler.export_onnx(self.network.construct, types, "network", metadata=metadata)

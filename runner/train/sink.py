@@ -12,7 +12,7 @@ memory until the end of a call: `EFFECT_BYTES` at most.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
@@ -23,13 +23,12 @@ from runner.core.primitive import current
 from runner.core.value import Value
 from runner.dataset.pipeline import Dataset
 from runner.dataset.prefetch import prefetch_batches
-from runner.dataset.transforms.c_transforms import OneHot, TypeCast
-from runner.dataset.transforms.transform import Affine, Transform
 from runner.device import Device
 from runner.nn.cell import Cell
 from runner.nn.optim import scheduled_optimizers
 from runner.nn.steps import DebugPrograms
 from runner.train.call_length import CallLength
+from runner.train.preprocessing import transformed
 from runner.types import TensorType
 
 RESIDENT_BYTES = 2 << 30
@@ -173,7 +172,7 @@ def on_device(dataset: Dataset) -> bool:
     if not in_memory or sum(column.nbytes for column in columns) > RESIDENT_BYTES:
         return False
     left = [transform for transforms in dataset.remaining.values() for transform in transforms]
-    return all(isinstance(transform, Affine | TypeCast | OneHot) for transform in left)
+    return all(transform.has_operators for transform in left)
 
 
 def _fetch_rows(dataset: Dataset) -> Callable[..., list[Value]]:
@@ -182,22 +181,9 @@ def _fetch_rows(dataset: Dataset) -> Callable[..., list[Value]]:
         # Data have the types of the pipeline, independent of the precision of the network.
         with current().use_precision(None):
             pairs = zip(columns, chains, strict=True)
-            return [_transformed(ops.Gather(0)(column, rows), chain) for column, chain in pairs]
+            return [transformed(ops.Gather(0)(column, rows), chain) for column, chain in pairs]
 
     return fetch
-
-
-def _transformed(value: Value, transforms: Sequence[Transform]) -> Value:
-    for transform in transforms:
-        if isinstance(transform, Affine):
-            # Like numpy: a product and a sum, each rounded to float32.
-            value = ops.Cast(dtype.float32)(value) * transform.scale
-            value = value + transform.shift if transform.shift.any() else value
-        elif isinstance(transform, TypeCast):
-            value = ops.Cast(transform.data_type)(value)
-        elif isinstance(transform, OneHot):
-            value = ops.OneHot(transform.num_classes, dtype=value.dtype)(value)
-    return value
 
 
 def _identity(*batch: Value) -> list[Value]:

@@ -47,7 +47,7 @@ def test_a_run_evaluates_the_weights_of_another(mode, trained):
     assert summary["providers"] == (["CPUExecutionProvider"] if mode == "graph" else ["numpy"])
     assert rows(summary) == [{"event": "eval", "epoch": 0, "global_step": 0, **summary["metrics"]}]
     folder = Path(summary["run_dir"])
-    assert {file.name for file in (folder / "model").iterdir()} == {"network.onnx"}
+    assert {file.name for file in (folder / "model").iterdir()} == {"network.onnx", "predict.onnx"}
     assert not (folder / "checkpoints").exists()
     assert json.loads((folder / "summary.json").read_text()) == summary
     assert json.loads((folder / "manifest.json").read_text())["mode"] == mode

@@ -18,6 +18,7 @@ NO_GRADIENT: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual"), (0, 1)),
     **dict.fromkeys(("Argmax", "Argmin"), (0,)),  # whole numbers
     **dict.fromkeys(("Sign", "Floor", "OnesLike", "ZerosLike", "FloatStatus"), (0,)),  # flat wherever they are smooth
+    "DynamicShape": (0,),  # its result does not depend on the numbers
     "ReluGrad": (1,),  # only the sign of `out` is read
     "ReLU6Grad": (1,),  # only where x lies is read
     "SoftmaxCrossEntropyWithLogits": (1,),  # as in the reference, labels are not learnt
@@ -133,6 +134,8 @@ def arrays() -> Iterator[Sample]:
     yield row(ops.Flatten(), normal(3))
     for axis in (0, 1, -1, 2):
         yield row(ops.ExpandDims(axis), normal(2, 3), note=f"axis{axis}")
+    for shape in ((2, 3, 4), ()):
+        yield row(ops.DynamicShape(), np.ones(shape, np.float32))
     for perm in ((0, 1, 2), (2, 0, 1), (1, 0, 2)):
         yield row(ops.Transpose(perm), normal(2, 3, 4), note=str(perm))
     yield row(ops.Cast(dt.float32), normal(3, 2), note="same")

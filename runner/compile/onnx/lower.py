@@ -123,6 +123,14 @@ def with_constants(model: ModelProto, parameters: Mapping[str, np.ndarray]) -> b
     return _with_initializers(model, parameters, keep=set())
 
 
+def with_metadata(model: ModelProto, entries: Mapping[str, str]) -> ModelProto:
+    """The model with these entries of metadata, in this order."""
+    described: ModelProto = onnx.ModelProto()
+    described.CopyFrom(model)
+    onnx.helper.set_model_props(described, dict(entries))
+    return described
+
+
 def _with_initializers(model: ModelProto, parameters: Mapping[str, np.ndarray], keep: set[str]) -> bytes:
     initialized = onnx.ModelProto()
     initialized.CopyFrom(model)
@@ -185,7 +193,7 @@ def _graph(
 def _model(graph: GraphProto) -> ModelProto:
     domains = {"", *(node.domain for inner in all_graphs(graph) for node in inner.node)}
     opsets = [onnx.helper.make_opsetid(name, version) for name, version in OPSETS.items() if name in domains]
-    return _checked(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="runner"))
+    return check(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="runner"))
 
 
 def _lower_node(builder: OnnxBuilder, node: Node, names: ValueNames) -> None:
@@ -243,7 +251,8 @@ def _info(name: str, type: TensorType, stacked: bool = False) -> ValueInfoProto:
     return info
 
 
-def _checked(model: ModelProto) -> ModelProto:
+def check(model: ModelProto) -> ModelProto:
+    """The model, if ONNX accepts it. Raises InternalError."""
     try:
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as reason:

@@ -3,6 +3,8 @@
 Source: `mindspore.dataset.transforms.c_transforms` r1.2.
 """
 
+from typing import Any
+
 import numpy as np
 
 from runner import dtype as dt
@@ -32,6 +34,14 @@ class TypeCast(Transform):
     def __call__(self, batch: np.ndarray) -> np.ndarray:
         """The batch itself when it already has the type."""
         return batch.astype(self.data_type.numpy, copy=False)
+
+    def lower(self, batch: Any, ops: Any) -> Any:
+        """A cast."""
+        return ops.Cast(self.data_type)(batch)
+
+    def attributes(self) -> dict[str, Any]:
+        """`data_type`, by name."""
+        return {"data_type": self.data_type.numpy.name}
 
 
 class OneHot(Transform):
@@ -63,3 +73,11 @@ class OneHot(Transform):
             )
         ones: np.ndarray = labels == np.arange(self.num_classes)
         return ones.astype(batch.dtype)
+
+    def lower(self, batch: Any, ops: Any) -> Any:
+        """[B, num_classes]; a label that is out of range gives zeros."""
+        return ops.OneHot(self.num_classes, dtype=batch.dtype)(ops.Reshape((batch.shape[0],))(batch))
+
+    def attributes(self) -> dict[str, Any]:
+        """`num_classes`."""
+        return {"num_classes": self.num_classes}

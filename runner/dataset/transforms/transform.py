@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from copy import copy
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -38,6 +38,32 @@ class Transform(ABC):
     def channels_first(self) -> "Transform | None":
         """The same transform for [C, H, W] instead of [H, W, C] samples; None when there is none."""
         return None
+
+    def lower(self, batch: Any, ops: Any) -> Any:
+        """The transformed batch of a traced one, [B, ...], with the numbers of `__call__`.
+
+        It is written in the operators of `ops`, the module `runner.ops`. Sinks transform with it on the device, and it
+        is a part of `model/predict.onnx`.
+        """
+        raise NotImplementedError
+
+    @property
+    def has_operators(self) -> bool:
+        """Whether `lower` is written, and not for an inherited `__call__` that a subclass has replaced."""
+        order = type(self).__mro__
+        lowers, calls = (
+            next(k for k, kind in enumerate(order) if name in vars(kind)) for name in ("lower", "__call__")
+        )
+        return lowers <= calls and type(self).lower is not Transform.lower
+
+    @property
+    def free_axes(self) -> tuple[str, ...]:
+        """Names of the leading axes of a sample that `lower` computes with at any length."""
+        return ()
+
+    def attributes(self) -> dict[str, Any]:
+        """What determines the result, as values of JSON; the metadata of exported networks have it."""
+        return {}
 
 
 class RandomTransform(Transform):
@@ -96,6 +122,15 @@ class Affine(Transform):
         if self._shifts:
             result += self.shift
         return result
+
+    def lower(self, batch: Any, ops: Any) -> Any:
+        """A product and a sum, each rounded to Float32, as in numpy."""
+        result = ops.Cast(dt.float32)(batch) * self.scale
+        return result + self.shift if self._shifts else result
+
+    def attributes(self) -> dict[str, Any]:
+        """`scale` and `shift`: one number, or one per channel."""
+        return {"scale": self._exact[0].ravel().tolist(), "shift": self._exact[1].ravel().tolist()}
 
     def then(self, other: "Affine") -> "Affine":
         """This transform followed by another, as one."""

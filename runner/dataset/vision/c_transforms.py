@@ -4,6 +4,7 @@ Source: `mindspore.dataset.vision.c_transforms` r1.2.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from runner.dataset.vision.augment import RandomCrop, RandomHorizontalFlip
 from runner.dataset.vision.image import require_image, size_of
 from runner.dataset.vision.inter import Inter
 from runner.dataset.vision.resize import resize
+from runner.dataset.vision.resize_operators import resize_operators
 from runner.errors import ConfigError, known_names
 from runner.types import TensorType
 from runner.validation.arguments import as_list, finite_number
@@ -51,6 +53,20 @@ class Resize(Transform):
     def __call__(self, batch: np.ndarray) -> np.ndarray:
         """[B, height, width, C]; the batch itself when it already has the size."""
         return resize(batch, *self._new_size(batch.shape[1], batch.shape[2]), self.interpolation)
+
+    def lower(self, batch: Any, ops: Any) -> Any:
+        """The same numbers; images of bytes may have any size."""
+        new = self._new_size(batch.shape[1], batch.shape[2])
+        return resize_operators(batch, *new, self.interpolation, ops)
+
+    @property
+    def free_axes(self) -> tuple[str, ...]:
+        """Height and width, unless the new size depends on them."""
+        return ("height", "width") if len(self.size) == 2 else ()
+
+    def attributes(self) -> dict[str, Any]:
+        """`size`: height and width, or the shorter side; `interpolation`, by name."""
+        return {"size": list(self.size), "interpolation": self.interpolation.name}
 
     def _new_size(self, height: int, width: int) -> tuple[int, int]:
         if len(self.size) == 2:
@@ -111,6 +127,10 @@ class HWC2CHW(Transform):
         if channels == 1:
             return batch.reshape(count, 1, height, width)
         return np.ascontiguousarray(batch.transpose(0, 3, 1, 2))
+
+    def lower(self, batch: Any, ops: Any) -> Any:
+        """A transposition."""
+        return ops.Transpose((0, 3, 1, 2))(batch)
 
     def moved_before(self, other: Transform) -> Transform | None:
         """The channels-first form of `other`, such as of a transform per pixel or per channel."""

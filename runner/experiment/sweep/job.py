@@ -10,6 +10,7 @@ from runner.config.schema import RunRequest
 from runner.errors import ConfigError, RunnerError
 from runner.experiment import launch, output_directories
 from runner.experiment.run import CONFIG_FILE
+from runner.experiment.status import STATUS_FILE
 from runner.experiment.sweep import journal, state
 from runner.host import json_data
 from runner.host.signals import PREEMPTION, Preempted, exit_code, stopped_by_signals
@@ -82,7 +83,7 @@ class Job:
 
     def _resumed(self, request: RunRequest) -> RunRequest:
         """The request, which resumes the run in the folder if there is one. Raises ConfigError for another config."""
-        if not (request.folder / CONFIG_FILE).exists() or not (request.folder / launch.STATUS_FILE).exists():
+        if not (request.folder / CONFIG_FILE).exists() or not (request.folder / STATUS_FILE).exists():
             return request
         before = json_data.read_object(request.folder / CONFIG_FILE)
         if not self.force:

@@ -12,6 +12,7 @@ from runner.config.groups import search_space
 from runner.errors import ConfigError, RunnerError, raise_all
 from runner.experiment import launch, output_directories
 from runner.experiment.manifest import config_hash, relevant_versions
+from runner.experiment.status import LOCK_FILE
 from runner.experiment.sweep import best, journal
 from runner.experiment.sweep.cluster import queued_jobs, refuse_other_launcher
 from runner.experiment.sweep.controller import DIED, SweepController, key_of
@@ -42,7 +43,7 @@ def start(call: CommandLine) -> list[Outcome]:
     output_directories.check(sweep_plan.config, sweep_plan.folder)
     with stopped_by_signals():
         folder = launch.claim(sweep_plan.folder, sweep_plan.folder_given)
-        with files.locked(folder / launch.LOCK_FILE):
+        with files.locked(folder / LOCK_FILE):
             config = _base(sweep_plan)
             values = {"call": _call_values(call), "config": config, "config_sha256": config_hash(config)}
             journal.append(folder, "sweep", version=journal.VERSION, **values, threads=sweep_plan.shares.threads)
@@ -61,7 +62,7 @@ def resume(
     state = SweepState(folder)
     state.update()
     call = _resumed_call(state.header["call"], lines)._replace(code=tuple(given_code))
-    with stopped_by_signals(), files.locked(folder / launch.LOCK_FILE):
+    with stopped_by_signals(), files.locked(folder / LOCK_FILE):
         state.update()  # rows written before the lock was acquired
         sweep_plan = plan(call, resumed=True)
         if not force:

@@ -1,1 +1,5 @@
-from runner.experiment.tracking.attach import with_tracking as with_tracking
+from runner.experiment.tracking.attach import (
+    TrackedRun as TrackedRun,
+    tracked as tracked,
+    with_tracking as with_tracking,
+)

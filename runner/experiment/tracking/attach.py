@@ -1,12 +1,12 @@
 """Attaches TensorBoard or MLflow to a run: from the config to the thread that follows the files of the run."""
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from runner.config.containment import path_error
-from runner.config.groups.tracking import MlflowTracking, address, address_of, database_file
+from runner.config.groups.tracking import MlflowTracking, Tracking, address, address_of, database_file
 from runner.config.schema import RunRequest
 from runner.errors import ConfigError, MismatchError, RunnerError, StorageError, raise_all
 from runner.experiment.sweep.journal import NAME as SWEEP_FILE
@@ -16,6 +16,7 @@ from runner.experiment.tracking.follower import Follower, Tracker
 from runner.experiment.tracking.tensorboard import EventFile
 from runner.host.files import real_path, write_json
 from runner.host.json_data import read_optional
+from runner.validation.records import Frozen
 from runner.validation.validate import Invalid, invalid_value_error
 
 STATE_FILE, SUMMARY_FILE = "tracking.json", "summary.json"
@@ -24,29 +25,56 @@ MAX_LEVELS = 4  # folders between a job and its sweep
 Run = Callable[[RunRequest], dict[str, Any]]
 
 
+class TrackedRun(Frozen):
+    """What trackers receive about a run besides its files; `name` is its experiment or its network."""
+
+    folder: Path
+    tracking: Tracking
+    name: str
+    experiment: str | None
+    config: dict[str, Any]
+    overrides: tuple[str, ...] = ()
+    resume: bool = False
+
+
 def with_tracking(run: Run) -> Run:
     """The function `run` with the tracker of its config; the summary gets the tracker's status as `tracking`.
 
     It raises the errors of `run`, and ConfigError before the run starts when the tracker cannot start.
     """
 
-    def tracked(request: RunRequest) -> dict[str, Any]:
-        tracking = request.config.tracking
-        tracker = _tracker(request)
-        write_json(request.folder / STATE_FILE, _state(tracker, "running", None))
-        follower = Follower(tracker, request.folder, tracking.every_seconds)  # type: ignore[union-attr]
-        try:
-            summary = run(request)
-        except BaseException as error:
-            # A run that does not meet its expectations has a summary, too.
-            has_summary = isinstance(error, MismatchError)
-            _end(follower, error, read_optional(request.folder / SUMMARY_FILE) if has_summary else {})
-            raise
-        summary = {**summary, "tracking": _end(follower, None, summary)}
-        write_json(request.folder / SUMMARY_FILE, summary)
+    def tracked_run(request: RunRequest) -> dict[str, Any]:
+        name = request.experiment or request.config.network.name
+        names = request.config.tracking, name, request.experiment
+        with tracked(
+            TrackedRun(request.folder, *names, request.resolved, request.overrides, request.resume)
+        ) as summary:
+            summary.update(run(request))
         return summary
 
-    return tracked
+    return tracked_run
+
+
+@contextmanager
+def tracked(run: TrackedRun) -> Iterator[dict[str, Any]]:
+    """Inside, the tracker of a run follows its files. Yields a dict, into which the caller puts the summary of the run;
+    at the end the summary has the tracker's status as `tracking`.
+
+    Raises ConfigError and StorageError when the tracker cannot start.
+    """
+    tracker = _tracker(run)
+    write_json(run.folder / STATE_FILE, _state(tracker, "running", None))
+    follower = Follower(tracker, run.folder, run.tracking.every_seconds)  # type: ignore[union-attr]
+    summary: dict[str, Any] = {}
+    try:
+        yield summary
+    except BaseException as error:
+        # A run that does not meet its expectations has a summary, too.
+        has_summary = isinstance(error, MismatchError)
+        _end(follower, error, read_optional(run.folder / SUMMARY_FILE) if has_summary else {})
+        raise
+    summary["tracking"] = _end(follower, None, summary)
+    write_json(run.folder / SUMMARY_FILE, summary)
 
 
 def _end(follower: Follower, error: BaseException | None, summary: dict[str, Any]) -> dict[str, Any]:
@@ -63,12 +91,12 @@ def _state(tracker: Tracker, status: str, reason: str | None) -> dict[str, Any]:
     return {"name": tracker.name, "status": status, "reason": reason, **tracker.place}
 
 
-def _tracker(request: RunRequest) -> Tracker:
-    if isinstance(request.config.tracking, MlflowTracking):
-        return mlflow.MlflowRun(_run_info(request, request.config.tracking))
-    folder = request.folder.absolute() / "tensorboard"
+def _tracker(run: TrackedRun) -> Tracker:
+    if isinstance(run.tracking, MlflowTracking):
+        return mlflow.MlflowRun(_run_info(run, run.tracking))
+    folder = run.folder.absolute() / "tensorboard"
     try:
-        return EventFile(folder, {"config": request.resolved, "run": _tags(request, request.folder.absolute())})
+        return EventFile(folder, {"config": run.config, "run": _tags(run, run.folder.absolute())})
     except ImportError as reason:
         hint = 'pip install "runner[tensorboard]"'
         raise ConfigError("tensorboardX cannot be loaded", key="tracking", reason=reason, hint=hint) from reason
@@ -76,19 +104,19 @@ def _tracker(request: RunRequest) -> Tracker:
         raise StorageError("no event file can be written", path=folder, reason=reason) from reason
 
 
-def _run_info(request: RunRequest, tracking: MlflowTracking) -> Any:
-    folder, uri = request.folder.absolute(), address_of(tracking)
-    before = read_optional(folder / STATE_FILE) if request.resume else {}
+def _run_info(run: TrackedRun, tracking: MlflowTracking) -> Any:
+    folder, uri = run.folder.absolute(), address_of(tracking)
+    before = read_optional(folder / STATE_FILE) if run.resume else {}
     same = (before.get("name"), before.get("uri")) == ("mlflow", uri)
     if before.get("name") == "mlflow" and tracking.uri is None:  # a resumed run keeps its database
         same, uri = True, _recorded_address(str(before.get("uri")), uri, folder)
     return mlflow.MlflowRunInfo(
         uri=uri,
-        experiment=tracking.experiment or request.experiment or request.config.network.name,
+        experiment=tracking.experiment or run.name,
         run_name=tracking.run_name or "/".join(folder.parts[-2:]),
         run_id=before.get("run_id") if same else None,
-        config=request.resolved,
-        tags=_tags(request, folder),
+        config=run.config,
+        tags=_tags(run, folder),
     )
 
 
@@ -104,9 +132,9 @@ def _recorded_address(recorded: str, current: str, folder: Path) -> str:
     return recorded
 
 
-def _tags(request: RunRequest, folder: Path) -> dict[str, str]:
+def _tags(run: TrackedRun, folder: Path) -> dict[str, str]:
     """Metadata of a run besides its config: its folder, and its job in a sweep."""
-    tags = {"folder": str(folder), "experiment": request.experiment, "overrides": " ".join(request.overrides)}
+    tags = {"folder": str(folder), "experiment": run.experiment, "overrides": " ".join(run.overrides)}
     for sweep in folder.parents[:MAX_LEVELS]:
         if (sweep / SWEEP_FILE).exists():
             tags |= {"sweep": str(sweep), "job": _job(sweep, folder)}

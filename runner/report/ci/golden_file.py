@@ -76,11 +76,11 @@ def from_run(folder: Path) -> Golden:
         raise ConfigError("not a run directory", path=folder, missing="status.json", hint="runner ls lists runs")
     if run.state != "ok" and run.status.get("exit_code") != 6:  # a run that does not meet `expect` is finished too
         raise ConfigError("the run is not finished", path=folder, status=run.state, hint=f"runner resume {folder}")
-    prefix = str(run.config.get("checkpoint.prefix", "CKP"))
-    found, damaged = state.newest(folder / "checkpoints", prefix)
+    found, damaged = state.newest(folder / "checkpoints", run.checkpoint_prefix)
     if found is None:
         raise DataError("no valid checkpoint", path=folder, found="; ".join(damaged) or "none")
-    excluded = ("version.", "device.threads")  # the manifest has the actual number of threads
+    # The manifest has the actual number of threads. The check is for changes of the code, also that of the user.
+    excluded = ("version.", "device.threads", "code.")
     key = {name: value for name, value in found.identity.items() if not name.startswith(excluded)}
     key |= {name: run.manifest.get(name) for name in (*_MACHINE, *_COMPUTING)}
     tensors = {name: _tensor(array) for name, array in sorted(found.arrays.items())}

@@ -43,7 +43,7 @@ def sections(run: RunRecord, home: Path) -> list[Section]:
         Section("Time per phase", _times(run)),
         Section("Profile", _profile(run, home)),
         Section("Graph", _graphs(run, home)),
-        Section("Config", _config(run) if run.config else None),
+        Section("Config", _config(run) if run.config or run.command else None),
         Section("What the numbers depend on", _values(run.manifest) if run.manifest else None),
         Section("Files", _files(run, home)),
     ]
@@ -145,6 +145,8 @@ def _picture_link(path: Path, home: Path) -> Markup | str:
 
 
 def _config(run: RunRecord) -> Markup:
+    if run.command:
+        return concat(tag("pre", run.command), _values(run.config))
     defaults = flat(plain(RunConfig()))
     changed = {key: value for key, value in run.config.items() if defaults.get(key) != value}
     typed = tag("pre", " ".join(["runner", *run.overrides])) if run.overrides else None

@@ -1,0 +1,252 @@
+"""Axes of any length in a model: found by comparing what the same function lowers to for several lengths.
+
+A traced graph has the lengths of its inputs in constants: the shapes of reshapes and broadcasts, and arrays made from
+them. The models for several lengths have to be the same nodes, and each constant that differs has to follow a rule that
+holds for all of them: a vector of integers that are linear in the lengths, or an array that repeats itself along the
+axes in which it grows. Then the first model, with these constants computed from the shapes of its inputs, is the model
+for any length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from runner.compile.onnx.builder import onnx, source_operators
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto, ValueInfoProto
+
+Lengths = Mapping[str, int]  # of the free axes, by name
+FreeAxes = Sequence[Mapping[int, str]]  # for each input, the names of its free axes by position
+Use = tuple[int, int]  # numbers of a node and of one of its operands
+
+
+class NotFreeError(Exception):
+    """An axis has to keep its length; the message is the reason."""
+
+
+class Lowered(NamedTuple):
+    """A model and the lengths for which it was lowered."""
+
+    lengths: Lengths
+    model: ModelProto
+
+
+def with_free_axes(lowered: Sequence[Lowered], free: FreeAxes) -> ModelProto:
+    """The first model with free axes in its first inputs, in which it must not contain a parameter.
+
+    The lengths of the second one differ from it in the first name, those of the third in the second name, and so on;
+    the models after these only confirm the rules. Raises NotFreeError when there is no rule.
+    """
+    generalized: ModelProto = onnx.ModelProto()
+    generalized.CopyFrom(lowered[0].model)
+    lengths = [entry.lengths for entry in lowered]
+    first = _Indexed(lowered[0].model)
+    matches = [_match(first, _Indexed(entry.model)) for entry in lowered]
+    writer = _Writer(generalized, lengths, free)
+    for use in sorted(matches[0].constants):
+        arrays = [match.constants[use] for match in matches]
+        if any(not _equal(arrays[0], other) for other in arrays[1:]):
+            writer.replace(use, arrays)
+    writer.finish(matches[0].nodes)
+    for declared, axes in zip(generalized.graph.input, free, strict=False):
+        for axis, name in axes.items():
+            declared.type.tensor_type.shape.dim[axis].dim_param = name
+    for k, declared in enumerate(generalized.graph.output):
+        _free_result(declared, [entry.model.graph.output[k] for entry in lowered], lengths)
+    return generalized
+
+
+class _Indexed:
+    """A model with its constants and the producers of its values by name."""
+
+    def __init__(self, model: ModelProto) -> None:
+        self.graph = model.graph
+        self.constants = {x.name: onnx.numpy_helper.to_array(x) for x in self.graph.initializer}
+        self.producers = {y: (n, k) for n, node in enumerate(self.graph.node) for k, y in enumerate(node.output)}
+
+
+class _Match(NamedTuple):
+    """The nodes of the first model that its results need, and for its constant operands those of the other model."""
+
+    nodes: set[int]
+    constants: dict[Use, np.ndarray]
+
+
+def _match(first: _Indexed, other: _Indexed) -> _Match:
+    """What in the first model has a partner in the other one.
+
+    The graphs are compared from their results: equal nodes may be one node in the other model, where constants happen
+    to be equal. Raises NotFreeError when they differ in anything but constants.
+    """
+    found: dict[Use, np.ndarray] = {}
+    ends = [[y.name for y in graph.output] for graph in (first.graph, other.graph)]
+    starts = [[x.name for x in graph.input] for graph in (first.graph, other.graph)]
+    _require(ends[0] == ends[1] and sorted(starts[0]) == sorted(starts[1]), "its inputs or outputs")
+    partners: dict[int, int] = {}
+    open_pairs = [(first.producers[name], other.producers[name]) for name in ends[0]]
+    while open_pairs:
+        (n, output), (m, other_output) = open_pairs.pop()
+        node, partner = first.graph.node[n], other.graph.node[m]
+        _require(output == other_output and partners.setdefault(n, m) == m, "the operators", node)
+        _require(_is_alike(node, partner), "an attribute or the operands", node)
+        for k, (x, z) in enumerate(zip(node.input, partner.input, strict=True)):
+            if x in first.producers and z in other.producers:
+                pair = first.producers[x], other.producers[z]
+                if partners.get(pair[0][0]) != pair[1][0]:
+                    open_pairs.append(pair)
+                else:
+                    _require(pair[0][1] == pair[1][1], "the operands", node)
+            elif x in first.constants and z in other.constants:
+                found[n, k] = other.constants[z]
+            else:
+                _require(x == z and x not in first.producers and z not in other.producers, "the operands", node)
+    return _Match(set(partners), found)
+
+
+def _is_alike(node: NodeProto, other: NodeProto) -> bool:
+    """Whether two nodes differ at most in names."""
+    described = [
+        (x.op_type, x.domain, len(x.input), [a.SerializeToString(deterministic=True) for a in x.attribute])
+        for x in (node, other)
+    ]
+    return described[0] == described[1]
+
+
+def _equal(array: np.ndarray, other: np.ndarray) -> bool:
+    return array.dtype == other.dtype and array.shape == other.shape and array.tobytes() == other.tobytes()
+
+
+def _require(holds: bool, what: str, node: NodeProto | None = None) -> None:
+    if not holds:
+        place = f" at {', '.join(source_operators(node)[:1]) or node.name}" if node is not None else ""
+        raise NotFreeError(f"{what} of the network depend on the length{place}")
+
+
+class _Rule(NamedTuple):
+    """`constant` plus, for each name, the length times an array."""
+
+    constant: np.ndarray
+    factors: dict[str, np.ndarray]
+
+
+def _linear(values: Sequence[np.ndarray], lengths: Sequence[Lengths]) -> _Rule | None:
+    """The rule of arrays of integers for these lengths; None when they are not linear in them."""
+    if len({value.shape for value in values}) > 1:
+        return None
+    first, factors = values[0].astype(np.int64), {}
+    constant = first.copy()
+    for k, name in enumerate(lengths[0], 1):
+        factor, rest = np.divmod(values[k] - first, lengths[k][name] - lengths[0][name])
+        if rest.any():
+            return None
+        factors[name] = factor
+        constant -= factor * lengths[0][name]
+    for value, known in zip(values, lengths, strict=True):
+        if not np.array_equal(constant + sum(f * known[name] for name, f in factors.items()), value):
+            return None
+    return _Rule(constant, {name: factor for name, factor in factors.items() if factor.any()})
+
+
+class _Writer:
+    """Replaces constants of a model by values that nodes at its start compute from the shapes of its inputs."""
+
+    def __init__(self, model: ModelProto, lengths: Sequence[Lengths], free: FreeAxes) -> None:
+        self.graph, self.lengths = model.graph, lengths
+        self.places: dict[str, tuple[str, int]] = {}
+        for declared, axes in zip(self.graph.input, free, strict=False):
+            for axis, name in axes.items():
+                self.places.setdefault(name, (declared.name, axis))
+        self.nodes: list[NodeProto] = []
+        self.known: dict[tuple[object, ...], str] = {}
+
+    def replace(self, use: Use, arrays: Sequence[np.ndarray]) -> None:
+        """Replace an operand, which is one of `arrays` for each of the lengths."""
+        node = self.graph.node[use[0]]
+        node.input[use[1]] = self._inferred(node, use[1], arrays) or self._computed(arrays) or self._repeated(arrays)
+        _require(bool(node.input[use[1]]), "the numbers", node)
+
+    def finish(self, needed: set[int]) -> None:
+        """Put the new nodes first, and remove nodes that no result needs, and unused constants."""
+        nodes = [*self.nodes, *(node for k, node in enumerate(self.graph.node) if k in needed)]
+        used = {x for node in nodes for x in node.input}
+        constants = [x for x in self.graph.initializer if x.name in used]
+        for field, entries in ((self.graph.node, nodes), (self.graph.initializer, constants)):
+            copies = [type(entry).FromString(entry.SerializeToString()) for entry in entries]
+            del field[:]
+            field.extend(copies)
+
+    def _inferred(self, node: NodeProto, operand: int, arrays: Sequence[np.ndarray]) -> str:
+        """The shape of a Reshape whose only free axis follows from the number of elements."""
+        if (node.op_type, operand) != ("Reshape", 1) or len({array.shape for array in arrays}) > 1:
+            return ""
+        changes = np.flatnonzero(np.ptp(np.stack(arrays), axis=0))
+        if len(changes) != 1 or (np.stack(arrays) < 1).any():
+            return ""
+        shape = arrays[0].copy()
+        shape[changes[0]] = -1
+        return self._constant(shape)
+
+    def _computed(self, arrays: Sequence[np.ndarray]) -> str:
+        """A vector of integers that is linear in the lengths."""
+        if arrays[0].dtype != np.int64 or arrays[0].ndim != 1:
+            return ""
+        rule = _linear(arrays, self.lengths)
+        return "" if rule is None else self._vector(rule)
+
+    def _vector(self, rule: _Rule) -> str:
+        total = ""
+        for name, factor in rule.factors.items():
+            product = self._length(name)
+            if (factor != 1).any() or factor.size > 1:
+                product = self._node("Mul", (product, self._constant(factor)))
+            total = self._node("Add", (total, product)) if total else product
+        return self._node("Add", (total, self._constant(rule.constant))) if rule.constant.any() else total
+
+    def _repeated(self, arrays: Sequence[np.ndarray]) -> str:
+        """An array that repeats itself along the axes in which it grows."""
+        first = arrays[0]
+        if len({array.ndim for array in arrays}) > 1 or not all(array.size for array in arrays):
+            return ""
+        rule = _linear([np.array(array.shape, np.int64) for array in arrays], self.lengths)
+        growing = {axis for array in arrays for axis in range(first.ndim) if array.shape[axis] != first.shape[axis]}
+        part = tuple(slice(0, 1) if axis in growing else slice(None) for axis in range(first.ndim))
+        repeats = all(_equal(array, np.broadcast_to(first[part], array.shape)) for array in arrays)
+        if rule is None or not growing or not repeats:
+            return ""
+        return self._node("Expand", (self._constant(first[part]), self._vector(rule)))
+
+    def _length(self, name: str) -> str:
+        given, axis = self.places[name]
+        return self._node("Shape", (given,), start=axis, end=axis + 1)
+
+    def _node(self, kind: str, inputs: Sequence[str], **attributes: Any) -> str:
+        key = kind, tuple(inputs), tuple(attributes.items())
+        if key not in self.known:
+            name = self.known[key] = f"length:{len(self.known)}"
+            self.nodes.append(onnx.helper.make_node(kind, list(inputs), [name], name=name, **attributes))
+        return self.known[key]
+
+    def _constant(self, array: np.ndarray) -> str:
+        key = "const", array.dtype.str, array.shape, array.tobytes()
+        if key not in self.known:
+            name = self.known[key] = f"length:{len(self.known)}"
+            self.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array, order="C"), name))
+        return self.known[key]
+
+
+def _free_result(declared: ValueInfoProto, results: Sequence[ValueInfoProto], lengths: Sequence[Lengths]) -> None:
+    """Declare the axes of an output that depend on the lengths; one that is a free axis gets its name."""
+    shapes = [np.array([d.dim_value for d in result.type.tensor_type.shape.dim], np.int64) for result in results]
+    if len({shape.size for shape in shapes}) > 1:
+        raise NotFreeError(f"the number of axes of {declared.name} depends on the length")
+    for axis, dimension in enumerate(declared.type.tensor_type.shape.dim):
+        measured = [int(shape[axis]) for shape in shapes]
+        if len(set(measured)) > 1:
+            names = [name for name in lengths[0] if measured == [known[name] for known in lengths]]
+            dimension.Clear()
+            if names:
+                dimension.dim_param = names[0]

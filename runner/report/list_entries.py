@@ -1,0 +1,53 @@
+"""`runner ls networks` and the other kinds: what can be named in a config, where it comes from, and its keys."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from runner.config import code, groups, options  # noqa: F401  register what runner has
+from runner.host.plain_text import visible
+from runner.register import PLURALS, Entry
+from runner.validation.signature import Key
+from runner.validation.validate import show
+
+
+def main(plural: str, given_code: Sequence[str]) -> int:
+    """Print the entries of a kind, such as `networks`, with those of the project. Raises ConfigError."""
+    code.load(code.sources(given_code))
+    for name, entry in PLURALS[plural].items():
+        print("\n".join(map(visible, _lines(name, entry))))  # noqa: T201
+    return 0
+
+
+def _lines(name: str, entry: Entry) -> Iterator[str]:
+    yield f"{name:<16}{_origin(entry)}"
+    if entry.summary:
+        yield f"    {entry.summary}"
+    width = max(map(len, entry.keys), default=0)
+    for key_name, key in entry.keys.items():
+        yield f"    {key_name:<{width}}  {_type(key)} = {_default(entry, key_name, key)}{_help(key)}"
+
+
+def _origin(entry: Entry) -> str:
+    """The place of an entry: relative to the current directory if it is inside, or the package that has it."""
+    if entry.is_own:
+        return "runner"
+    place = Path(entry.place)
+    return str(place.relative_to(Path.cwd())) if place.is_relative_to(Path.cwd()) else entry.place
+
+
+def _type(key: Key) -> str:
+    bounds = key.rule
+    low = [f">= {bounds.low}"] * (bounds.low is not None) + [f"> {bounds.above}"] * (bounds.above is not None)
+    high = [f"<= {bounds.high}"] * (bounds.high is not None) + [f"< {bounds.below}"] * (bounds.below is not None)
+    limits = ", ".join([*low, *high])
+    return f"{key.type_name} ({limits})" if limits else key.type_name
+
+
+def _default(entry: Entry, name: str, key: Key) -> str:
+    if name in entry.kind.open_facts:
+        return "null (the dataset's)"
+    return "(required)" if key.required else show(key.default)
+
+
+def _help(key: Key) -> str:
+    return f"  # {key.help}" if key.help else ""
