@@ -19,11 +19,11 @@ from typing import Any, NamedTuple, NoReturn
 from runner.config import command_arguments, command_line
 from runner.config.command_line import CommandLine, Parser
 from runner.errors import ConfigError, RunnerError, StorageError, nearest, unexpected
+from runner.experiment.summary_text import summary_text
 from runner.host.console import Console, open_standard_descriptors
 from runner.host.lazy import gc_paused
 from runner.host.machine import version_line
 from runner.host.plain_text import visible
-from runner.report.summary_text import summary_text
 
 Handler = Callable[[argparse.Namespace], int]
 
