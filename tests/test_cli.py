@@ -256,6 +256,8 @@ def test_wrong_usage(words, text, capsys, place):
 WRONG = {
     "ls": ["a", "b"],
     "resume": [],
+    "eval": [],
+    "new": ["a", "b"],
     "doctor": ["a"],
     "parse-print": [],
     "compare": ["a"],

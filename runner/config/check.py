@@ -7,7 +7,7 @@ from typing import Any
 from runner.config.groups import GROUPS, NAMED
 from runner.config.groups.callback import CALLBACKS, CallbackSettings, keys_of_value
 from runner.config.groups.dump import consistency_errors as dump_errors, is_requested as is_dumped
-from runner.config.groups.metric import METRICS, MetricSettings
+from runner.config.groups.metric import METRICS, MetricSettings, numbers, single_number
 from runner.config.groups.optimizer import consistency_errors as optimizer_errors
 from runner.config.groups.parallel import DataParallel
 from runner.config.groups.profiling import consistency_errors as profiling_errors, is_requested as is_profiled
@@ -155,7 +155,12 @@ class _Checker:
         }
 
     def expectations(self, values: object, path: str) -> dict[str, Expectation]:
-        found = self.entries(values, METRICS, path)
+        allowed = numbers()
+        if isinstance(values, Mapping):
+            for name in (name for name in METRICS if name in values and name not in allowed):
+                self.value(str, Rule(validate=single_number), name, _join(path, name), None)
+            values = {name: value for name, value in values.items() if name in allowed or name not in METRICS}
+        found = self.entries(values, allowed, path)
         return {name: self.expectation(value, _join(path, name)) for name, value in found.items()}
 
     def expectation(self, bounds: object, path: str) -> Expectation:

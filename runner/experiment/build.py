@@ -10,7 +10,7 @@ from runner import compile as compiler, context
 from runner.communication import auto_parallel
 from runner.communication.world import world
 from runner.config.groups.dataset import DatasetSettings
-from runner.config.groups.metric import METRICS, AnyMetric
+from runner.config.groups.metric import METRICS
 from runner.config.groups.parallel import DataParallel
 from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig
@@ -23,6 +23,7 @@ from runner.errors import ConfigError, DeviceError, known_names
 from runner.host.log import LOG
 from runner.host.machine import require_memory
 from runner.nn.cell import Cell
+from runner.nn.metric_base import AnyMetric
 from runner.nn.pooling import set_impl_mode
 from runner.nn.wrap import StepCell
 from runner.observe import dump

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -68,7 +69,7 @@ class MetricsJournal(Callback):
     def epoch_end(self, run_context: RunContext) -> None:
         self.journal.sync()
 
-    def evaluated(self, metrics: Mapping[str, float], epoch: int, global_step: int) -> None:
+    def evaluated(self, metrics: Mapping[str, Any], epoch: int, global_step: int) -> None:
         """Write an `eval` event."""
         self.journal.append({"event": "eval", "epoch": epoch, "global_step": global_step, **metrics})
         self.journal.sync()

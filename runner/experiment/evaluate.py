@@ -71,7 +71,7 @@ def _freeze(experiment: Experiment, observer: GraphObserver) -> None:
         model.eval_step = GraphStep(model.eval_network, model.device, "eval_step", *names, observer, compiler.INFERENCE)
 
 
-def _evaluation_figures(experiment: Experiment, stopwatch: Stopwatch, values: dict[str, float]) -> dict[str, Any]:
+def _evaluation_figures(experiment: Experiment, stopwatch: Stopwatch, values: dict[str, Any]) -> dict[str, Any]:
     """The entries of a training summary that an evaluation computes differently."""
     step = experiment.model.eval_step
     programs: Sequence[compiler.Program] = list(step.programs.values()) if isinstance(step, GraphStep) else []

@@ -73,7 +73,13 @@ WITHOUT_EFFECT = (
 
 
 # Keys that checkpoints of older versions do not have, with the values that those runs had.
-ADDED = {"parallel.sync_batch_norm": False, "dataset.inputs": None, "dataset.target": None}
+ADDED = {
+    "parallel.sync_batch_norm": False,
+    "dataset.inputs": None,
+    "dataset.target": None,
+    "loss.label_smoothing": 0.0,
+    "loss.class_weights": None,
+}
 
 
 class Subject(Protocol):
@@ -221,7 +227,7 @@ class RunDescription:
             "packages": self.packages,
         }
 
-    def summary(self, cb_params: CallbackParameters, values: dict[str, float]) -> dict[str, Any]:
+    def summary(self, cb_params: CallbackParameters, values: dict[str, Any]) -> dict[str, Any]:
         """The summary of a finished run; times, speed and interactions are those of this process."""
         stopwatch = self.stopwatch
         steps = cb_params.cur_step_num - int(self.before.get("global_step", 0))

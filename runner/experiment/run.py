@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from runner.config.groups.profiling import is_requested as is_profiled
 from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig, RunRequest
 from runner.core.observers import NO_VALUES, ValueObserver
-from runner.errors import MismatchError, TrainingError
+from runner.errors import MismatchError
 from runner.experiment import code, dump, profile, tune
 from runner.experiment.build import MODES, Experiment, build, device_of
 from runner.experiment.callbacks import MetricsJournal, Stopwatch
@@ -26,11 +25,13 @@ from runner.experiment.checkpointer import Checkpointer, restore
 from runner.experiment.expect import check_expectations
 from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import ManifestWriter, RunDescription, description_of
+from runner.experiment.metric_values import as_json
 from runner.experiment.model_files import write_networks
 from runner.experiment.ranks import synchronize
 from runner.host import seed
 from runner.host.files import make_directory, write_atomically, write_json
 from runner.host.journal import Journal
+from runner.host.json_data import without_lists
 from runner.host.log import LOG
 from runner.host.signals import Interruption
 from runner.observe import dump as dumps
@@ -106,7 +107,7 @@ def run_environment(config: RunConfig) -> Iterator[None]:
             LOG.warning("print_file_path has no effect: no operator Print was executed")
 
 
-def conclude(request: RunRequest, summary: dict[str, Any], values: dict[str, float]) -> dict[str, Any]:
+def conclude(request: RunRequest, summary: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     """Complete, check and write the summary. Raises MismatchError, after writing it, when `expect` is not met."""
     config = request.config
     summary["split"] = config.eval.split
@@ -114,7 +115,7 @@ def conclude(request: RunRequest, summary: dict[str, Any], values: dict[str, flo
         phases = device_setup.prepare(device_of(config), config.mode == "graph")
         summary["system"] = device_setup.with_compilation(phases, summary["compile_seconds"], summary["train_seconds"])
     try:
-        check_expectations(config.expect, {**values, "loss": summary["loss"]})
+        check_expectations(config.expect, {**without_lists(values), "loss": summary["loss"]})
     except MismatchError:
         summary["status"] = "failed"  # like status.json
         raise
@@ -249,14 +250,15 @@ def _configured(request: RunRequest, total_steps: int) -> Iterator[Callback]:
 
 def evaluate(
     experiment: Experiment, metrics: MetricsJournal, cb_params: CallbackParameters, callbacks: Sequence[Callback] = ()
-) -> dict[str, float]:
-    """Evaluate `eval.split` and write its metrics to the journal. Raises TrainingError when one is not finite."""
+) -> dict[str, Any]:
+    """Evaluate the split of `eval.split` and write its metrics to the journal: numbers, and nested lists of numbers.
+
+    Raises TrainingError for a value that is not finite, or not what its metric declares.
+    """
     if not experiment.model.metrics:
         return {}
     values = experiment.model.eval(experiment.eval_data, callbacks)
-    if not all(map(math.isfinite, values.values())):
-        rows = {"epoch": cb_params.cur_epoch_num, "global_step": cb_params.cur_step_num}
-        repair = "a smaller optimizer.learning_rate"
-        raise TrainingError("a metric of the evaluation is not a finite number", **values, **rows, repair=repair)
+    rows = {"epoch": cb_params.cur_epoch_num, "global_step": cb_params.cur_step_num}
+    values = as_json(experiment.model.metrics, values, **rows)
     metrics.evaluated(values, cb_params.cur_epoch_num, cb_params.cur_step_num)
     return values

@@ -9,8 +9,10 @@ from runner.host.plain_text import visible
 def summary_text(summary: Mapping[str, Any]) -> str:
     """The metrics, the speed and the directory of a run, as lines; "" for a sweep, which has no summary."""
     lines = []
-    if summary.get("metrics"):
-        values = ", ".join(f"{visible(name)} {value:.4f}" for name, value in summary["metrics"].items())
+    metrics = summary.get("metrics") or {}
+    numbers = {name: value for name, value in metrics.items() if not isinstance(value, list)}
+    if numbers:
+        values = ", ".join(f"{visible(name)} {value:.4f}" for name, value in numbers.items())
         steps, speed = summary["steps"], summary["steps_per_second"]
         split = f"on the {summary.get('split', 'test')} split"
         lines.append(f"{values} {split}" + (f"; {steps} steps at {speed:.0f} steps/s" if speed else ""))

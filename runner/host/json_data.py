@@ -7,7 +7,7 @@ errors have lines and columns, have their own reader: `json_file`.
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -49,6 +49,15 @@ def read(path: Path, limit: int = MAX_BYTES) -> Any:
         return parse(content)
     except DataError as error:
         raise DataError("not a JSON file", file=path, **error.rows) from None
+
+
+def without_lists(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys whose values are not lists: arrays have no place on a console, on a curve or in a table.
+
+    >>> without_lists({"accuracy": 0.5, "confusion_matrix": [[1, 0], [1, 0]]})
+    {'accuracy': 0.5}
+    """
+    return {name: value for name, value in values.items() if not isinstance(value, list)}
 
 
 def read_object(path: Path, limit: int = MAX_BYTES) -> dict[str, Any]:

@@ -1,14 +1,23 @@
-"""Loss cells."""
+"""Loss cells: of an output of the network and its target, the number that training makes small.
 
-from typing import ClassVar
+Each has the attribute `reduction` (`none`, `mean` or `sum`): a `sum` grows with the batch, a `mean` does not.
+`activation`, here and in a loss of your own, says how outputs of the network become probabilities, for exported models
+and metrics: `softmax`, or `sigmoid` for logits each of which has a target of its own. Losses of values have none.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
 
 from runner import ops
 from runner.core.primitive import Primitive
-from runner.core.value import Value
-from runner.errors import ConfigError
+from runner.core.value import Tensor, Value
+from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell
+from runner.validation.arguments import above, at_least
 
-__all__ = ["MSELoss", "SoftmaxCrossEntropyWithLogits"]
+__all__ = ["BCEWithLogitsLoss", "L1Loss", "MSELoss", "SmoothL1Loss", "SoftmaxCrossEntropyWithLogits"]
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -17,40 +26,157 @@ class SoftmaxCrossEntropyWithLogits(Cell):
     """Softmax cross-entropy of logits (N, C).
 
     `sparse`: labels are class numbers (N,) as Int32 or Int64, otherwise distributions (N, C). `reduction` over the
-    batch: `none` gives (N,), `mean` and `sum` a scalar. `activation`, here and in a loss of your own, says how outputs
-    of the network become probabilities in exported models: `softmax` or `sigmoid`.
+    batch: `none` gives (N,), `mean` and `sum` a scalar.
+
+    `label_smoothing` s, from 0 to below 1, gives the share s of each label to all classes in equal parts.
+    `class_weights`, C numbers of at least 0, multiply the loss of a sample by the weight of its class, for a
+    distribution by the mean weight under it. A `mean` is over samples, whatever their weights, so batches and ranks
+    of any size agree. Raises ConfigError for other values, ShapeError when there is not one weight per class.
     """
 
     activation: ClassVar[str] = "softmax"
 
-    def __init__(self, sparse: bool = False, reduction: str | None = "none") -> None:
+    def __init__(
+        self,
+        sparse: bool = False,
+        reduction: str | None = "none",
+        *,
+        label_smoothing: float = 0.0,
+        class_weights: Sequence[float] | None = None,
+    ) -> None:
         super().__init__()
         self.sparse, self.reduction = sparse, (reduction or "none").lower()
         self.reduce = _reduce(self.reduction, reduction)
         self.softmax_cross_entropy = ops.SoftmaxCrossEntropyWithLogits()
         self.sparse_softmax_cross_entropy = ops.SparseSoftmaxCrossEntropyWithLogits()
-        self.one_hot = ops.OneHot()
+        self.one_hot, self.gather, self.select = ops.OneHot(), ops.Gather(), ops.Select()
+        self.sum_classes = ops.ReduceSum()
+        at_least({"loss": type(self).__name__}, 0, label_smoothing=label_smoothing)
+        if label_smoothing >= 1:
+            raise ConfigError("label_smoothing must be below 1", given=label_smoothing)
+        self.label_smoothing = float(label_smoothing)
+        self.class_weights = None if class_weights is None else _weights("class_weights", class_weights)
 
     def construct(self, logits: Value, labels: Value) -> Value:
-        if self.sparse and self.reduction == "mean":
+        plain = not self.label_smoothing and self.class_weights is None
+        if plain and self.sparse and self.reduction == "mean":
             loss: Value = self.sparse_softmax_cross_entropy(logits, labels)
             return loss
+        weights = None if plain else self._sample_weights(logits, labels)
         if self.sparse:
             labels = self.one_hot(labels, logits.shape[-1])
+        if self.label_smoothing:
+            labels = labels * (1 - self.label_smoothing) + self.label_smoothing / logits.shape[-1]
         per_sample: Value = self.softmax_cross_entropy(logits, labels)[0]
+        if weights is not None:
+            per_sample = per_sample * weights
         return per_sample if self.reduce is None else self.reduce(per_sample)
+
+    def _sample_weights(self, logits: Value, labels: Value) -> Value | None:
+        """The weights (N,) of the samples; None where all are 1."""
+        weights = self.class_weights
+        if weights is not None and weights.shape != logits.shape[-1:]:
+            raise ShapeError("there must be one weight per class", class_weights=weights.shape, logits=logits.shape)
+        found: Value
+        if self.sparse:
+            # Without weights too: Gather refuses numbers above the last class, for OneHot they are rows of zeros.
+            ones = Tensor(np.ones(logits.shape[-1:], np.float32))
+            above = Tensor(logits.shape[-1], labels.dtype)
+            numbers = self.select(labels < 0, above, labels)  # negative ones would count from the last class
+            found = self.gather(ones if weights is None else weights, numbers)
+            return found
+        if weights is None:
+            return None
+        found = self.sum_classes(labels * weights, -1)
+        return found
+
+
+class BCEWithLogitsLoss(Cell):
+    """Binary cross-entropy of logits of any shape; targets are 0, 1, or probabilities between them.
+
+    Exact for logits of any size: with x the logit, y the target, p `pos_weight` and w `weight`, an element is
+    w (p y log(1 + exp(-x)) + (1 - y) log(1 + exp(x))). `weight` and `pos_weight`, numbers of at least 0, are broadcast
+    to the logits: one number, or one for each label. `reduction` is over all elements. Targets as in `MSELoss`.
+    Raises ConfigError for other arguments.
+    """
+
+    activation: ClassVar[str] = "sigmoid"
+
+    def __init__(
+        self,
+        reduction: str = "mean",
+        weight: float | Sequence[float] | Tensor | None = None,
+        pos_weight: float | Sequence[float] | Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        self.reduction, self.reduce, self.softplus = reduction, _reduce(reduction, reduction), ops.Softplus()
+        self.weight = None if weight is None else _weights("weight", weight)
+        self.pos_weight = None if pos_weight is None else _weights("pos_weight", pos_weight)
+
+    def construct(self, logits: Value, labels: Value) -> Value:
+        labels = _in_shape_of(logits, labels)
+        # Two terms, neither of which cancels another: max(x, 0) - x y + log(1 + exp(-|x|)) has no gradient at 0.
+        positive: Value = self.softplus(-logits) * labels
+        if self.pos_weight is not None:
+            positive = positive * _fitting("pos_weight", self.pos_weight, logits)
+        loss: Value = positive + self.softplus(logits) * (1.0 - labels)
+        if self.weight is not None:
+            loss = loss * _fitting("weight", self.weight, logits)
+        return loss if self.reduce is None else self.reduce(loss)
 
 
 class MSELoss(Cell):
-    """Squared difference, reduced by `none`, `mean` (the default) or `sum`."""
+    """Squared difference, reduced by `none`, `mean` (the default) or `sum` over all elements.
+
+    Labels have the shape of the logits, up to axes of length 1: (N,) fits (N, 1). ShapeError for another shape, which
+    would be broadcast to every pair of elements. Integers count as floats.
+    """
 
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__()
+        self.reduction = reduction
         self.square, self.reduce = ops.Square(), _reduce(reduction, reduction)
 
     def construct(self, logits: Value, labels: Value) -> Value:
-        squared: Value = self.square(logits - labels)
+        squared: Value = self.square(logits - _in_shape_of(logits, labels))
         return squared if self.reduce is None else self.reduce(squared)
+
+
+class L1Loss(Cell):
+    """Absolute difference, reduced by `none`, `mean` (the default) or `sum` over all elements. Labels as in `MSELoss`.
+
+    The gradient where both are equal is 0.
+    """
+
+    def __init__(self, reduction: str = "mean") -> None:
+        super().__init__()
+        self.reduction = reduction
+        self.abs, self.reduce = ops.Abs(), _reduce(reduction, reduction)
+
+    def construct(self, logits: Value, labels: Value) -> Value:
+        difference: Value = self.abs(logits - _in_shape_of(logits, labels))
+        return difference if self.reduce is None else self.reduce(difference)
+
+
+class SmoothL1Loss(Cell):
+    """With d the absolute difference: d² / (2 `beta`) below `beta`, and d - `beta` / 2 from there on.
+
+    `reduction` is `none` (the default, as in the reference), `mean` or `sum` over all elements. Labels as in `MSELoss`.
+    Raises ConfigError when `beta` is not above 0.
+    """
+
+    def __init__(self, beta: float = 1.0, reduction: str = "none") -> None:
+        super().__init__()
+        above({"loss": type(self).__name__}, 0, beta=beta)
+        self.beta, self.reduction = float(beta), reduction
+        self.abs, self.minimum, self.reduce = ops.Abs(), ops.Minimum(), _reduce(reduction, reduction)
+
+    def construct(self, logits: Value, labels: Value) -> Value:
+        difference: Value = self.abs(logits - _in_shape_of(logits, labels))
+        # Of both parts at once, for m = min(d, beta): m / beta (d - m / 2). Its slope is m / beta on both sides.
+        inner: Value = self.minimum(difference, self.beta)
+        loss: Value = inner * (1 / self.beta) * (difference - inner * 0.5)
+        return loss if self.reduce is None else self.reduce(loss)
 
 
 def _reduce(reduction: str, given: str | None) -> Primitive | None:
@@ -58,3 +184,37 @@ def _reduce(reduction: str, given: str | None) -> Primitive | None:
     if reduction not in REDUCTIONS:
         raise ConfigError("unknown reduction", given=given, allowed=", ".join(REDUCTIONS))
     return {"mean": ops.ReduceMean(), "sum": ops.ReduceSum()}.get(reduction)
+
+
+def _weights(name: str, given: Any) -> Tensor:
+    """Weights as a Float32 constant. Raises ConfigError unless they are finite numbers of at least 0."""
+    try:
+        values = np.asarray(given, np.float32)
+    except (TypeError, ValueError):
+        values = np.full(1, np.nan, np.float32)
+    if not values.size or not np.isfinite(values).all() or (values < 0).any():
+        raise ConfigError(f"{name} must be finite numbers of at least 0", given=repr(given))
+    return Tensor(values)
+
+
+def _fitting(name: str, weights: Tensor, logits: Value) -> Tensor:
+    """The weights, which must broadcast to the shape of the logits without growing it. Raises ShapeError."""
+    try:
+        fits = np.broadcast_shapes(weights.shape, logits.shape) == logits.shape
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ShapeError(f"{name} must be one number, or one per label", **{name: weights.shape}, logits=logits.shape)
+    return weights
+
+
+def _in_shape_of(logits: Value, labels: Value) -> Value:
+    """The labels as floats in the shape of the logits. Raises ShapeError if more than axes of length 1 differ."""
+    if labels.shape != logits.shape:
+        shapes = [[length for length in value.shape if length != 1] for value in (logits, labels)]
+        if shapes[0] != shapes[1]:
+            rows = {"output": logits.shape, "target": labels.shape}
+            hint = "as many outputs of the network as the target has columns"
+            raise ShapeError("output and target of a loss have different shapes", **rows, hint=hint)
+        labels = ops.Reshape()(labels, logits.shape)
+    return labels if labels.dtype.is_float else labels.astype(logits.dtype)

@@ -1,99 +1,81 @@
-"""Metrics, accumulated over the batches of an evaluation."""
+"""Metrics of an evaluation: the loss, and the names of all."""
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from runner.errors import ConfigError, known_names
+from runner.nn.cell import Cell
+from runner.nn.classification_metrics import F1, Accuracy, ConfusionMatrix, Precision, Recall, TopKCategoricalAccuracy
+from runner.nn.metric_base import AnyMetric, Mean, Metric, attach, is_scalar
+from runner.nn.regression_metrics import MAE, MSE, R2
 
-__all__ = ["Accuracy", "Loss", "Metric"]
-
-
-class Metric:
-    """Base: `clear`, then `update` once per batch, then `eval`.
-
-    `direction` is what a search does with it unless it is configured otherwise: "minimize" or "maximize".
-    """
-
-    direction: ClassVar[str] = "minimize"
-
-    @classmethod
-    def for_loss(cls, is_sum: bool) -> Self:
-        """The metric of a run whose loss function adds up the samples of a batch (`is_sum`), or averages them."""
-        return cls()
-
-    def clear(self) -> None:
-        """Reset the accumulated values."""
-        raise NotImplementedError
-
-    def update(self, loss: np.ndarray, output: np.ndarray, label: np.ndarray) -> None:
-        """Add one batch: loss (scalar or per sample), output of the network (N, ...), label (N, ...)."""
-        raise NotImplementedError
-
-    def eval(self) -> float:
-        """The value over all batches. Raises ConfigError when there were none."""
-        raise NotImplementedError
-
-
-class Mean(Metric):
-    """Base of metrics that are a mean over samples."""
-
-    def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        self.total, self.count = 0.0, 0
-
-    def eval(self) -> float:
-        if not self.count:
-            raise ConfigError("a metric without data", metric=type(self).__name__)
-        return self.total / self.count
-
-
-class Accuracy(Mean):
-    """Share of samples whose largest output (N, C) is that of the label: class numbers (N,) or one-hot (N, C)."""
-
-    direction = "maximize"
-
-    def update(self, loss: np.ndarray, output: np.ndarray, label: np.ndarray) -> None:
-        classes = label.argmax(-1) if label.ndim == output.ndim else label
-        self.total += float((output.argmax(-1) == classes).sum())
-        self.count += len(label)
+__all__ = ["Loss"]
 
 
 class Loss(Mean):
     """Mean loss per sample; batches are weighted by their size, so that a smaller last one has no more weight.
 
-    `summed`: the loss function sums the samples of a batch instead of averaging them.
+    `summed`: the loss function sums the samples of a batch instead of averaging them; by default (None) so if its
+    attribute `reduction` is "sum".
     """
 
-    def __init__(self, summed: bool = False) -> None:
+    indexes: ClassVar = (0, 2)
+
+    def __init__(self, summed: bool | None = None) -> None:
         super().__init__()
-        self.summed = summed
+        self.is_fixed, self.summed = summed is not None, bool(summed)
 
-    @classmethod
-    def for_loss(cls, is_sum: bool) -> Self:
-        return cls(summed=is_sum)
+    def attach(self, loss_fn: Cell) -> None:
+        if not self.is_fixed:
+            self.summed = getattr(loss_fn, "reduction", None) == "sum"
 
-    def update(self, loss: np.ndarray, output: np.ndarray, label: np.ndarray) -> None:
-        self.total += float(np.mean(loss, dtype=np.float64)) * (1 if self.summed else len(label))
-        self.count += len(label)
-
-
-# A metric is a class above and its name here, which `eval.metrics`, `expect` and `hydra.sweeper.metric` then allow.
-METRICS: dict[str, type[Metric]] = {"loss": Loss, "accuracy": Accuracy}
-ALIASES = {"acc": "accuracy"}  # of the reference
+    def update(self, loss: np.ndarray, target: np.ndarray) -> None:
+        self.total += float(np.mean(loss, dtype=np.float64)) * (1 if self.summed else len(target))
+        self.count += len(target)
 
 
-def get_metrics(wanted: Mapping[str, Metric] | Iterable[str] | str | None) -> dict[str, Metric]:
+# A metric is a class and its name here, which `eval.metrics`, `expect` and `hydra.sweeper.metric` then allow.
+METRICS: dict[str, type[Metric]] = {
+    "loss": Loss,
+    "accuracy": Accuracy,
+    "top_5": TopKCategoricalAccuracy,
+    "precision": Precision,
+    "recall": Recall,
+    "f1": F1,
+    "confusion_matrix": ConfusionMatrix,
+    "mae": MAE,
+    "mse": MSE,
+    "r2": R2,
+}
+# Names of the reference.
+ALIASES = {"acc": "accuracy", "top_1_accuracy": "accuracy", "top_5_accuracy": "top_5", "F1": "f1"}
+
+
+def scalar_names(metrics: Mapping[str, object]) -> tuple[str, ...]:
+    """The names of the metrics, or classes of metrics, whose value is a single number."""
+    return tuple(name for name, kind in metrics.items() if is_scalar(kind))
+
+
+def metrics_for(
+    loss_fn: Cell | None, wanted: Mapping[str, AnyMetric] | Iterable[str] | str | None
+) -> dict[str, AnyMetric]:
+    """As `get_metrics`, for outputs that this loss function is computed of."""
+    found = get_metrics(wanted)
+    if loss_fn is not None:
+        attach(found.values(), loss_fn)
+    return found
+
+
+def get_metrics(wanted: Mapping[str, AnyMetric] | Iterable[str] | str | None) -> dict[str, AnyMetric]:
     """Metrics of one or several names, or of a dict of names and metrics; sets are sorted alphabetically.
 
     Raises ConfigError for an unknown name, and for a value of a dict that is not a metric.
     """
     if isinstance(wanted, Mapping):
         for name, metric in wanted.items():
-            if not isinstance(metric, Metric):
+            if isinstance(metric, type) or not isinstance(metric, AnyMetric):
                 allowed = "objects of runner.nn.Metric"
                 raise ConfigError("not a metric", name=name, given=repr(metric), allowed=allowed)
         return dict(wanted)

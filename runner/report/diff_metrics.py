@@ -18,23 +18,20 @@ class MetricTolerance:
     rtol: float = 1e-4
     atol: float = 0.0
 
-    def allows(self, a: float, b: float) -> bool:
-        """Whether two numbers agree."""
-        return bool(abs(a - b) <= self.atol + self.rtol * abs(b))
-
 
 def compare_runs(a: RunRecord, b: RunRecord, tolerance: MetricTolerance) -> Row:
     """Compare two runs; B is the reference. Losses and metrics decide whether they are the same.
 
     {"same", "a", "b": paths, "rtol", "atol",
      "config", "manifest", "figures": [{"key", "a", "b"}, ...], differing keys only,
-     "metrics": [{"metric", "a", "b", "abs", "rel", "differs"}, ...],
+     "metrics": [{"metric", "a", "b", "abs", "rel", "differs"}, ...]; for arrays, "abs" and "rel" are the largest of
+        their elements, "elements" and "differing" the numbers of all and of those that differ,
      "losses": as `compare_losses`, "notes": [text, ...]}
 
     A value that a run does not have is null.
     """
-    names = {**a.results, **b.results}
-    metrics = [_metric(name, a.results.get(name), b.results.get(name), tolerance) for name in names]
+    x, y = ({**run.results, **run.arrays} for run in (a, b))
+    metrics = [_metric(name, x.get(name), y.get(name), tolerance) for name in {**x, **y}]
     losses = compare_losses(a, b, tolerance)
     losses_agree = not losses["differing"] and not losses["only_a"] and not losses["only_b"]
     return {
@@ -81,12 +78,17 @@ def differing_values(a: dict[str, Any], b: dict[str, Any]) -> list[Row]:
     return [{"key": key, "a": a.get(key), "b": b.get(key)} for key in differing_keys([a, b])]
 
 
-def _metric(name: str, a: float | None, b: float | None, tolerance: MetricTolerance) -> Row:
-    if a is None or b is None:
+def _metric(name: str, a: Any, b: Any, tolerance: MetricTolerance) -> Row:
+    """The row of a number or an array."""
+    x, y = ((None if one is None else np.asarray(one, np.float64)) for one in (a, b))
+    if x is None or y is None or x.shape != y.shape:
         return {"metric": name, "a": a, "b": b, "abs": None, "rel": None, "differs": True}
-    absolute = abs(a - b)
-    relative = absolute / abs(b) if b else _finite(np.inf if absolute else 0.0)
-    return {"metric": name, "a": a, "b": b, "abs": absolute, "rel": relative, "differs": not tolerance.allows(a, b)}
+    absolute = np.abs(x - y)
+    relative = np.divide(absolute, np.abs(y), out=np.where(absolute > 0, np.inf, 0.0), where=y != 0)
+    outside = absolute > tolerance.atol + tolerance.rtol * np.abs(y)
+    largest = {"abs": float(absolute.max()), "rel": _finite(float(relative.max()))}
+    counts = {"elements": x.size, "differing": int(outside.sum())} if x.ndim else {}
+    return {"metric": name, "a": a, "b": b, **largest, "differs": bool(outside.any()), **counts}
 
 
 def _finite(value: float) -> float | str:

@@ -6,6 +6,7 @@ from runner.host import csv_file
 from runner.host.plain_text import spreadsheet_cell
 from runner.report.diff_metrics import Row
 from runner.report.markdown import code, inline, table_row
+from runner.report.values import size_text
 
 HEAD = ("part", "key", "A", "B", "abs", "rel", "differs")
 
@@ -58,7 +59,7 @@ def markdown(found: Row) -> str:
 def csv_text(found: Row) -> str:
     """One table with the columns of HEAD for spreadsheets (RFC 4180), in which no text is a formula."""
     names = "metric", "a", "b", "abs", "rel", "differs"
-    rows: list[tuple[object, ...]] = [("metrics", *(one[name] for name in names)) for one in found["metrics"]]
+    rows: list[tuple[object, ...]] = [("metrics", *(_cell(one[name]) for name in names)) for one in found["metrics"]]
     rows += [("losses", name, value) for name, value in found["losses"].items() if name != "first"]
     rows += [(part, *one.values()) for part in ("config", "manifest", "figures") for one in found[part]]
     return csv_file.csv_text([HEAD, *(tuple(map(spreadsheet_cell, cells)) for cells in rows)], "\r\n")
@@ -79,12 +80,28 @@ def format_value(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+def _cell(value: object) -> object:
+    """A number as it is, the size of an array."""
+    return size_text(value) if isinstance(value, list) else value
+
+
+def _side(value: object) -> str:
+    return format_value(_cell(value))
+
+
+def _word(row: Row) -> str:
+    if not row["differs"]:
+        return "ok"
+    return f"DIFFERS in {row['differing']} of {row['elements']} numbers" if "elements" in row else "DIFFERS"
+
+
 def _metrics(found: Row) -> Table:
     rows = [
         (
             row["metric"],
-            *(format_value(row[name]) for name in ("a", "b", "abs", "rel")),
-            "DIFFERS" if row["differs"] else "ok",
+            *(_side(row[name]) for name in ("a", "b")),
+            *(format_value(row[name]) for name in ("abs", "rel")),
+            _word(row),
         )
         for row in found["metrics"]
     ]

@@ -15,11 +15,11 @@ from runner.errors import DataError, StorageError
 from runner.host import files, json_data
 from runner.host.json_file import flat
 from runner.host.process import may_be_alive
-from runner.validation.rules import LARGEST_FLOAT32
+from runner.report.values import array_of, is_number
 
 STATES = ("ok", "running", "interrupted", "failed", "killed", "broken")
 MAX_FILE_BYTES = 16 << 20  # of a file that is read as a whole
-MAX_LINE_BYTES = 1 << 16  # of one event
+MAX_LINE_BYTES = 4 << 20  # of one event; the largest confusion matrix has 2 MB
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,12 @@ class RunRecord:
         return results
 
     @cached_property
+    def arrays(self) -> dict[str, Any]:
+        """The metrics of the last evaluation that are nested lists of numbers, by name."""
+        last = (self.metrics.evaluations or [{}])[-1]
+        return {name: value for name, value in last.items() if array_of(value) is not None}
+
+    @cached_property
     def step(self) -> int:
         """The last recorded global step; 0 if there is none."""
         return int(self.metrics.steps[-1]) if len(self.metrics.steps) else 0
@@ -186,11 +192,6 @@ class RunRecord:
                     yield line
         except OSError:
             return
-
-
-def is_number(value: object) -> bool:
-    """Whether it is a number in the range of Float32, in which runner computes, and not a bool."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST_FLOAT32
 
 
 def run_directories(folder: Path) -> Iterator[Path]:

@@ -19,7 +19,8 @@ from runner.errors import ConfigError
 from runner.host.log import LOG
 from runner.host.threads import kernel_threads
 from runner.nn import gradient_reducer
-from runner.nn.metrics import get_metrics
+from runner.nn.metric_base import update_metrics
+from runner.nn.metrics import metrics_for
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe import dump
 from runner.train import amp, profile
@@ -66,7 +67,7 @@ class Model:
         loss_scale_manager: LossScaleManager | None = None,
     ) -> None:
         self.network, self.loss_fn, self.optimizer = network, loss_fn, optimizer
-        self.metrics = get_metrics(metrics)
+        self.metrics = metrics_for(loss_fn, metrics)
         self.mode = context.get_context("mode") if mode is None else mode
         self.eval_mode = self.mode if eval_mode is None else eval_mode
         self.device = context.device() if device is None else device
@@ -229,7 +230,7 @@ class Model:
         valid_dataset: Dataset,
         callbacks: Callback | Sequence[Callback] | None = None,
         dataset_sink_mode: bool = True,
-    ) -> dict[str, float]:
+    ) -> dict[str, Any]:
         """The metrics over a dataset, which is read batch by batch, independent of `dataset_sink_mode`.
 
         Calls the hooks begin, step_begin and step_end for every batch, and end, where `metrics` are known. Raises
@@ -251,7 +252,7 @@ class Model:
             cb_params.metrics = self._evaluate(naming_columns(valid_dataset)(self.eval_step), hooks, run_context)
         return dict(cb_params.metrics)
 
-    def _evaluate(self, step: Step, hooks: CallbackList, run_context: RunContext) -> dict[str, float]:
+    def _evaluate(self, step: Step, hooks: CallbackList, run_context: RunContext) -> dict[str, Any]:
         cb_params = run_context.original_args()
         for metric in self.metrics.values():
             metric.clear()
@@ -259,10 +260,9 @@ class Model:
             for arrays in batches:
                 cb_params.cur_step_num += 1
                 hooks.fire("step_begin", run_context)
-                cb_params.net_outputs = loss, output, label = step(arrays)
+                cb_params.net_outputs = step(arrays)  # loss, output, label
                 hooks.fire("step_end", run_context)
-                for metric in self.metrics.values():
-                    metric.update(loss, output, label)
+                update_metrics(self.metrics.values(), cb_params.net_outputs)
         return {name: metric.eval() for name, metric in self.metrics.items()}
 
     def _eval_parameters(self, hooks: CallbackList, dataset: Dataset) -> CallbackParameters:

@@ -16,7 +16,7 @@ from runner.config.schema import RunConfig
 from runner.dataset.catalog import AUGMENTABLE
 from runner.errors import RunnerError
 from runner.host import resources
-from runner.nn.metrics import METRICS
+from runner.nn.metrics import METRICS, scalar_names
 
 CASES = {
     "epocs=3": """
@@ -71,8 +71,15 @@ CASES = {
         ConfigError: unknown key
           key      expect.acuracy
           value    {"min": 1}
-          allowed  METRICS
+          allowed  SCALARS
           nearest  expect.accuracy
+          from     command line
+    """,
+    "expect.confusion_matrix.min=1 eval.metrics=[confusion_matrix]": """
+        ConfigError: this metric is an array, not a single number
+          key      expect.confusion_matrix
+          value    "confusion_matrix"
+          allowed  SCALARS
           from     command line
     """,
     "expect.loss.mx=1": """
@@ -686,6 +693,7 @@ def expected(text: str) -> str:
         "DATASETS": sorted(register.dataset),
         "AUGMENTABLE": AUGMENTABLE,
         "METRICS": METRICS,
+        "SCALARS": scalar_names(METRICS),
         "EXPERIMENTS": sorted(file.stem for file in (conf / "experiment").iterdir()),
         "CONF": [str(conf.relative_to(here) if conf.is_relative_to(here) else conf)],
     }

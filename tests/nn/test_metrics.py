@@ -1,13 +1,16 @@
-"""Metrics against sums over single samples, in whatever batches they come."""
+"""The protocol of metrics, accuracy and loss, against sums over single samples, in whatever batches they come."""
 
 import math
 
 import numpy as np
 import pytest
 
-from runner import nn
+from runner import dataset, nn
+from runner.core.value import Tensor
 from runner.errors import ConfigError
-from runner.nn.metrics import ALIASES, METRICS, Accuracy, Loss, get_metrics
+from runner.nn.classification_metrics import Accuracy
+from runner.nn.metrics import ALIASES, METRICS, Loss, get_metrics, metrics_for, scalar_names
+from runner.train.model import Model
 
 RNG = np.random.default_rng(0)
 SCORES = RNG.standard_normal((11, 4)).astype(np.float32)
@@ -28,7 +31,7 @@ def test_accuracy_counts_samples(cut, one_hot):
     labels = np.eye(4, dtype=np.float32)[LABELS] if one_hot else LABELS
     metric = Accuracy()
     for scores, label in parts(cut, SCORES, labels):
-        metric.update(np.float32(0), scores, label)
+        metric.update(scores, label)
     assert metric.eval() == pytest.approx(expected, abs=1e-12)
     assert 0 < expected < 1
 
@@ -39,26 +42,26 @@ def test_the_loss_is_a_mean_over_samples(cut, reduced):
     """A short last batch weighs as much as its samples, whether the loss comes per batch or per sample."""
     metric = Loss()
     for losses, label in parts(cut, LOSSES, LABELS):
-        metric.update(losses.mean() if reduced else losses, SCORES[: len(label)], label)
+        metric.update(losses.mean() if reduced else losses, label)
     assert metric.eval() == pytest.approx(math.fsum(map(float, LOSSES)) / 11, rel=1e-6)
 
 
 def test_many_small_losses_are_not_lost():
     metric = Loss()
     for _ in range(20_000):
-        metric.update(np.float32(0.1), SCORES[:1], LABELS[:1])
+        metric.update(np.float32(0.1), LABELS[:1])
     assert metric.eval() == pytest.approx(float(np.float32(0.1)), rel=1e-9)
 
 
 @pytest.mark.parametrize("kind", [Accuracy, Loss])
 def test_clear_forgets(kind):
     metric = kind()
-    metric.update(np.float32(3), SCORES[:2], LABELS[:2])
+    metric.update(np.float32(3) if kind is Loss else SCORES[:2], LABELS[:2])
     metric.clear()
     with pytest.raises(ConfigError) as caught:
         metric.eval()
     assert str(caught.value) == f"ConfigError: a metric without data\n  metric  {kind.__name__}"
-    metric.update(np.float32(0), np.eye(2, dtype=np.float32), np.array([0, 1], np.int32))
+    metric.update(np.float32(0) if kind is Loss else np.eye(2, dtype=np.float32), np.array([0, 1], np.int32))
     assert metric.eval() == (1.0 if kind is Accuracy else 0.0)
 
 
@@ -67,7 +70,7 @@ def test_a_metric_of_the_user():
         def clear(self):
             self.value = 0.0
 
-        def update(self, loss, output, label):
+        def update(self, output, target):
             self.value = max(self.value, float(np.max(output)))
 
         def eval(self):
@@ -76,13 +79,13 @@ def test_a_metric_of_the_user():
     chosen = get_metrics({"largest": Largest(), "acc": Accuracy()})
     assert list(chosen) == ["largest", "acc"]
     chosen["largest"].clear()
-    chosen["largest"].update(np.float32(0), SCORES, LABELS)
+    chosen["largest"].update(SCORES, LABELS)
     assert chosen["largest"].eval() == SCORES.max()
 
 
 def test_the_base_class_leaves_everything_to_others():
     base = nn.Metric()
-    for call in (base.clear, base.eval, lambda: base.update(None, None, None)):
+    for call in (base.clear, base.eval, lambda: base.update(None, None)):
         with pytest.raises(NotImplementedError):
             call()
 
@@ -107,11 +110,86 @@ def test_metrics_by_name(wanted, names):
 KNOWN = ", ".join([*METRICS, *ALIASES])
 
 
-@pytest.mark.parametrize("is_sum", [False, True])
-def test_metrics_of_a_run_know_what_its_loss_is(is_sum):
-    made = {name: kind.for_loss(is_sum) for name, kind in METRICS.items()}
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_metrics_know_what_the_loss_function_is(reduction):
+    made = metrics_for(nn.SoftmaxCrossEntropyWithLogits(True, reduction), list(METRICS))
     assert {name: type(metric) for name, metric in made.items()} == METRICS
-    assert made["loss"].summed is is_sum
+    assert made["loss"].summed is (reduction == "sum")
+    assert not made["f1"].classifier.is_multilabel
+    assert metrics_for(nn.BCEWithLogitsLoss(), ["f1"])["f1"].classifier.is_multilabel
+
+
+def test_what_was_chosen_is_not_overruled_by_the_loss_function():
+    chosen = {"loss": Loss(summed=False), "f1": nn.F1("classification")}
+    made = metrics_for(nn.BCEWithLogitsLoss("sum"), chosen)
+    assert not made["loss"].summed
+    assert not made["f1"].classifier.is_multilabel
+
+
+def test_a_loss_function_of_the_user_says_what_its_targets_are():
+    class Hinge(nn.Cell):
+        activation, reduction = "sigmoid", "sum"
+
+    made = metrics_for(Hinge(), ["accuracy", "loss"])
+    assert made["accuracy"].classifier.is_multilabel
+    assert made["loss"].summed
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_a_model_gives_each_metric_what_it_wants(mode):
+    """Metrics of r1.2 receive output and label, and call `asnumpy` and `_convert_data`."""
+    seen = []
+
+    class OfTheReference(nn.Metric):
+        def __init__(self):
+            super().__init__()
+            self.clear()
+
+        def clear(self):
+            self._right = self._count = 0
+
+        def update(self, *inputs):
+            assert len(inputs) == 2
+            predicted, labels = self._convert_data(inputs[0]), inputs[1].asnumpy()
+            assert type(labels) is np.ndarray
+            self._right += (predicted.argmax(axis=1) == labels).sum()
+            self._count += labels.shape[0]
+
+        def eval(self):
+            return self._right / self._count
+
+    class Everything(OfTheReference):
+        indexes = (2, 0, 1)
+
+        def update(self, target, loss, output):
+            seen.append((target.shape, loss.shape, output.shape))
+            super().update(output, target)
+
+    network = nn.Dense(4, 3)
+    metrics = {"own": OfTheReference(), "all": Everything(), "accuracy": Accuracy(), "loss": Loss()}
+    model = Model(network, nn.SoftmaxCrossEntropyWithLogits(True, "mean"), metrics=metrics, mode=mode)
+    data = dataset.NumpySlicesDataset((SCORES, LABELS % 3), ["x", "label"], shuffle=False).batch(4)
+    values = model.eval(data)
+    assert seen == [((4,), (), (4, 3)), ((4,), (), (4, 3)), ((3,), (), (3, 3))]
+    output = SCORES.astype(np.float64) @ network.weight.asnumpy().T.astype(np.float64)
+    output += network.bias.asnumpy()
+    expected = np.mean(output.argmax(1) == LABELS % 3)
+    assert values["own"] == values["all"] == values["accuracy"] == pytest.approx(expected)
+    log_sum = np.log(np.exp(output).sum(1)) - output[np.arange(11), LABELS % 3]
+    assert values["loss"] == pytest.approx(log_sum.mean(), rel=1e-5)
+
+
+def test_which_metrics_are_one_number():
+    assert set(METRICS) - set(scalar_names(METRICS)) == {"confusion_matrix"}
+    up = {"accuracy", "top_5", "precision", "recall", "f1", "r2"}
+    assert {name for name, kind in METRICS.items() if kind.direction == "maximize"} == up
+
+
+@pytest.mark.parametrize("data", [[1.0, 2.0], np.array([1.0, 2.0]), Tensor([1.0, 2.0])])
+def test_data_of_metrics_are_arrays(data):
+    made = nn.Metric()._convert_data(data)
+    assert isinstance(made, np.ndarray)
+    assert made.tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +197,7 @@ def test_metrics_of_a_run_know_what_its_loss_is(is_sum):
     [
         ({"acuracy"}, f"unknown metric\n  given    acuracy\n  allowed  {KNOWN}\n  nearest  accuracy"),
         ([3], f"unknown metric\n  given    3\n  allowed  {KNOWN}"),
-        ("precision", f"unknown metric\n  given    precision\n  allowed  {KNOWN}"),
+        ("perplexity", f"unknown metric\n  given    perplexity\n  allowed  {KNOWN}"),
         ({"loss": "loss"}, "not a metric\n  name     loss\n  given    'loss'\n  allowed  objects of runner.nn.Metric"),
         ({"loss": Loss}, f"not a metric\n  name     loss\n  given    {Loss!r}\n  allowed  objects of runner.nn.Metric"),
     ],

@@ -135,3 +135,50 @@ def test_help(capsys):
     assert "--metrics" in out
     assert f"rtol {MetricTolerance.rtol:g} and atol {MetricTolerance.atol:g} by default" in out
     assert "--all" in out
+
+
+# Metrics that are arrays
+
+MATRIX = [[40, 2], [4, 50]]
+
+
+def with_matrix(folder, matrix):
+    return str(leave(folder, [2.0, 1.0], [(2, {"accuracy": 0.5, "confusion_matrix": matrix})]))
+
+
+def test_elements_of_arrays_are_counted(tmp_path, capsys):
+    a, b = with_matrix(tmp_path / "a", [[40, 2], [3, 51]]), with_matrix(tmp_path / "b", MATRIX)
+    code, found = compared(capsys, a, b)
+    (row,) = (row for row in found["metrics"] if row["metric"] == "confusion_matrix")
+    assert (code, row["a"], row["b"]) == (6, [[40, 2], [3, 51]], MATRIX)
+    assert (row["elements"], row["differing"], row["abs"], row["rel"]) == (4, 2, 1.0, 0.25)
+    assert compared(capsys, a, b, "--atol", "1")[0] == 0
+    assert compared(capsys, a, a)[0] == 0
+    assert main([a, b, "--metrics"]) == 6
+    out = capsys.readouterr().out
+    assert "DIFFERS in 2 of 4 numbers" in out
+    assert "2x2 numbers" in out
+    assert "confusion_matrix differs" in out
+    assert main([a, b, "--metrics", "--md"]) == 6
+    assert "DIFFERS in 2 of 4 numbers" in capsys.readouterr().out
+    assert main([a, b, "--metrics", "--csv"]) == 6
+    rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
+    assert ["metrics", "confusion_matrix", "2x2 numbers", "2x2 numbers", "1.0", "0.25", "True"] in rows
+
+
+@pytest.mark.parametrize("other", [0.5, [[1, 2, 3]], [1, 2]])
+def test_arrays_of_other_shapes(other, tmp_path, capsys):
+    a, b = with_matrix(tmp_path / "a", other), with_matrix(tmp_path / "b", MATRIX)
+    for pair in ((a, b), (b, a)):
+        code, found = compared(capsys, *pair)
+        (row,) = (row for row in found["metrics"] if row["differs"])
+        assert (code, row["metric"], row["abs"]) == (6, "confusion_matrix", None)
+        assert main([*pair, "--metrics"]) == 6
+        assert "2x2 numbers" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("other", [[[1, 2], [3]], [["x"]], [[None]], [[[]]]])
+def test_what_is_no_array_is_no_metric(other, tmp_path, capsys):
+    a = with_matrix(tmp_path / "a", other)
+    _, found = compared(capsys, a, a)
+    assert [row["metric"] for row in found["metrics"]] == ["loss", "accuracy"]

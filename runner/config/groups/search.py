@@ -16,7 +16,7 @@ from hydra.core.override_parser.types import ChoiceSweep, IntervalSweep, Overrid
 from runner import register
 from runner.config import check, overrides
 from runner.config.groups import search_space
-from runner.config.groups.metric import direction
+from runner.config.groups.metric import direction, single_number
 from runner.config.groups.search_space import Choice, Dimension, Number
 from runner.config.schema import RunConfig, defaults
 from runner.errors import ConfigError, collect_errors, nearest, raise_all
@@ -46,7 +46,7 @@ class SearchSettings(Frozen):
     the folder of the sweep: a copy of the study in Optuna's journal format, named `study_name` (null: the folder's).
     """
 
-    metric: str = key("accuracy", choices=register.metric)
+    metric: str = key("accuracy", choices=register.metric, validate=single_number)
     direction: str | None = key(
         None, choices=("maximize", "minimize"), aliases={"maximise": "maximize", "minimise": "minimize"}, fold=True
     )

@@ -148,7 +148,7 @@ class RecordedRun:
         if test_dataset is not None:
             self._values = evaluate(experiment, self._metrics, self._cb_params)
 
-    def evaluate(self, model: Model, dataset: Dataset) -> dict[str, float]:
+    def evaluate(self, model: Model, dataset: Dataset) -> dict[str, Any]:
         """The metrics of a model over a dataset, also written to `metrics.jsonl` and `summary.json`.
 
         Without a training before, the run is an evaluation. Raises the errors of `model.eval`, and TrainingError when a

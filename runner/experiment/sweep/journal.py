@@ -10,7 +10,8 @@
 | `end` | `job`, `folder`, `status` (ok, failed, interrupted, killed), `exit_code`, `error`, `loss`, `metrics` |
 | `trial` | `job`, `params` proposed by a search, `state` (complete, failed) and `value` reported to it |
 
-Each has a `time` and is synced to the disk. Jobs write their own rows, from any process.
+Each row has a `time` and is synced to the disk. Jobs write their own rows, from any process. Metrics that are arrays
+are only in the job's own `summary.json`.
 """
 
 import fcntl

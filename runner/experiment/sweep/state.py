@@ -10,7 +10,7 @@ from typing import Any
 from runner.config.schema import changed_keys
 from runner.errors import ConfigError, DataError
 from runner.experiment.sweep import journal
-from runner.host.json_data import read_optional
+from runner.host.json_data import read_optional, without_lists
 from runner.host.json_file import flat
 
 SEARCH = "hydra.sweeper."
@@ -150,6 +150,8 @@ def end(
 ) -> None:
     """Write the `end` row of a job. Raises StorageError."""
     known = {name: (summary or {}).get(name) for name in ("loss", "metrics")}
+    if isinstance(known["metrics"], dict):
+        known["metrics"] = without_lists(known["metrics"])
     if not journal.are_results(*known.values()):  # the summary is damaged
         known = dict.fromkeys(known)
     place = relative(folder, sweep)

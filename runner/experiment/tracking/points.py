@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from runner.host.json_data import without_lists
 from runner.host.json_file import flat
 
 POSITION_KEYS = {"event", "epoch", "step", "global_step"}  # all other keys are values
@@ -23,14 +24,15 @@ class Point(NamedTuple):
 
 
 def of_row(row: Mapping[str, Any]) -> list[Point]:
-    """The values of a row by name, prefixed with the event unless it is a step: `loss`, and `eval/loss`.
+    """The single numbers of a row by name, prefixed with the event unless it is a step: `loss`, and `eval/loss`.
 
     >>> [point[:3] for point in of_row({"event": "eval", "epoch": 1, "global_step": 44, "accuracy": 0.5})]
     [('eval/accuracy', 0.5, 44)]
     """
     group = "" if row["event"] == "step" else f"{row['event']}/"
     now = time.time()
-    return [Point(group + name, float(row[name]), row["global_step"], now) for name in row if name not in POSITION_KEYS]
+    numbers = without_lists({name: value for name, value in row.items() if name not in POSITION_KEYS})
+    return [Point(group + name, float(value), row["global_step"], now) for name, value in numbers.items()]
 
 
 def of_summary(summary: Mapping[str, Any]) -> list[Point]:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from runner.config.schema import changed_keys
 from runner.report.ci.golden_file import Golden
+from runner.report.values import array_of, cells, size_text
 
 
 class ComparedValue(NamedTuple):
@@ -37,7 +38,7 @@ def compare(golden: Golden, found: Golden) -> tuple[list[ComparedValue], list[st
 
 def _bit_for_bit(golden: Golden, found: Golden) -> Iterator[ComparedValue]:
     for name, was, now in _both(golden.metrics, found.metrics):
-        yield ComparedValue(name, was, now, was != now)
+        yield from _compare_metric(name, was, now, None)
     was, now = golden.losses["sha256"], found.losses["sha256"]
     yield _first_loss(golden, found) if was != now else ComparedValue("losses", was, now, False)
     for name, a, b in _both(golden.tensors, found.tensors):
@@ -47,7 +48,7 @@ def _bit_for_bit(golden: Golden, found: Golden) -> Iterator[ComparedValue]:
 
 def _within_tolerance(golden: Golden, found: Golden) -> Iterator[ComparedValue]:
     for name, was, now in _both(golden.metrics, found.metrics):
-        yield _compare_floats(name, was, now, golden.bound(name))
+        yield from _compare_metric(name, was, now, golden.bound(name))
     bound = golden.bound("losses")
     last = bound.get("steps", golden.steps)
     for step, was in golden.losses["at"].items():
@@ -65,10 +66,37 @@ def _both(golden: dict[str, Any], found: dict[str, Any]) -> Iterator[tuple[str, 
     return ((name, golden.get(name), found.get(name)) for name in golden | found)
 
 
+def _compare_metric(name: str, was: Any, now: Any, bound: dict[str, float] | None) -> Iterator[ComparedValue]:
+    """A row for a number; for an array a row for each element that differs, or one row if none does.
+
+    Without a bound values must be equal.
+    """
+    a, b = array_of(was), array_of(now)
+    if a is None and b is None:
+        yield ComparedValue(name, was, now, was != now) if bound is None else _compare_floats(name, was, now, bound)
+    elif a is None or b is None or a.shape != b.shape:
+        yield ComparedValue(name, _size(was), _size(now), True)
+    else:
+        rtol, atol = (bound or {}).get("rtol", 0.0), (bound or {}).get("atol", 0.0)
+        differing = list(cells(a, b, abs(b - a) > atol + rtol * abs(a)))
+        allowed = "" if bound is None else _tolerance_text(rtol, atol)
+        yield from (ComparedValue(f"{name}{place}", x, y, True, allowed) for place, x, y in differing)
+        if not differing:
+            yield ComparedValue(name, size_text(was), size_text(now), False, allowed)
+
+
+def _size(value: Any) -> Any:
+    return size_text(value) if isinstance(value, list) else value
+
+
 def _compare_floats(name: str, was: float | None, now: float | None, bound: dict[str, float]) -> ComparedValue:
     rtol, atol = bound.get("rtol", 0.0), bound.get("atol", 0.0)
     differs = was is None or now is None or abs(now - was) > atol + rtol * abs(was)
-    return ComparedValue(name, was, now, differs, f"rtol {rtol:g}, atol {atol:g}")
+    return ComparedValue(name, was, now, differs, _tolerance_text(rtol, atol))
+
+
+def _tolerance_text(rtol: float, atol: float) -> str:
+    return f"rtol {rtol:g}, atol {atol:g}"
 
 
 def _first_loss(golden: Golden, found: Golden) -> ComparedValue:

@@ -7,7 +7,7 @@
 | `may_differ` | patterns of names in `key` that may differ; `tolerance` then applies instead of the hashes |
 | `exact` | whether a run with an equal key must have equal bits; if false, `tolerance` always applies |
 | `tolerance` | `rtol` and `atol` of metrics (`*`: of all others), of `losses` up to `steps`, of norms of `tensors` |
-| `steps`, `metrics` | number of steps, the loss of the last step and the metrics of the last evaluation |
+| `steps`, `metrics` | number of steps, the loss of the last step and metrics of the last evaluation, arrays as lists |
 | `losses` | `sha256` of all losses, and the values at some steps |
 | `tensors` | parameters and state after the last step: shape, dtype, `sha256` of their bytes, Euclidean `norm` |
 
@@ -26,7 +26,8 @@ import numpy as np
 
 from runner.errors import ConfigError, DataError
 from runner.host import files, json_data
-from runner.report.record import Metrics, RunRecord, is_number
+from runner.report.record import Metrics, RunRecord
+from runner.report.values import array_of, is_number
 from runner.train.checkpoint import state
 
 FORMAT, VERSION = "runner golden", 1
@@ -37,6 +38,7 @@ TOLERANCE = {
     "losses": {"rtol": 1e-3, "atol": 1e-6, "steps": 100},
     "loss": {"rtol": 0.2, "atol": 0.02},
     "accuracy": {"rtol": 0.0, "atol": 0.02},
+    "confusion_matrix": {"rtol": 0.2, "atol": 10.0},
     "*": {"rtol": 0.2, "atol": 0.02},
     "tensors": {"rtol": 0.02, "atol": 1e-6},
 }
@@ -53,7 +55,7 @@ class Golden:
 
     key: dict[str, Any]
     steps: int
-    metrics: dict[str, float]
+    metrics: dict[str, Any]
     losses: dict[str, Any]
     tensors: dict[str, dict[str, Any]]
     may_differ: tuple[str, ...] = MAY_DIFFER
@@ -84,7 +86,7 @@ def from_run(folder: Path) -> Golden:
     key = {name: value for name, value in found.identity.items() if not name.startswith(excluded)}
     key |= {name: run.manifest.get(name) for name in (*_MACHINE, *_COMPUTING)}
     tensors = {name: _tensor(array) for name, array in sorted(found.arrays.items())}
-    return Golden(key, run.step, dict(run.results), _losses(run.metrics), tensors)
+    return Golden(key, run.step, {**run.results, **run.arrays}, _losses(run.metrics), tensors)
 
 
 def read(path: Path) -> Golden:
@@ -122,8 +124,10 @@ def _problem(golden: Golden) -> str | None:
     groups = (golden.key, golden.metrics, golden.losses, golden.tensors, golden.tolerance)
     if not all(isinstance(group, dict) for group in groups) or not isinstance(golden.losses.get("at"), dict):
         return "a part that is not a group of keys"
-    if not all(map(is_number, golden.metrics.values())) or not all(map(is_number, golden.losses["at"].values())):
-        return "a metric or a loss that is not a number"
+    if not all(is_number(value) or array_of(value) is not None for value in golden.metrics.values()):
+        return "a metric that is neither a number nor nested lists of numbers"
+    if not all(map(is_number, golden.losses["at"].values())):
+        return "a loss that is not a number"
     if not all(_STEP.fullmatch(step) for step in golden.losses["at"]) or type(golden.steps) is not int:
         return "a step that is not an integer"
     if not isinstance(golden.losses.get("sha256"), str):

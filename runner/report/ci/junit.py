@@ -114,7 +114,7 @@ def _job(outcome: Any) -> JUnitCase:
 
 def _properties(folder: object, loss: float | None, metrics: dict[str, Any]) -> dict[str, object]:
     values = {"run_dir": folder, "loss": loss, **metrics}
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None and not isinstance(value, list)}
 
 
 def _seconds(folder: Path | None) -> float | None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from runner.errors import ConfigError, DataError, StorageError
 from runner.host import files, json_file
-from runner.report.record import is_number
+from runner.report.values import is_number
 
 NAME = "profile_summary_*.json"
 MAX_BYTES = 1 << 20

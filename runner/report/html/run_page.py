@@ -11,11 +11,13 @@ from runner.host.ownership import directories_of
 from runner.report.format import format_value
 from runner.report.html import profile_section
 from runner.report.html.chart import ChartLine, chart
+from runner.report.html.confusion import confusion
 from runner.report.html.layout import Section, badge, bar, collapsible, notes, tiles
 from runner.report.html.markup import Markup, concat, metric_label, table, tag
 from runner.report.html.picture import pictures
 from runner.report.html.series import downsample, running_mean
-from runner.report.record import RunRecord, is_number
+from runner.report.record import RunRecord
+from runner.report.values import is_number
 
 COLUMNS = 1000  # of points in a chart
 MAX_FILES = 200
@@ -40,6 +42,7 @@ def sections(run: RunRecord, home: Path) -> list[Section]:
     """The sections; links are relative to the folder `home`."""
     return [
         Section("Training", training(run)),
+        Section("Confusion matrix", confusion(run)),
         Section("Time per phase", _times(run)),
         Section("Profile", _profile(run, home)),
         Section("Graph", _graphs(run, home)),

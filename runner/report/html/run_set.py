@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from runner.host.files import real_path
-from runner.nn.metrics import METRICS, Metric
+from runner.nn.metric_base import Metric
+from runner.nn.metrics import METRICS
 from runner.report.format import format_value
 from runner.report.record import RunRecord, differing_keys
 

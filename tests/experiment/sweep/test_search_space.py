@@ -108,6 +108,7 @@ def test_every_metric_has_a_direction():
     ("word", "pieces"),
     [
         ("hydra.sweeper.metric=acuracy", ("not one of the choices", "nearest  accuracy")),
+        ("hydra.sweeper.metric=confusion_matrix", ("an array, not a single number", "allowed  loss, accuracy, top_5")),
         ("hydra.sweeper.direction=upwards", ("not one of the choices", "null or maximize, minimize")),
         ("hydra.sweeper.n_trials=0", ("out of range", "1 to 10000")),
         ("hydra.sweeper.n_jobs=two", ("not a whole number",)),

@@ -1,0 +1,122 @@
+"""The base of metrics, and what they have in common: means, shapes, arrays."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+
+from runner.core.value import Tensor
+from runner.errors import ConfigError, ShapeError
+from runner.nn.cell import Cell
+
+__all__ = ["Metric"]
+
+
+@runtime_checkable
+class AnyMetric(Protocol):
+    """What an evaluation needs of a metric; `Metric` has it, and defaults for the rest."""
+
+    def clear(self) -> None:
+        """Reset the accumulated values."""
+
+    def update(self, *inputs: Any) -> None:
+        """Add one batch: the outputs of the network, and the targets."""
+
+    def eval(self) -> Any:
+        """The value over all batches."""
+
+
+class Metric:
+    """Base: `clear`, then `update` once per batch, then `eval`.
+
+    `direction` is what a search does with it unless it is configured otherwise: "minimize" or "maximize". A metric
+    whose value is an array, such as a confusion matrix, has `is_scalar = False`: it can neither be expected nor
+    searched for. `indexes` are the positions of what `update` receives in (loss, output, target): by default output
+    and target, as in MindSpore r1.2.
+    """
+
+    direction: ClassVar[str] = "minimize"
+    is_scalar: ClassVar[bool] = True
+    indexes: ClassVar[Sequence[int]] = (1, 2)
+
+    def attach(self, loss_fn: Cell) -> None:
+        """Called by `Model` with its loss function, for metrics that depend on it."""
+
+    def clear(self) -> None:
+        """Reset the accumulated values."""
+        raise NotImplementedError
+
+    def update(self, *inputs: Any) -> None:
+        """Add one batch: arrays as `indexes` selects them; outputs of the network (N, ...) and targets (N, ...)."""
+        raise NotImplementedError
+
+    def eval(self) -> Any:
+        """The value over all batches. Raises ConfigError when there were none."""
+        raise NotImplementedError
+
+    def _convert_data(self, data: Any) -> np.ndarray:
+        """A tensor, an array or a list as an array: metrics of r1.2 call this."""
+        return data.asnumpy() if isinstance(data, Tensor) else np.asarray(data)
+
+
+def is_scalar(metric: object) -> bool:
+    """Whether the value of a metric, or of the metrics that a class makes, is a single number."""
+    return bool(getattr(metric, "is_scalar", True))
+
+
+def attach(metrics: Iterable[AnyMetric], loss_fn: Cell) -> None:
+    """Give metrics the loss function, for those that depend on it."""
+    for metric in metrics:
+        if isinstance(metric, Metric):
+            metric.attach(loss_fn)
+
+
+def update_metrics(metrics: Iterable[AnyMetric], outputs: Sequence[np.ndarray]) -> None:
+    """Add the loss, output and target of one batch to metrics: to each what its `indexes` selects."""
+    arrays = [np.asarray(array).view(BatchArray) for array in outputs]
+    for metric in metrics:
+        metric.update(*(arrays[index] for index in getattr(metric, "indexes", None) or Metric.indexes))
+
+
+class BatchArray(np.ndarray):
+    """An array that a metric receives; metrics of r1.2 call `asnumpy`, since it is a tensor there."""
+
+    def asnumpy(self) -> np.ndarray:
+        """The elements, as an ordinary array."""
+        return self.view(np.ndarray)
+
+
+class Mean(Metric):
+    """Base of metrics that are a mean over samples."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.total, self.count = 0.0, 0
+
+    def eval(self) -> float:
+        require_data(self, self.count)
+        return self.total / self.count
+
+
+def require_data(metric: Metric, count: int) -> None:
+    """Raise ConfigError when a metric has seen no samples."""
+    if not count:
+        raise ConfigError("a metric without data", metric=type(metric).__name__)
+
+
+def without_units(shape: Sequence[int]) -> tuple[int, ...]:
+    """A shape without its axes of length 1 after the first.
+
+    >>> without_units((32, 1)), without_units((1, 3, 1))
+    ((32,), (1, 3))
+    """
+    return (*shape[:1], *(length for length in shape[1:] if length != 1))
+
+
+def require_shapes(metric: Metric, fits: bool, output: np.ndarray, target: np.ndarray, allowed: str) -> None:
+    """Raise ShapeError with the shapes of output and target unless they fit."""
+    if not fits:
+        rows = {"metric": type(metric).__name__, "output": output.shape, "target": target.shape}
+        raise ShapeError("a metric cannot compare these shapes", **rows, allowed=allowed)
