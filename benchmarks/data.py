@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from runner import context, nn, set_seed
-from runner.config import networks
+from runner.config.groups.network import NETWORKS
 from runner.dataset import open_dataset
 from runner.dataset.pipeline import Dataset
 from runner.dataset.prefetch import prefetch_batches, threads_for
@@ -75,7 +75,7 @@ def median_us(function: Callable[[], object], count: int) -> float:
 def model_for(channels: int, mode: str, threads: int) -> Model:
     """LeNet-5 with its loss and optimizer."""
     set_seed(1)
-    network = networks.network("lenet5")(num_channels=channels)
+    network = NETWORKS.kind["lenet5"].source(num_channels=channels)
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
     optimizer = nn.Momentum(network.trainable_params(), 0.01, 0.9)
     return Model(network, loss, optimizer, mode=MODES[mode], device=Device(threads=threads))

@@ -20,7 +20,7 @@ import numpy as np
 
 from runner import context, dtype, nn, set_seed
 from runner.compile.program import Program
-from runner.config import networks
+from runner.config.groups.network import NETWORKS
 from runner.dataset import NumpySlicesDataset
 from runner.device import Device
 from runner.host.threads import kernel_threads
@@ -64,14 +64,14 @@ def images(count: int, channels: int) -> tuple[np.ndarray, np.ndarray]:
 def batch(threads: int, budget: float) -> Iterator[Point]:
     """LeNet with batches of several sizes."""
     for size in BATCHES:
-        step, data = model(networks.network("lenet5")(), threads).train_step, images(size, 1)
+        step, data = model(NETWORKS.kind["lenet5"].source(), threads).train_step, images(size, 1)
         yield {"batch": size}, size, median_seconds(lambda step=step, data=data: step(data), budget)
 
 
 def depth(threads: int, budget: float) -> Iterator[Point]:
     """Narrow ResNets of several depths."""
     for name in RESNETS:
-        network = networks.network(name)(width=WIDTH)
+        network = NETWORKS.kind[name].source(width=WIDTH)
         convolutions = sum(isinstance(cell, nn.Conv2d) for _, cell in network.cells_and_names())
         step, data = model(network, threads).train_step, images(BATCH, 3)
         seconds = median_seconds(lambda step=step, data=data: step(data), budget)
@@ -80,7 +80,7 @@ def depth(threads: int, budget: float) -> Iterator[Point]:
 
 def sink(threads: int, budget: float) -> Iterator[Point]:
     """LeNet with several steps in a call."""
-    trained = model(networks.network("lenet5")(), threads)
+    trained = model(NETWORKS.kind["lenet5"].source(), threads)
     data = NumpySlicesDataset(images(64 * BATCH, 1), ["image", "label"]).shuffle(64 * BATCH)
     sunk = Sink(trained.train_network, trained.device, data.batch(BATCH, drop_remainder=True))
     for size in SINKS:
@@ -91,7 +91,7 @@ def compile_time(threads: int, budget: float) -> Iterator[Point]:
     """Training steps of the ResNets; the first compilation of a process also imports, and is not counted."""
     types = [TensorType(dtype.float32, (BATCH, 3, 32, 32)), TensorType(dtype.int32, (BATCH,))]
     for name in ("resnet18", *RESNETS):
-        step = model(networks.network(name)(), threads).train_network
+        step = model(NETWORKS.kind[name].source(), threads).train_network
         start = time.process_time()
         program = Program(step.construct, types, Device(threads=threads), "train_step")
         seconds, operators = time.process_time() - start, len(program.graph.nodes)

@@ -6,7 +6,7 @@ import numpy as np
 from peers.timing import LEARNING_RATE, MOMENTUM, rows_of, shape_of
 
 from runner import context, nn, set_seed
-from runner.config import networks
+from runner.config.groups.network import NETWORKS
 from runner.device import Device
 from runner.train import Model
 
@@ -16,7 +16,7 @@ MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
 def model_of(net: str, mode: str, threads: int) -> Model:
     """A model whose `train_step` trains: BatchNorm takes the statistics of the batch, as within `Model.train`."""
     set_seed(0)
-    network = networks.network(net)()
+    network = NETWORKS.kind[net].source()
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
     optimizer = nn.Momentum(network.trainable_params(), LEARNING_RATE, MOMENTUM)
     model = Model(network, loss, optimizer, mode=MODES[mode], device=Device(threads=threads))

@@ -13,7 +13,7 @@ import hydra._internal.core_plugins.basic_launcher
 import hydra._internal.core_plugins.basic_sweeper
 from hydra import version
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import CachingConfigRepository, ConfigRepository, IConfigRepository
+from hydra._internal.config_repository import CachingConfigRepository, IConfigRepository
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra._internal.core_plugins.structured_config_source import StructuredConfigSource
 from hydra._internal.defaults_list import DefaultsList
@@ -37,6 +37,7 @@ from runner.config.job_folder import fix_folders
 from runner.config.options import defaults_of_all_runs
 from runner.config.overrides import parse, reject_sweeps, sweep_values, with_force
 from runner.config.project import OUTPUTS, SWEEPS, project
+from runner.config.repository import CountingRepository, SharedRepository
 from runner.config.source import SEARCH, FolderSource, PluginSource
 from runner.errors import ConfigError, raise_all
 from runner.host import resources
@@ -45,7 +46,6 @@ from runner.validation.validate import show
 NOW = "${now:%Y-%m-%d}/${now:%H-%M-%S}"
 POOL = "runner.pool"  # the `_target_` of runner's launcher; never instantiated
 RECORDS = ".hydra"  # the folder in the run directory with Hydra's records
-MAX_CONFIGS = 300  # of one composition; merging one takes some milliseconds
 SUBDIR = "${hydra.job.num}"
 LATE = ("network", "dataset")  # groups whose options are loaded when they are chosen
 
@@ -79,7 +79,7 @@ class Loader(ConfigLoaderImpl):
             path.append("command-line", f"runner://{_folder(config_dir)}")
         path.append("schema", "structured://")
         super().__init__(path)
-        self.repository = _Repository(path)
+        self.repository = SharedRepository(path)
         self.recorded: frozenset[str] = frozenset()  # keys of overrides in a sweep that the user has not typed
 
     def _load_code(self) -> None:
@@ -140,7 +140,7 @@ class Loader(ConfigLoaderImpl):
         self, config_name: str | None, overrides: list[str]
     ) -> tuple[list[Override], CachingConfigRepository]:
         parsed, _ = super()._parse_overrides_and_create_caching_repo(config_name, overrides)
-        return parsed, _CountingRepository(self.repository)
+        return parsed, CountingRepository(self.repository)
 
     @contextmanager
     def _minimal_hydra(self) -> Iterator[None]:
@@ -199,30 +199,6 @@ def _minimal_node(run_dir: str, sweep_dir: str) -> ConfigNode:
     node.run.dir, node.sweep.dir, node.sweep.subdir = run_dir, sweep_dir, SUBDIR
     node.job_logging = node.hydra_logging = {"version": 1, "root": None, "disable_existing_loggers": False}
     return replace(original, node=node)
-
-
-class _CountingRepository(CachingConfigRepository):
-    """The configs of one composition: defaults lists that name each other would be a tree without end."""
-
-    def __init__(self, delegate: IConfigRepository) -> None:
-        super().__init__(delegate)
-        self._count = 0
-
-    def load_config(self, config_path: str) -> ConfigResult | None:
-        """A config, which Hydra requests twice for every entry of a defaults list and once to merge it."""
-        self._count += 1
-        if self._count > 3 * MAX_CONFIGS:
-            raise ConfigError(
-                "too many configs in the defaults lists", value=config_path, allowed=f"{MAX_CONFIGS} in all"
-            )
-        return super().load_config(config_path)
-
-
-class _Repository(ConfigRepository):
-    """A repository without copies: Hydra copies it and the ConfigStore for added search paths, which are rejected."""
-
-    def __deepcopy__(self, memo: object) -> "_Repository":
-        return self
 
 
 def _check_name(config_name: str | None) -> None:

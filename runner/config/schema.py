@@ -174,6 +174,14 @@ def plain(config: Any) -> dict[str, Any]:
     return values
 
 
+FORMER_DEFAULTS = {"network.num_classes": 10}  # of keys whose null stands for the dataset's value now
+
+
+def without_former_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Flat values of a config, null for the defaults of older versions of runner."""
+    return {name: None if FORMER_DEFAULTS.get(name, ...) == value else value for name, value in values.items()}
+
+
 def changed_keys(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """The dotted keys whose values differ; keys unknown to the other version of runner count as their defaults.
 
@@ -181,6 +189,7 @@ def changed_keys(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str
     ['seed']
     """
     known = flat(plain(RunConfig()))
+    was, now = without_former_defaults(was), without_former_defaults(now)
     for name in {**was, **now}:
         if was.get(name, known.get(name)) != now.get(name, known.get(name)):
             yield name

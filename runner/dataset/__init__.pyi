@@ -2,6 +2,7 @@ from runner.dataset import transforms as transforms, vision as vision
 from runner.dataset.batches import *
 from runner.dataset.formats.download import *
 from runner.dataset.pipeline import *
+from runner.dataset.preprocessing import *
 from runner.dataset.readers.array_preprocessing import *
 from runner.dataset.readers.csv_table import *
 from runner.dataset.readers.image_folder import *

@@ -6,10 +6,7 @@ number of workers.
 """
 
 import hashlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +22,7 @@ from runner.errors import ConfigError, known_names
 from runner.types import TensorType
 from runner.validation.arguments import as_list, flag, whole_number
 
-__all__ = ["Dataset", "Preprocessing"]
+__all__ = ["Dataset"]
 
 Batch = tuple[np.ndarray, ...]  # an array for each column
 
@@ -38,7 +35,6 @@ class Dataset(Described):
     r1.2. Datasets derived from one keep its description: `class_names`, `num_classes`, `row_names` and `preprocessing`.
     """
 
-    preprocessing: "Preprocessing | None" = None
     queue_observer: Callable[[int], object] | None = None  # called with the queue length at each request of a batch
 
     def __init__(self, columns: Sequence[Column], order: Order, num_parallel_workers: int | None = None) -> None:
@@ -308,23 +304,3 @@ class Dataset(Described):
     def _read_named(self, epoch: int) -> Iterator[dict[str, np.ndarray]]:
         names = self.get_col_names()
         return (dict(zip(names, arrays, strict=True)) for arrays in self.read(epoch))
-
-
-class Preprocessing(ABC):
-    """How new files become the inputs of a trained network: fitted to the training split, stored as JSON with a run.
-
-    `class_names` are those of the training's target, or None.
-    """
-
-    class_names: tuple[str, ...] | None = None
-
-    @abstractmethod
-    def read(self, paths: Sequence[Path]) -> Dataset:
-        """The input columns of the samples in these files, in their order, unbatched; `row_names` says where each was.
-
-        Raises DataError for a file that is missing, damaged, or without an input.
-        """
-
-    @abstractmethod
-    def as_json(self) -> dict[str, Any]:
-        """Values of plain JSON, from which `stored_preprocessing` creates an equal object."""

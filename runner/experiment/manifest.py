@@ -13,7 +13,7 @@ from runner import nn
 from runner.communication.world import world
 from runner.config.code import loaded_files
 from runner.config.groups.parallel import DataParallel
-from runner.config.schema import RunRequest
+from runner.config.schema import RunRequest, without_former_defaults
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError
 from runner.experiment import code
@@ -265,6 +265,7 @@ def relevant_versions(versions: dict[str, str]) -> dict[str, str]:
 
 def check_identity(was: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise ConfigError with a row for every value that differs between a run and its continuation."""
+    was, now = without_former_defaults(was), without_former_defaults(now)
     names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
     if names:
         rows = {name: f"was {was.get(name)}, is {now.get(name)}" for name in names}

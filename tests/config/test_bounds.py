@@ -17,7 +17,10 @@ from runner.validation.rules import Rule, rule_of
 Key = tuple[str, tuple[Any, ...], Rule]
 LONG = "a" * 300
 # Texts that are no paths; what a new key is, is to be decided here or by its rule.
-NO_PATHS = {"network.name", "metrics.name", "dataset.target", "dataset.url", "hydra.sweeper.study_name"}
+NO_PATHS = {
+    *("network.name", "metrics.name", "dataset.url", "hydra.sweeper.study_name"),
+    *("dataset.inputs", "dataset.target", "dataset.features", "dataset.categorical", "dataset.delimiter"),
+}
 # Paths as overrides: the group that has the key, and the key. Those with a validator of their own are here too.
 PATHS = (
     *("print_file_path", "save_graphs_path", "dataset.data_dir", "checkpoint.load", "dump.config", "hydra.run.dir"),

@@ -228,6 +228,6 @@ def test_hydra_itself_is_left_as_it_was():
 
 
 def test_the_loader_lists_what_the_folders_have():
-    assert Loader().options("dataset") == sorted(CATALOG)
+    assert Loader().options("dataset") == sorted({*CATALOG, "csv", "image_folder", "npz"})
     groups = {"callbacks", "checkpoint", "dataset", "device", "dump", "experiment", "network", "optimizer"}
     assert {*groups, "profiling", "session"} <= set(Loader().list_groups(""))

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from tables import table
 
-from runner.config import check, gate, interpolation, loader
+from runner.config import check, gate, interpolation, repository
 from runner.config.compose import CommandLine, compose
 from runner.config.interpolation import check_limits
 from runner.errors import ConfigError, ConfigErrors
@@ -72,7 +72,7 @@ def test_what_grows_has_a_limit(what, text):
 def test_the_limits_are_in_the_errors():
     assert errors(GROWING[0][1])[0].rows["allowed"] == f"{interpolation.MAX_VALUES} values; 20 characters count as one"
     assert errors(lines(60, "${BEFORE}"))[0].rows["allowed"] == f"chains of {interpolation.MAX_CHAIN}"
-    assert errors("defaults: [/experiment/x]\n")[0].rows["allowed"] == f"{loader.MAX_CONFIGS} in all"
+    assert errors("defaults: [/experiment/x]\n")[0].rows["allowed"] == f"{repository.MAX_CONFIGS} in all"
     long = errors(f"dataset: {{url: '{'${dataset.name}' * 1000}'}}\n")[0]
     assert long.rows["allowed"] == f"{gate.MAX_INTERPOLATED} characters"
 

@@ -22,6 +22,8 @@ WHAT = "a config file may not make a run write outside of the working directory"
 OTHER_TEXT = {
     "network.name": "a name of models.NETWORKS",
     "dataset.url": "read",
+    **dict.fromkeys(("dataset.data_dir", "dataset.data_file", "dataset.test_file"), "read by the readers of own data"),
+    "dataset.delimiter": "one character",
     **dict.fromkeys(("dataset.inputs", "dataset.target"), "names of columns"),
     "checkpoint.prefix": "letters, digits and _",
     "checkpoint.load": "read",

@@ -18,8 +18,8 @@ from threadpoolctl import threadpool_info
 
 import runner
 from runner import Tensor
-from runner.config import networks as registry
-from runner.config.options import all_options, table_options
+from runner.config.groups.network import NETWORKS
+from runner.config.options import all_options, option_names
 from runner.dataset import open_dataset
 from runner.errors import DataError, DeviceError, MismatchError, TrainingError
 from runner.experiment import run as experiment
@@ -366,7 +366,7 @@ def test_the_step_file_begins_where_the_run_began():
     """Its defaults are the weights before the first step: one call gives the run's first loss and second weights."""
     run("r", *SMALL, "mode=graph", "max_steps=1", "eval.every=never")
     seed.set_seed(1)
-    fresh = {p.name: p.asnumpy() for p in registry.network("lenet5")().get_parameters()}
+    fresh = {p.name: p.asnumpy() for p in NETWORKS.kind["lenet5"].source().get_parameters()}
     proto = onnx.load("r/model/train_step.onnx")
     defaults = {i.name: onnx.numpy_helper.to_array(i) for i in proto.graph.initializer}
     for name, value in fresh.items():
@@ -462,9 +462,9 @@ def test_every_option_makes_two_steps(mode, group, option, place):
 
 def test_the_optimizers_take_different_steps():
     """So the option really reaches the optimizer; the first loss is before any of them."""
-    for option in table_options("optimizer"):
+    for option in option_names("optimizer"):
         run(option, *SMALL, "max_steps=2", f"optimizer={option}")
-    losses = {option: [row["loss"] for row in rows(option)[:2]] for option in table_options("optimizer")}
+    losses = {option: [row["loss"] for row in rows(option)[:2]] for option in option_names("optimizer")}
     assert len({first for first, _ in losses.values()}) == 1
     assert len({second for _, second in losses.values()}) == len(losses)
 
@@ -566,7 +566,7 @@ def test_a_loss_that_is_not_finite(mode, sunk):
 def test_the_network_predicts_after_a_run_in_python():
     """`runner.run` and the Python API live in one process."""
     run("r", *SMALL, "max_steps=1")
-    network = registry.network("lenet5")()
+    network = NETWORKS.kind["lenet5"].source()
     assert network(Tensor(np.zeros((2, 1, 32, 32), np.float32))).shape == (2, 10)
 
 

@@ -7,6 +7,7 @@ from runner import dtype as dt, nn, ops
 from runner.compile.passes import PASSES
 from runner.compile.program import Program
 from runner.config.check import check
+from runner.config.groups.network import NETWORKS
 from runner.core.eager import Eager
 from runner.core.value import Tensor
 from runner.device import Device
@@ -143,7 +144,7 @@ def test_all_pools_of_a_network_are_chosen():
     ],
 )
 def test_the_keys_of_a_session(session, expected, monkeypatch):
-    monkeypatch.setattr(build.networks, "network", lambda name: Pools)
+    monkeypatch.setattr(NETWORKS.kind["lenet5"], "call", lambda keys, facts: Pools())
     built = build.build(check({"session": session, **DATA}))
     assert modes(built.model.network) == [expected, expected]
 
@@ -160,7 +161,7 @@ def test_the_keys_of_a_session(session, expected, monkeypatch):
     ],
 )
 def test_a_mode_without_operators_is_reported(session, warning, monkeypatch, caplog):
-    monkeypatch.setattr(build.networks, "network", lambda name: Pools)
+    monkeypatch.setattr(NETWORKS.kind["lenet5"], "call", lambda keys, facts: Pools())
     build.build(check({"session": session, **DATA}))
     assert "\n".join(caplog.messages) == warning
 

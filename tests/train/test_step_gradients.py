@@ -10,7 +10,7 @@ import pytest
 
 import runner.dataset as ds
 from runner import Model, context, nn, set_seed
-from runner.config import networks
+from runner.config.groups.network import NETWORKS
 from runner.errors import ConfigError, TrainingError
 from runner.train.callback import Callback, EarlyStopping, LossMonitor
 from runner.train.loss_scale_manager import FixedLossScaleManager
@@ -95,7 +95,7 @@ def weights_of(name: str, way: str, callbacks) -> list[bytes]:
     set_seed(1)
     mode, sunk = WAYS[way]
     context.set_context(mode=mode)
-    net = networks.network(name)(num_classes=10, num_channels=1, **({"width": 8} if name != "lenet5" else {}))
+    net = NETWORKS.kind[name].source(num_classes=10, num_channels=1, **({"width": 8} if name != "lenet5" else {}))
     optimizer = nn.Momentum(net.trainable_params(), 0.05, 0.9, weight_decay=5e-4, use_nesterov=True)
     model = Model(net, nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean"), optimizer)
     rng = np.random.default_rng(0)

@@ -9,7 +9,8 @@ import numpy as np
 from runner import dtype as dt
 from runner.dataset.column import Column
 from runner.dataset.order import SourceOrder
-from runner.dataset.pipeline import Dataset, Preprocessing
+from runner.dataset.pipeline import Dataset
+from runner.dataset.preprocessing import Preprocessing
 from runner.dataset.readers.arguments import require_files
 from runner.dataset.readers.json_values import StoredValues
 from runner.dataset.readers.npy_content import NpzFile, map_array

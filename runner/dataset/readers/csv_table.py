@@ -9,7 +9,8 @@ import numpy as np
 from runner import register
 from runner.dataset.column import Column
 from runner.dataset.order import SourceOrder
-from runner.dataset.pipeline import Dataset, Preprocessing
+from runner.dataset.pipeline import Dataset
+from runner.dataset.preprocessing import Preprocessing
 from runner.dataset.readers.arguments import (
     MAX_SEED,
     Fraction,

@@ -9,7 +9,8 @@ import numpy as np
 from runner import register
 from runner.dataset.column import Column
 from runner.dataset.order import SourceOrder
-from runner.dataset.pipeline import Dataset, Preprocessing
+from runner.dataset.pipeline import Dataset
+from runner.dataset.preprocessing import Preprocessing
 from runner.dataset.readers.arguments import (
     MAX_SEED,
     Fraction,
@@ -32,7 +33,7 @@ from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, Rescale
 from runner.dataset.vision.image import MAX_SIDE
 from runner.errors import ConfigError
 from runner.validation.arguments import flag, whole_number
-from runner.validation.rules import Rule
+from runner.validation.rules import MAX_COUNT, Rule
 
 __all__ = ["ImagePreprocessing", "image_folder"]
 
@@ -43,12 +44,12 @@ def image_folder(
     *,
     data_dir: Path | None = None,
     image_size: Annotated[int, Rule(low=1, high=MAX_SIDE)] = 32,
-    channels: int | None = None,
+    channels: Annotated[int | None, Rule(low=1, high=3)] = None,
     test_fraction: Fraction = None,
     seed: Seed = 0,
     augment: bool = False,
     normalize: bool = True,
-    num_samples: Annotated[int | None, Rule(low=1)] = None,
+    num_samples: Annotated[int | None, Rule(low=1, high=MAX_COUNT)] = None,
 ) -> Dataset:
     """Images in class folders: `image` Float32 [channels, image_size, image_size], `label` Int32.
 

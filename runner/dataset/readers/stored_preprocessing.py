@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from runner.dataset.pipeline import Preprocessing
+from runner.dataset.preprocessing import Preprocessing
 from runner.dataset.readers.array_preprocessing import ArrayPreprocessing
 from runner.dataset.readers.csv_table import TablePreprocessing
 from runner.dataset.readers.image_folder import ImagePreprocessing

@@ -234,7 +234,7 @@ def test_other_numbers_of_ranks_do_not_go_on(place, uninterrupted):
     ("rank", "kind", "code", "block"),
     [
         (0, "raise", 5, "StorageError: the disk is gone\n  path  /nowhere\n  rank  0 of 2; it ends the others\n"),
-        (1, "defect", 1, "InternalError: ZeroDivisionError: a defect\n"),
+        (1, "defect", 1, "TrainingError: ZeroDivisionError: a defect\n"),
     ],
 )
 def test_a_rank_that_fails_ends_all_with_its_reason(place, rank, kind, code, block):

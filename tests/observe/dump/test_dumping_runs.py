@@ -19,7 +19,7 @@ from patience import wait_until
 import runner
 from runner import context, nn, ops
 from runner.cli import run_command
-from runner.config import networks
+from runner.config.groups.network import NETWORKS
 from runner.dataset import NumpySlicesDataset
 from runner.errors import StorageError
 from runner.experiment.resume import resume
@@ -143,7 +143,7 @@ def script(folder: Path, monkeypatch, settings: dict) -> None:
     monkeypatch.setenv("MINDSPORE_DUMP_CONFIG", str(folder.parent / f"{folder.name}.json"))
     context.set_context(mode=context.GRAPH_MODE, reserve_class_name_in_scope=False)
     seed.set_seed(1)
-    net = networks.network("resnet50")(width=4)
+    net = NETWORKS.kind["resnet50"].source(width=4)
     noise = np.random.default_rng(0)
     images = noise.standard_normal((4, 3, 32, 32)).astype(np.float32)
     data = NumpySlicesDataset((images, noise.integers(0, 10, 4).astype(np.int32))).batch(4)
