@@ -67,6 +67,12 @@ def _eval() -> Handler:
     return lambda args: _report_summary(evaluate_run.main([args.run, *args.overrides], args.code))
 
 
+def _predict() -> Handler:
+    from runner.report import predict
+
+    return predict.main
+
+
 def _new() -> Handler:
     from runner.config import new_project
 
@@ -113,6 +119,7 @@ COMMANDS = {
     "ls": Command("list runs, newest first; or networks, datasets, ...", command_arguments.ls, _ls),
     "resume": Command("continue an unfinished run or sweep", command_arguments.resume, _resume, trains=True),
     "eval": Command("evaluate a finished run", command_arguments.evaluate, _eval, trains=True),
+    "predict": Command("run the network of a run on new files", command_arguments.predict, _predict),
     "new": Command("create a small working project", command_arguments.new, _new),
     "doctor": Command("check packages, machine and devices", command_arguments.doctor, _doctor),
     "parse-print": Command(

@@ -3,7 +3,7 @@
 The metavar of an argument determines its completion, as `runner.config.command_line` says.
 """
 
-from runner.config.command_line import OVERRIDE, Parser, code, non_negative, path
+from runner.config.command_line import OVERRIDE, Parser, code, non_negative, path, positive
 
 
 def ls(parser: Parser) -> None:
@@ -47,6 +47,28 @@ exit codes
   7 no good checkpoint, or a bad data file"""
     parser.add_argument("run", metavar="RUN_DIR", help="its directory, which may be that of a job of a sweep")
     parser.add_argument("overrides", nargs="*", default=[], metavar=OVERRIDE, help="such as eval.split=train")
+    code(parser)
+
+
+def predict(parser: Parser) -> None:
+    """`runner predict`."""
+    parser.description = """\
+Run the network of a run, with the weights of its newest checkpoint, on new files: images, tables in CSV, or arrays of
+numpy, prepared as the training data were. Nothing is written, and the training data are not needed. An array (.npy,
+or .npz with an array for each input) is one sample or several: integers of 8 bits are pixels [H, W, C] of a network
+for images, other numbers are inputs of the network as they are, after all preprocessing; those for a run with
+dataset=npz are prepared as in training. For a network with classes, the most probable ones are shown; otherwise the
+numbers that it returns."""
+    parser.epilog = """\
+exit codes
+  0 ok   1 an output is not finite   2 wrong usage, or no such run   7 no good checkpoint, or a bad data file"""
+    parser.add_argument("run", type=path, metavar="RUN_DIR", help="its directory")
+    parser.add_argument("files", nargs="+", type=path, metavar="FILE", help="images, or .csv, .npy or .npz files")
+    add = parser.flags.add_argument
+    add("--top", type=positive, default=5, metavar="N", help="classes to show for each sample; default: 5")
+    form = parser.flags.add_mutually_exclusive_group()
+    form.add_argument("--csv", action="store_true", help="comma-separated values")
+    form.add_argument("--json", action="store_true", help="one JSON array, an object for each sample")
     code(parser)
 
 

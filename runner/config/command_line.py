@@ -98,6 +98,13 @@ def non_negative(text: str) -> float:
     return value
 
 
+def positive(text: str) -> int:
+    """Parse a whole number of at least 1. Raises ArgumentTypeError, which argparse reports."""
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:10]) < 10**9:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+    return int(text)
+
+
 def path(text: str) -> str:
     """Parse the path of a file or folder, existing or not. Raises ArgumentTypeError, which argparse reports."""
     if problem := path_problem(text):

@@ -27,6 +27,7 @@ from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import ManifestWriter, RunDescription, description_of
 from runner.experiment.metric_values import as_json
 from runner.experiment.model_files import write_networks
+from runner.experiment.model_inputs import INPUTS_FILE, ModelInputs
 from runner.experiment.ranks import synchronize
 from runner.host import seed
 from runner.host.files import make_directory, write_atomically, write_json
@@ -56,6 +57,7 @@ def run(request: RunRequest) -> dict[str, Any]:
             experiment = _build(request, values_observer)
             monitor = RunMonitor(experiment, folder)
             description = description_of(request, experiment, stopwatch)
+            write_json(folder / INPUTS_FILE, ModelInputs.of(experiment.train_data).as_json())
             with closing(Journal(folder / METRICS_FILE)) as journal:
                 if request.resume:
                     network = experiment.model.train_network
