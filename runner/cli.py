@@ -6,12 +6,10 @@ them. The imports are statements inside functions, so that type checkers verify 
 
 import argparse
 import errno
-import gc
 import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -21,7 +19,7 @@ from runner.config.command_line import CommandLine, Parser
 from runner.errors import ConfigError, RunnerError, StorageError, nearest, unexpected
 from runner.experiment.summary_text import summary_text
 from runner.host.console import Console, open_standard_descriptors
-from runner.host.lazy import gc_paused
+from runner.host.lazy import loading
 from runner.host.machine import version_line
 from runner.host.plain_text import visible
 
@@ -197,7 +195,7 @@ def run_command(name: str, words: Sequence[str]) -> int:
         print(help_of(name), end="")
         return 0
     args = parser_of(name).parse_intermixed_args(words)
-    with _loading():
+    with loading():
         handler = COMMANDS[name].load()
     return handler(args)
 
@@ -234,19 +232,11 @@ def _unknown_command(word: str) -> NoReturn:
     )
 
 
-@contextmanager
-def _loading() -> Iterator[None]:
-    """Disable garbage collection during imports, and exclude the imported objects from later collections."""
-    with gc_paused():
-        yield
-        gc.freeze()
-
-
 def _run(args: argparse.Namespace) -> int:
     line = CommandLine.of(args)
     start: Callable[[], Any] = partial(_start_sweep if args.multirun else _start_run, line)
     if args.junit:
-        with _loading():
+        with loading():
             from runner.report.ci.junit import run_and_report
         start = partial(run_and_report, Path(args.junit), line.overrides, start)
     result = start()
@@ -254,13 +244,13 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _start_run(line: CommandLine) -> dict[str, Any]:
-    with _loading():
+    with loading():
         from runner.experiment import launch
     return launch.run_call(line)
 
 
 def _start_sweep(line: CommandLine) -> object:
-    with _loading():
+    with loading():
         from runner.experiment import sweep
     return sweep.start(line)
 
@@ -272,7 +262,7 @@ def _report_summary(summary: dict[str, Any]) -> int:
 
 def _show(args: argparse.Namespace) -> None:
     line = CommandLine.of(args)
-    with _loading():
+    with loading():
         from runner.config import display
     if args.cfg:
         display.show_config(line, args.cfg, args.package, args.resolve)
@@ -300,6 +290,6 @@ def _override_candidates(before: Sequence[str], word: str) -> list[str]:
     key, equals, _ = word.partition("=")
     if equals and (values := choices(key)):
         return [f"{key}={value}" for value in values]
-    with _loading():
+    with loading():
         from runner.config import display
     return display.candidates(CommandLine.of(args), word, args.multirun)

@@ -257,6 +257,7 @@ WRONG = {
     "ls": ["a", "b"],
     "resume": [],
     "eval": [],
+    "predict": ["a"],
     "new": ["a", "b"],
     "doctor": ["a"],
     "parse-print": [],

@@ -99,8 +99,7 @@ def image_dataset(
         rows = {"argument": "augment", "value": True, "allowed": "False", "dataset": name}
         raise ConfigError("augment mirrors images, which changes the class of these", **rows)
     data = entry.dataset(usage=split, **arguments).map([TypeCast(dt.int32)], "label")
-    channels = data.column_types()[0].shape[-1]
-    images = CatalogImages(image_size, channels, entry.normalization if normalize else None)
+    images = CatalogImages(image_size, data.column_types()[0].shape[-1], entry.normalization if normalize else None)
     data = data.map(images.transforms(augment and split == "train"), IMAGE)
     data.num_classes, data.preprocessing = NUM_CLASSES, images
     return data

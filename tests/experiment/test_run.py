@@ -101,7 +101,14 @@ def tree(folder) -> set[str]:
 
 RECORDS = {".hydra/config.yaml", ".hydra/hydra.yaml", ".hydra/overrides.yaml", "config.json", "status.json", ".lock"}
 CHECKPOINT = {"MANIFEST.json", "state.safetensors"}
-FILES = RECORDS | {"manifest.json", "metrics.jsonl", "summary.json", "model/network.onnx", "model/predict.onnx"}
+FILES = RECORDS | {
+    "manifest.json",
+    "inputs.json",
+    "metrics.jsonl",
+    "summary.json",
+    "model/network.onnx",
+    "model/predict.onnx",
+}
 
 
 @MODES

@@ -136,13 +136,8 @@ def test_a_run_without_checkpoints_or_with_damaged_inputs(lenet, place):
     np.save("one.npy", digits()[0][0])
     shutil.copytree(lenet["run_dir"], "copy")
     known = json.loads(Path("copy/inputs.json").read_text())
-    for damage in (
-        "",
-        "[]",
-        "{}",
-        json.dumps(known | {"facts": {"num_classes": -1}}),
-        json.dumps(known | {"inputs": 1}),
-    ):
+    wrong = ({"facts": {"num_classes": -1}}, {"inputs": 1}, {"class_names": [1]}, {"preprocessing": []})
+    for damage in ("", "[]", "{}", *(json.dumps(known | one) for one in wrong)):
         Path("copy/inputs.json").write_text(damage)
         with pytest.raises(DataError):
             predict(Path("copy"), [Path("one.npy")])

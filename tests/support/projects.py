@@ -17,11 +17,13 @@ def project(folder: Path, name: str) -> Iterator[Path]:
     """A new project as the working directory; its modules are forgotten at the end."""
     create(folder, name)
     path = list(sys.path)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        yield folder
-    sys.path[:] = path
-    forget(name)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            yield folder
+    finally:
+        sys.path[:] = path
+        forget(name)
 
 
 def forget(name: str) -> None:
