@@ -176,11 +176,16 @@ def unexpected(error: BaseException) -> RunnerError:
 
 
 def user_lines(error: BaseException) -> list[str]:
-    """The lines of the user's code that led to an error, the innermost last; [] when there are none."""
+    """The lines of the user's code that led to an error, the innermost last; [] when there are none.
+
+    Without those of a program that called runner: they did not cause it.
+    """
     if isinstance(error, SyntaxError) and error.filename is not None:
         return [f"{error.filename}:{error.lineno}  {(error.text or '').strip()}"]
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if _is_users(one.filename)]
-    return [f"{one.filename}:{one.lineno} in {one.name}: {one.line}" for one in frames]
+    frames = traceback.extract_tb(error.__traceback__)
+    first = next((place for place, one in enumerate(frames) if one.filename.startswith(_PACKAGE)), 0)
+    of_user = (one for one in frames[first:] if _is_users(one.filename))
+    return [f"{one.filename}:{one.lineno} in {one.name}: {one.line}" for one in of_user]
 
 
 def _is_users(file: str) -> bool:

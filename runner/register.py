@@ -191,9 +191,9 @@ class Kind(Mapping[str, Entry]):
         """The entries whose modules are loaded."""
         return (entry for entry in self._entries.values() if isinstance(entry, Entry))
 
-    def remove(self, name: str) -> None:
-        """Forget an entry, for tests and notebooks."""
-        del self._entries[name]
+    def discard(self, name: str) -> None:
+        """Forget an entry, if there is one, for tests and notebooks."""
+        self._entries.pop(name, None)
 
 
 def _is_again(before: Any, now: Any) -> bool:

@@ -113,7 +113,7 @@ def test_a_surprise_is_one_short_block(ran, capsys):
     assert err.startswith("TrainingError: KeyError: 'surprise'\n  at  ")
     assert "test_cli.py" in err
     assert "Traceback" not in err
-    assert len(err.splitlines()) == 3
+    assert len(err.splitlines()) == 2
 
 
 def test_debug_shows_the_traceback(ran, capsys):
@@ -221,7 +221,7 @@ def test_every_wrong_value_of_a_sweep_is_found_before_it_starts(ran, place, caps
 
 
 def test_a_sweep_over_options(ran):
-    assert cli.main(["-m", "dataset=glob([dims]*)", "optimizer=adam,sgd"]) == 0
+    assert cli.main(["-m", "dataset=glob(*,exclude=[csv,npz,image_folder])", "optimizer=adam,sgd"]) == 0
     assert len(ran) == 8
     assert {request.config.optimizer.name for request in ran} == {"adam", "sgd"}
 

@@ -79,6 +79,7 @@ AWAITED = {
         "unchanged, bit for bit": 1,
         "^epoch: 1 step: 3": 2,
     },
+    "project": {"^exit code 2$": 1, r"^3 jobs finished in multirun/": 1},
     "compare": {
         "^exit code 6$": 2,
         "^first difference: learning_rate$": 1,

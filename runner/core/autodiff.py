@@ -4,13 +4,15 @@ Under `Tracer` the gradient rules append nodes to the graph, under `Eager` they 
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from runner.core.primitive import Interpreter, Node, current
+from runner.core.primitive import Gradient, Interpreter, Node, current
 from runner.core.source import user_line
 from runner.core.value import OPERATORS, Parameter, Tensor, Value
-from runner.errors import NotDifferentiable
+from runner.errors import NotDifferentiable, RunnerError, ShapeError
 
 
 def gradients(
@@ -82,13 +84,39 @@ def _pull_back(interpreter: Interpreter, node: Node, wanted: Sequence[bool], adj
         if ignored:
             raise NotDifferentiable(f"output {ignored[0]} of {node.op.name} has no gradient")
         rules = node.op.grad(node.inputs, node.outputs, douts)
+        if node.op.is_users:
+            rules = _checked_rules(node, rules)
     except NotDifferentiable as error:
         interpreter.origin = None
-        raise error.add(scope=node.name, line=user_line(node.source)) from None
+        raise _located(error, node) from None
     for x, rule, needed in zip(node.inputs, rules, wanted, strict=True):
         if rule is not None and needed:
             gradient = rule() if callable(rule) else rule
             adjoint[x] = OPERATORS["Add"](adjoint[x], gradient) if x in adjoint else gradient
+
+
+def _checked_rules(node: Node, rules: object) -> Sequence[Gradient]:
+    """The gradients of an operator of a user, which raise ShapeError when they do not fit their operands."""
+    count = len(rules) if isinstance(rules, list | tuple) else 1
+    if not isinstance(rules, list | tuple) or count != len(node.inputs):
+        rows = {"given": count, "operands": len(node.inputs), "repair": "return a tuple, with None for no gradient"}
+        raise _located(ShapeError(f"{node.op.name}: grad returns one gradient for each operand", **rows), node)
+    return [None if rule is None else partial(_checked_gradient, node, k, rule) for k, rule in enumerate(rules)]
+
+
+def _checked_gradient(node: Node, k: int, rule: Any) -> Value:
+    gradient = rule() if callable(rule) else rule
+    if not isinstance(gradient, Value) or gradient.shape != node.inputs[k].shape:
+        given = gradient.type if isinstance(gradient, Value) else type(gradient).__name__
+        rows = {"gradient": given, "operand": node.inputs[k].type, "number": k}
+        raise _located(
+            ShapeError(f"{node.op.name}: a gradient must be a tensor with the shape of its operand", **rows), node
+        )
+    return gradient
+
+
+def _located(error: RunnerError, node: Node) -> RunnerError:
+    return error.add(scope=node.name, line=user_line(node.source))
 
 
 def _adjoint_or_zeros(interpreter: Interpreter, adjoint: dict[Value, Value], value: Value) -> Value:

@@ -8,7 +8,7 @@ import numpy as np
 from runner.core.precision import RoundedTypes, compute_rounded
 from runner.core.primitive import Arrays, Interpreter, Node, Primitive, infer, install
 from runner.core.value import Operand, Tensor, Value
-from runner.errors import NO_MEMORY, ConfigError, RunnerError, TrainingError
+from runner.errors import NO_MEMORY, ConfigError, RunnerError, ShapeError, TrainingError
 from runner.host.machine import keep_freed_memory
 from runner.types import TensorType
 
@@ -49,6 +49,8 @@ class Eager(Interpreter):
                 arrays: Arrays = compute_rounded(op.kernel, map(_data, inputs), types)
             else:
                 arrays = op.kernel(*map(_data, inputs))
+            if op.is_users:
+                _check_outputs(arrays, types)
         except RunnerError as error:
             raise self.add_location(error, op, inputs) from None
         except MemoryError as error:
@@ -75,6 +77,15 @@ def evaluate(node: Node, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         return list(compute_rounded(node.op.kernel, arrays, types))
     outputs = node.op.kernel(*arrays)
     return [np.asarray(array) for array in (outputs if isinstance(outputs, tuple) else (outputs,))]
+
+
+def _check_outputs(arrays: Arrays, types: tuple[TensorType, ...]) -> None:
+    """Raise ShapeError when outputs of a kernel have other types than the type rule says."""
+    outputs = arrays if isinstance(arrays, tuple) else (arrays,)
+    given = [TensorType.of(np.asarray(array)) for array in outputs]
+    if given != list(types):
+        kernel, infer = (", ".join(map(str, each)) for each in (given, types))
+        raise ShapeError("the kernel does not return what the type rule says", kernel=kernel, infer=infer)
 
 
 def _wrap(arrays: Arrays, types: tuple[TensorType, ...]) -> tuple[Tensor, ...]:

@@ -47,6 +47,7 @@ class Primitive:
     flops_each: ClassVar[int] = 1  # floating-point operations for each element of the first result, if it computes
     needs_elements: ClassVar[bool] = False  # whether operands without elements are errors: their mean is not defined
     is_flat: ClassVar[bool] = False  # whether its outputs pass no gradient to its inputs
+    is_users: ClassVar[bool] = False  # whether it is declared outside of runner, where no contract test has checked it
 
     @property
     def name(self) -> str:
@@ -56,11 +57,11 @@ class Primitive:
     # `Any`: each operator names its own operands.
     def infer(self, *types: Any, **_: Any) -> Types:
         """Types of the outputs. Raises ShapeError when the operands do not fit."""
-        raise NotImplementedError
+        raise ConfigError(f"{self.name} has no type rule", repair="define its method infer")
 
     def kernel(self, *arrays: Any, **_: Any) -> Arrays:
         """The outputs, computed in numpy; operands are never changed."""
-        raise NotImplementedError
+        raise ConfigError(f"{self.name} has no kernel for PyNative mode", repair="define its method kernel")
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         """The gradient of each input, a function that returns it, or None; expressed in operators."""
@@ -70,7 +71,7 @@ class Primitive:
 
     def lower(self, b: Builder, *names: Any, **_: Any) -> Names:
         """Add the ONNX nodes that compute the outputs, and return their names."""
-        raise NotImplementedError
+        raise ConfigError(f"{self.name} has no lowering for graph mode", repair="define its method lower")
 
     def forms(self, *types: Any) -> Sequence[Form]:
         """The alternative lowerings on the CPU for operands of these types, the best one first."""
@@ -155,7 +156,7 @@ def primitive(cls: type[Op]) -> type[Op]:
     code = declared.infer.__code__
     declared.fields = tuple([field.name for field in dataclasses.fields(declared) if field.compare])
     declared.arity = None if code.co_flags & inspect.CO_VARARGS else code.co_argcount - 1
-    declared.onnx = declared.onnx or declared.__name__
+    declared.onnx, declared.is_users = declared.onnx or declared.__name__, not cls.__module__.startswith("runner.")
     REGISTRY[declared.__name__] = declared
     return declared
 

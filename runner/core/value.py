@@ -1,10 +1,10 @@
 """Values: a `Tensor` has data, a `Symbol` is a value of a graph, a `Parameter` is a named tensor of a cell.
 
-Operators accept any of them. `x + y` and `x < y` use `OPERATORS`, which `runner.ops` fills.
+Operators accept any of them. `x + y`, `x < y` and `x[0]` use `OPERATORS`, which `runner.ops` fills.
 """
 
-from collections.abc import Callable
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -84,6 +84,20 @@ class Value:
     def __neg__(self) -> "Value":
         return _apply("Neg", self)
 
+    def __getitem__(self, key: object) -> "Value":
+        return _apply("Subscript", self, key)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a value without axes has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator["Value"]:
+        return iter([self[k] for k in range(len(self))])
+
+    def __array_ufunc__(self, function: np.ufunc, method: str, *operands: Any, **settings: Any) -> Any:
+        return OPERATORS["numpy"](function, method, *operands, **settings)
+
     __hash__ = object.__hash__  # values are keys by identity, although `==` compares elements
 
     __eq__ = _comparison("Equal")
@@ -109,6 +123,17 @@ class Symbol(Value):
         what = "graph mode cannot branch on a value that is only known when the graph runs"
         raise ConfigError(what, value=repr(self), hint="use ops.Select, or run this network with mode=pynative")
 
+    def asnumpy(self) -> np.ndarray:
+        """Raises ConfigError: a symbol has no elements."""
+        what = "graph mode has no number for a value that is only known when the graph runs"
+        raise ConfigError(what, value=repr(self), hint="use operators, or run this network with mode=pynative")
+
+    def __float__(self) -> float:
+        return float(self.asnumpy())
+
+    def __int__(self) -> int:
+        return int(self.asnumpy())
+
 
 class Tensor(Value):
     """An array with an element type of `runner.dtype`.
@@ -117,8 +142,6 @@ class Tensor(Value):
     """
 
     __slots__ = ("_data",)
-    # Without this, `array * tensor` would loop over the elements instead of calling the tensor.
-    __array_priority__: ClassVar[int] = 100
 
     def __init__(self, input_data: Any, dtype: dt.DType | None = None) -> None:
         array = input_data.asnumpy() if isinstance(input_data, Tensor) else np.asarray(input_data)
@@ -150,6 +173,9 @@ class Tensor(Value):
 
     def __float__(self) -> float:
         return float(self.data)
+
+    def __int__(self) -> int:
+        return int(self.data)
 
     def __bool__(self) -> bool:
         return bool(self.data)
@@ -224,6 +250,9 @@ def as_constant(value: Operand, like: Value | None) -> Tensor:
     """A tensor of a number or an array; a number takes the element type of `like` if that can represent it."""
     if isinstance(value, Tensor):
         return value
+    if isinstance(value, list | tuple) and any(isinstance(element, Value) for element in value):
+        what, repair = "an operator takes tensors, not a list or tuple of them", "unpack it, or use ops.Stack"
+        raise ShapeError(what, given=", ".join(str(getattr(x, "type", x)) for x in value), repair=repair)
     if like is None or not isinstance(value, int | float) or not _holds(like.dtype, value):
         return Tensor(value)
     return Tensor(np.asarray(value, like.dtype.numpy))

@@ -94,11 +94,11 @@ class Dataset(Described):
 
         A buffer of at least the dataset's size makes all orders equally likely.
         """
-        return self._with_order(Shuffled(self._order, whole_number("buffer_size", buffer_size, 2)))
+        return self.with_order(lambda order: Shuffled(order, whole_number("buffer_size", buffer_size, 2)))
 
     def repeat(self, count: int = 1) -> "Dataset":
         """Make `count` passes in each epoch."""
-        return self._with_order(Repeated(self._order, whole_number("count", count, 1)))
+        return self.with_order(lambda order: Repeated(order, whole_number("count", count, 1)))
 
     def batch(
         self, batch_size: int, drop_remainder: bool = False, num_parallel_workers: int | None = None
@@ -126,7 +126,7 @@ class Dataset(Described):
         if self._order.batch_size is None:
             raise ConfigError("only batches can be divided", argument="parts", value=parts, repair="batch first")
         whole_number("part", part, 0, whole_number("parts", parts, 1) - 1)
-        return self._with_order(Divided(self._order, parts, part))
+        return self.with_order(lambda order: Divided(order, parts, part))
 
     @property
     def is_even(self) -> bool:
@@ -260,10 +260,7 @@ class Dataset(Described):
 
     def with_order(self, derive: Callable[[Order], Order]) -> "Dataset":
         """The dataset with another order of its rows, derived from the present one."""
-        return self._with_order(derive(self._order))
-
-    def _with_order(self, order: Order) -> "Dataset":
-        return self._derived(self._columns, order, self._workers)
+        return self._derived(self._columns, derive(self._order), self._workers)
 
     def _derived(self, columns: Sequence[Column], order: Order, workers: int | None) -> "Dataset":
         return Dataset(columns, order, workers).described_as(self)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from runner.errors import ConfigError
 from runner.host.files import make_directory, read_bytes, write_atomically
+from runner.train.checkpoint.folder import sweep_temporaries
 
 FOLDER = "code"  # in the run directory
 MAX_BYTES = 16 << 20  # of one file
@@ -17,10 +18,11 @@ def hashes(files: Mapping[str, Path]) -> dict[str, str]:
 
 
 def write_copies(folder: Path, files: Mapping[str, Path]) -> None:
-    """Copy files into `code/` of a run directory. Raises StorageError."""
-    for name, path in files.items():
-        copy = folder / FOLDER / name
-        make_directory(copy.parent)
+    """Copy files into `code/` of a run directory, and remove what a killed process left there. Raises StorageError."""
+    copies = {folder / FOLDER / name: path for name, path in files.items()}
+    for place in {copy.parent: None for copy in copies}:
+        sweep_temporaries(make_directory(place))
+    for copy, path in copies.items():
         write_atomically(copy, _content(path))
 
 

@@ -197,7 +197,7 @@ def _restore(request: RunRequest, description: RunDescription, journal: Journal)
     before = restore(description, request.config.checkpoint.prefix, journal, request.force)
     if before:
         write_json(request.folder / CONFIG_FILE, request.resolved)
-        code.write_copies(request.folder, loaded_files())
+    code.write_copies(request.folder, loaded_files())  # without a checkpoint too: they may not have been complete
     return before
 
 

@@ -1,13 +1,13 @@
 """`Cell`: a part of a network, with parameters, child cells, and `construct`."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from runner import context
 from runner.communication import auto_parallel
 from runner.core.primitive import current, is_nested
-from runner.core.source import users_line
+from runner.core.source import user_line, users_line
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, nearest
 
@@ -61,9 +61,26 @@ class Cell:
         if isinstance(value, Cell):
             self._adopt(name, value)
         elif isinstance(value, Parameter):
+            if is_nested():
+                where = {"layer": type(self).__name__, "parameter": name, "line": user_line(current().source())}
+                repair = "create it once, in __init__"
+                raise ConfigError(
+                    "a layer created in construct is new in each step, not trained", **where, repair=repair
+                )
             value.name = value.name or name
             self._params[name] = value
+        elif isinstance(value, list | tuple | dict):
+            self._refuse_hidden(name, list(value.values()) if isinstance(value, dict) else value)
         object.__setattr__(self, name, value)
+
+    def _refuse_hidden(self, name: str, values: Sequence[object]) -> None:
+        """Raise ConfigError for cells and parameters in a list that are no attributes, and so would not be trained."""
+        for value in values:
+            if (isinstance(value, Cell) and not value._attribute) or (isinstance(value, Parameter) and not value.name):
+                kind = "cells" if isinstance(value, Cell) else "parameters"
+                repair = "nn.CellList([...])" if kind == "cells" else "one attribute for each, or a name for each"
+                where = {"cell": type(self).__name__, "attribute": name, "repair": repair}
+                raise ConfigError(f"{kind} in a list are not part of the network, and would not be trained", **where)
 
     def _adopt(self, name: str, cell: "Cell") -> None:
         if self._auto_prefix and not cell._attribute:

@@ -11,7 +11,7 @@ import numpy as np
 from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, can_tile
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, family, primitive
-from runner.core.value import OPERATORS, Value
+from runner.core.value import OPERATORS, Operand, Value
 from runner.ops.array import Reshape, require
 from runner.ops.blocked_product import blocked_product
 from runner.ops.reduce import BroadcastTo
@@ -179,4 +179,11 @@ def len_of(b: Builder, name: str) -> int:
     return b.type(name).shape[0]
 
 
-OPERATORS["MatMul"] = MatMul()
+def _product(x: Operand, y: Operand) -> Value:
+    """`x @ y`: of two matrices, or of two stacks of matrices."""
+    stacks = all(isinstance(operand, Value | np.ndarray) and operand.ndim > 2 for operand in (x, y))
+    result: Value = (BatchMatMul() if stacks else MatMul())(x, y)
+    return result
+
+
+OPERATORS["MatMul"] = _product

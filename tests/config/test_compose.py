@@ -162,7 +162,7 @@ def test_a_network_gets_its_keys_and_the_facts_of_the_dataset():
         with pytest.raises(ConfigError, match="the dataset does not determine num_classes"):
             compose(CommandLine(("network=recorder",))).config.network.create(tuple)
     finally:
-        register.network.remove("recorder")
+        register.network.discard("recorder")
     words = ("network=resnet18", "network.width=8", "network.num_channels=null")
     network = compose(CommandLine(words)).config.network
     assert network.keywords() | {"num_channels": 3} == {

@@ -11,6 +11,7 @@ from hostile_files import Attack, Place, attacks
 from soak import thinned
 from tables import check_rows
 
+from runner import register
 from runner.cli import main
 from runner.config.compose import CommandLine, compose
 from runner.errors import collect_errors
@@ -19,6 +20,16 @@ PEAK = 100 << 20  # bytes; a bomb of 25 lines would take a hundred times as much
 LONGEST = 50_000  # characters of all messages
 SHORT = ("dataset=synthetic", "dataset.num_samples=32", "max_steps=1", "callbacks=quiet", "eval.every=never")
 ARGUMENTS = ("+experiment=evil", "runner.debug=false")
+PROJECT = ("pyproject.toml", "own.py", "__pycache__")
+OWN = """
+import runner
+from runner import nn
+
+@runner.register.network("own")
+class Own(nn.Cell):
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -40,8 +51,16 @@ def contents(place: Place) -> dict[str, bytes | str | None]:
     return found
 
 
-def check(attack: Attack, place: Place, monkeypatch, capfd) -> None:
+def create_project(place: Place) -> None:
+    """A project of the user in the working directory, whose code is trusted, unlike the config."""
+    (place.here / "pyproject.toml").write_text('[tool.runner]\ncode = ["own.py"]\n')
+    (place.here / "own.py").write_text(OWN)
+
+
+def check(attack: Attack, place: Place, monkeypatch, capfd, in_project: bool = False) -> None:
     place.create()
+    if in_project:
+        create_project(place)
     attack.write(place)
     monkeypatch.setenv("HOME", str(place.root / "home"))
     monkeypatch.setenv("PWD", str(place.here))
@@ -62,17 +81,19 @@ def check(attack: Attack, place: Place, monkeypatch, capfd) -> None:
     assert "InternalError" not in err
     assert contents(place) == before
     if errors:
-        assert [*place.here.iterdir()] == [place.here / "link"]
+        assert {path.name for path in place.here.iterdir()} - {*PROJECT} == {"link"}
         assert (code, "ConfigError" in err) == (2, True)
 
 
-def test_hostile_files(tmp_path, monkeypatch, capfd):
+@pytest.mark.parametrize("in_project", [False, True], ids=["alone", "in_project"])
+def test_hostile_files(in_project, tmp_path, monkeypatch, capfd):
     found = attacks()
     assert len(found) >= 300
-    rows = list(thinned(enumerate(found), 12))
+    rows = list(thinned(enumerate(found), 24 if in_project else 12))
 
     def one(row):
         number, attack = row
-        check(attack, Place(tmp_path / str(number)), monkeypatch, capfd)
+        check(attack, Place(tmp_path / str(number)), monkeypatch, capfd, in_project)
+        register.network.discard("own")
 
     check_rows(rows, one, name=lambda row: f"{row[0]} {row[1].name}")

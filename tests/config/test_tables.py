@@ -110,7 +110,7 @@ def test_a_new_dataset_is_an_option_without_a_file():
         assert "mine" in Loader().options("dataset")
         assert check({"dataset": {"name": "mine", "count": 4}}).dataset.count == 4
     finally:
-        register.dataset.remove("mine")
+        register.dataset.discard("mine")
 
 
 def test_a_file_comes_before_the_entry_of_a_table(tmp_path):

@@ -180,3 +180,46 @@ def test_sequential_cells_take_cells():
     with pytest.raises(ConfigError) as caught:
         nn.SequentialCell(nn.ReLU(), ops.Tanh())
     assert str(caught.value) == "ConfigError: SequentialCell takes cells\n  given  Tanh()\n  at     1"
+
+
+@pytest.mark.parametrize("wrap", [list, tuple, lambda cells: dict(enumerate(cells))])
+def test_cells_in_a_list_are_refused_since_they_would_not_be_trained(wrap):
+    class Listed(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.layers = wrap([nn.Dense(2, 2), nn.Dense(2, 2)])
+
+    with pytest.raises(ConfigError) as caught:
+        Listed()
+    assert str(caught.value) == (
+        "ConfigError: cells in a list are not part of the network, and would not be trained\n"
+        "  cell       Listed\n  attribute  layers\n  repair     nn.CellList([...])"
+    )
+
+
+def test_parameters_in_a_list_need_names():
+    with pytest.raises(ConfigError, match="parameters in a list are not part of the network"):
+        nn.Cell().weights = [Parameter(ones(2))]
+
+
+def test_a_list_may_repeat_what_has_its_own_attribute():
+    class Both(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Dense(2, 2), nn.Dense(2, 2)
+            self.layers = [self.first, self.second]
+
+    assert len(Both().get_parameters()) == 4
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_layer_created_in_construct_is_refused(mode):
+    class Late(nn.Cell):
+        def construct(self, x):
+            return nn.Dense(2, 2)(nn.ReLU()(x))
+
+    with pytest.raises(ConfigError) as caught:
+        step_of(Late().construct, mode)(np.ones((1, 2), np.float32))
+    assert caught.value.what == "a layer created in construct is new in each step, not trained"
+    assert (caught.value.rows["layer"], caught.value.rows["parameter"]) == ("Dense", "weight")
+    assert "nn.Dense(2, 2)" in caught.value.rows["line"]

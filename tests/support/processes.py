@@ -10,13 +10,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 600  # ends only what would never end
+# The Python of an environment in which a wheel is installed: what is tested is that, without this checkout.
+INSTALLED = os.environ.get("RUNNER_PYTHON")
 
 
 def started(words: Sequence[str], cwd: Path, launcher: Sequence[str] = ()) -> subprocess.Popen[str]:
     """`runner` with these words, in a group of processes of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment = {**os.environ, "NO_COLOR": "1", "OPENBLAS_NUM_THREADS": "1"}
+    if not INSTALLED:
+        environment["PYTHONPATH"] = str(ROOT)
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    command = [*launcher, sys.executable, "-m", "runner", *words]
+    command = [*launcher, INSTALLED or sys.executable, "-m", "runner", *words]
     return subprocess.Popen(command, cwd=cwd, env=environment, text=True, start_new_session=True, **pipes)
 
 

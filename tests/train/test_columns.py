@@ -198,6 +198,8 @@ class Failing(nn.Cell):
     def construct(self, x, mask):
         if self.way == "shape":
             return self.fc(x) + ops.ReduceSum()(x)[:3]  # subscript
+        if self.way == "call":
+            return self.fc(x) + x(0)  # called
         if self.way == "type":
             return self.fc(mask)  # type
         if self.way == "python":
@@ -233,7 +235,8 @@ def failure(network: nn.Cell, data, way: str, evaluates: bool = False) -> Except
         ("type", ShapeError, "MatMul: needs two matrices of floats, of one element type", "type"),
         ("python", TrainingError, "ValueError: not enough values to unpack (expected 3, got 2)", "unpacked"),
         ("layer", TrainingError, "takes 2 positional arguments but 3 were given", "arguments"),
-        ("shape", TrainingError, "TypeError: 'Symbol' object is not subscriptable", "subscript"),
+        ("shape", ShapeError, "too many indices", "subscript"),
+        ("call", TrainingError, "TypeError: 'Symbol' object is not callable", "called"),
         ("loss", ShapeError, "Sub: shapes do not broadcast", None),
     ],
 )

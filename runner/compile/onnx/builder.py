@@ -72,6 +72,7 @@ class OnnxBuilder:
         self.list: list[NodeProto] = []
         self.constants: dict[str, TensorProto] = {}
         self.operator = ""
+        self.declared: dict[str, TensorType] = {}  # outputs of users' operators, for ONNX's check
         self._arrays: dict[str, np.ndarray] = {}  # of the constants
         self._types: dict[str, TensorType] = {}
         self._shapes: dict[str, Shape] = {}  # on the device, in the layout of the value

@@ -186,6 +186,7 @@ def _graph(
         [_info(value, type) for value, type in inputs.items()],
         [_info(value, _stored_type(symbol, layouts)) for value, symbol in outputs.items()],
         list(builder.constants.values()),
+        value_info=[_info(value, type) for value, type in builder.declared.items() if value in computed - set(results)],
     )
     return graph
 
@@ -193,7 +194,10 @@ def _graph(
 def _model(graph: GraphProto) -> ModelProto:
     domains = {"", *(node.domain for inner in all_graphs(graph) for node in inner.node)}
     opsets = [onnx.helper.make_opsetid(name, version) for name, version in OPSETS.items() if name in domains]
-    return check(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="runner"))
+    model = check(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="runner"))
+    for inner in all_graphs(model.graph):
+        del inner.value_info[:]  # only for the check: a model may be generalized to other lengths of its axes
+    return model
 
 
 def _lower_node(builder: OnnxBuilder, node: Node, names: ValueNames) -> None:
@@ -209,6 +213,8 @@ def _lower_node(builder: OnnxBuilder, node: Node, names: ValueNames) -> None:
     results = narrow(builder, node, results) if rounds else results
     for (symbol, layout), name in zip(with_layouts(node.outputs, form.results), results, strict=True):
         names.bind(symbol, name, layout)
+        if node.op.is_users:
+            builder.declared[name] = symbol.type
 
 
 def _name_results(

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from runner import nn, register
 from runner.config.groups.record import Records, Settings
-from runner.validation.rules import Rule
+from runner.validation.rules import LARGEST_FLOAT32, Rule
 
 Reduction = Annotated[Literal["mean", "sum"], Rule(hint="training needs one number per batch")]
 
@@ -71,7 +71,9 @@ def l1(reduction: Reduction = "mean") -> nn.Cell:
 
 
 @register.loss("smooth_l1")
-def smooth_l1(beta: Annotated[float, Rule(above=0)] = 1.0, reduction: Reduction = "mean") -> nn.Cell:
+def smooth_l1(
+    beta: Annotated[float, Rule(above=0, high=LARGEST_FLOAT32)] = 1.0, reduction: Reduction = "mean"
+) -> nn.Cell:
     """Squared error up to a difference of beta, absolute error from there on.
 
     Args:

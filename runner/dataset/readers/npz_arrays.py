@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import Annotated, NamedTuple, get_args
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from runner.dataset.row_source import source_type
 from runner.dataset.transforms.c_transforms import TypeCast
 from runner.errors import ConfigError, DataError
 from runner.validation.arguments import finite_number, one_of, whole_number
+from runner.validation.rules import LARGEST_FLOAT32, Rule
 
 __all__ = ["npz_arrays"]
 
@@ -46,7 +47,7 @@ def npz_arrays(
     task: Task = "auto",
     test_fraction: Fraction = None,
     seed: Seed = 0,
-    scale: float | None = None,
+    scale: Annotated[float | None, Rule(low=-LARGEST_FLOAT32, high=LARGEST_FLOAT32)] = None,
 ) -> Dataset:
     """Arrays of numpy: a column for each of `inputs`, then `target`; row k of all of them is sample k.
 

@@ -1,0 +1,1 @@
+"""Prices of houses: a network and a metric of our own."""
