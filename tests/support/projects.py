@@ -31,6 +31,6 @@ def forget(name: str) -> None:
     code._LOADED.clear()
     for kind in KINDS.values():
         for entry in [entry.name for entry in kind.loaded() if not entry.is_own]:
-            kind.remove(entry)
+            kind.discard(entry)
     for module in [module for module in sys.modules if module.partition(".")[0] == name]:
         del sys.modules[module]
