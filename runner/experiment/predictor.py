@@ -21,6 +21,7 @@ from runner.experiment.build import inference_model, samples_of
 from runner.experiment.evaluate_run import saved_values
 from runner.experiment.model_inputs import ModelInputs
 from runner.experiment.run import run_environment
+from runner.experiment.stored_inputs import read_inputs
 from runner.train.checkpoint import initial_weights
 from runner.train.model import Model
 from runner.validation.records import Frozen
@@ -50,7 +51,7 @@ def predict(folder: Path, paths: Sequence[Path], given_code: Sequence[str] = ())
     """
     code.load(code.sources(given_code))
     config = check(saved_values(folder))
-    inputs = ModelInputs.read(folder)
+    inputs = read_inputs(folder)
     if inputs is None or inputs.is_foreign:
         inputs = ModelInputs.of(samples_of(config.dataset, "train"))
     with run_environment(config):

@@ -193,7 +193,21 @@ def signs(split):
 def sums(split):
     """The sum: a regression, Float32 [1]."""
     x = points(split)
-    return NumpySlicesDataset({"x": x, "total": x.sum(axis=1, keepdims=True)}, shuffle=False)
+    data = NumpySlicesDataset({"x": x, "total": x.sum(axis=1, keepdims=True)}, shuffle=False)
+    data.preprocessing = Words()
+    return data
+
+class Words(runner.dataset.Preprocessing):
+    """Reads three numbers from a text file."""
+
+    def read(self, paths):
+        x = np.array([path.read_text().split() for path in paths], np.float32)
+        data = NumpySlicesDataset({"x": x}, shuffle=False)
+        data.row_names = [path.name for path in paths]
+        return data
+
+    def as_json(self):
+        return {"reader": "words"}
 '''
 TASKS = {
     "sides": ("loss=binary_cross_entropy", 1),
@@ -230,7 +244,11 @@ def test_tasks_of_own_datasets(place, mode):
             names = {"sides": ("below", "above"), "signs": ("0", "1", "2"), "sums": ("total",)}
             assert found.names == names[task]
         with pytest.raises(DataError, match="the dataset of the run reads no files"):
-            predict(Path("runs/sums"), [Path("x.png")])
+            predict(Path("runs/signs"), [Path("x.png")])
+        Path("x.txt").write_text(" ".join(map(str, x[0])))
+        by_words = predict(Path("runs/sums"), [Path("x.txt")])
+        assert by_words.rows == ("x.txt",)
+        np.testing.assert_allclose(by_words.values, expected[:1], rtol=2e-5)
         np.save("nan.npy", np.full((2, 3), np.nan))
         with pytest.raises(TrainingError, match="not finite") as caught:
             predict(Path("runs/sums"), [Path("x.npy"), Path("nan.npy")])
