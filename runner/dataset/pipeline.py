@@ -197,9 +197,8 @@ class Dataset(Described):
 
         Without `batch` the items are single samples, without a batch axis.
         """
-        fetch = (
-            self.fetch if self._order.batch_size is not None else lambda visit: tuple(c[0] for c in self.fetch(visit))
-        )
+        is_single = self._order.batch_size is None
+        fetch = (lambda visit: tuple(c[0] for c in self.fetch(visit))) if is_single else self.fetch
         return self._prefetch(fetch, self.visits(epoch)[whole_number("start", start, 0) :])
 
     def create_tuple_iterator(self, num_epochs: int = -1, output_numpy: bool = False) -> EpochIterator[Batch]:
@@ -298,5 +297,4 @@ class Dataset(Described):
         return threads_for(self._workers, self.get_batch_size() * values)
 
     def _read_named(self, epoch: int) -> Iterator[dict[str, np.ndarray]]:
-        names = self.get_col_names()
-        return (dict(zip(names, arrays, strict=True)) for arrays in self.read(epoch))
+        return (dict(zip(self.get_col_names(), arrays, strict=True)) for arrays in self.read(epoch))
