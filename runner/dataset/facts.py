@@ -1,5 +1,6 @@
 """Facts of a dataset that networks are built from, such as the number of classes."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -34,16 +35,13 @@ def facts_of(dataset: Dataset) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def class_name_fact(dataset: Dataset) -> dict[str, tuple[str, ...]]:
-    """The fact `class_names`, which losses, metrics and callbacks may need; {} if the dataset has none.
+def class_name_fact(names: Iterable[str] | None) -> dict[str, tuple[str, ...]]:
+    """The fact `class_names` of a dataset, for losses, metrics and callbacks; {} if it has none.
 
-    >>> from runner.dataset import NumpySlicesDataset
-    >>> data = NumpySlicesDataset({"x": [[1.5], [2.5]], "y": [0, 1]})
-    >>> data.class_names = "ant", "bee"
-    >>> class_name_fact(data)
-    {'class_names': ('ant', 'bee')}
+    >>> class_name_fact(["ant", "bee"]), class_name_fact(None)
+    ({'class_names': ('ant', 'bee')}, {})
     """
-    return {} if dataset.class_names is None else {"class_names": tuple(map(str, dataset.class_names))}
+    return {} if names is None else {"class_names": tuple(map(str, names))}
 
 
 def _stated_classes(dataset: Dataset) -> int | None:

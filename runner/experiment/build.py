@@ -66,7 +66,7 @@ def build(
     device = _checked_device(config)
     train_samples, test_samples = (samples_of(config.dataset, split) for split in SPLITS)
     facts = facts_of(train_samples)
-    loss = config.loss.create(Cell, **facts, **(names := class_name_fact(train_samples)))
+    loss = config.loss.create(Cell, **facts, **(names := class_name_fact(train_samples.class_names)))
     one_hot = _one_hot(config, loss, facts)
     train_data = _rank_part(config, _batches(config, train_samples, True, one_hot))
     test_data = _batches(config, test_samples, False, one_hot)
@@ -95,11 +95,14 @@ def build(
     return Experiment(model, train_data, test_data, total, training_rows=training_rows)
 
 
-def inference_model(config: RunConfig, facts: Mapping[str, Any]) -> Model:
-    """Network and loss for data with these facts, without an optimizer. Raises ConfigError and DeviceError."""
+def inference_model(config: RunConfig, facts: Mapping[str, Any], names: Mapping[str, Any]) -> Model:
+    """Network and loss for data with these facts, without an optimizer; `names` is the fact of losses `class_names`.
+
+    Raises ConfigError and DeviceError.
+    """
     return Model(
         _network(config, facts),
-        config.loss.create(Cell, **facts),
+        config.loss.create(Cell, **facts, **names),
         mode=MODES[config.mode],
         device=_checked_device(config),
         observer=NO_GRAPHS,

@@ -14,7 +14,6 @@ from runner.communication.world import world
 from runner.config.code import loaded_files
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunRequest, without_former_defaults
-from runner.dataset.facts import class_name_fact
 from runner.dataset.pipeline import Dataset
 from runner.errors import ConfigError
 from runner.experiment import code
@@ -234,8 +233,8 @@ class RunDescription:
     @property
     def _class_names(self) -> dict[str, list[str]]:
         """`class_names` as text that can be read back, if the test split has them."""
-        names = class_name_fact(self.experiment.test_data).get("class_names")
-        return {} if names is None else {"class_names": [as_unicode(name) for name in names]}
+        names = self.experiment.test_data.class_names
+        return {} if names is None else {"class_names": [as_unicode(str(name)) for name in names]}
 
     def summary(self, cb_params: CallbackParameters, values: dict[str, Any]) -> dict[str, Any]:
         """The summary of a finished run; times, speed and interactions are those of this process."""

@@ -6,6 +6,7 @@ from typing import Any
 from runner.dataset.facts import facts_of
 from runner.dataset.pipeline import Dataset
 from runner.dataset.preprocessing import Preprocessing
+from runner.host.plain_text import as_unicode
 from runner.types import TensorType
 from runner.validation.records import Frozen
 
@@ -45,6 +46,6 @@ class ModelInputs(Frozen):
             "facts": {name: list(value) if name == SHAPE else value for name, value in self.facts.items()},
             "inputs": inputs,
             "target": self.target,
-            "class_names": None if self.class_names is None else list(self.class_names),
+            "class_names": None if self.class_names is None else [as_unicode(str(name)) for name in self.class_names],
             "preprocessing": None if self.preprocessing is None else self.preprocessing.as_json(),
         }

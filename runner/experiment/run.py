@@ -248,7 +248,11 @@ def _observers(
 
 def _configured(request: RunRequest, experiment: Experiment) -> Iterator[Callback]:
     """The callbacks that the config names. Raises ConfigError for what is no callback."""
-    facts = {"run_dir": request.folder, "total_steps": experiment.total_steps, **class_name_fact(experiment.train_data)}
+    facts = {
+        "run_dir": request.folder,
+        "total_steps": experiment.total_steps,
+        **class_name_fact(experiment.train_data.class_names),
+    }
     for settings in request.config.callbacks.values():
         if settings is not None:
             yield settings.create(Callback, **facts)

@@ -102,6 +102,14 @@ def test_those_with_a_parameter_receive_the_names(mode, place):
     assert summary["maximized"] == ["accuracy", "named_metric"]
 
 
+def test_a_prediction_gives_the_loss_the_names_of_the_training(place, capsys):
+    run("r", *OWN, "checkpoint.every_steps=1")
+    np.save("x.npy", np.zeros((2, 5), np.float32))
+    RECEIVED.clear()
+    assert cli.run_command("predict", ["r", "x.npy"]) == 0
+    assert RECEIVED["loss"] == (("ant", "bee", "cow\\udcff"), 3)
+
+
 def test_without_names_defaults_hold(place):
     words = ("dataset=plain_rows", "eval.metrics=[named_metric]", "callbacks.named_callback=1")
     summary = run("r", *words)
