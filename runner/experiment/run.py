@@ -86,7 +86,7 @@ def _build(request: RunRequest, values: ValueObserver) -> Experiment:
     if config.checkpoint.load is not None and not request.resume:
         network, settings = experiment.model.network, config.checkpoint
         source = config.checkpoint.load, settings.prefix, settings.strict is True
-        _read(network, lambda: initial_weights.load(network, *source))
+        _read(network, lambda: str(initial_weights.load(network, *source)))
     return experiment
 
 
