@@ -15,7 +15,7 @@ from runner.config.groups.parallel import DataParallel
 from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig
 from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
-from runner.dataset.batches import in_batches
+from runner.dataset.batches import in_batches, is_batched
 from runner.dataset.facts import facts_of
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
@@ -27,6 +27,7 @@ from runner.nn.metric_base import AnyMetric
 from runner.nn.pooling import set_impl_mode
 from runner.nn.wrap import StepCell
 from runner.observe import dump
+from runner.train.columns import described
 from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 from runner.train.model import Model
 
@@ -59,6 +60,7 @@ def build(
     """
     device = _checked_device(config)
     train_samples, test_samples = (_samples(config.dataset, split) for split in SPLITS)
+    _check_splits(config.dataset, train_samples, test_samples)
     facts = facts_of(train_samples)
     loss = config.loss.create(Cell, **facts)
     one_hot = _one_hot(config, loss, facts)
@@ -128,6 +130,22 @@ def _samples(settings: DatasetSettings, split: str) -> Dataset:
     if target in inputs:
         raise ConfigError("the target cannot be an input", key="dataset.inputs", value=target)
     return data.project([*inputs, target])
+
+
+def _check_splits(settings: DatasetSettings, *splits: Dataset) -> None:
+    """Raise ConfigError for splits whose samples are batches, or have other columns than those of the first one."""
+    where = {"dataset": settings.name, "where": settings.entry.place}
+    expected = described(splits[0])
+    for name, data in zip(SPLITS, splits, strict=True):
+        if is_batched(data):
+            repair = "samples without .batch(...): dataset.batch_size is the size of the batches"
+            raise ConfigError("a dataset returns single samples", split=name, **where, repair=repair)
+        if (found := described(data)) != expected:
+            raise ConfigError("the splits have different columns", train=expected, test=found, **where)
+        try:
+            facts_of(data)
+        except ConfigError as error:  # classes without a name
+            raise error.add(split=name, **where) from None
 
 
 def _batches(config: RunConfig, samples: Dataset, train: bool, one_hot: int | None) -> Dataset:
