@@ -60,8 +60,7 @@ def build(
     """
     device = _checked_device(config)
     train_samples, test_samples = (_samples(config.dataset, split) for split in SPLITS)
-    _check_splits(config.dataset, train_samples, test_samples)
-    facts = facts_of(train_samples)
+    facts = _facts(config.dataset, train_samples, test_samples)
     loss = config.loss.create(Cell, **facts)
     one_hot = _one_hot(config, loss, facts)
     train_data = _rank_part(config, _batches(config, train_samples, True, one_hot))
@@ -132,20 +131,22 @@ def _samples(settings: DatasetSettings, split: str) -> Dataset:
     return data.project([*inputs, target])
 
 
-def _check_splits(settings: DatasetSettings, *splits: Dataset) -> None:
-    """Raise ConfigError for splits whose samples are batches, or have other columns than those of the first one."""
+def _facts(settings: DatasetSettings, *splits: Dataset) -> dict[str, Any]:
+    """The facts of the first split. Raises ConfigError for batches, and for splits whose columns or classes differ."""
     where = {"dataset": settings.name, "where": settings.entry.place}
     expected = described(splits[0])
+    found = []
     for name, data in zip(SPLITS, splits, strict=True):
         if is_batched(data):
             repair = "samples without .batch(...): dataset.batch_size is the size of the batches"
             raise ConfigError("a dataset returns single samples", split=name, **where, repair=repair)
-        if (found := described(data)) != expected:
-            raise ConfigError("the splits have different columns", train=expected, test=found, **where)
+        if described(data) != expected:
+            raise ConfigError("the splits have different columns", train=expected, test=described(data), **where)
         try:
-            facts_of(data)
+            found.append(facts_of(data))
         except ConfigError as error:  # classes without a name
             raise error.add(split=name, **where) from None
+    return found[0]
 
 
 def _batches(config: RunConfig, samples: Dataset, train: bool, one_hot: int | None) -> Dataset:

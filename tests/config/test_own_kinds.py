@@ -89,7 +89,7 @@ def line(step: int, *, learning_rate: float, total_steps: int, end: float = 0.5)
 
 @runner.register.callback("own_log")
 class Log(Callback):
-    def __init__(self, run_dir: Path, total_steps: int, class_names: tuple[str, ...], every: int = 2, file: str = "log"):
+    def __init__(self, run_dir: Path, total_steps: int, class_names: tuple[str, ...], every: int = 2, file: str = "o"):
         self.path, self.every, self.lines = Path(run_dir) / file, every, [f"{total_steps} {class_names}"]
 
     def step_end(self, run_context):
@@ -138,8 +138,8 @@ def test_the_keys_and_facts_of_each_kind(mode, own):
     assert summary["metrics"]["own_metric"] == 3 * 16 + 2
     assert Path("MARK").exists()
     rates = [f"{0.5 * (1 - 0.8 * step / 8):.4f}" for step in (3, 7)]
-    assert Path("r/log").read_text().splitlines() == ["8 ('low', 'high')", f"4 {rates[0]}", f"8 {rates[1]}"]
-    assert json.loads(Path("r/config.json").read_text())["callbacks"]["own_log"] == {"every": 4, "file": "log"}
+    assert Path("r/o").read_text().splitlines() == ["8 ('low', 'high')", f"4 {rates[0]}", f"8 {rates[1]}"]
+    assert json.loads(Path("r/config.json").read_text())["callbacks"]["own_log"] == {"every": 4, "file": "o"}
 
 
 def test_the_key_of_a_loss_scales_it(own):
@@ -184,7 +184,7 @@ WRONG = [
         "update does not take (output, target)",
     ),
     ("text", ("(1 - (1 - end) * step / total_steps)", '0 or "fast"'), "a learning rate must be a number\n"),
-    ("negative", ("return learning_rate * (1 -", "return learning_rate * (-1 -"), "own.py:71\n"),
+    ("negative", ("return learning_rate * (1 -", "return learning_rate * (-1 -"), "own.py:72"),
 ]
 
 
