@@ -178,6 +178,8 @@ def test_the_files_of_a_run(tmp_path):
     table = re.findall(r"^\| (`.*?) \|", section("The run directory"), re.MULTILINE)
     names = [name for cell in table for name in re.findall(r"`(.*?)`", cell)]
     assert len(names) >= 8
+    (tmp_path / "runner.toml").write_text('code = ["own.py"]\n')
+    (tmp_path / "own.py").touch()
     words = ("mode=graph", "max_steps=1", "hydra.run.dir=r", "dataset=synthetic", "dataset.num_samples=64")
     assert command("-m", "runner", *words, cwd=tmp_path).returncode == 0
     assert [name for name in names if not (tmp_path / "r" / name).exists()] == []
