@@ -6,7 +6,6 @@ with entry points in the group `runner.plugins`. No config, checkpoint or data f
 
 import importlib
 import os
-import pkgutil
 import platform
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +22,7 @@ from runner.validation.records import Frozen
 
 GROUP = "runner.plugins"
 VARIABLE = "RUNNER_CODE"
-_NOT_LOADED = ("__main__", "conftest", "setup")
+_NOT_LOADED = ("__", "test", "conftest", "setup")
 _LOADED: dict["Source", None] = {}
 
 
@@ -122,11 +121,20 @@ def _modules(source: Source) -> Iterator[str]:
         importlib.invalidate_caches()
     _refuse_other(name, folder)
     yield name
-    module = sys.modules[name]
-    for found in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{name}."):
-        last = found.name.rpartition(".")[2]
-        if last not in _NOT_LOADED and not last.startswith("test"):
-            yield found.name
+    for folder in sorted({*getattr(sys.modules[name], "__path__", ())}):
+        yield from _inside(Path(folder), name)
+
+
+def _inside(folder: Path, package: str) -> Iterator[str]:
+    """The modules in a package and in the folders below it, with or without `__init__.py`, except tests."""
+    for path in sorted(folder.iterdir()):
+        name = path.stem if path.suffix == ".py" else path.name
+        if not name.isidentifier() or name.startswith(_NOT_LOADED):
+            continue
+        if path.is_dir():
+            yield from _inside(path, f"{package}.{name}")
+        elif path.suffix == ".py":
+            yield f"{package}.{name}"
 
 
 def _place(source: Source) -> tuple[str, str]:

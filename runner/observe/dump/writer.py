@@ -81,9 +81,7 @@ class DumpWriter:
             if number >= step:
                 _remove(folder)
         for folder in (self.folder, self.folder / "graphs", self.folder / "execution_order"):
-            for name in names(folder):
-                if name.startswith(".") and name.endswith(TEMPORARY_SUFFIX):
-                    _remove(folder / name)
+            _remove_temporaries(folder)
 
     def finish_step(self, step: int) -> None:
         """Complete the files of a step."""
@@ -93,6 +91,13 @@ class DumpWriter:
 
     def close(self) -> None:
         """Wait until all files are written."""
+
+
+def _remove_temporaries(folder: Path) -> None:
+    """Remove what a killed process left in a folder."""
+    for name in names(folder):
+        if name.startswith(".") and name.endswith(TEMPORARY_SUFFIX):
+            _remove(folder / name)
 
 
 def _remove(path: Path) -> None:
@@ -129,4 +134,6 @@ def write_metadata(root: Path, settings: DumpSettings) -> None:
     """Write the JSON of the settings, if any, to `.metadata/data_dump.json`, readable by its owner only as in the
     reference. Of several ranks the first one writes. Raises StorageError."""
     if settings.source and world().rank == 0:
-        write_atomically(make_directory(root / ".metadata") / "data_dump.json", settings.source, OWNER_READS)
+        folder = make_directory(root / ".metadata")
+        _remove_temporaries(folder)
+        write_atomically(folder / "data_dump.json", settings.source, OWNER_READS)

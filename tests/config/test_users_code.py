@@ -65,8 +65,8 @@ def write(path: Path, text: str) -> None:
 def test_code_of_a_project_and_of_a_package_in_it(place, run):
     write(place / "pyproject.toml", PROJECT.format(code="orchard"))
     write(place / "orchard" / "deep" / "networks.py", NETWORK.format(name="mixer"))
-    write(place / "orchard" / "deep" / "__init__.py", "")
     write(place / "orchard" / "__init__.py", "")
+    write(place / "orchard" / "deep" / "data files" / "x.py", "raise SystemExit('no module')")
     write(place / "orchard" / "test_it.py", "raise SystemExit('tests are not loaded')")
     done = run(*SHORT, "network=mixer", "network.hidden=5", "hydra.run.dir=r")
     assert done.returncode == 0, done.stderr
@@ -77,7 +77,7 @@ def test_code_of_a_project_and_of_a_package_in_it(place, run):
         "hidden": 5,
     }
     names = {path.relative_to(place / "r" / "code").as_posix() for path in (place / "r" / "code").rglob("*.py")}
-    assert names == {"orchard/__init__.py", "orchard/deep/__init__.py", "orchard/deep/networks.py"}
+    assert names == {"orchard/__init__.py", "orchard/deep/networks.py"}
     hashes = json.loads((place / "r" / "manifest.json").read_text())["code_sha256"]
     assert set(hashes) == names
 
