@@ -147,7 +147,7 @@ def test_the_own_network_that_is_shown(tmp_path):
     (tmp_path / "networks.py").write_text(code)
     rows = [f"{10 + k % 7},{3 + k % 5},{'apple' if k % 2 else 'pear'}" for k in range(80)]
     (tmp_path / "fruit.csv").write_text("\n".join(["weight,length,kind", *rows]))
-    setting, training, listing = blocks(text)[-1].splitlines()
+    setting, training, listing = blocks(text.partition(f"{code}```\n")[2])[0].splitlines()
     (tmp_path / "runner.toml").write_text(spoken(setting)[1] + "\n")
     assert spoken(setting)[2:] == [">", "runner.toml"]
     done = command("-m", "runner", *spoken(training)[1:], "max_steps=2", "hydra.run.dir=r", cwd=tmp_path)
