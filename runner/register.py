@@ -138,6 +138,11 @@ class Kind(Mapping[str, Entry]):
         self.needed = needed
         self._entries: dict[str, Entry | Callable[[], object]] = {}
 
+    @property
+    def with_article(self) -> str:
+        """`a network`, `an optimizer`."""
+        return f"an {self.name}" if self.name[0] in "aeiou" else f"a {self.name}"
+
     def __call__(self, name: str) -> Callable[[T], T]:
         """The decorator that registers a class or function under a name.
 
@@ -146,7 +151,7 @@ class Kind(Mapping[str, Entry]):
         if not isinstance(name, str) or not NAME.fullmatch(name):
             hint = f'@runner.register.{self.name}("name")'
             allowed = "a lower-case letter, then letters, digits and _, at most 64"
-            raise ConfigError(f"not a name for a {self.name}", value=repr(name), allowed=allowed, hint=hint)
+            raise ConfigError(f"not a name for {self.with_article}", value=repr(name), allowed=allowed, hint=hint)
 
         def add(source: T) -> T:
             self.add(Entry(self, name, source))
@@ -198,7 +203,7 @@ class Kind(Mapping[str, Entry]):
         if not entry.is_own:
             if callable(before) and not isinstance(before, Entry):
                 rows = {"second": entry.place, "hint": "choose another name"}
-                raise ConfigError(f"runner has a {self.name} of this name", value=entry.name, **rows)
+                raise ConfigError(f"runner has {self.with_article} of this name", value=entry.name, **rows)
             entry.check()  # where it is registered
         self._entries[entry.name] = entry
 

@@ -42,13 +42,13 @@ class Settings(Frozen):
                 error.add(at="\n".join(lines))
             raise
         if not isinstance(made, kind):
-            what = self.entry.kind.name
+            what = self.entry.kind.with_article
             rows = {
                 "value": type(made).__name__,
                 "where": self.entry.place,
                 "allowed": f"{kind.__module__}.{kind.__name__}",
             }
-            raise ConfigError(f"{self.name} is registered as a {what} and makes something else", **rows)
+            raise ConfigError(f"{self.name} is registered as {what} and makes something else", **rows)
         return made
 
 
