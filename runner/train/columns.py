@@ -7,7 +7,7 @@ from types import TracebackType
 
 from runner.core.source import SourceLine, is_users
 from runner.dataset.pipeline import Dataset
-from runner.errors import ConfigError, RunnerError, TrainingError
+from runner.errors import ConfigError, RunnerError, ShapeError, TrainingError
 from runner.nn.cell import Cell
 from runner.nn.steps import GraphStep, Step
 
@@ -69,7 +69,8 @@ def naming_columns(dataset: Dataset) -> Iterator[None]:
     try:
         yield
     except RunnerError as error:
-        if isinstance(error, ConfigError) and "scope" in error.rows:  # a type rule of an operator
+        # also a type rule of an operator
+        if isinstance(error, ShapeError) or (isinstance(error, ConfigError) and "scope" in error.rows):
             error.add(columns=described(dataset))
         raise
     except (OSError, MemoryError):
