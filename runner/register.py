@@ -21,7 +21,7 @@ from runner.validation.signature import Key, definition_of, keys_of, place_of
 __all__ = ["callback", "dataset", "loss", "metric", "network", "optimizer", "schedule"]
 
 T = TypeVar("T", bound=Callable[..., Any])
-_REQUIRED = inspect.Parameter.empty
+_NO_DEFAULT = inspect.Parameter.empty
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 _OWN_FOLDERS = (_PACKAGE + os.sep, os.path.join(os.path.dirname(_PACKAGE), "models") + os.sep)
@@ -62,6 +62,13 @@ class Entry:
                 raise ConfigError(f"runner has a key of this name for every {self.kind.name}", **rows)
         return found
 
+    def check(self) -> None:
+        """Raise ConfigError for a parameter that cannot be a key, and for a missing one that the run supplies."""
+        if self.kind.needed and not self.parameters.keys() & set(self.kind.needed):
+            rows = {self.kind.name: self.name, "where": self.place, "allowed": " or ".join(self.kind.needed)}
+            raise ConfigError(f"a parameter that every {self.kind.name} has is missing", **rows)
+        assert self.keys is not None
+
     @cached_property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
         """The parameters of the source."""
@@ -101,13 +108,14 @@ class Entry:
                     arguments[name] = key.convert(value)
             elif name not in arguments:
                 arguments[name] = key.convert(value)
-            if name not in arguments and self.parameters[name].default is _REQUIRED:
+            if name not in arguments and self.parameters[name].default is _NO_DEFAULT:
                 rows = {"key": f"{self.kind.name}.{name}", "where": self.place, "hint": f"{self.kind.name}.{name}=..."}
                 raise ConfigError(f"the dataset does not determine {name}", **rows)
         for name in self.kind.facts:
-            if name not in arguments and name in self.parameters and self.parameters[name].default is _REQUIRED:
-                hint = f"a default of the parameter: {name}=None"
-                raise ConfigError(f"the dataset does not determine {name}", where=self.place, hint=hint)
+            if name in self.parameters and name not in arguments and self.parameters[name].default is _NO_DEFAULT:
+                hint = "a dataset that has it, or a default of the parameter"
+                rows = {self.kind.name: self.name, "parameter": name, "where": self.place, "hint": hint}
+                raise ConfigError(f"the dataset does not determine {name}", **rows)
         return self.source(**arguments)
 
 
@@ -115,7 +123,7 @@ class Kind(Mapping[str, Entry]):
     """All entries of a kind, by name, in the order of registration.
 
     `facts` are names of parameters that a run supplies. Those that are `open_facts` are keys as well, null by default.
-    `reserved` are names of keys that all entries have anyway.
+    `reserved` are names of keys that all entries have anyway. An entry has a parameter for one of `needed`.
     """
 
     def __init__(
@@ -124,9 +132,16 @@ class Kind(Mapping[str, Entry]):
         facts: tuple[str, ...] = (),
         reserved: tuple[str, ...] = ("name",),
         open_facts: tuple[str, ...] = (),
+        needed: tuple[str, ...] = (),
     ) -> None:
         self.name, self.facts, self.reserved, self.open_facts = name, facts, reserved, open_facts
+        self.needed = needed
         self._entries: dict[str, Entry | Callable[[], object]] = {}
+
+    @property
+    def with_article(self) -> str:
+        """`a network`, `an optimizer`."""
+        return f"an {self.name}" if self.name[0] in "aeiou" else f"a {self.name}"
 
     def __call__(self, name: str) -> Callable[[T], T]:
         """The decorator that registers a class or function under a name.
@@ -136,7 +151,7 @@ class Kind(Mapping[str, Entry]):
         if not isinstance(name, str) or not NAME.fullmatch(name):
             hint = f'@runner.register.{self.name}("name")'
             allowed = "a lower-case letter, then letters, digits and _, at most 64"
-            raise ConfigError(f"not a name for a {self.name}", value=repr(name), allowed=allowed, hint=hint)
+            raise ConfigError(f"not a name for {self.with_article}", value=repr(name), allowed=allowed, hint=hint)
 
         def add(source: T) -> T:
             self.add(Entry(self, name, source))
@@ -188,8 +203,8 @@ class Kind(Mapping[str, Entry]):
         if not entry.is_own:
             if callable(before) and not isinstance(before, Entry):
                 rows = {"second": entry.place, "hint": "choose another name"}
-                raise ConfigError(f"runner has a {self.name} of this name", value=entry.name, **rows)
-            assert entry.keys is not None  # invalid parameters are reported where they are registered
+                raise ConfigError(f"runner has {self.with_article} of this name", value=entry.name, **rows)
+            entry.check()  # where it is registered
         self._entries[entry.name] = entry
 
     def loaded(self) -> Iterator[Entry]:
@@ -218,10 +233,11 @@ DATASET_FACTS = ("num_classes", "num_channels", "image_size", "input_shape", "nu
 _OF_DATASETS = ("name", "batch_size", "drop_remainder", "shuffle", "buffer_size", "num_parallel_workers")
 
 network = Kind("network", open_facts=DATASET_FACTS)
-dataset = Kind("dataset", ("split",), _OF_DATASETS)
+dataset = Kind("dataset", ("split",), _OF_DATASETS, needed=("split",))
 loss = Kind("loss", ("num_classes", "class_names"))
 metric = Kind("metric", ("summed", "num_classes", "class_names"))
-optimizer = Kind("optimizer", ("params", "parameters"), ("name", "schedule"))
+_PARAMETERS = ("params", "parameters")
+optimizer = Kind("optimizer", _PARAMETERS, ("name", "schedule"), needed=_PARAMETERS)
 schedule = Kind("schedule", ("step", "global_step", "learning_rate", "total_steps"), ("name", "warmup_steps"))
 callback = Kind("callback", ("run_dir", "total_steps", "class_names"))
 

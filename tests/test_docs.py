@@ -141,6 +141,22 @@ def test_the_python_that_is_shown(tmp_path):
     assert (tmp_path / summary["run_dir"] / "summary.json").exists()
 
 
+def test_the_own_network_that_is_shown(tmp_path):
+    text = section("Your own network and data")
+    (code,) = blocks(text, "python")
+    (tmp_path / "networks.py").write_text(code)
+    rows = [f"{10 + k % 7},{3 + k % 5},{'apple' if k % 2 else 'pear'}" for k in range(80)]
+    (tmp_path / "fruit.csv").write_text("\n".join(["weight,length,kind", *rows]))
+    setting, training, listing = blocks(text.partition(f"{code}```\n")[2])[0].splitlines()
+    (tmp_path / "runner.toml").write_text(spoken(setting)[1] + "\n")
+    assert spoken(setting)[2:] == [">", "runner.toml"]
+    done = command("-m", "runner", *spoken(training)[1:], "max_steps=2", "hydra.run.dir=r", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "r" / "code" / "networks.py").read_text() == code
+    done = command("-m", "runner", *spoken(listing)[1:], cwd=tmp_path)
+    assert "    hidden        int = 16" in done.stdout, done.stdout
+
+
 def test_the_dumps_that_are_shown(tmp_path):
     text = section("Dumps")
     lines = blocks(text)[0].splitlines()
@@ -172,6 +188,8 @@ def test_the_files_of_a_run(tmp_path):
     table = re.findall(r"^\| (`.*?) \|", section("The run directory"), re.MULTILINE)
     names = [name for cell in table for name in re.findall(r"`(.*?)`", cell)]
     assert len(names) >= 8
+    (tmp_path / "runner.toml").write_text('code = ["own.py"]\n')
+    (tmp_path / "own.py").touch()
     words = ("mode=graph", "max_steps=1", "hydra.run.dir=r", "dataset=synthetic", "dataset.num_samples=64")
     assert command("-m", "runner", *words, cwd=tmp_path).returncode == 0
     assert [name for name in names if not (tmp_path / "r" / name).exists()] == []

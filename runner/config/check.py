@@ -129,10 +129,14 @@ class _Checker:
 
     def settings(self, owner: type[Any], values: object, path: str, hints: Mapping[str, str] = NO_HINTS) -> Any:
         """A section with the keys of a registered entry, some of which may be required."""
-        for name in missing_keys(owner, values if isinstance(values, Mapping) else {}):
+        missing = tuple(missing_keys(owner, values if isinstance(values, Mapping) else {}))
+        for name in missing:
             own = owner.entry.keys[name]
             rows = {"allowed": describe(own.kind, own.rule), "where": owner.entry.place}
-            self.errors.append(ConfigError("a key without a value", key=_join(path, name), **rows))
+            hint = f"{_join(path, name)}=..."
+            self.errors.append(ConfigError("a key without a value", key=_join(path, name), **rows, hint=hint))
+        if missing and isinstance(values, Mapping):
+            values = {name: value for name, value in values.items() if name not in missing}
         return self.section(owner, values, path, hints)
 
     def entries(self, values: object, names: Collection[str], path: str) -> Mapping[str, Any]:
@@ -148,11 +152,15 @@ class _Checker:
         return {name: self.settings(METRICS[name], value, _join(path, name)) for name, value in found.items()}
 
     def callbacks(self, values: object, path: str) -> dict[str, CallbackSettings | None]:
-        return {
-            name: None if keys is None else self.settings(CALLBACKS[name], keys, _join(path, name))
-            for name, value in self.entries(values, CALLBACKS, path).items()
-            for keys in [keys_of_value(name, value)]
-        }
+        found: dict[str, CallbackSettings | None] = {}
+        for name, value in self.entries(values, CALLBACKS, path).items():
+            try:
+                keys = keys_of_value(name, value)
+            except Invalid as invalid:
+                self.invalid(_join(path, name), value, invalid)
+                keys = None
+            found[name] = None if keys is None else self.settings(CALLBACKS[name], keys, _join(path, name))
+        return found
 
     def expectations(self, values: object, path: str) -> dict[str, Expectation]:
         allowed = numbers()

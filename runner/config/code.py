@@ -100,11 +100,17 @@ def _load(source: Source) -> None:
             importlib.import_module(module)
     except RunnerError as error:
         raise error.add(**{"from": source.origin}) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a module that ends the program
         reason = f"{type(error).__name__}: {error}"
         lines = "\n".join(user_lines(error)) or None
         rows = {"value": source.text, "reason": reason, "at": lines, "from": source.origin}
-        raise ConfigError("the code cannot be loaded", **rows) from error
+        raise ConfigError("the code cannot be loaded", **rows, hint=_hint(source, error)) from error
+
+
+def _hint(source: Source, error: BaseException) -> str | None:
+    if isinstance(error, ModuleNotFoundError) and not source.is_path and error.name == source.text.partition(".")[0]:
+        return f"the name of a module in {os.path.abspath(source.folder)}, or a path that ends with .py"
+    return None
 
 
 def _modules(source: Source) -> Iterator[str]:
@@ -133,9 +139,9 @@ def _inside(folder: Path, package: str) -> Iterator[str]:
 
 def _place(source: Source) -> tuple[str, str]:
     """The folder on the import path, and the name of the module. Raises ConfigError when there is none."""
-    if not source.is_path:
-        return os.path.abspath(source.folder), source.text
     path = source.path.absolute()
+    if not source.is_path and not path.is_file():
+        return os.path.abspath(source.folder), source.text
     if not path.exists():
         hint = f"the file has to be there on {platform.node()} too" if source.origin != "--code" else None
         rows = {"value": source.text, "path": path, "host": platform.node(), "from": source.origin}
@@ -167,7 +173,7 @@ def _load_plugins() -> None:
     for point in metadata.entry_points(group=GROUP):
         try:
             point.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             package = point.dist.name if point.dist else "an installed package"
             LOG.warning(
                 "the plugin %s of %s cannot be loaded: %s: %s", point.name, package, type(error).__name__, error

@@ -6,8 +6,10 @@ from contextlib import contextmanager
 from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
+from runner.config.groups import REGISTERED
 from runner.config.groups.parallel import HINT, UNSUPPORTED
 from runner.config.overrides import COMMAND_LINE
+from runner.config.project import project
 from runner.errors import ConfigError, RunnerError, nearest
 from runner.validation.validate import show
 
@@ -33,6 +35,8 @@ def not_an_option(group: str, option: object, options: list[str], origin: str = 
     close = nearest(str(option), options)
     rows = {"key": group, "value": show(option), "allowed": ", ".join(options), "nearest": close}
     hint = HINT if group == "parallel" and option in UNSUPPORTED else None
+    if group in REGISTERED and close is None and project().file is None:
+        hint = "the code of a project is loaded in the folder of its pyproject.toml, other code with --code FILE"
     return ConfigError("unknown option", **rows).add(**{"from": origin, "hint": hint})
 
 

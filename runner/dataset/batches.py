@@ -75,3 +75,8 @@ def in_batches(
     if buffer_size is not None:
         data = data.shuffle(buffer_size)
     return data.batch(batch_size, drop_remainder, num_parallel_workers)
+
+
+def is_batched(dataset: Dataset) -> bool:
+    """Whether the rows of a dataset are grouped into batches."""
+    return dataset._order.batch_size is not None

@@ -3,16 +3,31 @@
 from collections.abc import Sequence
 from typing import Any, Self
 
+from runner.errors import ConfigError
 from runner.validation.arguments import whole_number
 
 
 class Described:
     """Attributes of a dataset that may be assigned; datasets derived from it keep them."""
 
-    class_names: tuple[str, ...] | None = None  # of the target's classes, in the order of their numbers
     row_names: Sequence[str] | None = None  # of the rows of the source: where each was read, such as its file
     preprocessing: Any = None  # `Preprocessing`: reads new files as the inputs of this dataset
+    _class_names: tuple[str, ...] | None = None
     _num_classes: int | None = None
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Names of the target's classes, in the order of their numbers."""
+        return self._class_names
+
+    @class_names.setter
+    def class_names(self, names: Sequence[str] | None) -> None:
+        if names is None:
+            self._class_names = None
+        elif isinstance(names, list | tuple) and names and all(isinstance(name, str) for name in names):
+            self._class_names = tuple(names)
+        else:
+            raise ConfigError("not a list of names", argument="class_names", value=repr(names), allowed="texts")
 
     @property
     def num_classes(self) -> int | None:
@@ -25,6 +40,6 @@ class Described:
 
     def described_as(self, other: "Described") -> Self:
         """This dataset, with the description of another one."""
-        self.class_names, self.row_names, self._num_classes = other.class_names, other.row_names, other._num_classes
+        self._class_names, self.row_names, self._num_classes = other.class_names, other.row_names, other._num_classes
         self.preprocessing = other.preprocessing
         return self

@@ -15,8 +15,8 @@ from runner.config.groups.parallel import DataParallel
 from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig
 from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
-from runner.dataset.batches import in_batches
-from runner.dataset.facts import class_name_fact, facts_of
+from runner.dataset.batches import in_batches, is_batched
+from runner.dataset.facts import facts_of
 from runner.dataset.pipeline import Dataset
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError, known_names
@@ -27,6 +27,7 @@ from runner.nn.metric_base import AnyMetric
 from runner.nn.pooling import set_impl_mode
 from runner.nn.wrap import StepCell
 from runner.observe import dump
+from runner.train.columns import described
 from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 from runner.train.model import Model
 
@@ -65,8 +66,8 @@ def build(
     """
     device = _checked_device(config)
     train_samples, test_samples = (samples_of(config.dataset, split) for split in SPLITS)
-    facts = facts_of(train_samples)
-    loss = config.loss.create(Cell, **facts, **(names := class_name_fact(train_samples.class_names)))
+    facts = _facts(config.dataset, train_samples, test_samples)
+    loss = config.loss.create(Cell, **facts)
     one_hot = _one_hot(config, loss, facts)
     train_data = _rank_part(config, _batches(config, train_samples, True, one_hot))
     test_data = _batches(config, test_samples, False, one_hot)
@@ -80,7 +81,7 @@ def build(
         network,
         loss,
         config.optimizer.with_rate(network.trainable_params(), rate),
-        _metrics(config, {**facts, **names, "summed": is_sum}),
+        _metrics(config, {**facts, "summed": is_sum}),
         mode=mode,
         eval_mode=eval_mode,
         device=device,
@@ -95,14 +96,11 @@ def build(
     return Experiment(model, train_data, test_data, total, training_rows=training_rows)
 
 
-def inference_model(config: RunConfig, facts: Mapping[str, Any], names: Mapping[str, Any]) -> Model:
-    """Network and loss for data with these facts, without an optimizer; `names` is the fact of losses `class_names`.
-
-    Raises ConfigError and DeviceError.
-    """
+def inference_model(config: RunConfig, facts: Mapping[str, Any]) -> Model:
+    """Network and loss for data with these facts, without an optimizer. Raises ConfigError and DeviceError."""
     return Model(
         _network(config, facts),
-        config.loss.create(Cell, **facts, **names),
+        config.loss.create(Cell, **facts),
         mode=MODES[config.mode],
         device=_checked_device(config),
         observer=NO_GRAPHS,
@@ -156,6 +154,24 @@ def samples_of(settings: DatasetSettings, split: str) -> Dataset:
     if target in inputs:
         raise ConfigError("the target cannot be an input", key="dataset.inputs", value=target)
     return data.project([*inputs, target])
+
+
+def _facts(settings: DatasetSettings, *splits: Dataset) -> dict[str, Any]:
+    """The facts of the first split. Raises ConfigError for batches, and for splits whose columns or classes differ."""
+    where = {"dataset": settings.name, "where": settings.entry.place}
+    expected = described(splits[0])
+    found = []
+    for name, data in zip(SPLITS, splits, strict=True):
+        if is_batched(data):
+            repair = "samples without .batch(...): dataset.batch_size is the size of the batches"
+            raise ConfigError("a dataset returns single samples", split=name, **where, repair=repair)
+        if described(data) != expected:
+            raise ConfigError("the splits have different columns", train=expected, test=described(data), **where)
+        try:
+            found.append(facts_of(data))
+        except ConfigError as error:  # classes without a name
+            raise error.add(split=name, **where) from None
+    return found[0]
 
 
 def _batches(config: RunConfig, samples: Dataset, train: bool, one_hot: int | None) -> Dataset:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from runner.errors import ConfigError
 from runner.host.journal import Journal
 from runner.train.callback import Callback, RunContext, step_in_epoch
 
@@ -64,7 +65,11 @@ class MetricsJournal(Callback):
             "step": step_in_epoch(cb_params),
             "global_step": cb_params.cur_step_num,
         }
-        self.journal.append({**row, "loss": number(cb_params.net_outputs)})
+        if np.size(cb_params.net_outputs) != 1:
+            repair = "reduction=mean, or ops.ReduceMean()(loss) at the end of construct"
+            rows = {"loss": type(cb_params.loss_fn).__name__, "shape": np.shape(cb_params.net_outputs)}
+            raise ConfigError("the loss of a batch is not a single number", **rows, repair=repair)
+        self.journal.append({**row, "loss": number(np.reshape(cb_params.net_outputs, ())[()])})
 
     def epoch_end(self, run_context: RunContext) -> None:
         self.journal.sync()

@@ -65,8 +65,8 @@ def _git(*arguments: str) -> str | None:
 
 # Keys that do not change what a step computes: length, output and data location (data are identified by their sha256).
 WITHOUT_EFFECT = (
-    *("epochs", "max_steps", "callbacks", "checkpoint", "expect", "eval", "sweep", "runner", "device.allow_fallback"),
-    *("print_file_path", "save_graphs", "save_graphs_path", "dump", "profiling", "tracking"),
+    *("epochs", "max_steps", "callbacks", "checkpoint", "expect", "eval", "metrics", "sweep", "runner"),
+    *("device.allow_fallback", "print_file_path", "save_graphs", "save_graphs_path", "dump", "profiling", "tracking"),
     *(f"session.{name}" for name in ("enable_exception_dump", "initialize_system", "auto_tune_seconds")),
     *(f"session.{name}" for name in ("profiling_mode", "profiling_options", "fp_point", "bp_point", "op_trace")),
     "parallel.timeout_seconds",
@@ -280,4 +280,7 @@ def check_identity(was: dict[str, Any], now: dict[str, Any]) -> None:
     names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
     if names:
         rows = {name: f"was {was.get(name)}, is {now.get(name)}" for name in names}
-        raise ConfigError("the config of the run has changed", **rows, hint="--force resumes anyway")
+        hint = "--force resumes anyway"
+        if any(name.startswith("code.") for name in names):
+            hint += "; code/ in the run directory has the files of the run"
+        raise ConfigError("the config of the run has changed", **rows, hint=hint)

@@ -11,7 +11,7 @@ from runner.types import TensorType
 from runner.validation.records import Frozen
 
 INPUTS_FILE = "inputs.json"
-SHAPE = "input_shape"
+SHAPE, NAMES = "input_shape", "class_names"
 
 
 class ModelInputs(Frozen):
@@ -43,9 +43,13 @@ class ModelInputs(Frozen):
             for name, kind in self.inputs.items()
         ]
         return {
-            "facts": {name: list(value) if name == SHAPE else value for name, value in self.facts.items()},
+            "facts": {
+                name: list(value) if name == SHAPE else value
+                for name, value in self.facts.items()
+                if name != NAMES  # stored below
+            },
             "inputs": inputs,
             "target": self.target,
-            "class_names": None if self.class_names is None else [as_unicode(str(name)) for name in self.class_names],
+            NAMES: None if self.class_names is None else [as_unicode(str(name)) for name in self.class_names],
             "preprocessing": None if self.preprocessing is None else self.preprocessing.as_json(),
         }

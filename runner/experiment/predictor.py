@@ -11,7 +11,6 @@ from runner import dtype as dt
 from runner.config import code
 from runner.config.check import check
 from runner.config.schema import RunConfig
-from runner.dataset.facts import class_name_fact
 from runner.dataset.pipeline import Dataset
 from runner.dataset.readers.array_preprocessing import ArrayPreprocessing
 from runner.dataset.readers.catalog_images import CatalogImages
@@ -57,7 +56,7 @@ def predict(folder: Path, paths: Sequence[Path], given_code: Sequence[str] = ())
         inputs = ModelInputs.of(samples_of(config.dataset, "train"))
     with run_environment(config):
         data = list(_read(inputs, paths))
-        model = inference_model(config, inputs.facts, class_name_fact(inputs.class_names))
+        model = inference_model(config, inputs.facts)
         load = str(config.checkpoint.load), config.checkpoint.prefix
         initial_weights.load(model.network, *load, strict=True, loss=model.loss_fn)
         outputs = [_outputs(model, part, config.dataset.batch_size) for part in data]

@@ -17,8 +17,7 @@ from runner.config.groups.profiling import is_requested as is_profiled
 from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig, RunRequest
 from runner.core.observers import NO_VALUES, ValueObserver
-from runner.dataset.facts import class_name_fact
-from runner.errors import MismatchError
+from runner.errors import MismatchError, TrainingError
 from runner.experiment import code, dump, profile, tune
 from runner.experiment.build import MODES, Experiment, build, device_of
 from runner.experiment.callbacks import MetricsJournal, Stopwatch
@@ -169,6 +168,8 @@ class RunMonitor(Callback):
     def ended(self, before: dict[str, Any]) -> CallbackParameters:
         """The parameters of the ended run; `before` has the loss of a run of which no step was left."""
         if self.cb_params.net_outputs is None:
+            if "loss" not in before:
+                raise TrainingError("a callback stopped the training before the first step")
             self.cb_params.net_outputs = np.float32(before["loss"])
         return self.cb_params
 
@@ -248,11 +249,9 @@ def _observers(
 
 def _configured(request: RunRequest, experiment: Experiment) -> Iterator[Callback]:
     """The callbacks that the config names. Raises ConfigError for what is no callback."""
-    facts = {
-        "run_dir": request.folder,
-        "total_steps": experiment.total_steps,
-        **class_name_fact(experiment.train_data.class_names),
-    }
+    facts: dict[str, Any] = {"run_dir": request.folder, "total_steps": experiment.total_steps}
+    if (names := experiment.train_data.class_names) is not None:
+        facts["class_names"] = names
     for settings in request.config.callbacks.values():
         if settings is not None:
             yield settings.create(Callback, **facts)

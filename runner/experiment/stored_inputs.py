@@ -8,7 +8,7 @@ from runner import dtype as dt
 from runner.dataset.readers.json_values import StoredValues
 from runner.dataset.readers.stored_preprocessing import READERS, stored_preprocessing
 from runner.errors import DataError
-from runner.experiment.model_inputs import INPUTS_FILE, SHAPE, ModelInputs
+from runner.experiment.model_inputs import INPUTS_FILE, NAMES, SHAPE, ModelInputs
 from runner.host import json_data
 from runner.types import TensorType
 
@@ -33,11 +33,12 @@ def _from_json(values: Mapping[str, Any]) -> ModelInputs:
     reader = values.get("preprocessing")
     stored.require(reader is None or isinstance(reader, dict), "preprocessing", "an object, or null")
     is_foreign = reader is not None and reader.get("reader") not in READERS
+    names = stored.optional_names(NAMES)
     return ModelInputs(
-        facts=_facts(stored),
+        facts=_facts(stored) | ({} if names is None else {NAMES: names}),
         inputs={one.text("name"): _type(one) for one in stored.groups("inputs")},
         target=stored.text("target"),
-        class_names=stored.optional_names("class_names"),
+        class_names=names,
         preprocessing=None if reader is None or is_foreign else stored_preprocessing(reader),
         is_foreign=is_foreign,
     )

@@ -1,5 +1,6 @@
 """The base of metrics, and what they have in common: means, shapes, arrays."""
 
+import inspect
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -72,15 +73,33 @@ def direction_of(metric: object) -> str:
 def attach(metrics: Iterable[AnyMetric], loss_fn: Cell) -> None:
     """Give metrics the loss function, for those that depend on it."""
     for metric in metrics:
+        _check_update(metric)
         if isinstance(metric, Metric):
             metric.attach(loss_fn)
+
+
+def _check_update(metric: AnyMetric) -> None:
+    """Raise ConfigError unless `update` takes what `indexes` selects."""
+    names = [("loss", "output", "target")[index] for index in _indexes(metric)]
+    signature = inspect.signature(metric.update)
+    try:
+        signature.bind(*names)
+    except TypeError as reason:
+        code = getattr(metric.update, "__code__", None)
+        where = f"{code.co_filename}:{code.co_firstlineno}" if code else None
+        rows = {"metric": type(metric).__name__, "update": signature, "reason": reason, "where": where}
+        raise ConfigError(f"update does not take ({', '.join(names)})", **rows) from None
+
+
+def _indexes(metric: AnyMetric) -> Sequence[int]:
+    return getattr(metric, "indexes", None) or Metric.indexes
 
 
 def update_metrics(metrics: Iterable[AnyMetric], outputs: Sequence[np.ndarray]) -> None:
     """Add the loss, output and target of one batch to metrics: to each what its `indexes` selects."""
     arrays = [np.asarray(array).view(BatchArray) for array in outputs]
     for metric in metrics:
-        metric.update(*(arrays[index] for index in getattr(metric, "indexes", None) or Metric.indexes))
+        metric.update(*(arrays[index] for index in _indexes(metric)))
 
 
 class BatchArray(np.ndarray):

@@ -49,7 +49,14 @@ class LearningRateSchedule:
         """The rate of a step, in float64. Raises ConfigError when it is negative or too large for float32."""
         step = global_step if type(global_step) is int else int(np.asarray(global_step).item())
         try:
-            rate = float(self.construct(step))
+            made = self.construct(step)
+        except OverflowError:
+            made = math.inf
+        try:
+            rate = float(made)
+        except (TypeError, ValueError):
+            rows = {"schedule": repr(self), "step": step, "given": repr(made)}
+            raise ConfigError("a learning rate must be a number", **rows) from None
         except OverflowError:
             rate = math.inf
         if not 0.0 <= rate <= LARGEST:

@@ -10,6 +10,7 @@ from runner.communication import auto_parallel
 from runner.core.autodiff import gradients
 from runner.core.primitive import current
 from runner.core.value import Tensor, Value
+from runner.errors import ConfigError
 from runner.nn import gradient_reducer
 from runner.nn.cell import Cell
 from runner.nn.optim import Optimizer
@@ -26,7 +27,7 @@ class WithLossCell(Cell):
 
     def construct(self, *columns: Value) -> Value:
         *data, label = columns
-        loss: Value = self._loss_fn(self._backbone(*data), label)
+        loss: Value = returned(self._loss_fn, self._loss_fn(returned(self._backbone, self._backbone(*data)), label))
         return loss
 
 
@@ -41,8 +42,16 @@ class WithEvalCell(Cell):
 
     def construct(self, *columns: Value) -> tuple[Value, Value, Value]:
         *data, label = columns
-        output = self._network(*data)
-        return self._loss_fn(output, label), output, label
+        output = returned(self._network, self._network(*data))
+        return returned(self._loss_fn, self._loss_fn(output, label)), output, label
+
+
+def returned(cell: Cell, value: Any) -> Any:
+    """What a cell has returned. Raises ConfigError for None: a `return` is missing."""
+    if value is None:
+        rows = {"cell": type(cell).__name__, "line": cell.__dict__["_built"], "hint": "its last line is return ..."}
+        raise ConfigError("construct returns nothing", **rows)
+    return value
 
 
 class StepCell(Cell):

@@ -13,13 +13,14 @@ from runner.validation.validate import show
 def main(plural: str, given_code: Sequence[str]) -> int:
     """Print the entries of a kind, such as `networks`, with those of the project. Raises ConfigError."""
     code.load(code.sources(given_code))
+    names = max(16, *(len(name) + 2 for name in PLURALS[plural]))
     for name, entry in PLURALS[plural].items():
-        print("\n".join(map(visible, _lines(name, entry))))  # noqa: T201
+        print("\n".join(map(visible, _lines(f"{name:<{names}}", entry))))  # noqa: T201
     return 0
 
 
 def _lines(name: str, entry: Entry) -> Iterator[str]:
-    yield f"{name:<16}{_origin(entry)}"
+    yield f"{name}{_origin(entry)}"
     if entry.summary:
         yield f"    {entry.summary}"
     width = max(map(len, entry.keys), default=0)

@@ -7,19 +7,22 @@ from types import TracebackType
 
 from runner.core.source import SourceLine, is_users
 from runner.dataset.pipeline import Dataset
-from runner.errors import ConfigError, RunnerError, TrainingError
+from runner.errors import ConfigError, RunnerError, ShapeError, TrainingError
 from runner.nn.cell import Cell
 from runner.nn.steps import GraphStep, Step
 
 
-def check_columns(network: Cell, dataset: Dataset, has_target: bool) -> None:
-    """Raise ConfigError unless `construct` of the network takes the columns; with a target, all but the last one."""
+def check_columns(network: Cell, dataset: Dataset, loss_fn: Cell | None) -> None:
+    """Raise ConfigError unless `construct` of the network takes the columns; with a loss, all but the last one, the
+    target, which `construct` of the loss takes after an output."""
     names = dataset.get_col_names()
-    inputs = names[:-1] if has_target else names
+    inputs = names if loss_fn is None else names[:-1]
+    if loss_fn is not None:
+        _check_loss(loss_fn)
     if not inputs:
         repair = "a dataset with a column for each input of the network, and the target as the last one"
         raise ConfigError("no column is left for the network", columns=described(dataset), repair=repair)
-    signature = inspect.signature(network.construct)
+    signature = _signature(network)
     try:
         signature.bind(*inputs)
     except TypeError as reason:
@@ -33,6 +36,22 @@ def check_columns(network: Cell, dataset: Dataset, has_target: bool) -> None:
             line=_definition(network),
             repair="the columns that it takes: dataset.project([...]), in the order of its inputs, then the target",
         ) from None
+
+
+def _check_loss(loss_fn: Cell) -> None:
+    signature = _signature(loss_fn)
+    try:
+        signature.bind("output", "target")
+    except TypeError as reason:
+        rows = {"construct": signature, "reason": reason, "line": _definition(loss_fn)}
+        raise ConfigError(f"{type(loss_fn).__name__} does not take (output, target)", **rows) from None
+
+
+def _signature(cell: Cell) -> inspect.Signature:
+    if getattr(cell.construct, "__func__", None) is Cell.construct:
+        rows = {"cell": type(cell).__name__, "line": cell.__dict__["_built"], "hint": "def construct(self, x): ..."}
+        raise ConfigError("a cell that does not define construct", **rows)
+    return inspect.signature(cell.construct)
 
 
 def name_inputs(step: Step, dataset: Dataset) -> None:
@@ -50,7 +69,8 @@ def naming_columns(dataset: Dataset) -> Iterator[None]:
     try:
         yield
     except RunnerError as error:
-        if isinstance(error, ConfigError) and "scope" in error.rows:  # a type rule of an operator
+        # also a type rule of an operator
+        if isinstance(error, ShapeError) or (isinstance(error, ConfigError) and "scope" in error.rows):
             error.add(columns=described(dataset))
         raise
     except (OSError, MemoryError):

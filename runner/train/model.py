@@ -124,7 +124,7 @@ class Model:
         TrainingError when a step fails.
         """
         check_train_arguments(epoch, train_dataset, dataset_sink_mode, sink_size, max_steps)
-        check_columns(self.network, train_dataset, has_target=self.loss_fn is not None)
+        check_columns(self.network, train_dataset, self.loss_fn)
         steps = epoch_steps(train_dataset, dataset_sink_mode, sink_size)
         sunk = self._sinks(dataset_sink_mode)
         hooks = CallbackList(callbacks) if self.profiler is None else self.profiler.callbacks(callbacks)
@@ -242,7 +242,7 @@ class Model:
             raise ConfigError(
                 "evaluation needs metrics and a loss function", repair="Model(..., loss_fn, metrics={'accuracy'})"
             )
-        check_columns(self.network, valid_dataset, has_target=True)
+        check_columns(self.network, valid_dataset, self.loss_fn)
         if self.eval_step is None:
             self.eval_step = self._step(self.eval_mode, self.eval_network, "eval_step", None, nn.WithEvalCell.outputs)
         name_inputs(self.eval_step, valid_dataset)

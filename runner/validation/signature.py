@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from runner.errors import ConfigError
 from runner.validation.records import Frozen
 from runner.validation.rules import FREE, Rule
-from runner.validation.validate import Invalid, show, validate
+from runner.validation.validate import Invalid, validate
 
 SUPPORTED = "int, float, bool, str, Path, Literal, Enum, tuples and lists of these, optional or Annotated"
 Source = Callable[..., Any]
@@ -66,7 +66,7 @@ def keys_of(source: Source, computed: Collection[str] = ()) -> dict[str, Key]:
         try:
             keys[name] = _key(parameter, helps.get(name, ""))
         except Invalid as invalid:
-            rows = {"value": f"{name}: {_written(parameter.annotation)}", "allowed": invalid.allowed}
+            rows = {"value": _declaration(parameter), "allowed": invalid.allowed}
             where = f"{getattr(source, '__qualname__', source)}, {place_of(source)}"
             raise ConfigError(invalid.what, parameter=name, where=where, **rows, hint=invalid.hint) from None
     return keys
@@ -113,7 +113,7 @@ def _plain_default(key: Key, default: Any) -> Any:
     try:
         return None if default is None else validate(key.kind, key.rule, default)
     except Invalid as invalid:
-        raise Invalid(f"a default that is {invalid.what}", invalid.allowed, hint=show(default)) from None
+        raise Invalid(f"a default that is {invalid.what}", invalid.allowed) from None
 
 
 def _resolve(annotation: Any) -> tuple[Any, Rule, Callable[[Any], Any]]:
@@ -176,5 +176,10 @@ def _merged(rule: Rule, given: Rule) -> Rule:
     return replace(rule, **added)
 
 
-def _written(annotation: Any) -> str:
-    return annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
+def _declaration(parameter: inspect.Parameter) -> str:
+    """A parameter as it is written in Python, without modules of plain types."""
+    kind, default = parameter.annotation, parameter.default
+    plain = isinstance(kind, type) and not get_args(kind)
+    text = "" if kind is parameter.empty else f": {kind.__name__ if plain else kind}"
+    equals = " = " if text else "="
+    return f"{parameter.name}{text}" + ("" if default is parameter.empty else f"{equals}{default!r}")

@@ -144,6 +144,15 @@ ERRORS = [
     ),
     ("built_in", NETWORK.format(name="lenet5"), "runner has a network of this name"),
     ("name", NETWORK.format(name="No Name"), "not a name for a network"),
+    ("exit", "raise SystemExit(3)", "own.py:1 in <module>"),
+    ("no_annotation", NETWORK.format(name="a").replace("hidden: int = 8", "hidden=8"), "  value      hidden=8\n"),
+    ("default", NETWORK.format(name="a").replace("int = 8", "int = '8'"), "  value      hidden: int = '8'\n"),
+    ("no_split", "import runner\n@runner.register.dataset('a')\ndef a(): pass", "allowed  split\n"),
+    (
+        "no_parameters",
+        "import runner\n@runner.register.optimizer('a')\ndef a(): pass",
+        "allowed    params or parameters\n",
+    ),
     ("annotation", NETWORK.format(name="a").replace("hidden: int = 8", "hidden: dict = None"), "own.py:5"),
 ]
 

@@ -89,7 +89,7 @@ OWN = (
     "dataset=named_rows",
     "loss=named_loss",
     "eval.metrics=[accuracy,loss,named_metric]",
-    "callbacks.named_callback=1",
+    "callbacks.named_callback=true",
 )
 
 
@@ -111,7 +111,7 @@ def test_a_prediction_gives_the_loss_the_names_of_the_training(place, capsys):
 
 
 def test_without_names_defaults_hold(place):
-    words = ("dataset=plain_rows", "eval.metrics=[named_metric]", "callbacks.named_callback=1")
+    words = ("dataset=plain_rows", "eval.metrics=[named_metric]", "callbacks.named_callback=true")
     summary = run("r", *words)
     assert RECEIVED == {"metric": None, "callback": (None, 2)}
     assert ("class_names" in summary, summary["maximized"]) == (False, ["named_metric"])
@@ -122,21 +122,6 @@ def test_names_that_are_required_and_missing_are_an_error(place):
         run("r", "dataset=plain_rows", "loss=named_loss")
     assert caught.value.rows["where"].startswith(__file__)
     assert caught.value.exit_code == 2
-
-
-def test_a_network_does_not_receive_names(place):
-    """They are no fact of networks: there such a parameter is a key."""
-
-    def network(num_classes: int, num_features: int, class_names: str = "mine") -> nn.Cell:
-        RECEIVED["network"] = class_names
-        return nn.Dense(num_features, num_classes)
-
-    register.network("named_network")(network)
-    try:
-        run("r", "dataset=named_rows", "network=named_network")
-    finally:
-        register.network.discard("named_network")
-    assert RECEIVED["network"] == "mine"
 
 
 def test_an_evaluation_that_never_happens_states_no_direction(place):

@@ -6,6 +6,7 @@ from typing import Any
 from runner import register
 from runner.config.groups.record import Records, Settings
 from runner.train.callback import monitor, progress  # noqa: F401  registers them
+from runner.validation.validate import Invalid
 
 ENABLED = ("loss_monitor", "time_monitor", "progress")
 
@@ -29,10 +30,15 @@ def default_callbacks() -> Mapping[str, CallbackSettings | None]:
 
 
 def keys_of_value(name: str, value: object) -> Mapping[str, Any] | None:
-    """The keys that a value of `callbacks.NAME` stands for; None: the callback is off."""
+    """The keys that a value of `callbacks.NAME` stands for; None: the callback is off.
+
+    Raises Invalid for the value of a key of a callback that has none.
+    """
     if value is None or value is False:
         return None
     if isinstance(value, Mapping):
         return value
     keys = tuple(register.callback[name].keys)
-    return {} if value is True or not keys else {keys[0]: value}
+    if value is not True and not keys:
+        raise Invalid("this callback has no keys", "true or false")
+    return {} if value is True else {keys[0]: value}

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any, ClassVar, TypeVar, cast
 
-from runner.errors import ConfigError, RunnerError
+from runner.errors import ConfigError, RunnerError, user_lines
 from runner.register import Entry, Kind
 from runner.validation.records import Frozen
 from runner.validation.rules import key
@@ -38,15 +38,17 @@ class Settings(Frozen):
         except RunnerError as error:
             if (argument := error.rows.get("argument")) in self.entry.keys:
                 error.add(key=f"{PLACES.get(self.entry.kind.name, self.entry.kind.name)}.{argument}")
+            if not error.rows.keys() & {"where", "line", "at"} and (lines := user_lines(error)):
+                error.add(at="\n".join(lines))
             raise
         if not isinstance(made, kind):
-            what = self.entry.kind.name
+            what = self.entry.kind.with_article
             rows = {
                 "value": type(made).__name__,
                 "where": self.entry.place,
                 "allowed": f"{kind.__module__}.{kind.__name__}",
             }
-            raise ConfigError(f"{self.name} is registered as a {what} and makes something else", **rows)
+            raise ConfigError(f"{self.name} is registered as {what} and makes something else", **rows)
         return made
 
 

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 
 from runner import nn, register
 from runner.config.groups.record import Records, Settings
+from runner.errors import ConfigError
 from runner.validation.rules import LARGEST_FLOAT32, MAX_COUNT, Rule, key
+from runner.validation.signature import place_of
 
 Steps = Annotated[int, Rule(low=1, high=MAX_COUNT)]
 Positive = Annotated[float, Rule(above=0, high=LARGEST_FLOAT32)]
@@ -27,6 +29,13 @@ class FunctionLR(nn.LearningRateSchedule):
     def construct(self, global_step: int) -> float:
         """The rate of step `global_step`."""
         return self.function(**{self.step: global_step}, **self.arguments)
+
+    def __call__(self, global_step: Any) -> float:
+        """The rate of a step. Raises ConfigError, with the place of the function, for what is no rate."""
+        try:
+            return super().__call__(global_step)
+        except ConfigError as error:
+            raise error.add(where=place_of(self.function)) from None
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value}" for name, value in self.arguments.items())

@@ -8,6 +8,7 @@ import numpy as np
 
 from runner import register
 from runner.dataset.column import Column
+from runner.dataset.formats.content import missing
 from runner.dataset.order import SourceOrder
 from runner.dataset.pipeline import Dataset
 from runner.dataset.preprocessing import Preprocessing
@@ -22,7 +23,7 @@ from runner.dataset.readers.arguments import (
     one_way_to_split,
     require_files,
 )
-from runner.dataset.readers.class_folders import LabeledFiles, has_classes, read_classes
+from runner.dataset.readers.class_folders import EXPECTED, MISSING, LabeledFiles, has_classes, read_classes
 from runner.dataset.readers.image_file import read_header
 from runner.dataset.readers.image_source import ImageFiles, mean_and_deviation
 from runner.dataset.readers.json_values import StoredValues
@@ -161,6 +162,8 @@ def _train_and_own(
         train = read_classes(folder / "train", folder)
         own = train if split == "train" else read_classes(folder / "test", folder, train.class_names)
         return train, own
+    if not folder.is_dir():
+        raise missing(folder, EXPECTED, MISSING)
     one_way_to_split(False, test_fraction, ways, "")
     part = fraction(test_fraction)
     everything = read_classes(folder, folder)
