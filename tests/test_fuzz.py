@@ -251,6 +251,7 @@ FILES = (
         "run/manifest.json",
         "run/summary.json",
         "run/metrics.jsonl",
+        "run/eval/worst.json",
         "golden.json",
     ),
     *(

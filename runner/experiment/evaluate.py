@@ -47,7 +47,8 @@ def run(request: RunRequest) -> dict[str, Any]:
         cb_params = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
         with closing(Journal(folder / training.METRICS_FILE)) as journal:
             journal.cut(0)  # of an evaluation that was killed
-            values = training.evaluate(experiment, MetricsJournal(journal), cb_params, [stopwatch, manifest])
+            metrics, observers = MetricsJournal(journal), [stopwatch, manifest]
+            values = training.final_evaluation(experiment, folder, metrics, cb_params, observers)
         write_networks(experiment, folder)
     summary = description.summary(cb_params, values) | _evaluation_figures(experiment, stopwatch, values)
     return training.conclude(request, summary, values)

@@ -22,6 +22,8 @@ from runner.experiment.callbacks import Stopwatch, number
 from runner.host.files import write_json
 from runner.host.json_file import flat
 from runner.host.machine import cpu_model, packages
+from runner.host.plain_text import as_unicode
+from runner.nn.metric_base import direction_of
 from runner.train.callback import Callback, CallbackParameters, RunContext
 
 
@@ -148,7 +150,7 @@ class ConfiguredRun(Subject):
 class RunDescription:
     """Identity, manifest and summary of a run; `before` is the progress recorded by the checkpoint that it resumes.
 
-    `data` are the datasets by split.
+    `data` are the datasets by split, `metrics` those of the last evaluation.
     """
 
     def __init__(
@@ -156,6 +158,7 @@ class RunDescription:
     ) -> None:
         self.subject, self.experiment, self.stopwatch = subject, experiment, stopwatch
         self.before: dict[str, Any] = {}
+        self.metrics = experiment.model.metrics
         self._data = {split: (dataset, "") for split, dataset in data.items()}
 
     def add_data(self, split: str, dataset: Dataset) -> bool:
@@ -227,6 +230,12 @@ class RunDescription:
             "packages": self.packages,
         }
 
+    @property
+    def _class_names(self) -> dict[str, list[str]]:
+        """`class_names` as text that can be read back, if the test split has them."""
+        names = self.experiment.test_data.class_names
+        return {} if names is None else {"class_names": [as_unicode(str(name)) for name in names]}
+
     def summary(self, cb_params: CallbackParameters, values: dict[str, Any]) -> dict[str, Any]:
         """The summary of a finished run; times, speed and interactions are those of this process."""
         stopwatch = self.stopwatch
@@ -242,6 +251,8 @@ class RunDescription:
             "loss": number(cb_params.net_outputs),
             **self.loss_scaling,
             "metrics": values,
+            "maximized": [name for name in values if direction_of(self.metrics[name]) == "maximize"],
+            **self._class_names,
             "init_seconds": stopwatch.init_seconds,
             "compile_seconds": compiling,
             "first_loss_seconds": stopwatch.first_loss_seconds,

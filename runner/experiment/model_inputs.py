@@ -6,6 +6,7 @@ from typing import Any
 from runner.dataset.facts import facts_of
 from runner.dataset.pipeline import Dataset
 from runner.dataset.preprocessing import Preprocessing
+from runner.host.plain_text import as_unicode
 from runner.types import TensorType
 from runner.validation.records import Frozen
 
@@ -49,6 +50,6 @@ class ModelInputs(Frozen):
             },
             "inputs": inputs,
             "target": self.target,
-            NAMES: None if self.class_names is None else list(self.class_names),
+            NAMES: None if self.class_names is None else [as_unicode(str(name)) for name in self.class_names],
             "preprocessing": None if self.preprocessing is None else self.preprocessing.as_json(),
         }

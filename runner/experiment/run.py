@@ -29,6 +29,7 @@ from runner.experiment.metric_values import as_json
 from runner.experiment.model_files import write_networks
 from runner.experiment.model_inputs import INPUTS_FILE, ModelInputs
 from runner.experiment.ranks import synchronize
+from runner.experiment.worst_predictions import WorstPredictions
 from runner.host import seed
 from runner.host.files import make_directory, write_atomically, write_json
 from runner.host.journal import Journal
@@ -65,7 +66,8 @@ def run(request: RunRequest) -> dict[str, Any]:
                     values_observer.rewind(int(description.before.get("global_step", 0)))
                 metrics = MetricsJournal(journal)
                 cb_params = _train(request, description, monitor, metrics)
-                values = {} if config.eval.every == "never" else evaluate(experiment, metrics, cb_params)
+                is_evaluated = config.eval.every != "never"
+                values = final_evaluation(experiment, folder, metrics, cb_params) if is_evaluated else {}
         write_networks(experiment, folder)
     return conclude(request, description.summary(cb_params, values), values)
 
@@ -83,7 +85,7 @@ def _build(request: RunRequest, values: ValueObserver) -> Experiment:
     if config.checkpoint.load is not None and not request.resume:
         network, settings = experiment.model.network, config.checkpoint
         source = config.checkpoint.load, settings.prefix, settings.strict is True
-        _read(network, lambda: initial_weights.load(network, *source))
+        _read(network, lambda: str(initial_weights.load(network, *source)))
     return experiment
 
 
@@ -253,6 +255,18 @@ def _configured(request: RunRequest, experiment: Experiment) -> Iterator[Callbac
     for settings in request.config.callbacks.values():
         if settings is not None:
             yield settings.create(Callback, **facts)
+
+
+def final_evaluation(
+    experiment: Experiment,
+    folder: Path,
+    metrics: MetricsJournal,
+    cb_params: CallbackParameters,
+    callbacks: Sequence[Callback] = (),
+) -> dict[str, Any]:
+    """Evaluate as `evaluate` does, and write the worst predictions into the run directory. Raises as `evaluate`."""
+    worst = WorstPredictions(folder, cb_params.cur_step_num)
+    return evaluate(experiment, metrics, cb_params, [*callbacks, worst])
 
 
 def evaluate(

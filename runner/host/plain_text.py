@@ -16,6 +16,15 @@ def visible(text: str) -> str:
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
+def as_unicode(text: str) -> str:
+    """The text with escapes instead of lone surrogates, which names of files have in place of bytes that are not UTF-8.
+
+    >>> as_unicode("a\\udcff")
+    'a\\\\udcff'
+    """
+    return text.encode(errors="backslashreplace").decode()
+
+
 def spreadsheet_cell(value: object) -> object:
     """A value for a CSV file: texts that a spreadsheet would take for a formula begin with an apostrophe.
 

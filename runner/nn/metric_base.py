@@ -65,6 +65,11 @@ def is_scalar(metric: object) -> bool:
     return bool(getattr(metric, "is_scalar", True))
 
 
+def direction_of(metric: object) -> str:
+    """What is better of a metric, or of the metrics that a class makes: "minimize" or "maximize"."""
+    return str(getattr(metric, "direction", Metric.direction))
+
+
 def attach(metrics: Iterable[AnyMetric], loss_fn: Cell) -> None:
     """Give metrics the loss function, for those that depend on it."""
     for metric in metrics:

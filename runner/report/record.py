@@ -128,6 +128,21 @@ class RunRecord:
         return results
 
     @cached_property
+    def maximized(self) -> frozenset[str] | None:
+        """The names in `results` for which larger is better; None if the summary has no such list, or there is none."""
+        names = self.summary.get("maximized")
+        if not isinstance(names, list):
+            return None
+        return frozenset("eval.loss" if name == "loss" else name for name in names if isinstance(name, str))
+
+    def class_names(self, count: int) -> list[str]:
+        """The names of `count` classes, from the summary; their numbers if it has not so many."""
+        names = self.summary.get("class_names")
+        if isinstance(names, list) and len(names) == count and all(isinstance(name, str) for name in names):
+            return names
+        return [str(number) for number in range(count)]
+
+    @cached_property
     def arrays(self) -> dict[str, Any]:
         """The metrics of the last evaluation that are nested lists of numbers, by name."""
         last = (self.metrics.evaluations or [{}])[-1]

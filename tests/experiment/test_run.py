@@ -109,13 +109,14 @@ FILES = RECORDS | {
     "model/network.onnx",
     "model/predict.onnx",
 }
+WORST = {"eval/worst.json", *(f"eval/worst/{number:02d}.png" for number in range(16))}  # of a classification
 
 
 @MODES
 def test_the_run_directory(mode, place):
     summary = run("r", *SMALL, f"mode={mode}", "epochs=2", "dataset_sink_mode=false", "+experiment=lenet", "epochs=2")
     last = {f"checkpoints/CKP-2_2/{name}" for name in CHECKPOINT}
-    assert tree("r") == FILES | last | ({"model/train_step.onnx"} if mode == "graph" else set())
+    assert tree("r") == FILES | last | WORST | ({"model/train_step.onnx"} if mode == "graph" else set())
     assert summary == read("r", "summary.json")
     assert set(summary) >= set(SUMMARY)
     assert set(read("r", "manifest.json")) >= set(MANIFEST)

@@ -4,7 +4,7 @@ from typing import Any
 
 from runner import register
 from runner.config.groups.record import Records, Settings
-from runner.nn.metric_base import AnyMetric, is_scalar
+from runner.nn.metric_base import AnyMetric, direction_of, is_scalar
 from runner.nn.metrics import METRICS as BUILT_IN
 from runner.validation.rules import Rule
 from runner.validation.validate import Invalid, validate
@@ -26,7 +26,7 @@ METRICS = Records(register.metric, MetricSettings)
 
 def direction(name: str) -> str:
     """What a search does with a metric unless it is configured otherwise: minimize or maximize."""
-    return str(getattr(register.metric[name].source, "direction", "minimize"))
+    return direction_of(register.metric[name].source)
 
 
 def numbers() -> tuple[str, ...]:

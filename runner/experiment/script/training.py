@@ -21,7 +21,7 @@ from runner.experiment.checkpointer import Checkpointer, restore
 from runner.experiment.code import write_copies
 from runner.experiment.manifest import ManifestWriter, RunDescription, Subject, config_hash
 from runner.experiment.model_files import write_networks
-from runner.experiment.run import MANIFEST_FILE, SUMMARY_FILE, Evaluation, RunMonitor, evaluate
+from runner.experiment.run import MANIFEST_FILE, SUMMARY_FILE, Evaluation, RunMonitor, final_evaluation
 from runner.experiment.script.command import ScriptCommand
 from runner.experiment.status import Status
 from runner.host.files import write_json
@@ -146,7 +146,7 @@ class RecordedRun:
             model.train(epoch, *made, max_steps=max_steps, first_step=first)
         self._cb_params = monitor.ended(description.before)
         if test_dataset is not None:
-            self._values = evaluate(experiment, self._metrics, self._cb_params)
+            self._evaluate(experiment)
 
     def evaluate(self, model: Model, dataset: Dataset) -> dict[str, Any]:
         """The metrics of a model over a dataset, also written to `metrics.jsonl` and `summary.json`.
@@ -161,10 +161,11 @@ class RecordedRun:
             experiment = Experiment(model, dataset, dataset, 0)
             _, manifest = self._describe(experiment, {"test": dataset})
             self._journal.cut(0)
-            self._values = evaluate(experiment, self._metrics, self._cb_params, [self._stopwatch, manifest])
+            self._evaluate(experiment, self._stopwatch, manifest)
             return dict(self._values)
         trained.experiment.test_data = dataset
-        self._values = evaluate(replace(trained.experiment, model=model), self._metrics, self._cb_params)
+        trained.metrics = model.metrics
+        self._evaluate(replace(trained.experiment, model=model))
         if trained.add_data("test", dataset):
             self._manifest(trained).write()
         return dict(self._values)
@@ -187,6 +188,9 @@ class RecordedRun:
             summary |= {"loss": self._values.get("loss"), **seconds}
         write_json(self.folder / SUMMARY_FILE, summary)
         return summary
+
+    def _evaluate(self, experiment: Experiment, *callbacks: Callback) -> None:
+        self._values = final_evaluation(experiment, self.folder, self._metrics, self._cb_params, callbacks)
 
     def _describe(
         self, experiment: Experiment, data: Mapping[str, Dataset], **training: Any

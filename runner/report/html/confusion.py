@@ -21,21 +21,13 @@ def confusion(run: RunRecord) -> Markup | None:
     if counts is None or (counts < 0).any():
         return None
     if counts.ndim == 3 and counts.shape[1:] == (2, 2):
-        return _labels(counts, _names(run, len(counts)))
+        return _labels(counts, run.class_names(len(counts)))
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1]:
         return None
-    names = _names(run, len(counts))
+    names = run.class_names(len(counts))
     heat = _heat_map(counts, names) if len(names) <= MAX_CLASSES else None
     by_class = _by_class(counts, names)
     return concat(heat, _errors(counts, names), by_class if heat is None else collapsible("Each class", by_class))
-
-
-def _names(run: RunRecord, count: int) -> list[str]:
-    """The names of the classes, from the summary; numbers if it has none."""
-    names = run.summary.get("class_names")
-    if isinstance(names, list) and len(names) == count and all(isinstance(name, str) for name in names):
-        return names
-    return [str(k) for k in range(count)]
 
 
 def _heat_map(counts: np.ndarray, names: Sequence[str]) -> Markup:

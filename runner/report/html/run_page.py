@@ -16,6 +16,7 @@ from runner.report.html.layout import Section, badge, bar, collapsible, notes, t
 from runner.report.html.markup import Markup, concat, metric_label, table, tag
 from runner.report.html.picture import pictures
 from runner.report.html.series import downsample, running_mean
+from runner.report.html.worst import worst_predictions
 from runner.report.record import RunRecord
 from runner.report.values import is_number
 
@@ -43,6 +44,7 @@ def sections(run: RunRecord, home: Path) -> list[Section]:
     return [
         Section("Training", training(run)),
         Section("Confusion matrix", confusion(run)),
+        Section("Worst predictions", worst_predictions(run)),
         Section("Time per phase", _times(run)),
         Section("Profile", _profile(run, home)),
         Section("Graph", _graphs(run, home)),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from runner.host.files import real_path
-from runner.nn.metric_base import Metric
+from runner.nn.metric_base import direction_of
 from runner.nn.metrics import METRICS
 from runner.report.format import format_value
 from runner.report.record import RunRecord, differing_keys
@@ -71,10 +71,21 @@ class RunSet:
         """Whether any runs differ only in the seed."""
         return SEED in self.keys and any(len(group.runs) > 1 for group in self.groups)
 
-    @property
+    @cached_property
+    def maximized(self) -> frozenset[str]:
+        """The results for which larger is better, as the runs state it; the built-in ones for runs that do not."""
+        stating = [run for run in self.runs if run.maximized is not None]
+        stated = frozenset[str]().union(*(run.maximized or () for run in stating))
+        known = {name for run in stating for name in run.results}
+        return stated | {name for name in METRICS if name not in known and direction_of(METRICS[name]) == "maximize"}
+
+    @cached_property
     def target(self) -> str | None:
-        """The result by which runs are ranked: the accuracy if there is one, otherwise the loss."""
-        return next((name for name in ("accuracy", *self.results) if name in self.results), None)
+        """The result by which runs are ranked: the accuracy if there is one, otherwise the first one for which larger
+        is better, otherwise the loss."""
+        maximized = [name for name in self.results if name in self.maximized]
+        order = ("accuracy", *maximized, "loss", "eval.loss", *self.results)
+        return next((name for name in order if name in self.results), None)
 
     def ranked(self) -> list[RunRecord]:
         """The runs with the target result, best first."""
@@ -82,8 +93,7 @@ class RunSet:
         if target is None:
             return []
         found = [run for run in self.runs if target in run.results]
-        metric = METRICS.get(target, Metric)
-        return sorted(found, key=lambda run: run.results[target], reverse=metric.direction == "maximize")
+        return sorted(found, key=lambda run: run.results[target], reverse=target in self.maximized)
 
     def label(self, key: str) -> str:
         """The last part of a key if it is unique among the varied keys, otherwise the key."""

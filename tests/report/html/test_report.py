@@ -450,7 +450,7 @@ def test_a_damaged_dump_is_told(dumped, tmp_path):
 def test_a_real_run(dumped):
     text, root = made(dumped[0])
     titles = [one.text for one in root.all("h2")]
-    wanted = ["Training", "Time per phase", "Config", "What the numbers depend on", "Files"]
+    wanted = ["Training", "Worst predictions", "Time per phase", "Config", "What the numbers depend on", "Files"]
     assert [title for title in titles if title != "Graph"] == wanted
     assert len(text) < 300_000
     changed = dict(row[:2] for row in cells(section(root, "Config").all("table")[0]))
