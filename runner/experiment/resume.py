@@ -13,6 +13,7 @@ from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError, DataError, raise_all
 from runner.experiment import launch, output_directories, run, sweep
+from runner.experiment.code import naming_code_of
 from runner.experiment.ranks.processes import on_all_ranks, processes_of
 from runner.experiment.script import resume as script
 from runner.experiment.status import STATUS_FILE
@@ -62,7 +63,8 @@ def _request(place: Path, lines: Sequence[str], force: bool, given_code: Sequenc
     """The rest of the run in `place`. Raises ConfigError."""
     code.load(code.sources(given_code))
     status, values = _read(place, STATUS_FILE), _read(place, run.CONFIG_FILE)
-    config = check(with_overrides(values, lines))
+    with naming_code_of(place, json_data.read_optional(place / run.MANIFEST_FILE)):
+        config = check(with_overrides(values, lines))
     typed = typed_values(overrides.parse(lines))
     raise_all(list(path_errors(config, place, typed)))  # the run directory may be that of someone else
     if status.get("status") == "ok" and not lines:
