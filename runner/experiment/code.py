@@ -65,7 +65,7 @@ def _rows(place: Path, record: Mapping[str, Any]) -> dict[str, str]:
         return {}
     rows = {"code of the run": f"{some(missing, NAMED)}: not loaded here; copies are in {place / FOLDER}"}
     if not isinstance(folder, str) or not isinstance(typed, list) or not all(isinstance(one, str) for one in typed):
-        return rows
+        return rows | {"resume with": f"runner resume {place} {FLAG} FILE"}  # a script has registered it, for example
     is_here = os.path.realpath(folder) == os.path.realpath(os.getcwd())
     words = ["runner", "resume", str(place if is_here else place.absolute())]
     command = shlex.join([*words, *(word for one in typed for word in (FLAG, one))])
