@@ -197,7 +197,7 @@ class Kind(Mapping[str, Entry]):
 
 
 def _is_again(before: Any, now: Any) -> bool:
-    """Whether a module is executed once more, as when it is reloaded, or a cell of a notebook: each has its own file."""
+    """Whether a module is executed once more, as when it is reloaded. Every cell of a notebook has another file."""
     before, now = definition_of(before), definition_of(now)
     is_cell = before.__module__ == now.__module__ == "__main__"
     return bool(before.__qualname__ == now.__qualname__) and (is_cell or _file(before) == _file(now))

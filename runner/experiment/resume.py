@@ -54,17 +54,17 @@ def resume(
     Without a checkpoint the run starts again. Raises ConfigError when there is no run, when it is finished, or when
     something has changed that its results depend on (unless `force`), and BusyError while it is still running.
     """
-    request = on_all_ranks(lambda: _request(Path(folder), lines, force, given_code))
-    with stopped_by_signals(), processes_of(request.config) as ranks:
-        return ranks.run(output_directories.with_directories(request, ranks.first), _run_and_record)
+    with naming_code_of(Path(folder), json_data.read_optional(Path(folder) / run.MANIFEST_FILE)):
+        request = on_all_ranks(lambda: _request(Path(folder), lines, force, given_code))
+        with stopped_by_signals(), processes_of(request.config) as ranks:
+            return ranks.run(output_directories.with_directories(request, ranks.first), _run_and_record)
 
 
 def _request(place: Path, lines: Sequence[str], force: bool, given_code: Sequence[str]) -> RunRequest:
     """The rest of the run in `place`. Raises ConfigError."""
     code.load(code.sources(given_code))
     status, values = _read(place, STATUS_FILE), _read(place, run.CONFIG_FILE)
-    with naming_code_of(place, json_data.read_optional(place / run.MANIFEST_FILE)):
-        config = check(with_overrides(values, lines))
+    config = check(with_overrides(values, lines))
     typed = typed_values(overrides.parse(lines))
     raise_all(list(path_errors(config, place, typed)))  # the run directory may be that of someone else
     if status.get("status") == "ok" and not lines:

@@ -69,9 +69,9 @@ def resume(
         state.update()  # rows written before the lock was acquired
         with code.naming_code_of(folder, state.header):
             sweep_plan = plan(call, resumed=True)
-        found = code.hashes(loaded_files())
-        if not force and state.code is not None:
-            code.refuse_change("the code of the sweep has changed", state.code, found)
+            found = code.hashes(loaded_files())
+            if not force and state.code is not None:
+                code.refuse_change("the code of the sweep has changed", state.code, found)
         if not force:
             refuse_changes("the config of the sweep has changed", state.header["config"], _base(sweep_plan))
         done = state.done()
