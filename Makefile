@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install test fast soak mutants lint format types size bench benchmarks startup oracle docs
+.PHONY: help install test fast soak projects mutants lint format types size bench benchmarks startup oracle docs
 
 help:  ## print this list of targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -15,6 +15,11 @@ fast:  ## the suite without real processes and real data sets
 
 soak:  ## the long tests: kills at every single operation and step, every flipped bit, random examples, hostile input
 	RUNNER_SOAK=1 pytest -n 2 --dist worksteal $$(grep -rlE '^from (soak|hypothesis) import' tests --include='test_*.py')
+
+projects:  ## the three projects of users on a wheel in a fresh environment, with kills, sweeps, ranks and dumps
+	place=$$(mktemp -d) && pip wheel -q --no-deps -w $$place . && python3 -m venv $$place/venv \
+	&& $$place/venv/bin/pip install -q -c constraints.txt "$$(echo $$place/*.whl)[images,mpi]" \
+	&& RUNNER_SOAK=1 RUNNER_PYTHON=$$place/venv/bin/python pytest -n 2 tests/projects; status=$$?; rm -rf $$place; exit $$status
 
 mutants:  ## check that the tests find mistakes: 60 seeded one-line mutations, at most 4 may survive
 	python tests/mutation/mutants.py

@@ -6,21 +6,21 @@ them. The imports are statements inside functions, so that type checkers verify 
 
 import argparse
 import errno
-import gc
 import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from runner.config import command_line
+from runner.config import command_arguments, command_line
 from runner.config.command_line import CommandLine, Parser
 from runner.errors import ConfigError, RunnerError, StorageError, nearest, unexpected
+from runner.experiment.summary_text import summary_text
 from runner.host.console import Console, open_standard_descriptors
-from runner.host.lazy import gc_paused
+from runner.host.lazy import loading
+from runner.host.machine import version_line
 from runner.host.plain_text import visible
 
 Handler = Callable[[argparse.Namespace], int]
@@ -56,7 +56,25 @@ def _ls() -> Handler:
 def _resume() -> Handler:
     from runner.experiment import resume
 
-    return lambda args: _print_summary(resume.main([args.run, *args.overrides], args.force, args.code))
+    return lambda args: _report_summary(resume.main([args.run, *args.overrides], args.force, args.code))
+
+
+def _eval() -> Handler:
+    from runner.experiment import evaluate_run
+
+    return lambda args: _report_summary(evaluate_run.main([args.run, *args.overrides], args.code))
+
+
+def _predict() -> Handler:
+    from runner.report import predict
+
+    return predict.main
+
+
+def _new() -> Handler:
+    from runner.config import new_project
+
+    return lambda args: new_project.main(args.folder, args.name)
 
 
 def _doctor() -> Handler:
@@ -96,14 +114,19 @@ def _convert() -> Handler:
 
 
 COMMANDS = {
-    "ls": Command("list runs, newest first; or networks, datasets, ...", command_line.ls, _ls),
-    "resume": Command("continue an unfinished run or sweep", command_line.resume, _resume, trains=True),
-    "doctor": Command("check packages, machine and devices", command_line.doctor, _doctor),
-    "parse-print": Command("show a file that the operator Print has written", command_line.parse_print, _parse_print),
-    "compare": Command("compare two runs: their dumps, or their metrics", command_line.compare, _compare),
-    "report": Command("write an HTML page about runs or a sweep", command_line.report, _report),
-    "golden": Command("save the results of a run in a file, or check them", command_line.golden, _golden),
-    "convert": Command("convert files of an asynchronous dump to .npy", command_line.convert, _convert),
+    "ls": Command("list runs, newest first; or networks, datasets, ...", command_arguments.ls, _ls),
+    "resume": Command("continue an unfinished run or sweep", command_arguments.resume, _resume, trains=True),
+    "eval": Command("evaluate a finished run", command_arguments.evaluate, _eval, trains=True),
+    "predict": Command("run the network of a run on new files", command_arguments.predict, _predict),
+    "new": Command("create a small working project", command_arguments.new, _new),
+    "doctor": Command("check packages, machine and devices", command_arguments.doctor, _doctor),
+    "parse-print": Command(
+        "show a file that the operator Print has written", command_arguments.parse_print, _parse_print
+    ),
+    "compare": Command("compare two runs: their dumps, or their metrics", command_arguments.compare, _compare),
+    "report": Command("write an HTML page about runs or a sweep", command_arguments.report, _report),
+    "golden": Command("save the results of a run in a file, or check them", command_arguments.golden, _golden),
+    "convert": Command("convert files of an asynchronous dump to .npy", command_arguments.convert, _convert),
 }
 
 
@@ -156,7 +179,7 @@ def _dispatch(words: list[str]) -> int:
     if args.help:
         print(help_of(), end="")
     elif args.version:
-        print(_version())
+        print(version_line())
     elif args.shell_completion and "".join(args.overrides).startswith("query="):
         _complete(args.overrides[0].partition("=")[2])
     elif args.cfg or args.info or args.hydra_help or args.shell_completion:
@@ -172,7 +195,7 @@ def run_command(name: str, words: Sequence[str]) -> int:
         print(help_of(name), end="")
         return 0
     args = parser_of(name).parse_intermixed_args(words)
-    with _loading():
+    with loading():
         handler = COMMANDS[name].load()
     return handler(args)
 
@@ -209,52 +232,37 @@ def _unknown_command(word: str) -> NoReturn:
     )
 
 
-@contextmanager
-def _loading() -> Iterator[None]:
-    """Disable garbage collection during imports, and exclude the imported objects from later collections."""
-    with gc_paused():
-        yield
-        gc.freeze()
-
-
 def _run(args: argparse.Namespace) -> int:
     line = CommandLine.of(args)
     start: Callable[[], Any] = partial(_start_sweep if args.multirun else _start_run, line)
     if args.junit:
-        with _loading():
+        with loading():
             from runner.report.ci.junit import run_and_report
         start = partial(run_and_report, Path(args.junit), line.overrides, start)
     result = start()
-    return 0 if args.multirun else _print_summary(result)
+    return 0 if args.multirun else _report_summary(result)
 
 
 def _start_run(line: CommandLine) -> dict[str, Any]:
-    with _loading():
+    with loading():
         from runner.experiment import launch
     return launch.run_call(line)
 
 
 def _start_sweep(line: CommandLine) -> object:
-    with _loading():
+    with loading():
         from runner.experiment import sweep
     return sweep.start(line)
 
 
-def _print_summary(summary: dict[str, Any]) -> int:
-    numbers = {name: value for name, value in (summary.get("metrics") or {}).items() if not isinstance(value, list)}
-    if numbers:
-        values = ", ".join(f"{visible(name)} {value:.4f}" for name, value in numbers.items())
-        speed = summary["steps_per_second"]
-        print(f"{values} on the test split" + (f"; {summary['steps']} steps at {speed:.0f} steps/s" if speed else ""))
-    if summary.get("run_dir"):
-        print(f"run directory: {summary['run_dir']}")
-        print("next: runner ls")
+def _report_summary(summary: dict[str, Any]) -> int:
+    print(summary_text(summary), end="")
     return 0
 
 
 def _show(args: argparse.Namespace) -> None:
     line = CommandLine.of(args)
-    with _loading():
+    with loading():
         from runner.config import display
     if args.cfg:
         display.show_config(line, args.cfg, args.package, args.resolve)
@@ -282,19 +290,6 @@ def _override_candidates(before: Sequence[str], word: str) -> list[str]:
     key, equals, _ = word.partition("=")
     if equals and (values := choices(key)):
         return [f"{key}={value}" for value in values]
-    with _loading():
+    with loading():
         from runner.config import display
     return display.candidates(CommandLine.of(args), word, args.multirun)
-
-
-def _version() -> str:
-    from importlib import metadata  # costs 10 ms; only this flag needs it
-
-    def version(name: str) -> str:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            return "not installed"
-
-    names = ("runner", "hydra-core", "omegaconf", "numpy", "onnx", "onnxruntime")
-    return ", ".join(f"{name} {version(name)}" for name in names)

@@ -256,6 +256,9 @@ def test_wrong_usage(words, text, capsys, place):
 WRONG = {
     "ls": ["a", "b"],
     "resume": [],
+    "eval": [],
+    "predict": ["a"],
+    "new": ["a", "b"],
     "doctor": ["a"],
     "parse-print": [],
     "compare": ["a"],

@@ -44,6 +44,7 @@ def spoken(line: str) -> list[str]:
 
 TOUR = [line for line in blocks(section("A tour"))[0].splitlines() if line]
 CANNOT = {"dataset.data_dir=": "needs files of data", "dataset.download=true": "needs the network"}
+SAID = {"eval": "on the train split", "predict": "probability", "new": "project: demo"}
 CODES = {"expect.accuracy.min=0.97": 6, "+experiment=resnet50_tiny": 6}  # two steps are not enough for that
 
 
@@ -64,6 +65,13 @@ def tour(tmp_path_factory) -> dict[str, subprocess.CompletedProcess]:
             begun = ("+experiment=lenet", "max_steps=1", f"hydra.run.dir={words[2]}")
             assert command("-m", "runner", *begun, cwd=here).returncode == 0
             return command("-m", "runner", *words[1:], "max_steps=2", cwd=here)
+        if words[1] in ("eval", "predict"):
+            here = tmp_path_factory.mktemp("finished")
+            begun = ("+experiment=lenet", "max_steps=1", f"hydra.run.dir={words[2]}")
+            assert command("-m", "runner", *begun, cwd=here).returncode == 0
+            draw = "from PIL import Image; Image.new('L', (28, 28)).save('digit.png')"
+            assert command("-c", draw, cwd=here).returncode == 0
+            return command("-m", "runner", *words[1:], cwd=here)
         return command("-m", "runner", *words[1:], *(["max_steps=2"] if runs else []), cwd=place)
 
     lines = [line for line in TOUR if not skipped(line)]
@@ -80,6 +88,8 @@ def test_the_tour(tour, line):
         assert re.search(r"^epochs: \d+$", done.stdout, re.MULTILINE)
     elif words[1:] == ["doctor"]:
         assert re.search(r"CPU .*usable", done.stdout)
+    elif words[1] in SAID:
+        assert SAID[words[1]] in done.stdout
     elif words[1:] == ["ls"]:
         assert len(re.findall(r"outputs/|multirun/", done.stdout)) >= 6
         assert "failed" in done.stdout  # the expectation

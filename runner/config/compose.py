@@ -16,8 +16,20 @@ from runner.config import gate, overrides as lines_of, read
 from runner.config.check import examine
 from runner.config.command_line import CommandLine
 from runner.config.containment import Typed, path_error, path_errors, typed_values
+from runner.config.groups import GROUPS
+from runner.config.groups.dataset import KEPT_KEYS
 from runner.config.hydra_errors import as_config_error
-from runner.config.loader import NOW, RECORDS, Loader, as_typed, current_config, register, set_output
+from runner.config.loader import (
+    NOW,
+    RECORDS,
+    Loader,
+    as_typed,
+    current_config,
+    default_folders,
+    register,
+    set_output,
+)
+from runner.config.project import project
 from runner.config.schema import RunConfig, RunRequest, plain
 from runner.config.source import FolderSource
 from runner.errors import ConfigError, ConfigErrors, raise_all
@@ -88,13 +100,15 @@ def compose(command: CommandLine) -> Composition:
 def with_overrides(values: dict[str, Any], lines: Sequence[str]) -> dict[str, Any]:
     """The resolved config of a run with further overrides: `~key` is back to its default, `${...}` is resolved.
 
-    Raises ConfigError.
+    `group=option` selects an option from the tables, whose own keys have their defaults then. Raises ConfigError.
     """
     parsed = lines_of.parse(lines)
     lines_of.reject_sweeps(parsed)
     for override in parsed:
         if override.is_delete():
             delete_dotted(values, override.key_or_group)
+        elif override.key_or_group in GROUPS and isinstance(option := override.value(), str):
+            values[override.key_or_group] = _selected(values, override.key_or_group, option)
         else:
             set_dotted(values, override.key_or_group, override.value())
     if not any("${" in line for line in lines):
@@ -103,6 +117,13 @@ def with_overrides(values: dict[str, Any], lines: Sequence[str]) -> dict[str, An
     register()
     with current_config(None):
         return container(OmegaConf.create(values))
+
+
+def _selected(values: dict[str, Any], group: str, option: str) -> dict[str, Any]:
+    """The section of a group with another option; the keys that all datasets have keep their values."""
+    kept = KEPT_KEYS if group == "dataset" else ()
+    before = values.get(group)
+    return {name: before[name] for name in kept if isinstance(before, dict) and name in before} | {"name": option}
 
 
 def _checked(
@@ -174,6 +195,11 @@ def _check_verbose(verbose: object) -> None:
     if verbose is not None and not isinstance(verbose, bool) and not all(isinstance(name, str) for name in names):
         allowed = "true, false, the name of a logger or a list of names"
         raise ConfigError("not a level of output", key="hydra.verbose", value=show(verbose), allowed=allowed)
+
+
+def default_folder() -> Path:
+    """The directory of a run that begins now without `hydra.run.dir`. Raises ConfigError for a bad project file."""
+    return _default_folder(default_folders(project().outputs)[0])
 
 
 def _default_folder(run_dir: str) -> Path:

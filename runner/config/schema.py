@@ -49,11 +49,17 @@ _MODE: dict[str, Any] = {
 
 
 class EvalSettings(Frozen):
-    """When and how the test split is evaluated; `mode` null means the mode of the run."""
+    """When, how and on what a run is evaluated; `mode` null means the mode of the run.
 
-    every: str = key("end", choices=("end", "epoch", "never"))  # when the test split is evaluated
+    `freeze` is for evaluations without training in graph mode: weights become constants, and BatchNorm is folded into
+    convolutions, which is faster and rounds differently.
+    """
+
+    every: str = key("end", choices=("end", "epoch", "never"))  # when the run is evaluated
+    split: str = key("test", choices=("test", "train"))  # the split that is evaluated, in whole
     metrics: tuple[str, ...] = key(("accuracy", "loss"), choices=register.metric)  # metrics of the evaluation
     mode: str | None = key(None, **_MODE)  # null: the mode of the run
+    freeze: bool = True  # without training, graph mode: weights are constants, BatchNorm is folded
 
 
 def _weights(value: object) -> str:

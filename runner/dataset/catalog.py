@@ -15,11 +15,9 @@ import runner.dataset.formats.idx as idx
 from runner import dtype as dt, register
 from runner.dataset.formats.download import MIRROR, download_mnist
 from runner.dataset.pipeline import Dataset
+from runner.dataset.readers.catalog_images import IMAGE, CatalogImages
 from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, SyntheticDataset
 from runner.dataset.transforms.c_transforms import TypeCast
-from runner.dataset.transforms.transform import Transform
-from runner.dataset.vision.augment import crop_and_flip
-from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, Rescale, Resize
 from runner.errors import ConfigError
 from runner.validation.records import Frozen
 from runner.validation.rules import MAX_COUNT, Rule
@@ -39,7 +37,7 @@ class DatasetEntry(Frozen):
     """
 
     dataset: Callable[..., Dataset]
-    normalization: Transform  # of values from 0 to 1
+    normalization: str  # of values from 0 to 1, one of NORMALIZATIONS
     default_dir: str | None = None  # as in the reference's examples; None: it needs no files
     augmentable: bool = False  # mirroring does not change the class of an image
     is_verified: bool = False
@@ -52,18 +50,11 @@ def _download_mnist(folder: Path, url: str | None) -> None:
         download_mnist(folder, url or MIRROR)
 
 
-_SCALE_TO_UNIT = Rescale(1.0 / 255.0, 0.0)
-# Mean and standard deviation of the training images, as in the reference's examples of the two datasets.
-_NORMALIZE_MNIST = Rescale(1 / 0.3081, -1 * 0.1307 / 0.3081)
-_NORMALIZE_CIFAR10 = Normalize((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
-
 CATALOG = {
-    "digits": DatasetEntry(DigitsDataset, _NORMALIZE_MNIST),
-    "mnist": DatasetEntry(
-        MnistDataset, _NORMALIZE_MNIST, "./datasets/MNIST_Data", is_verified=True, download=_download_mnist
-    ),
-    "cifar10": DatasetEntry(Cifar10Dataset, _NORMALIZE_CIFAR10, "./datasets/cifar-10-batches-bin", augmentable=True),
-    "synthetic": DatasetEntry(SyntheticDataset, _NORMALIZE_MNIST, augmentable=True, samples=SYNTHETIC_SAMPLES),
+    "digits": DatasetEntry(DigitsDataset, "mnist"),
+    "mnist": DatasetEntry(MnistDataset, "mnist", "./datasets/MNIST_Data", is_verified=True, download=_download_mnist),
+    "cifar10": DatasetEntry(Cifar10Dataset, "cifar10", "./datasets/cifar-10-batches-bin", augmentable=True),
+    "synthetic": DatasetEntry(SyntheticDataset, "mnist", augmentable=True, samples=SYNTHETIC_SAMPLES),
 }
 AUGMENTABLE = tuple(name for name, entry in CATALOG.items() if entry.augmentable)
 
@@ -108,9 +99,9 @@ def image_dataset(
         rows = {"argument": "augment", "value": True, "allowed": "False", "dataset": name}
         raise ConfigError("augment mirrors images, which changes the class of these", **rows)
     data = entry.dataset(usage=split, **arguments).map([TypeCast(dt.int32)], "label")
-    normalization = entry.normalization if normalize else None
-    data = data.map(_image_transforms(image_size, augment and split == "train", normalization), "image")
-    data.num_classes = NUM_CLASSES
+    images = CatalogImages(image_size, data.column_types()[0].shape[-1], entry.normalization if normalize else None)
+    data = data.map(images.transforms(augment and split == "train"), IMAGE)
+    data.num_classes, data.preprocessing = NUM_CLASSES, images
     return data
 
 
@@ -136,13 +127,3 @@ def _location(name: str, data_dir: str | None, download: bool, url: str | None) 
     if download and entry.download is not None:
         entry.download(folder, url)
     return {"dataset_dir": folder}
-
-
-def _image_transforms(side: int, augment: bool, normalization: Transform | None) -> list[Transform]:
-    steps: list[Transform] = [Resize((side, side))]
-    if augment:
-        steps += crop_and_flip(side)
-    steps.append(_SCALE_TO_UNIT)
-    if normalization is not None:
-        steps.append(normalization)
-    return [*steps, HWC2CHW()]

@@ -197,7 +197,8 @@ class Dataset(Described):
 
         Without `batch` the items are single samples, without a batch axis.
         """
-        fetch = self.fetch if self._order.batch_size is not None else self._fetch_one
+        is_single = self._order.batch_size is None
+        fetch = (lambda visit: tuple(c[0] for c in self.fetch(visit))) if is_single else self.fetch
         return self._prefetch(fetch, self.visits(epoch)[whole_number("start", start, 0) :])
 
     def create_tuple_iterator(self, num_epochs: int = -1, output_numpy: bool = False) -> EpochIterator[Batch]:
@@ -295,9 +296,5 @@ class Dataset(Described):
         values = sum(column.sample.size * (1 + len(column.remaining)) for column in self._columns)
         return threads_for(self._workers, self.get_batch_size() * values)
 
-    def _fetch_one(self, visit: np.ndarray) -> Batch:
-        return tuple(column.reshape(column.shape[1:]) for column in self.fetch(visit))
-
     def _read_named(self, epoch: int) -> Iterator[dict[str, np.ndarray]]:
-        names = self.get_col_names()
-        return (dict(zip(names, arrays, strict=True)) for arrays in self.read(epoch))
+        return (dict(zip(self.get_col_names(), arrays, strict=True)) for arrays in self.read(epoch))

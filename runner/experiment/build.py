@@ -45,6 +45,12 @@ class Experiment:
     test_data: Dataset
     total_steps: int
     tuning: dict[str, Any] | None = None  # what `session.auto_tune_mode` found
+    training_rows: Dataset | None = None  # the whole training split in order, if this is what is evaluated
+
+    @property
+    def eval_data(self) -> Dataset:
+        """The batches of the split that is evaluated (`eval.split`)."""
+        return self.test_data if self.training_rows is None else self.training_rows
 
 
 def build(
@@ -58,14 +64,14 @@ def build(
     Raises ConfigError, DataError and DeviceError.
     """
     device = _checked_device(config)
-    train_samples, test_samples = (_samples(config.dataset, split) for split in SPLITS)
+    train_samples, test_samples = (samples_of(config.dataset, split) for split in SPLITS)
     facts = facts_of(train_samples)
     loss = config.loss.create(Cell, **facts)
     one_hot = _one_hot(config, loss, facts)
     train_data = _rank_part(config, _batches(config, train_samples, True, one_hot))
     test_data = _batches(config, test_samples, False, one_hot)
-    network = config.network.create(Cell, **facts)
-    _select_implementations(network, config.session)
+    training_rows = _batches(config, train_samples, False, one_hot) if config.eval.split == "train" else None
+    network = _network(config, facts)
     is_sum = getattr(loss, "reduction", "mean") == "sum"
     total = _total_steps(config, train_data)
     rate = config.optimizer.schedule.learning_rate(getattr(config.optimizer, "learning_rate", 0.0), total)
@@ -86,7 +92,26 @@ def build(
     )
     if isinstance(model.train_network, StepCell):
         model.train_network.weighs_ranks = not (train_data.is_even or is_sum)
-    return Experiment(model, train_data, test_data, total)
+    return Experiment(model, train_data, test_data, total, training_rows=training_rows)
+
+
+def inference_model(config: RunConfig, facts: Mapping[str, Any]) -> Model:
+    """Network and loss for data with these facts, without an optimizer. Raises ConfigError and DeviceError."""
+    return Model(
+        _network(config, facts),
+        config.loss.create(Cell, **facts),
+        mode=MODES[config.mode],
+        device=_checked_device(config),
+        observer=NO_GRAPHS,
+        values=NO_VALUES,
+        precision_mode=config.session.precision_mode,
+    )
+
+
+def _network(config: RunConfig, facts: Mapping[str, Any]) -> Cell:
+    network = config.network.create(Cell, **facts)
+    _select_implementations(network, config.session)
+    return network
 
 
 def _select_implementations(network: Cell, session: SessionSettings) -> None:
@@ -112,7 +137,7 @@ def device_of(config: RunConfig) -> Device:
     return Device(**asdict(config.device))
 
 
-def _samples(settings: DatasetSettings, split: str) -> Dataset:
+def samples_of(settings: DatasetSettings, split: str) -> Dataset:
     """The samples of a split with the columns that the config selects, the target last. Raises ConfigError."""
     data = settings.create(Dataset, split=split)
     names = data.get_col_names()

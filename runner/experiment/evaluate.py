@@ -1,8 +1,9 @@
 """Online inference (`session.graph_run_mode=0`): a run that evaluates a network with the weights of `checkpoint.load`.
 
 Nothing is trained, and no gradients are computed. Graph mode compiles the evaluation with the weights as constants, and
-BatchNorm is folded into the preceding convolutions (`passes.INFERENCE`); PyNative mode evaluates as usual. The run
-directory has `metrics.jsonl` with one `eval` event, the summary, the manifest and `model/network.onnx`.
+BatchNorm is folded into the preceding convolutions (`passes.INFERENCE`), unless `eval.freeze` is false; PyNative mode
+evaluates as usual. The run directory has `metrics.jsonl` with one `eval` event, the summary, the manifest, which names
+the weights, and `model/network.onnx`.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from runner import compile as compiler, context
-from runner.config.schema import RunRequest
+from runner.config.schema import CheckpointSettings, RunRequest
 from runner.core.observers import GraphObserver
 from runner.experiment import run as training
 from runner.experiment.build import Experiment, build
@@ -20,6 +21,7 @@ from runner.experiment.callbacks import MetricsJournal, Stopwatch
 from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import ManifestWriter, description_of
 from runner.experiment.model_files import write_networks
+from runner.host import files
 from runner.host.files import write_json
 from runner.host.journal import Journal
 from runner.host.log import LOG
@@ -27,6 +29,7 @@ from runner.nn.steps import GraphStep
 from runner.nn.wrap import WithEvalCell
 from runner.train.callback import CallbackParameters
 from runner.train.checkpoint import initial_weights
+from runner.train.checkpoint.state import state_file
 
 
 def run(request: RunRequest) -> dict[str, Any]:
@@ -35,35 +38,43 @@ def run(request: RunRequest) -> dict[str, Any]:
     write_json(folder / training.CONFIG_FILE, request.resolved)
     with training.run_environment(config):
         experiment = build(config, observer := graph_observer(request))
-        if config.checkpoint.load is None:
-            LOG.warning("the network is evaluated with its initial weights: set checkpoint.load to load others")
-        else:
-            source = config.checkpoint.load, config.checkpoint.prefix, config.checkpoint.strict is not False
-            initial_weights.load(experiment.model.network, *source)
-        step = _freeze(experiment, observer)
+        weights = _load_weights(config.checkpoint, experiment)
+        if config.eval.freeze:
+            _freeze(experiment, observer)
         description = description_of(request, experiment, stopwatch)
-        manifest = ManifestWriter(folder / training.MANIFEST_FILE, description.manifest)
+        path = folder / training.MANIFEST_FILE
+        manifest = ManifestWriter(path, lambda: description.manifest() | {"weights": weights})
         cb_params = CallbackParameters(cur_epoch_num=0, cur_step_num=0, net_outputs=np.float32(np.nan))
         with closing(Journal(folder / training.METRICS_FILE)) as journal:
+            journal.cut(0)  # of an evaluation that was killed
             values = training.evaluate(experiment, MetricsJournal(journal), cb_params, [stopwatch, manifest])
         write_networks(experiment, folder)
-    summary = description.summary(cb_params, values) | _evaluation_figures(step, stopwatch, values)
+    summary = description.summary(cb_params, values) | _evaluation_figures(experiment, stopwatch, values)
     return training.conclude(request, summary, values)
 
 
-def _freeze(experiment: Experiment, observer: GraphObserver) -> GraphStep | None:
-    model = experiment.model
-    if model.eval_mode != context.GRAPH_MODE or model.eval_network is None:
+def _load_weights(settings: CheckpointSettings, experiment: Experiment) -> dict[str, str] | None:
+    """Load the weights that the config names; their path and sha256 (hex)."""
+    if settings.load is None:
+        LOG.warning("the network is evaluated with its initial weights: set checkpoint.load to load others")
         return None
-    names = experiment.test_data.get_col_names(), WithEvalCell.outputs
-    step = GraphStep(model.eval_network, model.device, "eval_step", *names, observer, compiler.INFERENCE)
-    model.eval_step = step
-    return step
+    model, strict = experiment.model, settings.strict is not False
+    found = initial_weights.load(model.network, settings.load, settings.prefix, strict, model.loss_fn)
+    return {"path": str(found.absolute()), "sha256": files.sha256(state_file(found))}
 
 
-def _evaluation_figures(step: GraphStep | None, stopwatch: Stopwatch, values: dict[str, Any]) -> dict[str, Any]:
+def _freeze(experiment: Experiment, observer: GraphObserver) -> None:
+    """Make the weights constants of the evaluation, in graph mode."""
+    model = experiment.model
+    if model.eval_mode == context.GRAPH_MODE and model.eval_network is not None:
+        names = experiment.eval_data.get_col_names(), WithEvalCell.outputs
+        model.eval_step = GraphStep(model.eval_network, model.device, "eval_step", *names, observer, compiler.INFERENCE)
+
+
+def _evaluation_figures(experiment: Experiment, stopwatch: Stopwatch, values: dict[str, Any]) -> dict[str, Any]:
     """The entries of a training summary that an evaluation computes differently."""
-    programs: Sequence[compiler.Program] = [] if step is None else list(step.programs.values())
+    step = experiment.model.eval_step
+    programs: Sequence[compiler.Program] = list(step.programs.values()) if isinstance(step, GraphStep) else []
     compiling = sum(program.compile_seconds for program in programs)
     return {
         "providers": list(programs[0].session.providers) if programs else ["numpy"],

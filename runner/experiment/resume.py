@@ -30,20 +30,26 @@ def main(words: Sequence[str], force: bool, given_code: Sequence[str] = ()) -> d
 
     Returns the summary; a sweep has none. Raises RunnerError.
     """
+    folder, lines = folder_and_overrides(words, "runner resume --help")
+    if script.is_script_run(folder):
+        script.resume(folder, lines, force)
+    if (folder / SWEEP_FILE).exists():
+        on_all_ranks(lambda: _check_one_process(folder, "jobs of a sweep are single processes"))
+        sweep.resume(folder, lines, force, given_code)
+        return {}
+    return resume(folder, lines, force, given_code)
+
+
+def folder_and_overrides(words: Sequence[str], usage: str) -> tuple[Path, list[str]]:
+    """The run directory and the overrides among the words of a command, in any order. Raises ConfigError."""
     lines = [word for word in words if "=" in word or word.startswith("~")]
     folders = [word for word in words if word not in lines]
     if len(folders) != 1:
         reason = f"one directory is needed, and {len(folders) or 'none'} given"
-        raise ConfigError("wrong usage", value=" ".join(words), reason=reason, hint="runner resume --help")
+        raise ConfigError("wrong usage", value=" ".join(words), reason=reason, hint=usage)
     if problem := path_problem(folders[0]):
         raise ConfigError(problem, path=show(folders[0]), allowed=ALLOWED)
-    if script.is_script_run(Path(folders[0])):
-        script.resume(Path(folders[0]), lines, force)
-    if (Path(folders[0]) / SWEEP_FILE).exists():
-        on_all_ranks(lambda: _check_one_process(Path(folders[0]), "jobs of a sweep are single processes"))
-        sweep.resume(Path(folders[0]), lines, force, given_code)
-        return {}
-    return resume(folders[0], lines, force, given_code)
+    return Path(folders[0]), lines
 
 
 def resume(
@@ -63,7 +69,7 @@ def resume(
 def _request(place: Path, lines: Sequence[str], force: bool, given_code: Sequence[str]) -> RunRequest:
     """The rest of the run in `place`. Raises ConfigError."""
     code.load(code.sources(given_code))
-    status, values = _read(place, STATUS_FILE), _read(place, run.CONFIG_FILE)
+    status, values = read_record(place, STATUS_FILE), read_record(place, run.CONFIG_FILE)
     config = check(with_overrides(values, lines))
     typed = typed_values(overrides.parse(lines))
     raise_all(list(path_errors(config, place, typed)))  # the run directory may be that of someone else
@@ -86,7 +92,8 @@ def _run_and_record(request: RunRequest) -> dict[str, Any]:
         return launch.execute(request)
 
 
-def _read(place: Path, name: str) -> dict[str, Any]:
+def read_record(place: Path, name: str) -> dict[str, Any]:
+    """A JSON file of a run directory. Raises ConfigError when it is missing or damaged."""
     try:
         return json_data.read_object(place / name)
     except DataError as error:

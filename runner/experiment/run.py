@@ -27,6 +27,7 @@ from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import ManifestWriter, RunDescription, description_of
 from runner.experiment.metric_values import as_json
 from runner.experiment.model_files import write_networks
+from runner.experiment.model_inputs import INPUTS_FILE, ModelInputs
 from runner.experiment.ranks import synchronize
 from runner.host import seed
 from runner.host.files import make_directory, write_atomically, write_json
@@ -56,6 +57,7 @@ def run(request: RunRequest) -> dict[str, Any]:
             experiment = _build(request, values_observer)
             monitor = RunMonitor(experiment, folder)
             description = description_of(request, experiment, stopwatch)
+            write_json(folder / INPUTS_FILE, ModelInputs.of(experiment.train_data).as_json())
             with closing(Journal(folder / METRICS_FILE)) as journal:
                 if request.resume:
                     network = experiment.model.train_network
@@ -110,6 +112,7 @@ def run_environment(config: RunConfig) -> Iterator[None]:
 def conclude(request: RunRequest, summary: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     """Complete, check and write the summary. Raises MismatchError, after writing it, when `expect` is not met."""
     config = request.config
+    summary["split"] = config.eval.split
     if config.session.initialize_system:
         phases = device_setup.prepare(device_of(config), config.mode == "graph")
         summary["system"] = device_setup.with_compilation(phases, summary["compile_seconds"], summary["train_seconds"])
@@ -250,13 +253,13 @@ def _configured(request: RunRequest, total_steps: int) -> Iterator[Callback]:
 def evaluate(
     experiment: Experiment, metrics: MetricsJournal, cb_params: CallbackParameters, callbacks: Sequence[Callback] = ()
 ) -> dict[str, Any]:
-    """Evaluate the test split and write its metrics to the journal: numbers, and nested lists of numbers.
+    """Evaluate the split of `eval.split` and write its metrics to the journal: numbers, and nested lists of numbers.
 
     Raises TrainingError for a value that is not finite, or not what its metric declares.
     """
     if not experiment.model.metrics:
         return {}
-    values = experiment.model.eval(experiment.test_data, callbacks)
+    values = experiment.model.eval(experiment.eval_data, callbacks)
     rows = {"epoch": cb_params.cur_epoch_num, "global_step": cb_params.cur_step_num}
     values = as_json(experiment.model.metrics, values, **rows)
     metrics.evaluated(values, cb_params.cur_epoch_num, cb_params.cur_step_num)

@@ -6,9 +6,11 @@ sees the old file or the new one, never a part (`np.savez` lost 50 of 60 files t
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -178,6 +180,15 @@ def read_bytes(path: Path, limit: int) -> bytes:
     """
     with open_regular(path, limit) as file:
         return file.read(min(limit, os.fstat(file.fileno()).st_size))
+
+
+def sha256(path: Path) -> str:
+    """The sha256 (hex) of a file, which is read in parts. Raises as `open_regular`."""
+    digest = hashlib.sha256()
+    with open_regular(path, sys.maxsize) as file:
+        while part := file.read(1 << 20):
+            digest.update(part)
+    return digest.hexdigest()
 
 
 @contextmanager

@@ -93,3 +93,11 @@ def gc_paused() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Disable garbage collection during imports, and exclude the imported objects from later collections."""
+    with gc_paused():
+        yield
+        gc.freeze()

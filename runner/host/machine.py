@@ -25,6 +25,13 @@ def packages() -> dict[str, str]:
     return {"python": platform.python_version(), **_versions(PACKAGES), **runtimes()}
 
 
+def version_line() -> str:
+    """The output of `runner --version`."""
+    names = ("runner", "hydra-core", "omegaconf", "numpy", "onnx", "onnxruntime")
+    found = _versions(names)
+    return ", ".join(f"{name} {found.get(name, 'not installed')}" for name in names)
+
+
 def runtimes() -> dict[str, str]:
     """The onnxruntime distributions that are installed, with their versions; more than one overwrite each other."""
     return _versions(RUNTIMES)

@@ -12,6 +12,7 @@ import numpy as np
 
 from runner import ops
 from runner.core.primitive import Primitive
+from runner.core.source import current_source, user_line
 from runner.core.value import Tensor, Value
 from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell
@@ -215,6 +216,7 @@ def _in_shape_of(logits: Value, labels: Value) -> Value:
         if shapes[0] != shapes[1]:
             rows = {"output": logits.shape, "target": labels.shape}
             hint = "as many outputs of the network as the target has columns"
-            raise ShapeError("output and target of a loss have different shapes", **rows, hint=hint)
+            line = user_line(current_source())
+            raise ShapeError("output and target of a loss have different shapes", **rows, hint=hint, line=line)
         labels = ops.Reshape()(labels, logits.shape)
     return labels if labels.dtype.is_float else labels.astype(logits.dtype)

@@ -450,7 +450,14 @@ CASES = {
         ConfigError: not a group of keys
           key      eval
           value    3
-          allowed  every, metrics, mode
+          allowed  every, split, metrics, mode, freeze
+          from     command line
+    """,
+    "eval.split=validation": """
+        ConfigError: not one of the choices
+          key      eval.split
+          value    "validation"
+          allowed  test, train
           from     command line
     """,
     "callbacks=quite": """

@@ -193,7 +193,7 @@ def of_step(network: nn.Cell) -> nn.Cell:
         (sequence, [(2, 5)], "MatMul", "first"),
         (sequence, [(2, 4)], "MatMul", "second"),
         (Sequence, [(2, 5)], "MatMul", "inherited"),
-        (lambda: of_loss(nn.SequentialCell(nn.ReLU())), [(2, 3), (4,)], "Sub", "loss"),
+        (lambda: of_loss(nn.SequentialCell(nn.ReLU())), [(2, 3), (4,)], "output and target of a loss", "loss"),
         (lambda: of_step(sequence()), [(2, 4), (2, 2)], "MatMul", "second"),
     ],
 )

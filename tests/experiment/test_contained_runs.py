@@ -9,7 +9,6 @@ from tables import table
 import runner
 from runner import cli
 from runner.config.groups.tracking import MlflowTracking
-from runner.config.schema import RunConfig, RunRequest, plain
 from runner.errors import ConfigError
 from runner.experiment.resume import resume
 from runner.experiment.sweep import sweep
@@ -173,8 +172,8 @@ def test_links_in_a_sweep_to_resume(here, capfd):
     assert WHAT in capfd.readouterr().err
 
 
-def request(folder: Path) -> RunRequest:
-    return RunRequest(RunConfig(tracking=MlflowTracking()), folder, None, plain(RunConfig()), (), resume=True)
+def recorded_run(folder: Path) -> attach.TrackedRun:
+    return attach.TrackedRun(folder, MlflowTracking(), "lenet5", None, {}, resume=True)
 
 
 ADDRESSES = ["sqlite:////{out}/x.db", "file://{out}", "nonsense"]
@@ -186,8 +185,8 @@ def test_the_recorded_database_of_a_resumed_run_is_checked(address, here, monkey
     recorded = address.format(out=here.parent / "outside")
     (here / attach.STATE_FILE).write_text(json.dumps({"name": "mlflow", "uri": recorded, "run_id": "1"}))
     with pytest.raises(ConfigError) as caught:
-        attach._run_info(request(here), MlflowTracking())
+        attach._run_info(recorded_run(here), MlflowTracking())
     assert caught.value.rows["key"] == "tracking.uri"
     own = f"sqlite:///{here}/mlflow.db"
     (here / attach.STATE_FILE).write_text(json.dumps({"name": "mlflow", "uri": own, "run_id": "1"}))
-    assert attach._run_info(request(here), MlflowTracking()).uri == own
+    assert attach._run_info(recorded_run(here), MlflowTracking()).uri == own

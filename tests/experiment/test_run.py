@@ -101,7 +101,14 @@ def tree(folder) -> set[str]:
 
 RECORDS = {".hydra/config.yaml", ".hydra/hydra.yaml", ".hydra/overrides.yaml", "config.json", "status.json", ".lock"}
 CHECKPOINT = {"MANIFEST.json", "state.safetensors"}
-FILES = RECORDS | {"manifest.json", "metrics.jsonl", "summary.json", "model/network.onnx", "model/predict.onnx"}
+FILES = RECORDS | {
+    "manifest.json",
+    "inputs.json",
+    "metrics.jsonl",
+    "summary.json",
+    "model/network.onnx",
+    "model/predict.onnx",
+}
 
 
 @MODES
@@ -225,7 +232,7 @@ def test_a_device_that_is_not_there(mode, option, target, wheel):
     assert error.rows["reason"].startswith("this onnxruntime has only ")
     assert f"onnxruntime-{wheel}" in error.rows["repair"]
     assert error.rows.get("also") == ("PyNative mode computes in numpy, on the CPU" if mode == "pynative" else None)
-    assert tree("r") - {"metrics.jsonl"} == RECORDS
+    assert tree("r") - {"metrics.jsonl", "inputs.json"} == RECORDS
     assert read("r", "status.json")["error"] == str(error)
     run("s", *SMALL, f"mode={mode}", f"device={option}", "max_steps=1", "device.allow_fallback=true")
     assert read("s", "summary.json")["providers"] == (["CPUExecutionProvider"] if mode == "graph" else ["numpy"])

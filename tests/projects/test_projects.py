@@ -9,6 +9,8 @@ import random
 import runpy
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from patience import wait_until
-from processes import called, kill_group, started
+from processes import INSTALLED, called, kill_group, started
 from random_kills import MPIRUN, check_kills
 from safetensors.numpy import load_file
 from soak import SOAK, thinned
@@ -156,6 +158,8 @@ def test_a_project_reaches_its_quality(project, place):
         assert epochs == [f"epoch_{number:03d}.png" for number in range(1, 15)]
     reported(place, whole, project)
     held_to_its_numbers(place)
+    evaluated_again(place, known["metrics"])
+    PREDICTED[project.folder](place, known["metrics"])
 
 
 def reported(place: Path, whole: Path, project: Project) -> None:
@@ -169,6 +173,52 @@ def reported(place: Path, whole: Path, project: Project) -> None:
 def held_to_its_numbers(place: Path) -> None:
     runner(place, "golden", "--update", "golden.json", "outputs/whole")
     runner(place, "golden", "--check", "golden.json", "outputs/whole")
+
+
+def evaluated_again(place: Path, metrics: dict[str, float]) -> None:
+    runner(place, "eval", "outputs/whole", "hydra.run.dir=outputs/again")
+    assert summary(place / "outputs/again")["metrics"] == metrics
+
+
+def predictions(place: Path, *files: str) -> list[dict]:
+    found: list[dict] = json.loads(runner(place, "predict", "outputs/whole", *files, "--json"))
+    return found
+
+
+def images_are_predicted(place: Path, metrics: dict[str, float]) -> None:
+    """The images of the test split give the accuracy of the evaluation."""
+    files = sorted(path.relative_to(place).as_posix() for path in (place / "data" / "test").rglob("*.png"))
+    right = [Path(one["file"]).parent.name == one["classes"][0]["class"] for one in predictions(place, *files)]
+    assert np.mean(right) == pytest.approx(metrics["accuracy"])
+
+
+def rows_are_predicted(place: Path, metrics: dict[str, float]) -> None:
+    """All rows of the table have the squared error of both splits; a row without the target has a price, too."""
+    errors = []
+    for split in ("train", "test"):
+        runner(place, "eval", "outputs/whole", f"eval.split={split}", "eval.metrics=[mse]", f"hydra.run.dir={split}")
+        errors.append(summary(place / split)["metrics"]["mse"])
+    rows = list(csv.DictReader((place / "data/houses.csv").read_text().splitlines()))
+    found = [one["values"]["price"] for one in predictions(place, "data/houses.csv")]
+    error = np.mean((np.array(found) - [float(row["price"]) for row in rows]) ** 2)
+    assert error == pytest.approx(0.8 * errors[0] + 0.2 * errors[1], rel=1e-3)
+    names = [name for name in rows[0] if name != "price"]
+    lines = [",".join(names), ",".join(rows[0][name] for name in names)]
+    (place / "new.csv").write_text("\n".join(lines) + "\n")
+    assert predictions(place, "new.csv")[0]["values"]["price"] == pytest.approx(found[0], rel=1e-4)
+
+
+def tokens_are_predicted(place: Path, metrics: dict[str, float]) -> None:
+    """The rows of the test split as an array give the accuracy of the evaluation."""
+    code = "import numpy as np; from sentences.data import brackets; x, y = zip(*brackets('test'));"
+    code += "np.save('x.npy', np.stack(x)); np.save('y.npy', np.stack(y))"
+    subprocess.run([INSTALLED or sys.executable, "-c", code], cwd=place, check=True)
+    classes = [one["classes"][0]["class"] for one in predictions(place, "x.npy")]
+    right = np.array(classes) == np.array(["mixed", "balanced"])[np.load(place / "y.npy")]
+    assert right.mean() == pytest.approx(metrics["accuracy"])
+
+
+PREDICTED = {"shapes": images_are_predicted, "housing": rows_are_predicted, "sentences": tokens_are_predicted}
 
 
 @each

@@ -237,7 +237,7 @@ def failure(network: nn.Cell, data, way: str, evaluates: bool = False) -> Except
         ("layer", TrainingError, "takes 2 positional arguments but 3 were given", "arguments"),
         ("shape", ShapeError, "too many indices", "subscript"),
         ("call", TrainingError, "TypeError: 'Symbol' object is not callable", "called"),
-        ("loss", ShapeError, "Sub: shapes do not broadcast", None),
+        ("loss", ShapeError, "output and target of a loss have different shapes", None),
     ],
 )
 def test_an_error_inside_the_network_has_the_users_line_and_the_columns(way, evaluates, how, kind, what, comment):

@@ -24,4 +24,7 @@ class DatasetSettings(Settings):
         return not {"inputs", "target"} & self.entry.keys.keys()
 
 
+# What another dataset keeps of the one that it replaces in the config of a run.
+KEPT_KEYS = ("batch_size", "drop_remainder", "shuffle", "buffer_size", "num_parallel_workers")
+
 DATASETS = Records(register.dataset, DatasetSettings, "digits")

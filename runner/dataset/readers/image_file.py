@@ -44,20 +44,20 @@ def read_header(path: Path) -> ImageHeader:
         return ImageHeader(*image.size, 1 if image.mode in GREY_MODES else 3)
 
 
-def decode(path: Path, side: int, channels: int) -> np.ndarray:
+def decode(path: Path, side: int | None, channels: int) -> np.ndarray:
     """The image as uint8 [side, side, channels]: grey or RGB, upright, without transparency.
 
-    Another size is resampled by Pillow's BILINEAR filter, which covers all pixels. Raises as `read_header`, also for a
-    truncated file.
+    With `side` None it keeps its size. Another size is resampled by Pillow's BILINEAR filter, which covers all pixels.
+    Raises as `read_header`, also for a truncated file.
     """
     with _opened(path) as image:
         from PIL import Image, ImageOps
 
         upright = ImageOps.exif_transpose(image)
         converted = _in_bytes(upright).convert("L" if channels == 1 else "RGB")
-        if converted.size != (side, side):
+        if side is not None and converted.size != (side, side):
             converted = converted.resize((side, side), Image.Resampling.BILINEAR)
-        return np.array(converted, np.uint8).reshape(side, side, channels)
+        return np.array(converted, np.uint8).reshape(converted.height, converted.width, channels)
 
 
 def _in_bytes(image: "Image.Image") -> "Image.Image":

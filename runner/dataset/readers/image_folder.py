@@ -1,6 +1,6 @@
 """Images in folders of classes, and single image files for a trained network."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -107,6 +107,11 @@ class ImagePreprocessing(Preprocessing):
         if self.statistics is not None:
             steps.append(Normalize(*self.statistics))
         return [*steps, HWC2CHW()]
+
+    def from_pixels(self, stacks: Iterable[np.ndarray]) -> Dataset:
+        """The images in stacks of bytes [N, image_size, image_size, channels]: column `image`."""
+        images = np.concatenate([*stacks])
+        return Dataset([Column("image", images)], SourceOrder(len(images))).map(self.transforms(), "image")
 
     def dataset(self, images: LabeledFiles, augment: bool) -> Dataset:
         """The images with their labels: columns `image` and `label`."""

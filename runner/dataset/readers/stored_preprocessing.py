@@ -5,6 +5,7 @@ from typing import Any
 
 from runner.dataset.preprocessing import Preprocessing
 from runner.dataset.readers.array_preprocessing import ArrayPreprocessing
+from runner.dataset.readers.catalog_images import CatalogImages
 from runner.dataset.readers.csv_table import TablePreprocessing
 from runner.dataset.readers.image_folder import ImagePreprocessing
 from runner.dataset.readers.json_values import StoredValues
@@ -12,6 +13,7 @@ from runner.dataset.readers.json_values import StoredValues
 __all__ = ["stored_preprocessing"]
 
 READERS: dict[str, Callable[[Mapping[str, Any]], Preprocessing]] = {
+    "catalog": CatalogImages.from_json,
     "image_folder": ImagePreprocessing.from_json,
     "npz": ArrayPreprocessing.from_json,
     "csv": TablePreprocessing.from_json,

@@ -14,8 +14,10 @@ FOLDER = "checkpoints"  # in a run directory
 REPAIR = "the network of the checkpoint, or checkpoint.strict=false to load the parameters that both have"
 
 
-def load(network: nn.Cell, place: str, prefix: str, strict: bool) -> None:
+def load(network: nn.Cell, place: str, prefix: str, strict: bool, loss: nn.Cell | None = None) -> Path:
     """Load the weights at `place`, relative to the working directory; `prefix` is that of a run's checkpoints.
+
+    Returns the file or the folder of the checkpoint. `loss` is a cell whose parameters are loaded where they are found.
 
     `strict` requires a value for every parameter of the network, and no values of other layers; otherwise missing
     parameters keep their values, and a warning names both. The state of a training (of its optimizer, and counters) may
@@ -26,18 +28,22 @@ def load(network: nn.Cell, place: str, prefix: str, strict: bool) -> None:
     found = _of_run(path, prefix) if (path / FOLDER).is_dir() else path
     try:
         parameters = load_checkpoint(found)
-        surplus = _surplus(network, parameters)
+        of_loss = {} if loss is None else loss.parameters_dict()
+        surplus = [name for name in _surplus(network, parameters) if name not in of_loss]
         present = parameters.keys() | _counters(network)
         missing = [name for name in network.parameters_dict() if name not in present]
         if strict and (missing or surplus):
             raise other_network(network, parameters, missing, surplus).add(repair=REPAIR)
         load_param_into_net(network, parameters)
+        if loss is not None and of_loss.keys() & parameters.keys():
+            load_param_into_net(loss, parameters)
     except (ConfigError, DataError) as error:
         raise error.add(key="checkpoint.load", value=place) from None
     if missing:
         LOG.warning("%s does not have %s", found, some(missing, 3))
     if surplus:
         LOG.warning("%s has %s, which the network does not have", found, some(surplus, 3))
+    return found
 
 
 def _surplus(network: nn.Cell, parameters: Mapping[str, Parameter]) -> list[str]:

@@ -69,6 +69,11 @@ def load(path: Path | str) -> SavedCheckpoint:
     return SavedCheckpoint(folder, arrays, found.progress, found.identity)
 
 
+def state_file(checkpoint: Path) -> Path:
+    """The file with the arrays of a checkpoint, which is a folder or such a file itself."""
+    return checkpoint / STATE if checkpoint.is_dir() else checkpoint
+
+
 def newest(folder: Path, prefix: str) -> tuple[SavedCheckpoint | None, list[str]]:
     """The valid checkpoint of the highest global step, and a line about each newer damaged one.
 

@@ -84,7 +84,7 @@ def test_an_error_names_the_value() -> None:
     assert str(caught.value) == (
         "DataError: not a stored preprocessing\n"
         "  value of  reader\n"
-        "  expected  image_folder, npz, csv\n"
+        "  expected  catalog, image_folder, npz, csv\n"
         "  found     'pickle'\n"
         "  repair    train again, or restore the file from a backup"
     )

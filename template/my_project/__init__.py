@@ -1,0 +1,1 @@
+"""A project of runner: a network, and data to train it with."""
