@@ -2,13 +2,16 @@
 
 import hashlib
 import json
+import os
 import platform
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from own_code import CODE, WORDS, failing, ran, write_project
-from processes import called
+from processes import ROOT, called
 from sweep_runs import rows
 
 from runner.config.command_line import CommandLine
@@ -16,7 +19,13 @@ from runner.config.compose import compose
 from runner.experiment.sweep import journal
 from runner.experiment.sweep.job import Job
 
-NAMES = {"pool": "", "basic": "", "joblib": "hydra_plugins.hydra_joblib_launcher", "submitit_local": "submitit"}
+NAMES = {
+    "pool": "",
+    "basic": "",
+    "joblib": "hydra_plugins.hydra_joblib_launcher",
+    "ray": "hydra_plugins.hydra_ray_launcher",
+    "submitit_local": "submitit",
+}
 SUBMITIT, OPTUNA = (
     pytest.mark.skipif(find_spec(name) is None, reason=f"needs {name}") for name in ("submitit", "optuna")
 )
@@ -66,6 +75,19 @@ def test_workers_load_the_same_code(launcher, way, tmp_path):
         assert manifest(job)["code_sha256"] == header["code_sha256"]
     ends = [row["metrics"]["mine"] for row in rows(tmp_path / "here/s", "end")]
     assert len(set(ends)) == 2
+
+
+@SUBMITIT  # which needs cloudpickle
+def test_a_worker_that_has_not_composed_the_config_loads_the_code(tmp_path):
+    """Ray composes in the process of the sweep; there each job is composed here and run by a new process."""
+    write_project(tmp_path / "here", "")
+    words = ("-m", *WORDS, "seed=1,2", f"hydra.sweep.dir={tmp_path / 's'}", "--code", "own")
+    command = [sys.executable, str(ROOT / "tests/support/composed_elsewhere.py"), *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    options = {"cwd": tmp_path / "here", "env": environment, "capture_output": True, "text": True}
+    done = subprocess.run(command, **options, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [(job, (tmp_path / f"s/{job}/marked").exists()) for job in (0, 1)] == [(0, True), (1, True)]
 
 
 @OPTUNA
