@@ -44,8 +44,8 @@ def given() -> dict[str, Any]:
 
 
 @contextmanager
-def naming_code_of(place: Path, record: Mapping[str, Any]) -> Iterator[None]:
-    """Errors of a config that is resumed state which code the run or sweep in `place` had, and how to load it.
+def naming_code_of(place: Path, record: Mapping[str, Any], command: str = "resume") -> Iterator[None]:
+    """Errors of a run or sweep in `place` that a command reads state which code it had, and how to load that.
 
     `record` is its manifest, or the first row of its journal.
     """
@@ -53,11 +53,11 @@ def naming_code_of(place: Path, record: Mapping[str, Any]) -> Iterator[None]:
         yield
     except ConfigError as error:
         first = error.errors[0] if isinstance(error, ConfigErrors) else error
-        first.add(**_rows(place, record))
+        first.add(**_rows(place, record, command))
         raise
 
 
-def _rows(place: Path, record: Mapping[str, Any]) -> dict[str, str]:
+def _rows(place: Path, record: Mapping[str, Any], command: str) -> dict[str, str]:
     """The rows for code that the record has and this process has not; {} when there is none."""
     known, folder, typed = record.get(HASHES), record.get(PLACE), record.get(GIVEN)
     missing = sorted(set(known) - set(loaded_files())) if isinstance(known, dict) else []
@@ -65,11 +65,11 @@ def _rows(place: Path, record: Mapping[str, Any]) -> dict[str, str]:
         return {}
     rows = {"code of the run": f"{some(missing, NAMED)}: not loaded here; copies are in {place / FOLDER}"}
     if not isinstance(folder, str) or not isinstance(typed, list) or not all(isinstance(one, str) for one in typed):
-        return rows | {"resume with": f"runner resume {place} {FLAG} FILE"}  # a script has registered it, for example
+        return rows | {"load it with": f"runner {command} {place} {FLAG} FILE"}  # a script had registered it
     is_here = os.path.realpath(folder) == os.path.realpath(os.getcwd())
-    words = ["runner", "resume", str(place if is_here else place.absolute())]
-    command = shlex.join([*words, *(word for one in typed for word in (FLAG, one))])
-    return rows | {"resume with": command if is_here else f"cd {shlex.quote(folder)} && {command}"}
+    words = ["runner", command, str(place if is_here else place.absolute())]
+    line = shlex.join([*words, *(word for one in typed for word in (FLAG, one))])
+    return rows | {"load it with": line if is_here else f"cd {shlex.quote(folder)} && {line}"}
 
 
 def refuse_other(what: str, expected: Mapping[str, str]) -> None:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 from own_code import CODE, WORDS, failing, ran, write_project
 from processes import ROOT, called
 from tables import check_rows
@@ -99,6 +100,12 @@ def test_a_run_that_is_resumed_without_its_code_says_how(tmp_path):
     assert code == 2
     assert "own/parts.py: not loaded here; copies are in a run/code" in err
     assert "  runner resume 'a run' --code own\n" in err
+    np.save(place / "rows.npy", np.zeros((2, 3), np.float32))
+    for command, more in (("eval", ()), ("predict", ("rows.npy",))):
+        code, _, err = called((command, "a run", *more), place)
+        assert code == 2
+        assert f"  runner {command} 'a run' --code own\n" in err
+    ran(("eval", "a run", "--code", "own"), place)
     code, _, err = called(("resume", "my place/a run", "max_steps=4"), tmp_path)
     assert code == 2
     assert f"  cd '{place}' && runner resume '{place}/a run' --code own\n" in err

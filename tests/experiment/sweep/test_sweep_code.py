@@ -170,5 +170,5 @@ def test_a_sweep_that_is_resumed_without_its_code_says_how(tmp_path):
     code, _, err = called(("resume", "s"), tmp_path / "here")
     assert code == 2
     assert "own/parts.py: not loaded here" in err
-    assert "resume with      runner resume s --code own\n" in err
+    assert "load it with     runner resume s --code own\n" in err
     ran(("resume", "s", "--code", "own"), tmp_path / "here")
