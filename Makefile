@@ -19,7 +19,7 @@ soak:  ## the long tests: kills at every single operation and step, every flippe
 projects:  ## the three projects of users on a wheel in a fresh environment, with kills, sweeps, ranks and dumps
 	place=$$(mktemp -d) && pip wheel -q --no-deps -w $$place . && python3 -m venv $$place/venv \
 	&& $$place/venv/bin/pip install -q -c constraints.txt "$$(echo $$place/*.whl)[images,mpi]" \
-	&& RUNNER_SOAK=1 RUNNER_PYTHON=$$place/venv/bin/python pytest -n 2 tests/projects; status=$$?; rm -rf $$place; exit $$status
+	&& RUNNER_SOAK=1 RUNNER_PYTHON=$$place/venv/bin/python pytest -n 2 tests/projects ; status=$$?; rm -rf $$place; exit $$status
 
 mutants:  ## check that the tests find mistakes: 60 seeded one-line mutations, at most 4 may survive
 	python tests/mutation/mutants.py
