@@ -14,6 +14,7 @@ T = TypeVar("T")
 _PACKAGE = os.path.dirname(os.path.realpath(__file__)) + os.sep
 _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _SITE = f"{os.sep}site-packages{os.sep}"
+_TYPED = ("<stdin>", "<ipython-input")  # what a user types at a prompt
 NO_MEMORY = "there is not enough memory"
 
 
@@ -190,7 +191,8 @@ def user_lines(error: BaseException) -> list[str]:
 
 def _is_users(file: str) -> bool:
     """Whether a source file is the user's: neither of this package, nor of Python or an installed package."""
-    return not file.startswith((_PACKAGE, _LIBRARY, "<")) and _SITE not in file
+    others = (_PACKAGE, _LIBRARY, "<")
+    return (not file.startswith(others) or file.startswith(_TYPED)) and _SITE not in file
 
 
 def _path(name: object) -> object:

@@ -217,9 +217,10 @@ class Kind(Mapping[str, Entry]):
 
 
 def _is_again(before: Any, now: Any) -> bool:
-    """Whether a module is executed once more, as in a notebook or when a worker reloads it."""
+    """Whether a module is executed once more, as when it is reloaded. Every cell of a notebook has another file."""
     before, now = definition_of(before), definition_of(now)
-    return bool(before.__qualname__ == now.__qualname__) and _file(before) == _file(now)
+    is_cell = before.__module__ == now.__module__ == "__main__"
+    return bool(before.__qualname__ == now.__qualname__) and (is_cell or _file(before) == _file(now))
 
 
 def _file(definition: Any) -> str:

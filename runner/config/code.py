@@ -12,18 +12,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 
 from runner import register
 from runner.config.project import TABLE, project
 from runner.errors import ConfigError, RunnerError, user_lines
+from runner.host.files import read_bytes
 from runner.host.log import LOG
 from runner.validation.paths import path_problem
 from runner.validation.records import Frozen
+from runner.validation.signature import definition_of
 
 GROUP = "runner.plugins"
-VARIABLE = "RUNNER_CODE"
+VARIABLE, FLAG = "RUNNER_CODE", "--code"
 _NOT_LOADED = ("__", "test", "conftest", "setup")
+_LIBRARY = os.path.dirname(os.__file__) + os.sep
+_SITE = f"{os.sep}site-packages{os.sep}"
 _LOADED: dict["Source", None] = {}
+_CONTENTS: dict[str, tuple[object, bytes]] = {}  # of files, with the `__spec__` of the module: a reload has a new one
+MAX_BYTES = 16 << 20  # of one file
 
 
 class Source(Frozen):
@@ -50,7 +57,7 @@ def sources(given: Sequence[str] = ()) -> tuple[Source, ...]:
     found = [Source(text, str(here.folder), f"{here.file}: {TABLE}.code") for text in here.code]
     variable = os.environ.get(VARIABLE, "").split(os.pathsep)
     found += [Source(text, folder, VARIABLE) for text in variable if text]
-    found += [Source(text, folder, "--code") for text in given]
+    found += [Source(text, folder, FLAG) for text in given]
     for source in found:
         if problem := path_problem(source.text):
             raise ConfigError(problem, value=source.text, **{"from": source.origin})
@@ -64,6 +71,12 @@ def load(wanted: Sequence[Source]) -> None:
         if source not in _LOADED:
             _load(source)
             _LOADED[source] = None
+    loaded_files()  # remembers what they are, before anyone edits them
+
+
+def loaded_sources() -> tuple[Source, ...]:
+    """The code that this process has loaded, without plugins."""
+    return tuple(_LOADED)
 
 
 def loaded_files() -> dict[str, Path]:
@@ -73,25 +86,56 @@ def loaded_files() -> dict[str, Path]:
     """
     found = imported_files(source.folder for source in _LOADED)
     inside = {str(path) for path in found.values()}
-    for file in (os.path.realpath(entry.file) for entry in register.registered() if not entry.is_own):
+    for entry in [entry for entry in register.registered() if not entry.is_own]:
+        file = os.path.realpath(entry.file)
         if file not in inside and _is_users(file):
+            _remember(file, sys.modules.get(definition_of(entry.source).__module__))
             found.setdefault(os.path.basename(file), Path(file))
     return dict(sorted(found.items()))
 
 
 def imported_files(folders: Iterable[str]) -> dict[str, Path]:
     """The files of the modules below these folders that are imported, without installed packages, by relative path."""
-    roots = sorted({os.path.realpath(folder) for folder in folders}, key=len, reverse=True)
-    modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
-    files = [os.path.realpath(file) for file in modules if isinstance(file, str) and file.endswith(".py")]
-    inside = {file: root for root in reversed(roots) for file in files if file.startswith(root + os.sep)}
-    return {os.path.relpath(file, root): Path(file) for file, root in sorted(inside.items()) if _is_users(file)}
+    roots = sorted({os.path.realpath(folder) + os.sep for folder in folders}, key=len, reverse=True)
+    found = {}
+    for file, module in _modules_of_users().items() if roots else ():
+        root = next((root for root in roots if file.startswith(root)), None)
+        if root is not None and _is_users(file):
+            _remember(file, module)
+            found[file.removeprefix(root)] = Path(file)
+    return found
+
+
+def content(path: Path) -> bytes:
+    """The bytes of a file; those that were loaded, if it is code of this process that has been edited since.
+
+    Raises DataError for a file that does not exist, StorageError for one that cannot be read.
+    """
+    known = _CONTENTS.get(str(path))
+    return known[1] if known else read_bytes(path, MAX_BYTES)
+
+
+def _remember(file: str, module: object) -> None:
+    """Keep the content of a file that has just been imported, or imported again."""
+    spec = getattr(module, "__spec__", None)
+    if file not in _CONTENTS or _CONTENTS[file][0] is not spec:
+        _CONTENTS[file] = spec, read_bytes(Path(file), MAX_BYTES)
+
+
+def _modules_of_users() -> dict[str, ModuleType]:
+    """The imported modules that are neither Python's nor installed, by the real paths of their files."""
+    found: dict[str, ModuleType] = {}
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and file.endswith(".py") and not file.startswith(_LIBRARY) and _SITE not in file:
+            found.setdefault(os.path.realpath(file), module)
+    return found
 
 
 def _is_users(file: str) -> bool:
     own = Path(__file__).resolve().parents[1]
     others = (str(own) + os.sep, str(own.parent / "models") + os.sep)
-    return os.path.isfile(file) and not file.startswith(others) and f"{os.sep}site-packages{os.sep}" not in file
+    return (file in _CONTENTS or os.path.isfile(file)) and not file.startswith(others) and _SITE not in file
 
 
 def _load(source: Source) -> None:
@@ -143,7 +187,7 @@ def _place(source: Source) -> tuple[str, str]:
     if not source.is_path and not path.is_file():
         return os.path.abspath(source.folder), source.text
     if not path.exists():
-        hint = f"the file has to be there on {platform.node()} too" if source.origin != "--code" else None
+        hint = f"the file has to be there on {platform.node()} too" if source.origin != FLAG else None
         rows = {"value": source.text, "path": path, "host": platform.node(), "from": source.origin}
         raise ConfigError("the file with code does not exist", **rows, hint=hint)
     if path.is_file() and path.suffix != ".py":

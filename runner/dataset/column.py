@@ -64,11 +64,15 @@ class Column:
         return (*self._split[0], *self._split[1])
 
     def fetch(self, visits: Visits) -> np.ndarray:
-        """The samples of these visits, [B, ...], in new memory."""
+        """The samples of these visits, [B, ...], in new memory.
+
+        Raises ConfigError for samples of another shape than the transforms promise.
+        """
         values, remaining = self._plan
         batch = values.take(visits.rows, axis=0)
         for transform in remaining:
             batch = transform.apply(batch, visits)
+        self._check(batch, len(visits.rows))
         return batch
 
     def fingerprint(self, digest: "hashlib._Hash") -> None:
@@ -90,9 +94,20 @@ class Column:
             return values, self._split[1]
         for transform in self._split[0]:
             values = transform(values)
+        if not self._split[1]:
+            self._check(values, len(self.source))
         cached = values.view()
         cached.flags.writeable = False
         return cached, self._split[1]
+
+    def _check(self, batch: np.ndarray, count: int) -> None:
+        if np.shape(batch) != (count, *self.sample.shape):
+            rows = {"column": self.name, "operations": ", ".join(map(str, self.transforms))}
+            expected, found = [count, *self.sample.shape], list(np.shape(batch))
+            repair = "`infer` and `__call__` of a transform have to agree, for all samples"
+            raise ConfigError("samples have another shape than the first", **rows, expected=expected, found=found).add(
+                repair=repair
+            )
 
     @cached_property
     def _split(self) -> tuple[tuple[Transform, ...], tuple[Transform, ...]]:

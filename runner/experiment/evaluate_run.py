@@ -16,6 +16,7 @@ from runner.experiment.ranks.processes import processes_of
 from runner.experiment.resume import SWEEP_FILE, folder_and_overrides, read_record
 from runner.experiment.script import resume as script
 from runner.experiment.status import STATUS_FILE
+from runner.host.json_data import read_optional
 from runner.host.log import LOG
 from runner.host.signals import stopped_by_signals
 from runner.train.checkpoint import state
@@ -42,7 +43,8 @@ def evaluate(folder: str | Path, lines: Sequence[str] = (), given_code: Sequence
     """
     code.load(code.sources(given_code))
     lines, given = _without_folder(lines)
-    request = _request(Path(folder), lines, default_folder() if given is None else given)
+    with stored_code.naming_code_of(Path(folder), read_optional(Path(folder) / run.MANIFEST_FILE), "eval"):
+        request = _request(Path(folder), lines, default_folder() if given is None else given)
     output_directories.check(request.config, request.folder)
     with stopped_by_signals(), processes_of(request.config) as ranks:
         request = replace(request, folder=launch.claim(request.folder, given is not None))

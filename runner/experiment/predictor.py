@@ -18,10 +18,12 @@ from runner.dataset.readers.image_folder import ImagePreprocessing
 from runner.dataset.readers.npy_content import map_array
 from runner.errors import DataError, TrainingError
 from runner.experiment.build import inference_model, samples_of
+from runner.experiment.code import naming_code_of
 from runner.experiment.evaluate_run import saved_values
 from runner.experiment.model_inputs import ModelInputs
-from runner.experiment.run import run_environment
+from runner.experiment.run import MANIFEST_FILE, run_environment
 from runner.experiment.stored_inputs import read_inputs
+from runner.host.json_data import read_optional
 from runner.train.checkpoint import initial_weights
 from runner.train.model import Model
 from runner.validation.records import Frozen
@@ -50,7 +52,8 @@ def predict(folder: Path, paths: Sequence[Path], given_code: Sequence[str] = ())
     is not finite.
     """
     code.load(code.sources(given_code))
-    config = check(saved_values(folder))
+    with naming_code_of(folder, read_optional(folder / MANIFEST_FILE), "predict"):
+        config = check(saved_values(folder))
     inputs = read_inputs(folder)
     if inputs is None or inputs.is_foreign:
         inputs = ModelInputs.of(samples_of(config.dataset, "train"))

@@ -13,6 +13,7 @@ from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunRequest, plain
 from runner.errors import ConfigError, DataError, raise_all
 from runner.experiment import launch, output_directories, run, sweep
+from runner.experiment.code import naming_code_of
 from runner.experiment.ranks.processes import on_all_ranks, processes_of
 from runner.experiment.script import resume as script
 from runner.experiment.status import STATUS_FILE
@@ -59,9 +60,10 @@ def resume(
     Without a checkpoint the run starts again. Raises ConfigError when there is no run, when it is finished, or when
     something has changed that its results depend on (unless `force`), and BusyError while it is still running.
     """
-    request = on_all_ranks(lambda: _request(Path(folder), lines, force, given_code))
-    with stopped_by_signals(), processes_of(request.config) as ranks:
-        return ranks.run(output_directories.with_directories(request, ranks.first), _run_and_record)
+    with naming_code_of(Path(folder), json_data.read_optional(Path(folder) / run.MANIFEST_FILE)):
+        request = on_all_ranks(lambda: _request(Path(folder), lines, force, given_code))
+        with stopped_by_signals(), processes_of(request.config) as ranks:
+            return ranks.run(output_directories.with_directories(request, ranks.first), _run_and_record)
 
 
 def _request(place: Path, lines: Sequence[str], force: bool, given_code: Sequence[str]) -> RunRequest:

@@ -7,7 +7,7 @@ from types import TracebackType
 
 from runner.core.source import SourceLine, is_users
 from runner.dataset.pipeline import Dataset
-from runner.errors import ConfigError, RunnerError, ShapeError, TrainingError
+from runner.errors import ConfigError, RunnerError, ShapeError, TrainingError, user_lines
 from runner.nn.cell import Cell
 from runner.nn.steps import GraphStep, Step
 
@@ -80,7 +80,9 @@ def naming_columns(dataset: Dataset) -> Iterator[None]:
         if line is None:
             raise
         what = f"the network's own code failed: {type(error).__name__}: {error}"
-        raise TrainingError(what, line=line, columns=described(dataset)) from error
+        lines = user_lines(error)
+        called = "\n".join(lines) if len(lines) > 1 else None
+        raise TrainingError(what, line=line, at=called, columns=described(dataset)) from error
 
 
 def described(dataset: Dataset) -> str:

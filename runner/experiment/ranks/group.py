@@ -11,7 +11,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +20,11 @@ from typing import Any, TypeVar
 from runner.communication import auto_parallel
 from runner.communication.management import SAME_ERROR_SECONDS
 from runner.communication.world import World
+from runner.config.code import loaded_files
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunConfig, RunRequest
-from runner.errors import ConfigError, RunnerError, TrainingError, unexpected
+from runner.errors import ConfigError, RunnerError, TrainingError, some, unexpected
+from runner.experiment import code
 from runner.experiment.ranks import follower, start_up
 from runner.experiment.ranks.guardian import guarded
 from runner.host import files, json_data
@@ -94,7 +96,7 @@ def joined(world: World, parallel: DataParallel, failed: RunnerError | None = No
             if failed is not None:
                 raise failed
             _check(world, parallel)
-            start_up.exchange(world)
+            _check_code(world)
         with auto_parallel.applied(parallel_mode=parallel.name, device_num=None, global_rank=None, **settings):
             yield group
     except BaseException as error:
@@ -139,6 +141,26 @@ def _check(world: World, parallel: DataParallel) -> None:
             hint = f"mpirun -n {given} runner ..., or leave it out" if name == "device_num" else "leave it out"
             rows = {"key": f"parallel.{name}", "value": given, "found": found, "hint": hint}
             raise ConfigError("does not agree with mpirun", **rows)
+
+
+def _check_code(world: World) -> None:
+    """Raise ConfigError, the same on all ranks, when one has loaded other files of the user than the first one."""
+    files = loaded_files()
+    own = {"host": platform.node(), "files": {name: str(path) for name, path in files.items()}}
+    first, *others = start_up.exchange(world, {**own, "code": code.hashes(files)})
+    for rank, other in enumerate(others, 1):
+        names = {**first["code"], **other["code"]}
+        different = [name for name in names if first["code"].get(name) != other["code"].get(name)]
+        if different:
+            rows = {f"rank {r}": f"{one['host']}: {_files(one, different)}" for r, one in ((0, first), (rank, other))}
+            repair = "the same files on every host"
+            raise ConfigError("ranks have different code", file=some(different, 5), **rows, repair=repair)
+
+
+def _files(rank: Mapping[str, Any], names: Sequence[str]) -> str:
+    """The paths of files of a rank, with the start of their hashes."""
+    known = [f"{rank['files'][name]} ({rank['code'][name][:12]})" for name in names if name in rank["code"]]
+    return some(known or ["not loaded"], 5)
 
 
 @contextmanager

@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from runner.config.code import loaded_files
 from runner.errors import ConfigError
+from runner.experiment import code
 from runner.experiment.sweep import journal
 from runner.experiment.sweep.job import Job
 from runner.experiment.sweep.state import Jobs, Outcome, SweepState, settle
@@ -19,7 +21,8 @@ class SweepController:
         self, state: SweepState, fail_fast: bool, force: bool, queued: Mapping[int, str] = MappingProxyType({})
     ) -> None:
         self.state, self.queued = state, queued  # jobs that an earlier call has submitted: number to id
-        self.job = Job(state.folder.absolute(), state.done(), fail_fast, force)
+        expected = code.hashes(loaded_files())
+        self.job = Job(state.folder.absolute(), state.done(), fail_fast, force, expected)
 
     def pending(self, batch: Jobs) -> Jobs:
         """The jobs of a batch that still have to run. Raises ConfigError when the batch differs from the journal's."""

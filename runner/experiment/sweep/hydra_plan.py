@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from runner.config import overrides
 from runner.config.check import examine
+from runner.config.code import Source, load
 from runner.config.command_line import CommandLine
 from runner.config.compose import Origins, container, folder_of, run_request
 from runner.config.containment import path_error, path_errors, typed_values
@@ -56,8 +57,8 @@ class SweepPlan:
         with current_config(self.master):
             _set_folder(self.master, folder)
             pool = launchers.is_pool(self.master)
-            recorded = self.loader.recorded
-            task = partial(_run_one, job=controller.job, threads=threads, console=pool, recorded=recorded)
+            one = partial(_run_one, job=controller.job, threads=threads, console=pool)
+            task = partial(one, code=self.loader.code, recorded=self.loader.recorded)
             context = _context(self.loader)
             if pool:
                 inner: Any = launchers.PoolLauncher(context, self.master, task, self.shares.at_once, controller)
@@ -188,15 +189,17 @@ def _run_one(
     job: Callable[[int, RunRequest, ConfigError | None], int],
     threads: int,
     console: bool,
+    code: tuple[Source, ...],
     recorded: frozenset[str],
 ) -> int:
-    """Run one job in the folder made by the launcher, possibly in another process."""
+    """Run one job in the folder made by the launcher, possibly in another process that has not composed its config."""
     record = cast(DictConfig, HydraConfig.instance().cfg)
     folder = Path(display_path(Path(record.hydra.runtime.output_dir)))
     if console:
         show_in(folder / CONSOLE)
     wrong = None
     try:
+        load(code)
         config, errors = examine(container(task), lambda key: None)
         raise_all(errors)
         typed = typed_values(overrides.parse(as_typed(record.hydra.overrides.task)), recorded)

@@ -3,12 +3,14 @@
 import os
 import signal
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from runner.config.schema import RunRequest
 from runner.errors import ConfigError, RunnerError
 from runner.experiment import launch, output_directories
+from runner.experiment.code import refuse_other
 from runner.experiment.run import CONFIG_FILE
 from runner.experiment.status import STATUS_FILE
 from runner.experiment.sweep import journal, state
@@ -24,13 +26,14 @@ class Job:
     """Runs jobs of the sweep in `sweep` and writes their journal rows; launchers copy it into other processes.
 
     Jobs in `done` are not run again; with `fail_fast` none starts after one has failed. `force` resumes runs whose
-    config has changed.
+    config has changed. `code` are the hashes of the user's files with which all of them run, in whatever process.
     """
 
     sweep: Path
     done: frozenset[int] = frozenset()
     fail_fast: bool = False
     force: bool = False
+    code: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, number: int, request: RunRequest, wrong: ConfigError | None) -> int:
         """Run or resume one job and return its exit code; `wrong` is the error of its config.
@@ -45,6 +48,7 @@ class Job:
             with stopped_by_signals(), launch.run_status(request := self._resumed(request)):
                 if wrong is not None:
                     raise wrong
+                refuse_other("the code of the job is not that of its sweep", self.code)
                 sweep_temporaries(request.folder)
                 request = replace(request, directories=output_directories.claim(request, self.sweep, number))
                 summary = launch.execute(request)

@@ -2,9 +2,10 @@
 
 | event | keys |
 |---|---|
-| `sweep` | `version`, `call` (the command line), `config` (of all jobs), `config_sha256`, `threads` of a job |
+| `sweep` | `version`, `call` (the command line), `config` (of all jobs), `config_sha256`, `threads` of a job, |
+|         | `code_sha256` of the user's files by name, `code_given` and `code_folder` as in `manifest.json` |
 | `jobs` | `first` (a number), `overrides` of this job and of those that follow |
-| `resume` | `overrides` of the resumed sweep |
+| `resume` | `overrides` of the resumed sweep, `code_sha256` |
 | `submit` | `job`, `cluster`, and its `id` there |
 | `start` | `job`, `folder` (below the sweep's), `pid` |
 | `end` | `job`, `folder`, `status` (ok, failed, interrupted, killed), `exit_code`, `error`, `loss`, `metrics` |
@@ -39,6 +40,9 @@ KEYS: Mapping[str, Mapping[str, type]] = {
     "end": {"job": int, "folder": str, "status": str, "exit_code": int},
     "trial": {"job": int, "params": dict, "state": str},
 }
+
+# Keys that rows of older versions do not have.
+OPTIONAL: Mapping[str, type] = {"code_sha256": dict, "code_given": list}
 
 
 def append(folder: Path, event: str, /, **values: Any) -> None:
@@ -85,7 +89,8 @@ def _row(path: Path, number: int, line: bytes) -> dict[str, Any]:
     keys = KEYS.get(str(row.get("event"))) if isinstance(row, dict) else None
     if keys is None:
         raise _damaged(path, number, "not an event of a sweep")
-    for key, kind in keys.items():
+    optional = {key: kind for key, kind in OPTIONAL.items() if key in row}
+    for key, kind in {**keys, **optional}.items():
         if type(row.get(key)) is not kind:
             raise _damaged(path, number, f"{key} is not {kind.__name__}")
     if row["event"] == "end" and not are_results(row.get("loss"), row.get("metrics")):

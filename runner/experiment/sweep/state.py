@@ -9,6 +9,7 @@ from typing import Any
 
 from runner.config.schema import changed_keys
 from runner.errors import ConfigError, DataError
+from runner.experiment import code
 from runner.experiment.sweep import journal
 from runner.host.json_data import read_optional, without_lists
 from runner.host.json_file import flat
@@ -52,6 +53,7 @@ class SweepState:
         self.ended: dict[int, dict[str, Any]] = {}
         self.submitted: dict[int, str] = {}  # ids in Slurm's queue
         self.trials: dict[int, dict[str, Any]] = {}
+        self.code: dict[str, str] | None = None  # sha256 of the user's files, by name; None in older journals
         self._failed: set[int] = set()  # since the last resume
         self._offset = 0
 
@@ -106,10 +108,12 @@ class SweepState:
         match row["event"]:
             case "sweep":
                 self.header = row
+                self.code = row.get(code.HASHES)
             case "jobs":
                 self.jobs |= {row["first"] + place: tuple(lines) for place, lines in enumerate(row["overrides"])}
             case "resume":
                 self._failed = set()
+                self.code = row.get(code.HASHES, self.code)
             case "submit":
                 if row["cluster"] == "slurm":
                     self.submitted[row["job"]] = row["id"]

@@ -6,11 +6,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from runner.config.code import loaded_files
 from runner.config.command_line import CommandLine
 from runner.config.containment import link_errors
 from runner.config.groups import search_space
 from runner.errors import ConfigError, RunnerError, raise_all
-from runner.experiment import launch, output_directories
+from runner.experiment import code, launch, output_directories
 from runner.experiment.manifest import config_hash, relevant_versions
 from runner.experiment.status import LOCK_FILE
 from runner.experiment.sweep import best, journal
@@ -46,6 +47,7 @@ def start(call: CommandLine) -> list[Outcome]:
         with files.locked(folder / LOCK_FILE):
             config = _base(sweep_plan)
             values = {"call": _call_values(call), "config": config, "config_sha256": config_hash(config)}
+            values |= {code.HASHES: code.hashes(loaded_files()), **code.given()}
             journal.append(folder, "sweep", version=journal.VERSION, **values, threads=sweep_plan.shares.threads)
             return _run_jobs(sweep_plan, folder, force=False)
 
@@ -56,7 +58,8 @@ def resume(
     """Run the missing jobs of the sweep in `folder`: those never started, failed or interrupted.
 
     `lines` may override the launcher, `sweep.*`, and the number of trials of a search. Raises ConfigError when this is
-    no sweep or when its config has changed (unless `force`), BusyError while it is running, and otherwise as `start`.
+    no sweep or when its config or code has changed (unless `force`), BusyError while it is running, otherwise as
+    `start`.
     """
     raise_all(link_errors(folder))
     state = SweepState(folder)
@@ -64,7 +67,11 @@ def resume(
     call = _resumed_call(state.header["call"], lines)._replace(code=tuple(given_code))
     with stopped_by_signals(), files.locked(folder / LOCK_FILE):
         state.update()  # rows written before the lock was acquired
-        sweep_plan = plan(call, resumed=True)
+        with code.naming_code_of(folder, state.header):
+            sweep_plan = plan(call, resumed=True)
+            found = code.hashes(loaded_files())
+            if not force and state.code is not None:
+                code.refuse_change("the code of the sweep has changed", state.code, found)
         if not force:
             refuse_changes("the config of the sweep has changed", state.header["config"], _base(sweep_plan))
         done = state.done()
@@ -72,7 +79,7 @@ def resume(
         queued = {} if force else queued_jobs(submitted)
         refuse_other_launcher(str(sweep_plan.master.hydra.launcher._target_), queued)
         settle(state, [number for number in state.started if number not in {*state.ended, *queued}], DIED)
-        journal.append(folder, "resume", overrides=list(lines))
+        journal.append(folder, "resume", overrides=list(lines), **{code.HASHES: found})
         return _run_jobs(sweep_plan, folder, force, queued)
 
 

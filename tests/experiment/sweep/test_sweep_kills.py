@@ -29,7 +29,7 @@ def whole(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("whole") / "sweep"
     swept(folder, *TWELVE)
     assert len(table(folder)) == 13
-    assert len(traces(folder)) == 12 * 13  # 4 checkpoints of 2 files, config, metrics, summary, 2 networks
+    assert len(traces(folder)) == 12 * 14  # 4 checkpoints of 2 files, config, metrics, summary, 2 networks, inputs
     return folder
 
 
