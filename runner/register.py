@@ -95,18 +95,16 @@ class Entry:
         return (inspect.getdoc(definition_of(self.source)) or "").partition("\n")[0]
 
     def call(self, settings: Mapping[str, Any], facts: Mapping[str, Any]) -> Any:
-        """Call the source with plain values of keys, and with the facts that it has parameters for.
+        """Call the source with plain values of keys, and with the facts of its kind that it has parameters for.
 
-        An open fact is that of the key, if it has a value, or of the run, or the default of the parameter. A fact that
-        is the name of another key replaces its value. Raises ConfigError when there is no value.
+        An open fact is that of the key, if it has a value, or of the run, or the default of the parameter. Raises
+        ConfigError when there is no value.
         """
-        arguments = {name: value for name, value in facts.items() if name in self.parameters}
+        known = self.kind.facts + self.kind.open_facts
+        arguments = {name: value for name, value in facts.items() if name in self.parameters and name in known}
         for name, key in self.keys.items():
             value = settings[name]
-            if name in self.kind.open_facts:
-                if value is not None:
-                    arguments[name] = key.convert(value)
-            elif name not in arguments:
+            if value is not None or name not in self.kind.open_facts:
                 arguments[name] = key.convert(value)
             if name not in arguments and self.parameters[name].default is _NO_DEFAULT:
                 rows = {"key": f"{self.kind.name}.{name}", "where": self.place, "hint": f"{self.kind.name}.{name}=..."}

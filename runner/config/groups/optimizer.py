@@ -1,8 +1,8 @@
 """The optimizers of configs, with the defaults of the reference, and their consistency with schedules."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import field
-from typing import Annotated
+from dataclasses import field, replace
+from typing import Annotated, Any
 
 from runner import nn, register
 from runner.config.groups.record import Records, Settings
@@ -28,9 +28,9 @@ class OptimizerSettings(Settings):
 
         Raises ConfigError when it is no optimizer.
         """
-        rates = {"learning_rate": learning_rate} if "learning_rate" in self.entry.keys else {}
+        rates: dict[str, Any] = {"learning_rate": learning_rate} if "learning_rate" in self.entry.keys else {}
         name = next(name for name in self.entry.kind.facts if name in self.entry.parameters)
-        return self.create(nn.Optimizer, **{name: parameters}, **rates)
+        return replace(self, **rates).create(nn.Optimizer, **{name: parameters})
 
 
 OPTIMIZERS = Records(register.optimizer, OptimizerSettings, "momentum")
