@@ -95,6 +95,14 @@ class ConfigError(RunnerError, ValueError):
     exit_code = 2
 
 
+class MissingName(ConfigError, AttributeError):
+    """A public name of MindSpore that runner does not have."""
+
+
+class MissingModule(ConfigError, ImportError):
+    """The import of a module or name of MindSpore that runner does not have."""
+
+
 class ShapeError(ConfigError):
     """Operands that an operator cannot take."""
 
