@@ -1,7 +1,7 @@
 """Arithmetic on the colours of one image: uint8 [H, W, C] (or [H, W]), RGB, to the same type.
 
-Numbers are those of OpenCV and Pillow, which the reference calls: products in float32, rounded to the nearest integer,
-halves to even, and clipped to 0..255.
+Numbers are those of OpenCV, which the reference calls: products in float32, rounded to the nearest integer, halves to
+even, and clipped to 0..255.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,17 +32,19 @@ def as_bytes(values: np.ndarray) -> np.ndarray:
 def blend(image: np.ndarray, other: np.ndarray | np.floating, share: float) -> np.ndarray:
     """`image * share + other * (1 - share)`; a share above 1 moves away from `other`."""
     weight = np.float32(share)
-    return as_bytes(image * weight + other * (np.float32(1) - weight))
+    rest = np.float64(np.float32(1) - weight)
+    exact = (image * weight).astype(np.float64) + other * rest  # rounded as by a fused multiply-add
+    return as_bytes(exact.astype(np.float32))
 
 
 def brightness(image: np.ndarray, factor: float) -> np.ndarray:
     """Every value times the factor."""
-    return blend(image, np.float32(0), factor)
+    return blend(image, np.float64(0), factor)
 
 
 def contrast(image: np.ndarray, factor: float) -> np.ndarray:
     """Blended with the mean luminance, rounded."""
-    return blend(image, np.float32(int(grey(image).mean() + 0.5)), factor)
+    return blend(image, np.float64(int(grey(image).mean() + 0.5)), factor)
 
 
 def saturation(image: np.ndarray, factor: float) -> np.ndarray:

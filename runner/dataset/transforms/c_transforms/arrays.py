@@ -209,7 +209,7 @@ def scalar_of(argument: str, value: Any) -> int | float | bool:
     """A Python number. Raises ConfigError for anything else."""
     number = value.item() if np.ndim(value) == 0 and hasattr(value, "item") else value
     if not isinstance(number, int | float | bool):
-        raise ConfigError("not a number", argument=argument, value=value, allowed="a number")
+        raise ConfigError("not a number", argument=argument, value=repr(value), allowed="a number")
     return number
 
 

@@ -45,8 +45,9 @@ class Normalize(SampleTransform):
         """The same shape. Raises ConfigError for another number of channels."""
         image = image_of(self, value)
         if image.ndim != 3 or len(self.mean) not in (1, len(image)):
-            rows = {"argument": "mean", "value": len(self.mean), "sample": TensorType.of(image)}
-            raise ConfigError("the number of means differs from the number of channels, [C, H, W]", **rows)
+            allowed = "one number, or one per channel of [channels, height, width]"
+            rows = {"argument": "mean", "value": len(self.mean), "allowed": allowed, "sample": TensorType.of(image)}
+            raise ConfigError("the number of means differs from the number of channels", **rows)
         kind = image.dtype if image.dtype == np.float64 else np.dtype(np.float32)
         mean, std = (np.array(numbers, kind)[:, np.newaxis, np.newaxis] for numbers in (self.mean, self.std))
         result: np.ndarray = (image.astype(kind) - mean) / std
@@ -79,7 +80,7 @@ class LinearTransformation(SampleTransform):
         length = len(np.atleast_1d(self.mean_vector))
         if self.mean_vector.ndim != 1 or self.transformation_matrix.shape != (length, length):
             found = f"{self.transformation_matrix.shape} and {self.mean_vector.shape}"
-            raise ConfigError("LinearTransformation takes [D, D] and [D]", argument="mean_vector", value=found)
+            raise ConfigError("not a transformation", argument="mean_vector", value=found, allowed="[D, D] and [D]")
 
     def one(self, value: Any, draws: Draws) -> np.ndarray:
         """The same shape. Raises ConfigError for another number of elements."""
@@ -92,14 +93,14 @@ class LinearTransformation(SampleTransform):
 
 
 class RgbToHsv(SampleTransform):
-    """Hue, saturation and value of RGB images [C, H, W] or [B, C, H, W]; channels last with `is_hwc`. Float64."""
+    """Hue, saturation and value of RGB images [C, H, W] or [B, C, H, W]; channels last with `is_hwc`."""
 
     def __init__(self, is_hwc: bool = False) -> None:
         flag({}, is_hwc=is_hwc)
         self.is_hwc = is_hwc
 
     def one(self, value: Any, draws: Draws) -> np.ndarray:
-        """The same shape; hues in parts of a turn."""
+        """The same shape and float type; Float64 for integers. Hues are in parts of a turn."""
         return _by_channels(self, value, self.is_hwc, hsv.from_rgb)
 
 
@@ -163,5 +164,6 @@ def _by_channels(transform: SampleTransform, value: Any, is_hwc: bool, convert: 
     if image.ndim not in (3, 4) or image.shape[axis] != 3:
         allowed = "[..., H, W, 3]" if is_hwc else "[..., 3, H, W]"
         raise ConfigError(f"{transform!r} takes images of three channels", sample=TensorType.of(image), allowed=allowed)
-    result: np.ndarray = np.moveaxis(convert(np.moveaxis(image.astype(np.float64), axis, 0)), 0, axis)
-    return np.ascontiguousarray(result)
+    kind = image.dtype if image.dtype.kind == "f" else np.dtype(np.float64)
+    converted = convert(np.moveaxis(image.astype(np.float64), axis, 0))
+    return np.ascontiguousarray(np.moveaxis(converted, 0, axis)).astype(kind)
