@@ -59,7 +59,8 @@ FORBIDDEN = {
 # Packages whose names load late, because few starts need them; `__init__.pyi` declares their names.
 PUBLIC_API = {
     *("runner", "runner.ops", "runner.nn", "runner.train.callback", "runner.train.checkpoint", "runner.communication"),
-    "runner.dataset",
+    *("runner.dataset", "runner.dataset.vision.c_transforms", "runner.dataset.vision.py_transforms"),
+    *("runner.dataset.transforms.c_transforms", "runner.dataset.transforms.py_transforms"),
 }
 LATE_PACKAGES = {
     "runner.compile": "graph mode and its tuning",
@@ -82,7 +83,7 @@ THIRD_PARTIES = {
     "tensorboardX": {"runner.experiment.tracking.tensorboard"},
     "mlflow": {"runner.experiment.tracking.mlflow"},
     "optuna": {"runner.experiment.sweep.optuna_study"},
-    "PIL": {"runner.dataset.readers.image_file"},
+    "PIL": {"runner.dataset.vision.pillow"},
     "torch": set(),
     "sklearn": set(),  # its import takes a second
 }

@@ -17,7 +17,17 @@ from runner.dataset.column import Column
 from runner.dataset.transforms import Affine, Transform
 from runner.dataset.transforms.c_transforms import OneHot, TypeCast
 from runner.dataset.vision import Inter
-from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, RandomHorizontalFlip, Rescale, Resize
+from runner.dataset.vision.c_transforms import (
+    HWC2CHW,
+    CenterCrop,
+    Invert,
+    Normalize,
+    NormalizePad,
+    Pad,
+    RandomHorizontalFlip,
+    Rescale,
+    Resize,
+)
 from runner.dataset.vision.resize import resize
 from runner.dataset.visits import Visits
 from runner.device import Device
@@ -115,6 +125,9 @@ CHAINS = {
     "floats, no step between": [Rescale(0.01, 0.0), Resize((11, 18)), Resize((22, 9))],
     "floats, nearest": [Rescale(0.01, 0.0), Resize((30, 4), Inter.NEAREST)],
     "one side": [Resize(6), NORMALIZE, HWC2CHW()],
+    "center crop": [CenterCrop((6, 5)), NORMALIZE, HWC2CHW()],
+    "larger center crop": [CenterCrop((14, 6)), HWC2CHW(), Rescale(0.01, 0.0)],
+    "one more channel": [NormalizePad([100.0, 90.0, 80.0], [50.0, 60.0, 70.0]), HWC2CHW()],
     "own": [Squared(), Rescale(0.001, 0.5)],
     "cast": [TypeCast("int32"), TypeCast("float32"), HWC2CHW()],
 }
@@ -282,7 +295,8 @@ def test_float16_networks_have_float32_probabilities():
 def test_what_has_no_operators_is_named():
     data = images([Squared(), NORMALIZE])
     assert onnx_export.predictor(model(data), data, 5, {})
-    for step in (Unwritten(), RandomHorizontalFlip()):
+    refused = (Unwritten(), RandomHorizontalFlip(), Invert(), Pad(1), Resize((6, 8), Inter.CUBIC))
+    for step in refused:
         with pytest.raises(ConfigError) as error:
             onnx_export.predictor(model(data), images([step, NORMALIZE]), 5, {})
         name = type(step).__name__
