@@ -7,7 +7,7 @@ from runner import (
     ops as ops,
     register as register,
 )
-from runner.common import Parameter as Parameter, Tensor as Tensor
+from runner.common import Parameter as Parameter, ParameterTuple as ParameterTuple, Tensor as Tensor
 from runner.errors import RunnerError as RunnerError
 from runner.experiment.launch import run as run
 from runner.experiment.script.record import record as record

@@ -47,6 +47,6 @@ class CumSum(Primitive):
         dtype = b.type(x).dtype
         has_kernel = dtype in (dt.int32, dt.int64, dt.float32, dt.float64)
         wide = x if has_kernel else b.node("Cast", (x,), to=dt.float32 if dtype.is_float else dt.int64)
-        options = {"exclusive": int(self.exclusive), "reverse": int(self.reverse)}
-        sums = b.node("CumSum", (wide, b.const(np.array(self.axis, np.int64))), **options)
+        at = b.const(np.array(self.axis, np.int64))
+        sums = b.node("CumSum", (wide, at), exclusive=int(self.exclusive), reverse=int(self.reverse))
         return sums if has_kernel else b.node("Cast", (sums,), to=dtype)
