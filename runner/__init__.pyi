@@ -8,11 +8,18 @@ from runner import (
     register as register,
 )
 from runner.common import Parameter as Parameter, ParameterTuple as ParameterTuple, Tensor as Tensor
+from runner.dtype import *
 from runner.errors import RunnerError as RunnerError
 from runner.experiment.launch import run as run
 from runner.experiment.script.record import record as record
 from runner.experiment.script.training import RecordedRun as RecordedRun
 from runner.host.seed import get_seed as get_seed, set_seed as set_seed
+from runner.mindspore.dataset_helper import (
+    DatasetHelper as DatasetHelper,
+    connect_network_with_dataset as connect_network_with_dataset,
+)
+from runner.mindspore.log import get_level as get_level, get_log_config as get_log_config
+from runner.mindspore.model_export import export as export
 from runner.ops.print.file import parse_print as parse_print, print_entries as print_entries
 from runner.register import key as key
 from runner.train import Model as Model

@@ -10,6 +10,49 @@ import numpy as np
 
 from runner.errors import ConfigError, nearest
 
+__all__ = [
+    "Int",
+    "Type",
+    "bool_",
+    "byte",
+    "double",
+    "dtype_to_nptype",
+    "dtype_to_pytype",
+    "float16",
+    "float32",
+    "float64",
+    "float_",
+    "get_py_obj_dtype",
+    "half",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "int_",
+    "intc",
+    "intp",
+    "issubclass_",
+    "list_",
+    "number",
+    "pytype_to_dtype",
+    "short",
+    "single",
+    "string",
+    "tensor",
+    "tensor_type",
+    "tuple_",
+    "type_none",
+    "ubyte",
+    "uint",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "uintc",
+    "uintp",
+    "ushort",
+]
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Type:
@@ -127,6 +170,11 @@ def pytype_to_dtype(obj: "Type | np.dtype | type") -> Type:
     if isinstance(obj, Type):
         return obj
     return _OF_PYTHON[obj] if isinstance(obj, type) and obj in _OF_PYTHON else of(obj)
+
+
+def Int(bits: int = 0) -> Type:
+    """The signed integer type of 8, 16, 32 or 64 bits; without a number, their family. Raises ConfigError."""
+    return int_ if bits == 0 else of(f"int{bits}")
 
 
 def tensor_type(element: Type) -> Type:

@@ -126,7 +126,7 @@ def test_the_record_of_pynative_mode_has_the_assignment():
         y = x * 2.0
         x[0] = 1.0
         graph = recorder.graph("net", (y, x, x + y))
-    assert [node.op.name for node in graph.nodes][0] == "Mul"
+    assert graph.nodes[0].op.name == "Mul"
     assert graph.nodes[0].inputs[0] is graph.inputs[0]
     assert graph.outputs[1] is not graph.inputs[0]
     assert graph.nodes[-1].inputs == (graph.outputs[1], graph.outputs[0])

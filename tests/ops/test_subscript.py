@@ -96,7 +96,8 @@ def test_a_loop_goes_over_the_first_axis(mode):
         (False, "nothing is selected\n  given    False\n"),
         (
             "x",
-            "not an index of a tensor\n  given    str\n  allowed  ints, slices, ..., None, and arrays of ints or Bool\n",
+            "not an index of a tensor\n  given    str\n"
+            "  allowed  ints, slices, ..., None, and arrays of ints or Bool\n",
         ),
         ([0, 0.5], "not an index of a tensor\n  given    list\n"),
         ([[0], [1, 2]], "not an index of a tensor\n  given    list\n"),
