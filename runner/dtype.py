@@ -111,6 +111,7 @@ number_type = (*int_type, *uint_type, *float_type)
 ALL = (bool_, *number_type)
 
 _FAMILIES: dict[Type, tuple[DType, ...]] = {number: number_type, int_: int_type, uint: uint_type, float_: float_type}
+_TENSORS = {t: Type(f"Tensor[{t}]") for t in ALL}
 _BY_KIND = {(t.numpy.kind, t.numpy.itemsize): t for t in ALL}
 # C has several names for one integer type, and numpy distinguishes them (`l` and `q` are both Int64).
 _BY_CHAR = {c: _BY_KIND[np.dtype(c).kind, np.dtype(c).itemsize] for c in "?bBhHiIlLqQefd"}
@@ -177,12 +178,9 @@ def Int(bits: int = 0) -> Type:
     return int_ if bits == 0 else of(f"int{bits}")
 
 
-def tensor_type(element: Type) -> Type:
+def tensor_type(element: DType) -> Type:
     """The type of tensors with this element type; it prints as `Tensor[Float32]`."""
-    return _TENSORS.setdefault(element, Type(f"Tensor[{element}]"))
-
-
-_TENSORS: dict[Type, Type] = {}
+    return _TENSORS[of(element)]
 
 
 def get_py_obj_dtype(obj: object) -> Type:
