@@ -62,7 +62,8 @@ class Cell(CellSettings):
         scope = current().scope
         scope.append(self.scope_name)
         try:
-            return self.compute(*inputs, **options) if self._flags or self._hook else self.construct(*inputs, **options)
+            is_plain = self.float_type is None and self._hook is None
+            return self.construct(*inputs, **options) if is_plain else self.compute(*inputs, **options)
         finally:
             scope.pop()
 

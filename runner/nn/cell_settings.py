@@ -15,6 +15,7 @@ class CellSettings:
 
     training: bool
     requires_grad: bool
+    float_type: dt.DType | None  # of `to_float`; None when the operands decide
     _flags: dict[str, Any]
     _phase: str
     _bprop_debug: bool
@@ -32,7 +33,7 @@ class CellSettings:
     def add_flags(self, **flags: Any) -> Self:
         """Set attributes of this cell that `get_flags` lists."""
         self._flags.update(flags)
-        self.__dict__.update(flags)
+        self.__dict__.update(flags, float_type=next((t for t, flag in FLOATS.items() if self._flags.get(flag)), None))
         return self
 
     def add_flags_recursive(self, **flags: Any) -> Self:
@@ -55,11 +56,6 @@ class CellSettings:
             allowed = ", ".join(map(str, FLOATS))
             raise ConfigError("a cell computes in Float16 or Float32", given=dst_type, allowed=allowed)
         return self.add_flags_recursive(**{flag: dst_type is dtype for dtype, flag in FLOATS.items()})
-
-    @property
-    def float_type(self) -> dt.DType | None:
-        """The element type of `to_float`; None when the operands decide."""
-        return next((dtype for dtype, flag in FLOATS.items() if self._flags.get(flag)), None)
 
     def set_train(self, mode: bool = True) -> Self:
         """Switch this cell and all below it between training and inference."""
