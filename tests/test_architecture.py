@@ -59,7 +59,7 @@ FORBIDDEN = {
 # Packages whose names load late, because few starts need them; `__init__.pyi` declares their names.
 PUBLIC_API = {
     *("runner", "runner.ops", "runner.nn", "runner.train.callback", "runner.train.checkpoint", "runner.communication"),
-    *("runner.dataset", "runner.dataset.vision.c_transforms", "runner.dataset.vision.py_transforms"),
+    *("runner.common", "runner.dataset", "runner.dataset.vision.c_transforms", "runner.dataset.vision.py_transforms"),
     *("runner.dataset.transforms.c_transforms", "runner.dataset.transforms.py_transforms"),
 }
 LATE_PACKAGES = {
