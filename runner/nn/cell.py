@@ -125,6 +125,10 @@ class Cell:
             parameters |= dict.fromkeys(cell.get_parameters())
         return list(parameters)
 
+    def own_parameters(self) -> list[Parameter]:
+        """The parameters of this cell itself, without those of its children."""
+        return list(self._params.values())
+
     def parameters_dict(self) -> dict[str, Parameter]:
         """All parameters by name. Raises ConfigError when two share a name."""
         named: dict[str, Parameter] = {}
@@ -153,6 +157,14 @@ class Cell:
             cell.set_train(mode)
         return self
 
+    def extend_repr(self) -> str:
+        """What the printed form shows of this cell's own arguments; layers override it."""
+        return ""
+
     def __repr__(self) -> str:
-        inner = "".join(f"\n({k}): {v!r}".replace("\n", "\n  ") for k, v in self._cells.items())
-        return f"{type(self).__name__}<{inner}\n>" if inner else f"{type(self).__name__}<>"
+        """The printed form of r1.2, in which the last line of a cell with children is indented too."""
+        own, name = self.extend_repr(), type(self).__name__
+        if not self._cells:
+            return f"{name}<{own}>"
+        lines = [own] * bool(own) + [f"({k}): {v!r}" for k, v in self._cells.items()]
+        return f"{name}<" + "".join(f"\n{line}" for line in lines).replace("\n", "\n  ") + "\n  >"
