@@ -83,7 +83,10 @@ class CellContainer(Cell):
         return cell
 
     def _add(self, cell: Any, name: str) -> None:
-        known, prefix = set(self.get_parameters()), self._prefix()
+        self._adopt_after(self._prefix(), cell, name)
+
+    def _adopt_after(self, prefix: str, cell: Any, name: str) -> None:
+        known = set(self.get_parameters())
         is_new = isinstance(cell, Cell) and not cell._attribute
         setattr(self, name, self._checked(cell, len(self)))
         if is_new and self._auto_prefix:
@@ -100,14 +103,14 @@ class CellContainer(Cell):
 
     def _place(self, names: list[str], cells: list[Cell]) -> None:
         """Set the children; those that get another name rename their parameters."""
-        before = {cell: name for name, cell in self._cells.items()}
+        before, prefix = {cell: name for name, cell in self._cells.items()}, self._prefix()
         for name in before.values():
             object.__delattr__(self, name)
         self._cells.clear()
         for name, cell in zip(names, cells, strict=True):
             old = before.get(cell)
             if old is None:
-                self._add(cell, name)
+                self._adopt_after(prefix, cell, name)
                 continue
             if old != name and self._auto_prefix:
                 for parts, place, parameter in list(_places(old, cell)):

@@ -46,7 +46,9 @@ class _Convolution(Cell):
         self.in_channels, self.out_channels, self.group = in_channels, out_channels, group
         self.kernel_size, self.stride = pair(kernel_size, "kernel_size"), pair(stride, "stride")
         self.dilation, self.pad_mode, self.padding = pair(dilation, "dilation"), pad_mode, padding
-        self.weight_init, self.bias_init, self.has_bias = weight_init, bias_init, has_bias
+        # Only to be printed: a parameter as an attribute would be another parameter of this layer.
+        self.weight_init, self.bias_init = (_value(init) for init in (weight_init, bias_init))
+        self.has_bias = has_bias
         pad = quad(padding, "padding")
         channels = self._prepare((self.kernel_size, 1, pad_mode, pad, self.stride, self.dilation, group))
         self.weight = Parameter(initializer(weight_init, (*channels, *self.kernel_size)), "weight")
@@ -76,6 +78,10 @@ class _Convolution(Cell):
 
     def extend_repr(self) -> str:
         return self.shown.format(**self.__dict__)
+
+
+def _value(init: Initial) -> Initial:
+    return Tensor(init) if isinstance(init, Parameter) else init
 
 
 class _Forward(_Convolution):
