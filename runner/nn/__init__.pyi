@@ -6,6 +6,7 @@ from runner.nn.classification_metrics import *
 from runner.nn.clipping import *
 from runner.nn.container import *
 from runner.nn.convolution import *
+from runner.nn.convolution3d import *
 from runner.nn.dynamic_lr import *
 from runner.nn.embedding import *
 from runner.nn.group_normalization import *
