@@ -129,7 +129,7 @@ def _places(name: str, cell: Cell) -> Iterator[tuple[list[str], int, Parameter]]
     seen: set[Parameter] = set()
     for path, inner in cell.cells_and_names():
         sought = [name, *path.split(".")] if path else [name]
-        for parameter in inner.own_parameters():
+        for parameter in inner.get_parameters(False):
             parts = parameter.name.split(".")
             starts = [k for k in range(len(parts) - len(sought)) if parts[k : k + len(sought)] == sought]
             if starts and parameter not in seen:

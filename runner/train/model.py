@@ -290,4 +290,4 @@ class Model:
     def export(self, types: Sequence[TensorType], metadata: Mapping[str, str] | None = None) -> bytes:
         """The network in inference mode as an ONNX file with constant weights, for any batch size if it allows that."""
         with inference(self.network, self.precision):
-            return compiler.export_onnx(self.network.construct, types, "network", metadata=metadata)
+            return compiler.export_onnx(self.network.compute, types, "network", metadata=metadata)
