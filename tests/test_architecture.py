@@ -97,7 +97,7 @@ PUBLIC_ADDRESSES = {"runner.common"}  # of the reference
 NOUNS_LIKE_PARTICIPLES = {"seed"}
 PARTICIPLES = {"heard", "told", "shown", "spoken", "made", "kept", "held", "found", "left", "swept", "known", "written"}
 # The reference has a layer and an operator of one name, and one-hot encoding as an operator and as a transform.
-REFERENCE_HAS_BOTH = ({"nn", "ops"}, {"dataset", "ops"})
+REFERENCE_HAS_BOTH = ({"nn", "ops"}, {"dataset", "ops"}, {"dataset", "nn"}, {"dataset", "nn", "ops"})
 FILE_LINES, FUNCTION_LINES = 300, 40
 # What is longer, and why it is better so.
 LONG_FILES: dict[str, str] = {}

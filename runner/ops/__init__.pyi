@@ -22,6 +22,7 @@ from runner.ops.pool import *
 from runner.ops.print.operator import *
 from runner.ops.reduce import *
 from runner.ops.reduce_bools import *
+from runner.ops.resize import *
 from runner.ops.scatter_nd import *
 from runner.ops.split import *
 from runner.ops.strided_slice import *
