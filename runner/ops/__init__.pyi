@@ -26,4 +26,5 @@ from runner.ops.resize import *
 from runner.ops.scatter_nd import *
 from runner.ops.split import *
 from runner.ops.strided_slice import *
+from runner.ops.summary import *
 from runner.ops.sync_batchnorm import *

@@ -17,3 +17,4 @@ from runner.train.callback.stopping import (
     LambdaCallback as LambdaCallback,
     LearningRateScheduler as LearningRateScheduler,
 )
+from runner.train.callback.summary_collector import SummaryCollector as SummaryCollector
