@@ -14,6 +14,7 @@ from typing import Any
 
 from runner.errors import StorageError
 from runner.host import files
+from runner.host.crc32c import masked_crc32c
 from runner.host.journal import Journal
 
 MARK = ".tfevents."
@@ -25,7 +26,6 @@ def load_library() -> SimpleNamespace:
     from tensorboardX import summary
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto import event_pb2, summary_pb2
-    from tensorboardX.record_writer import masked_crc32c
 
     return SimpleNamespace(
         writer=EventsWriter,
@@ -33,7 +33,6 @@ def load_library() -> SimpleNamespace:
         session=event_pb2.SessionLog,
         summary=summary_pb2.Summary,
         text=summary.text,
-        checksum=masked_crc32c,
     )
 
 
@@ -66,7 +65,7 @@ class EventLog:
         """The bytes of an event with these fields, at this time."""
         content: bytes = self.library.event(wall_time=time.time(), **fields).SerializeToString()
         length = struct.pack("<Q", len(content))
-        return b"".join([length, self._checksum(length), content, self._checksum(content)])
+        return b"".join([length, _checksum(length), content, _checksum(content)])
 
     def write(self, **fields: Any) -> None:
         """Append an event. Raises StorageError; the file is then as it was, if possible."""
@@ -89,8 +88,9 @@ class EventLog:
         """Sync and close; closing twice is allowed."""
         self._journal.close()
 
-    def _checksum(self, data: bytes) -> bytes:
-        return struct.pack("<I", self.library.checksum(data))
+
+def _checksum(data: bytes) -> bytes:
+    return struct.pack("<I", masked_crc32c(data))
 
 
 def _new_file(folder: Path, prefix: str, suffix: str) -> tuple[Path, int]:

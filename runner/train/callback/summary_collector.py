@@ -241,5 +241,4 @@ def _train_lineage(cb_params: CallbackParameters) -> dict[str, Any]:
         "epoch": cb_params.epoch_num,
         "step_num": cb_params.cur_step_num,
         "batch_num": cb_params.batch_num,
-        "dataset_size": getattr(cb_params.train_dataset, "num_samples", None),
     }
