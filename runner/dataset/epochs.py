@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from runner.core.value import Tensor
 from runner.dataset.engine import Batch, Pipeline
 from runner.dataset.iterator import EpochIterator, epoch_limit
 from runner.errors import ConfigError, known_names
@@ -87,6 +88,4 @@ def _unchanged(array: np.ndarray) -> np.ndarray:
 
 
 def _as_tensor(array: np.ndarray) -> Any:
-    from runner.core.value import Tensor
-
     return array if array.dtype.kind in "USO" else Tensor(array)
