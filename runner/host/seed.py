@@ -24,7 +24,7 @@ def set_seed(seed: int) -> None:
 def set_data_seed(seed: int) -> None:
     """Set the seed of data pipelines alone, until the next `set_seed`. Raises as `set_seed`."""
     _require_seed(seed)
-    _state.update(data=seed)
+    _state.update(data=seed, called=0)
 
 
 def _require_seed(seed: object) -> None:

@@ -6,8 +6,10 @@ from runner.ops.collective import *
 from runner.ops.compare import *
 from runner.ops.composite import *
 from runner.ops.conv import *
+from runner.ops.cumulative_sum import *
 from runner.ops.dropout import *
 from runner.ops.elementwise import *
+from runner.ops.floor_division import *
 from runner.ops.gather import *
 from runner.ops.insert_gradient import *
 from runner.ops.layernorm import *
@@ -19,6 +21,9 @@ from runner.ops.optimizer import *
 from runner.ops.pool import *
 from runner.ops.print.operator import *
 from runner.ops.reduce import *
+from runner.ops.reduce_bools import *
+from runner.ops.resize import *
+from runner.ops.scatter_nd import *
 from runner.ops.split import *
 from runner.ops.strided_slice import *
 from runner.ops.sync_batchnorm import *
