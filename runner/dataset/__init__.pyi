@@ -2,6 +2,7 @@ from runner.dataset import config as config, transforms as transforms, vision as
 from runner.dataset.batches import *
 from runner.dataset.file_sources import *
 from runner.dataset.formats.download import *
+from runner.dataset.memory_sources import *
 from runner.dataset.pipeline import *
 from runner.dataset.preprocessing import *
 from runner.dataset.readers.array_preprocessing import *

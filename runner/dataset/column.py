@@ -134,6 +134,8 @@ class Column:
     @cached_property
     def _plan(self) -> tuple[np.ndarray | RowSource, tuple[Transform, ...]]:
         values = self.source
+        if isinstance(values, SampleColumn):
+            return values, ()
         if isinstance(values, RowSource):
             return values, self._split[1]
         for transform in self._split[0]:

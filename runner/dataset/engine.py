@@ -128,7 +128,7 @@ class Pipeline(Described):
     def _single(self, fetch: Callable[[np.ndarray], Batch]) -> Callable[[np.ndarray], Batch]:
         if self._order.batch_size is not None or self.has_whole_batches:
             return fetch
-        return lambda visit: tuple(array[0] for array in fetch(visit))
+        return lambda visit: tuple(array[0, ...] for array in fetch(visit))
 
     def get_dataset_size(self) -> int:
         """Batches in an epoch (rows, without `batch`); at least 1."""

@@ -9,6 +9,7 @@ Source: the semantics of shuffle, repeat and batch in `mindspore.dataset` r1.2.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 
@@ -147,6 +148,38 @@ class Batched(DerivedOrder):
         visits = self.inner.visits(epoch)[: grouped.size]
         grouped[: visits.size] = visits
         return grouped.reshape(self.count, size)
+
+
+class VariedBatches(DerivedOrder):
+    """Groups of as many rows as `size_of(epoch, batch)` returns, until no row is left; every epoch has as many groups.
+
+    Raises ConfigError when an epoch has another number of groups than the first.
+    """
+
+    def __init__(self, inner: Order, size_of: Callable[[int, int], int], drop_remainder: bool) -> None:
+        super().__init__(inner)
+        self._size_of, self._drops = size_of, drop_remainder
+        sizes = self._sizes(0)
+        self.count, self.batch_size = len(sizes), max(sizes, default=0)
+
+    def _sizes(self, epoch: int) -> list[int]:
+        sizes: list[int] = []
+        left = self.inner.count
+        while left > 0 and not (left < (size := self._size_of(epoch, len(sizes))) and self._drops):
+            sizes.append(min(size, left))
+            left -= size
+        return sizes
+
+    def visits(self, epoch: int) -> np.ndarray:
+        """[count, size of the largest group]."""
+        sizes = self._sizes(epoch)
+        if len(sizes) != self.count:
+            raise ConfigError("the number of batches differs between epochs", epoch=epoch + 1, found=len(sizes))
+        grouped = np.full((self.count, max(sizes)), NO_VISIT, dtype=np.int64)
+        visits = self.inner.visits(epoch)
+        for row, (end, size) in zip(grouped, zip(np.cumsum(sizes), sizes, strict=True), strict=True):
+            row[:size] = visits[end - size : end]
+        return grouped
 
 
 class Divided(DerivedOrder):

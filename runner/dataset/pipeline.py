@@ -10,8 +10,8 @@ from typing import Any, Self, cast
 
 from runner.dataset.arrangement import Arrangement, Names
 from runner.dataset.column import Column
-from runner.dataset.order import Batched, Order, SourceOrder
-from runner.dataset.samples.batch import Batches, BatchMap, Buckets, padding_of, replaced
+from runner.dataset.order import Batched, Order, SourceOrder, VariedBatches
+from runner.dataset.samples.batch import Batches, BatchInfo, BatchMap, Buckets, padding_of, replaced
 from runner.dataset.samples.buckets import bucket_arguments
 from runner.dataset.samples.items import Chain, Flat, Items, Zipped, columns_of, filtered
 from runner.dataset.samples.map import described, mapped, operations_of
@@ -81,7 +81,7 @@ class Dataset(Arrangement):
 
     def batch(
         self,
-        batch_size: int,
+        batch_size: int | Operation,
         drop_remainder: bool = False,
         num_parallel_workers: int | None = None,
         per_batch_map: Operation | None = None,
@@ -90,7 +90,8 @@ class Dataset(Arrangement):
         column_order: Names | None = None,
         pad_info: Mapping[str, Any] | None = None,
     ) -> "Dataset":
-        """Group rows into batches; the remainder is dropped or is a short batch.
+        """Group rows into batches; the remainder is dropped or is a short batch. A function `batch_size(BatchInfo)`
+        returns the size of each batch.
 
         `pad_info`, {column: (shape, value)}, pads rows of different shapes; None in a shape is the longest row of the
         batch, and {} pads all columns with zeros. `per_batch_map(*lists of rows, BatchInfo)` returns a list of rows for
@@ -98,7 +99,7 @@ class Dataset(Arrangement):
         """
         flag({}, drop_remainder=drop_remainder)
         rows = self if self._order.batch_size is None else self._of(Items(self._columns, self._order), self._order)
-        order = Batched(rows._order, whole_number("batch_size", batch_size, 1), drop_remainder)
+        order = _batched(rows._order, batch_size, drop_remainder)
         if order.count == 0:
             allowed = f"1 to {rows._order.count}, the dataset's size, or drop_remainder=False"
             about = {"argument": "batch_size", "value": batch_size, "allowed": allowed}
@@ -207,6 +208,16 @@ def refuse(**arguments: object) -> None:
         if value is not None:
             rows = {"argument": name, "value": type(value).__name__, "allowed": "None"}
             raise ConfigError("an argument of MindSpore that runner does not have", **rows, repair="leave it out")
+
+
+def _batched(order: Order, batch_size: int | Operation, drop_remainder: bool) -> Order:
+    if not callable(batch_size):
+        return Batched(order, whole_number("batch_size", batch_size, 1), drop_remainder)
+
+    def size_of(epoch: int, batch: int) -> int:
+        return whole_number("batch_size", batch_size(BatchInfo(epoch, batch)), 1)
+
+    return VariedBatches(order, size_of, drop_remainder)
 
 
 def _require_different(names: Sequence[str], outputs: Sequence[str]) -> None:

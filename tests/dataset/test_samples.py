@@ -170,7 +170,9 @@ def test_samples_are_read_once_and_no_more_than_needed(monkeypatch):
     monkeypatch.setattr(samples, "FIRST_BYTES", 1)  # the arrays grow more than once
     whole = ds.GeneratorDataset(endless, "n", num_samples=5000)
     np.testing.assert_array_equal(whole.fetch(np.arange(5000))[0], np.arange(5000))
-    assert ds.GeneratorDataset(endless, "n", num_samples=6, shuffle=True, num_shards=2, shard_id=1).get_dataset_size() == 3
+    assert (
+        ds.GeneratorDataset(endless, "n", num_samples=6, shuffle=True, num_shards=2, shard_id=1).get_dataset_size() == 3
+    )
 
 
 def test_a_single_column_takes_values_and_tuples():

@@ -114,7 +114,7 @@ def rows_of(items: Items, visits: Visits) -> dict[str, list[np.ndarray]]:
     for single in singles:
         shared = {}
         for column in items.columns:
-            rows[column.name].append(column.fetch_exact(single, shared)[0])
+            rows[column.name].append(column.fetch_exact(single, shared)[0, ...])
     return rows
 
 

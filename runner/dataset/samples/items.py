@@ -33,7 +33,7 @@ class Items(Samples):
         shared: Shared = {}
         visits = self.visits(visit)
         arrays = tuple(column.fetch_exact(visits, shared) for column in self.columns)
-        return arrays if self.order.batch_size is not None else tuple(array[0] for array in arrays)
+        return arrays if self.order.batch_size is not None else tuple(array[0, ...] for array in arrays)
 
 
 class Chosen(Samples):

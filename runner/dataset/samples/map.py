@@ -45,7 +45,7 @@ class MapSamples(Samples):
 def values_at(columns: Sequence[Column], visits: Visits) -> Sample:
     """The values of one visit, in the types that scripts see."""
     shared: Shared = {}
-    return tuple(column.fetch_exact(visits, shared)[0] for column in columns)
+    return tuple(column.fetch_exact(visits, shared)[0, ...] for column in columns)
 
 
 def described(function: object) -> str:
