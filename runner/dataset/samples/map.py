@@ -32,6 +32,9 @@ class MapSamples(Samples):
         self.columns, self.operations = tuple(columns), tuple(operations)
         self.depth = 1 + max(c.source.samples.depth if isinstance(c.source, SampleColumn) else 0 for c in columns)
 
+    def __repr__(self) -> str:
+        return ", ".join(map(described, self.operations))
+
     def at(self, visit: int) -> Sample:
         """Raises what an operation raises, and ConfigError when the last one returns another number of values."""
         visits = Visits.of(np.array([visit]), self.count)

@@ -35,6 +35,9 @@ class Samples(ABC):
     def __init__(self, names: Sequence[str], count: int) -> None:
         self.names, self.count = tuple(names), count
 
+    def __repr__(self) -> str:
+        return type(self).__name__
+
     @abstractmethod
     def at(self, visit: int) -> Sample:
         """The values of one visit. Thread-safe."""
