@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from operands import Sample, coarse, distinct, distribution, normal, positive, row, whole
+from samples_functions import FUNCTION_FAMILIES
 from samples_networks import NETWORK_FAMILIES
 
 from runner import dtype as dt, ops
@@ -18,6 +19,8 @@ NO_GRADIENT: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual"), (0, 1)),
     **dict.fromkeys(("Argmax", "Argmin"), (0,)),  # whole numbers
     **dict.fromkeys(("Sign", "Floor", "OnesLike", "ZerosLike", "FloatStatus"), (0,)),  # flat wherever they are smooth
+    **dict.fromkeys(("Ceil", "Round", "Rint", "IsNan", "IsInf", "IsFinite"), (0,)),
+    **dict.fromkeys(("TruncateDiv", "ApproximateEqual"), (0, 1)),
     "DynamicShape": (0,),  # its result does not depend on the numbers
     "ReluGrad": (1,),  # only the sign of `out` is read
     "ReLU6Grad": (1,),  # only where x lies is read
@@ -307,5 +310,5 @@ FAMILIES = (
     *(unary, reduced, binary, reductions, arrays, matrices, losses, updates, pools, convolutions, normalizations),
     synchronized_normalizations,
 )
-SAMPLES = [sample for family in (*FAMILIES, *NETWORK_FAMILIES) for sample in family()]
+SAMPLES = [sample for family in (*FAMILIES, *NETWORK_FAMILIES, *FUNCTION_FAMILIES) for sample in family()]
 WIDE = [*convolutions(batch=9)]  # batches that are large enough for the forms batch last
