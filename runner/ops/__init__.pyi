@@ -8,10 +8,12 @@ from runner.ops.collective import *
 from runner.ops.compare import *
 from runner.ops.composite import *
 from runner.ops.conv import *
+from runner.ops.cumulative import *
 from runner.ops.division import *
 from runner.ops.dropout import *
 from runner.ops.elementwise import *
 from runner.ops.gather import *
+from runner.ops.gather_elements import *
 from runner.ops.insert_gradient import *
 from runner.ops.layernorm import *
 from runner.ops.loss import *
@@ -23,6 +25,8 @@ from runner.ops.pool import *
 from runner.ops.print.operator import *
 from runner.ops.reduce import *
 from runner.ops.rounding import *
+from runner.ops.scatter import *
+from runner.ops.segment import *
 from runner.ops.special import *
 from runner.ops.split import *
 from runner.ops.strided_slice import *

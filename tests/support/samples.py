@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from operands import Sample, coarse, distinct, distribution, normal, positive, row, whole
 from samples_functions import FUNCTION_FAMILIES
+from samples_indexed import INDEXED_FAMILIES
 from samples_networks import NETWORK_FAMILIES
 
 from runner import dtype as dt, ops
@@ -39,6 +40,8 @@ NOT_DIFFERENTIABLE: set[Primitive | str] = {
     "GeLUGrad",
     "LayerNormGrad",
     "MaxPoolGrad",
+    "ScatterReduce",
+    "UnsortedSegmentProd",
     ops.SparseSoftmaxCrossEntropyWithLogits(is_grad=True),
 }
 # Operators whose gradient is one of those above, or the output of an operator: they have no second derivative.
@@ -310,5 +313,5 @@ FAMILIES = (
     *(unary, reduced, binary, reductions, arrays, matrices, losses, updates, pools, convolutions, normalizations),
     synchronized_normalizations,
 )
-SAMPLES = [sample for family in (*FAMILIES, *NETWORK_FAMILIES, *FUNCTION_FAMILIES) for sample in family()]
+SAMPLES = [sample for family in (*FAMILIES, *NETWORK_FAMILIES, *FUNCTION_FAMILIES, *INDEXED_FAMILIES) for sample in family()]
 WIDE = [*convolutions(batch=9)]  # batches that are large enough for the forms batch last
