@@ -16,7 +16,7 @@ from runner.core.value import Value
 from runner.ops.array import require
 from runner.ops.conv import Conv2D
 from runner.ops.forms import batchnorm as row_forms
-from runner.ops.matmul import BiasAdd
+from runner.ops.matrices import BiasAdd
 from runner.types import TensorType
 
 __all__ = ["BatchNorm", "BatchNormGrad"]

@@ -10,7 +10,7 @@ from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Tensor, Value
 from runner.ops.array import Reshape, Transpose, require
-from runner.ops.matmul import MatMul
+from runner.ops.matrices import MatMul
 from runner.types import TensorType, resolve_axes
 
 __all__ = ["CumProd", "ReverseV2"]

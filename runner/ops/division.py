@@ -34,7 +34,8 @@ def truncated_quotient(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     safe = np.where(y == 0, y.dtype.type(1), y)
     with np.errstate(over="ignore"):  # lowest / -1 is lowest, as negation gives
         quotient = (x - np.fmod(x, safe)) // safe
-    return np.where(y == 0, x.dtype.type(0), quotient)
+    result: np.ndarray = np.where(y == 0, x.dtype.type(0), quotient)
+    return result
 
 
 def lower_truncated_quotient(b: Builder, x: str, y: str) -> str:
@@ -96,7 +97,7 @@ class MulNoNan(SmoothBinary):
     floats_only: ClassVar = True
 
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        return np.where(y == 0, x.dtype.type(0), x * y)
+        return np.asarray(np.where(y == 0, x.dtype.type(0), x * y))
 
     def slopes(self, x: Value, y: Value, out: Value) -> tuple[Slope, Slope]:
         return lambda: y, lambda: x
@@ -176,7 +177,7 @@ class TruncateMod(Binary):
     def kernel(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         if x.dtype.kind == "f":
             return np.asarray(np.fmod(x, y))
-        return np.where(y == 0, x.dtype.type(0), np.fmod(x, np.where(y == 0, y.dtype.type(1), y)))
+        return np.asarray(np.where(y == 0, x.dtype.type(0), np.fmod(x, np.where(y == 0, y.dtype.type(1), y))))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         (x, y), dout = inputs, douts[0]

@@ -78,7 +78,7 @@ class GatherDGrad(Primitive):
 
     def kernel(self, dout: np.ndarray, index: np.ndarray) -> np.ndarray:
         result = np.zeros(self.x_shape, dout.dtype)
-        places = list(np.indices(index.shape, sparse=True))
+        places: list[np.ndarray] = list(np.indices(index.shape, sparse=True))
         places[self.dim] = index
         np.add.at(result, tuple(places), dout)
         return result

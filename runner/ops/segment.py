@@ -12,8 +12,8 @@ from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Tensor, Value
 from runner.ops.array import Cast
 from runner.ops.compare import Equal, Select
-from runner.ops.gather import Gather, UnsortedSegmentSum
 from runner.ops.reduce import nan_where
+from runner.ops.rows import Gather, UnsortedSegmentSum
 from runner.types import TensorType
 
 __all__ = ["UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd"]

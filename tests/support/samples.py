@@ -105,6 +105,7 @@ def binary() -> Iterator[Sample]:
     yield row(ops.Select(), normal(2, 3) > 0, normal(2, 3), normal(2, 3))
     yield row(ops.Select(), normal(3) > 0, normal(2, 1), normal(), note="broadcast")
     yield row(ops.Select(), normal(2, 3) > 0, whole(2, 3), whole(2, 3), note="int32")
+    yield row(ops.Select(), normal(2, 3) > 0, normal(2, 3) > 0, normal(3) > 0, note="bool")
 
 
 def reductions() -> Iterator[Sample]:
@@ -313,5 +314,7 @@ FAMILIES = (
     *(unary, reduced, binary, reductions, arrays, matrices, losses, updates, pools, convolutions, normalizations),
     synchronized_normalizations,
 )
-SAMPLES = [sample for family in (*FAMILIES, *NETWORK_FAMILIES, *FUNCTION_FAMILIES, *INDEXED_FAMILIES) for sample in family()]
+SAMPLES = [
+    sample for family in (*FAMILIES, *NETWORK_FAMILIES, *FUNCTION_FAMILIES, *INDEXED_FAMILIES) for sample in family()
+]
 WIDE = [*convolutions(batch=9)]  # batches that are large enough for the forms batch last

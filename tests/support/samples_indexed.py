@@ -59,4 +59,9 @@ def scattering() -> Iterator[Sample]:
     yield row(ops.ScatterReduce(), normal(5, 2), np.array([[4], [0]], np.int32), normal(2, 2), note="update")
 
 
-INDEXED_FAMILIES = orders, along_an_axis, segments, scattering
+def uniform_numbers() -> Iterator[Sample]:
+    for shape, stream, counter in (((4, 3), 1, 0), ((), 7, 5), ((2, 0), 3, 1), ((5,), 2**32 - 1, 2**40)):
+        yield row(ops.UniformNumbers(shape, stream), np.array(counter, np.int64), note=f"{shape}-{stream}-{counter}")
+
+
+INDEXED_FAMILIES = orders, along_an_axis, segments, scattering, uniform_numbers
