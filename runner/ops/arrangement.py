@@ -8,7 +8,7 @@ import numpy as np
 from runner.core.value import Tensor, Value
 from runner.ops.array import Concat, Pad, Reshape, Slice, Transpose, require
 from runner.ops.compare import Greater, Select
-from runner.ops.composition import Composition, as_tensors, as_value
+from runner.ops.composition import ComposedOperator, as_tensors, as_value
 from runner.ops.cumulative import ReverseV2
 from runner.ops.gather_elements import GatherD
 from runner.ops.reduce import BroadcastTo
@@ -33,7 +33,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Identity(Composition):
+class Identity(ComposedOperator):
     """x."""
 
     def compose(self, x: Any) -> Value:
@@ -41,7 +41,7 @@ class Identity(Composition):
 
 
 @dataclass(frozen=True)
-class Diag(Composition):
+class Diag(ComposedOperator):
     """x (*S) on the diagonal of zeros (*S, *S)."""
 
     def compose(self, input_x: Value) -> Value:
@@ -53,7 +53,7 @@ class Diag(Composition):
 
 
 @dataclass(frozen=True)
-class DiagPart(Composition):
+class DiagPart(ComposedOperator):
     """The diagonal (*S) of x (*S, *S)."""
 
     def compose(self, input_x: Value) -> Value:
@@ -67,7 +67,7 @@ class DiagPart(Composition):
 
 
 @dataclass(frozen=True)
-class Meshgrid(Composition):
+class Meshgrid(ComposedOperator):
     """The coordinates of a grid: from vectors of lengths n1, n2, ... one tensor each. `indexing` `xy` exchanges the
     first two axes."""
 
@@ -88,7 +88,7 @@ class Meshgrid(Composition):
 
 
 @dataclass(frozen=True)
-class MirrorPad(Composition):
+class MirrorPad(ComposedOperator):
     """x with mirrored elements around it: `MirrorPad(mode)(x, paddings)`, (before, after) for each axis.
 
     `REFLECT` leaves the element at the edge out, `SYMMETRIC` repeats it.
@@ -128,7 +128,7 @@ def _block(x: Value, axis: int, start: int, count: int) -> Value:
 
 
 @dataclass(frozen=True)
-class Padding(Composition):
+class Padding(ComposedOperator):
     """The last axis of length 1 padded with zeros to `pad_dim_size`."""
 
     pad_dim_size: int = 8
@@ -141,7 +141,7 @@ class Padding(Composition):
 
 
 @dataclass(frozen=True)
-class ParallelConcat(Composition):
+class ParallelConcat(ComposedOperator):
     """Tensors joined along their first axis, whose length is 1."""
 
     def compose(self, *values: Any) -> Value:
@@ -153,7 +153,7 @@ class ParallelConcat(Composition):
 
 
 @dataclass(frozen=True)
-class ReverseSequence(Composition):
+class ReverseSequence(ComposedOperator):
     """The first `seq_lengths[k]` elements of axis `seq_dim` in reverse order, for each k of axis `batch_dim`."""
 
     seq_dim: int
@@ -178,7 +178,7 @@ def _along(vector: Value, axis: int, ndim: int) -> Value:
 
 
 @dataclass(frozen=True)
-class SpaceToDepth(Composition):
+class SpaceToDepth(ComposedOperator):
     """(N, C, H, W) to (N, C * b * b, H / b, W / b): the elements of blocks of b = `block_size` become channels."""
 
     block_size: int
@@ -194,7 +194,7 @@ class SpaceToDepth(Composition):
 
 
 @dataclass(frozen=True)
-class DepthToSpace(Composition):
+class DepthToSpace(ComposedOperator):
     """(N, C * b * b, H, W) to (N, C, H * b, W * b): channels become the elements of blocks of b = `block_size`."""
 
     block_size: int
@@ -214,7 +214,7 @@ def _block_size(given: Any) -> int:
 
 
 @dataclass(frozen=True)
-class SpaceToBatchND(Composition):
+class SpaceToBatchND(ComposedOperator):
     """(N, C, H, W), padded with zeros, to (N * b1 * b2, C, H / b1, W / b2): blocks are distributed over the batch."""
 
     block_shape: Any
@@ -232,7 +232,7 @@ class SpaceToBatchND(Composition):
 
 
 @dataclass(frozen=True)
-class BatchToSpaceND(Composition):
+class BatchToSpaceND(ComposedOperator):
     """(N * b1 * b2, C, H, W) to (N, C, H * b1, W * b2), then cropped: the inverse of SpaceToBatchND."""
 
     block_shape: Any
@@ -251,7 +251,7 @@ class BatchToSpaceND(Composition):
 
 
 @dataclass(frozen=True)
-class SpaceToBatch(Composition):
+class SpaceToBatch(ComposedOperator):
     """SpaceToBatchND with one `block_size`."""
 
     block_size: int
@@ -263,7 +263,7 @@ class SpaceToBatch(Composition):
 
 
 @dataclass(frozen=True)
-class BatchToSpace(Composition):
+class BatchToSpace(ComposedOperator):
     """BatchToSpaceND with one `block_size`."""
 
     block_size: int

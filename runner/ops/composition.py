@@ -10,7 +10,7 @@ from runner.ops.array import require
 __all__: list[str] = []
 
 
-class Composition:
+class ComposedOperator:
     """Base of operators whose `compose` applies other ones; so types, modes and gradients are theirs.
 
     Subclasses are frozen dataclasses: the fields are the attributes, with MindSpore's names.

@@ -10,7 +10,7 @@ from runner.core.primitive import is_nested
 from runner.core.value import Tensor, Value
 from runner.errors import ConfigError
 from runner.ops.array import require
-from runner.ops.composition import Composition, as_value, require_floats
+from runner.ops.composition import ComposedOperator, as_value, require_floats
 from runner.ops.reduce import BroadcastTo
 from runner.types import Shape
 
@@ -38,7 +38,7 @@ def known(value: Any, what: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Fill(Composition):
+class Fill(ComposedOperator):
     """A tensor of element type, shape and number: `Fill()(type, shape, value)`."""
 
     def compose(self, type: dt.DType, shape: int | Shape, value: Any) -> Value:
@@ -46,7 +46,7 @@ class Fill(Composition):
 
 
 @dataclass(frozen=True)
-class Ones(Composition):
+class Ones(ComposedOperator):
     """Ones of a shape and element type: `Ones()(shape, type)`."""
 
     def compose(self, shape: int | Shape, type: dt.DType) -> Value:
@@ -54,7 +54,7 @@ class Ones(Composition):
 
 
 @dataclass(frozen=True)
-class Zeros(Composition):
+class Zeros(ComposedOperator):
     """Zeros of a shape and element type: `Zeros()(shape, type)`."""
 
     def compose(self, shape: int | Shape, type: dt.DType) -> Value:
@@ -62,7 +62,7 @@ class Zeros(Composition):
 
 
 @dataclass(frozen=True)
-class Eye(Composition):
+class Eye(ComposedOperator):
     """Ones on the diagonal of n rows and m columns, else zeros: `Eye()(n, m, type)`."""
 
     def compose(self, n: int, m: int, t: dt.DType) -> Value:
@@ -71,7 +71,7 @@ class Eye(Composition):
 
 
 @dataclass(frozen=True)
-class Range(Composition):
+class Range(ComposedOperator):
     """start, start + delta, ... below limit, in the element type of start. The three must be known: shapes are static.
 
     `maxlen` limits the length.
@@ -89,7 +89,7 @@ class Range(Composition):
 
 
 @dataclass(frozen=True)
-class LinSpace(Composition):
+class LinSpace(ComposedOperator):
     """`num` numbers in equal distances from start to stop, both included: `LinSpace()(start, stop, num)`."""
 
     def compose(self, start: Any, stop: Any, num: int) -> Value:
@@ -101,7 +101,7 @@ class LinSpace(Composition):
 
 
 @dataclass(frozen=True)
-class Eps(Composition):
+class Eps(ComposedOperator):
     """The smallest number that changes 1 when it is added, in the type of x (floats)."""
 
     def compose(self, input_x: Any) -> Value:

@@ -12,7 +12,7 @@ from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.errors import ConfigError
 from runner.ops.array import require
-from runner.ops.random_bits import MASK, lower_random_bits, random_bits, stream_of
+from runner.ops.random_bits import MASK, lower_random_bits, random_bits, stream_of, use_counter
 from runner.types import TensorType
 
 __all__ = ["Dropout"]
@@ -24,7 +24,7 @@ class Dropout(Primitive):
 
     The random numbers are a hash of the seeds, `counter` (an Int64 scalar) and element number, so that a step can be
     repeated in either mode and on any device. Without a counter, as in the reference, `Dropout(keep_prob)(x)` uses that
-    of the process (`runner/ops/random_numbers.py`).
+    of the process (`runner/ops/random_bits.py`).
     """
 
     keep_prob: float = 0.5
@@ -38,8 +38,6 @@ class Dropout(Primitive):
     def __call__(self, *operands: Any) -> Any:
         if len(operands) != 1:
             return super().__call__(*operands)
-        from runner.ops.random_numbers import use_counter
-
         stream, counter = use_counter(self.Seed0, self.Seed1)
         return dataclasses.replace(self, Seed0=stream, Seed1=0)(operands[0], counter)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from runner.core.value import Tensor, Value
 from runner.ops.array import Pad, Reshape, Slice, Transpose, require
-from runner.ops.composition import Composition
+from runner.ops.composition import ComposedOperator
 from runner.ops.conv import Conv2D
 from runner.ops.elementwise import Pow, Square
 from runner.ops.rows import Gather
@@ -18,7 +18,7 @@ __all__ = ["LRN", "DepthwiseConv2dNative", "ResizeBilinear", "ResizeNearestNeigh
 
 
 @dataclass(frozen=True)
-class Resize(Composition):
+class Resize(ComposedOperator):
     """Base: `size` is the new (H, W); with `align_corners` the corners keep their values."""
 
     size: Any
@@ -76,7 +76,7 @@ class ResizeBilinear(Resize):
 
 
 @dataclass(frozen=True)
-class LRN(Composition):
+class LRN(ComposedOperator):
     """x / (bias + alpha * the sum of the squares of up to `depth_radius` channels on each side) ** beta."""
 
     depth_radius: int = 5
@@ -102,7 +102,7 @@ class LRN(Composition):
 
 
 @dataclass(frozen=True)
-class DepthwiseConv2dNative(Composition):
+class DepthwiseConv2dNative(ComposedOperator):
     """Each channel of x (N, C, H, W) cross-correlated with its own filters (channel_multiplier, C, KH, KW): to
     (N, C * channel_multiplier, H', W')."""
 

@@ -8,7 +8,7 @@ from runner.core.value import Tensor, Value
 from runner.ops.activation_variants import Softplus
 from runner.ops.array import ExpandDims, require
 from runner.ops.compare import Less, Maximum, Select
-from runner.ops.composition import Composition, require_floats
+from runner.ops.composition import ComposedOperator, require_floats
 from runner.ops.elementwise import Abs, Log, Sqrt, Square
 from runner.ops.gather_elements import GatherD
 from runner.ops.reduce import ReduceMean, ReduceSum
@@ -35,7 +35,7 @@ TINY = 1e-12
 
 
 @dataclass(frozen=True)
-class Reduced(Composition):
+class Reduced(ComposedOperator):
     """Base: the loss of each element, combined by `reduction`: mean, sum or none."""
 
     reduction: str = "mean"
@@ -50,7 +50,7 @@ class Reduced(Composition):
 
 
 @dataclass(frozen=True)
-class L2Loss(Composition):
+class L2Loss(ComposedOperator):
     """Half of the sum of the squares, a scalar."""
 
     def compose(self, input_x: Value) -> Value:
@@ -60,7 +60,7 @@ class L2Loss(Composition):
 
 
 @dataclass(frozen=True)
-class L2Normalize(Composition):
+class L2Normalize(ComposedOperator):
     """x / sqrt(max(sum of the squares along `axis`, epsilon))."""
 
     axis: Any = 0
@@ -74,7 +74,7 @@ class L2Normalize(Composition):
 
 
 @dataclass(frozen=True)
-class SmoothL1Loss(Composition):
+class SmoothL1Loss(ComposedOperator):
     """Of each element: with d = |prediction - target|, d * d / (2 beta) where d < beta, else d - beta / 2."""
 
     beta: float = 1.0
@@ -93,7 +93,7 @@ class SmoothL1Loss(Composition):
 
 
 @dataclass(frozen=True)
-class SigmoidCrossEntropyWithLogits(Composition):
+class SigmoidCrossEntropyWithLogits(ComposedOperator):
     """Of each element: log(1 + exp(x)) - x * label, the cross-entropy of the probability sigmoid(x)."""
 
     def compose(self, logits: Value, label: Value) -> Value:

@@ -9,7 +9,7 @@ import numpy as np
 from runner.core.primitive import current
 from runner.core.value import Tensor, Value
 from runner.ops.array import ExpandDims, Transpose, require
-from runner.ops.composition import Composition, as_value, require_parameter
+from runner.ops.composition import ComposedOperator, as_value, require_parameter
 from runner.ops.scatter import ScatterReduce
 
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class ScatterNd(Composition):
+class ScatterNd(ComposedOperator):
     """Base: the blocks of a parameter at `indices` (..., K) changed, and its new value.
 
     `use_locking` has no effect: updates are never lost.
@@ -143,7 +143,7 @@ class ScatterNonAliasingAdd(ScatterNd):
 
 
 @dataclass(frozen=True)
-class Inplace(Composition):
+class Inplace(ComposedOperator):
     """Base: a tensor with the rows `indices`, a number or a tuple, changed by v; as in the reference's examples, the
     new tensor is the result, and x is not changed."""
 
@@ -181,7 +181,7 @@ class InplaceUpdate(Inplace):
 
 
 @dataclass(frozen=True)
-class IndexAdd(Composition):
+class IndexAdd(ComposedOperator):
     """y added to the slices of a parameter with the numbers `indices` (Int32 vector) along `axis`, and its new value.
 
     `use_lock` and `check_index_bound` have no effect: updates are never lost, and numbers are always checked.

@@ -12,7 +12,7 @@ from runner.errors import ConfigError
 from runner.ops.activation import Softmax
 from runner.ops.array import Cast, Concat, ExpandDims, Reshape, require
 from runner.ops.compare import GreaterEqual, Less
-from runner.ops.composition import Composition, as_value, require_floats
+from runner.ops.composition import ComposedOperator, as_value, require_floats
 from runner.ops.creation import known
 from runner.ops.elementwise import Exp
 from runner.ops.gather_elements import Sort
@@ -53,7 +53,7 @@ class Multinomial(Random):
 
 
 @dataclass(frozen=True)
-class RandomCategorical(Composition):
+class RandomCategorical(ComposedOperator):
     """`num_sample` class numbers for each row of logits (N, C): operands logits, num_sample, seed."""
 
     dtype: dt.DType = dt.int64
@@ -87,7 +87,7 @@ class Poisson(Random):
 
 
 @dataclass(frozen=True)
-class Randperm(Composition):
+class Randperm(ComposedOperator):
     """A random order of 0 to n - 1, then `pad` up to `max_length`: (max_length,). n must be known."""
 
     max_length: int = 1
@@ -106,7 +106,7 @@ class Randperm(Composition):
 
 
 @dataclass(frozen=True)
-class Dropout2D(Composition):
+class Dropout2D(ComposedOperator):
     """Whole channels of x (N, C, H, W) kept with probability `keep_prob` and divided by it, else 0; and the Bool mask
     of the kept elements."""
 

@@ -14,16 +14,15 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder
-from runner.core.primitive import Primitive, current, is_nested, primitive
-from runner.core.value import Parameter, Tensor, Value
-from runner.host.seed import get_seed
+from runner.core.primitive import Primitive, primitive
+from runner.core.value import Tensor, Value
 from runner.ops.array import Cast, require
 from runner.ops.compare import Greater, Less, Select
-from runner.ops.composition import Composition, as_value, require_floats
+from runner.ops.composition import ComposedOperator, as_value, require_floats
 from runner.ops.creation import known
 from runner.ops.elementwise import Abs, Log, Pow, Sign, Sqrt
 from runner.ops.math import Cos, Floor
-from runner.ops.random_bits import lower_random_bits, random_bits, stream_of
+from runner.ops.random_bits import lower_random_bits, random_bits, use_counter
 from runner.ops.reduce import BroadcastTo
 from runner.types import Shape, TensorType
 
@@ -39,18 +38,6 @@ __all__ = [
 
 STEP = 2.0**-24  # between the numbers: a float of 24 bits
 ATTEMPTS = 12  # of a rejection that accepts 95% and more: one element of 4 * 10**15 has none
-_state: dict[str, Parameter] = {}
-
-
-def use_counter(*seeds: int) -> tuple[int, Value]:
-    """A stream of random numbers for the operator that is being applied, and the counter, which the step increases."""
-    if "counter" not in _state:
-        _state["counter"] = Parameter(Tensor(0, dt.int64), "random_counter", requires_grad=False)
-    counter, interpreter = _state["counter"], current()
-    stream = stream_of(get_seed(), *seeds, interpreter.count)
-    if is_nested():
-        interpreter.assign(counter, counter + 1)
-    return stream, counter
 
 
 def uniform(shape: Any, *seeds: int) -> Value:
@@ -63,35 +50,36 @@ def uniform(shape: Any, *seeds: int) -> Value:
 
 @primitive
 class UniformNumbers(Primitive):
-    """Float32 numbers of `shape` from 0 up to, not including, 1: a hash of stream, counter and element number."""
+    """Numbers of `shape`, multiples of 2**-24 from 0 up to, not including, 1: a hash of stream, counter and place."""
 
     computes: ClassVar = False
     is_flat: ClassVar = True
 
     shape: Shape = ()
     stream: int = 0
+    dtype: dt.DType = dt.float32
 
     def infer(self, counter: TensorType) -> TensorType:
         is_scalar = counter.dtype is dt.int64 and counter.shape == ()
         require(is_scalar, "the counter must be an Int64 scalar", counter=counter)
         require(all(n >= 0 for n in self.shape), "lengths of axes are not negative", shape=self.shape)
-        return TensorType(dt.float32, self.shape)
+        return TensorType(self.dtype, self.shape)
 
     def kernel(self, counter: np.ndarray) -> np.ndarray:
         bits = random_bits(self.stream, counter, math.prod(self.shape))
-        return ((bits >> 8).astype(np.float32) * np.float32(STEP)).reshape(self.shape)
+        return ((bits >> 8).astype(self.dtype.numpy) * self.dtype.numpy.type(STEP)).reshape(self.shape)
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return outputs[0].size
 
     def lower(self, b: Builder, counter: str) -> str:
         bits = lower_random_bits(b, self.stream, counter, math.prod(self.shape))
-        high = b.node("Cast", (b.node("Div", (bits, b.const(1 << 8))),), to=dt.float32)
-        return b.reshape(b.node("Mul", (high, b.const(np.array(STEP, np.float32)))), self.shape)
+        high = b.node("Cast", (b.node("Div", (bits, b.const(1 << 8))),), to=self.dtype)
+        return b.reshape(b.node("Mul", (high, b.const(np.array(STEP, self.dtype.numpy)))), self.shape)
 
 
 @dataclass(frozen=True)
-class Random(Composition):
+class Random(ComposedOperator):
     """Base: two seeds, which distinguish the operators of a network."""
 
     seed: int = 0

@@ -7,7 +7,7 @@ from runner import dtype as dt
 from runner.core.value import Value
 from runner.ops.array import Cast, ExpandDims, require
 from runner.ops.compare import Equal, Greater, LogicalAnd
-from runner.ops.composition import Composition, as_tensors, as_value
+from runner.ops.composition import ComposedOperator, as_tensors, as_value
 from runner.ops.elementwise import Add, Square
 from runner.ops.gather_elements import GatherD
 from runner.ops.matrices import MatMul
@@ -29,7 +29,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class AddN(Composition):
+class AddN(ComposedOperator):
     """The sum of tensors of one type, given as a tuple or list."""
 
     def compose(self, *inputs: Any) -> Value:
@@ -48,7 +48,7 @@ class AccumulateNV2(AddN):
 
 
 @dataclass(frozen=True)
-class ArgMaxWithValue(Composition):
+class ArgMaxWithValue(ComposedOperator):
     """Positions (Int32) of the first maxima along `axis`, and the maxima."""
 
     axis: int = 0
@@ -73,7 +73,7 @@ class ArgMinWithValue(ArgMaxWithValue):
 
 
 @dataclass(frozen=True)
-class EqualCount(Composition):
+class EqualCount(ComposedOperator):
     """The number of equal elements of two tensors of one type: (1,) in their element type."""
 
     def compose(self, x: Any, y: Any) -> Value:
@@ -85,7 +85,7 @@ class EqualCount(Composition):
 
 
 @dataclass(frozen=True)
-class SquareSumAll(Composition):
+class SquareSumAll(ComposedOperator):
     """The sums of the squares of two tensors, as scalars."""
 
     def compose(self, input_x: Value, input_y: Value) -> tuple[Value, Value]:
@@ -93,7 +93,7 @@ class SquareSumAll(Composition):
 
 
 @dataclass(frozen=True)
-class InTopK(Composition):
+class InTopK(ComposedOperator):
     """Whether each class number is among the k highest scores: scores (N, C), classes (N,) to Bool (N,).
 
     Classes whose score equals that of the class are not above it. False where the score of the class is not finite.
@@ -111,7 +111,7 @@ class InTopK(Composition):
 
 
 @dataclass(frozen=True)
-class ConfusionMatrix(Composition):
+class ConfusionMatrix(ComposedOperator):
     """Counts, or sums of `weights` (N,), of the pairs of labels (N,) and predictions (N,): (classes, classes)."""
 
     num_classes: int
