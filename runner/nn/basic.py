@@ -104,7 +104,7 @@ class Embedding(Cell):
             table = self._with_zero_row(table, padding_idx)
         self.embedding_table = Parameter(table, "embedding_table")
         self.gather, self.reshape = ops.Gather(), ops.Reshape()
-        self.one_hot, self.matmul = ops.OneHot(vocab_size, dtype=dtype), ops.MatMul()
+        self.one_hot, self.matmul = ops.OneHot(depth=vocab_size, dtype=dtype), ops.MatMul()
 
     def construct(self, ids: Value) -> Value:
         if not self.use_one_hot:

@@ -23,6 +23,12 @@ def require(holds: bool, what: str, **rows: object) -> None:
         raise ShapeError(what, **rows)
 
 
+def require_nchw(data_format: str) -> None:
+    """Raise ShapeError for another order of axes than that of the reference's default."""
+    repair = "ops.Transpose changes the order of axes"
+    require(data_format == "NCHW", "unknown data_format", given=data_format, allowed="NCHW", repair=repair)
+
+
 class Reshaping(Primitive):
     """Base: the elements of the operand, in row-major order, in the shape that `infer` returns."""
 

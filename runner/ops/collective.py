@@ -1,6 +1,7 @@
 """Operators over the ranks of a data-parallel run."""
 
 from collections.abc import Sequence
+from dataclasses import InitVar
 from functools import partial
 from typing import ClassVar
 
@@ -15,9 +16,19 @@ from runner.core.value import Value
 from runner.errors import ConfigError, ShapeError
 from runner.types import TensorType
 
-__all__ = ["AllReduce"]
+__all__ = ["AllReduce", "ReduceOp"]
 
 KINDS = "sum", "mean"
+WORLD = "hccl_world_group", "nccl_world_group"
+
+
+class ReduceOp:
+    """The reductions of the reference; of these, AllReduce has SUM."""
+
+    SUM = "sum"
+    MAX = "max"
+    MIN = "min"
+    PROD = "prod"
 
 
 @primitive
@@ -31,8 +42,13 @@ class AllReduce(Collective):
 
     needs: ClassVar = Needs.MASTER  # it sums the gradients that update parameters
     op: str = "sum"
+    group: InitVar[str] = WORLD[0]
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, group: str) -> None:
+        if group not in WORLD:
+            raise ConfigError(
+                "unknown group of AllReduce: there is one of all ranks", group=group, allowed=", ".join(WORLD)
+            )
         if self.op not in KINDS:
             raise ConfigError("unknown reduction of AllReduce", op=repr(self.op), allowed=", ".join(KINDS))
 

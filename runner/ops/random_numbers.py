@@ -67,7 +67,8 @@ class UniformNumbers(Primitive):
 
     def kernel(self, counter: np.ndarray) -> np.ndarray:
         bits = random_bits(self.stream, counter, math.prod(self.shape))
-        return ((bits >> 8).astype(self.dtype.numpy) * self.dtype.numpy.type(STEP)).reshape(self.shape)
+        numbers: np.ndarray = (bits >> 8).astype(self.dtype.numpy) * self.dtype.numpy.type(STEP)
+        return numbers.reshape(self.shape)
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return outputs[0].size

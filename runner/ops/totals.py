@@ -120,7 +120,7 @@ class ConfusionMatrix(ComposedOperator):
     def compose(self, labels: Value, predictions: Value, weights: Value | None = None) -> Value:
         fits = labels.ndim == 1 and labels.shape == predictions.shape
         require(fits, "needs labels and predictions (N,)", labels=labels.type, predictions=predictions.type)
-        hot = OneHot(self.num_classes, dtype=dt.float32)
+        hot = OneHot(depth=self.num_classes)
         rows = hot(labels)
         if weights is not None:
             rows = rows * ExpandDims(1)(Cast(dt.float32)(weights))

@@ -45,7 +45,7 @@ REFUSED = [
     (ops.Flatten(), (floats(),), "needs at least one axis"),
     (ops.ExpandDims(3), (floats(2, 3),), "axis out of range"),
     (ops.Transpose((0, 0)), (floats(2, 3),), "perm must name each axis once"),
-    (ops.OneHot(0), (ints(2),), "depth must be positive"),
+    (ops.OneHot(depth=0), (ints(2),), "depth must be positive"),
     (ops.OneHot(3), (floats(2),), "class numbers must be Int32 or Int64"),
     (ops.Gather(2), (floats(2, 3), ints(2)), "axis out of range"),
     (ops.Gather(), (floats(2, 3), floats(2)), "indices must be Int32 or Int64"),

@@ -152,10 +152,12 @@ def arrays() -> Iterator[Sample]:
     yield row(ops.Cast(dt.float32), normal(3, 2) > 0, note="bool-float32")
     yield row(ops.Cast(dt.bool_), coarse(3, 2), note="float32-bool")
     for dtype in (np.int32, np.int64):
-        yield row(ops.OneHot(4), whole(5, low=0, high=4, dtype=dtype), note=dtype.__name__)
-    yield row(ops.OneHot(3, 2.0, -1.0), whole(2, 4, low=0, high=3), note="values")
-    yield row(ops.OneHot(3), np.array([-1, 0, 2, 3, -3], np.int32), note="outside")
-    yield row(ops.OneHot(3, dtype=dt.int32), whole(4, low=0, high=3), note="to-int32")
+        yield row(ops.OneHot(depth=4), whole(5, low=0, high=4, dtype=dtype), note=dtype.__name__)
+    yield row(ops.OneHot(-1, 3, 2.0, -1.0), whole(2, 4, low=0, high=3), note="values")
+    yield row(ops.OneHot(depth=3), np.array([-1, 0, 2, 3, -3], np.int32), note="outside")
+    yield row(ops.OneHot(depth=3, dtype=dt.int32), whole(4, low=0, high=3), note="to-int32")
+    for axis in (0, 1, 2):
+        yield row(ops.OneHot(axis, 3), whole(2, 4, low=0, high=3), note=f"axis{axis}")
     for axis, dtype in itertools.product((0, 1, -1), (np.int32, np.int64)):
         indices = whole(2, 3, low=0, high=3, dtype=dtype)
         yield row(ops.Gather(axis), normal(3, 4, 5), indices, note=f"axis{axis}-{dtype.__name__}")
