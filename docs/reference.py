@@ -121,10 +121,22 @@ def operators() -> str:
     for name in ops.__all__:
         getattr(ops, name)  # operators register when their file is loaded
     head = ["# Operators", "", "All of them run in both modes, under the same names.", ""]
+    composed = [f"| `{name}` | {_attributes(kind)} | {_first_line(kind)} |" for name, kind in _composed()]
+    text = "These are composed of the operators above, and so are their gradients and the types that they accept."
+    second = [
+        "## Composed operators",
+        "",
+        text,
+        "",
+        "| operator | attributes | what it does |",
+        "|---|---|---|",
+        *composed,
+    ]
     rows = [
         f"| `{name}` | {_attributes(kind)} | {_has_gradient(kind)} | {_first_line(kind)} |" for name, kind in _known()
     ]
-    return "\n".join([*head, "| operator | attributes | gradient | what it does |", "|---|---|---|---|", *rows, ""])
+    table = ["| operator | attributes | gradient | what it does |", "|---|---|---|---|", *rows, ""]
+    return "\n".join([*head, *table, *second, ""])
 
 
 def mindspore_names() -> str:
@@ -146,7 +158,17 @@ def _known() -> list[tuple[str, type[Primitive]]]:
     return sorted((name, kind) for name, kind in REGISTRY.items() if name in ops.__all__)
 
 
-def _attributes(kind: type[Primitive]) -> str:
+def _composed() -> list[tuple[str, type[Any]]]:
+    kinds = {name: getattr(ops, name) for name in ops.__all__}
+    return sorted((n, k) for n, k in kinds.items() if isinstance(k, type) and k.__name__ == n and _is_composed(k))
+
+
+def _is_composed(kind: type[Any]) -> bool:
+    """Whether a class is an operator without rules of its own."""
+    return not issubclass(kind, Primitive) and dataclasses.is_dataclass(kind)
+
+
+def _attributes(kind: type[Any]) -> str:
     return ", ".join(f"`{field.name}`" for field in dataclasses.fields(kind)) or "-"  # type: ignore[arg-type]
 
 

@@ -27,6 +27,7 @@ from runner.ops.observe_step import *
 from runner.ops.optimizer import *
 from runner.ops.parameter_scatter import *
 from runner.ops.pool import *
+from runner.ops.pool_positions import *
 from runner.ops.print.operator import *
 from runner.ops.python_functions import *
 from runner.ops.random_choices import *
@@ -44,3 +45,4 @@ from runner.ops.sync_batchnorm import *
 from runner.ops.synonyms import *
 from runner.ops.totals import *
 from runner.ops.trigonometry import *
+from runner.ops.update_rules import *

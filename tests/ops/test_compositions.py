@@ -224,6 +224,28 @@ def images():
     yield Composed("DepthwiseConv2dNative", ops.DepthwiseConv2dNative(2, (3, 2)), (x, normal(2, 3, 3, 2)), depthwise)
 
 
+def positions():
+    x = distinct(2, 3, 5, 6)
+
+    def pooled(x, size, stride, mode):
+        windows = ops.MaxPool(size, stride, mode).windows(x.shape)
+        (top, bottom, left, right), (h, w) = windows.pads, x.shape[2:]
+        padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=-np.inf)
+        numbers = np.pad(np.arange(h * w).reshape(h, w), ((top, bottom), (left, right)))
+        out, where = np.zeros((*x.shape[:2], *windows.out)), np.zeros((*x.shape[:2], *windows.out), int)
+        for n, c, i, j in np.ndindex(out.shape):
+            block = np.s_[i * stride : i * stride + size, j * stride : j * stride + size]
+            out[n, c, i, j] = padded[n, c][block].max()
+            where[n, c, i, j] = numbers[block].ravel()[padded[n, c][block].argmax()]
+        return out, where
+
+    for size, stride, mode in ((2, 2, "valid"), (3, 2, "same"), (3, 1, "same")):
+        op = ops.MaxPoolWithArgmax(size, stride, mode)
+        yield Composed(
+            f"MaxPoolWithArgmax-{size}{stride}{mode}", op, (x,), lambda x, a=(size, stride, mode): pooled(x, *a)
+        )
+
+
 def creations():
     start, stop = np.array(1.0, np.float32), np.array(4.0, np.float32)
     yield Composed(
@@ -243,7 +265,7 @@ def creations():
     yield Composed("Eye", lambda x: x + ops.Eye()(2, 3, dt.float32), (normal(2, 3),), lambda x: x + np.eye(2, 3))
 
 
-ROWS = [*losses(), *arrangements(), *totals(), *images(), *creations()]
+ROWS = [*losses(), *arrangements(), *totals(), *images(), *positions(), *creations()]
 SMOOTH = [r for r in ROWS if r.smooth and any(a.dtype.kind == "f" for a in r.arrays)]
 
 
