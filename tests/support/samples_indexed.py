@@ -37,6 +37,12 @@ def along_an_axis() -> Iterator[Sample]:
     yield row(ops.GatherDGrad(1, (4, 3)), normal(2, 5), whole(2, 5, low=0, high=3), note="smaller")
 
 
+def selections() -> Iterator[Sample]:
+    yield row(ops.Select(), normal(2, 3) > 0, normal(2, 3) > 0, normal(3) > 0, note="bool")
+    for axis in (0, 1, 2):
+        yield row(ops.OneHot(axis, 3), whole(2, 4, low=0, high=3), note=f"axis{axis}")
+
+
 def segments() -> Iterator[Sample]:
     for kind in (ops.UnsortedSegmentMax, ops.UnsortedSegmentMin, ops.UnsortedSegmentProd):
         numbers = np.array([0, 2, 2, 0, 1], np.int32)
@@ -64,4 +70,4 @@ def uniform_numbers() -> Iterator[Sample]:
         yield row(ops.UniformNumbers(shape, stream), np.array(counter, np.int64), note=f"{shape}-{stream}-{counter}")
 
 
-INDEXED_FAMILIES = orders, along_an_axis, segments, scattering, uniform_numbers
+INDEXED_FAMILIES = orders, along_an_axis, selections, segments, scattering, uniform_numbers
