@@ -19,6 +19,7 @@ from runner.ops.gather_elements import *
 from runner.ops.image import *
 from runner.ops.insert_gradient import *
 from runner.ops.layernorm import *
+from runner.ops.lookup import *
 from runner.ops.loss import *
 from runner.ops.losses import *
 from runner.ops.math import *

@@ -9,7 +9,7 @@ from runner.core.lowering import Builder
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Tensor, Value
-from runner.ops.array import Reshape, Transpose, require
+from runner.ops.array import Reshape, Transpose, as_tuples, require
 from runner.ops.matrices import MatMul
 from runner.types import TensorType, resolve_axes
 
@@ -25,8 +25,7 @@ class ReverseV2(Primitive):
     axis: int | tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.axis, list):
-            object.__setattr__(self, "axis", tuple(self.axis))
+        object.__setattr__(self, "axis", as_tuples(self.axis))
 
     def infer(self, x: TensorType) -> TensorType:
         if self.axis != ():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from both_modes import MODES
+from both_modes import MODES, step_of
 from compositions import Composed, check_gradients, check_half, check_values, parameter_after
 from operands import coarse, distinct, normal, positive, whole
 from samples_functions import within
@@ -364,10 +364,48 @@ def test_values_that_are_known_while_tracing():
 
 
 def test_a_range_of_unknown_length_is_an_error():
-    from both_modes import step_of
-
     with pytest.raises(ConfigError, match="determines a shape"):
         step_of(lambda n: ops.Range()(0, n, 1), "graph")(np.array(3, np.int32))
+
+
+MASKED = {
+    "new": ({"new_axis_mask": 2}, (1, 0, 0), (3, 0, 2), lambda x: x[1:3, None, 0:2]),
+    "ellipsis": ({"ellipsis_mask": 1}, (0, 1), (0, 3), lambda x: x[..., 1:3]),
+    "middle": ({"ellipsis_mask": 2, "shrink_axis_mask": 1}, (2, 0, 1), (3, 0, 4), lambda x: x[2, ..., 1:4]),
+    "all": (
+        {"ellipsis_mask": 1, "new_axis_mask": 6, "begin_mask": 8, "shrink_axis_mask": 16},
+        (0, 0, 0, 1, 2),
+        (0, 0, 0, 2, 3),
+        lambda x: x[..., None, None, :2, 2],
+    ),
+    "nothing": ({"ellipsis_mask": 1, "new_axis_mask": 2}, (0, 0), (0, 0), lambda x: x[..., None]),
+}
+
+
+@table("mode", MODES)
+@table("name", MASKED)
+def test_masks_of_strided_slices(name: str, mode: str):
+    masks, begin, end, expected = MASKED[name]
+    x = normal(4, 3, 5)
+    op = ops.StridedSlice(**masks)
+    (made,) = step_of(lambda v: op(v, begin, end, (1,) * len(begin)), mode)(x)
+    assert np.array_equal(made, expected(x))
+
+
+@table("mode", MODES)
+def test_rows_outside_of_a_part_of_a_table_are_zeros(mode: str):
+    table_part, numbers = normal(3, 2), np.array([[4, 5], [9, 2]], np.int32)
+    (rows,) = step_of(lambda t, n: ops.EmbeddingLookup()(t, n, 4), mode)(table_part, numbers)
+    none = np.zeros(2, np.float32)
+    assert np.array_equal(rows, [[table_part[0], table_part[1]], [none, none]])
+
+
+def test_different_elements():
+    values, places = ops.Unique()(Tensor(np.array([5, 2, 5, 9, 2], np.int32)))
+    assert values.asnumpy().tolist() == [5, 2, 9]
+    assert places.asnumpy().tolist() == [0, 1, 0, 2, 1]
+    with pytest.raises(ConfigError, match="depends on elements"):
+        step_of(lambda x: ops.Unique()(x), "graph")(np.zeros(3, np.float32))
 
 
 def test_ties_in_top_k():

@@ -38,6 +38,11 @@ def along_an_axis() -> Iterator[Sample]:
 
 
 def selections() -> Iterator[Sample]:
+    for shape in ((-1, 4, 3), (5, -1, 4, -1), (-1, -1, -1)):
+        yield row(ops.BroadcastTo(shape), normal(2, 1, 3), note=str(shape))
+    yield row(ops.Softmax((1,)), normal(3, 4), note="a-tuple")
+    yield row(ops.Pad([[1, 0], [0, 2]]), normal(3, 4), note="lists")
+    yield row(ops.Squeeze([0, -1]), normal(1, 4, 1), note="a-list")
     yield row(ops.Select(), normal(2, 3) > 0, normal(2, 3) > 0, normal(3) > 0, note="bool")
     for axis in (0, 1, 2):
         yield row(ops.OneHot(axis, 3), whole(2, 4, low=0, high=3), note=f"axis{axis}")
