@@ -21,7 +21,7 @@ __all__ = ["MaxPoolWithArgmax"]
 
 @dataclass(frozen=True)
 class MaxPoolWithArgmax(ComposedOperator):
-    """MaxPool of x (N, C, H, W), and of each maximum its position in the H * W elements of its channel, as Int32."""
+    """MaxPool of x (N, C, H, W), and of each maximum its position in the C * H * W elements of its sample, as Int32."""
 
     kernel_size: Any = 1
     strides: Any = 1
@@ -39,6 +39,7 @@ class MaxPoolWithArgmax(ComposedOperator):
         (top, _, left, _), (down, across) = windows.pads, windows.strides
         rows = np.arange(windows.out[0]) * down - top
         starts = rows[:, None] * x.shape[3] + np.arange(windows.out[1]) * across - left
+        starts = starts + np.arange(x.shape[1]).reshape(-1, 1, 1) * (x.shape[2] * x.shape[3])
         positions: Value = Gather()(Tensor(np.array(offsets, np.int32)), chosen, 0) + Tensor(starts.astype(np.int32))
         return largest, positions
 

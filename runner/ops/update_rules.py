@@ -102,7 +102,7 @@ class ApplyAdagradV2(UpdateRule):
 
 @dataclass(frozen=True)
 class ApplyProximalAdagrad(UpdateRule):
-    """accum += grad ** 2, then the proximal step from var - lr * grad / sqrt(accum), as ApplyProximalGradientDescent.
+    """accum += grad ** 2, then ApplyProximalGradientDescent with the rates lr / sqrt(accum).
 
     Operands: var, accum, lr, l1, l2, grad. Results: var, accum.
     """
@@ -111,7 +111,8 @@ class ApplyProximalAdagrad(UpdateRule):
 
     def rule(self, var: Value, accum: Value, lr: Any, l1: Any, l2: Any, grad: Value) -> tuple[Value, ...]:
         new = accum + Square()(grad)
-        return shrunk(var - grad * lr / Sqrt()(new), lr, l1, l2), new
+        rate = lr / Sqrt()(new)
+        return shrunk(var - grad * rate, rate, l1, l2), new
 
 
 @dataclass(frozen=True)

@@ -236,7 +236,7 @@ def positions():
         for n, c, i, j in np.ndindex(out.shape):
             block = np.s_[i * stride : i * stride + size, j * stride : j * stride + size]
             out[n, c, i, j] = padded[n, c][block].max()
-            where[n, c, i, j] = numbers[block].ravel()[padded[n, c][block].argmax()]
+            where[n, c, i, j] = c * h * w + numbers[block].ravel()[padded[n, c][block].argmax()]
         return out, where
 
     for size, stride, mode in ((2, 2, "valid"), (3, 2, "same"), (3, 1, "same")):

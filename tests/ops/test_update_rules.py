@@ -81,7 +81,7 @@ RULES = {
         ops.ApplyProximalAdagrad(),
         2,
         lambda g: (0.1, 0.5, 0.2, g),
-        lambda v, a, g: (proximal(v - 0.1 * g / sqrt(a + g * g), 0.1, 0.5, 0.2), a + g * g),
+        lambda v, a, g: (proximal(v - 0.1 * g / sqrt(a + g * g), 0.1 / sqrt(a + g * g), 0.5, 0.2), a + g * g),
     ),
     "ApplyRMSProp": (ops.ApplyRMSProp(), 3, lambda g: (0.1, g, 0.9, 0.8, 0.01), rmsprop),
     "ApplyCenteredRMSProp": (ops.ApplyCenteredRMSProp(), 4, lambda g: (g, 0.1, 0.9, 0.8, 5.0), centered),
