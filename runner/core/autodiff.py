@@ -34,7 +34,7 @@ def gradients(
     interpreter = current()
     outer = interpreter.origin
     adjoint: dict[Value, Value] = {interpreter.lift(loss): interpreter.lift(_initial_adjoint(interpreter, loss, sens))}
-    handles = [interpreter.lift(p) for p in parameters]
+    handles = [interpreter.original(interpreter.lift(p)) for p in parameters]
     record = _depending_on(set(handles), interpreter.record(last))
     complete = _completed_by_position(handles, record) if on_gradient else {}
     try:

@@ -16,6 +16,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form, Names
 from runner.core.precision import Needs, OperandCasting, RoundedTypes
+from runner.core.rebinding import Rebinding
 from runner.core.source import Source, current_source, user_line
 from runner.core.value import Operand, Parameter, Value, as_values
 from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
@@ -192,11 +193,9 @@ def infer(op: Primitive, types: tuple[TensorType, ...]) -> tuple[TensorType, ...
     return RoundedTypes(results) if op.computes and dt.float16 in [t.dtype for t in types] else results
 
 
-class Interpreter(OperandCasting):
+class Interpreter(Rebinding, OperandCasting):
     """Base of interpreters, which apply all operators and record the nodes in order and the updates of parameters.
-
-    `scope` is the stack of names of the cells being executed; `origin` the node whose gradient is being computed.
-    """
+    `scope` is the stack of names of the cells being executed; `origin` the node whose gradient is being computed."""
 
     def __init__(self, root: str = "Default") -> None:
         super().__init__()

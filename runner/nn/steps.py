@@ -51,7 +51,7 @@ class EagerStep:
         """As a call, with the given interpreter."""
         # Numbers may overflow as in graph mode: the loss shows it, without warnings of numpy.
         with np.errstate(all="ignore"), interpreter:
-            outputs = _as_tuple(self.cell.construct(*map(Tensor, arrays)))
+            outputs = _as_tuple(self.cell.compute(*map(Tensor, arrays)))
             interpreter.commit()
         return [value.data for value in outputs]
 
@@ -68,7 +68,7 @@ class EagerStep:
         """Run with a recorder; `on_graph` receives the graph before parameters have their new values."""
         with np.errstate(all="ignore"), interpreter:
             try:
-                outputs = _as_tuple(self.cell.construct(*inputs))
+                outputs = _as_tuple(self.cell.compute(*inputs))
             except StorageError:  # raised by an observer: the graph is valid
                 raise
             except Exception:
@@ -102,9 +102,7 @@ class DebugPrograms:
         types = tuple([TensorType.of(array) for array in arrays])
         if types not in self._compiled:
             names = self.name, self.root
-            self._compiled[types] = compiler.DebugProgram(
-                self.cell.construct, types, self.device, *names, self.observer
-            )
+            self._compiled[types] = compiler.DebugProgram(self.cell.compute, types, self.device, *names, self.observer)
         self._compiled[types](step, arrays)
 
 
@@ -134,7 +132,7 @@ class GraphStep:
         """The program for inputs of these types."""
         if types not in self.programs:
             how = self.name, self.columns, self.outputs, self.observer, self.passes
-            self.programs[types] = compiler.Program(self.cell.construct, types, self.device, *how)
+            self.programs[types] = compiler.Program(self.cell.compute, types, self.device, *how)
         return self.programs[types]
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -162,14 +160,14 @@ def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:
         use_precision(context.precision()),
         Eager() as interpreter,
     ):
-        outputs = cell.construct(*tensors)
+        outputs = cell.compute(*tensors)
         interpreter.commit()
     return outputs
 
 
 def _call_graph(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     arrays = [x.data if isinstance(x, Tensor) else Tensor(x).data for x in inputs]
-    modes = [c.training for _, c in cell.cells_and_names()]
+    modes = [(c.training, c.float_type) for _, c in cell.cells_and_names()]
     key = (context.device(), context.reserves_class_names(), context.precision(), *modes)
     # The cell owns its programs, so that they are freed with it.
     steps: dict[tuple[Any, ...], GraphStep] = cell.__dict__.setdefault("_graphs", {})

@@ -11,9 +11,11 @@ from runner.ops.composite import *
 from runner.ops.conv import *
 from runner.ops.creation import *
 from runner.ops.cumulative import *
+from runner.ops.cumulative_sum import *
 from runner.ops.division import *
 from runner.ops.dropout import *
 from runner.ops.elementwise import *
+from runner.ops.floor_division import *
 from runner.ops.functional_forms import *
 from runner.ops.gather_elements import *
 from runner.ops.image import *
@@ -34,9 +36,12 @@ from runner.ops.python_functions import *
 from runner.ops.random_choices import *
 from runner.ops.random_numbers import *
 from runner.ops.reduce import *
+from runner.ops.reduce_bools import *
+from runner.ops.resize import *
 from runner.ops.rounding import *
 from runner.ops.rows import *
 from runner.ops.scatter import *
+from runner.ops.scatter_nd import *
 from runner.ops.segment import *
 from runner.ops.special import *
 from runner.ops.split import *

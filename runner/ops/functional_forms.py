@@ -24,7 +24,9 @@ from runner.ops.compare import (
     Select,
 )
 from runner.ops.creation import Eye, Fill, Range
+from runner.ops.cumulative_sum import CumSum
 from runner.ops.elementwise import Abs, Add, Exp, Log, Mul, Neg, Pow, RealDiv, Sqrt, Square, Sub
+from runner.ops.floor_division import FloorDiv, FloorMod
 from runner.ops.gather_elements import GatherD, Sort
 from runner.ops.math import Cos, Floor, OnesLike, Sin, ZerosLike
 from runner.ops.parameter_scatter import ScatterNdUpdate, ScatterUpdate
@@ -32,6 +34,7 @@ from runner.ops.print.operator import Print
 from runner.ops.reduce import ReduceMean, ReduceSum
 from runner.ops.rounding import IsFinite, IsNan
 from runner.ops.rows import Gather
+from runner.ops.scatter_nd import GatherNd, ScatterNd, TensorScatterUpdate
 from runner.ops.special import Erf, Erfc, Expm1
 from runner.ops.split import Squeeze, Stack, Tile
 from runner.ops.static_values import (
@@ -68,6 +71,7 @@ __all__ = [
     "cast",
     "cos",
     "cosh",
+    "cumsum",
     "div",
     "dtype",
     "equal",
@@ -78,8 +82,10 @@ __all__ = [
     "eye",
     "fill",
     "floor",
+    "floordiv",
     "gather",
     "gather_d",
+    "gather_nd",
     "ge",
     "gt",
     "invert",
@@ -112,6 +118,7 @@ __all__ = [
     "scalar_cast",
     "scalar_to_array",
     "scalar_to_tensor",
+    "scatter_nd",
     "scatter_nd_update",
     "scatter_update",
     "select",
@@ -132,13 +139,16 @@ __all__ = [
     "tensor_div",
     "tensor_exp",
     "tensor_expm1",
+    "tensor_floordiv",
     "tensor_ge",
     "tensor_gt",
     "tensor_le",
     "tensor_lt",
+    "tensor_mod",
     "tensor_mul",
     "tensor_pow",
     "tensor_range",
+    "tensor_scatter_update",
     "tensor_slice",
     "tensor_sub",
     "tile",
@@ -163,6 +173,7 @@ bitwise_xor = BitwiseXor()
 cast = Cast()
 cos = Cos()
 cosh = Cosh()
+cumsum = CumSum()
 div = RealDiv()
 dtype = DType()
 equal = Equal()
@@ -173,8 +184,10 @@ expand_dims = ExpandDims()
 eye = Eye()
 fill = Fill()
 floor = Floor()
+floordiv = FloorDiv()
 gather = Gather()
 gather_d = GatherD()
+gather_nd = GatherNd()
 ge = GreaterEqual()
 gt = Greater()
 invert = Invert()
@@ -207,6 +220,7 @@ same_type_shape = SameTypeShape()
 scalar_cast = ScalarCast()
 scalar_to_array = ScalarToArray()
 scalar_to_tensor = ScalarToTensor()
+scatter_nd = ScatterNd()
 scatter_nd_update = ScatterNdUpdate()
 scatter_update = ScatterUpdate()
 select = Select()
@@ -227,13 +241,16 @@ tensor_add = Add()
 tensor_div = RealDiv()
 tensor_exp = Exp()
 tensor_expm1 = Expm1()
+tensor_floordiv = FloorDiv()
 tensor_ge = GreaterEqual()
 tensor_gt = Greater()
 tensor_le = LessEqual()
 tensor_lt = Less()
+tensor_mod = FloorMod()
 tensor_mul = Mul()
 tensor_pow = Pow()
 tensor_range = Range()
+tensor_scatter_update = TensorScatterUpdate()
 tensor_slice = Slice()
 tensor_sub = Sub()
 tile = Tile()

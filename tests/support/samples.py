@@ -11,6 +11,7 @@ from operands import Sample, coarse, distinct, distribution, normal, positive, r
 from samples_functions import FUNCTION_FAMILIES
 from samples_indexed import INDEXED_FAMILIES
 from samples_networks import NETWORK_FAMILIES
+from samples_tensor import TENSOR_FAMILIES
 
 from runner import dtype as dt, ops
 from runner.core.primitive import Primitive
@@ -19,6 +20,7 @@ from runner.core.primitive import Primitive
 NO_GRADIENT: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual"), (0, 1)),
     **dict.fromkeys(("Argmax", "Argmin"), (0,)),  # whole numbers
+    "FloorDiv": (0, 1),
     **dict.fromkeys(("Sign", "Floor", "OnesLike", "ZerosLike", "FloatStatus"), (0,)),  # flat wherever they are smooth
     **dict.fromkeys(("Ceil", "Round", "Rint", "IsNan", "IsInf", "IsFinite"), (0,)),
     **dict.fromkeys(("TruncateDiv", "ApproximateEqual"), (0, 1)),
@@ -313,7 +315,6 @@ FAMILIES = (
     *(unary, reduced, binary, reductions, arrays, matrices, losses, updates, pools, convolutions, normalizations),
     synchronized_normalizations,
 )
-SAMPLES = [
-    sample for family in (*FAMILIES, *NETWORK_FAMILIES, *FUNCTION_FAMILIES, *INDEXED_FAMILIES) for sample in family()
-]
+ALL_FAMILIES = (*FAMILIES, *NETWORK_FAMILIES, *TENSOR_FAMILIES, *FUNCTION_FAMILIES, *INDEXED_FAMILIES)
+SAMPLES = [sample for family in ALL_FAMILIES for sample in family()]
 WIDE = [*convolutions(batch=9)]  # batches that are large enough for the forms batch last
