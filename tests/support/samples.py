@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 
 import numpy as np
-from operands import Sample, coarse, distinct, distribution, normal, positive, row, whole
+from operands import Sample, coarse, distinct, distribution, normal, positive, row, rows_of, whole
 from samples_functions import FUNCTION_FAMILIES
 from samples_indexed import INDEXED_FAMILIES
 from samples_networks import NETWORK_FAMILIES
@@ -316,5 +316,5 @@ FAMILIES = (
     synchronized_normalizations,
 )
 ALL_FAMILIES = (*FAMILIES, *NETWORK_FAMILIES, *TENSOR_FAMILIES, *FUNCTION_FAMILIES, *INDEXED_FAMILIES)
-SAMPLES = [sample for family in ALL_FAMILIES for sample in family()]
+SAMPLES = [sample for family in ALL_FAMILIES for sample in rows_of(family)]
 WIDE = [*convolutions(batch=9)]  # batches that are large enough for the forms batch last
