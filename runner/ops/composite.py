@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from runner import dtype as dt
 from runner.core.value import Operand, Tensor, Value
+from runner.host.lazy import reference_attribute
 from runner.ops.array import Cast, ExpandDims, Reshape, Transpose, require
 from runner.ops.compare import Greater, Less, Maximum, Minimum, Select
 from runner.ops.composition import as_value
@@ -37,6 +39,8 @@ __all__ = [
     "tensor_dot",
     "uniform",
 ]
+__getattr__ = partial(reference_attribute, __name__)
+__path__: list[str] = []  # MindSpore has modules below it: runner/mindspore/addresses.py
 
 
 def clip_by_value(x: Value, clip_value_min: Operand, clip_value_max: Operand) -> Value:
