@@ -1,0 +1,61 @@
+"""The base of operators that are composed of other ones: no rules of their own, and a scope with their name."""
+
+from abc import abstractmethod
+from typing import Any
+
+from runner.core.primitive import current
+from runner.core.value import Parameter, Value, as_constant
+from runner.ops.array import require
+
+__all__: list[str] = []
+
+
+class ComposedOperator:
+    """Base of operators whose `compose` applies other ones; so types, modes and gradients are theirs.
+
+    Subclasses are frozen dataclasses: the fields are the attributes, with MindSpore's names.
+    """
+
+    @property
+    def name(self) -> str:
+        """The operator type: the last part of the scope of what it applies."""
+        return type(self).__name__
+
+    @abstractmethod
+    def compose(self, *operands: Any) -> Any:
+        """The results, in operators. Raises ShapeError when the operands do not fit."""
+
+    def __call__(self, *operands: Any) -> Any:
+        scope = current().scope
+        scope.append(self.name)
+        try:
+            return self.compose(*operands)
+        finally:
+            scope.pop()
+
+
+def as_value(operand: Any) -> Value:
+    """A tensor of a number, an array or a list; values unchanged."""
+    return operand if isinstance(operand, Value) else as_constant(operand, None)
+
+
+def as_tensors(operands: tuple[Any, ...]) -> list[Value]:
+    """Operands that are given one by one, or as one tuple or list, as in the reference. Raises ShapeError for none."""
+    given = operands[0] if len(operands) == 1 and isinstance(operands[0], list | tuple) else operands
+    require(len(given) > 0, "needs at least one tensor")
+    return [as_value(operand) for operand in given]
+
+
+def require_floats(**values: Value) -> None:
+    """Raise ShapeError unless all values are floats of one element type."""
+    dtypes = {value.dtype for value in values.values()}
+    types = {name: value.type for name, value in values.items()}
+    require(len(dtypes) == 1 and dtypes.pop().is_float, "needs floats of one element type", **types)
+
+
+def require_parameter(operand: Any) -> Parameter:
+    """The parameter that an operator updates. Raises ShapeError for other operands."""
+    given = getattr(operand, "type", type(operand).__name__)
+    require(isinstance(operand, Parameter), "the first operand must be a Parameter, which it updates", given=given)
+    assert isinstance(operand, Parameter)
+    return operand
