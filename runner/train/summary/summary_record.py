@@ -85,9 +85,9 @@ class SummaryRecord:
     def add_value(self, plugin: str, name: str, value: Any) -> None:
         """Add a value for the next `record`; one that has this plugin and name already is replaced.
 
-        A tensor is a `scalar` (one element), an `image` (N, C, H, W), a `tensor` or a `histogram` (at least one axis).
-        A mapping is a `train_lineage`, an `eval_lineage` or `custom_lineage_data`, written as text. `graph` and
-        `dataset_graph` have no effect. Raises ConfigError for other plugins, names and values.
+        A tensor or an array is a `scalar` (one element), an `image` (N, C, H, W), a `tensor` or a `histogram` (at least
+        one axis). A mapping is a `train_lineage`, an `eval_lineage` or `custom_lineage_data`, written as text. `graph`
+        and `dataset_graph` have no effect. Raises ConfigError for other plugins, names and values.
         """
         one_of(WHERE, (*PLUGINS, *TEXTS, *GRAPHS), plugin=plugin)
         if not isinstance(name, str) or not name:
@@ -99,9 +99,9 @@ class SummaryRecord:
                 raise ConfigError(f"{plugin} must be a mapping", **WHERE, name=name, given=type(value).__name__)
             self._pending[plugin, name] = dict(value)
         else:
-            if not isinstance(value, Tensor):
+            if not isinstance(value, Tensor | np.ndarray):
                 raise ConfigError("the value of a summary must be a Tensor", name=name, given=type(value).__name__)
-            array = np.array(value.asnumpy())  # a copy, since the next step may change it
+            array = np.array(value)  # a copy, since the next step may change it
             if not _fits(plugin, array):
                 allowed = RANKS.get(plugin, "at least one axis")
                 raise ConfigError(f"the tensor is no {plugin}", name=name, shape=array.shape, allowed=allowed)
