@@ -49,9 +49,13 @@ class Optimizer(Cell):
         self.weight_decay, self.loss_scale = weight_decay, loss_scale
 
     def __call__(self, *inputs: Any) -> Any:
-        """Assign new values. Parameters and state, the master copy, keep their types under every `precision_mode`."""
-        with current().use_precision(None):
-            return super().__call__(*inputs)
+        """Assign new values; True, or what `construct` returns, as a value for `ops.depend`.
+
+        Parameters and state, the master copy, keep their types under every `precision_mode`.
+        """
+        with current().use_precision(None), current().unrecorded():
+            result = super().__call__(*inputs)
+        return True if result is None else result
 
     @property
     def where(self) -> dict[str, str]:
