@@ -8,10 +8,12 @@ The order, which is the same in both modes and in sinks:
 3. Parameters have their new values after the step. If it raises, they keep their old ones.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from runner.core.precision import OperandCasting
-from runner.core.value import Parameter, Value
+from runner.core.value import OPERATORS, Parameter, Value
 from runner.errors import ShapeError
 
 
@@ -32,7 +34,9 @@ class Assigning(OperandCasting):
     def __init__(self) -> None:
         super().__init__()
         self.updates: dict[Parameter, Value] = {}
-        self._assigned: list[tuple[Parameter, Value]] = []  # all of them, in order
+        self.reads_latest = True
+        self.assignments = 0  # number of assignments of the step
+        self._assigned: dict[Parameter, list[tuple[int, Value]]] = {}  # their numbers and values
 
     def handles(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
         """What operators read for these values."""
@@ -52,13 +56,31 @@ class Assigning(OperandCasting):
                 "a parameter keeps its type", parameter=parameter.name, has=parameter.type, given=value.type
             )
         self.updates[parameter] = value
-        self._assigned.append((parameter, value))
+        self._assigned.setdefault(parameter, []).append((self.assignments, value))
+        self.assignments += 1
+
+    @contextmanager
+    def values_before(self) -> Iterator[None]:
+        """Context of operators that read parameters as they were before the step."""
+        self.reads_latest = False
+        try:
+            yield
+        finally:
+            self.reads_latest = True
 
     def at(self, parameter: Parameter, mark: Mark) -> Value:
         """The value that operators read at an earlier point of the step."""
-        before = (value for p, value in reversed(self._assigned[: mark.assignments]) if p is parameter)
-        return next(before, self.entry(parameter))
+        before = [value for number, value in self._assigned.get(parameter, ()) if number < mark.assignments]
+        return before[-1] if before else self.entry(parameter)
 
     def assigned_since(self, parameter: Parameter, mark: Mark) -> list[Value]:
         """The values that were assigned after a point of the step, in order."""
-        return [value for p, value in self._assigned[mark.assignments :] if p is parameter]
+        return [value for number, value in self._assigned.get(parameter, ()) if number >= mark.assignments]
+
+    def restore_unless(self, condition: Value, mark: Mark) -> None:
+        """Assign what was assigned since a point of the step its value at that point, unless a Bool scalar is true."""
+        select, assigned = OPERATORS["Select"], [p for p in self.updates if self.assigned_since(p, mark)]
+        with self.values_before():
+            kept = [(p, select(condition, self.updates[p], self.at(p, mark))) for p in assigned]
+        for parameter, value in kept:
+            self.assign(parameter, value)

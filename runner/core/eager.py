@@ -34,7 +34,7 @@ class Eager(Interpreter):
 
     def handles(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
         """The values themselves, or what the step has assigned. Gradient rules read what their operator has read."""
-        if not self.updates or self.origin is not None:
+        if not self.updates or self.origin is not None or not self.reads_latest:
             return values
         return tuple([self.updates.get(x, x) for x in values])  # type: ignore[call-overload]
 

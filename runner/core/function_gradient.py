@@ -55,7 +55,7 @@ def differentiate(
 
 def _earlier_call(interpreter: Interpreter, function: Callable[..., Any], flat: Flat) -> _Executed | None:
     call = interpreter.calls.get(function)
-    if call is None or call.end.assignments != interpreter.mark().assignments:
+    if call is None or call.end.assignments != interpreter.assignments:
         return None
     before = flatten(call.inputs)
     values = flat.values

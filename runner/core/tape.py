@@ -35,7 +35,7 @@ class Recording(Assigning):
 
     def mark(self) -> Mark:
         """The present point of the step."""
-        return Mark(len(self.nodes), self.count, len(self._assigned))
+        return Mark(len(self.nodes), self.count, self.assignments)
 
     @contextmanager
     def differentiation(self) -> Iterator[Mark]:

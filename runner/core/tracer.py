@@ -28,7 +28,7 @@ class Tracer(Interpreter):
         if isinstance(operand, Symbol):
             return operand
         if isinstance(operand, Parameter):
-            return self.updates[operand] if operand in self.updates else self.entry(operand)
+            return self.updates[operand] if operand in self.updates and self.reads_latest else self.entry(operand)
         assert isinstance(operand, Tensor)
         key = operand.type, operand.data.tobytes()
         if key not in self._constants:
@@ -89,7 +89,10 @@ def trace(
 
 def _output_symbols(tracer: Tracer, returned: object, name: str) -> tuple[Symbol, ...]:
     flat = flatten(returned)
-    for value in () if isinstance(returned, tuple | list) and not returned else static_parts(flat.layout):
-        if value is not None and not isinstance(value, bool | int | float) or not flat.values:
-            raise ConfigError("a network must return tensors", network=name, returned=type(value).__name__)
+    if isinstance(returned, tuple | list | Value):
+        others = [x for x in static_parts(flat.layout) if not isinstance(x, bool | int | float | None)]
+    else:
+        others = [returned]
+    if others:
+        raise ConfigError("a network must return tensors", network=name, returned=type(others[0]).__name__)
     return tuple(as_symbol(tracer.lift(value)) for value in flat.values)

@@ -53,9 +53,17 @@ class Optimizer(Cell):
 
         Parameters and state, the master copy, keep their types under every `precision_mode`.
         """
-        with current().use_precision(None), current().unrecorded():
+        step, condition = current(), self.__dict__.pop("_condition", None)
+        with step.use_precision(None), step.unrecorded():
+            begin = step.mark()
             result = super().__call__(*inputs)
+            if condition is not None:
+                step.restore_unless(condition, begin)
         return True if result is None else result
+
+    def only_if(self, condition: Value) -> None:
+        """The next call of a step assigns nothing unless a Bool scalar, which may be known only then, is true."""
+        self.__dict__["_condition"] = condition
 
     @property
     def where(self) -> dict[str, str]:
