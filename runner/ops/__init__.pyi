@@ -5,7 +5,7 @@ from runner.ops.assign import *
 from runner.ops.batchnorm import *
 from runner.ops.collective import *
 from runner.ops.compare import *
-from runner.ops.composite import *
+from runner.ops.composition import *
 from runner.ops.conv import *
 from runner.ops.dropout import *
 from runner.ops.elementwise import *

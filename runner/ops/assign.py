@@ -1,108 +1,69 @@
-"""Operators that assign parameters, and the order of what a step does.
+"""Assignments of parameters, and the order of what a step does.
 
 Operators run in the order of the program, so a read after an assignment sees the new value
 (`runner/core/assignments.py`). `depend` is for scripts that state this order themselves.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
-from runner.core.lowering import Builder
-from runner.core.precision import Needs
-from runner.core.primitive import Primitive, current, primitive
-from runner.core.value import Operand, Parameter, Value
-from runner.errors import ConfigError
-from runner.ops.array import Cast, require
-from runner.types import TensorType
+from runner.core.primitive import current
+from runner.core.value import OPERATORS, Operand, Parameter, Value
+from runner.errors import ConfigError, ShapeError
+from runner.ops.array import Cast
+from runner.ops.gradient import StopGradient
 
 __all__ = ["Assign", "AssignAdd", "AssignSub", "ControlDepend", "Depend", "assign", "control_depend", "depend"]
 
 
-class Assignment(Primitive):
-    """Base: (variable, value) to the new value of the variable, a Parameter, which the call assigns.
+class Assign:
+    """(variable, value) to the new value of the variable, a Parameter, which the call assigns: the value itself.
 
-    The value is a tensor that broadcasts to the shape of the variable, or a number; it is cast to the type of the
-    variable. No gradient passes through an assignment. Raises ConfigError when the variable is no Parameter.
+    The value is a tensor of the variable's shape, cast to its type, or a number. No gradient passes through an
+    assignment. Raises ConfigError when the variable is no Parameter, ShapeError for a value of another shape.
     """
 
-    is_flat: ClassVar = True
-    needs: ClassVar = Needs.MASTER
+    combine: ClassVar[Callable[[Any, Any], Value]] = staticmethod(lambda variable, value: value)
 
-    def infer(self, variable: TensorType, value: TensorType) -> TensorType:
-        """The type of the variable."""
-        require(value.shape == variable.shape, "the value must have the variable's shape", variable=variable, value=value)
-        return variable
-
-    def __call__(self, *operands: Any) -> Any:
-        if len(operands) != 2 or not isinstance(operands[0], Parameter):
-            given = ", ".join(type(x).__name__ for x in operands)
+    def __call__(self, variable: Parameter, value: Operand) -> Value:
+        if not isinstance(variable, Parameter):
             repair = "pass the Parameter itself, such as self.weight"
-            raise ConfigError(f"{self.name} takes a Parameter and its value", given=given or "nothing", repair=repair)
-        variable, value = operands
+            what = f"{type(self).__name__} takes a Parameter and its value"
+            raise ConfigError(what, given=type(variable).__name__, repair=repair)
         with current().use_precision(None):
-            new: Value = super().__call__(variable, _like(variable, value))
+            new: Value = StopGradient()(self.combine(variable, _like(variable, value)))
+        if new.shape != variable.shape:
+            rows = {"parameter": variable.name, "has": variable.type, "given": getattr(value, "type", value)}
+            raise ShapeError(f"{type(self).__name__} keeps the shape of the parameter", **rows)
         current().assign(variable, new)
         return new
 
 
-def _like(variable: Parameter, value: Operand) -> Operand:
+class AssignAdd(Assign):
+    """As `Assign`: variable + value."""
+
+    combine: ClassVar = staticmethod(lambda variable, value: OPERATORS["Add"](variable, value))
+
+
+class AssignSub(Assign):
+    """As `Assign`: variable - value."""
+
+    combine: ClassVar = staticmethod(lambda variable, value: OPERATORS["Sub"](variable, value))
+
+
+def _like(variable: Parameter, value: Operand) -> Any:
     """The value in the type of the variable, a number in its shape too."""
-    if not isinstance(value, Value | np.ndarray | np.generic):
-        return np.full(variable.shape, value, variable.dtype.numpy)
-    if isinstance(value, Value) and value.dtype is not variable.dtype:
-        return Cast(variable.dtype)(value)
-    return value if isinstance(value, Value) else np.asarray(value, variable.dtype.numpy)
-
-
-@primitive
-class Assign(Assignment):
-    """variable = value."""
-
-    computes: ClassVar = False
-
-    def kernel(self, variable: np.ndarray, value: np.ndarray) -> np.ndarray:
-        return value
-
-    def lower(self, b: Builder, variable: str, value: str) -> str:
-        return b.node("Identity", (value,))
-
-    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        """Always the value."""
-        return 1
-
-
-@primitive
-class AssignAdd(Assignment):
-    """variable = variable + value."""
-
-    onnx: ClassVar = "Add"
-
-    def kernel(self, variable: np.ndarray, value: np.ndarray) -> np.ndarray:
-        return np.add(variable, value)
-
-    def lower(self, b: Builder, variable: str, value: str) -> str:
-        return b.node(self.onnx, (variable, value))
-
-
-@primitive
-class AssignSub(Assignment):
-    """variable = variable - value."""
-
-    onnx: ClassVar = "Sub"
-
-    def kernel(self, variable: np.ndarray, value: np.ndarray) -> np.ndarray:
-        return np.subtract(variable, value)
-
-    def lower(self, b: Builder, variable: str, value: str) -> str:
-        return b.node(self.onnx, (variable, value))
+    if isinstance(value, Value):
+        return value if value.dtype is variable.dtype else Cast(variable.dtype)(value)
+    array = np.asarray(value, variable.dtype.numpy)
+    return array if array.shape else np.full(variable.shape, array)
 
 
 def assign(variable: Parameter, value: Operand) -> Value:
     """Assign a parameter, and return its new value."""
-    new: Value = Assign()(variable, value)
-    return new
+    return Assign()(variable, value)
 
 
 class Depend:

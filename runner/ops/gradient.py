@@ -11,14 +11,14 @@ from runner.core.lowering import Builder, Names
 from runner.core.precision import Needs
 from runner.core.primitive import Arrays, Gradient, Primitive, Types, current, primitive
 from runner.core.structure import Flat, flatten, map_values
-from runner.core.value import Symbol, Value
-from runner.errors import ConfigError, NotDifferentiable, ShapeError
+from runner.core.value import Value
+from runner.errors import ConfigError, ShapeError
 from runner.ops.array import Identity
 from runner.types import TensorType
 
 __all__ = ["CustomGradient", "HookBackward", "StopGradient", "stop_gradient"]
 
-Rule = Callable[[Sequence[Value], Sequence[Value], Sequence[Value]], Sequence[Value]]
+Rule = Callable[[Sequence[Value], Sequence[Value], Sequence[Value]], Sequence[Gradient]]
 
 
 @primitive
@@ -37,8 +37,9 @@ def stop_gradient(x: Any) -> Any:
 class HookBackward(Identity):
     """x itself; calls `hook_fn((gradient,))` with its gradient, which the result replaces unless it is None.
 
-    For PyNative mode, where gradients have numbers; raises ConfigError in graph mode. `cell_id` is a name for hooks of
-    cells: with it, the call is `hook_fn(cell_id, (gradient,))`. Raises ConfigError when `hook_fn` is no function.
+    For PyNative mode: while graph mode traces, a gradient has no numbers. `cell_id` is a name for hooks of cells: with
+    it, the call is `hook_fn(cell_id, (gradient,))`. Raises ConfigError when `hook_fn` is no function, and ShapeError,
+    while gradients are computed, when it returns another type.
     """
 
     hook_fn: Callable[..., Any] = field(compare=False)
@@ -53,9 +54,6 @@ class HookBackward(Identity):
         return (partial(self._hooked, douts[0]),)
 
     def _hooked(self, dout: Value) -> Value:
-        if isinstance(dout, Symbol):
-            repair = "ops.InsertGradientOf in both modes, or run this network with mode=pynative"
-            raise current().add_location(ConfigError("HookBackward needs PyNative mode", repair=repair), self, (dout,))
         result = self.hook_fn(self.cell_id, (dout,)) if self.cell_id else self.hook_fn((dout,))
         values = flatten(result).values
         if result is None:
@@ -71,7 +69,7 @@ class CustomGradient(Primitive):
     """(operands, results) to the results, whose gradients `rule` computes: `bprop` of a cell.
 
     The first `count` operands are those of the cell, the others its results. `rule(operands, results, gradients)`
-    returns the gradients of the first `count`. The results themselves have no gradient.
+    returns the gradients of the first `count`. Nothing else has one: those of the cell's parameters are 0, as in r1.2.
     """
 
     computes: ClassVar = False
@@ -89,7 +87,7 @@ class CustomGradient(Primitive):
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         """What the rule returns."""
-        return *self.rule(inputs[: self.count], outputs, douts), *[_parameter_gradient] * len(outputs)
+        return *self.rule(inputs[: self.count], outputs, douts), *[None] * len(outputs)
 
     def lower(self, b: Builder, *names: str) -> Names:
         return tuple([b.node("Identity", (name,)) for name in names[self.count :]])
@@ -97,13 +95,6 @@ class CustomGradient(Primitive):
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
         """A single result."""
         return self.count if len(types) == self.count + 1 else None
-
-
-def _parameter_gradient() -> Value:
-    reason = "gradients pass through its bprop, which returns those of its inputs only"
-    raise NotDifferentiable(
-        "a cell with bprop has no gradients of its parameters", reason=reason, repair="pass the parameter as an input"
-    )
 
 
 def with_bprop(construct: Callable[..., Any], bprop: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
