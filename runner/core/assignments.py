@@ -21,7 +21,7 @@ class Mark(NamedTuple):
     """A point of a step: the numbers of recorded nodes, of applied operators and of assignments up to it."""
 
     position: int = 0
-    count: int = 0
+    applied: int = 0
     assignments: int = 0
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form, Names
 from runner.core.precision import Needs, RoundedTypes
-from runner.core.tape import Recording
 from runner.core.source import Source, current_source, user_line
+from runner.core.tape import Recording
 from runner.core.value import Operand, Value, as_values
 from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
 from runner.host.machine import CERTAIN_BYTES, require_memory

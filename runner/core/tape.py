@@ -60,7 +60,7 @@ class Recording(Assigning):
 
         Raises ConfigError when some of them were handed over before.
         """
-        if since.count < self.released:
+        if since.applied < self.released:
             reason = "gradients(..., last=True) or an outermost GradOperation has released the nodes that it passed"
             hint = "leave out last=True when gradients are computed more than once in a step"
             raise ConfigError("the record of this step was released", reason=reason, hint=hint)

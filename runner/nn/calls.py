@@ -54,14 +54,14 @@ def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     flat = flatten(inputs)
     view: Any = _View(cell, flat.layout)
     with _step(cell):
-        arrays = EagerStep(view, _name(cell)).observe([x.data for x in flat.values], number, observer)
+        arrays = EagerStep(view, _name(cell)).observe([_data(x) for x in flat.values], number, observer)
     return rebuilt(view.results[_types(flat)], [Tensor(array) for array in arrays])
 
 
 def _call_graph(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     flat = flatten(inputs)
     step = _graph_step(cell, flat)
-    arrays = [x.data for x in flat.values]
+    arrays = [_data(x) for x in flat.values]
     observer, number = _observed_call()
     with _step(cell):
         if number is not None:
@@ -93,6 +93,11 @@ def _step(cell: Cell) -> Iterator[None]:
     """Context of one step: its learning rates and its precision."""
     with scheduled_step(scheduled_optimizers(cell)), use_precision(context.precision()):
         yield
+
+
+def _data(value: Value) -> np.ndarray:
+    assert isinstance(value, Tensor)
+    return value.data
 
 
 def _name(cell: Cell) -> str:

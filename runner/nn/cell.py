@@ -8,8 +8,8 @@ from runner import context
 from runner.communication import auto_parallel
 from runner.core.primitive import current, is_nested
 from runner.core.source import user_line, users_line
-from runner.core.value import Parameter, Value
 from runner.core.tape import Call
+from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, nearest
 from runner.ops.gradient import with_bprop
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from runner import ops
 from runner.core.primitive import current
-from runner.core.structure import values_of
+from runner.core.structure import map_values, values_of
 from runner.core.value import Parameter, Tensor, Value
 from runner.errors import TrainingError
 from runner.nn.cell import Cell
@@ -105,11 +105,14 @@ class TrainOneStepWithLossScaleCell(StepCell):
             return self.mean_over_ranks(loss), ops.LogicalNot()(finite), scale
 
     def start_overflow_check(self, pre_cond: Any, compute_input: Any) -> tuple[bool, Any]:
-        """A status and `compute_input`. Nothing has to be prepared here: gradients themselves are tested."""
-        return False, compute_input
+        """A status, and `compute_input` as it is before `process_loss_scale` changes a scale among it.
+
+        Nothing has to be prepared here: gradients themselves are tested.
+        """
+        return False, map_values(ops.Identity(), compute_input)
 
     def get_overflow_status(self, status: Any, compute_output: Any) -> Value:
-        """Whether an element of these tensors is not finite: a Bool scalar, equal on all ranks for reduced gradients."""
+        """Whether an element is not finite: a Bool scalar, which all ranks have in common for reduced gradients."""
         values = list(values_of(compute_output))
         with current().use_precision(None):
             return ops.LogicalNot()(self.all_finite(values))  # type: ignore[no-any-return]

@@ -35,7 +35,8 @@ class StagedFunction:
         def run(positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
             return self.function(*method, *positional, **named)
 
-        return call_function(run, *((method[0], key) if method else (self, key)), (inputs, kwargs), context.GRAPH_MODE)
+        owner = method[0] if method else self
+        return call_function(run, owner, key, (inputs, kwargs), context.GRAPH_MODE)
 
     @property
     def _is_method(self) -> bool:

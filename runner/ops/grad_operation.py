@@ -79,7 +79,7 @@ class GradientFunction:
         return self.compute(inputs, sens) if is_nested() else EXECUTOR[0](self, inputs, sens)
 
     def compute(self, inputs: Sequence[Any], sens: dict[str, Any]) -> Any:
-        """The gradients, in operators. Raises ConfigError for a missing `sens`, and without tensors to differentiate."""
+        """The gradients, in operators. Raises ConfigError for a missing `sens`, and without tensors."""
         operands, factor = self._split(tuple(inputs), sens)
         found = differentiate(self.function, operands, self.parameters, factor)
         if self.operation.get_by_list and not self.operation.get_all:

@@ -4,13 +4,12 @@ Operators run in the order of the program, so a read after an assignment sees th
 (`runner/core/assignments.py`). `depend` is for scripts that state this order themselves.
 """
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from runner.core.primitive import current
-from runner.core.value import OPERATORS, Operand, Parameter, Value
+from runner.core.value import Operand, Parameter, Value
 from runner.errors import ConfigError, ShapeError
 from runner.ops.array import Cast
 from runner.ops.gradient import StopGradient
@@ -25,32 +24,38 @@ class Assign:
     assignment. Raises ConfigError when the variable is no Parameter, ShapeError for a value of another shape.
     """
 
-    combine: ClassVar[Callable[[Any, Any], Value]] = staticmethod(lambda variable, value: value)
-
     def __call__(self, variable: Parameter, value: Operand) -> Value:
         if not isinstance(variable, Parameter):
             repair = "pass the Parameter itself, such as self.weight"
             what = f"{type(self).__name__} takes a Parameter and its value"
             raise ConfigError(what, given=type(variable).__name__, repair=repair)
         with current().use_precision(None):
-            new: Value = StopGradient()(self.combine(variable, _like(variable, value)))
+            new: Value = StopGradient()(self.new_value(variable, _like(variable, value)))
         if new.shape != variable.shape:
             rows = {"parameter": variable.name, "has": variable.type, "given": getattr(value, "type", value)}
             raise ShapeError(f"{type(self).__name__} keeps the shape of the parameter", **rows)
         current().assign(variable, new)
         return new
 
+    def new_value(self, variable: Value, value: Operand) -> Operand:
+        """The value that is assigned."""
+        return value
+
 
 class AssignAdd(Assign):
     """As `Assign`: variable + value."""
 
-    combine: ClassVar = staticmethod(lambda variable, value: OPERATORS["Add"](variable, value))
+    def new_value(self, variable: Value, value: Operand) -> Operand:
+        """The sum."""
+        return variable + value
 
 
 class AssignSub(Assign):
     """As `Assign`: variable - value."""
 
-    combine: ClassVar = staticmethod(lambda variable, value: OPERATORS["Sub"](variable, value))
+    def new_value(self, variable: Value, value: Operand) -> Operand:
+        """The difference."""
+        return variable - value
 
 
 def _like(variable: Parameter, value: Operand) -> Any:
