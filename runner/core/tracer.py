@@ -89,7 +89,7 @@ def trace(
 
 def _output_symbols(tracer: Tracer, returned: object, name: str) -> tuple[Symbol, ...]:
     flat = flatten(returned)
-    if isinstance(returned, tuple | list | Value):
+    if isinstance(returned, tuple | list | Value | bool):
         others = [x for x in static_parts(flat.layout) if not isinstance(x, bool | int | float | None)]
     else:
         others = [returned]

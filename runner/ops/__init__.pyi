@@ -12,6 +12,7 @@ from runner.ops.elementwise import *
 from runner.ops.gather import *
 from runner.ops.grad_operation import *
 from runner.ops.gradient import *
+from runner.ops.identity import *
 from runner.ops.insert_gradient import *
 from runner.ops.layernorm import *
 from runner.ops.loss import *

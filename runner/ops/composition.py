@@ -77,7 +77,7 @@ def constexpr(
     """
     if fn is None:
         return lambda function: constexpr(function, get_instance, name)
-    called: str = name or getattr(fn, "__name__", "constexpr")
+    called = name or str(getattr(fn, "__name__", "constexpr"))
 
     def computed(*args: Any, **kwargs: Any) -> Any:
         unknown = [value for value in values_of((args, kwargs)) if isinstance(value, Symbol)]

@@ -143,7 +143,7 @@ def test_a_training_cell_without_a_loss(sunk, mode):
             return True
 
     _, optimizer, loss = network()
-    with pytest.raises(ConfigError, match="returns no tensor|must return tensors"):
+    with pytest.raises(ConfigError, match="returns no tensor"):
         Model(Silent(loss, optimizer)).train(
             1, NumpySlicesDataset((X, Y), ["data", "label"], shuffle=False).batch(4), dataset_sink_mode=sunk
         )

@@ -49,7 +49,7 @@ OPTIONS = [  # at w = 2, x = 3, y = 5: d/dx = 60, d/dy = 18, d/dw = 45
 ]
 
 
-@pytest.mark.parametrize("options, expected", OPTIONS)
+@pytest.mark.parametrize(("options", "expected"), OPTIONS)
 @pytest.mark.parametrize("nested", [False, True])
 def test_what_is_returned(options, expected, nested, mode):
     net, grad = Product(), ops.GradOperation(**options)
