@@ -22,6 +22,7 @@ class Tracer(Interpreter):
         self.parameters: dict[Parameter, Symbol] = {}
         self.constants: dict[Symbol, np.ndarray] = {}
         self._constants: dict[tuple[TensorType, bytes], Symbol] = {}
+        self._rebound: dict[Tensor, Symbol] = {}  # constants that were given elements of the graph
 
     def lift(self, operand: Operand) -> Value:
         """Parameters become inputs of the graph until the step assigns them, other tensors constants."""
@@ -30,6 +31,8 @@ class Tracer(Interpreter):
         if isinstance(operand, Parameter):
             return self.updates[operand] if operand in self.updates and self.reads_latest else self.entry(operand)
         assert isinstance(operand, Tensor)
+        if operand in self._rebound:
+            return self._rebound[operand]
         key = operand.type, operand.data.tobytes()
         if key not in self._constants:
             symbol = self._constants[key] = Symbol(operand.type, f"cst{len(self._constants) + 1}")
@@ -48,6 +51,19 @@ class Tracer(Interpreter):
         self.nodes.append(Node(op, inputs, outputs, self.current_scope(), self.count, self.source()))
         return outputs
 
+    def rebind(self, target: Value, value: Value) -> None:
+        """A symbol takes the name of its new value, and one of its former name its place in the graph so far."""
+        value = as_symbol(value)
+        if isinstance(target, Tensor):
+            self._rebound[target] = value
+            return
+        former = Symbol(target.type, as_symbol(target).name)
+        self.replace_handles(target, former, value)
+        self.parameters = {p: former if s is target else s for p, s in self.parameters.items()}
+        self.constants = {former if s is target else s: array for s, array in self.constants.items()}
+        self._constants = {key: former if s is target else s for key, s in self._constants.items()}
+        as_symbol(target).name = value.name
+
     def graph(self, name: str, inputs: tuple[Symbol, ...], outputs: tuple[Symbol, ...]) -> Graph:
         """The graph of the record so far."""
         for parameter in self.updates:
@@ -55,6 +71,7 @@ class Tracer(Interpreter):
         updates = {p: as_symbol(self.lift(v)) for p, v in self.updates.items()}
         nodes = tuple(node for node in self.nodes if not isinstance(node.op, Effect))
         effects = tuple(node for node in self.nodes if isinstance(node.op, Effect))
+        inputs = tuple([as_symbol(self.original(x)) for x in inputs])
         return Graph(name, inputs, self.parameters, self.constants, nodes, outputs, updates, effects)
 
 
