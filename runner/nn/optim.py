@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from runner import dtype as dt, ops
+from runner.core.parameter_tuple import ParameterTuple
 from runner.core.primitive import current
 from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError
@@ -29,6 +30,8 @@ class Optimizer(Cell):
     nor `gamma`; then every gradient is divided by `loss_scale`.
     """
 
+    parameters: ParameterTuple
+
     def __init__(
         self,
         parameters: Sequence[Parameter],
@@ -37,7 +40,7 @@ class Optimizer(Cell):
         loss_scale: float = 1.0,
     ) -> None:
         super().__init__(auto_prefix=False)
-        self.parameters = tuple(parameters)
+        self.__dict__["parameters"] = ParameterTuple(parameters)  # of the network, not of this cell
         if not self.parameters:
             raise ConfigError("an optimizer needs parameters", optimizer=type(self).__name__)
         first, self.schedule = schedule_of(learning_rate, self.where)

@@ -8,6 +8,7 @@ import numpy as np
 from runner import ops
 from runner.communication import auto_parallel
 from runner.core.autodiff import gradients
+from runner.core.parameter_tuple import ParameterTuple
 from runner.core.primitive import current
 from runner.core.value import Tensor, Value
 from runner.errors import ConfigError
@@ -62,10 +63,12 @@ class StepCell(Cell):
     for batches that they cannot divide into equal parts, and losses that are means over rows.
     """
 
+    weights: ParameterTuple
+
     def __init__(self, network: Cell, optimizer: Optimizer) -> None:
         super().__init__(auto_prefix=False)
         self.network, self.optimizer = network, optimizer
-        self.weights = optimizer.parameters
+        self.__dict__["weights"] = optimizer.parameters
         self.grad = ops.GradOperation(get_by_list=True, sens_param=True)
         self.reducer_flag = auto_parallel.is_data_parallel()
         self.parallel_mode = auto_parallel.settings()["parallel_mode"]
