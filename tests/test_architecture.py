@@ -96,8 +96,12 @@ NAMELESS = {"utils", "util", "helpers", "helper", "common", "misc", "base_classe
 PUBLIC_ADDRESSES = {"runner.common"}  # of the reference
 NOUNS_LIKE_PARTICIPLES = {"seed"}
 PARTICIPLES = {"heard", "told", "shown", "spoken", "made", "kept", "held", "found", "left", "swept", "known", "written"}
-# The reference has a layer and an operator of one name, and one-hot encoding as an operator and as a transform.
-REFERENCE_HAS_BOTH = ({"nn", "ops"}, {"dataset", "ops"}, {"dataset", "nn"}, {"dataset", "nn", "ops"})
+# The reference has a layer and an operator of one name, one-hot encoding as an operator and as a transform, the
+# truncated normal distribution as an initializer and as an operator, and the operator DType, which gives a type.
+REFERENCE_HAS_BOTH = (
+    *({"nn", "ops"}, {"dataset", "ops"}, {"dataset", "nn"}, {"dataset", "nn", "ops"}, {"common", "ops"}),
+    {"dtype", "ops"},
+)
 FILE_LINES, FUNCTION_LINES = 300, 40
 # What is longer, and why it is better so.
 LONG_FILES: dict[str, str] = {}

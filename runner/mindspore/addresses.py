@@ -39,7 +39,6 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     **{f"nn.{name}": ("runner.nn",) for name in _NN},
     **{f"ops.{name}": ("runner.ops",) for name in _OPS},
     "ops.functional": ("runner.ops",),
-    "ops.composite": ("runner.ops",),
     "train.serialization": ("runner",),
     "train.dataset_helper": ("runner",),
     "train.train_thor": ("runner.mindspore.thor",),

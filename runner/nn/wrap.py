@@ -1,6 +1,7 @@
 """Cells for the training and evaluation step of a network, which PyNative mode executes and graph mode traces."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,11 +13,14 @@ from runner.core.parameter_tuple import ParameterTuple
 from runner.core.primitive import current
 from runner.core.value import Tensor, Value
 from runner.errors import ConfigError
+from runner.host.lazy import reference_attribute
 from runner.nn import gradient_reducer
 from runner.nn.cell import Cell
 from runner.nn.optim import Optimizer
 
 __all__ = ["TrainOneStepCell", "WithEvalCell", "WithLossCell"]
+__getattr__ = partial(reference_attribute, __name__)
+__path__: list[str] = []  # MindSpore has modules below it: runner/mindspore/addresses.py
 
 
 class WithLossCell(Cell):
