@@ -9,6 +9,8 @@ from runner.nn.convolution import *
 from runner.nn.convolution3d import *
 from runner.nn.dynamic_lr import *
 from runner.nn.embedding import *
+from runner.nn.gradient_cells import *
+from runner.nn.gradient_reducer import *
 from runner.nn.group_normalization import *
 from runner.nn.image import *
 from runner.nn.image_quality import *

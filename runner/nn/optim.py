@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from runner import dtype as dt, ops
+from runner.core.parameter_tuple import ParameterTuple
 from runner.core.primitive import current
 from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError
@@ -29,6 +30,8 @@ class Optimizer(Cell):
     nor `gamma`; then every gradient is divided by `loss_scale`.
     """
 
+    parameters: ParameterTuple
+
     def __init__(
         self,
         parameters: Sequence[Parameter],
@@ -37,7 +40,7 @@ class Optimizer(Cell):
         loss_scale: float = 1.0,
     ) -> None:
         super().__init__(auto_prefix=False)
-        self.parameters = tuple(parameters)
+        self.__dict__["parameters"] = ParameterTuple(parameters)  # of the network, not of this cell
         if not self.parameters:
             raise ConfigError("an optimizer needs parameters", optimizer=type(self).__name__)
         first, self.schedule = schedule_of(learning_rate, self.where)
@@ -49,9 +52,21 @@ class Optimizer(Cell):
         self.weight_decay, self.loss_scale = weight_decay, loss_scale
 
     def __call__(self, *inputs: Any) -> Any:
-        """Assign new values. Parameters and state, the master copy, keep their types under every `precision_mode`."""
-        with current().use_precision(None):
-            return super().__call__(*inputs)
+        """Assign new values; True, or what `construct` returns, as a value for `ops.depend`.
+
+        Parameters and state, the master copy, keep their types under every `precision_mode`.
+        """
+        step, condition = current(), self.__dict__.pop("_condition", None)
+        with step.use_precision(None), step.unrecorded():
+            begin = step.mark()
+            result = super().__call__(*inputs)
+            if condition is not None:
+                step.restore_unless(condition, begin)
+        return True if result is None else result
+
+    def only_if(self, condition: Value) -> None:
+        """The next call of a step assigns nothing unless a Bool scalar, which may be known only then, is true."""
+        self.__dict__["_condition"] = condition
 
     @property
     def where(self) -> dict[str, str]:
