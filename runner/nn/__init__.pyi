@@ -10,7 +10,15 @@ from runner.nn.loss_scale import *
 from runner.nn.metric_base import *
 from runner.nn.metrics import *
 from runner.nn.normalization import *
-from runner.nn.optim import *
+from runner.nn.optim.ada_grad import *
+from runner.nn.optim.adam import *
+from runner.nn.optim.ftrl import *
+from runner.nn.optim.lamb import *
+from runner.nn.optim.lars import *
+from runner.nn.optim.momentum import *
+from runner.nn.optim.optimizer import *
+from runner.nn.optim.rmsprop import *
+from runner.nn.optim.sgd import *
 from runner.nn.pooling import *
 from runner.nn.regression_metrics import *
 from runner.nn.schedule import *

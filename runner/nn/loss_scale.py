@@ -16,7 +16,7 @@ from runner.core.primitive import current
 from runner.core.value import Parameter, Value
 from runner.errors import TrainingError
 from runner.nn.cell import Cell
-from runner.nn.optim import Optimizer
+from runner.nn.optim.optimizer import Optimizer
 from runner.nn.wrap import StepCell
 from runner.validation.arguments import above, at_least, whole
 

@@ -17,7 +17,7 @@ from runner.core.value import Tensor
 from runner.device import Device
 from runner.errors import StorageError
 from runner.nn.cell import EXECUTORS, Cell
-from runner.nn.optim import scheduled_optimizers, scheduled_step
+from runner.nn.optim.optimizer import scheduled_optimizers, scheduled_step
 from runner.types import TensorType
 
 

@@ -13,7 +13,7 @@ from runner.core.value import Tensor, Value
 from runner.errors import ConfigError
 from runner.nn import gradient_reducer
 from runner.nn.cell import Cell
-from runner.nn.optim import Optimizer
+from runner.nn.optim.optimizer import Optimizer
 
 __all__ = ["TrainOneStepCell", "WithEvalCell", "WithLossCell"]
 

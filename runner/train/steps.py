@@ -9,7 +9,7 @@ import numpy as np
 
 from runner import compile as compiler
 from runner.core.observers import NO_VALUES, ValueObserver
-from runner.nn.optim import scheduled_optimizers, scheduled_step
+from runner.nn.optim.optimizer import scheduled_optimizers, scheduled_step
 from runner.nn.steps import Step
 
 

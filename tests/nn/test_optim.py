@@ -92,7 +92,7 @@ def test_sgd(momentum, dampening, decay, nesterov, scale, mode):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("decay", "scale"), [(0.0, 1.0), (0.1, 32.0)])
 def test_adam(decay, scale, mode):
-    made = trained(nn.Adam(parameters(), 0.01, 0.9, 0.999, 1e-8, decay, scale), mode)
+    made = trained(nn.Adam(parameters(), 0.01, 0.9, 0.999, 1e-8, weight_decay=decay, loss_scale=scale), mode)
     for name in NAMES:
         w, m, v = START[name].astype(np.float64), np.zeros((2, 3)), np.zeros((2, 3))
         for t, g in enumerate(each_step(name), 1):

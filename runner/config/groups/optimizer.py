@@ -9,7 +9,7 @@ from runner.config.groups.record import Records, Settings
 from runner.config.groups.schedule import SCHEDULES, ScheduleSettings
 from runner.core.value import Parameter
 from runner.errors import ConfigError
-from runner.nn.optim import LearningRate
+from runner.nn.optim.optimizer import LearningRate
 from runner.validation.rules import LARGEST_FLOAT32, Rule
 
 NotNegative = Annotated[float, Rule(low=0, high=LARGEST_FLOAT32)]
