@@ -46,7 +46,7 @@ FORBIDDEN = {
 # Packages whose names load late, because few starts need them; `__init__.pyi` declares their names.
 PUBLIC_API = {
     *("runner", "runner.ops", "runner.nn", "runner.train.callback", "runner.train.checkpoint", "runner.communication"),
-    "runner.dataset",
+    *("runner.dataset", "runner.nn.loss", "runner.nn.optim"),
 }
 LATE_PACKAGES = {
     "runner.compile": "graph mode and its tuning",

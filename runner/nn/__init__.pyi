@@ -5,7 +5,13 @@ from runner.nn.classification_metrics import *
 from runner.nn.container import *
 from runner.nn.convolution import *
 from runner.nn.dynamic_lr import *
-from runner.nn.loss import *
+from runner.nn.loss.base import *
+from runner.nn.loss.binary import *
+from runner.nn.loss.cross_entropy import *
+from runner.nn.loss.focal import *
+from runner.nn.loss.overlap import *
+from runner.nn.loss.similarity import *
+from runner.nn.loss.values import *
 from runner.nn.loss_scale import *
 from runner.nn.metric_base import *
 from runner.nn.metrics import *
