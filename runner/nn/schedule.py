@@ -254,8 +254,8 @@ class WarmUpThen(LearningRateSchedule):
 
     def construct(self, global_step: int) -> float:
         if global_step < self.warmup_steps:
-            return self.schedule(0) * global_step / self.warmup_steps
-        return self.schedule(global_step - self.warmup_steps)
+            return float(self.schedule(0)) * global_step / self.warmup_steps
+        return float(self.schedule(global_step - self.warmup_steps))
 
 
 def schedule_of(learning_rate: object, where: Where) -> tuple[float, LearningRateSchedule | None]:

@@ -7,7 +7,7 @@ from runner.core.value import Value
 from runner.errors import ConfigError
 from runner.nn.optim.optimizer import LearningRate, Optimizer
 from runner.nn.optim.parameter_groups import Parameters
-from runner.validation.arguments import at_least, finite_number, flag
+from runner.validation.arguments import above, at_least, finite_number, flag
 
 __all__ = ["FTRL"]
 
@@ -16,7 +16,8 @@ class FTRL(Optimizer):
     """n' = n + g^2; z = z + g - (n'^-lr_power - n^-lr_power) / learning_rate w;
     w = (sign(z) l1 - z) / (n'^-lr_power / learning_rate + 2 l2) where |z| > l1, otherwise 0.
 
-    Without groups, weight decay applies to all parameters, as in the reference. `use_locking` has no effect.
+    As in the reference, the learning rate is constant (and above 0), and without groups, weight decay applies to all
+    parameters. `use_locking` has no effect.
     State: `moments.{parameter}`, n, which starts at `initial_accum`, and `linear.{parameter}`, z.
     """
 
@@ -33,6 +34,9 @@ class FTRL(Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(learning_rate, params, weight_decay, loss_scale)
+        if self.schedules:
+            raise ConfigError("FTRL needs a constant learning rate", schedule=repr(self.schedule))
+        above(self.where, 0.0, learning_rate=min(float(rate.asnumpy()) for rate in self.rates))
         at_least(self.where, 0.0, initial_accum=initial_accum, l1=l1, l2=l2)
         if finite_number("lr_power", lr_power) > 0:
             raise ConfigError("lr_power must be a number of at most 0", **self.where, given=lr_power)

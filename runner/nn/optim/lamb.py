@@ -58,11 +58,11 @@ class Lamb(Optimizer):
     def _ratio(self, k: int, gradient: Value, step: Value) -> Value:
         """The trust ratio of parameter `k`, a scalar."""
         parameter, decay = self.parameters[k], self.get_weight_decay(k)
-        size = self._norm(parameter)
-        ratio = size / self._norm(step + parameter * decay if decay else step)
+        size, length = self._norm(parameter), self._norm(step + parameter * decay if decay else step)
         is_one = ops.LogicalOr()(size <= 0.0, self._norm(gradient) <= 0.0)
-        found: Value = self.minimum(self.select(is_one, 1.0, ratio), LARGEST_RATIO)
-        return found
+        # Both are chosen before the division: one by 0 would be reported as the first value that is not finite.
+        ratio: Value = self.minimum(self.select(is_one, 1.0, size) / self.select(is_one, 1.0, length), LARGEST_RATIO)
+        return ratio
 
     def _norm(self, value: Value) -> Value:
         norm: Value = self.sqrt(self.sum(self.square(value)))
