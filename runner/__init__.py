@@ -4,7 +4,9 @@ Names follow the reference, so that its scripts run after replacing the package 
 that requests completions waits for this import, so names load when they are used; `__init__.pyi` lists them.
 """
 
-from runner.host.lazy import late_names
+from runner.host.lazy import ReferencePaths, late_names
 
 __version__ = "0.1.0"
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)
+
+ReferencePaths(__name__, "runner.mindspore.addresses").install()

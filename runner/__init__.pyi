@@ -8,11 +8,31 @@ from runner import (
     register as register,
 )
 from runner.common import Parameter as Parameter, Tensor as Tensor
+from runner.dtype import (
+    bool_ as bool_,
+    float16 as float16,
+    float32 as float32,
+    float64 as float64,
+    int8 as int8,
+    int16 as int16,
+    int32 as int32,
+    int64 as int64,
+    uint8 as uint8,
+    uint16 as uint16,
+    uint32 as uint32,
+    uint64 as uint64,
+)
 from runner.errors import RunnerError as RunnerError
 from runner.experiment.launch import run as run
 from runner.experiment.script.record import record as record
 from runner.experiment.script.training import RecordedRun as RecordedRun
 from runner.host.seed import get_seed as get_seed, set_seed as set_seed
+from runner.mindspore.dataset_helper import (
+    DatasetHelper as DatasetHelper,
+    connect_network_with_dataset as connect_network_with_dataset,
+)
+from runner.mindspore.log import get_level as get_level, get_log_config as get_log_config
+from runner.mindspore.model_export import export as export
 from runner.ops.print.file import parse_print as parse_print, print_entries as print_entries
 from runner.register import key as key
 from runner.train import Model as Model

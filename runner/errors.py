@@ -7,13 +7,14 @@ allowed values and a hint. Inner layers raise with the details that they know; o
 import difflib
 import os
 import traceback
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Self, TypeVar
 
 T = TypeVar("T")
-_PACKAGE = os.path.dirname(os.path.realpath(__file__)) + os.sep
-_LIBRARY = os.path.dirname(os.__file__) + os.sep
-_SITE = f"{os.sep}site-packages{os.sep}"
+# Where source files are that are not the user's, as code objects name them: this package, Python, installed packages.
+PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+LIBRARY = os.path.dirname(os.__file__) + os.sep
+SITE_PACKAGES = f"{os.sep}site-packages{os.sep}"
 _TYPED = ("<stdin>", "<ipython-input")  # what a user types at a prompt
 NO_MEMORY = "there is not enough memory"
 
@@ -32,6 +33,16 @@ def known_names(given: object, names: Iterable[str]) -> dict[str, object]:
     """The rows `allowed` and `nearest` of an error about an unknown name."""
     allowed = list(names)
     return {"allowed": ", ".join(allowed), "nearest": nearest(str(given), allowed)}
+
+
+def changed_rows(was: Mapping[str, object], now: Mapping[str, object]) -> dict[str, str]:
+    """The rows of an error about values that differ, by name.
+
+    >>> changed_rows({"seed": 1, "epochs": 8}, {"seed": 2, "epochs": 8, "mode": "graph"})
+    {'seed': 'was 1, is 2', 'mode': 'was None, is graph'}
+    """
+    names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
+    return {name: f"was {was.get(name)}, is {now.get(name)}" for name in names}
 
 
 def some(names: Sequence[str], most: int) -> str:
@@ -82,6 +93,14 @@ class ConfigError(RunnerError, ValueError):
     """An invalid configuration or call."""
 
     exit_code = 2
+
+
+class MissingName(ConfigError, AttributeError):
+    """A public name of MindSpore that runner does not have."""
+
+
+class MissingModule(ConfigError, ImportError):
+    """The import of a module or name of MindSpore that runner does not have."""
 
 
 class ShapeError(ConfigError):
@@ -184,15 +203,15 @@ def user_lines(error: BaseException) -> list[str]:
     if isinstance(error, SyntaxError) and error.filename is not None:
         return [f"{error.filename}:{error.lineno}  {(error.text or '').strip()}"]
     frames = traceback.extract_tb(error.__traceback__)
-    first = next((place for place, one in enumerate(frames) if one.filename.startswith(_PACKAGE)), 0)
+    first = next((place for place, one in enumerate(frames) if one.filename.startswith(PACKAGE)), 0)
     of_user = (one for one in frames[first:] if _is_users(one.filename))
     return [f"{one.filename}:{one.lineno} in {one.name}: {one.line}" for one in of_user]
 
 
 def _is_users(file: str) -> bool:
     """Whether a source file is the user's: neither of this package, nor of Python or an installed package."""
-    others = (_PACKAGE, _LIBRARY, "<")
-    return (not file.startswith(others) or file.startswith(_TYPED)) and _SITE not in file
+    others = (PACKAGE, LIBRARY, "<")
+    return (not file.startswith(others) or file.startswith(_TYPED)) and SITE_PACKAGES not in file
 
 
 def _path(name: object) -> object:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from runner.errors import ConfigError, InternalError, known_names
+from runner.errors import PACKAGE, ConfigError, InternalError, known_names
 from runner.validation.rules import Rule
 from runner.validation.signature import Key, definition_of, keys_of, place_of
 
@@ -23,8 +23,7 @@ __all__ = ["callback", "dataset", "loss", "metric", "network", "optimizer", "sch
 T = TypeVar("T", bound=Callable[..., Any])
 _NO_DEFAULT = inspect.Parameter.empty
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_PACKAGE = os.path.dirname(os.path.abspath(__file__))
-_OWN_FOLDERS = (_PACKAGE + os.sep, os.path.join(os.path.dirname(_PACKAGE), "models") + os.sep)
+_OWN_FOLDERS = (PACKAGE, os.path.join(os.path.dirname(os.path.dirname(PACKAGE)), "models") + os.sep)
 
 
 def key(
@@ -249,7 +248,7 @@ PLURALS = {
     "schedules": schedule,
     "callbacks": callback,
 }
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (network, dataset, loss, metric, optimizer, schedule, callback)}
+KINDS = {kind.name: kind for kind in PLURALS.values()}
 
 
 def registered() -> Iterator[Entry]:

@@ -9,6 +9,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -16,7 +17,7 @@ from types import ModuleType
 
 from runner import register
 from runner.config.project import TABLE, project
-from runner.errors import ConfigError, RunnerError, user_lines
+from runner.errors import LIBRARY, PACKAGE, SITE_PACKAGES, ConfigError, RunnerError, user_lines
 from runner.host.files import read_bytes
 from runner.host.log import LOG
 from runner.validation.paths import path_problem
@@ -26,8 +27,6 @@ from runner.validation.signature import definition_of
 GROUP = "runner.plugins"
 VARIABLE, FLAG = "RUNNER_CODE", "--code"
 _NOT_LOADED = ("__", "test", "conftest", "setup")
-_LIBRARY = os.path.dirname(os.__file__) + os.sep
-_SITE = f"{os.sep}site-packages{os.sep}"
 _LOADED: dict["Source", None] = {}
 _CONTENTS: dict[str, tuple[object, bytes]] = {}  # of files, with the `__spec__` of the module: a reload has a new one
 MAX_BYTES = 16 << 20  # of one file
@@ -127,15 +126,20 @@ def _modules_of_users() -> dict[str, ModuleType]:
     found: dict[str, ModuleType] = {}
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and file.endswith(".py") and not file.startswith(_LIBRARY) and _SITE not in file:
+        if (
+            isinstance(file, str)
+            and file.endswith(".py")
+            and not file.startswith(LIBRARY)
+            and SITE_PACKAGES not in file
+        ):
             found.setdefault(os.path.realpath(file), module)
     return found
 
 
 def _is_users(file: str) -> bool:
-    own = Path(__file__).resolve().parents[1]
-    others = (str(own) + os.sep, str(own.parent / "models") + os.sep)
-    return (file in _CONTENTS or os.path.isfile(file)) and not file.startswith(others) and _SITE not in file
+    own = os.path.realpath(PACKAGE)
+    others = (own + os.sep, os.path.join(os.path.dirname(own), "models") + os.sep)
+    return (file in _CONTENTS or os.path.isfile(file)) and not file.startswith(others) and SITE_PACKAGES not in file
 
 
 def _load(source: Source) -> None:
@@ -227,18 +231,17 @@ def _load_plugins() -> None:
 def _has_plugins() -> bool:
     """Whether an installed package declares plugins; `importlib.metadata` takes ten times as long to find none."""
     marker = f"[{GROUP}]".encode()
-    for folder in sys.path:
-        try:
-            entries = [
-                entry.path for entry in os.scandir(folder or ".") if entry.name.endswith((".dist-info", ".egg-info"))
-            ]
-        except OSError:
-            continue
-        for path in entries:
-            try:
-                with open(os.path.join(path, "entry_points.txt"), "rb") as file:
-                    if marker in file.read(1 << 20):
-                        return True
-            except OSError:
-                continue
-    return False
+    return any(marker in _entry_points(package) for folder in sys.path for package in _installed(folder or "."))
+
+
+def _installed(folder: str) -> list[str]:
+    """The records of installed packages in a folder of the import path."""
+    with suppress(OSError):
+        return [entry.path for entry in os.scandir(folder) if entry.name.endswith((".dist-info", ".egg-info"))]
+    return []
+
+
+def _entry_points(package: str) -> bytes:
+    with suppress(OSError), open(os.path.join(package, "entry_points.txt"), "rb") as file:
+        return file.read(1 << 20)
+    return b""

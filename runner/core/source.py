@@ -3,14 +3,13 @@
 import linecache
 import os
 import sys
-from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
+from runner.errors import LIBRARY, PACKAGE, SITE_PACKAGES
+
 # A run follows from its config: what called it, a command or `runner.run`, is not a line of the network.
 _LAUNCHERS = PACKAGE + "cli.py", os.path.join(PACKAGE, "experiment", "launch.py")
-_LIBRARY = os.path.dirname(os.__file__) + os.sep  # threads and processes run functions from here
 
 
 class SourceLine(NamedTuple):
@@ -32,9 +31,12 @@ Source = tuple[SourceLine, ...]
 
 
 def is_users(file: str) -> bool:
-    """Whether a source file is the user's: neither of this package nor of Python's own library."""
-    if file.startswith(_LIBRARY):
-        return "site-packages" in file
+    """Whether a source file is the user's: neither of this package nor of Python's own library.
+
+    Installed packages count: their networks are lines of the network too.
+    """
+    if file.startswith(LIBRARY):  # of threads and processes, which run functions from there
+        return SITE_PACKAGES in file
     return not file.startswith((PACKAGE, "<frozen"))
 
 

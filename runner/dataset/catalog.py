@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import runner.dataset.formats.idx as idx
 from runner import dtype as dt, register
 from runner.dataset.formats.download import MIRROR, download_mnist
 from runner.dataset.pipeline import Dataset
+from runner.dataset.readers.arguments import Split
 from runner.dataset.readers.catalog_images import IMAGE, CatalogImages
 from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, SyntheticDataset
 from runner.dataset.transforms.c_transforms import TypeCast
@@ -25,7 +26,6 @@ from runner.validation.rules import MAX_COUNT, Rule
 MAX_IMAGE_SIZE = 4096
 NUM_CLASSES = 10  # of every built-in dataset
 SYNTHETIC_SAMPLES = {"train": 1024, "test": 256}
-Split = Literal["train", "test"]
 
 
 class DatasetEntry(Frozen):

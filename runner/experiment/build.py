@@ -18,6 +18,7 @@ from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObse
 from runner.dataset.batches import in_batches, is_batched
 from runner.dataset.facts import facts_of
 from runner.dataset.pipeline import Dataset
+from runner.dataset.readers.arguments import SPLITS
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError, known_names
 from runner.host.log import LOG
@@ -31,7 +32,6 @@ from runner.train.columns import described
 from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 from runner.train.model import Model
 
-SPLITS = ("train", "test")
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
 # Gradients from 6e-11 to 64 fit Float16 then, and it grows by itself; the reference's 2**24 costs LeNet nine steps.
 FIRST_LOSS_SCALE = 2.0**10

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.config.code import FLAG, VARIABLE, content, loaded_files, loaded_sources
-from runner.errors import ConfigError, ConfigErrors, some
+from runner.errors import ConfigError, ConfigErrors, changed_rows, some
 from runner.host.files import make_directory, write_atomically
 from runner.train.checkpoint.folder import sweep_temporaries
 
@@ -84,7 +84,6 @@ def refuse_other(what: str, expected: Mapping[str, str]) -> None:
 
 def refuse_change(what: str, was: Mapping[str, str], now: Mapping[str, str]) -> None:
     """Raise ConfigError with a row for every file whose hash differs."""
-    names = [name for name in sorted({*was, *now}) if was.get(name) != now.get(name)]
-    if names:
-        rows = {f"code.{name}": f"was {was.get(name)}, is {now.get(name)}" for name in names}
-        raise ConfigError(what, **rows, hint="--force resumes anyway")
+    if rows := changed_rows(was, now):
+        named = {f"code.{name}": row for name, row in sorted(rows.items())}
+        raise ConfigError(what, **named, hint="--force resumes anyway")

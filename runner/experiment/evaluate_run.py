@@ -48,7 +48,7 @@ def evaluate(folder: str | Path, lines: Sequence[str] = (), given_code: Sequence
     output_directories.check(request.config, request.folder)
     with stopped_by_signals(), processes_of(request.config) as ranks:
         request = replace(request, folder=launch.claim(request.folder, given is not None))
-        return ranks.run(output_directories.with_directories(request, ranks.first), _run_and_record)
+        return ranks.run(output_directories.with_directories(request, ranks.first), launch.execute_recorded)
 
 
 def saved_values(place: Path) -> dict[str, Any]:
@@ -95,11 +95,6 @@ def _request(place: Path, lines: Sequence[str], folder: Path) -> RunRequest:
     raise_all([*path_errors(config, folder, typed), *path_error(FOLDER_KEY, str(folder), folder, typed, [])])
     experiment = read_record(place, STATUS_FILE).get("experiment")
     return RunRequest(config, folder, experiment, plain(config), tuple(lines))
-
-
-def _run_and_record(request: RunRequest) -> dict[str, Any]:
-    with launch.run_status(request):
-        return launch.execute(request)
 
 
 def _section(values: Mapping[str, Any], name: str) -> dict[str, Any]:

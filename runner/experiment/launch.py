@@ -86,6 +86,12 @@ def _run_and_record(request: RunRequest, composition: Composition) -> dict[str, 
         return execute(request)
 
 
+def execute_recorded(request: RunRequest) -> dict[str, Any]:
+    """Run in a folder that has its config records, with its lock and `status.json`."""
+    with run_status(request):
+        return execute(request)
+
+
 def execute(request: RunRequest) -> dict[str, Any]:
     """Run the experiment; an unexpected exception becomes an InternalError."""
     try:

@@ -15,7 +15,7 @@ from runner.config.code import loaded_files
 from runner.config.groups.parallel import DataParallel
 from runner.config.schema import RunRequest, without_former_defaults
 from runner.dataset.pipeline import Dataset
-from runner.errors import ConfigError
+from runner.errors import ConfigError, changed_rows
 from runner.experiment import code
 from runner.experiment.build import Experiment
 from runner.experiment.callbacks import Stopwatch, number
@@ -277,11 +277,8 @@ def relevant_versions(versions: dict[str, str]) -> dict[str, str]:
 
 def check_identity(was: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise ConfigError with a row for every value that differs between a run and its continuation."""
-    was, now = without_former_defaults(was), without_former_defaults(now)
-    names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
-    if names:
-        rows = {name: f"was {was.get(name)}, is {now.get(name)}" for name in names}
+    if rows := changed_rows(without_former_defaults(was), without_former_defaults(now)):
         hint = "--force resumes anyway"
-        if any(name.startswith("code.") for name in names):
+        if any(name.startswith("code.") for name in rows):
             hint += "; code/ in the run directory has the files of the run"
         raise ConfigError("the config of the run has changed", **rows, hint=hint)

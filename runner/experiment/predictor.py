@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from runner import dtype as dt
+from runner import dtype as dt, ops
 from runner.config import code
 from runner.config.check import check
 from runner.config.schema import RunConfig
@@ -146,12 +146,12 @@ def _named(
     width = first.shape[1] if first.ndim == 2 and len(outputs) == 1 else 0
     is_binary = activation == "sigmoid" and (width == 1 or (len(outputs) == 1 and first.ndim == 1))
     if is_binary:
-        positive = _sigmoid(first.reshape(-1, 1))
+        positive = ops.Sigmoid().kernel(first.reshape(-1, 1))
         return Predictions(rows, np.hstack([1.0 - positive, positive]), _classes(inputs, 2), has_classes=True)
     if width and activation == "sigmoid":
-        return Predictions(rows, _sigmoid(first), _classes(inputs, width), has_classes=True)
+        return Predictions(rows, ops.Sigmoid().kernel(first), _classes(inputs, width), has_classes=True)
     if width and activation == "softmax":
-        return Predictions(rows, _softmax(first), _classes(inputs, width), has_classes=True)
+        return Predictions(rows, ops.Softmax().kernel(first), _classes(inputs, width), has_classes=True)
     if width > 1 and activation is None and width == inputs.facts.get("num_classes"):
         return Predictions(rows, first, _classes(inputs, width), has_classes=True, are_scores=True)
     return Predictions(rows, *_numbers(_target(config, inputs), outputs))
@@ -178,16 +178,3 @@ def _numbers(target: str, outputs: Sequence[np.ndarray]) -> tuple[np.ndarray, tu
         single = int(np.prod(shape)) == 1
         names += [prefix if single else f"{prefix}[{','.join(map(str, place))}]" for place in np.ndindex(*shape)]
     return np.hstack([output.reshape(len(output), -1).astype(np.float64) for output in outputs]), tuple(names)
-
-
-def _softmax(scores: np.ndarray) -> np.ndarray:
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    whole: np.ndarray = powers / powers.sum(axis=1, keepdims=True)
-    return whole
-
-
-def _sigmoid(scores: np.ndarray) -> np.ndarray:
-    """Without overflow: of the negative absolute value."""
-    powers = np.exp(-np.abs(scores))
-    found: np.ndarray = np.where(scores >= 0, 1.0, powers) / (1.0 + powers)
-    return found

@@ -63,7 +63,7 @@ def resume(
     with naming_code_of(Path(folder), json_data.read_optional(Path(folder) / run.MANIFEST_FILE)):
         request = on_all_ranks(lambda: _request(Path(folder), lines, force, given_code))
         with stopped_by_signals(), processes_of(request.config) as ranks:
-            return ranks.run(output_directories.with_directories(request, ranks.first), _run_and_record)
+            return ranks.run(output_directories.with_directories(request, ranks.first), launch.execute_recorded)
 
 
 def _request(place: Path, lines: Sequence[str], force: bool, given_code: Sequence[str]) -> RunRequest:
@@ -85,11 +85,6 @@ def _check_one_process(place: Path, what: str) -> None:
     if (size := launched()[1]) > 1:
         rows = {"path": place, "launched": f"{size} processes", "repair": f"without mpirun: runner resume {place}"}
         raise ConfigError(what, **rows)
-
-
-def _run_and_record(request: RunRequest) -> dict[str, Any]:
-    with launch.run_status(request):
-        return launch.execute(request)
 
 
 def read_record(place: Path, name: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from runner.host import png
 from runner.host.files import make_directory, remove, storage_errors, write_json, write_whole
 from runner.host.plain_text import as_unicode
 from runner.nn.metric_base import without_units
+from runner.ops.activation import Softmax
 from runner.train.callback import Callback, RunContext
 
 FOLDER, FILE, IMAGES = "eval", "worst.json", "worst"
@@ -44,8 +45,7 @@ class Predictions(NamedTuple):
             return None
         with np.errstate(all="ignore"):
             scores = output.astype(np.float64)
-            powers = np.exp(scores - scores.max(1, keepdims=True))
-            probabilities = powers / powers.sum(1, keepdims=True)
+            probabilities = Softmax().kernel(scores)
         predicted, samples = scores.argmax(1), np.arange(len(true))
         own, highest = probabilities[samples, true], probabilities[samples, predicted]
         return cls(rows, visits, true, predicted, own, highest)

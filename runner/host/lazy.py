@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -49,7 +50,7 @@ def late_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
 
     def load(name: str) -> Any:
         if name not in homes and name not in modules:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
+            return reference_attribute(package, name)
         if homes.get(name, package) == package:  # a module of the package
             return importlib.import_module(f"{package}.{name}")
         value = getattr(importlib.import_module(homes[name]), name)
@@ -60,6 +61,38 @@ def late_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
         return sorted({*vars(sys.modules[package]), *names, *modules})
 
     return load, listing, names
+
+
+class ReferencePaths:
+    """A finder of the module paths of MindSpore r1.2 that are no files, whose table loads when one is imported.
+
+    `table` is the name of the module that has them: `find_spec(name)` and `attribute(module, name)`.
+    """
+
+    def __init__(self, package: str, table: str) -> None:
+        self.package, self.table = package, table
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        """The module at this path, if the table has it."""
+        if not fullname.startswith(f"{self.package}.") or fullname == self.table:
+            return None
+        found: ModuleSpec | None = importlib.import_module(self.table).find_spec(fullname)
+        return found
+
+    def install(self) -> None:
+        """Ask this finder last, and for attributes that modules do not have."""
+        sys.meta_path[:] = [*(one for one in sys.meta_path if not isinstance(one, ReferencePaths)), self]
+
+
+def reference_attribute(module: str, name: str) -> Any:
+    """The attribute of a module for a name that it does not have: `__getattr__` of modules that MindSpore has too.
+
+    Raises MissingName for a public name of MindSpore, and AttributeError for any other.
+    """
+    table = next((one.table for one in sys.meta_path if isinstance(one, ReferencePaths)), None)
+    if table is None or name.startswith("__"):
+        raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])
+    return importlib.import_module(table).attribute(module, name)
 
 
 def _homes(package: str, file: str) -> dict[str, str]:

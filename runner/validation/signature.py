@@ -9,7 +9,7 @@ import enum
 import inspect
 import re
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -124,7 +124,7 @@ def _resolve(annotation: Any) -> tuple[Any, Rule, Callable[[Any], Any]]:
         given = next((one for one in arguments[1:] if isinstance(one, Rule)), FREE)
         return kind, _merged(rule, given), convert
     if origin in (Union, types.UnionType):
-        return _resolve_optional(annotation, arguments)
+        return _resolve_optional(arguments)
     if annotation in _PLAIN:
         return annotation, FREE, _unchanged
     if annotation is Path:
@@ -138,7 +138,7 @@ def _resolve(annotation: Any) -> tuple[Any, Rule, Callable[[Any], Any]]:
     raise Invalid("an annotation that cannot be a config key", SUPPORTED)
 
 
-def _resolve_optional(annotation: Any, arguments: tuple[Any, ...]) -> tuple[Any, Rule, Callable[[Any], Any]]:
+def _resolve_optional(arguments: tuple[Any, ...]) -> tuple[Any, Rule, Callable[[Any], Any]]:
     others = [one for one in arguments if one is not types.NoneType]
     if len(others) != 1 or len(arguments) != 2:
         raise Invalid("an annotation with several types", SUPPORTED, hint="one type, or one type | None")
@@ -168,12 +168,9 @@ def _validated_list(kind: Any, rule: Rule, count: int, value: object) -> tuple[A
 
 def _merged(rule: Rule, given: Rule) -> Rule:
     """The rule of a type with what a `key(...)` adds."""
-    if given.validate is not None or given is FREE:
-        return given if given is not FREE else rule
-    added: Mapping[str, Any] = {
-        name: value for name in Rule.__dataclass_fields__ if (value := getattr(given, name)) != getattr(FREE, name)
-    }
-    return replace(rule, **added)
+    if given.validate is not None:
+        return given
+    return replace(rule, **{name: value for name, value in vars(given).items() if value != getattr(FREE, name)})
 
 
 def _declaration(parameter: inspect.Parameter) -> str:

@@ -7,14 +7,13 @@ import re
 import sys
 import types
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Union, get_args, get_origin
 
 from runner.errors import ConfigError, nearest
 from runner.validation.paths import ALLOWED, path_problem
-from runner.validation.records import Frozen
-from runner.validation.rules import Rule, rule_of
+from runner.validation.rules import Rule
 
 _BOOLEAN_WORDS = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
 _NOUNS = {int: "whole number", float: "number", bool: "true or false", str: "text"}
@@ -62,17 +61,6 @@ def _validate(kind: Any, rule: Rule, value: object) -> Any:
     if isinstance(valid, int | float) and not isinstance(valid, bool):
         _validate_range(rule, valid, optional + describe(kind, rule))
     return valid
-
-
-def validate_record(record: Frozen) -> None:
-    """Raise ConfigError, with the field as its argument, for the first invalid value."""
-    for field in fields(record):
-        value = getattr(record, field.name)
-        try:
-            validate(field.type, rule_of(type(record), field.name), value)
-        except Invalid as invalid:
-            about = {"allowed": invalid.allowed, "nearest": invalid.nearest, "hint": invalid.hint}
-            raise ConfigError(invalid.what, argument=field.name, value=repr(value), **about) from None
 
 
 def text_problem(text: str) -> str | None:

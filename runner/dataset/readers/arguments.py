@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from runner.errors import ConfigError
 from runner.validation.arguments import finite_number, one_of
 from runner.validation.paths import ALLOWED, path_problem
 from runner.validation.rules import Rule
 
-SPLITS = ("train", "test")
 MAX_SEED = 2**32 - 1  # of numpy's RandomState
 
 Split = Literal["train", "test"]
+SPLITS: tuple[Split, ...] = get_args(Split)
 Task = Literal["auto", "classification", "regression"]
 Fraction = Annotated[float | None, Rule(above=0, below=1)]
 Seed = Annotated[int, Rule(low=0, high=MAX_SEED)]

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from runner.errors import BusyError, ConfigError
+from runner.errors import BusyError, ConfigError, changed_rows
 from runner.experiment.run import CONFIG_FILE
 from runner.experiment.script import command
 from runner.experiment.script.command import SCRIPT_FILE, ScriptCommand
@@ -66,8 +66,6 @@ def _check_unchanged(folder: Path, own: ScriptCommand, config: Mapping[str, Any]
     before, _ = command.read(folder)
     was = {"script.sha256": before.sha256} | flat({"config": json_data.read_optional(folder / CONFIG_FILE)})
     now = {"script.sha256": own.sha256} | flat({"config": dict(config)})
-    names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
-    if names:
-        rows = {name: f"was {was.get(name)}, is {now.get(name)}" for name in names}
+    if rows := changed_rows(was, now):
         hint = f"{OTHER}, or force=True to continue anyway"
         raise ConfigError("the directory has a run of another script or config", path=folder, **rows, hint=hint)

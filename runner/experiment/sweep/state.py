@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.config.schema import changed_keys
-from runner.errors import ConfigError, DataError
+from runner.errors import ConfigError, DataError, changed_rows
 from runner.experiment import code
 from runner.experiment.sweep import journal
 from runner.host.json_data import read_optional, without_lists
@@ -170,9 +170,8 @@ def relative(folder: Path, sweep: Path) -> str:
 def refuse_changes(what: str, was: dict[str, Any], now: dict[str, Any]) -> None:
     """Raise ConfigError with a row for every key that differs between two configs; `sweep.*` may change."""
     before, after = flat(was), flat(now)
-    names = [name for name in changed_keys(before, after) if not name.startswith("sweep.")]
-    rows = {name: f"was {before.get(name)}, is {after.get(name)}" for name in names}
-    if rows:
+    changed = {name for name in changed_keys(before, after) if not name.startswith("sweep.")}
+    if rows := {name: row for name, row in changed_rows(before, after).items() if name in changed}:
         raise ConfigError(what, **rows, hint="--force resumes anyway")
 
 

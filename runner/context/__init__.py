@@ -6,6 +6,7 @@ import atexit
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from runner.communication.auto_parallel import (
     set_auto_parallel_context,
 )
 from runner.communication.world import process_number, world
+from runner.context import without_effect
 from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.core.precision import DEFAULT, Policy, policy
 from runner.device import Device
 from runner.errors import ConfigError, nearest
 from runner.host import ownership
+from runner.host.lazy import reference_attribute
 from runner.host.log import LOG
 from runner.host.ownership import OutputDirectory
 from runner.observe import dump, profile
@@ -41,6 +44,7 @@ __all__ = [
     "set_auto_parallel_context",
     "set_context",
 ]
+__getattr__ = partial(reference_attribute, __name__)
 
 GRAPH_MODE = 0
 PYNATIVE_MODE = 1
@@ -56,6 +60,7 @@ _DEFAULTS: dict[str, Any] = {
     "precision_mode": DEFAULT,
     "enable_profiling": False,
     "profiling_options": "training_trace",
+    **without_effect.DEFAULTS,
 }
 _settings = dict(_DEFAULTS)
 _observers: dict[str, GraphObserver] = {}  # by folder: each numbers its files for the lifetime of the process
@@ -73,7 +78,8 @@ def set_context(**settings: Any) -> None:
     `precision_mode` the element types in which networks compute: allow_fp32_to_fp16 (default), force_fp16, force_fp32,
     must_keep_origin_dtype or allow_mix_precision · `enable_profiling` bool, whether trainings are profiled, and
     `profiling_options` what is measured: words such as "training_trace:task_trace", or JSON such as
-    '{"result_path": "/home/data/output", "training_trace": "on"}'. Raises ConfigError (a ValueError; ConfigErrors for
+    '{"result_path": "/home/data/output", "training_trace": "on"}'. The other settings of MindSpore are kept and have no
+    effect (`runner.context.without_effect`). Raises ConfigError (a ValueError; ConfigErrors for
     several errors in JSON), and StorageError for a folder that cannot be written.
     """
     _change({name: _validate(name, value) for name, value in settings.items()})
@@ -235,6 +241,8 @@ def _validate(name: str, value: Any) -> Any:
         policy(value)
     if name == "profiling_options":
         return _profiling_options(value)
+    if name in without_effect.SETTINGS:
+        return without_effect.checked(name, value)
     if name not in _DEFAULTS:
         raise _unknown(name)
     return value
@@ -260,6 +268,7 @@ def _profiling_options(value: Any) -> str:
 
 
 def _unknown(name: str) -> ConfigError:
+    effective = [name for name in _DEFAULTS if name not in without_effect.SETTINGS]
     return ConfigError(
-        "unknown context setting", given=name, allowed=", ".join(_DEFAULTS), nearest=nearest(name, _DEFAULTS)
+        "unknown context setting", given=name, allowed=", ".join(effective), nearest=nearest(name, _DEFAULTS)
     )

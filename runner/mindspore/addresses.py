@@ -1,0 +1,167 @@
+"""The module paths of MindSpore r1.2 that are no files of runner, and what is found there.
+
+`import runner.nn.optim.momentum` and `from runner.ops import functional as F` work for every path of the table: such a
+module has the names of the packages that serve it. `runner.host.lazy` calls this module when an import or an attribute
+is found nowhere else.
+"""
+
+import dis
+import importlib
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+from runner.errors import MissingModule, MissingName, nearest
+from runner.mindspore.names import PACKAGE, modules_with, public_names, reason
+
+_NN = (
+    *("layer", "layer.activation", "layer.basic", "layer.combined", "layer.container", "layer.conv"),
+    *("layer.embedding", "layer.image", "layer.lstm", "layer.math", "layer.normalization", "layer.pooling"),
+    *("loss.loss", "optim.optimizer", "optim.momentum", "optim.sgd", "optim.adam", "optim.rmsprop", "optim.ftrl"),
+    *("optim.ada_grad", "optim.proximal_ada_grad", "optim.lamb", "optim.lars", "optim.lazyadam"),
+    *("wrap.cell_wrapper", "wrap.loss_scale", "wrap.grad_reducer", "learning_rate_schedule"),
+    *("metrics.metric", "metrics.accuracy", "metrics.loss", "metrics.error", "metrics.precision", "metrics.recall"),
+    *("metrics.fbeta", "metrics.topk", "metrics.evaluation", "metrics.auc", "metrics.roc", "metrics.dice"),
+    *("metrics.perplexity", "metrics.bleu_score", "metrics.confusion_matrix", "metrics.cosine_similarity"),
+)
+_OPS = (
+    *("primitive", "operations.array_ops", "operations.math_ops", "operations.nn_ops", "operations.control_ops"),
+    *("operations.comm_ops", "operations.debug_ops", "operations.image_ops", "operations.inner_ops"),
+    *("operations.random_ops", "operations.other_ops", "operations._grad_ops", "operations._inner_ops"),
+    *("composite.base", "composite.clip_ops", "composite.math_ops", "composite.array_ops", "composite.random_ops"),
+)
+# Path without the package: the modules whose names it has, the first one that has a name first.
+ADDRESSES: dict[str, tuple[str, ...]] = {
+    **{f"common.{name}": ("runner", "runner.core.value") for name in ("api", "parameter", "seed", "tensor")},
+    "common.dtype": ("runner.dtype",),
+    **{f"nn.{name}": ("runner.nn",) for name in _NN},
+    **{f"ops.{name}": ("runner.ops",) for name in _OPS},
+    "ops.functional": ("runner.ops",),
+    "train.serialization": ("runner",),
+    "train.dataset_helper": ("runner",),
+    "train.summary": ("runner.mindspore.summary",),
+    "train.summary.summary_record": ("runner.mindspore.summary",),
+    "train.train_thor": ("runner.mindspore.thor",),
+    "log": ("runner.mindspore.log",),
+    "profiler": ("runner.mindspore.profiler",),
+    "profiler.profiling": ("runner.mindspore.profiler",),
+    "parallel": ("runner.mindspore.parallel",),
+    "parallel._utils": ("runner.mindspore.parallel",),
+    "parallel._auto_parallel_context": ("runner.mindspore.parallel",),
+    "dataset.engine": ("runner.dataset",),
+    "dataset.engine.datasets": ("runner.dataset",),
+    "dataset.engine.samplers": ("runner.dataset",),
+    "dataset.engine.iterators": ("runner.dataset",),
+    "dataset.core": ("runner.dataset",),
+    "dataset.vision.utils": ("runner.dataset.vision",),
+    "_checkparam": ("runner.mindspore.checkparam",),
+}
+# Modules of r1.2 that scripts cannot have here, beyond those whose names are in `names.txt`.
+_MISSING_MODULES = ("numpy", "nn.probability", "compression", "explainer", "hub", "boost", "dataset.text", "nn.sparse")
+_LOADERS = (__name__, "runner.host.lazy")
+_IMPORT_FROM = dis.opmap["IMPORT_FROM"]
+
+
+class _Loader:
+    """Makes the module of an address: its attributes are those of the modules that serve it."""
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """The default module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module its attributes."""
+        path = module.__name__.removeprefix(f"{PACKAGE}.")
+        homes = ADDRESSES[path]
+
+        def load(name: str) -> Any:
+            for home in homes if not name.startswith("__") else ():
+                found = getattr(importlib.import_module(home), name, None)
+                if found is not None:
+                    setattr(module, name, found)
+                    return found
+            return attribute(module.__name__, name)
+
+        module.__dict__["__getattr__"] = load
+        module.__dict__["__dir__"] = lambda: sorted(set(_names(homes)))
+        if path.startswith(tuple(public_names())) or path in public_names():
+            module.__dict__["__all__"] = sorted(set(_names(homes)))
+
+
+def _names(homes: Sequence[str]) -> Iterator[str]:
+    for home in homes:
+        served = importlib.import_module(home)
+        yield from getattr(served, "__all__", None) or [name for name in vars(served) if not name.startswith("_")]
+
+
+def find_spec(fullname: str) -> ModuleSpec | None:
+    """The module at an address of r1.2; None for a path that r1.2 does not have. Raises MissingModule."""
+    path = fullname.removeprefix(f"{PACKAGE}.")
+    if path in ADDRESSES:
+        return ModuleSpec(fullname, _Loader(), is_package=True)  # type: ignore[arg-type]
+    known = (*public_names(), *_MISSING_MODULES)
+    if path and path in known:
+        raise _missing_module(path)
+    return None
+
+
+def _missing_module(path: str) -> MissingModule:
+    found = reason(path, "*") or reason("", path)
+    rows = {"module": f"mindspore.{path}", "why": found and found.why, "use": found and found.alternative}
+    return MissingModule("a module of MindSpore r1.2 that runner does not have", **rows)
+
+
+def attribute(module: str, name: str) -> Any:
+    """What a module of r1.2 has under a name that the module of runner at this path does not have.
+
+    That is a module below it, or a name that runner has in another place. Raises MissingName, in an import
+    MissingModule, for a public name of r1.2, and AttributeError for any other.
+    """
+    place = module.removeprefix(PACKAGE).removeprefix(".")
+    if _joined(place, name) in ADDRESSES:
+        return importlib.import_module(f"{PACKAGE}.{_joined(place, name)}")
+    home = next((one for one in _with_ancestors(place) if name in public_names().get(one, ())), None)
+    if home is None:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])
+    for other in modules_with(name):
+        served = importlib.import_module(_joined(PACKAGE, other))
+        if name in getattr(served, "__all__", ()):
+            return getattr(served, name)
+    raise _missing_name(home, name)
+
+
+def _joined(*parts: str) -> str:
+    return ".".join(part for part in parts if part)
+
+
+def _with_ancestors(place: str) -> Iterator[str]:
+    while place:
+        yield place
+        place = place.rpartition(".")[0]
+    yield ""
+
+
+def _missing_name(home: str, name: str) -> Exception:
+    found = reason(home, name)
+    rows = {
+        "name": _joined("mindspore", home, name),
+        "why": found.why if found else "it is not implemented",
+        "use": found.alternative if found else None,
+        "nearest": nearest(name, _existing(home)) if not (found and found.alternative) else None,
+    }
+    kind = MissingModule if _is_import() else MissingName
+    return kind("a public name of MindSpore r1.2 that runner does not have", **rows)
+
+
+def _existing(home: str) -> list[str]:
+    """The names that runner has at a module of r1.2."""
+    return list(getattr(sys.modules.get(_joined(PACKAGE, home)), "__all__", ()))
+
+
+def _is_import() -> bool:
+    """Whether `from module import name` requests the attribute: it replaces an AttributeError by a text of its own."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_LOADERS):
+        frame = frame.f_back
+    return frame.f_lasti >= 0 and frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM

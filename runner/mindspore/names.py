@@ -1,0 +1,120 @@
+"""The public names of MindSpore r1.2, and why runner does not have some of them.
+
+`names.txt` has the names by module; REASONS explains those that are missing.
+"""
+
+import re
+from functools import cache
+from importlib import resources
+from typing import NamedTuple
+
+PACKAGE = "runner"
+
+
+class Reason(NamedTuple):
+    """Why runner does not have a name of MindSpore, and what to use in its place."""
+
+    pattern: str  # of the name with its module, as in `ops.ScatterNdAdd`
+    why: str
+    alternative: str | None = None
+
+
+_ONNX_QUANTIZATION = "train in Float32 and quantize model/network.onnx, for example with onnxruntime.quantization"
+_DATA_PARALLEL = 'context.set_auto_parallel_context(parallel_mode="data_parallel") and mpirun'
+_OWN_READER = "ds.GeneratorDataset with a reader of this format"
+REASONS = (
+    Reason(
+        r"nn\..*(Quant|FakeQuant|BnFold).*|ops\.PQC", "it belongs to quantization-aware training", _ONNX_QUANTIZATION
+    ),
+    Reason(
+        r".*Thor|nn\.thor",
+        "it belongs to the second-order optimizer THOR",
+        "nn.Momentum, nn.Lamb or nn.AdamWeightDecay",
+    ),
+    Reason(
+        r"ops\..*(Energy|Force|Crd|LeapFrog|MDTemp|MDIter|Geometry|NeighborList).*",
+        "it belongs to molecular dynamics (SPONGE) on a GPU",
+    ),
+    Reason(
+        r".*(BBox|BoundingBox|RandomChoiceWithMask|CropAndResize).*|ops\.(IOU|ROIAlign|NMSWithMask|CheckValid)",
+        "it belongs to object detection",
+        "a GeneratorDataset for the boxes, and operators such as ops.Gather",
+    ),
+    Reason(
+        r".*(ps_context|ParameterServer|set_param_ps)|ops\.(Push|Pull)",
+        "it belongs to the parameter server",
+        _DATA_PARALLEL,
+    ),
+    Reason(
+        r"parallel\..*|.*(build_searched_strategy|merge_sliced_parameter|load_distributed_checkpoint|VirtualDataset).*",
+        "it belongs to automatic and hybrid parallelism; runner trains data-parallel",
+        _DATA_PARALLEL,
+    ),
+    Reason(
+        r"ops\.(AllGather|AllSwap|Broadcast|ReduceScatter|ParallelConcat)|communication\..*",
+        "ranks of runner exchange gradients and losses only",
+        "ops.AllReduce, or mpi4py outside of the network",
+    ),
+    Reason(
+        r".*GraphKernel|ops\..*(RegOp|op_info_register|DataType)|.*op_selector",
+        "it declares kernels of a device of MindSpore",
+        "an operator of your own: docs/how-to/operator.md",
+    ),
+    Reason(
+        r"ops\.(NPU.*|BNTraining.*|Ge.*|MakeRefKey|Merge|UpdateState|GetNext|DynamicShape|Partial)",
+        "it belongs to MindSpore's own compiler or device",
+    ),
+    Reason(
+        r".*(Sparse|RowTensor|COOTensor).*",
+        "runner has dense tensors only",
+        "the dense form: ops.Gather, nn.Embedding, nn.Adam",
+    ),
+    Reason(r".*(CTC|RNNT|EditDistance|BleuScore|CLUE|NoRepeatNGram).*", "it belongs to speech and text"),
+    Reason(
+        r"nn\.probability.*|ops\.(RandomCategorical|Poisson|.*CandidateSampler)",
+        "it belongs to probabilistic programming",
+        "numpy's generators in a dataset",
+    ),
+    Reason(
+        r"dataset\.(TFRecordDataset|MindDataset)|mindrecord.*",
+        "runner does not read this file format",
+        f"{_OWN_READER}, or convert the file to .npz and use dataset=npz",
+    ),
+    Reason(r"dataset\.(.*Dataset|GraphData|Schema|DatasetCache)", "runner does not read this data set", _OWN_READER),
+    Reason(
+        r"nn\.(HausdorffDistance|MeanSurfaceDistance|RootMeanSquareDistance|OcclusionSensitivity)",
+        "it belongs to medical imaging",
+        "a metric of your own: docs/how-to/own/metric.md",
+    ),
+    Reason(
+        r".*(LSTM|RNN|GRU).*",
+        "recurrent kernels of devices are missing",
+        "nn.LSTM, or a loop over the steps in construct",
+    ),
+    Reason(r".*(3D|3d).*", "runner has one and two spatial axes"),
+    Reason(r"monad|.*env_get", "it belongs to MindSpore's own compiler"),
+)
+
+
+@cache
+def public_names() -> dict[str, tuple[str, ...]]:
+    """The names of each module of r1.2, without `mindspore.`; those of the package itself are at ""."""
+    found: dict[str, tuple[str, ...]] = {}
+    module = ""
+    for line in resources.files(__package__).joinpath("names.txt").read_text("utf-8").splitlines():
+        if line.startswith("["):
+            module = line.strip("[]")
+        elif line and not line.startswith("#"):
+            found[module] = (*found.get(module, ()), *line.split())
+    return found
+
+
+def modules_with(name: str) -> list[str]:
+    """The modules of r1.2 that have a name."""
+    return [module for module, names in public_names().items() if name in names]
+
+
+def reason(module: str, name: str) -> Reason | None:
+    """Why runner does not have this name of a module, if that is known."""
+    full = f"{module}.{name}" if module else name
+    return next((reason for reason in REASONS if re.fullmatch(reason.pattern, full)), None)
