@@ -28,6 +28,8 @@ class CosineEmbeddingLoss(LossBase):
         if logits_x1.shape != logits_x2.shape or logits_x1.ndim < 2:
             rows = {"x1": logits_x1.shape, "x2": logits_x2.shape, "allowed": "both (N, D)"}
             raise ShapeError("outputs of a cosine loss have different shapes", **rows)
+        if labels.shape != (*logits_x1.shape[:1], *logits_x1.shape[2:]):
+            raise ShapeError("a cosine loss needs a label for each row", x1=logits_x1.shape, label=labels.shape)
         lengths = [self.sqrt(self.reduce_sum(self.square(x), 1)) for x in (logits_x1, logits_x2)]
         cosine = self.reduce_sum(logits_x1 * logits_x2, 1) / (lengths[0] * lengths[1])
         near = self.select(labels == 1, 1.0 - cosine, 0.0)
