@@ -31,7 +31,7 @@ from runner.observe.profile import write
 from runner.observe.profile.record import ProfileRecord
 from runner.observe.profile.settings import ProfileSettings, ProfileTarget
 from runner.train import Model
-from runner.train.profile.profiler import Profiler
+from runner.train.profile.profiler import TrainingProfiler
 
 BATCH, BATCHES = 32, 8
 WANTED: dict[str, dict[str, Any]] = {
@@ -68,7 +68,7 @@ class Watched:
         self.place, self.records = ProfileTarget("graph", "cpu"), [ProfileRecord(0)]
         self.written = 0.0
         self.model = model_of(o.net, "graph", o.threads)
-        self.model.profiler = Profiler(self.settings, self._write)
+        self.model.profiler = TrainingProfiler(self.settings, self._write)
 
     def _write(self, record: ProfileRecord, data: Dataset) -> None:
         start = time.perf_counter()

@@ -21,6 +21,7 @@ from runner.config.groups.callback import CALLBACKS, default_callbacks
 from runner.config.groups.metric import METRICS, direction
 from runner.core.primitive import REGISTRY, Primitive
 from runner.dataset.catalog import CATALOG, DatasetEntry
+from runner.mindspore.coverage import coverage
 from runner.validation.records import Frozen
 from runner.validation.rules import rule_of
 from runner.validation.validate import Invalid, show, validate
@@ -38,7 +39,13 @@ def on_files(files: Any, config: Any) -> Any:
 
 def pages() -> dict[str, str]:
     """The Markdown of each page, by its name."""
-    return {"keys": keys(), "commands": commands(), "files": run_files(), "operators": operators()}
+    return {
+        "keys": keys(),
+        "commands": commands(),
+        "files": run_files(),
+        "operators": operators(),
+        "mindspore": mindspore_names(),
+    }
 
 
 def keys() -> str:
@@ -118,6 +125,21 @@ def operators() -> str:
         f"| `{name}` | {_attributes(kind)} | {_has_gradient(kind)} | {_first_line(kind)} |" for name, kind in _known()
     ]
     return "\n".join([*head, "| operator | attributes | gradient | what it does |", "|---|---|---|---|", *rows, ""])
+
+
+def mindspore_names() -> str:
+    """The public names of MindSpore r1.2 by module: how many runner has, and why it does not have the others."""
+    head = ["# Names of MindSpore r1.2", "", "The public names of each module of the release that runner has.", ""]
+    found = list(coverage())
+    rows = [f"| [`{x.title}`](#{x.title.replace('.', '')}) | {len(x.present)} | {len(x.missing)} |" for x in found]
+    parts = [*head, "| module | here | missing |", "|---|---|---|", *rows, ""]
+    for one in found:
+        parts += [f"## {one.title}", ""]
+        parts += [f"Here: {', '.join(f'`{name}`' for name in one.present) or '-'}", ""]
+        if one.missing:
+            reasons = [f"| `{name}` | {_escaped(why)} |" for name, why in one.missing.items()]
+            parts += ["| missing | why |", "|---|---|", *reasons, ""]
+    return "\n".join(parts)
 
 
 def _known() -> list[tuple[str, type[Primitive]]]:

@@ -42,8 +42,6 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     "ops.functional": ("runner.ops",),
     "train.serialization": ("runner",),
     "train.dataset_helper": ("runner",),
-    "train.summary": ("runner.mindspore.summary",),
-    "train.summary.summary_record": ("runner.mindspore.summary",),
     "train.train_thor": ("runner.mindspore.thor",),
     "log": ("runner.mindspore.log",),
     "profiler": ("runner.mindspore.profiler",),
@@ -59,6 +57,12 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     "dataset.vision.utils": ("runner.dataset.vision",),
     "_checkparam": ("runner.mindspore.checkparam",),
 }
+# Those that are files here, and attributes of their packages too.
+_FILES = (
+    *("common.initializer", "communication.management", "dataset.transforms", "dataset.vision", "nn.cell"),
+    *("nn.dynamic_lr", "nn.loss", "nn.metrics", "nn.optim", "nn.wrap", "ops.composite", "ops.operations"),
+    *("train.amp", "train.callback", "train.loss_scale_manager", "train.model"),
+)
 # Modules of r1.2 that scripts cannot have here, beyond those whose names are in `names.txt`.
 _MISSING_MODULES = ("numpy", "nn.probability", "compression", "explainer", "hub", "boost", "dataset.text", "nn.sparse")
 _LOADERS = (__name__, "runner.host.lazy")
@@ -85,9 +89,8 @@ class _Loader:
             return attribute(module.__name__, name)
 
         module.__dict__["__getattr__"] = load
-        module.__dict__["__dir__"] = lambda: sorted(set(_names(homes)))
-        if path.startswith(tuple(public_names())) or path in public_names():
-            module.__dict__["__all__"] = sorted(set(_names(homes)))
+        module.__dict__["__all__"] = sorted(set(_names(homes)))
+        module.__dict__["__dir__"] = lambda: module.__dict__["__all__"]
 
 
 def _names(homes: Sequence[str]) -> Iterator[str]:
@@ -120,16 +123,24 @@ def attribute(module: str, name: str) -> Any:
     MissingModule, for a public name of r1.2, and AttributeError for any other.
     """
     place = module.removeprefix(PACKAGE).removeprefix(".")
-    if _joined(place, name) in ADDRESSES:
+    if _joined(place, name) in (*ADDRESSES, *_FILES):
         return importlib.import_module(f"{PACKAGE}.{_joined(place, name)}")
     home = next((one for one in _with_ancestors(place) if name in public_names().get(one, ())), None)
     if home is None:
         raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])
     for other in modules_with(name):
-        served = importlib.import_module(_joined(PACKAGE, other))
+        served = module_at(other)
         if name in getattr(served, "__all__", ()):
             return getattr(served, name)
     raise _missing_name(home, name)
+
+
+def module_at(path: str) -> ModuleType | None:
+    """The module of runner at a path of r1.2; None when there is none."""
+    try:
+        return importlib.import_module(_joined(PACKAGE, path))
+    except MissingModule:
+        return None
 
 
 def _joined(*parts: str) -> str:
@@ -157,7 +168,7 @@ def _missing_name(home: str, name: str) -> Exception:
 
 def _existing(home: str) -> list[str]:
     """The names that runner has at a module of r1.2."""
-    return list(getattr(sys.modules.get(_joined(PACKAGE, home)), "__all__", ()))
+    return list(getattr(module_at(home), "__all__", ()))
 
 
 def _is_import() -> bool:

@@ -1,11 +1,13 @@
 """Operators over the ranks of a data-parallel run."""
 
 from collections.abc import Sequence
+from dataclasses import field
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
+from runner.communication.management import WORLD, get_rank
 from runner.communication.world import world
 from runner.core.collective import Collective
 from runner.core.lowering import Builder, Names
@@ -15,9 +17,15 @@ from runner.core.value import Value
 from runner.errors import ConfigError, ShapeError
 from runner.types import TensorType
 
-__all__ = ["AllReduce"]
+__all__ = ["AllReduce", "ReduceOp"]
 
 KINDS = "sum", "mean"
+
+
+class ReduceOp:
+    """The reductions of AllReduce by MindSpore's names; MAX, MIN and PROD are errors."""
+
+    SUM, MAX, MIN, PROD = "sum", "max", "min", "prod"
 
 
 @primitive
@@ -26,13 +34,15 @@ class AllReduce(Collective):
 
     The operands, of one float type, are exchanged in one message. Sums are added in the order of ranks, so that two
     runs give the same bits. With a single process, and in exported models, it is the identity. Raises ConfigError for
-    another `op`. Source: `mindspore.ops.AllReduce` r1.2, which has no "mean".
+    another `op` or `group`. Source: `mindspore.ops.AllReduce` r1.2, which has no "mean".
     """
 
     needs: ClassVar = Needs.MASTER  # it sums the gradients that update parameters
     op: str = "sum"
+    group: str = field(default=WORLD, compare=False)
 
     def __post_init__(self) -> None:
+        get_rank(self.group)  # raises for another group
         if self.op not in KINDS:
             raise ConfigError("unknown reduction of AllReduce", op=repr(self.op), allowed=", ".join(KINDS))
 

@@ -61,7 +61,7 @@ class Model:
         observer: GraphObserver | None = None,
         values: ValueObserver | None = None,
         failure: dump.FirstFailure | None = None,
-        profiler: profile.Profiler | None = None,
+        profiler: profile.TrainingProfiler | None = None,
         amp_level: str = "O0",
         precision_mode: str | None = None,
         loss_scale_manager: LossScaleManager | None = None,

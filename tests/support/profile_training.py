@@ -18,7 +18,7 @@ from runner.device import Device
 from runner.observe.profile import write
 from runner.observe.profile.record import ProfileRecord
 from runner.observe.profile.settings import ProfileSettings, ProfileTarget
-from runner.train.profile.profiler import Profiler
+from runner.train.profile.profiler import TrainingProfiler
 
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
 WAYS = (("graph", False), ("graph", True), ("pynative", False))
@@ -45,7 +45,7 @@ class Training:
         self.lines: list[str] = []
         self.records: list[ProfileRecord] = []
         self.model = model_of(net, mode, threads)
-        self.model.profiler = Profiler(self.settings, self._written)
+        self.model.profiler = TrainingProfiler(self.settings, self._written)
         train(self.model, data_of(net), sunk, steps)
 
     def _written(self, record: ProfileRecord, data: Dataset) -> None:

@@ -1,5 +1,5 @@
 from runner.train.profile.profiler import (
-    Profiler as Profiler,
+    TrainingProfiler as TrainingProfiler,
     find_operator as find_operator,
     measure_in_both_modes as measure_in_both_modes,
     profiler_from_context as profiler_from_context,

@@ -31,7 +31,7 @@ from runner.types import TensorType
 Writer = Callable[[ProfileRecord, Dataset], object]
 
 
-class Profiler:
+class TrainingProfiler:
     """Profiles trainings. `write` receives the record and the dataset of each training, and writes the files."""
 
     def __init__(self, settings: ProfileSettings, write: Writer) -> None:
@@ -118,7 +118,7 @@ def measure_in_both_modes(operator: SingleOperator, device: Device) -> dict[str,
 MODES = {context.GRAPH_MODE: "graph", context.PYNATIVE_MODE: "pynative"}
 
 
-def profiler_from_context(mode: int, device: Device) -> Profiler | None:
+def profiler_from_context(mode: int, device: Device) -> TrainingProfiler | None:
     """The profiler that the context requests for a model of this mode and device; None without `enable_profiling`.
 
     Of several ranks the first one prints. Raises ConfigError for `op_trace`, which trains nothing, and StorageError
@@ -133,7 +133,7 @@ def profiler_from_context(mode: int, device: Device) -> Profiler | None:
     return profiler_from_settings(settings, mode, device)
 
 
-def profiler_from_settings(settings: ProfileSettings, mode: int, device: Device) -> Profiler:
+def profiler_from_settings(settings: ProfileSettings, mode: int, device: Device) -> TrainingProfiler:
     """A profiler of trainings in this mode on this device. It writes the files; the first rank prints the summary."""
 
     def write_files(record: ProfileRecord, data: Dataset) -> None:
@@ -141,4 +141,4 @@ def profiler_from_settings(settings: ProfileSettings, mode: int, device: Device)
         for line in write.write(record, settings, target, stages(data)):
             print(line)  # noqa: T201  the summary
 
-    return Profiler(settings, write_files)
+    return TrainingProfiler(settings, write_files)

@@ -20,7 +20,7 @@ from runner.dataset.stages import stages
 from runner.device import Device
 from runner.observe.profile import write
 from runner.observe.profile.settings import ProfileSettings, ProfileTarget
-from runner.train.profile.profiler import Profiler
+from runner.train.profile.profiler import TrainingProfiler
 
 STEPS, TICKS = 20, 1e5  # of 10 ns in a millisecond
 SLOW = 2.0  # milliseconds of an exchange
@@ -67,7 +67,7 @@ def trained(mode, folder=None, **settings):
     model.train_step = model._train_step()
     if folder is not None:
         profiled = ProfileSettings(folder, training_trace=True, task_trace=True)
-        model.profiler = Profiler(profiled, written)
+        model.profiler = TrainingProfiler(profiled, written)
     model.train(1, data, dataset_sink_mode=False)
     return [p.data.tobytes() for p in net.trainable_params()], said
 

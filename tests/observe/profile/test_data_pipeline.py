@@ -16,7 +16,7 @@ from runner.dataset.stages import stages
 from runner.dataset.transforms.transform import Transform
 from runner.observe.profile import write
 from runner.observe.profile.settings import ProfileSettings, ProfileTarget
-from runner.train.profile.profiler import Profiler
+from runner.train.profile.profiler import TrainingProfiler
 
 COLUMNS = "op_id,op_type,num_workers,output_queue_size,output_queue_average_size,output_queue_length"
 COLUMNS += ",output_queue_usage_rate,sample_interval,parent_id,children_id"
@@ -67,7 +67,9 @@ def profiled(folder, data, mode="graph", sunk=False):
     lines = []
     model = model_of("lenet", mode)
     place = ProfileTarget(mode, "cpu")
-    model.profiler = Profiler(settings, lambda record, d: lines.extend(write.write(record, settings, place, stages(d))))
+    model.profiler = TrainingProfiler(
+        settings, lambda record, d: lines.extend(write.write(record, settings, place, stages(d)))
+    )
     train(model, data, sunk, 12)
     with open(folder / "minddata_pipeline_raw_0.csv", newline="") as file:
         rows = list(csv.DictReader(file))

@@ -18,7 +18,7 @@ from runner.core.tracer import trace
 from runner.dataset import NumpySlicesDataset
 from runner.observe.profile.peak import Peak
 from runner.observe.profile.settings import ProfileSettings
-from runner.train.profile.profiler import Profiler
+from runner.train.profile.profiler import TrainingProfiler
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 BOTH = ["step_num", "start_point", "end_point", "total", "fp_point", "bp_point"]
@@ -363,7 +363,7 @@ def test_a_smaller_last_batch_is_in_no_average(tmp_path, mode, sunk):
     images = rng.standard_normal((43, 1, 32, 32), np.float32)
     data = NumpySlicesDataset((images, rng.integers(0, 10, 43, np.int32))).batch(8)
     model, records = model_of("lenet", mode), []
-    model.profiler = Profiler(settings, lambda record, data: records.append(record))
+    model.profiler = TrainingProfiler(settings, lambda record, data: records.append(record))
     train(model, data, sunk, 18)
     (record,) = records
     assert {operator.inputs[0].shape[0] for operator in record.operators.values() if operator.kind == "ReLU"} == {8}
