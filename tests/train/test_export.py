@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from tables import table
 
+import runner.train.export as export
 from runner import Model, context, dtype, nn, ops, set_seed
 from runner.core.value import Parameter, Tensor
 from runner.dataset import NumpySlicesDataset
@@ -22,7 +23,6 @@ from runner.dataset.vision.resize import resize
 from runner.dataset.visits import Visits
 from runner.device import Device
 from runner.errors import ConfigError
-from runner.train import export
 
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
 BOTH = pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
