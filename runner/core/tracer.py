@@ -8,6 +8,7 @@ from runner.core.effect import Effect
 from runner.core.graph import Graph, as_symbol, verify
 from runner.core.observers import NO_GRAPHS, GraphObserver
 from runner.core.primitive import Interpreter, Node, Primitive
+from runner.core.structure import flatten, static_parts
 from runner.core.value import Operand, Parameter, Symbol, Tensor, Value
 from runner.errors import ConfigError
 from runner.types import TensorType
@@ -23,19 +24,23 @@ class Tracer(Interpreter):
         self._constants: dict[tuple[TensorType, bytes], Symbol] = {}
 
     def lift(self, operand: Operand) -> Value:
-        """Parameters become inputs of the graph, other tensors constants."""
+        """Parameters become inputs of the graph until the step assigns them, other tensors constants."""
         if isinstance(operand, Symbol):
             return operand
         if isinstance(operand, Parameter):
-            if operand not in self.parameters:
-                self.parameters[operand] = Symbol(operand.type, operand.name)
-            return self.parameters[operand]
+            return self.updates[operand] if operand in self.updates and self.reads_latest else self.entry(operand)
         assert isinstance(operand, Tensor)
         key = operand.type, operand.data.tobytes()
         if key not in self._constants:
             symbol = self._constants[key] = Symbol(operand.type, f"cst{len(self._constants) + 1}")
             self.constants[symbol] = operand.data
         return self._constants[key]
+
+    def entry(self, parameter: Parameter) -> Value:
+        """The input of the graph."""
+        if parameter not in self.parameters:
+            self.parameters[parameter] = Symbol(parameter.type, parameter.name)
+        return self.parameters[parameter]
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
         """Create a symbol for each output."""
@@ -46,7 +51,7 @@ class Tracer(Interpreter):
     def graph(self, name: str, inputs: tuple[Symbol, ...], outputs: tuple[Symbol, ...]) -> Graph:
         """The graph of the record so far."""
         for parameter in self.updates:
-            self.lift(parameter)
+            self.entry(parameter)
         updates = {p: as_symbol(self.lift(v)) for p, v in self.updates.items()}
         nodes = tuple(node for node in self.nodes if not isinstance(node.op, Effect))
         effects = tuple(node for node in self.nodes if isinstance(node.op, Effect))
@@ -83,8 +88,11 @@ def trace(
 
 
 def _output_symbols(tracer: Tracer, returned: object, name: str) -> tuple[Symbol, ...]:
-    values = returned if isinstance(returned, tuple | list) else (returned,)
-    for value in values:
-        if not isinstance(value, Value):
-            raise ConfigError("a network must return tensors", network=name, returned=type(value).__name__)
-    return tuple(as_symbol(tracer.lift(value)) for value in values)
+    flat = flatten(returned)
+    if isinstance(returned, tuple | list | Value):
+        others = [x for x in static_parts(flat.layout) if not isinstance(x, bool | int | float | None)]
+    else:
+        others = [returned]
+    if others:
+        raise ConfigError("a network must return tensors", network=name, returned=type(others[0]).__name__)
+    return tuple(as_symbol(tracer.lift(value)) for value in flat.values)

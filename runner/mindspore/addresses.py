@@ -40,6 +40,7 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     **{f"ops.{name}": ("runner.ops",) for name in _OPS},
     "nn.loss.loss": ("runner.nn", "runner.nn.loss.base"),  # scripts subclass its `_Loss`
     "ops.functional": ("runner.ops",),
+    "ops.composite": ("runner.ops",),
     "train.serialization": ("runner",),
     "train.dataset_helper": ("runner",),
     "train.train_thor": ("runner.mindspore.thor",),

@@ -5,6 +5,8 @@ from runner.nn.classification_metrics import *
 from runner.nn.container import *
 from runner.nn.convolution import *
 from runner.nn.dynamic_lr import *
+from runner.nn.gradient_cells import *
+from runner.nn.gradient_reducer import *
 from runner.nn.loss.base import *
 from runner.nn.loss.binary import *
 from runner.nn.loss.cross_entropy import *

@@ -2,18 +2,20 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from runner import context
 from runner.communication import auto_parallel
 from runner.core.primitive import current, is_nested
 from runner.core.source import user_line, users_line
 from runner.core.value import Parameter, Value
+from runner.core.tape import Call
 from runner.errors import ConfigError, nearest
+from runner.ops.gradient import with_bprop
 
 __all__ = ["Cell"]
 
-# Executes a cell that is called outside of a network, by context mode; runner/nn/steps.py registers both modes.
+# Executes a cell that is called outside of a network, by context mode; runner/nn/calls.py registers both modes.
 EXECUTORS: dict[int, Callable[["Cell", tuple[Any, ...]], Any]] = {}
 
 
@@ -23,6 +25,9 @@ class Cell:
     Parameters are named by the path of attributes (`conv1.weight`), scopes by attributes and classes
     (`Default/conv1-Conv2d`). A cell with `auto_prefix=False` does not prefix the parameters of its children.
     """
+
+    # A cell that computes its own gradient defines `bprop(self, *inputs, out, dout)`: one gradient for each input.
+    bprop: ClassVar[Callable[..., Any] | None] = None
 
     def __init__(self, auto_prefix: bool = True) -> None:
         self.__dict__.update(_params={}, _cells={}, _auto_prefix=auto_prefix, _attribute="", training=False)
@@ -36,12 +41,16 @@ class Cell:
     def __call__(self, *inputs: Any) -> Any:
         if not is_nested():
             return EXECUTORS[context.get_context("mode")](self, inputs)
-        scope = current().scope
-        scope.append(self.scope_name)
+        interpreter = current()
+        begin = interpreter.mark()
+        interpreter.scope.append(self.scope_name)
         try:
-            return self.construct(*inputs)
+            outputs = self.construct(*inputs) if self.bprop is None else with_bprop(self.construct, self.bprop, inputs)
         finally:
-            scope.pop()
+            interpreter.scope.pop()
+        if interpreter.tape:
+            interpreter.calls[self] = Call(inputs, outputs, begin, interpreter.mark())
+        return outputs
 
     @property
     def scope_name(self) -> str:
@@ -101,8 +110,8 @@ class Cell:
         self._params[name] = parameter
 
     def assign(self, parameter: Parameter, value: Value) -> None:
-        """Assign a parameter a new value, which takes effect at the end of the step in both modes."""
-        current().assign(parameter, current().lift(value))
+        """Assign a parameter a new value: operators of the same step that come later read it, in both modes."""
+        current().assign(parameter, value)
 
     def name_cells(self) -> dict[str, "Cell"]:
         """Child cells by attribute."""

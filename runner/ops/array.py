@@ -14,13 +14,39 @@ from runner.core.value import Value
 from runner.errors import ShapeError
 from runner.types import Shape, TensorType
 
-__all__ = ["Cast", "Concat", "DynamicShape", "ExpandDims", "Flatten", "Pad", "Reshape", "Slice", "Transpose"]
+__all__ = ["Cast", "Concat", "DynamicShape", "ExpandDims", "Flatten", "Identity", "Pad", "Reshape", "Slice", "Transpose"]
 
 
 def require(holds: bool, what: str, **rows: object) -> None:
     """Raise ShapeError with a sentence and labelled values unless the condition holds."""
     if not holds:
         raise ShapeError(what, **rows)
+
+
+@primitive
+class Identity(Primitive):
+    """x itself."""
+
+    computes: ClassVar = False
+    needs: ClassVar = Needs.NOTHING
+
+    def infer(self, x: TensorType) -> TensorType:
+        """The type of x."""
+        return x
+
+    def kernel(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+    def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
+        return (douts[0],)
+
+    def lower(self, b: Builder, x: str) -> str:
+        """A node that optimised graphs do not contain."""
+        return b.node("Identity", (x,))
+
+    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
+        """Always x."""
+        return 0
 
 
 class Reshaping(Primitive):

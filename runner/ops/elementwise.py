@@ -10,7 +10,7 @@ from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, can_
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import OPERATORS, Tensor, Value
-from runner.ops.array import Cast, require
+from runner.ops.array import Cast, Identity, require
 from runner.ops.reduce import unbroadcast
 from runner.types import TensorType, broadcast
 
@@ -292,4 +292,4 @@ class Abs(Unary):
 
 
 OPERATORS.update(Add=Add(), Sub=Sub(), Mul=Mul(), RealDiv=RealDiv(), Pow=Pow(), Neg=Neg())
-OPERATORS["Cast"] = Cast()
+OPERATORS["Cast"], OPERATORS["Identity"] = Cast(), Identity()

@@ -16,7 +16,8 @@ from runner.core.primitive import Primitive
 # Float operands that have no gradient. An operator that is not listed must have one for every float operand.
 NO_GRADIENT: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual"), (0, 1)),
-    **dict.fromkeys(("Argmax", "Argmin"), (0,)),  # whole numbers
+    "CustomGradient": (0, 1),  # whatever its rule returns, which is nothing here
+    **dict.fromkeys(("Argmax", "Argmin", "StopGradient"), (0,)),  # whole numbers
     **dict.fromkeys(("Sign", "Floor", "OnesLike", "ZerosLike", "FloatStatus"), (0,)),  # flat wherever they are smooth
     "DynamicShape": (0,),  # its result does not depend on the numbers
     "ReluGrad": (1,),  # only the sign of `out` is read
@@ -48,7 +49,7 @@ ONCE_DIFFERENTIABLE = {
     ops.SparseSoftmaxCrossEntropyWithLogits(),
 }
 # Operators with a field that has no text to read it back from: a function.
-NO_TEXT = {"InsertGradientOf"}
+NO_TEXT = {"CustomGradient", "HookBackward", "InsertGradientOf"}
 
 
 def unary() -> Iterator[Sample]:
@@ -305,9 +306,19 @@ def synchronized_normalizations() -> Iterator[Sample]:
         yield row(ops.NormalizeChannels(1e-3), *operands, note=note, smooth=False)  # see NO_GRADIENT
 
 
+def identities() -> Iterator[Sample]:
+    x = np.arange(-3.0, 3.0, dtype=np.float32).reshape(2, 3) / 4
+    yield row(ops.Identity(), x)
+    yield row(ops.Identity(), x.astype(np.int32), note="int32")
+    yield row(ops.HookBackward(lambda douts: None), x)
+    yield row(ops.CustomGradient(1, lambda operands, results, douts: [None]), x[0], x)
+    yield row(ops.StopGradient(), x, smooth=False)
+
+
 FAMILIES = (
     *(unary, reduced, binary, reductions, arrays, matrices, losses, updates, pools, convolutions, normalizations),
     synchronized_normalizations,
+    identities,
 )
 SAMPLES = [sample for family in (*FAMILIES, *NETWORK_FAMILIES) for sample in family()]
 WIDE = [*convolutions(batch=9)]  # batches that are large enough for the forms batch last

@@ -111,9 +111,21 @@ class Optimizer(Cell):
         self.exec_weight_decay = any(decay > 0 for decay in decays)
 
     def __call__(self, *inputs: Any) -> Any:
-        """Assign new values. Parameters and state, the master copy, keep their types under every `precision_mode`."""
-        with current().use_precision(None):
-            return super().__call__(*inputs)
+        """Assign new values; True, or what `construct` returns, as a value for `ops.depend`.
+
+        Parameters and state, the master copy, keep their types under every `precision_mode`.
+        """
+        step, condition = current(), self.__dict__.pop("_condition", None)
+        with step.use_precision(None), step.unrecorded():
+            begin = step.mark()
+            result = super().__call__(*inputs)
+            if condition is not None:
+                step.restore_unless(condition, begin)
+        return True if result is None else result
+
+    def only_if(self, condition: Value) -> None:
+        """The next call of a step assigns nothing unless a Bool scalar, which may be known only then, is true."""
+        self.__dict__["_condition"] = condition
 
     @property
     def where(self) -> dict[str, str]:
