@@ -63,8 +63,6 @@ def rebuilt(layout: Any, values: Sequence[Any]) -> Any:
     return elements if kind == "list" else tuple(elements)
 
 
-
-
 def static_parts(layout: Any) -> list[Any]:
     """What is no value in a layout."""
     if isinstance(layout, Leaf):

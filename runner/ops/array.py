@@ -14,7 +14,18 @@ from runner.core.value import Value
 from runner.errors import ShapeError
 from runner.types import Shape, TensorType
 
-__all__ = ["Cast", "Concat", "DynamicShape", "ExpandDims", "Flatten", "Identity", "Pad", "Reshape", "Slice", "Transpose"]
+__all__ = [
+    "Cast",
+    "Concat",
+    "DynamicShape",
+    "ExpandDims",
+    "Flatten",
+    "Identity",
+    "Pad",
+    "Reshape",
+    "Slice",
+    "Transpose",
+]
 
 
 def require(holds: bool, what: str, **rows: object) -> None:

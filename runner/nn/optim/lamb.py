@@ -36,7 +36,6 @@ class Lamb(Optimizer):
         # Powers and no number of the step: they also count inside of a sink, and not the steps that overflow.
         self.beta1_power = Parameter(Tensor(1.0, dt.float32), "beta1_power", requires_grad=False)
         self.beta2_power = Parameter(Tensor(1.0, dt.float32), "beta2_power", requires_grad=False)
-        self.params = self.parameters
         self.moments1, self.moments2 = self.state("lamb_m"), self.state("lamb_v")
         self.sqrt, self.square, self.sum = ops.Sqrt(), ops.Square(), ops.ReduceSum()
         self.select, self.minimum = ops.Select(), ops.Minimum()

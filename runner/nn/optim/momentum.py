@@ -29,7 +29,7 @@ class Momentum(Optimizer):
         super().__init__(learning_rate, params, weight_decay, loss_scale)
         at_least(self.where, 0.0, momentum=momentum)
         self.momentum = Tensor(momentum, dt.float32)
-        self.params, self.use_nesterov = self.parameters, use_nesterov
+        self.use_nesterov = use_nesterov
         self.moments = self.state("moments")
         self.opt = ops.ApplyMomentum(use_nesterov)
 

@@ -65,11 +65,12 @@ class Optimizer(Cell):
         self._set_decay(float(weight_decay), owners)
         self.grad_centralization_flags = tuple([group.centralizes for group in owners])
         self.use_parallel, self.optim_filter = False, (True,) * self.param_length
+        self.map_, self.hyper_map = ops.Map(), ops.HyperMap()
         self._unique, self._target = True, str(context.get_context("device_target"))
 
     def set_parameters(self, parameters: Iterable[Parameter]) -> None:
-        """Set `parameters`, those of the network, which are not parameters of this cell."""
-        self.__dict__["parameters"] = tuple(parameters)
+        """Set `parameters`, also called `params`, those of the network, which are not parameters of this cell."""
+        self.__dict__["parameters"] = self.__dict__["params"] = tuple(parameters)
         self.param_length = len(self.parameters)
         self._places = {parameter: k for k, parameter in enumerate(self.parameters)}
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from both_modes import MODES
-from optimizer_steps import parameters, trained
+from optimizer_steps import GRADIENTS, parameters, trained
 
 from runner import Model, context, nn, ops, set_seed
 from runner.core.value import Tensor
@@ -48,6 +48,27 @@ class Fused(Momentum):
             self.opt(param, moment, rate, gradient, self.momentum)
 
 
+_momentum_opt = ops.MultitypeFuncGraph("momentum_opt")
+
+
+@_momentum_opt.register("Function", "Tensor", "Tensor", "Tensor", "Tensor", "Tensor")
+def _tensor_run_opt(opt, momentum, learning_rate, gradient, weight, moment):
+    return ops.depend(True, opt(weight, moment, learning_rate, gradient, momentum))
+
+
+class Mapped(Momentum):
+    """The script's functions over tensors, as optimizers of the ModelZoo have them."""
+
+    def construct(self, gradients):
+        gradients = self.scale_grad(self.decay_weight(gradients))
+        lr = self.get_lr()
+        if self.is_group_lr:
+            update = ops.partial(_momentum_opt, self.opt, self.momentum)
+            return self.hyper_map(update, lr, gradients, self.params, self.moments)
+        update = ops.partial(_momentum_opt, self.opt, self.momentum, lr)
+        return self.map_(update, gradients, self.params, self.moments)
+
+
 def plain(p):
     return p
 
@@ -57,7 +78,7 @@ def groups(p):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", [Momentum, Fused])
+@pytest.mark.parametrize("kind", [Momentum, Fused, Mapped])
 @pytest.mark.parametrize("given", [plain, groups])
 @pytest.mark.parametrize("rate", [0.1, [0.3, 0.2, 0.1]])
 def test_it_trains_as_ours(rate, given, kind, mode):
@@ -69,7 +90,7 @@ def test_it_trains_as_ours(rate, given, kind, mode):
     }
 
 
-@pytest.mark.parametrize("kind", [Momentum, Fused])
+@pytest.mark.parametrize("kind", [Momentum, Fused, Mapped])
 def test_in_a_sink(kind):
     def after(sunk, mode=context.GRAPH_MODE):
         set_seed(5)
@@ -85,6 +106,30 @@ def test_in_a_sink(kind):
     for name, value in unsunk.items():
         assert sunk[name].tobytes() == value.tobytes()
         assert np.allclose(pynative[name], value, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", [context.PYNATIVE_MODE, context.GRAPH_MODE])
+@pytest.mark.parametrize("kind", [Mapped, nn.Adam, nn.Lamb])
+def test_called_outside_of_a_network(kind, mode):
+    """A loop of a script calls it with a tuple of gradients; each call is a step, whose assignments take effect."""
+    context.set_context(mode=mode)
+    arguments = (0.1, 0.9) if kind is Mapped else (0.1,)
+    p = parameters()
+    optimizer = kind(p, *arguments)
+    for step in GRADIENTS:
+        optimizer(tuple(Tensor(gradient) for gradient in step.values()))
+    inside = trained(kind(parameters(), *arguments), "pynative")
+    for parameter in p:
+        assert np.allclose(parameter.asnumpy(), inside[parameter.name], rtol=1e-5)
+
+
+def test_a_rule_applied_outside_of_a_network():
+    p, moment = parameters()[0], parameters()[0]
+    before = p.asnumpy().copy()
+    rate, factor, gradient = Tensor(0.5), Tensor(0.0), Tensor(np.ones((2, 3), np.float32))
+    ops.ApplyMomentum()(p, moment, rate, gradient, factor)
+    assert np.array_equal(p.asnumpy(), before - np.float32(0.5))
+    assert np.array_equal(moment.asnumpy(), np.ones((2, 3), np.float32))
 
 
 SCHEDULE_STEPS = 12
