@@ -84,9 +84,10 @@ class Optimizer(Cell):
             if "lr" in group.settings
         }
         rates = tuple([own.get(group.number, shared) for group in owners])
-        self.learning_rate: Any = rates if self.is_group_lr else shared
-        for each in self.rates:
+        for each in dict.fromkeys(rate for rate in rates if rate is not None):
             self.insert_param_to_cell(each.name, each)
+        # Not by an attribute of the cell: the tuple would replace the parameter that has its name.
+        self.__dict__["learning_rate"] = rates if self.is_group_lr else shared
         self.dynamic_lr = bool(self.schedules)
         self.global_step: Any = None
         if self.dynamic_lr:
