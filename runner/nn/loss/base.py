@@ -20,8 +20,9 @@ Reduction: TypeAlias = str | None
 class LossBase(Cell):
     """Base of losses: `reduction` is `mean`, `sum` or `none`, also None, over all elements; ConfigError for others.
 
-    Subclasses define `construct(logits, labels)`, which ends with `return self.get_loss(x)`. As in r1.2, `reduce` says
-    whether there is a reduction, and `average` whether a sum is divided by the number of elements.
+    Subclasses define `construct(logits, labels)`, which ends with `return self.get_loss(x)`. `reduce` is the operator of
+    the reduction, or None, and `average` says whether a sum is divided by the number of elements: conditions of r1.2's
+    losses on these two attributes hold.
     """
 
     def __init__(self, reduction: Reduction = "mean") -> None:
@@ -29,8 +30,9 @@ class LossBase(Cell):
         self.reduction = (reduction or "none").lower() if isinstance(reduction, str | None) else reduction
         if self.reduction not in REDUCTIONS:
             raise ConfigError("unknown reduction", given=reduction, allowed=", ".join(REDUCTIONS))
-        self.average, self.reduce = self.reduction != "sum", self.reduction != "none"
         self.reduce_mean, self.reduce_sum = ops.ReduceMean(), ops.ReduceSum()
+        self.average = self.reduction != "sum"
+        self.reduce = {"mean": self.reduce_mean, "sum": self.reduce_sum}.get(self.reduction)
         self.mul, self.cast = ops.Mul(), ops.Cast()
 
     def get_axis(self, x: Value) -> tuple[int, ...]:
@@ -47,9 +49,7 @@ class LossBase(Cell):
 
     def reduced(self, x: Value) -> Value:
         """The mean or the sum of all elements, or `x` itself."""
-        if not self.reduce:
-            return x
-        loss: Value = self.reduce_mean(x) if self.average else self.reduce_sum(x)
+        loss: Value = x if self.reduce is None else self.reduce(x)
         return loss
 
 

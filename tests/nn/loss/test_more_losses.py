@@ -139,7 +139,7 @@ class Weighted(_Loss):
 @pytest.mark.parametrize("reduction", [*REDUCE, None])
 def test_get_loss(reduction, mode):
     loss, (x, y, w) = Weighted(reduction), (normal(3, 2) for _ in range(3))
-    assert (loss.reduce, loss.average) == (reduction not in (None, "none"), reduction != "sum")
+    assert (bool(loss.reduce), loss.average) == (reduction not in (None, "none"), reduction != "sum")
     reduce = REDUCE[reduction or "none"]
     for weights, factor in (((), 1.0), ((w,), w.astype(np.float64))):
         check(loss, lambda a, factor=factor: np.asarray(reduce(abs(a - y) * factor)), x, (y, *weights), mode)
