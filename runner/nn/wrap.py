@@ -16,7 +16,7 @@ from runner.errors import ConfigError
 from runner.host.lazy import reference_attribute
 from runner.nn import gradient_reducer
 from runner.nn.cell import Cell
-from runner.nn.optim import Optimizer
+from runner.nn.optim.optimizer import Optimizer
 
 __all__ = ["TrainOneStepCell", "WithEvalCell", "WithLossCell"]
 __getattr__ = partial(reference_attribute, __name__)

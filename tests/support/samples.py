@@ -213,7 +213,9 @@ def updates() -> Iterator[Sample]:
         yield row(ops.SGD(*option), *operands, note=f"{option}-{stat}")
     for steps in (1, 5):
         rates = scalar(0.9**steps), scalar(0.99**steps), scalar(0.01), scalar(0.9), scalar(0.99), scalar(1e-8)
-        yield row(ops.Adam(), normal(2, 3), normal(2, 3), positive(2, 3), *rates, normal(2, 3), note=f"step{steps}")
+        for nesterov in (False, True):
+            op, note = ops.Adam(use_nesterov=nesterov), f"step{steps}-nesterov{nesterov}"
+            yield row(op, normal(2, 3), normal(2, 3), positive(2, 3), *rates, normal(2, 3), note=note)
 
 
 def pools() -> Iterator[Sample]:
