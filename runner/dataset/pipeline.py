@@ -13,7 +13,7 @@ from runner.dataset.column import Column
 from runner.dataset.order import Batched, Order, SourceOrder, VariedBatches
 from runner.dataset.samples.batch import Batches, BatchInfo, BatchMap, Buckets, padding_of, replaced
 from runner.dataset.samples.buckets import bucket_arguments
-from runner.dataset.samples.items import Chain, Flat, Items, Zipped, columns_of, filtered
+from runner.dataset.samples.items import Chain, FlatMapped, Items, Zipped, columns_of, filtered
 from runner.dataset.samples.map import described, mapped, operations_of
 from runner.dataset.samples.samples import Sample, Samples
 from runner.errors import ConfigError
@@ -162,7 +162,7 @@ class Dataset(Arrangement):
             _require_datasets([made])
             return Items(made._columns, made._order)
 
-        return self._of(Flat(Items(self._columns, self._order), expand, described(func)), self._order)
+        return self._of(FlatMapped(Items(self._columns, self._order), expand, described(func)), self._order)
 
     def apply(self, apply_func: "Callable[[Dataset], Dataset]") -> "Dataset":
         """The dataset that `apply_func` returns for this one."""

@@ -101,7 +101,7 @@ class Chain(Samples):
         return part.at(number * part.count + item - (int(self._ends[index]) - part.count))
 
 
-class Flat(Samples):
+class FlatMapped(Samples):
     """The items of the samples that `expand` makes of each item, one after the other."""
 
     def __init__(self, items: Samples, expand: Callable[[Sample], Samples], where: str) -> None:
