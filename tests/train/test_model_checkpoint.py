@@ -11,7 +11,14 @@ from runner import Model, context, nn, set_seed
 from runner.dataset import open_dataset
 from runner.device import Device
 from runner.errors import ConfigError, StorageError
-from runner.train.callback import Callback, CheckpointConfig, LambdaCallback, ModelCheckpoint
+from runner.train.callback import (
+    Callback,
+    CheckpointConfig,
+    LambdaCallback,
+    ModelCheckpoint,
+    RunContext,
+    _InternalCallbackParam,
+)
 from runner.train.checkpoint import load_checkpoint, load_param_into_net
 
 WAYS = {
@@ -94,6 +101,19 @@ def test_numbers_in_the_files(append_info, numbers, tmp_path):
     first = load_checkpoint(tmp_path / "net-1_5.ckpt")
     if "epoch_num" in numbers:
         assert int(first["epoch_num"].asnumpy()) == numbers["epoch_num"] - 1
+
+
+def test_a_training_loop_of_a_script(tmp_path):
+    """Scripts of the reference call the hooks themselves."""
+    cb_params = _InternalCallbackParam()
+    cb_params.train_network, cb_params.epoch_num, cb_params.cur_epoch_num = build().network, 1, 1
+    run_context = RunContext(cb_params)
+    checkpoint = ModelCheckpoint("own", tmp_path, CheckpointConfig(2))
+    checkpoint.begin(run_context)
+    for step in range(1, 5):
+        cb_params.cur_step_num, cb_params.batch_num = step, step + 1
+        checkpoint.step_end(run_context)
+    assert saved(tmp_path) == ["own-1_2", "own-1_4"]
 
 
 def test_another_network_in_the_files(tmp_path):

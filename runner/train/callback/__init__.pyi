@@ -4,6 +4,7 @@ from runner.train.callback.base import (
     CallbackParameters as CallbackParameters,
     RunContext as RunContext,
     StepValues as StepValues,
+    _InternalCallbackParam as _InternalCallbackParam,
     step_in_epoch as step_in_epoch,
 )
 from runner.train.callback.checkpoint import CheckpointConfig as CheckpointConfig, ModelCheckpoint as ModelCheckpoint

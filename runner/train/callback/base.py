@@ -57,6 +57,10 @@ class CallbackParameters(dict[str, Any]):
         self[name] = value
 
 
+# The name of the reference, for scripts with training loops of their own: they set the parameters that callbacks need.
+_InternalCallbackParam = CallbackParameters
+
+
 class RunContext:
     """The argument of every hook: the run's parameters, and stop requests."""
 

@@ -105,7 +105,7 @@ class ModelCheckpoint(Callback):
     def begin(self, run_context: RunContext) -> None:
         files.make_directory(self.directory)
         self._run_prefix = _free_prefix(self.prefix, files.names(self.directory))
-        self._forget(run_context.original_args().cur_step_num)
+        self._forget(run_context.original_args().get("cur_step_num", 0))  # the loop of a script may not have it yet
 
     def step_end(self, run_context: RunContext) -> None:
         cb_params = run_context.original_args()
