@@ -63,6 +63,8 @@ _FILES = (
     *("nn.dynamic_lr", "nn.loss", "nn.metrics", "nn.optim", "nn.wrap", "ops.composite", "ops.operations"),
     *("train.amp", "train.callback", "train.loss_scale_manager", "train.model"),
 )
+# Missing names that scripts import and few of their configs use: what stands for them raises when it is called.
+STAND_INS = {"thor": "runner.mindspore.thor"}
 # Modules of r1.2 that scripts cannot have here, beyond those whose names are in `names.txt`.
 _MISSING_MODULES = ("numpy", "nn.probability", "compression", "explainer", "hub", "boost", "dataset.text", "nn.sparse")
 _LOADERS = (__name__, "runner.host.lazy")
@@ -132,6 +134,8 @@ def attribute(module: str, name: str) -> Any:
         served = module_at(other)
         if name in getattr(served, "__all__", ()):
             return getattr(served, name)
+    if name in STAND_INS:
+        return getattr(importlib.import_module(STAND_INS[name]), name)
     raise _missing_name(home, name)
 
 

@@ -56,6 +56,7 @@ ERRORS = {
     "a group of ranks": ("from runner.communication.management import create_group", MissingModule, "AllReduce"),
     "a module": ("import runner.mindrecord", MissingModule, "GeneratorDataset"),
     "a name of it": ("from runner.mindrecord import FileWriter", MissingModule, "GeneratorDataset"),
+    "a function that is imported and seldom used": ("from runner.nn.optim import thor; thor()", MissingName, "THOR"),
     "a class that is imported and seldom used": (
         "from runner.train.train_thor import ConvertModelUtils; ConvertModelUtils()",
         MissingName,
