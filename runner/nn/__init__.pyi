@@ -4,9 +4,11 @@ from runner.nn.bn_act import *
 from runner.nn.cell import *
 from runner.nn.classification_metrics import *
 from runner.nn.clipping import *
+from runner.nn.confusion_metrics import *
 from runner.nn.container import *
 from runner.nn.convolution import *
 from runner.nn.convolution3d import *
+from runner.nn.curve_metrics import *
 from runner.nn.dynamic_lr import *
 from runner.nn.embedding import *
 from runner.nn.group_normalization import *
@@ -20,9 +22,13 @@ from runner.nn.matrix import *
 from runner.nn.metric_base import *
 from runner.nn.metrics import *
 from runner.nn.normalization import *
+from runner.nn.occlusion_sensitivity import *
 from runner.nn.optim import *
 from runner.nn.pooling import *
 from runner.nn.regression_metrics import *
 from runner.nn.schedule import *
 from runner.nn.sequence import *
+from runner.nn.similarity_metrics import *
+from runner.nn.surface_metrics import *
+from runner.nn.text_metrics import *
 from runner.nn.wrap import *
