@@ -15,6 +15,7 @@ from runner.nn.group_normalization import *
 from runner.nn.image import *
 from runner.nn.image_quality import *
 from runner.nn.loss import *
+from runner.nn.loss_metric import *
 from runner.nn.loss_scale import *
 from runner.nn.lstm import *
 from runner.nn.math import *

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -123,6 +123,15 @@ def is_one_hot(data: np.ndarray, axis: int) -> bool:
     (True, False)
     """
     return bool(data.ndim > 1 and ((data == 0) | (data == 1)).all() and (data.sum(axis) == 1).all())
+
+
+def checked_metrics(wanted: Mapping[str, AnyMetric]) -> dict[str, AnyMetric]:
+    """A dict of names and metrics. Raises ConfigError for a value that is not a metric."""
+    for name, metric in wanted.items():
+        if isinstance(metric, type) or not isinstance(metric, AnyMetric):
+            allowed = "objects of runner.nn.Metric"
+            raise ConfigError("not a metric", name=name, given=repr(metric), allowed=allowed)
+    return dict(wanted)
 
 
 def is_scalar(metric: object) -> bool:

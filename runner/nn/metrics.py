@@ -1,85 +1,62 @@
-"""Metrics of an evaluation: the loss, and the names of all."""
+"""The names of metrics, and metrics by name."""
 
-import sys
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from runner.errors import ConfigError, known_names
 from runner.host.lazy import reference_attribute
-from runner.nn.cell import Cell
-from runner.nn.metric_base import AnyMetric, Mean, attach, of_arrays
+from runner.nn.classification_metrics import (
+    F1,
+    Accuracy,
+    Precision,
+    Recall,
+    Top1CategoricalAccuracy,
+    Top5CategoricalAccuracy,
+    TopKCategoricalAccuracy,
+)
+from runner.nn.confusion_metrics import ConfusionMatrix, ConfusionMatrixMetric
+from runner.nn.curve_metrics import ROC, auc
+from runner.nn.loss_metric import Loss
+from runner.nn.metric_base import AnyMetric, Metric, checked_metrics
+from runner.nn.occlusion_sensitivity import OcclusionSensitivity
+from runner.nn.regression_metrics import MAE, MSE, R2
+from runner.nn.similarity_metrics import CosineSimilarity, Dice
+from runner.nn.surface_metrics import HausdorffDistance, MeanSurfaceDistance, RootMeanSquareDistance
+from runner.nn.text_metrics import BleuScore, Perplexity
 
-__all__ = ["Loss", "get_metric_fn", "names"]
+__all__ = ["get_metric_fn", "get_metrics", "names"]
 __getattr__ = partial(reference_attribute, __name__)
 __path__: list[str] = []  # MindSpore has modules below it: runner/mindspore/addresses.py
 
-
-class Loss(Mean):
-    """Mean loss per sample; batches are weighted by their size, so that a smaller last one has no more weight.
-
-    `summed`: the loss function sums the samples of a batch instead of averaging them; by default (None) so if its
-    attribute `reduction` is "sum". `update(loss)` without a target counts a batch as one sample, as MindSpore r1.2
-    does.
-    """
-
-    indexes = (0, 2)
-
-    def __init__(self, summed: bool | None = None) -> None:
-        super().__init__()
-        self.is_fixed, self.summed = summed is not None, bool(summed)
-
-    def attach(self, loss_fn: Cell) -> None:
-        if not self.is_fixed:
-            self.summed = getattr(loss_fn, "reduction", None) == "sum"
-
-    @of_arrays
-    def update(self, loss: np.ndarray, target: np.ndarray | None = None) -> None:
-        samples = 1 if target is None else len(target)
-        self.total += float(np.mean(loss, dtype=np.float64)) * (1 if self.summed else samples)
-        self.count += samples
-
-
-# The metrics that `Model(metrics=...)` knows by name, and their classes in `runner.nn`, which load when they are named.
-METRICS = {
-    "loss": "Loss",
-    "accuracy": "Accuracy",
-    "acc": "Accuracy",
-    "topk": "TopKCategoricalAccuracy",
-    "top_1_accuracy": "Top1CategoricalAccuracy",
-    "top_5_accuracy": "Top5CategoricalAccuracy",
-    "top_5": "Top5CategoricalAccuracy",
-    "precision": "Precision",
-    "recall": "Recall",
-    "F1": "F1",
-    "f1": "F1",
-    "confusion_matrix": "ConfusionMatrix",
-    "confusion_matrix_metric": "ConfusionMatrixMetric",
-    "roc": "ROC",
-    "mae": "MAE",
-    "mse": "MSE",
-    "r2": "R2",
-    "perplexity": "Perplexity",
-    "bleu_score": "BleuScore",
-    "dice": "Dice",
-    "cosine_similarity": "CosineSimilarity",
-    "hausdorff_distance": "HausdorffDistance",
-    "mean_surface_distance": "MeanSurfaceDistance",
-    "root_mean_square_distance": "RootMeanSquareDistance",
-    "occlusion_sensitivity": "OcclusionSensitivity",
+# The metrics that `Model(metrics=...)` knows by name; `runner/config/groups/metric.py` has those of configs.
+METRICS: dict[str, type[Metric]] = {
+    "loss": Loss,
+    "accuracy": Accuracy,
+    "acc": Accuracy,
+    "topk": TopKCategoricalAccuracy,
+    "top_1_accuracy": Top1CategoricalAccuracy,
+    "top_5_accuracy": Top5CategoricalAccuracy,
+    "top_5": Top5CategoricalAccuracy,
+    "precision": Precision,
+    "recall": Recall,
+    "F1": F1,
+    "f1": F1,
+    "confusion_matrix": ConfusionMatrix,
+    "confusion_matrix_metric": ConfusionMatrixMetric,
+    "roc": ROC,
+    "mae": MAE,
+    "mse": MSE,
+    "r2": R2,
+    "perplexity": Perplexity,
+    "bleu_score": BleuScore,
+    "dice": Dice,
+    "cosine_similarity": CosineSimilarity,
+    "hausdorff_distance": HausdorffDistance,
+    "mean_surface_distance": MeanSurfaceDistance,
+    "root_mean_square_distance": RootMeanSquareDistance,
+    "occlusion_sensitivity": OcclusionSensitivity,
 }
-
-
-def metrics_for(
-    loss_fn: Cell | None, wanted: Mapping[str, AnyMetric] | Iterable[str] | str | None
-) -> dict[str, AnyMetric]:
-    """As `get_metrics`, for outputs that this loss function is computed of."""
-    found = get_metrics(wanted)
-    if loss_fn is not None:
-        attach(found.values(), loss_fn)
-    return found
 
 
 def names() -> list[str]:
@@ -92,10 +69,11 @@ def get_metric_fn(name: str, *args: Any, **kwargs: Any) -> Any:
 
     Raises ConfigError for an unknown name.
     """
-    if name not in METRICS and name != "auc":
+    if name == "auc":
+        return auc(*args, **kwargs)
+    if name not in METRICS:
         raise ConfigError("unknown metric", given=name, **known_names(name, METRICS))
-    package = sys.modules["runner.nn"]  # an import would be a cycle; it is loaded, and its names load late
-    return getattr(package, METRICS.get(name, name))(*args, **kwargs)
+    return METRICS[name](*args, **kwargs)
 
 
 def get_metrics(wanted: Mapping[str, AnyMetric] | Iterable[str] | str | None) -> dict[str, AnyMetric]:
@@ -104,11 +82,7 @@ def get_metrics(wanted: Mapping[str, AnyMetric] | Iterable[str] | str | None) ->
     Raises ConfigError for an unknown name, and for a value of a dict that is not a metric.
     """
     if isinstance(wanted, Mapping):
-        for name, metric in wanted.items():
-            if isinstance(metric, type) or not isinstance(metric, AnyMetric):
-                allowed = "objects of runner.nn.Metric"
-                raise ConfigError("not a metric", name=name, given=repr(metric), allowed=allowed)
-        return dict(wanted)
+        return checked_metrics(wanted)
     chosen = [wanted] if isinstance(wanted, str) else list(wanted or ())
     if isinstance(wanted, set | frozenset):
         chosen.sort()

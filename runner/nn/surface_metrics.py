@@ -68,8 +68,8 @@ class HausdorffDistance(SurfaceMetric):
     """The largest distance of a point of one surface to the other surface.
 
     With `directed` only from the predicted one to the true one, otherwise in both directions. `percentile` (0 to 100)
-    takes that percentile of the distances in place of the largest. `crop` cuts both images to the smallest box around
-    both regions, without axes along which it has one pixel. Infinite for an empty surface.
+    takes that percentile of the distances in place of the largest; None and 0 are the largest. `crop` cuts both images
+    to the smallest box around both regions, without axes along which it has one pixel. Infinite for an empty surface.
     """
 
     def __init__(

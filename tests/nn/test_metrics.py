@@ -6,10 +6,14 @@ import numpy as np
 import pytest
 
 from runner import dataset, nn
+from runner.config.groups.metric import BUILT_IN, numbers
 from runner.core.value import Tensor
 from runner.errors import ConfigError
 from runner.nn.classification_metrics import Accuracy
-from runner.nn.metrics import ALIASES, METRICS, Loss, get_metrics, metrics_for, scalar_names
+from runner.nn.loss_metric import Loss
+from runner.nn.metric_base import direction_of
+from runner.nn.metrics import METRICS, get_metrics
+from runner.train.evaluation import metrics_for
 from runner.train.model import Model
 
 RNG = np.random.default_rng(0)
@@ -104,16 +108,17 @@ def test_the_base_class_leaves_everything_to_others():
 def test_metrics_by_name(wanted, names):
     made = get_metrics(wanted)
     assert list(made) == names
-    assert all(type(metric) is METRICS[ALIASES.get(name, name)] for name, metric in made.items())
+    assert all(type(metric) is METRICS[name] for name, metric in made.items())
 
 
-KNOWN = ", ".join([*METRICS, *ALIASES])
+KNOWN = ", ".join(METRICS)
+PAIRS = [name for name in METRICS if "distance" not in name and not name.startswith(("cosine", "occlusion"))]
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_metrics_know_what_the_loss_function_is(reduction):
-    made = metrics_for(nn.SoftmaxCrossEntropyWithLogits(True, reduction), list(METRICS))
-    assert {name: type(metric) for name, metric in made.items()} == METRICS
+    made = metrics_for(nn.SoftmaxCrossEntropyWithLogits(True, reduction), PAIRS)
+    assert {name: type(metric) for name, metric in made.items()} == {name: METRICS[name] for name in PAIRS}
     assert made["loss"].summed is (reduction == "sum")
     assert not made["f1"].classifier.is_multilabel
     assert metrics_for(nn.BCEWithLogitsLoss(), ["f1"])["f1"].classifier.is_multilabel
@@ -180,9 +185,10 @@ def test_a_model_gives_each_metric_what_it_wants(mode):
 
 
 def test_which_metrics_are_one_number():
-    assert set(METRICS) - set(scalar_names(METRICS)) == {"confusion_matrix"}
+    assert set(BUILT_IN) - set(numbers()) == {"confusion_matrix"}
     up = {"accuracy", "top_5", "precision", "recall", "f1", "r2"}
-    assert {name for name, kind in METRICS.items() if kind.direction == "maximize"} == up
+    assert {name for name, make in BUILT_IN.items() if direction_of(make) == "maximize"} == up
+    assert {name for name in BUILT_IN if METRICS[name].direction == "maximize"} == up
 
 
 @pytest.mark.parametrize("data", [[1.0, 2.0], np.array([1.0, 2.0]), Tensor([1.0, 2.0])])
@@ -197,7 +203,12 @@ def test_data_of_metrics_are_arrays(data):
     [
         ({"acuracy"}, f"unknown metric\n  given    acuracy\n  allowed  {KNOWN}\n  nearest  accuracy"),
         ([3], f"unknown metric\n  given    3\n  allowed  {KNOWN}"),
-        ("perplexity", f"unknown metric\n  given    perplexity\n  allowed  {KNOWN}"),
+        ("perplexities", f"unknown metric\n  given    perplexities\n  allowed  {KNOWN}\n  nearest  perplexity"),
+        (
+            {"auc", "acc"},
+            "auc is a function of a curve, no metric\n"
+            '  repair  metrics={"roc"}, then nn.auc(fpr, tpr) of its value (fpr, tpr, thresholds)',
+        ),
         ({"loss": "loss"}, "not a metric\n  name     loss\n  given    'loss'\n  allowed  objects of runner.nn.Metric"),
         ({"loss": Loss}, f"not a metric\n  name     loss\n  given    {Loss!r}\n  allowed  objects of runner.nn.Metric"),
     ],
