@@ -111,7 +111,7 @@ def _chosen(metric: Any, inputs: Sequence[Any]) -> Sequence[Any]:
     if not indexes:
         return inputs
     if not all(-len(inputs) <= index < len(inputs) for index in indexes):
-        rows = {"metric": type(metric).__name__, "set_indexes": indexes, "inputs": len(inputs)}
+        rows = {"metric": type(metric).__name__, "indexes": indexes, "inputs": len(inputs)}
         raise ConfigError("update does not receive this input", **rows)
     return [inputs[index] for index in indexes]
 

@@ -78,7 +78,7 @@ class OcclusionSensitivity(Metric):
         """The first and the last element along each axis. Raises ConfigError."""
         if self.b_box is None:
             return [0] * len(shape), [length - 1 for length in shape]
-        rows = {"b_box": self.b_box, "image": tuple(shape)}
+        rows = {"given": self.b_box, "image": tuple(shape)}
         if len(self.b_box) != 2 * len(shape):
             raise ConfigError("b_box needs two numbers for each axis", **rows)
         first = [max(0, one) for one in self.b_box[::2]]

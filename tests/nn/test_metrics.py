@@ -217,3 +217,166 @@ def test_what_is_no_metric(wanted, text):
     with pytest.raises(ConfigError) as caught:
         get_metrics(wanted)
     assert str(caught.value) == f"ConfigError: {text}"
+
+
+RELEASE = """F1 acc accuracy auc bleu_score confusion_matrix confusion_matrix_metric cosine_similarity dice
+hausdorff_distance loss mae mean_surface_distance mse occlusion_sensitivity perplexity precision recall roc
+root_mean_square_distance top_1_accuracy top_5_accuracy topk"""  # names() of MindSpore r1.2
+
+
+def test_the_names_of_the_release():
+    assert set(RELEASE.split()) <= set(nn.names())
+    assert nn.names() == sorted(nn.names())
+    for name in set(nn.names()) - {"auc"}:
+        assert isinstance(nn.get_metric_fn(name), nn.Metric)
+    assert nn.get_metric_fn("topk", k=3).k == 3
+    assert nn.get_metric_fn("precision", eval_type="multilabel").classifier.is_multilabel
+    assert nn.get_metric_fn("auc", np.array([0, 1]), np.array([0, 1])) == 0.5
+    with pytest.raises(ConfigError, match="unknown metric\n  given    precison"):
+        nn.get_metric_fn("precison")
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_metrics_of_the_release_by_name(mode):
+    """The names in the dict that `eval` returns, with the values that MindSpore's definitions give."""
+    network = nn.SequentialCell(nn.Dense(4, 6), nn.Softmax())
+    names = {"acc", "loss", "F1", "mae", "mse", "topk", "top_1_accuracy", "precision", "recall", "dice"}
+    model = Model(network, nn.MSELoss(), metrics=names, mode=mode)
+    one_hot = np.eye(6, dtype=np.float32)[LABELS[:8]]
+    values = model.eval(dataset.NumpySlicesDataset((SCORES[:8], one_hot), ["x", "y"], shuffle=False).batch(4))
+    assert list(values) == sorted(names)
+    dense = network[0]
+    output = SCORES[:8].astype(np.float64) @ dense.weight.asnumpy().T.astype(np.float64) + dense.bias.asnumpy()
+    output = np.exp(output) / np.exp(output).sum(1, keepdims=True)
+    predicted, true = output.argmax(1), LABELS[:8]
+    hits = np.array([((predicted == k) & (true == k)).sum() for k in range(6)])
+    made, there = (np.bincount(numbers, minlength=6) for numbers in (predicted, true))
+    np.testing.assert_allclose(values["precision"], hits / np.maximum(made, 1))
+    np.testing.assert_allclose(values["recall"], hits / np.maximum(there, 1))
+    np.testing.assert_allclose(values["F1"], 2 * hits / np.maximum(made + there, 1))
+    assert values["acc"] == values["top_1_accuracy"] == np.mean(predicted == true)
+    assert values["topk"] == np.mean([k in np.argsort(-row)[:5] for k, row in zip(true, output, strict=True)])
+    assert values["mae"] == pytest.approx(np.abs(output - one_hot).sum() / 8, rel=1e-5)
+    assert values["mse"] == pytest.approx(np.square(output - one_hot).sum() / 8, rel=1e-5)
+    assert values["loss"] == pytest.approx(np.square(output - one_hot).mean(), rel=1e-5)
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_perplexity_and_curves_by_name(mode):
+    network = nn.SequentialCell(nn.Dense(4, 4), nn.Softmax())
+    model = Model(network, nn.SoftmaxCrossEntropyWithLogits(True, "mean"), metrics={"perplexity"}, mode=mode)
+    made = model.eval(dataset.NumpySlicesDataset((SCORES, LABELS), ["x", "y"], shuffle=False).batch(4))
+    shares = network(Tensor(SCORES)).asnumpy().astype(np.float64)[np.arange(11), LABELS]
+    assert made["perplexity"] == pytest.approx(np.exp(-np.log(shares).mean()), rel=1e-5)
+    model = Model(nn.Dense(4, 1), nn.MSELoss(), metrics={"roc"}, mode=mode)
+    answers = (LABELS > 1).astype(np.float32)[:, None]
+    data = dataset.NumpySlicesDataset((SCORES, answers), ["x", "y"], shuffle=False).batch(4)
+    false, true, thresholds = model.eval(data)["roc"]
+    assert len(false) == len(true) == len(thresholds) == 12
+    pairs = [(p, n) for p in range(11) for n in range(11) if answers[p] > answers[n]]
+    output = model.network(Tensor(SCORES)).asnumpy()
+    assert nn.auc(false, true) == pytest.approx(np.mean([output[p, 0] > output[n, 0] for p, n in pairs]))
+
+
+def test_set_indexes_chooses_inputs_of_update():
+    """As in MindSpore r1.2, for its metrics and for those of users with the decorator."""
+
+    class Swapped(nn.Metric):
+        def clear(self):
+            self.seen = None
+
+        @nn.rearrange_inputs
+        def update(self, *inputs):
+            self.seen = inputs
+
+        def eval(self):
+            return self.seen
+
+    other = np.zeros(11, np.int32)
+    metric = nn.Accuracy("classification").set_indexes([0, 2])
+    assert metric.indexes == [0, 2]
+    assert metric(SCORES, other, LABELS) == nn.Accuracy()(SCORES, LABELS)
+    assert Swapped().set_indexes([1, 0])(5, 9) == (9, 5)
+    assert Swapped()(5, 9) == (5, 9)
+    assert nn.Loss().set_indexes([1])(9, 0.25) == 0.25
+
+    class WithoutBase:
+        _indexes = None
+
+        @nn.rearrange_inputs
+        def update(self, *inputs):
+            return inputs
+
+    plain = WithoutBase()
+    plain._indexes = [-1]
+    assert plain.update(5, 9) == (9,)
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_set_indexes_in_a_model(mode):
+    """Of all outputs of an evaluation network, and of output and label without one."""
+
+    class Both(nn.Cell):
+        def __init__(self, network):
+            super().__init__()
+            self.network = network
+
+        def construct(self, x, label, other):
+            return self.network(x), label, other
+
+    network = nn.Dense(4, 4)
+    columns = (SCORES, LABELS, LABELS[::-1].copy())
+    data = dataset.NumpySlicesDataset(columns, ["x", "label", "other"], shuffle=False).batch(4)
+    metrics = {"first": nn.Accuracy().set_indexes([0, 1]), "second": nn.Accuracy().set_indexes([0, 2])}
+    values = Model(network, metrics=metrics, eval_network=Both(network), mode=mode).eval(data)
+    best = network(Tensor(SCORES)).asnumpy().argmax(1)
+    assert values == {"first": np.mean(best == LABELS), "second": np.mean(best == LABELS[::-1])}
+
+    class Reversed(nn.Metric):
+        def clear(self):
+            self.shapes = []
+
+        @nn.rearrange_inputs
+        def update(self, label, output):
+            self.shapes.append((label.shape, output.shape))
+
+        def eval(self):
+            return self.shapes
+
+    loss = nn.SoftmaxCrossEntropyWithLogits(True, "mean")
+    model = Model(network, loss, metrics={"reversed": Reversed().set_indexes([1, 0])}, mode=mode)
+    data = dataset.NumpySlicesDataset((SCORES, LABELS), ["x", "label"], shuffle=False).batch(4)
+    assert model.eval(data)["reversed"] == [((4,), (4, 4)), ((4,), (4, 4)), ((3,), (3, 4))]
+
+
+@pytest.mark.parametrize(
+    ("indexes", "text"),
+    [
+        ((0, 1), "set_indexes takes whole numbers\n  given    (0, 1)\n  allowed  a list of positions, such as [0, 2]"),
+        (["0"], "set_indexes takes whole numbers\n  given    ['0']"),
+        (
+            [0, 2],
+            "update does not receive this input\n  metric   Accuracy\n  indexes  [0, 2]\n  inputs   2",
+        ),
+    ],
+)
+def test_indexes_that_make_no_sense(indexes, text):
+    with pytest.raises(ConfigError) as caught:
+        nn.Accuracy().set_indexes(indexes).update(SCORES, LABELS)
+    assert str(caught.value).startswith(f"ConfigError: {text}")
+
+
+def test_one_hot_data_of_metrics():
+    metric = nn.Metric()
+    assert metric._check_onehot_data(np.eye(3)[[0, 2, 2]])
+    assert metric._check_onehot_data(np.moveaxis(np.eye(3)[[[0, 2], [1, 1]]], -1, 1))
+    for data in (np.ones((2, 2)), np.zeros((2, 2)), np.full((2, 2), 0.5), np.array([0, 1]), np.array([[2, -1]])):
+        assert not metric._check_onehot_data(data)
+
+
+def test_a_loss_without_a_target_counts_batches():
+    """As MindSpore r1.2, whose metric receives the loss only."""
+    metric = Loss()
+    for loss in (np.float32(0.25), Tensor([0.5, 1.0]), [0.5]):
+        metric.update(loss)
+    assert metric.eval() == pytest.approx((0.25 + 0.75 + 0.5) / 3)
