@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -155,7 +156,8 @@ class SunkProgram(Executable):
         fetching = optimize(trace(fetch, [*scanned.values(), *columns.values()], "fetch", root="Dataset"), passes)
         self.fetching = fetching
         types = [output.type for output in fetching.outputs]
-        step = optimize(trace(function, types, "train_step", root, observer), passes, observer)
+        traced = trace(function, types, "train_step", root, observer)
+        step = optimize(replace(traced, outputs=traced.outputs[:1]), passes, observer)  # a sink returns losses only
         with locate_errors(step, observer):
             model = lower_sunk(fetching, step, list(scanned), list(columns), stepped)
             super().__init__(step, model, device, start, set(stepped), observer)

@@ -4,11 +4,13 @@ Under `Tracer` the gradient rules append nodes to the graph, under `Eager` they 
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from contextlib import nullcontext
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
+from runner.core.assignments import START, Mark
 from runner.core.primitive import Gradient, Interpreter, Node, current
 from runner.core.source import user_line
 from runner.core.value import OPERATORS, Parameter, Tensor, Value
@@ -21,43 +23,78 @@ def gradients(
     sens: float | Value = 1.0,
     last: bool = False,
     on_gradient: Callable[[int, Value], None] | None = None,
+    since: Mark = START,
 ) -> list[Value]:
     """The derivative of `loss` (summed over its elements, times `sens`) with respect to each parameter, in its type.
 
-    `sens` is a number, or a scalar value that is only known when the step runs.
+    `sens` is a number, or a scalar value that is only known when the step runs. The derivative is that of the
+    operators since a point of the step, with respect to the values that parameters had there.
     Only nodes on a path from a parameter to the loss are differentiated. A parameter that the loss does not depend on
-    gets zeros. `last` promises that these are the last gradients of the step: PyNative mode then releases every
-    activation as soon as its gradient rule has run. `on_gradient` is called with the index of a parameter and its
+    gets zeros. `last` promises that these are the last gradients of the operators passed: PyNative mode then releases
+    every activation as soon as its gradient rule has run. `on_gradient` is called with the index of a parameter and its
     gradient as soon as that gradient is complete, before the others. Raises NotDifferentiable, with scope and source
     line, when an operator on a path has no gradient, and ConfigError when gradients are requested after the last ones.
     """
     interpreter = current()
-    outer = interpreter.origin
-    adjoint: dict[Value, Value] = {interpreter.lift(loss): interpreter.lift(_initial_adjoint(interpreter, loss, sens))}
-    handles = [interpreter.original(interpreter.lift(p)) for p in parameters]
-    record = _depending_on(set(handles), interpreter.record(last))
-    complete = _completed_by_position(handles, record) if on_gradient else {}
-    try:
-        while record:  # popped, so that values without other references are freed during the walk
-            node, wanted = record.pop()
-            if not adjoint.keys().isdisjoint(node.outputs):
-                interpreter.origin = node
-                _pull_back(interpreter, node, wanted, adjoint)
-            for k in complete.get(len(record), ()):
-                if on_gradient and handles[k] in adjoint:
-                    on_gradient(k, adjoint[handles[k]])
-    finally:
-        interpreter.origin = outer
-    results = [_adjoint_or_zeros(interpreter, adjoint, handle) for handle in handles]
+    seeds = {interpreter.lift(loss): interpreter.lift(_initial_adjoint(interpreter, loss, sens))}
+    results = pull_back(seeds, versions(parameters, since), since, last, on_gradient)
     # With forced Float16, the sums of gradients from several uses are Float16 too.
     return [interpreter.with_dtype(value, p.dtype) for value, p in zip(results, parameters, strict=True)]
+
+
+def versions(parameters: Sequence[Parameter], since: Mark) -> list[Sequence[Value]]:
+    """For each parameter the handles that operators since a point of the step may have read."""
+    interpreter = current()
+    handles = [(interpreter.at(p, since), *interpreter.assigned_since(p, since)) for p in parameters]
+    return [tuple(map(interpreter.original, each)) for each in handles]
+
+
+def pull_back(
+    adjoint: dict[Value, Value],
+    targets: Sequence[Sequence[Value]],
+    since: Mark,
+    last: bool = False,
+    on_gradient: Callable[[int, Value], None] | None = None,
+    until: int | None = None,
+) -> list[Value]:
+    """Gradients of each target, a sum over its handles, from the adjoints of results.
+
+    The record is walked backwards from position `until` to `since`. Of the handles, those that other operators of the
+    record have computed pass their gradient on instead; `last` and `on_gradient` as for `gradients`.
+    """
+    interpreter = current()
+    last = last and interpreter.depth == 0  # an enclosing function that is differentiated needs the record again
+    nodes = interpreter.record(since, last)
+    nodes = nodes if until is None else nodes[: until - since.position]
+    record = _depending_on({handle for handles in targets for handle in handles}, nodes)
+    del nodes
+    complete = _completed_by_position([handles[0] for handles in targets], record) if on_gradient else {}
+    with interpreter.unrecorded() if last else nullcontext():
+        outer = interpreter.origin
+        try:
+            while record:  # popped, so that values without other references are freed during the walk
+                node, wanted = record.pop()
+                if not adjoint.keys().isdisjoint(node.outputs):
+                    interpreter.origin = node
+                    _pull_back(interpreter, node, wanted, adjoint)
+                for k in complete.get(len(record), ()):
+                    if on_gradient and targets[k][0] in adjoint:
+                        on_gradient(k, adjoint[targets[k][0]])
+        finally:
+            interpreter.origin = outer
+        return [_sum(interpreter, adjoint, handles) for handles in targets]
+
+
+def _sum(interpreter: Interpreter, adjoint: dict[Value, Value], handles: Sequence[Value]) -> Value:
+    found = [adjoint[handle] for handle in dict.fromkeys(handles) if handle in adjoint]
+    return reduce(OPERATORS["Add"], found) if found else interpreter.lift(_filled(handles[0], 0.0))
 
 
 def _depending_on(wanted: set[Value], nodes: Sequence[Node]) -> list[tuple[Node, list[bool]]]:
     """The nodes that depend on `wanted`, each with a flag per input: whether it depends on `wanted`."""
     record = []
     for node in nodes:
-        if not wanted.isdisjoint(node.inputs):
+        if not node.op.is_flat and not wanted.isdisjoint(node.inputs):
             record.append((node, [x in wanted for x in node.inputs]))
             wanted.update([y for y in node.outputs if y.dtype.is_float])
     return record

@@ -5,9 +5,10 @@ from operator import attrgetter
 
 import numpy as np
 
+from runner.core.assignments import Mark
 from runner.core.precision import RoundedTypes, compute_rounded
 from runner.core.primitive import Arrays, Interpreter, Node, Primitive, infer, install
-from runner.core.value import Operand, Tensor, Value
+from runner.core.value import Operand, Parameter, Tensor, Value
 from runner.errors import NO_MEMORY, ConfigError, RunnerError, ShapeError, TrainingError
 from runner.host.machine import keep_freed_memory
 from runner.types import TensorType
@@ -28,18 +29,24 @@ class Eager(Interpreter):
             keep_freed_memory()
 
     def lift(self, operand: Operand) -> Value:
-        """Tensors and parameters are their own handles."""
-        return operand  # type: ignore[return-value]
+        """Tensors are their own handles, and so are parameters until the step assigns them."""
+        return self.handles((operand,))[0]  # type: ignore[arg-type]
 
     def handles(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
-        """The values themselves."""
-        return values
+        """The values themselves, or what the step has assigned. Gradient rules read what their operator has read."""
+        if not self.updates or self.origin is not None or not self.reads_latest:
+            return values
+        return tuple([self.updates.get(x, x) for x in values])  # type: ignore[call-overload]
 
-    def record(self, last: bool = False) -> list[Node]:
-        """The tape. With `last` it is handed over and recording stops, so that activations can be freed."""
-        nodes = super().record(last)
+    def entry(self, parameter: Parameter) -> Value:
+        """The parameter itself, which changes at the end of the step."""
+        return parameter
+
+    def record(self, since: Mark, last: bool = False) -> list[Node]:
+        """The tape since a point of the step. With `last` it is handed over, so that activations can be freed."""
+        nodes = super().record(since, last)
         if last:
-            self.nodes, self.tape = [], False
+            del self.nodes[since.position :]
         return nodes
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
@@ -71,10 +78,10 @@ class Eager(Interpreter):
 
     def commit(self) -> None:
         """End of the step: assign the parameters their new values."""
-        for parameter, value in self.updates.items():
-            assert isinstance(value, Tensor)
-            parameter.set_data(value)
+        for parameter, data in [(p, Tensor.of(value.data, value.type)) for p, value in self.updates.items()]:  # type: ignore[attr-defined]
+            parameter.set_data(data)
         self.updates.clear()
+        self._assigned.clear()
 
 
 def evaluate(node: Node, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -102,4 +109,16 @@ def _wrap(arrays: Arrays, types: tuple[TensorType, ...]) -> tuple[Tensor, ...]:
     return (Tensor.of(arrays if type(arrays) is np.ndarray else np.asarray(arrays), types[0]),)
 
 
-install(Eager(tape=False))
+class Immediate(Eager):
+    """Computes operators that are called outside of networks; each assignment takes effect at once."""
+
+    def __init__(self) -> None:
+        super().__init__(tape=False)
+
+    def assign(self, parameter: Parameter, value: Value) -> None:
+        """Give the parameter its new value."""
+        super().assign(parameter, value)
+        self.commit()
+
+
+install(Immediate())

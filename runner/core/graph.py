@@ -138,3 +138,5 @@ def as_symbol(value: Value) -> Symbol:
 
 
 Pass = Callable[[Graph], Graph]
+NO_LOSS = "a training step returns no tensor"
+RETURN_LOSS = "return the loss, such as ops.depend(loss, self.optimizer(grads))"

@@ -15,10 +15,10 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form, Names
-from runner.core.precision import Needs, OperandCasting, RoundedTypes
+from runner.core.precision import Needs, RoundedTypes
 from runner.core.rebinding import Rebinding
 from runner.core.source import Source, current_source, user_line
-from runner.core.value import Operand, Parameter, Value, as_values
+from runner.core.value import Operand, Value, as_values
 from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
 from runner.host.machine import CERTAIN_BYTES, require_memory
 from runner.types import TensorType
@@ -193,18 +193,16 @@ def infer(op: Primitive, types: tuple[TensorType, ...]) -> tuple[TensorType, ...
     return RoundedTypes(results) if op.computes and dt.float16 in [t.dtype for t in types] else results
 
 
-class Interpreter(Rebinding, OperandCasting):
+class Interpreter(Rebinding):
     """Base of interpreters, which apply all operators and record the nodes in order and the updates of parameters.
     `scope` is the stack of names of the cells being executed; `origin` the node whose gradient is being computed."""
 
+    nodes: list[Node]
+
     def __init__(self, root: str = "Default") -> None:
         super().__init__()
-        self.nodes: list[Node] = []
-        self.updates: dict[Parameter, Value] = {}
         self.scope: list[str] = [root]
         self.origin: Node | None = None
-        self.count = 0
-        self.released = False  # whether the record was handed over
 
     def bind(self, op: Primitive, operands: tuple[Operand, ...]) -> tuple[Value, ...]:
         """Apply an operator: infer types, let the subclass produce the outputs, and record."""
@@ -230,28 +228,6 @@ class Interpreter(Rebinding, OperandCasting):
     def handles(self, values: tuple[Value, ...]) -> tuple[Value, ...]:
         """The handles of several values."""
         return tuple([self.lift(x) for x in values])
-
-    def record(self, last: bool = False) -> list[Node]:
-        """The nodes so far, in order. `last` hands them over: the interpreter no longer keeps them.
-
-        Raises ConfigError in calls after the last one.
-        """
-        if self.released:
-            reason = "gradients(..., last=True) was called before, and it releases the nodes that it has passed"
-            hint = "leave out last=True when gradients are computed more than once in a step"
-            raise ConfigError("the record of this step was released", reason=reason, hint=hint)
-        self.released = last
-        return list(self.nodes)
-
-    def assign(self, parameter: Parameter, value: Value) -> None:
-        """Assign a parameter a new value, which takes effect at the end of the step in both modes."""
-        if self.precision is not None and value.dtype.is_float and parameter.dtype.is_float:
-            value = self.with_dtype(value, parameter.dtype)
-        if value.type != parameter.type:
-            raise ShapeError(
-                "a parameter keeps its type", parameter=parameter.name, has=parameter.type, given=value.type
-            )
-        self.updates[parameter] = value
 
     def current_scope(self) -> str:
         """Scope of the operator being applied."""

@@ -4,15 +4,12 @@ The user's object stands for the new value from then on. In the record of nodes,
 new handle takes its former place.
 """
 
-from typing import Any
-
+from runner.core.tape import Recording
 from runner.core.value import Value
 
 
-class Rebinding:
+class Rebinding(Recording):
     """The part of an interpreter that replaces values; `originals` has the first handle of each one replaced."""
-
-    nodes: list[Any]
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,6 +26,8 @@ class Rebinding:
     def replace_handles(self, target: Value, former: Value, value: Value) -> None:
         """In the record, `former` takes the place of `target`, and `target` that of `value`."""
         self.originals.setdefault(target, former)
+        self.calls.clear()  # whose operands and results would have other values now
+        self.replace_assigned(target, former)
         for node in self.nodes:
             if any(x is target for x in node.inputs):
                 node.inputs = tuple([former if x is target else x for x in node.inputs])

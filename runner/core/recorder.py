@@ -54,7 +54,7 @@ class Recorder(Eager):
     def assign(self, parameter: Parameter, value: Value) -> None:
         """As in every interpreter; the record keeps it after `commit`."""
         super().assign(parameter, value)
-        self.tracer.updates[parameter] = self._symbol(value)
+        self.tracer.updates[parameter] = self._symbol(self.updates[parameter])
 
     def graph(self, name: str, returned: tuple[Value, ...] = ()) -> Graph:
         """The graph of all operators so far, with these outputs."""
@@ -65,6 +65,8 @@ class Recorder(Eager):
             return self._rebound[value]
         if isinstance(value, _Named):
             return value.symbol
+        if isinstance(value, Parameter):  # unassigned when it was read
+            return as_symbol(self.tracer.entry(value))
         return self._inputs[value] if value in self._inputs else as_symbol(self.tracer.lift(value))
 
 

@@ -8,6 +8,7 @@ from runner.core.effect import Effect
 from runner.core.graph import Graph, as_symbol, verify
 from runner.core.observers import NO_GRAPHS, GraphObserver
 from runner.core.primitive import Interpreter, Node, Primitive
+from runner.core.structure import flatten, static_parts
 from runner.core.value import Operand, Parameter, Symbol, Tensor, Value
 from runner.errors import ConfigError
 from runner.types import TensorType
@@ -24,13 +25,11 @@ class Tracer(Interpreter):
         self._rebound: dict[Tensor, Symbol] = {}  # constants that were given elements of the graph
 
     def lift(self, operand: Operand) -> Value:
-        """Parameters become inputs of the graph, other tensors constants."""
+        """Parameters become inputs of the graph until the step assigns them, other tensors constants."""
         if isinstance(operand, Symbol):
             return operand
         if isinstance(operand, Parameter):
-            if operand not in self.parameters:
-                self.parameters[operand] = Symbol(operand.type, operand.name)
-            return self.parameters[operand]
+            return self.updates[operand] if operand in self.updates and self.reads_latest else self.entry(operand)
         assert isinstance(operand, Tensor)
         if operand in self._rebound:
             return self._rebound[operand]
@@ -39,6 +38,12 @@ class Tracer(Interpreter):
             symbol = self._constants[key] = Symbol(operand.type, f"cst{len(self._constants) + 1}")
             self.constants[symbol] = operand.data
         return self._constants[key]
+
+    def entry(self, parameter: Parameter) -> Value:
+        """The input of the graph."""
+        if parameter not in self.parameters:
+            self.parameters[parameter] = Symbol(parameter.type, parameter.name)
+        return self.parameters[parameter]
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
         """Create a symbol for each output."""
@@ -57,13 +62,12 @@ class Tracer(Interpreter):
         self.parameters = {p: former if s is target else s for p, s in self.parameters.items()}
         self.constants = {former if s is target else s: array for s, array in self.constants.items()}
         self._constants = {key: former if s is target else s for key, s in self._constants.items()}
-        self.updates = {p: former if s is target else s for p, s in self.updates.items()}
         as_symbol(target).name = value.name
 
     def graph(self, name: str, inputs: tuple[Symbol, ...], outputs: tuple[Symbol, ...]) -> Graph:
         """The graph of the record so far."""
         for parameter in self.updates:
-            self.lift(parameter)
+            self.entry(parameter)
         updates = {p: as_symbol(self.lift(v)) for p, v in self.updates.items()}
         nodes = tuple(node for node in self.nodes if not isinstance(node.op, Effect))
         effects = tuple(node for node in self.nodes if isinstance(node.op, Effect))
@@ -101,8 +105,11 @@ def trace(
 
 
 def _output_symbols(tracer: Tracer, returned: object, name: str) -> tuple[Symbol, ...]:
-    values = returned if isinstance(returned, tuple | list) else (returned,)
-    for value in values:
-        if not isinstance(value, Value):
-            raise ConfigError("a network must return tensors", network=name, returned=type(value).__name__)
-    return tuple(as_symbol(tracer.lift(value)) for value in values)
+    flat = flatten(returned)
+    if isinstance(returned, tuple | list | Value | bool):
+        others = [x for x in static_parts(flat.layout) if not isinstance(x, bool | int | float | None)]
+    else:
+        others = [returned]
+    if others:
+        raise ConfigError("a network must return tensors", network=name, returned=type(others[0]).__name__)
+    return tuple(as_symbol(tracer.lift(value)) for value in flat.values)

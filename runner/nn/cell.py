@@ -3,21 +3,24 @@
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 from runner import context
 from runner.communication import auto_parallel
 from runner.core.parameter_tuple import ParameterTuple
 from runner.core.primitive import current, is_nested
 from runner.core.source import user_line, users_line
+from runner.core.tape import Call
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, nearest
 from runner.nn.cell_execution import BackwardHook, in_precision
 from runner.nn.cell_settings import CellSettings
+from runner.ops.gradient import with_bprop
 
 __all__ = ["Cell"]
 
-# Executes a cell that is called outside of a network, by context mode; runner/nn/steps.py registers both modes.
+# Executes a cell that is called outside of a network, by context mode; runner/nn/calls.py registers both modes.
 EXECUTORS: dict[int, Callable[["Cell", tuple[Any, ...]], Any]] = {}
 
 
@@ -28,6 +31,9 @@ class Cell(CellSettings):
     (`Default/conv1-Conv2d`). A cell with `auto_prefix=False` does not prefix the parameters of its children. `flags`
     are those of `add_flags`.
     """
+
+    # A cell that computes its own gradient defines `bprop(self, *inputs, out, dout)`: one gradient for each input.
+    bprop: ClassVar[Callable[..., Any] | None] = None
 
     def __init__(self, auto_prefix: bool = True, flags: dict[str, Any] | None = None) -> None:
         self.__dict__.update(_params={}, _cells={}, _auto_prefix=auto_prefix, _attribute="", training=False)
@@ -44,6 +50,8 @@ class Cell(CellSettings):
     def compute(self, *inputs: Any, **options: Any) -> Any:
         """`construct`, in the precision of `to_float` and with the hook of this cell."""
         construct, dtype = self.construct, self.float_type
+        if self.bprop is not None:
+            construct = partial(with_bprop, self.construct, self.bprop)
         if dtype is not None:
             construct = in_precision(dtype, construct)
         if self._hook is not None:
@@ -59,13 +67,17 @@ class Cell(CellSettings):
                 what = "the outermost cell takes no arguments that can only be given by name"
                 raise ConfigError(what, given=", ".join(options), cell=self.cls_name, repair="arguments by position")
             return EXECUTORS[context.get_context("mode")](self, inputs)
-        scope = current().scope
-        scope.append(self.scope_name)
+        interpreter = current()
+        begin = interpreter.mark()
+        interpreter.scope.append(self.scope_name)
         try:
-            is_plain = self.float_type is None and self._hook is None
-            return self.construct(*inputs, **options) if is_plain else self.compute(*inputs, **options)
+            is_plain = self.float_type is None and self._hook is None and self.bprop is None
+            outputs = self.construct(*inputs, **options) if is_plain else self.compute(*inputs, **options)
         finally:
-            scope.pop()
+            interpreter.scope.pop()
+        if interpreter.tape and not options:
+            interpreter.calls[self] = Call(inputs, outputs, begin, interpreter.mark())
+        return outputs
 
     def compile_and_run(self, *inputs: Any) -> Any:
         """The outputs in graph mode, whatever mode the context has."""
@@ -192,8 +204,8 @@ class Cell(CellSettings):
             raise ConfigError(f"the name of a {what} is taken", **rows)
 
     def assign(self, parameter: Parameter, value: Value) -> None:
-        """Assign a parameter a new value, which takes effect at the end of the step in both modes."""
-        current().assign(parameter, current().lift(value))
+        """Assign a parameter a new value: operators of the same step that come later read it, in both modes."""
+        current().assign(parameter, value)
 
     def name_cells(self) -> dict[str, "Cell"]:
         """Child cells by attribute."""

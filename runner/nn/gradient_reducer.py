@@ -11,18 +11,31 @@ from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 
+__all__ = ["DistributedGradReducer"]
+
 
 class DistributedGradReducer(Cell):
     """(gradients) to their sums over all ranks, computed in Float32; with `mean` to their means.
 
     `indices` are the parameters that start another bucket (None: one bucket for all). Source: the cell of this name in
-    r1.2, whose default is one bucket too.
+    r1.2, whose default is one bucket too. `degree`, the number of ranks that a mean divides by, must be theirs;
+    `fusion_type` has no effect.
     """
 
     def __init__(
-        self, parameters: Sequence[Parameter], mean: bool = True, indices: tuple[int, ...] | None = None
+        self,
+        parameters: Sequence[Parameter],
+        mean: bool = True,
+        degree: int | None = None,
+        fusion_type: int = 1,
+        *,
+        indices: tuple[int, ...] | None = None,
     ) -> None:
         super().__init__(auto_prefix=False)
+        parameters = tuple(parameters)
+        if degree not in (None, world().size):
+            rows = {"degree": degree, "ranks": world().size, "repair": "leave it out, or mpirun -n N"}
+            raise ConfigError("degree is not the number of ranks", **rows)
         self.buckets = buckets(len(parameters), indices)[::-1]  # the gradients of the last layers are ready first
         self.all_reduce = ops.AllReduce("mean" if mean else "sum")
         self._ready: dict[int, Value] = {}
@@ -61,7 +74,7 @@ def reducer_from_context(parameters: Sequence[Parameter]) -> DistributedGradRedu
         if settings[name] not in (None, actual):
             rows = {name: settings[name], "found": actual, "repair": "leave it out, or mpirun -n N"}
             raise ConfigError(f"{name} is not that of mpirun", **rows)
-    return DistributedGradReducer(parameters, settings["gradients_mean"], settings["all_reduce_fusion_config"])
+    return DistributedGradReducer(parameters, settings["gradients_mean"], indices=settings["all_reduce_fusion_config"])
 
 
 def broadcast(parameters: Sequence[Parameter]) -> None:

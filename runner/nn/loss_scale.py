@@ -13,10 +13,11 @@ import numpy as np
 
 from runner import ops
 from runner.core.primitive import current
-from runner.core.value import Parameter, Value
+from runner.core.structure import map_values, values_of
+from runner.core.value import Parameter, Tensor, Value
 from runner.errors import TrainingError
 from runner.nn.cell import Cell
-from runner.nn.optim import Optimizer
+from runner.nn.optim.optimizer import Optimizer
 from runner.nn.wrap import StepCell
 from runner.validation.arguments import above, at_least, whole
 
@@ -66,33 +67,67 @@ class DynamicLossScaleUpdateCell(FixedLossScaleUpdateCell):
 
 
 class TrainOneStepWithLossScaleCell(StepCell):
-    """Forward, gradients of the scaled loss, update; returns the unscaled loss. An overflow changes only the scale.
+    """Forward, gradients of the scaled loss, update; returns the unscaled loss, whether the gradients overflowed, and
+    the scale of this step. An overflow changes only the scale.
 
     `scale_sense` is a number, for a constant scale, or a cell that computes the next scale (a scalar) from the scale
     and a Bool: whether all gradients were finite. Parameters: `scale_sense`, `overflow_steps` (the number of skipped
     steps), `bad_steps` (the number of consecutive skipped steps up to now).
+
+    A subclass with its own `construct` calls `start_overflow_check`, `get_overflow_status` and `process_loss_scale` in
+    this order, then the optimizer, as in r1.2.
     """
 
-    def __init__(self, network: Cell, optimizer: Optimizer, scale_sense: FixedLossScaleUpdateCell | float) -> None:
+    def __init__(
+        self, network: Cell, optimizer: Optimizer, scale_sense: FixedLossScaleUpdateCell | Tensor | float
+    ) -> None:
         super().__init__(network, optimizer)
         if not isinstance(scale_sense, FixedLossScaleUpdateCell):
-            scale_sense = FixedLossScaleUpdateCell(scale_sense)
+            scale_sense = FixedLossScaleUpdateCell(float(scale_sense))
         self.scale_update = scale_sense
         start = np.asarray(self.scale_update.loss_scale_value, np.float32)
         self.scale_sense = Parameter(start, "scale_sense", requires_grad=False)
         self.overflow_steps = Parameter(np.zeros((), np.int32), "overflow_steps", requires_grad=False)
         self.bad_steps = Parameter(np.zeros((), np.int32), "bad_steps", requires_grad=False)
+        self.hyper_map = ops.HyperMap()
 
-    def construct(self, *inputs: Any) -> Value:
-        loss = self.weighted(self.network(*inputs), inputs)
-        scaled = self.gradients(loss, self.scale_sense)
-        with current().use_precision(None):
-            inverse = 1.0 / self.scale_sense
+    def construct(self, *inputs: Any) -> Any:
+        begin, scale = current().mark(), ops.Identity()(self.scale_sense)
+        loss, scaled = self.differentiate(inputs, scale)
+        with current().use_precision(None), current().unrecorded():
+            inverse = 1.0 / scale
             gradients = [gradient * current().with_dtype(inverse, gradient.dtype) for gradient in scaled]
             self.optimizer(gradients)
-            self.finish(self.all_finite(scaled))
+            finite = self.all_finite(scaled)
+            current().restore_unless(finite, begin)
+            self.count(finite)
             self.observe(gradients)
-        return self.mean_over_ranks(loss)
+            return self.mean_over_ranks(loss), ops.LogicalNot()(finite), scale
+
+    def start_overflow_check(self, pre_cond: Any, compute_input: Any) -> tuple[bool, Any]:
+        """A status, and `compute_input` as it is before `process_loss_scale` changes a scale among it.
+
+        Nothing has to be prepared here: gradients themselves are tested.
+        """
+        return False, map_values(ops.Identity(), compute_input)
+
+    def get_overflow_status(self, status: Any, compute_output: Any) -> Value:
+        """Whether an element is not finite: a Bool scalar, which all ranks have in common for reduced gradients."""
+        values = list(values_of(compute_output))
+        with current().use_precision(None):
+            return ops.LogicalNot()(self.all_finite(values))  # type: ignore[no-any-return]
+
+    def process_loss_scale(self, overflow: Value) -> bool:
+        """Count an overflow and update the scale; False.
+
+        The result is for `if not overflow: self.optimizer(grads)`. A graph cannot skip the optimizer: it is always
+        called, and after an overflow its next call assigns nothing.
+        """
+        finite = ops.LogicalNot()(overflow)
+        with current().use_precision(None), current().unrecorded():
+            self.count(finite)
+        self.optimizer.only_if(finite)
+        return False
 
     def all_finite(self, values: list[Value]) -> Value:
         """Whether all elements of all values are finite: a Bool scalar."""
@@ -100,11 +135,9 @@ class TrainOneStepWithLossScaleCell(StepCell):
         finite: Value = ops.Equal()(ops.ReduceSum()(ops.Concat()(*status)), 0.0)
         return finite
 
-    def finish(self, finite: Value) -> None:
-        """Discard everything that the step has assigned unless `finite`; update counters and scale."""
-        select, step = ops.Select(), current()
-        for parameter, value in list(step.updates.items()):
-            step.assign(parameter, select(finite, value, parameter))
+    def count(self, finite: Value) -> None:
+        """Update counters and scale."""
+        select = ops.Select()
         self.assign(self.overflow_steps, select(finite, self.overflow_steps, self.overflow_steps + 1))
         self.assign(self.bad_steps, select(finite, 0, self.bad_steps + 1))
         self.assign(self.scale_sense, self.scale_update(self.scale_sense, finite))

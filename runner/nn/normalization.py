@@ -70,7 +70,7 @@ class BatchNormalization(Cell):
         if x.ndim not in [axes.count(",") + 1 for axes in self.axes]:
             error = ShapeError(f"{type(self).__name__} takes {' or '.join(self.axes)}", x=x.type)
             raise current().add_location(error, op, (x,))
-        moving = [self._latest(self.moving_mean), self._latest(self.moving_variance)]
+        moving = self.moving_mean, self.moving_variance
         output: Value
         if of_batch and self.training and self.synchronous and world().size > 1:
             output, *updated = self._of_all_ranks(x, moving)
@@ -90,10 +90,6 @@ class BatchNormalization(Cell):
             weight = self.bn_train.momentum
             updated = [old * (1.0 - weight) + new * weight for old, new in zip(moving, (mean, unbiased), strict=True)]
         return output, *updated
-
-    def _latest(self, moving: Parameter) -> Value:
-        """The value after earlier uses of this layer in the same step."""
-        return current().updates.get(moving, moving)
 
     def extend_repr(self) -> str:
         names = "num_features", "eps", "momentum", "gamma", "beta", "moving_mean", "moving_variance"

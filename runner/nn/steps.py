@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from runner import compile as compiler, context
+from runner import compile as compiler
 from runner.core.eager import Eager
 from runner.core.graph import Graph, Pass
-from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
-from runner.core.precision import use_precision
+from runner.core.observers import NO_GRAPHS, GraphObserver, ValueObserver
 from runner.core.recorder import ObservingRecorder, Recorder
+from runner.core.structure import values_of
 from runner.core.value import Tensor
 from runner.device import Device
 from runner.errors import StorageError
-from runner.nn.cell import EXECUTORS, Cell
-from runner.nn.optim import scheduled_optimizers, scheduled_step
+from runner.nn.cell import Cell
 from runner.types import TensorType
 
 
@@ -51,9 +50,9 @@ class EagerStep:
         """As a call, with the given interpreter."""
         # Numbers may overflow as in graph mode: the loss shows it, without warnings of numpy.
         with np.errstate(all="ignore"), interpreter:
-            outputs = _as_tuple(self.cell.compute(*map(Tensor, arrays)))
+            outputs = values_of(self.cell.compute(*map(Tensor, arrays)))
             interpreter.commit()
-        return [value.data for value in outputs]
+        return [value.data for value in outputs]  # type: ignore[attr-defined]
 
     def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
         """As a call; the observer receives every operator immediately."""
@@ -68,7 +67,7 @@ class EagerStep:
         """Run with a recorder; `on_graph` receives the graph before parameters have their new values."""
         with np.errstate(all="ignore"), interpreter:
             try:
-                outputs = _as_tuple(self.cell.compute(*inputs))
+                outputs = values_of(self.cell.compute(*inputs))
             except StorageError:  # raised by an observer: the graph is valid
                 raise
             except Exception:
@@ -81,13 +80,7 @@ class EagerStep:
             self.observer.stage("tape", graph)
             self.observer.executed(graph)
             self.records = False
-        return [value.data for value in outputs]
-
-
-def _as_tuple(outputs: Any) -> tuple[Tensor, ...]:
-    if outputs is None:
-        return ()
-    return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
+        return [value.data for value in outputs]  # type: ignore[attr-defined]
 
 
 class DebugPrograms:
@@ -145,55 +138,3 @@ class GraphStep:
             self._debug = DebugPrograms(self.cell, self.device, self.name, "Default", observer)
         self._debug(step, arrays)
         return self(arrays)
-
-
-def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:
-    tensors = [x if isinstance(x, Tensor) else Tensor(x) for x in inputs]
-    observer, number = _observed_call()
-    if number is not None:
-        with scheduled_step(scheduled_optimizers(cell)), use_precision(context.precision()):
-            arrays = EagerStep(cell, type(cell).__name__).observe([x.data for x in tensors], number, observer)
-        return _unwrap([Tensor(array) for array in arrays])
-    with (
-        scheduled_step(scheduled_optimizers(cell)),
-        np.errstate(all="ignore"),
-        use_precision(context.precision()),
-        Eager() as interpreter,
-    ):
-        outputs = cell.compute(*tensors)
-        interpreter.commit()
-    return outputs
-
-
-def _call_graph(cell: Cell, inputs: tuple[Any, ...]) -> Any:
-    arrays = [x.data if isinstance(x, Tensor) else Tensor(x).data for x in inputs]
-    modes = [(c.training, c.float_type) for _, c in cell.cells_and_names()]
-    key = (context.device(), context.reserves_class_names(), context.precision(), *modes)
-    # The cell owns its programs, so that they are freed with it.
-    steps: dict[tuple[Any, ...], GraphStep] = cell.__dict__.setdefault("_graphs", {})
-    if key not in steps:
-        steps[key] = GraphStep(cell, context.device(), type(cell).__name__, observer=context.graph_observer())
-    observer, number = _observed_call()
-    with scheduled_step(scheduled_optimizers(cell)), use_precision(context.precision()):
-        if number is not None:
-            outputs = [Tensor(array) for array in steps[key].observe(arrays, number, observer)]
-        else:
-            outputs = steps[key].program(tuple(TensorType.of(array) for array in arrays)).tensors(arrays)
-    return _unwrap(outputs)
-
-
-def _observed_call() -> tuple[ValueObserver, int | None]:
-    """The observer of cell calls, and the number of this call if the observer requests it."""
-    observer = context.value_observer()
-    if observer is NO_VALUES:
-        return observer, None
-    number, observer.cell_calls = observer.cell_calls, observer.cell_calls + 1
-    return observer, number if observer.next_step(number) == number else None
-
-
-def _unwrap(outputs: Sequence[Tensor]) -> Any:
-    return outputs[0] if len(outputs) == 1 else tuple(outputs) or None
-
-
-EXECUTORS[context.PYNATIVE_MODE] = _call_eager
-EXECUTORS[context.GRAPH_MODE] = _call_graph

@@ -9,13 +9,14 @@ import numpy as np
 from runner import ops
 from runner.communication import auto_parallel
 from runner.core.autodiff import gradients
+from runner.core.parameter_tuple import ParameterTuple
 from runner.core.primitive import current
 from runner.core.value import Tensor, Value
 from runner.errors import ConfigError
 from runner.host.lazy import reference_attribute
 from runner.nn import gradient_reducer
 from runner.nn.cell import Cell
-from runner.nn.optim import Optimizer
+from runner.nn.optim.optimizer import Optimizer
 
 __all__ = ["TrainOneStepCell", "WithEvalCell", "WithLossCell"]
 __getattr__ = partial(reference_attribute, __name__)
@@ -66,31 +67,37 @@ class StepCell(Cell):
     for batches that they cannot divide into equal parts, and losses that are means over rows.
     """
 
+    weights: ParameterTuple
+
     def __init__(self, network: Cell, optimizer: Optimizer) -> None:
         super().__init__(auto_prefix=False)
         self.network, self.optimizer = network, optimizer
-        self.grad_reducer = (
-            gradient_reducer.reducer_from_context(optimizer.parameters) if auto_parallel.is_data_parallel() else None
+        self.__dict__["weights"] = optimizer.parameters
+        self.grad = ops.GradOperation(get_by_list=True, sens_param=True)
+        self.reducer_flag = auto_parallel.is_data_parallel()
+        self.parallel_mode = auto_parallel.settings()["parallel_mode"]
+        self.grad_reducer: Any = (
+            gradient_reducer.reducer_from_context(optimizer.parameters) if self.reducer_flag else _identity
         )
         self.weighs_ranks = False
         self.step_values: ops.ObserveStep | None = None  # set by `Model.train` while a callback observes gradients
 
     def weighted(self, loss: Value, inputs: Sequence[Value]) -> Value:
         """The loss, times the share of this rank in the rows of the batch relative to an equal share."""
-        if self.grad_reducer is None or not self.weighs_ranks:
+        if not self.reducer_flag or not self.weighs_ranks:
             return loss
         rows = float(inputs[0].shape[0])
         with current().use_precision(None):
             every = ops.AllReduce("mean")(Tensor(np.asarray(rows, np.float32)))
             return loss * current().with_dtype(rows / every, loss.dtype)
 
-    def gradients(self, loss: Value, sens: float | Value) -> list[Value]:
-        """The last gradients of the step, of `sens` times the loss, with the same bits on all ranks."""
-        if self.grad_reducer is None:
-            return gradients(loss, self.optimizer.parameters, sens, last=True)
-        own = gradients(loss, self.optimizer.parameters, sens, last=True, on_gradient=self.grad_reducer.on_gradient)
-        reduced: list[Value] = self.grad_reducer(own)
-        return reduced
+    def differentiate(self, inputs: Sequence[Any], sens: float | Value) -> tuple[Value, list[Value]]:
+        """The loss, and the gradients of `sens` times the loss, with the same bits on all ranks."""
+        with current().differentiation() as begin:
+            loss = self.weighted(self.network(*inputs), inputs)
+        on_gradient = self.grad_reducer.on_gradient if self.reducer_flag else None
+        own = gradients(loss, self.optimizer.parameters, sens, last=True, on_gradient=on_gradient, since=begin)
+        return loss, list(self.grad_reducer(own))
 
     def observe(self, gradients: Sequence[Value]) -> None:
         """Pass gradients, parameters and their newly assigned values to the callbacks that observe them.
@@ -99,26 +106,40 @@ class StepCell(Cell):
         """
         if self.step_values is not None:
             parameters, updates = self.optimizer.parameters, current().updates
-            self.step_values(*gradients, *parameters, *[updates.get(p, p) for p in parameters])
+            with current().values_before():
+                self.step_values(*gradients, *parameters, *[updates.get(p, p) for p in parameters])
 
     def mean_over_ranks(self, loss: Value) -> Value:
         """The loss that the step returns."""
-        if self.grad_reducer is None:
+        if not self.reducer_flag:
             return loss
         mean: Value = ops.AllReduce("mean")(loss)
         return mean
 
 
+def _identity(gradients: Any) -> Any:
+    return gradients
+
+
 class TrainOneStepCell(StepCell):
-    """Forward, gradients, update; returns the loss. `sens` scales the gradients."""
+    """Forward, gradients, update; returns the loss. `sens` scales the gradients.
+
+    A subclass with its own `construct` has the attributes of r1.2: `network`, `optimizer`, `weights` (its parameters),
+    `grad` (a `GradOperation` with get_by_list and sens_param), `sens`, `reducer_flag`, `grad_reducer` (the identity in
+    a single process), `parallel_mode`:
+
+        loss = self.network(*inputs)
+        sens = ops.Fill()(ops.DType()(loss), ops.Shape()(loss), self.sens)
+        grads = self.grad_reducer(self.grad(self.network, self.weights)(*inputs, sens))
+        return ops.depend(loss, self.optimizer(grads))
+    """
 
     def __init__(self, network: Cell, optimizer: Optimizer, sens: float = 1.0) -> None:
         super().__init__(network, optimizer)
         self.sens = sens
 
     def construct(self, *inputs: Any) -> Value:
-        loss = self.weighted(self.network(*inputs), inputs)
-        gradients = self.gradients(loss, self.sens)
+        loss, gradients = self.differentiate(inputs, self.sens)
         self.optimizer(gradients)
         self.observe(gradients)
         return self.mean_over_ranks(loss)

@@ -3,11 +3,13 @@ from runner.ops.activation_smooth import *
 from runner.ops.activation_variants import *
 from runner.ops.arrangement import *
 from runner.ops.array import *
+from runner.ops.assignment import *
 from runner.ops.batchnorm import *
 from runner.ops.bits import *
 from runner.ops.collective import *
 from runner.ops.compare import *
 from runner.ops.composite import *
+from runner.ops.constants import *
 from runner.ops.conv import *
 from runner.ops.creation import *
 from runner.ops.cumulative import *
@@ -18,6 +20,9 @@ from runner.ops.elementwise import *
 from runner.ops.floor_division import *
 from runner.ops.functional_forms import *
 from runner.ops.gather_elements import *
+from runner.ops.grad_operation import *
+from runner.ops.gradient import *
+from runner.ops.handle import *
 from runner.ops.image import *
 from runner.ops.insert_gradient import *
 from runner.ops.layernorm import *
@@ -26,6 +31,7 @@ from runner.ops.loss import *
 from runner.ops.losses import *
 from runner.ops.math import *
 from runner.ops.matrices import *
+from runner.ops.multitype import *
 from runner.ops.observe_step import *
 from runner.ops.optimizer import *
 from runner.ops.parameter_scatter import *

@@ -20,7 +20,6 @@ __all__ = [
     "DepthToSpace",
     "Diag",
     "DiagPart",
-    "Identity",
     "Meshgrid",
     "MirrorPad",
     "Padding",
@@ -30,14 +29,6 @@ __all__ = [
     "SpaceToBatchND",
     "SpaceToDepth",
 ]
-
-
-@dataclass(frozen=True)
-class Identity(ComposedOperator):
-    """x."""
-
-    def compose(self, x: Any) -> Value:
-        return as_value(x)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from runner.ops.cumulative_sum import CumSum
 from runner.ops.elementwise import Abs, Add, Exp, Log, Mul, Neg, Pow, RealDiv, Sqrt, Square, Sub
 from runner.ops.floor_division import FloorDiv, FloorMod
 from runner.ops.gather_elements import GatherD, Sort
-from runner.ops.math import Cos, Floor, OnesLike, Sin, ZerosLike
+from runner.ops.math import Cos, Floor, Sin
 from runner.ops.parameter_scatter import ScatterNdUpdate, ScatterUpdate
 from runner.ops.print.operator import Print
 from runner.ops.reduce import ReduceMean, ReduceSum
@@ -104,7 +104,6 @@ __all__ = [
     "mul",
     "neg_tensor",
     "not_equal",
-    "ones_like",
     "pack",
     "pows",
     "print_",
@@ -154,7 +153,6 @@ __all__ = [
     "tile",
     "transpose",
     "tuple_to_array",
-    "zeros_like",
 ]
 
 absolute = Abs()
@@ -206,7 +204,6 @@ minimum = Minimum()
 mul = Mul()
 neg_tensor = Neg()
 not_equal = NotEqual()
-ones_like = OnesLike()
 pack = Stack()
 pows = Pow()
 print_ = Print()
@@ -256,4 +253,3 @@ tensor_sub = Sub()
 tile = Tile()
 transpose = Transpose()
 tuple_to_array = TupleToArray()
-zeros_like = ZerosLike()

@@ -2,8 +2,8 @@
 
 from runner.ops.activation_smooth import FastGeLU
 from runner.ops.activation_variants import GeLU
-from runner.ops.arrangement import Identity
 from runner.ops.elementwise import Add
+from runner.ops.handle import Identity
 from runner.ops.math import Reciprocal
 from runner.ops.rows import Gather
 from runner.ops.split import Stack, Unstack

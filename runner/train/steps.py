@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from runner import compile as compiler
+from runner.core.graph import NO_LOSS, RETURN_LOSS
 from runner.core.observers import NO_VALUES, ValueObserver
-from runner.nn.optim import scheduled_optimizers, scheduled_step
+from runner.errors import ConfigError
+from runner.nn.optim.optimizer import scheduled_optimizers, scheduled_step
 from runner.nn.steps import Step
 
 
@@ -46,6 +48,8 @@ class StepByStep:
         with scheduled_step(self._scheduled):
             outputs = self.step(batch) if self.number != self._observed else self._observe(batch)
         self.number += 1
+        if not outputs:
+            raise ConfigError(NO_LOSS, network=type(self.step.cell).__name__, repair=RETURN_LOSS)
         return outputs[0]
 
     def _observe(self, batch: tuple[np.ndarray, ...]) -> list[np.ndarray]:

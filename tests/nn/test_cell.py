@@ -124,7 +124,7 @@ def test_set_train_reaches_all_cells():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_assigned_values_hold_from_the_end_of_the_step(mode):
+def test_operators_read_what_the_step_has_assigned(mode):
     class Count(nn.Cell):
         def __init__(self):
             super().__init__()
@@ -137,7 +137,7 @@ def test_assigned_values_hold_from_the_end_of_the_step(mode):
     net = Count()
     run = step_of(net.construct, mode)
     two = np.array([2.0], np.float32)
-    assert [run(two)[0].tolist() for _ in range(3)] == [[1.5], [4.5], [7.5]]
+    assert [run(two)[0].tolist() for _ in range(3)] == [[4.5], [7.5], [10.5]]
     assert net.count.asnumpy().tolist() == [7]
 
 

@@ -19,7 +19,8 @@ from runner.core.primitive import Primitive
 # Float operands that have no gradient. An operator that is not listed must have one for every float operand.
 NO_GRADIENT: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual"), (0, 1)),
-    **dict.fromkeys(("Argmax", "Argmin"), (0,)),  # whole numbers
+    "CustomGradient": (0, 1),  # whatever its rule returns, which is nothing here
+    **dict.fromkeys(("Argmax", "Argmin", "StopGradient"), (0,)),  # whole numbers
     "FloorDiv": (0, 1),
     **dict.fromkeys(("Sign", "Floor", "OnesLike", "ZerosLike", "FloatStatus"), (0,)),  # flat wherever they are smooth
     **dict.fromkeys(("Ceil", "Round", "Rint", "IsNan", "IsInf", "IsFinite"), (0,)),
@@ -56,7 +57,7 @@ ONCE_DIFFERENTIABLE = {
     ops.SparseSoftmaxCrossEntropyWithLogits(),
 }
 # Operators with a field that has no text to read it back from: a function.
-NO_TEXT = {"InsertGradientOf"}
+NO_TEXT = {"CustomGradient", "HookBackward", "InsertGradientOf"}
 
 
 def unary() -> Iterator[Sample]:
@@ -212,7 +213,9 @@ def updates() -> Iterator[Sample]:
         yield row(ops.SGD(*option), *operands, note=f"{option}-{stat}")
     for steps in (1, 5):
         rates = scalar(0.9**steps), scalar(0.99**steps), scalar(0.01), scalar(0.9), scalar(0.99), scalar(1e-8)
-        yield row(ops.Adam(), normal(2, 3), normal(2, 3), positive(2, 3), *rates, normal(2, 3), note=f"step{steps}")
+        for nesterov in (False, True):
+            op, note = ops.Adam(use_nesterov=nesterov), f"step{steps}-nesterov{nesterov}"
+            yield row(op, normal(2, 3), normal(2, 3), positive(2, 3), *rates, normal(2, 3), note=note)
 
 
 def pools() -> Iterator[Sample]:
@@ -311,9 +314,19 @@ def synchronized_normalizations() -> Iterator[Sample]:
         yield row(ops.NormalizeChannels(1e-3), *operands, note=note, smooth=False)  # see NO_GRADIENT
 
 
+def identities() -> Iterator[Sample]:
+    x = np.arange(-3.0, 3.0, dtype=np.float32).reshape(2, 3) / 4
+    yield row(ops.Identity(), x)
+    yield row(ops.Identity(), x.astype(np.int32), note="int32")
+    yield row(ops.HookBackward(lambda douts: None), x)
+    yield row(ops.CustomGradient(1, lambda operands, results, douts: [None]), x[0], x)
+    yield row(ops.StopGradient(), x, smooth=False)
+
+
 FAMILIES = (
     *(unary, reduced, binary, reductions, arrays, matrices, losses, updates, pools, convolutions, normalizations),
     synchronized_normalizations,
+    identities,
 )
 ALL_FAMILIES = (*FAMILIES, *NETWORK_FAMILIES, *TENSOR_FAMILIES, *FUNCTION_FAMILIES, *INDEXED_FAMILIES)
 SAMPLES = [sample for family in ALL_FAMILIES for sample in rows_of(family)]

@@ -11,7 +11,7 @@ from runner.compile.onnx.builder import OnnxBuilder, all_graphs, element_type, o
 from runner.compile.onnx.float16 import is_rounded, narrow, widen
 from runner.compile.onnx.fuse import fuse
 from runner.compile.onnx.names import ValueNames, free_names
-from runner.core.graph import Graph
+from runner.core.graph import NO_LOSS, RETURN_LOSS, Graph
 from runner.core.lowering import FUSED, PLAIN, Form, Layout, physical_shape, with_layouts
 from runner.core.primitive import Node
 from runner.core.source import user_line
@@ -36,13 +36,16 @@ def lower(
     layouts: Mapping[Value, Layout] | None = None,
 ) -> ModelProto:
     """The model of a graph: inputs `input_names`, then the parameters; outputs `output_names`, then updates, then the
-    operands of effects. The default names are `input0`, ... and `output0`, ...
+    operands of effects. The default names are `input0`, ... and `output0`, ..., also of outputs behind the names.
 
     Results are plain except for those that have another layout in `layouts`. Raises ConfigError when two values have
     the same name, and InternalError, with the operator, when ONNX rejects the lowered nodes.
     """
     input_names = input_names or [f"input{k}" for k in range(len(graph.inputs))]
-    output_names = output_names or [f"output{k}" for k in range(len(graph.outputs))]
+    output_names = output_names or ()
+    if len(output_names) > len(graph.outputs):
+        raise ConfigError(NO_LOSS, network=graph.name, repair=RETURN_LOSS)
+    output_names = [*output_names, *(f"output{k}" for k in range(len(output_names), len(graph.outputs)))]
     results = [*output_names, *(p.name + UPDATED for p in graph.updates), *graph.effect_operands]
     _check_names(graph.name, [*input_names, *(p.name for p in graph.parameters), *results])
     inputs: dict[Value, str] = dict(zip(graph.inputs, input_names, strict=True))
@@ -72,6 +75,8 @@ def lower_sunk(
     `losses`, the updates, and the operands of effects in all steps. Raises as `lower`, and ConfigError when the step
     updates one of `stepped`.
     """
+    if not step.outputs:
+        raise ConfigError(NO_LOSS, network=step.name, repair=RETURN_LOSS)
     names = column_names(step, [*scanned, *columns], ["losses", "loss", *(p.name for p in stepped)])
     scanned, columns = names[: len(scanned)], names[len(scanned) :]
     fed = set(stepped)

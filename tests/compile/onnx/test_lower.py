@@ -134,8 +134,9 @@ def test_two_parameters_that_swap_their_values():
     a, b = Parameter(Tensor([1.0, 2.0]), "a"), Parameter(Tensor([3.0, 4.0]), "b")
 
     def net(x):
-        current().assign(a, current().lift(b))
-        current().assign(b, current().lift(a))
+        before = current().lift(a)
+        current().assign(a, b)
+        current().assign(b, before)
         return x
 
     program = Program(net, [VECTOR], Device(threads=1), "net")
