@@ -7,7 +7,7 @@ import numpy as np
 
 from runner.errors import TrainingError
 from runner.host.json_data import without_lists
-from runner.nn.metric_base import AnyMetric, is_scalar
+from runner.nn.metrics.base import AnyMetric, is_scalar
 
 
 def as_json(metrics: Mapping[str, AnyMetric], values: Mapping[str, Any], **rows: object) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from runner import nn
 from runner.errors import ConfigError
-from runner.nn.metric_base import AnyMetric, attach, checked_metrics, update_metrics
+from runner.nn.metrics.base import AnyMetric, attach, checked_metrics, update_metrics
 from runner.nn.steps import Step
 from runner.train.callback import CallbackList, RunContext
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from runner import nn, register
 from runner.config.groups.record import Records, Settings
-from runner.nn.classification_metrics import Average
-from runner.nn.classifier import EvalType, Threshold
-from runner.nn.metric_base import AnyMetric, Metric, direction_of, is_scalar
+from runner.nn.metrics.base import AnyMetric, Metric, direction_of, is_scalar
+from runner.nn.metrics.classification import Average
+from runner.nn.metrics.classifier import EvalType, Threshold
 from runner.validation.rules import Rule
 from runner.validation.validate import Invalid, validate
 

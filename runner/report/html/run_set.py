@@ -12,7 +12,7 @@ import numpy as np
 
 from runner.config.groups.metric import BUILT_IN
 from runner.host.files import real_path
-from runner.nn.metric_base import direction_of
+from runner.nn.metrics.base import direction_of
 from runner.report.format import format_value
 from runner.report.record import RunRecord, differing_keys
 

@@ -20,7 +20,7 @@ from runner.errors import ConfigError
 from runner.experiment.sweep.best import best
 from runner.experiment.sweep.hydra_plan import plan
 from runner.experiment.sweep.state import Outcome
-from runner.nn.metric_base import direction_of
+from runner.nn.metrics.base import direction_of
 
 OPTUNA = "hydra/sweeper=optuna"
 

@@ -9,7 +9,7 @@ from tables import table
 
 from runner import Tensor, nn
 from runner.errors import ConfigError
-from runner.nn import surface_metrics
+from runner.nn.metrics import surfaces
 
 RNG = np.random.default_rng(3)
 IMAGES = {
@@ -41,7 +41,7 @@ def distances(length, predicted, true):
 
 @pytest.fixture(params=[2**20, 7])
 def pairs(request, monkeypatch):
-    monkeypatch.setattr(surface_metrics, "MAX_PAIRS", request.param)
+    monkeypatch.setattr(surfaces, "MAX_PAIRS", request.param)
 
 
 @table("images", IMAGES)

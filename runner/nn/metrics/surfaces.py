@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from runner.errors import ConfigError
-from runner.nn.metric_base import Metric, rearrange_inputs, require_data, require_shapes
+from runner.nn.metrics.base import Metric, rearrange_inputs, require_data, require_shapes
 from runner.validation.arguments import flag, one_of
 
 __all__ = ["HausdorffDistance", "MeanSurfaceDistance", "RootMeanSquareDistance"]

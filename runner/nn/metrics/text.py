@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from runner.errors import ShapeError
-from runner.nn.metric_base import Metric, of_arrays, rearrange_inputs, require_data, require_shapes
+from runner.nn.metrics.base import Metric, of_arrays, rearrange_inputs, require_data, require_shapes
 from runner.validation.arguments import flag, whole
 
 __all__ = ["BleuScore", "Perplexity"]

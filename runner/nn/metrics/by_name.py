@@ -1,12 +1,11 @@
 """The names of metrics, and metrics by name."""
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
 
 from runner.errors import ConfigError, known_names
-from runner.host.lazy import reference_attribute
-from runner.nn.classification_metrics import (
+from runner.nn.metrics.base import AnyMetric, Metric, checked_metrics
+from runner.nn.metrics.classification import (
     F1,
     Accuracy,
     Precision,
@@ -15,19 +14,16 @@ from runner.nn.classification_metrics import (
     Top5CategoricalAccuracy,
     TopKCategoricalAccuracy,
 )
-from runner.nn.confusion_metrics import ConfusionMatrix, ConfusionMatrixMetric
-from runner.nn.curve_metrics import ROC, auc
-from runner.nn.loss_metric import Loss
-from runner.nn.metric_base import AnyMetric, Metric, checked_metrics
-from runner.nn.occlusion_sensitivity import OcclusionSensitivity
-from runner.nn.regression_metrics import MAE, MSE, R2
-from runner.nn.similarity_metrics import CosineSimilarity, Dice
-from runner.nn.surface_metrics import HausdorffDistance, MeanSurfaceDistance, RootMeanSquareDistance
-from runner.nn.text_metrics import BleuScore, Perplexity
+from runner.nn.metrics.confusion_matrix import ConfusionMatrix, ConfusionMatrixMetric
+from runner.nn.metrics.curves import ROC, auc
+from runner.nn.metrics.loss import Loss
+from runner.nn.metrics.occlusion_sensitivity import OcclusionSensitivity
+from runner.nn.metrics.regression import MAE, MSE, R2
+from runner.nn.metrics.similarity import CosineSimilarity, Dice
+from runner.nn.metrics.surfaces import HausdorffDistance, MeanSurfaceDistance, RootMeanSquareDistance
+from runner.nn.metrics.text import BleuScore, Perplexity
 
 __all__ = ["get_metric_fn", "get_metrics", "names"]
-__getattr__ = partial(reference_attribute, __name__)
-__path__: list[str] = []  # MindSpore has modules below it: runner/mindspore/addresses.py
 
 # The metrics that `Model(metrics=...)` knows by name; `runner/config/groups/metric.py` has those of configs.
 METRICS: dict[str, type[Metric]] = {

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from runner.nn.metric_base import Mean, Metric, of_arrays, require_data, require_shapes, without_units
+from runner.nn.metrics.base import Mean, Metric, of_arrays, require_data, require_shapes, without_units
 from runner.validation.arguments import flag
 
 __all__ = ["MAE", "MSE", "R2"]

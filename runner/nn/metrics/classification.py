@@ -6,8 +6,8 @@ import numpy as np
 
 from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell
-from runner.nn.classifier import Classifier, EvalType, Labels, Threshold, classes_last
-from runner.nn.metric_base import Mean, Metric, of_arrays, require_data, require_shapes
+from runner.nn.metrics.base import Mean, Metric, of_arrays, require_data, require_shapes
+from runner.nn.metrics.classifier import Classifier, EvalType, Labels, Threshold, classes_last
 from runner.validation.arguments import flag, one_of, whole
 from runner.validation.rules import Rule
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from runner.errors import ConfigError, ShapeError
-from runner.nn.metric_base import Metric, of_arrays, require_data, require_shapes
+from runner.nn.metrics.base import Metric, of_arrays, require_data, require_shapes
 from runner.validation.arguments import flag, whole
 
 __all__ = ["ROC", "auc"]

@@ -7,8 +7,8 @@ import numpy as np
 
 from runner.errors import ConfigError, ShapeError, known_names
 from runner.nn.cell import Cell
-from runner.nn.classifier import Classifier, EvalType, Labels, Threshold, require_range
-from runner.nn.metric_base import Metric, of_arrays, require_data, require_shapes
+from runner.nn.metrics.base import Metric, of_arrays, require_data, require_shapes
+from runner.nn.metrics.classifier import Classifier, EvalType, Labels, Threshold, require_range
 from runner.validation.arguments import flag, one_of, whole
 
 __all__ = ["ConfusionMatrix", "ConfusionMatrixMetric"]

@@ -7,7 +7,7 @@ import numpy as np
 
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
-from runner.nn.metric_base import Metric, is_one_hot, require_shapes, without_units
+from runner.nn.metrics.base import Metric, is_one_hot, require_shapes, without_units
 from runner.validation.arguments import one_of
 from runner.validation.rules import Rule
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from runner.nn.cell import Cell
-from runner.nn.metric_base import Mean, of_arrays
+from runner.nn.metrics.base import Mean, of_arrays
 
 __all__ = ["Loss"]
 

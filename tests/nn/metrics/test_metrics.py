@@ -9,10 +9,10 @@ from runner import dataset, nn
 from runner.config.groups.metric import BUILT_IN, numbers
 from runner.core.value import Tensor
 from runner.errors import ConfigError
-from runner.nn.classification_metrics import Accuracy
-from runner.nn.loss_metric import Loss
-from runner.nn.metric_base import direction_of
-from runner.nn.metrics import METRICS, get_metrics
+from runner.nn.metrics.base import direction_of
+from runner.nn.metrics.by_name import METRICS, get_metrics
+from runner.nn.metrics.classification import Accuracy
+from runner.nn.metrics.loss import Loss
 from runner.train.evaluation import metrics_for
 from runner.train.model import Model
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from runner.nn.metric_base import Mean, Metric, of_arrays, require_data, require_shapes
+from runner.nn.metrics.base import Mean, Metric, of_arrays, require_data, require_shapes
 from runner.validation.arguments import above, flag, one_of
 
 __all__ = ["CosineSimilarity", "Dice"]

@@ -8,7 +8,7 @@ import numpy as np
 from runner.core.value import Tensor
 from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell
-from runner.nn.metric_base import Metric, rearrange_inputs, require_data
+from runner.nn.metrics.base import Metric, rearrange_inputs, require_data
 from runner.validation.arguments import whole
 
 __all__ = ["OcclusionSensitivity"]
