@@ -22,9 +22,10 @@ _NN = (
     *("loss.loss", "optim.optimizer", "optim.momentum", "optim.sgd", "optim.adam", "optim.rmsprop", "optim.ftrl"),
     *("optim.ada_grad", "optim.proximal_ada_grad", "optim.lamb", "optim.lars", "optim.lazyadam"),
     *("wrap.cell_wrapper", "wrap.loss_scale", "wrap.grad_reducer", "learning_rate_schedule"),
-    *("metrics.metric", "metrics.accuracy", "metrics.loss", "metrics.error", "metrics.precision", "metrics.recall"),
-    *("metrics.fbeta", "metrics.topk", "metrics.evaluation", "metrics.auc", "metrics.roc", "metrics.dice"),
-    *("metrics.perplexity", "metrics.bleu_score", "metrics.confusion_matrix", "metrics.cosine_similarity"),
+    *("metrics.metric", "metrics.accuracy", "metrics.error", "metrics.precision", "metrics.recall", "metrics.fbeta"),
+    *("metrics.topk", "metrics.evaluation", "metrics.auc", "metrics.roc", "metrics.dice", "metrics.perplexity"),
+    *("metrics.bleu_score", "metrics.cosine_similarity", "metrics.hausdorff_distance"),
+    *("metrics.mean_surface_distance", "metrics.root_mean_square_surface_distance"),
 )
 _OPS = (
     *("primitive", "operations.array_ops", "operations.math_ops", "operations.nn_ops", "operations.control_ops"),
