@@ -19,8 +19,8 @@ from runner.mindspore.names import PACKAGE, modules_with, public_names, reason
 _NN = (
     *("layer", "layer.activation", "layer.basic", "layer.combined", "layer.container", "layer.conv"),
     *("layer.embedding", "layer.image", "layer.lstm", "layer.math", "layer.normalization", "layer.pooling"),
-    *("loss.loss", "optim.optimizer", "optim.momentum", "optim.sgd", "optim.adam", "optim.rmsprop", "optim.ftrl"),
-    *("optim.ada_grad", "optim.proximal_ada_grad", "optim.lamb", "optim.lars", "optim.lazyadam"),
+    *("loss.loss",),
+    *("optim.proximal_ada_grad", "optim.lazyadam"),
     *("wrap.cell_wrapper", "wrap.loss_scale", "wrap.grad_reducer", "learning_rate_schedule"),
     *("metrics.metric", "metrics.accuracy", "metrics.error", "metrics.precision", "metrics.recall", "metrics.fbeta"),
     *("metrics.topk", "metrics.evaluation", "metrics.auc", "metrics.roc", "metrics.dice", "metrics.perplexity"),

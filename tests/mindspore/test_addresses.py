@@ -17,6 +17,7 @@ def test_every_address_can_be_imported_and_has_names():
     for path, homes in ADDRESSES.items():
         module = importlib.import_module(f"runner.{path}")
         assert module.__name__ == f"runner.{path}"
+        assert module.__spec__.origin is None, "a file has this path"
         for home in homes:
             served = importlib.import_module(home)
             for name in getattr(served, "__all__", ()):
