@@ -1,67 +1,19 @@
-"""Tracing for graph mode: a network is executed once with symbols, and the operators it applies form its graph."""
+"""Tracing for graph mode: a network is executed with symbols, and the operators it applies form its graph.
+
+`if x > 0:` has Python call `bool(x > 0)`, which a trace answers with one outcome (`Tracer.decide`). The function is
+executed again for the other outcome, and so on until every path is known; `runner/core/join_paths.py` joins them.
+"""
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from runner.core.effect import Effect
-from runner.core.graph import Graph, as_symbol, verify
+from runner.core.graph import Graph, verify
+from runner.core.join_paths import Path, join
 from runner.core.observers import NO_GRAPHS, GraphObserver
-from runner.core.primitive import Interpreter, Node, Primitive
-from runner.core.structure import flatten, static_parts
-from runner.core.value import Operand, Parameter, Symbol, Tensor, Value
-from runner.errors import ConfigError
+from runner.core.symbolic import Fork, Tracer, Undecided, too_many_branches
+from runner.core.value import Symbol
 from runner.types import TensorType
 
-
-class Tracer(Interpreter):
-    """Infers types, and appends nodes to the record."""
-
-    def __init__(self, root: str = "Default") -> None:
-        super().__init__(root)
-        self.parameters: dict[Parameter, Symbol] = {}
-        self.constants: dict[Symbol, np.ndarray] = {}
-        self._constants: dict[tuple[TensorType, bytes], Symbol] = {}
-
-    def lift(self, operand: Operand) -> Value:
-        """Parameters become inputs of the graph until the step assigns them, other tensors constants."""
-        if isinstance(operand, Symbol):
-            return operand
-        if isinstance(operand, Parameter):
-            return self.updates[operand] if operand in self.updates and self.reads_latest else self.entry(operand)
-        assert isinstance(operand, Tensor)
-        key = operand.type, operand.data.tobytes()
-        if key not in self._constants:
-            symbol = self._constants[key] = Symbol(operand.type, f"cst{len(self._constants) + 1}")
-            self.constants[symbol] = operand.data
-        return self._constants[key]
-
-    def entry(self, parameter: Parameter) -> Value:
-        """The input of the graph."""
-        if parameter not in self.parameters:
-            self.parameters[parameter] = Symbol(parameter.type, parameter.name)
-        return self.parameters[parameter]
-
-    def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
-        """Create a symbol for each output."""
-        outputs = symbols(types, self.count)
-        self.nodes.append(Node(op, inputs, outputs, self.current_scope(), self.count, self.source()))
-        return outputs
-
-    def graph(self, name: str, inputs: tuple[Symbol, ...], outputs: tuple[Symbol, ...]) -> Graph:
-        """The graph of the record so far."""
-        for parameter in self.updates:
-            self.entry(parameter)
-        updates = {p: as_symbol(self.lift(v)) for p, v in self.updates.items()}
-        nodes = tuple(node for node in self.nodes if not isinstance(node.op, Effect))
-        effects = tuple(node for node in self.nodes if isinstance(node.op, Effect))
-        return Graph(name, inputs, self.parameters, self.constants, nodes, outputs, updates, effects)
-
-
-def symbols(types: Sequence[TensorType], number: int) -> tuple[Symbol, ...]:
-    """A symbol for each output of operator `number`."""
-    names = [f"{number}"] if len(types) == 1 else [f"{number}.{k}" for k in range(len(types))]
-    return tuple([Symbol(type, name) for type, name in zip(types, names, strict=True)])
+MOST_PATHS = 64
 
 
 def trace(
@@ -73,26 +25,66 @@ def trace(
 ) -> Graph:
     """Execute `function` with a symbol for each type, and return its verified graph.
 
-    Raises ConfigError when it returns anything but tensors. On failure the observer receives the part traced so far.
+    Raises ConfigError when it returns anything but tensors, ShapeError when paths return other types, and ConfigError
+    for too many paths. On failure the observer receives the part traced so far.
     """
-    inputs = tuple(Symbol(type, f"input{k}") for k, type in enumerate(types))
-    with Tracer(root) as tracer:
-        try:
-            outputs = _output_symbols(tracer, function(*inputs), name)
-        except Exception:
-            observer.failed(tracer.graph(name, inputs, ()))
-            raise
-    graph = verify(tracer.graph(name, inputs, outputs))
+    traced = _Traces(function, types, name, root, observer)
+    paths = traced.explore()
+    graph = paths[0].graph(name, traced.inputs) if len(paths) == 1 else join(paths, name, traced.inputs)
+    graph = verify(graph)
     observer.traced(graph)
     return graph
 
 
-def _output_symbols(tracer: Tracer, returned: object, name: str) -> tuple[Symbol, ...]:
-    flat = flatten(returned)
-    if isinstance(returned, tuple | list | Value | bool):
-        others = [x for x in static_parts(flat.layout) if not isinstance(x, bool | int | float | None)]
-    else:
-        others = [returned]
-    if others:
-        raise ConfigError("a network must return tensors", network=name, returned=type(others[0]).__name__)
-    return tuple(as_symbol(tracer.lift(value)) for value in flat.values)
+def trace_path(
+    function: Callable[..., object], types: Sequence[TensorType], name: str, root: str, decisions: Sequence[bool]
+) -> tuple[Graph, list[Fork]]:
+    """The graph of the path with these outcomes, and its branches; it ends at the first branch after them."""
+    path = _Traces(function, types, name, root, NO_GRAPHS)
+    traced = path.run(decisions, beyond=None)
+    return verify(traced.graph(name, path.inputs)), traced.tracer.forks
+
+
+class _Traces:
+    """The traces of a function for inputs of these types."""
+
+    def __init__(
+        self,
+        function: Callable[..., object],
+        types: Sequence[TensorType],
+        name: str,
+        root: str,
+        observer: GraphObserver,
+    ) -> None:
+        self.function, self.name, self.root, self.observer = function, name, root, observer
+        self.inputs = tuple(Symbol(type, f"input{k}") for k, type in enumerate(types))
+        self.paths: list[Path] = []
+
+    def explore(self, decisions: tuple[bool, ...] = (), earlier: Path | None = None, position: int = 0) -> list[Path]:
+        """All paths that begin with these outcomes, in order: those where a branch is taken come first."""
+        path = self.run(decisions, True, earlier, position)
+        self.paths.append(path)
+        forks = path.tracer.forks
+        if len(self.paths) > MOST_PATHS:
+            raise too_many_branches(forks, forks[-1].place if forks else None)
+        outcomes = tuple([fork.taken for fork in forks])
+        for k in reversed(range(len(decisions), len(forks))):
+            self.explore((*outcomes[:k], False), path, forks[k].position)
+        return self.paths
+
+    def run(
+        self, decisions: Sequence[bool], beyond: bool | None, earlier: Path | None = None, position: int = 0
+    ) -> Path:
+        """One trace."""
+        before = (earlier.tracer, earlier.tracer.nodes[:position]) if earlier else ()
+        with Tracer(self.root, decisions, beyond, *before) as tracer:
+            path = Path(tracer)
+            try:
+                path.returned = self.function(*self.inputs)
+                path.outputs(self.name)
+            except Undecided:
+                return path
+            except Exception:
+                self.observer.failed(tracer.graph(self.name, self.inputs, ()))
+                raise
+        return path

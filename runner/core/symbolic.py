@@ -1,0 +1,221 @@
+"""The interpreter of graph mode, which executes one path of a function with symbols."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from runner.core.collective import Collective
+from runner.core.eager import evaluate
+from runner.core.effect import Effect
+from runner.core.graph import Graph, as_symbol
+from runner.core.primitive import Interpreter, Node, Primitive, current
+from runner.core.source import Source, user_line
+from runner.core.value import OPERATORS, Operand, Parameter, Symbol, Tensor, Value
+from runner.errors import ConfigError, ShapeError
+from runner.types import TensorType
+
+MOST_FORKS = 64  # of one path
+UNKNOWN = "graph mode has no number for a value that is only known when the graph runs"
+
+
+class Fork(NamedTuple):
+    """A branch on a value that is only known when the graph runs: after `position` nodes and `applied` operators."""
+
+    predicate: Symbol
+    taken: bool
+    position: int
+    applied: int
+    scope: str
+    source: Source
+
+    @property
+    def place(self) -> str:
+        """The user's line."""
+        return str(user_line(self.source) or self.scope)
+
+
+class Undecided(BaseException):  # noqa: N818: no error; `except Exception` in construct must not catch it
+    """A trace has come to a branch whose outcome it was not given."""
+
+
+class Tracer(Interpreter):
+    """Infers types, and appends nodes to the record.
+
+    `decisions` are the outcomes of its first branches on values; those after them are `beyond`, or end the trace with
+    Undecided. A trace that repeats the first nodes of an earlier one, up to a branch, receives these nodes as
+    `replayed` and has its symbols.
+    """
+
+    def __init__(
+        self,
+        root: str = "Default",
+        decisions: Sequence[bool] = (),
+        beyond: bool | None = True,
+        earlier: "Tracer | None" = None,
+        replayed: Sequence[Node] = (),
+    ) -> None:
+        super().__init__(root)
+        self.parameters: dict[Parameter, Symbol] = earlier.parameters if earlier else {}
+        self.constants: dict[Symbol, np.ndarray] = earlier.constants if earlier else {}
+        self._constants: dict[tuple[TensorType, bytes], Symbol] = earlier._constants if earlier else {}
+        self.decisions, self.beyond, self.replayed = decisions, beyond, replayed
+        self.forks: list[Fork] = []
+        self._decided: dict[object, bool] = {}
+        self._contents: dict[Value, object] = {}
+        self._producers: dict[Value, Node] = {}  # of the values of the first `_indexed` nodes
+        self._indexed = 0
+        self._known: dict[Value, np.ndarray | None] = {}
+
+    def lift(self, operand: Operand) -> Value:
+        """Parameters become inputs of the graph until the step assigns them, other tensors constants."""
+        if isinstance(operand, Symbol):
+            return operand
+        if isinstance(operand, Parameter):
+            return self.updates[operand] if operand in self.updates and self.reads_latest else self.entry(operand)
+        assert isinstance(operand, Tensor)
+        key = operand.type, operand.data.tobytes()
+        if key not in self._constants:
+            symbol = self._constants[key] = Symbol(operand.type, f"cst{len(self._constants) + 1}")
+            self.constants[symbol] = operand.data
+        return self._constants[key]
+
+    def entry(self, parameter: Parameter) -> Value:
+        """The input of the graph."""
+        if parameter not in self.parameters:
+            self.parameters[parameter] = Symbol(parameter.type, parameter.name)
+        return self.parameters[parameter]
+
+    def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
+        """Create a symbol for each output."""
+        place = len(self.nodes)
+        if place < len(self.replayed):
+            node = self.replayed[place]
+            if (node.op, node.inputs) != (op, inputs):
+                raise _differs(node, op, user_line(self.source()))
+        else:
+            node = Node(op, inputs, symbols(types, self.count), self.current_scope(), self.count, self.source())
+        self.nodes.append(node)
+        return node.outputs
+
+    def decide(self, predicate: Symbol) -> bool:
+        """The outcome of a branch on a value in this trace.
+
+        A value that does not depend on data has one outcome, and equal values have the same. Raises ShapeError for more
+        than one element, and ConfigError for too many branches.
+        """
+        if predicate.size != 1:
+            repair = ".all() or .any(), or ops.Select to choose for each element"
+            where = {"value": predicate.type, "line": user_line(self.source()), "repair": repair}
+            raise ShapeError("a branch needs one element", **where)
+        known = self.known(predicate)
+        if known is not None:
+            return bool(known)
+        content = self._content(predicate)
+        if content not in self._decided:
+            self._decided[content] = self._fork(predicate)
+        return self._decided[content]
+
+    def _fork(self, predicate: Symbol) -> bool:
+        number = len(self.forks)
+        if number == MOST_FORKS:
+            raise too_many_branches(self.forks, user_line(self.source()))
+        taken = self.decisions[number] if number < len(self.decisions) else self.beyond
+        place = len(self.nodes), self.count, self.current_scope(), self.source()
+        self.forks.append(Fork(predicate, bool(taken), *place))
+        if taken is None:
+            raise Undecided
+        return taken
+
+    def known(self, value: Value) -> np.ndarray | None:
+        """The elements of a value that depends on constants only; None for others."""
+        if value in self.constants:
+            return self.constants[as_symbol(value)]
+        if value not in self._known:
+            node = self._producer(value)
+            self._known[value] = None
+            if node is not None and not isinstance(node.op, Collective):
+                operands = [self.known(x) for x in node.inputs]
+                if all(x is not None for x in operands):
+                    self._known.update(zip(node.outputs, evaluate(node, operands), strict=True))  # type: ignore[arg-type]
+        return self._known[value]
+
+    def _content(self, value: Value) -> object:
+        """Equal for values that the same operators compute from the same operands."""
+        if value not in self._contents:
+            node = self._producer(value)
+            self._contents[value] = value
+            if node is not None:
+                key = node.op, tuple(map(self._content, node.inputs)), node.outputs.index(value)
+                self._contents[value] = self._contents.setdefault(key, value)  # type: ignore[call-overload]
+        return self._contents[value]
+
+    def _producer(self, value: Value) -> Node | None:
+        for node in self.nodes[self._indexed :]:
+            self._producers.update(dict.fromkeys(node.outputs, node))
+        self._indexed = len(self.nodes)
+        return self._producers.get(value)
+
+    def graph(self, name: str, inputs: tuple[Symbol, ...], outputs: tuple[Symbol, ...]) -> Graph:
+        """The graph of the record so far."""
+        for parameter in self.updates:
+            self.entry(parameter)
+        updates = {p: as_symbol(self.lift(v)) for p, v in self.updates.items()}
+        nodes = tuple(node for node in self.nodes if not isinstance(node.op, Effect))
+        effects = tuple(node for node in self.nodes if isinstance(node.op, Effect))
+        return Graph(name, inputs, self.parameters, self.constants, nodes, outputs, updates, effects)
+
+
+def symbols(types: Sequence[TensorType], number: int) -> tuple[Symbol, ...]:
+    """A symbol for each output of operator `number`."""
+    names = [f"{number}"] if len(types) == 1 else [f"{number}.{k}" for k in range(len(types))]
+    return tuple([Symbol(type, name) for type, name in zip(types, names, strict=True)])
+
+
+def as_returned(returned: Any, tracer: Interpreter | None = None) -> Any:
+    """What a function has returned; numbers are values if it has branches, since other paths may return other ones."""
+    tracer = tracer or current()
+    has_branches = isinstance(tracer, Tracer) and bool(tracer.forks)
+    return _numbers_as_values(returned) if has_branches else returned
+
+
+def _numbers_as_values(returned: Any) -> Any:
+    if isinstance(returned, dict):
+        return {name: _numbers_as_values(part) for name, part in returned.items()}
+    if isinstance(returned, tuple | list):
+        parts = [_numbers_as_values(part) for part in returned]
+        return parts if isinstance(returned, list) else tuple(parts)
+    return Tensor(returned) if isinstance(returned, bool | int | float) else returned
+
+
+def too_many_branches(forks: Sequence[Fork], line: object) -> ConfigError:
+    """The error of a step with too many branches in a row, or of a loop whose end depends on data."""
+    lines = ", ".join(dict.fromkeys(fork.place.split("  ")[0] for fork in forks))
+    repair = "ops.Select to choose between values, or run this network with mode=pynative"
+    what = "graph mode follows every combination of outcomes, and these are too many"
+    return ConfigError(what, line=line, branches=lines, repair=repair)
+
+
+def _differs(node: Node, op: Primitive, line: object) -> ConfigError:
+    what = "construct does something else each time it is executed, and graph mode executes it once for each branch"
+    repair = "in construct, change no attributes or lists, and draw no random numbers of Python or numpy"
+    return ConfigError(what, first=node.name, then=op.name, line=line, repair=repair)
+
+
+def _decide(symbol: Symbol) -> bool:
+    interpreter = current()
+    if not isinstance(interpreter, Tracer):
+        raise ConfigError(UNKNOWN, value=repr(symbol), hint="a value of a graph has left its network")
+    return interpreter.decide(symbol)
+
+
+def _elements(symbol: Symbol) -> np.ndarray:
+    interpreter = current()
+    known = interpreter.known(symbol) if isinstance(interpreter, Tracer) else None
+    if known is None:
+        line, hint = user_line(interpreter.source()), "use operators, or run this network with mode=pynative"
+        raise ConfigError(UNKNOWN, value=repr(symbol), line=line, hint=hint)
+    return known
+
+
+OPERATORS["decide"], OPERATORS["elements"] = _decide, _elements
