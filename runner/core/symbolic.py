@@ -205,7 +205,8 @@ def _differs(node: Node, op: Primitive, line: object) -> ConfigError:
 def _decide(symbol: Symbol) -> bool:
     interpreter = current()
     if not isinstance(interpreter, Tracer):
-        raise ConfigError(UNKNOWN, value=repr(symbol), hint="a value of a graph has left its network")
+        what = "graph mode cannot branch on a value that is only known when the graph runs"
+        raise ConfigError(what, value=repr(symbol), hint="use ops.Select, or run this network with mode=pynative")
     return interpreter.decide(symbol)
 
 
