@@ -7,40 +7,26 @@ of an `If`: each path is exactly what PyNative mode would have executed.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Literal
+from math import inf
+from typing import Literal, NamedTuple
+
+import numpy as np
 
 from runner.core.branch import Absent, Guarded, If
 from runner.core.effect import Effect
 from runner.core.graph import Graph, as_symbol, verify
 from runner.core.primitive import Node
-from runner.core.structure import flatten, static_parts
-from runner.core.symbolic import Fork, Tracer, as_returned, symbols
-from runner.core.value import Parameter, Symbol, Value
+from runner.core.source import user_line
+from runner.core.symbolic import Fork, symbols
+from runner.core.value import Symbol, Value
 from runner.errors import ConfigError, ShapeError
 
 
-@dataclass
-class Path:
-    """A trace and what it returned."""
+class Path(NamedTuple):
+    """The graph of one path, which is not verified, and the branches on it."""
 
-    tracer: Tracer
-    returned: object = ()
-
-    def graph(self, name: str, inputs: tuple[Symbol, ...]) -> Graph:
-        """The graph of this path alone."""
-        return self.tracer.graph(name, inputs, self.outputs(name))
-
-    def outputs(self, name: str) -> tuple[Symbol, ...]:
-        """The values that were returned. Raises ConfigError for anything else but numbers and None."""
-        returned = as_returned(self.returned, self.tracer)
-        flat = flatten(returned)
-        if isinstance(returned, tuple | list | Value | bool):
-            others = [x for x in static_parts(flat.layout) if not isinstance(x, bool | int | float | None)]
-        else:
-            others = [returned]
-        if others:
-            raise ConfigError("a network must return tensors", network=name, returned=type(others[0]).__name__)
-        return tuple(as_symbol(self.tracer.lift(value)) for value in flat.values)
+    graph: Graph
+    forks: list[Fork]
 
 
 @dataclass
@@ -52,44 +38,88 @@ class _Part:
     results: list[Symbol]
 
 
-def join(paths: Sequence[Path], name: str, inputs: tuple[Symbol, ...]) -> Graph:
-    """The graph of all paths of a function. Raises ShapeError when two paths return other types."""
-    tracer = paths[0].tracer
-    assigned = list(dict.fromkeys(p for path in paths for p in path.tracer.updates))
-    part = _Joiner(name, paths, assigned).tail(paths, 0, 0)
-    outputs = len(part.results) - len(assigned)
-    return Graph(
-        name,
-        inputs,
-        tracer.parameters,
-        tracer.constants,
-        tuple(part.nodes),
-        tuple(part.results[:outputs]),
-        dict(zip(assigned, part.results[outputs:], strict=True)),
-        tuple(part.effects),
+def join(paths: Sequence[Path]) -> Graph:
+    """The graph of all paths of a function, in the order in which they were explored.
+
+    Raises ShapeError when two paths return other types, and ConfigError when they begin differently.
+    """
+    first = paths[0].graph
+    joiner = _Joiner(first)
+    unified = [paths[0]]
+    for path in paths[1:]:
+        unified.append(joiner.unify(path, unified))
+    part = joiner.tail(unified, 0, -1)
+    outputs = len(part.results) - len(joiner.assigned)
+    return replace(
+        first,
+        parameters=joiner.parameters,
+        constants=joiner.constants,
+        nodes=tuple(part.nodes),
+        outputs=tuple(part.results[:outputs]),
+        updates=dict(zip(joiner.assigned, part.results[outputs:], strict=True)),
+        effects=tuple(part.effects),
     )
 
 
 class _Joiner:
-    """Joins paths, from their ends to their first branch."""
+    """Joins paths, from their ends to their first branch. All have the symbols of the first one for what they share."""
 
-    def __init__(self, name: str, paths: Sequence[Path], assigned: Sequence[Parameter]) -> None:
-        self.name, self.assigned, self.tracer = name, assigned, paths[0].tracer
-        self.outputs = {id(path): path.outputs(name) for path in paths}
-        self.numbers: Iterator[int] = count(max(path.tracer.count for path in paths))  # of nodes that no path has
+    def __init__(self, first: Graph) -> None:
+        self.name, self.inputs = first.name, first.inputs
+        self.parameters, self.constants = dict(first.parameters), dict(first.constants)
+        self.contents = {_content(symbol, array): symbol for symbol, array in first.constants.items()}
+        self.assigned = dict.fromkeys(first.updates)
+        self.numbers: Iterator[int] = count(1_000_000)  # of nodes that no path has
+
+    def unify(self, path: Path, earlier: Sequence[Path]) -> Path:
+        """The path with the inputs, parameters and constants of the others, and the first nodes of the nearest one."""
+        graph, forks = path
+        shared, like = max(((_shared(path, other), k) for k, other in enumerate(earlier)), key=lambda pair: pair[0])
+        renamed: dict[Value, Symbol] = dict(zip(graph.inputs, self.inputs, strict=True))
+        for parameter, symbol in graph.parameters.items():
+            renamed[symbol] = self.parameters.setdefault(parameter, symbol)
+        for symbol, array in graph.constants.items():
+            renamed[symbol] = self.contents.setdefault(_content(symbol, array), symbol)
+            self.constants.setdefault(renamed[symbol], array)
+        end = forks[shared].applied
+        nodes = self._begin(graph.nodes, earlier[like].graph.nodes, end, renamed)
+        effects = self._begin(graph.effects, earlier[like].graph.effects, end, renamed)
+        self.assigned |= dict.fromkeys(graph.updates)
+        updates = {p: renamed.get(x, x) for p, x in graph.updates.items()}
+        outputs = tuple([renamed.get(x, x) for x in graph.outputs])
+        unified = replace(graph, nodes=nodes, effects=effects, outputs=outputs, updates=updates)
+        renamed_forks = [fork._replace(predicate=renamed.get(fork.predicate, fork.predicate)) for fork in forks]
+        return Path(unified, renamed_forks)
+
+    def _begin(
+        self, nodes: Sequence[Node], earlier: Sequence[Node], end: int, renamed: dict[Value, Symbol]
+    ) -> tuple[Node, ...]:
+        """The nodes with the values in `renamed`, and before number `end` those of the earlier path."""
+        made = []
+        first = [node for node in earlier if node.number < end]
+        for k, node in enumerate(nodes):
+            inputs = tuple([renamed.get(x, x) for x in node.inputs])
+            if node.number < end:
+                if k >= len(first) or (first[k].op, first[k].inputs) != (node.op, inputs):
+                    raise _differs(node)
+                renamed.update(zip(node.outputs, map(as_symbol, first[k].outputs), strict=True))
+                made.append(first[k])
+            else:
+                made.append(replace(node, inputs=inputs))
+        return tuple(made)
 
     def tail(self, paths: Sequence[Path], depth: int, start: int) -> _Part:
-        """What these paths, whose first `depth` branches have the same outcomes, have from node `start` on."""
-        tracer = paths[0].tracer
-        if len(tracer.forks) == depth:
-            updates = [tracer.updates.get(p, self.tracer.entry(p)) for p in self.assigned]
-            results = [*self.outputs[id(paths[0])], *[as_symbol(tracer.lift(value)) for value in updates]]
-            return _part(tracer.nodes[start:], results)
-        fork = tracer.forks[depth]
-        sides = [[path for path in paths if path.tracer.forks[depth].taken is taken] for taken in (True, False)]
-        self._check_results(fork, *(self.outputs[id(side[0])] for side in sides))
-        then, other = (self.tail(side, depth + 1, fork.position) for side in sides)
-        return self._branch(_part(tracer.nodes[start : fork.position], []), fork, then, other)
+        """What these paths, whose first `depth` branches have the same outcomes, have from operator `start` on."""
+        graph, forks = paths[0]
+        if len(forks) == depth:
+            updates = [graph.updates.get(p, self.parameters[p]) for p in self.assigned]
+            return _Part(_between(graph.nodes, start), _between(graph.effects, start), [*graph.outputs, *updates])
+        fork = forks[depth]
+        sides = [[path for path in paths if path.forks[depth].taken is taken] for taken in (True, False)]
+        self._check_results(fork, *(side[0].graph.outputs for side in sides))
+        then, other = (self.tail(side, depth + 1, fork.applied) for side in sides)
+        nodes, effects = (_between(each, start, fork.applied) for each in (graph.nodes, graph.effects))
+        return self._branch(_Part(nodes, effects, []), fork, then, other)
 
     def _check_results(self, fork: Fork, then: Sequence[Symbol], other: Sequence[Symbol]) -> None:
         if [x.type for x in then] != [x.type for x in other]:
@@ -125,7 +155,7 @@ class _Joiner:
 
     def _graph(self, name: str, nodes: Sequence[Node], outputs: Sequence[Symbol]) -> Graph:
         used = {x for node in nodes for x in node.inputs}.union(outputs)
-        constants = {x: array for x, array in self.tracer.constants.items() if x in used}
+        constants = {x: array for x, array in self.constants.items() if x in used}
         return Graph(name, (), {}, constants, tuple(nodes), tuple(outputs))
 
     def _joined_effects(self, fork: Fork, then: _Part, other: _Part) -> list[tuple[Node, list[tuple[Symbol, Symbol]]]]:
@@ -161,9 +191,24 @@ class _Joiner:
         return symbol
 
 
-def _part(nodes: Sequence[Node], results: list[Symbol]) -> _Part:
-    effects = [node for node in nodes if isinstance(node.op, Effect)]
-    return _Part([node for node in nodes if not isinstance(node.op, Effect)], effects, results)
+def _shared(path: Path, other: Path) -> int:
+    """The number of branches with the same outcomes at the beginning of two paths."""
+    pairs = zip(path.forks, other.forks, strict=False)
+    return next((k for k, (a, b) in enumerate(pairs) if a.taken is not b.taken), 0)
+
+
+def _between(nodes: Sequence[Node], start: int, end: float = inf) -> list[Node]:
+    return [node for node in nodes if start <= node.number < end]
+
+
+def _content(symbol: Symbol, array: np.ndarray) -> tuple[object, bytes]:
+    return symbol.type, array.tobytes()
+
+
+def _differs(node: Node) -> ConfigError:
+    what = "construct does something else each time it is executed, and graph mode executes it once for each branch"
+    repair = "in construct, change no attributes or lists, and draw no random numbers of Python or numpy"
+    return ConfigError(what, operator=node.name, line=user_line(node.source), repair=repair)
 
 
 def _captured(graph: Graph) -> Iterator[Symbol]:

@@ -20,11 +20,10 @@ UNKNOWN = "graph mode has no number for a value that is only known when the grap
 
 
 class Fork(NamedTuple):
-    """A branch on a value that is only known when the graph runs: after `position` nodes and `applied` operators."""
+    """A branch on a value that is only known when the graph runs: after `applied` operators."""
 
     predicate: Symbol
     taken: bool
-    position: int
     applied: int
     scope: str
     source: Source
@@ -43,8 +42,7 @@ class Tracer(Interpreter):
     """Infers types, and appends nodes to the record.
 
     `decisions` are the outcomes of its first branches on values; those after them are `beyond`, or end the trace with
-    Undecided. A trace that repeats the first nodes of an earlier one, up to a branch, receives these nodes as
-    `replayed` and has its symbols.
+    Undecided.
     """
 
     def __init__(
@@ -52,14 +50,12 @@ class Tracer(Interpreter):
         root: str = "Default",
         decisions: Sequence[bool] = (),
         beyond: bool | None = True,
-        earlier: "Tracer | None" = None,
-        replayed: Sequence[Node] = (),
     ) -> None:
         super().__init__(root)
-        self.parameters: dict[Parameter, Symbol] = earlier.parameters if earlier else {}
-        self.constants: dict[Symbol, np.ndarray] = earlier.constants if earlier else {}
-        self._constants: dict[tuple[TensorType, bytes], Symbol] = earlier._constants if earlier else {}
-        self.decisions, self.beyond, self.replayed = decisions, beyond, replayed
+        self.parameters: dict[Parameter, Symbol] = {}
+        self.constants: dict[Symbol, np.ndarray] = {}
+        self._constants: dict[tuple[TensorType, bytes], Symbol] = {}
+        self.decisions, self.beyond = decisions, beyond
         self.forks: list[Fork] = []
         self._decided: dict[object, bool] = {}
         self._contents: dict[Value, object] = {}
@@ -88,15 +84,9 @@ class Tracer(Interpreter):
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
         """Create a symbol for each output."""
-        place = len(self.nodes)
-        if place < len(self.replayed):
-            node = self.replayed[place]
-            if (node.op, node.inputs) != (op, inputs):
-                raise _differs(node, op, user_line(self.source()))
-        else:
-            node = Node(op, inputs, symbols(types, self.count), self.current_scope(), self.count, self.source())
-        self.nodes.append(node)
-        return node.outputs
+        outputs = symbols(types, self.count)
+        self.nodes.append(Node(op, inputs, outputs, self.current_scope(), self.count, self.source()))
+        return outputs
 
     def decide(self, predicate: Symbol) -> bool:
         """The outcome of a branch on a value in this trace.
@@ -121,7 +111,7 @@ class Tracer(Interpreter):
         if number == MOST_FORKS:
             raise too_many_branches(self.forks, user_line(self.source()))
         taken = self.decisions[number] if number < len(self.decisions) else self.beyond
-        place = len(self.nodes), self.count, self.current_scope(), self.source()
+        place = self.count, self.current_scope(), self.source()
         self.forks.append(Fork(predicate, bool(taken), *place))
         if taken is None:
             raise Undecided
@@ -172,9 +162,9 @@ def symbols(types: Sequence[TensorType], number: int) -> tuple[Symbol, ...]:
     return tuple([Symbol(type, name) for type, name in zip(types, names, strict=True)])
 
 
-def as_returned(returned: Any, tracer: Interpreter | None = None) -> Any:
+def as_returned(returned: Any) -> Any:
     """What a function has returned; numbers are values if it has branches, since other paths may return other ones."""
-    tracer = tracer or current()
+    tracer = current()
     has_branches = isinstance(tracer, Tracer) and bool(tracer.forks)
     return _numbers_as_values(returned) if has_branches else returned
 
@@ -194,12 +184,6 @@ def too_many_branches(forks: Sequence[Fork], line: object) -> ConfigError:
     repair = "ops.Select to choose between values, or run this network with mode=pynative"
     what = "graph mode follows every combination of outcomes, and these are too many"
     return ConfigError(what, line=line, branches=lines, repair=repair)
-
-
-def _differs(node: Node, op: Primitive, line: object) -> ConfigError:
-    what = "construct does something else each time it is executed, and graph mode executes it once for each branch"
-    repair = "in construct, change no attributes or lists, and draw no random numbers of Python or numpy"
-    return ConfigError(what, first=node.name, then=op.name, line=line, repair=repair)
 
 
 def _decide(symbol: Symbol) -> bool:

@@ -6,11 +6,13 @@ executed again for the other outcome, and so on until every path is known; `runn
 
 from collections.abc import Callable, Sequence
 
-from runner.core.graph import Graph, verify
+from runner.core.graph import Graph, as_symbol, verify
 from runner.core.join_paths import Path, join
 from runner.core.observers import NO_GRAPHS, GraphObserver
-from runner.core.symbolic import Fork, Tracer, Undecided, too_many_branches
-from runner.core.value import Symbol
+from runner.core.structure import flatten, static_parts
+from runner.core.symbolic import Fork, Tracer, Undecided, as_returned, too_many_branches
+from runner.core.value import Symbol, Value
+from runner.errors import ConfigError
 from runner.types import TensorType
 
 MOST_PATHS = 64
@@ -28,10 +30,8 @@ def trace(
     Raises ConfigError when it returns anything but tensors, ShapeError when paths return other types, and ConfigError
     for too many paths. On failure the observer receives the part traced so far.
     """
-    traced = _Traces(function, types, name, root, observer)
-    paths = traced.explore()
-    graph = paths[0].graph(name, traced.inputs) if len(paths) == 1 else join(paths, name, traced.inputs)
-    graph = verify(graph)
+    paths = _Traces(function, types, name, root, observer).explore()
+    graph = verify(join(paths) if len(paths) > 1 else paths[0].graph)
     observer.traced(graph)
     return graph
 
@@ -40,9 +40,8 @@ def trace_path(
     function: Callable[..., object], types: Sequence[TensorType], name: str, root: str, decisions: Sequence[bool]
 ) -> tuple[Graph, list[Fork]]:
     """The graph of the path with these outcomes, and its branches; it ends at the first branch after them."""
-    path = _Traces(function, types, name, root, NO_GRAPHS)
-    traced = path.run(decisions, beyond=None)
-    return verify(traced.graph(name, path.inputs)), traced.tracer.forks
+    path = _Traces(function, types, name, root, NO_GRAPHS).run(decisions, beyond=None)
+    return verify(path.graph), path.forks
 
 
 class _Traces:
@@ -56,35 +55,41 @@ class _Traces:
         root: str,
         observer: GraphObserver,
     ) -> None:
-        self.function, self.name, self.root, self.observer = function, name, root, observer
-        self.inputs = tuple(Symbol(type, f"input{k}") for k, type in enumerate(types))
+        self.function, self.types, self.name, self.root, self.observer = function, types, name, root, observer
         self.paths: list[Path] = []
 
-    def explore(self, decisions: tuple[bool, ...] = (), earlier: Path | None = None, position: int = 0) -> list[Path]:
-        """All paths that begin with these outcomes, in order: those where a branch is taken come first."""
-        path = self.run(decisions, True, earlier, position)
+    def explore(self, decisions: tuple[bool, ...] = ()) -> list[Path]:
+        """All paths that begin with these outcomes; of two, that where the branch is taken comes first."""
+        path = self.run(decisions, beyond=True)
         self.paths.append(path)
-        forks = path.tracer.forks
         if len(self.paths) > MOST_PATHS:
-            raise too_many_branches(forks, forks[-1].place if forks else None)
-        outcomes = tuple([fork.taken for fork in forks])
-        for k in reversed(range(len(decisions), len(forks))):
-            self.explore((*outcomes[:k], False), path, forks[k].position)
+            raise too_many_branches(path.forks, path.forks[-1].place)
+        outcomes = tuple([fork.taken for fork in path.forks])
+        for k in reversed(range(len(decisions), len(outcomes))):
+            self.explore((*outcomes[:k], False))
         return self.paths
 
-    def run(
-        self, decisions: Sequence[bool], beyond: bool | None, earlier: Path | None = None, position: int = 0
-    ) -> Path:
+    def run(self, decisions: Sequence[bool], beyond: bool | None) -> Path:
         """One trace."""
-        before = (earlier.tracer, earlier.tracer.nodes[:position]) if earlier else ()
-        with Tracer(self.root, decisions, beyond, *before) as tracer:
-            path = Path(tracer)
+        inputs = tuple(Symbol(type, f"input{k}") for k, type in enumerate(self.types))
+        outputs: tuple[Symbol, ...] = ()
+        with Tracer(self.root, decisions, beyond) as tracer:
             try:
-                path.returned = self.function(*self.inputs)
-                path.outputs(self.name)
+                outputs = _output_symbols(tracer, as_returned(self.function(*inputs)), self.name)
             except Undecided:
-                return path
+                pass
             except Exception:
-                self.observer.failed(tracer.graph(self.name, self.inputs, ()))
+                self.observer.failed(tracer.graph(self.name, inputs, ()))
                 raise
-        return path
+        return Path(tracer.graph(self.name, inputs, outputs), tracer.forks)
+
+
+def _output_symbols(tracer: Tracer, returned: object, name: str) -> tuple[Symbol, ...]:
+    flat = flatten(returned)
+    if isinstance(returned, tuple | list | Value | bool):
+        others = [x for x in static_parts(flat.layout) if not isinstance(x, bool | int | float | None)]
+    else:
+        others = [returned]
+    if others:
+        raise ConfigError("a network must return tensors", network=name, returned=type(others[0]).__name__)
+    return tuple(as_symbol(tracer.lift(value)) for value in flat.values)
