@@ -43,7 +43,7 @@ class If(Primitive):
         return tuple([x.type for x in self.then.outputs])
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
-        return max(sum(_flops(node) for node in graph.nodes) for graph in self.graphs)
+        return max(map(graph_flops, self.graphs))
 
     def attributes(self) -> dict[str, Any]:
         return {"then": self.then.name, "other": self.other.name}
@@ -55,9 +55,9 @@ class If(Primitive):
         return self is other
 
 
-def _flops(node: Any) -> int:
-    count: int = node.op.flops([x.type for x in node.inputs], [y.type for y in node.outputs])
-    return count
+def graph_flops(graph: Graph) -> int:
+    """Floating-point operations of one execution of a graph."""
+    return sum(node.op.flops([x.type for x in node.inputs], [y.type for y in node.outputs]) for node in graph.nodes)
 
 
 @primitive

@@ -143,7 +143,7 @@ class _Joiner:
                 self._graph(f"{self.name}.{fork.applied}.{kind}", part.nodes, [pairs[k][side] for k in chosen])
                 for part, side, kind in sides
             ]
-            inputs = tuple(dict.fromkeys(x for graph in graphs for x in _captured(graph)))
+            inputs = tuple(dict.fromkeys(x for graph in graphs for x in captured(graph)))
             op = If(*[verify(replace(graph, inputs=inputs)) for graph in graphs])
             outputs = symbols([pairs[k][0].type for k in chosen], fork.applied)
             trunk.nodes.append(Node(op, (fork.predicate, *inputs), outputs, fork.scope, fork.applied, fork.source))
@@ -211,8 +211,8 @@ def _differs(node: Node) -> ConfigError:
     return ConfigError(what, operator=node.name, line=user_line(node.source), repair=repair)
 
 
-def _captured(graph: Graph) -> Iterator[Symbol]:
+def captured(graph: Graph) -> Iterator[Symbol]:
     """The values that a part reads and does not define."""
-    own = {y for node in graph.nodes for y in node.outputs}.union(graph.constants)
+    own = {y for node in graph.nodes for y in node.outputs}.union(graph.inputs, graph.constants)
     used = dict.fromkeys([*(x for node in graph.nodes for x in node.inputs), *graph.outputs])
     return (as_symbol(x) for x in used if x not in own)

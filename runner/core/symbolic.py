@@ -1,10 +1,12 @@
 """The interpreter of graph mode, which executes one path of a function with symbols."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from runner.core.assignments import Mark
 from runner.core.collective import Collective
 from runner.core.eager import evaluate
 from runner.core.effect import Effect
@@ -12,6 +14,7 @@ from runner.core.graph import Graph, as_symbol
 from runner.core.primitive import Interpreter, Node, Primitive, current
 from runner.core.source import Source, user_line
 from runner.core.value import OPERATORS, Operand, Parameter, Symbol, Tensor, Value
+from runner.core.while_statement import WhileFound, is_in_while_test, user_frame
 from runner.errors import ConfigError, ShapeError
 from runner.types import TensorType
 
@@ -34,7 +37,11 @@ class Fork(NamedTuple):
         return str(user_line(self.source) or self.scope)
 
 
-class Undecided(BaseException):  # noqa: N818: no error; `except Exception` in construct must not catch it
+class Unknown(BaseException):
+    """A branch depends on data, where only known ones are accepted; no `except Exception` of construct catches it."""
+
+
+class Undecided(BaseException):
     """A trace has come to a branch whose outcome it was not given."""
 
 
@@ -50,8 +57,10 @@ class Tracer(Interpreter):
         root: str = "Default",
         decisions: Sequence[bool] = (),
         beyond: bool | None = True,
+        outer: "Tracer | None" = None,
     ) -> None:
         super().__init__(root)
+        self.outer, self.accepts_unknown = outer, True
         self.parameters: dict[Parameter, Symbol] = {}
         self.constants: dict[Symbol, np.ndarray] = {}
         self._constants: dict[tuple[TensorType, bytes], Symbol] = {}
@@ -68,7 +77,9 @@ class Tracer(Interpreter):
         if isinstance(operand, Symbol):
             return operand
         if isinstance(operand, Parameter):
-            return self.updates[operand] if operand in self.updates and self.reads_latest else self.entry(operand)
+            if operand in self.updates and self.reads_latest:
+                return self.updates[operand]
+            return self.entry(operand) if self.outer is None else self.outer.lift(operand)
         assert isinstance(operand, Tensor)
         key = operand.type, operand.data.tobytes()
         if key not in self._constants:
@@ -101,6 +112,8 @@ class Tracer(Interpreter):
         known = self.known(predicate)
         if known is not None:
             return bool(known)
+        if not self.accepts_unknown:
+            raise Unknown
         content = self._content(predicate)
         if content not in self._decided:
             self._decided[content] = self._fork(predicate)
@@ -108,7 +121,10 @@ class Tracer(Interpreter):
 
     def _fork(self, predicate: Symbol) -> bool:
         number = len(self.forks)
-        if number == MOST_FORKS:
+        frame = user_frame() if self.beyond is not None else None
+        if frame is not None and is_in_while_test(frame):
+            raise WhileFound(frame)
+        if number == MOST_FORKS and self.beyond is not None:
             raise too_many_branches(self.forks, user_line(self.source()))
         taken = self.decisions[number] if number < len(self.decisions) else self.beyond
         place = self.count, self.current_scope(), self.source()
@@ -116,6 +132,21 @@ class Tracer(Interpreter):
         if taken is None:
             raise Undecided
         return taken
+
+    @contextmanager
+    def known_branches(self) -> Iterator[None]:
+        """Context in which a branch that depends on data raises Unknown."""
+        before, self.accepts_unknown = self.accepts_unknown, False
+        try:
+            yield
+        finally:
+            self.accepts_unknown = before
+
+    def forget(self, mark: Mark) -> None:
+        """Remove the operators since a point of the step."""
+        del self.nodes[mark.position :]
+        self.count = mark.applied
+        self._indexed = min(self._indexed, mark.position)
 
     def known(self, value: Value) -> np.ndarray | None:
         """The elements of a value that depends on constants only; None for others."""

@@ -12,6 +12,7 @@ from runner.core.observers import NO_GRAPHS, GraphObserver
 from runner.core.structure import flatten, static_parts
 from runner.core.symbolic import Fork, Tracer, Undecided, as_returned, too_many_branches
 from runner.core.value import Symbol, Value
+from runner.core.while_statement import WhileFound, convert
 from runner.errors import ConfigError
 from runner.types import TensorType
 
@@ -44,6 +45,12 @@ def trace_path(
     return verify(path.graph), path.forks
 
 
+def trace_inner(function: Callable[..., object], types: Sequence[TensorType], name: str, outer: Tracer) -> Graph:
+    """The graph of a part of a function that `outer` is executing; what it reads of the outer graph is not declared."""
+    paths = _Traces(function, types, name, outer.scope[0], NO_GRAPHS, outer).explore()
+    return join(paths) if len(paths) > 1 else paths[0].graph
+
+
 class _Traces:
     """The traces of a function for inputs of these types."""
 
@@ -54,7 +61,9 @@ class _Traces:
         name: str,
         root: str,
         observer: GraphObserver,
+        outer: Tracer | None = None,
     ) -> None:
+        self.outer = outer
         self.function, self.types, self.name, self.root, self.observer = function, types, name, root, observer
         self.paths: list[Path] = []
 
@@ -70,10 +79,22 @@ class _Traces:
         return self.paths
 
     def run(self, decisions: Sequence[bool], beyond: bool | None) -> Path:
-        """One trace."""
+        """One trace. A function with a loop on values gets its new code first."""
+        while True:
+            try:
+                return self._run(decisions, beyond)
+            except WhileFound as found:
+                if self.outer is not None:
+                    raise
+                convert(found.frame)
+
+    def _run(self, decisions: Sequence[bool], beyond: bool | None) -> Path:
         inputs = tuple(Symbol(type, f"input{k}") for k, type in enumerate(self.types))
         outputs: tuple[Symbol, ...] = ()
-        with Tracer(self.root, decisions, beyond) as tracer:
+        with Tracer(self.root, decisions, beyond, self.outer) as tracer:
+            if self.outer is not None:
+                tracer.scope, tracer.count = list(self.outer.scope), self.outer.count
+                tracer.precision = self.outer.precision
             try:
                 outputs = _output_symbols(tracer, as_returned(self.function(*inputs)), self.name)
             except Undecided:

@@ -12,11 +12,13 @@ from runner.compile.onnx.builder import OnnxBuilder, element_type, onnx, operand
 from runner.compile.onnx.float16 import is_rounded, narrow, widen
 from runner.compile.onnx.fuse import fuse
 from runner.compile.onnx.names import ValueNames
+from runner.core.branch import If
 from runner.core.graph import Graph
 from runner.core.lowering import PLAIN, Form, Layout, physical_shape, with_layouts
 from runner.core.primitive import Node
 from runner.core.source import user_line
 from runner.core.value import Symbol, Value
+from runner.core.while_loop import While
 from runner.errors import RunnerError
 from runner.types import TensorType
 
@@ -29,8 +31,10 @@ def lower_nodes(builder: OnnxBuilder, graph: Graph, names: ValueNames) -> None:
     for symbol, array in graph.constants.items():
         names.bind(symbol, builder.const(np.asarray(array)))
     for node in graph.nodes:
-        if node.op.graphs:
+        if isinstance(node.op, If):
             _lower_branch(builder, node, names)
+        elif isinstance(node.op, While):
+            _lower_loop(builder, node, node.op, names)
         else:
             _lower_node(builder, node, names)
 
@@ -38,11 +42,8 @@ def lower_nodes(builder: OnnxBuilder, graph: Graph, names: ValueNames) -> None:
 def _lower_branch(builder: OnnxBuilder, node: Node, names: ValueNames) -> None:
     """Lower both graphs of an `If`; they read what they need from the graph around them."""
     builder.operator = node.name
-    predicate, *captured = [names.of(x) for x in node.inputs]
-    if node.inputs[0].dtype is not dt.bool_:
-        predicate = builder.node("Cast", (predicate,), to=dt.bool_)
-    if node.inputs[0].shape:
-        predicate = builder.node("Reshape", (predicate, builder.const([])))
+    captured = [names.of(x) for x in node.inputs[1:]]
+    predicate = _as_condition(builder, names, node.inputs[0])
     results = builder.new_names("If", len(node.outputs))
     branches = {}
     for branch, graph in zip(("then_branch", "else_branch"), node.op.graphs, strict=True):
@@ -56,6 +57,50 @@ def _lower_branch(builder: OnnxBuilder, node: Node, names: ValueNames) -> None:
     )
     for symbol, name in zip(node.outputs, results, strict=True):
         names.bind(symbol, name)
+
+
+def _as_condition(builder: OnnxBuilder, names: ValueNames, value: Value) -> str:
+    """A value with one element as a Bool without axes."""
+    name = names.of(value)
+    if value.dtype is not dt.bool_:
+        name = builder.node("Cast", (name,), to=dt.bool_)
+    return builder.node("Reshape", (name, builder.const([]))) if value.shape else name
+
+
+def _lower_loop(builder: OnnxBuilder, node: Node, op: While, names: ValueNames) -> None:
+    """Lower a loop. Its test is computed before the first iteration and at the end of each."""
+    operands = [names.of(x) for x in node.inputs]
+    first = _lower_test(builder, op, operands)
+    builder.operator = node.name
+    results = builder.new_names("Loop", op.count)
+    name = results[0].rpartition(":")[0]
+    entries = [f"{x}:entry" for x in results]
+    inner = OnnxBuilder(builder.on_host, builder)
+    body = ValueNames(inner, dict(zip(op.body.inputs, [*entries, *operands[op.count :]], strict=True)))
+    lower_nodes(inner, op.body, body)
+    test = ValueNames(inner, {})
+    for x, y in zip(op.test.inputs, [*op.body.outputs, *op.body.inputs[op.count :]], strict=True):
+        test.bind(x, body.of(y))
+    lower_nodes(inner, op.test, test)
+    condition = _as_condition(inner, test, op.test.outputs[0])
+    types = [x.type for x in op.body.outputs]
+    goes_on = Symbol(TensorType(dt.bool_, ()), "goes_on")
+    body.bind(goes_on, condition)
+    inputs = {f"{name}:number": TensorType(dt.int64, ()), f"{name}:before": goes_on.type}
+    inputs |= dict(zip(entries, types, strict=True))
+    outputs = {f"{name}:after": goes_on, **{f"{x}:end": y for x, y in zip(results, op.body.outputs, strict=True)}}
+    graph = graph_proto(inner, op.body.name, inputs, outputs, body, {}, ())
+    builder.list.append(
+        onnx.helper.make_node("Loop", ["", first, *operands[: op.count]], results, name=name, body=graph)
+    )
+    for symbol, result in zip(node.outputs, results, strict=True):
+        names.bind(symbol, result)
+
+
+def _lower_test(builder: OnnxBuilder, op: While, operands: Sequence[str]) -> str:
+    inside = ValueNames(builder, dict(zip(op.test.inputs, operands, strict=True)))
+    lower_nodes(builder, op.test, inside)
+    return _as_condition(builder, inside, op.test.outputs[0])
 
 
 def graph_proto(
