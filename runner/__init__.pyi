@@ -7,21 +7,8 @@ from runner import (
     ops as ops,
     register as register,
 )
-from runner.common import Parameter as Parameter, Tensor as Tensor
-from runner.dtype import (
-    bool_ as bool_,
-    float16 as float16,
-    float32 as float32,
-    float64 as float64,
-    int8 as int8,
-    int16 as int16,
-    int32 as int32,
-    int64 as int64,
-    uint8 as uint8,
-    uint16 as uint16,
-    uint32 as uint32,
-    uint64 as uint64,
-)
+from runner.common import Parameter as Parameter, ParameterTuple as ParameterTuple, Tensor as Tensor
+from runner.dtype import *
 from runner.errors import RunnerError as RunnerError
 from runner.experiment.launch import run as run
 from runner.experiment.script.record import record as record

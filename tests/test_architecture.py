@@ -59,7 +59,8 @@ FORBIDDEN = {
 # Packages whose names load late, because few starts need them; `__init__.pyi` declares their names.
 PUBLIC_API = {
     *("runner", "runner.ops", "runner.nn", "runner.train.callback", "runner.train.checkpoint", "runner.communication"),
-    "runner.dataset",
+    *("runner.common", "runner.dataset", "runner.dataset.vision.c_transforms", "runner.dataset.vision.py_transforms"),
+    *("runner.dataset.transforms.c_transforms", "runner.dataset.transforms.py_transforms"),
 }
 LATE_PACKAGES = {
     "runner.compile": "graph mode and its tuning",
@@ -82,7 +83,7 @@ THIRD_PARTIES = {
     "tensorboardX": {"runner.experiment.tracking.tensorboard"},
     "mlflow": {"runner.experiment.tracking.mlflow"},
     "optuna": {"runner.experiment.sweep.optuna_study"},
-    "PIL": {"runner.dataset.readers.image_file"},
+    "PIL": {"runner.dataset.vision.pillow"},
     "torch": set(),
     "sklearn": set(),  # its import takes a second
 }
@@ -96,7 +97,7 @@ PUBLIC_ADDRESSES = {"runner.common"}  # of the reference
 NOUNS_LIKE_PARTICIPLES = {"seed"}
 PARTICIPLES = {"heard", "told", "shown", "spoken", "made", "kept", "held", "found", "left", "swept", "known", "written"}
 # The reference has a layer and an operator of one name, and one-hot encoding as an operator and as a transform.
-REFERENCE_HAS_BOTH = ({"nn", "ops"}, {"dataset", "ops"})
+REFERENCE_HAS_BOTH = ({"nn", "ops"}, {"dataset", "ops"}, {"dataset", "nn"}, {"dataset", "nn", "ops"})
 FILE_LINES, FUNCTION_LINES = 300, 40
 # What is longer, and why it is better so.
 LONG_FILES: dict[str, str] = {}

@@ -265,7 +265,7 @@ def test_the_documents_name_targets_that_exist():
 def test_the_example_of_switching_modes(tmp_path):
     done = command("-W", "error", str(ROOT / "examples" / "switch_modes.py"), cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Tensor(shape=[1, 4, 5, 5], dtype=Float32, value=\n")
+    assert done.stdout.startswith("[[[[")
     assert float(done.stdout.split()[-1]) < 1e-6
 
 

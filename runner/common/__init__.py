@@ -1,10 +1,8 @@
-"""Import paths of the reference: `runner.common.initializer`, `Tensor` and `Parameter`."""
-
-from functools import partial
+"""Import paths of the reference: `runner.common.initializer`, `Tensor`, `Parameter` and `ParameterTuple`."""
 
 from runner import ops  # noqa: F401  registers the arithmetic of tensors (`x + y`)
-from runner.core.value import Parameter, Tensor
-from runner.host.lazy import reference_attribute
+from runner.core.value import OPERATORS
+from runner.host.lazy import late_names
 
-__all__ = ["Parameter", "Tensor"]
-__getattr__ = partial(reference_attribute, __name__)
+__getattr__, __dir__, __all__ = late_names(__name__, __file__)
+OPERATORS["initializer"] = lambda *given: __getattr__("initializer").initializer(*given)

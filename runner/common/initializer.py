@@ -5,6 +5,7 @@ Every call has its own random generator, derived from the seed of the run and th
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +19,39 @@ from runner.validation.records import Frozen
 
 
 class Initializer:
-    """Base of the rules that fill a new parameter."""
+    """Base of the rules that fill a new parameter. A rule of your own overrides `fill`, or `_initialize` of r1.2."""
+
+    def __init__(self, **settings: Any) -> None:
+        self._kwargs = settings
 
     def fill(self, rng: np.random.Generator, shape: Shape) -> np.ndarray:
         """Values of this shape, of any float type."""
-        raise NotImplementedError
+        values = np.zeros(shape)
+        self._initialize(values)
+        return values
 
+    def _initialize(self, arr: np.ndarray) -> None:
+        """Fill an array in place; r1.2's way to define a rule."""
+        raise NotImplementedError(f"{type(self).__name__} must define fill(rng, shape) or _initialize(arr)")
+
+    def __call__(self, arr: np.ndarray) -> None:
+        """Fill an array in place, with the next numbers of the run's seed."""
+        arr[...] = self.fill(generator("initializer", next_number()), arr.shape)
+
+
+__all__ = [
+    "Constant",
+    "HeNormal",
+    "HeUniform",
+    "Initializer",
+    "Normal",
+    "One",
+    "TruncatedNormal",
+    "Uniform",
+    "XavierUniform",
+    "Zero",
+    "initializer",
+]
 
 Initial = Initializer | Tensor | str | float  # the initial value of a layer's parameter
 
@@ -91,6 +119,9 @@ class XavierUniform(Frozen, Initializer):
         return rng.uniform(-bound, bound, shape)
 
 
+LINEAR = tuple(f"{kind}{n}d" for kind in ("conv", "conv_transpose") for n in (1, 2, 3))
+
+
 class He(Frozen, Initializer):
     """Base of the rules of He et al. (2015), whose deviation is gain / sqrt(fan)."""
 
@@ -101,7 +132,7 @@ class He(Frozen, Initializer):
     def deviation(self, shape: Shape) -> float:
         """gain / sqrt(fan). Raises ConfigError for an unknown mode or nonlinearity."""
         slopes = {"leaky_relu": math.sqrt(2.0 / (1.0 + self.negative_slope**2)), "relu": math.sqrt(2.0)}
-        gains = slopes | {"linear": 1.0, "sigmoid": 1.0, "tanh": 5.0 / 3.0}
+        gains = slopes | {"linear": 1.0, "sigmoid": 1.0, "tanh": 5.0 / 3.0} | dict.fromkeys(LINEAR, 1.0)
         if self.mode not in ("fan_in", "fan_out"):
             raise ConfigError("unknown mode of an initialiser", given=self.mode, allowed="fan_in, fan_out")
         if self.nonlinearity not in gains:
@@ -151,12 +182,13 @@ ALIASES: dict[str, type[Initializer]] = {
 }
 
 
-def initializer(init: Initial, shape: Sequence[int] | None = None, dtype: dt.DType = dt.float32) -> Tensor:
+def initializer(init: Initial, shape: Sequence[int] | int | None = None, dtype: dt.DType = dt.float32) -> Tensor:
     """A tensor filled by an initializer, its name or a number; or the given tensor, whose shape must then fit.
 
     Raises ConfigError for an unknown name and for more elements than fit into memory, ShapeError for a tensor of
     another shape.
     """
+    shape = (shape,) if isinstance(shape, int) else shape
     if isinstance(init, Tensor):
         if shape is not None and init.shape != tuple(shape):
             raise ShapeError("the initial value has another shape", given=init.shape, expected=tuple(shape))

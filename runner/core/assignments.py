@@ -77,6 +77,12 @@ class Assigning(OperandCasting):
         """The values that were assigned after a point of the step, in order."""
         return [value for number, value in self._assigned.get(parameter, ()) if number >= mark.assignments]
 
+    def replace_assigned(self, target: Value, former: Value) -> None:
+        """A value that was assigned has another handle from now on."""
+        self.updates = {p: former if value is target else value for p, value in self.updates.items()}
+        for p, history in self._assigned.items():
+            self._assigned[p] = [(number, former if value is target else value) for number, value in history]
+
     def restore_unless(self, condition: Value, mark: Mark) -> None:
         """Assign what was assigned since a point of the step its value at that point, unless a Bool scalar is true."""
         select, assigned = OPERATORS["Select"], [p for p in self.updates if self.assigned_since(p, mark)]

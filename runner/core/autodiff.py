@@ -45,7 +45,8 @@ def gradients(
 def versions(parameters: Sequence[Parameter], since: Mark) -> list[Sequence[Value]]:
     """For each parameter the handles that operators since a point of the step may have read."""
     interpreter = current()
-    return [(interpreter.at(p, since), *interpreter.assigned_since(p, since)) for p in parameters]
+    handles = [(interpreter.at(p, since), *interpreter.assigned_since(p, since)) for p in parameters]
+    return [tuple(map(interpreter.original, each)) for each in handles]
 
 
 def pull_back(

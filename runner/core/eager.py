@@ -69,6 +69,13 @@ class Eager(Interpreter):
             self.nodes.append(Node(op, inputs, outputs, self.current_scope(), self.count, ()))
         return outputs
 
+    def rebind(self, target: Value, value: Value) -> None:
+        """Replace the elements of a tensor; no array is changed."""
+        assert isinstance(target, Tensor)
+        assert isinstance(value, Tensor)
+        self.replace_handles(target, Tensor.of(target.data, target.type), value)
+        target.replace_data(value.data)
+
     def commit(self) -> None:
         """End of the step: assign the parameters their new values."""
         for parameter, data in [(p, Tensor.of(value.data, value.type)) for p, value in self.updates.items()]:  # type: ignore[attr-defined]

@@ -60,7 +60,8 @@ def _earlier_call(interpreter: Interpreter, function: Callable[..., Any], flat: 
     before = flatten(call.inputs)
     values = flat.values
     same = before.layout == flat.layout and all(x is y for x, y in zip(before.values, values, strict=True))
-    if not same or len(set(values)) < len(values) or any(isinstance(x, Parameter) for x in values):
+    changes = any(isinstance(x, Parameter) or x in interpreter.originals for x in values)
+    if not same or changes or len(set(values)) < len(values):
         return None
     return _Executed([interpreter.lift(x) for x in values], call.outputs, call.begin, call.end.position)
 
@@ -70,6 +71,7 @@ def _execute(interpreter: Interpreter, function: Callable[..., Any], flat: Flat)
     # Each operand gets a handle of its own, although the same value may be another operand, or used by the function.
     handles = [OPERATORS["Identity"](x) if x.dtype.is_float else interpreter.lift(x) for x in flat.values]
     outputs = function(*flat.rebuild(handles))
+    handles = [interpreter.original(handle) for handle in handles]  # the function may assign elements of its operands
     return _Executed(handles, outputs, begin, interpreter.mark().position)
 
 

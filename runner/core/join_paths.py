@@ -100,7 +100,7 @@ class _Joiner:
         for k, node in enumerate(nodes):
             inputs = tuple([renamed.get(x, x) for x in node.inputs])
             if node.number < end:
-                if k >= len(first) or (first[k].op, first[k].inputs) != (node.op, inputs):
+                if k >= len(first) or first[k].op != node.op or list(map(id, first[k].inputs)) != list(map(id, inputs)):
                     raise _differs(node)
                 renamed.update(zip(node.outputs, map(as_symbol, first[k].outputs), strict=True))
                 made.append(first[k])

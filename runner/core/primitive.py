@@ -16,8 +16,8 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form, Names
 from runner.core.precision import Needs, RoundedTypes
+from runner.core.rebinding import Rebinding
 from runner.core.source import Source, current_source, user_line
-from runner.core.tape import Recording
 from runner.core.value import Operand, Value, as_values
 from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
 from runner.host.machine import CERTAIN_BYTES, require_memory
@@ -202,11 +202,9 @@ def infer(op: Primitive, types: tuple[TensorType, ...]) -> tuple[TensorType, ...
     return RoundedTypes(results) if op.computes and dt.float16 in [t.dtype for t in types] else results
 
 
-class Interpreter(Recording):
+class Interpreter(Rebinding):
     """Base of interpreters, which apply all operators and record the nodes in order and the updates of parameters.
-
-    `scope` is the stack of names of the cells being executed; `origin` the node whose gradient is being computed.
-    """
+    `scope` is the stack of names of the cells being executed; `origin` the node whose gradient is being computed."""
 
     nodes: list[Node]
 

@@ -31,6 +31,7 @@ class Recorder(Eager):
         super().__init__()
         self.tracer = Tracer()
         self._inputs: dict[Value, Symbol] = {x: Symbol(x.type, f"input{k}") for k, x in enumerate(inputs)}
+        self._rebound: dict[Value, Symbol] = {}
 
     def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
         """Run the kernel, and record it."""
@@ -44,6 +45,12 @@ class Recorder(Eager):
         self.tracer.nodes.append(Node(op, operands, named, self.current_scope(), self.count, source))
         return outputs
 
+    def rebind(self, target: Value, value: Value) -> None:
+        """As in `Eager`; in the record, the symbol of the new value stands for `target`."""
+        symbol = self._symbol(value)
+        super().rebind(target, value)
+        self._rebound[target] = symbol
+
     def assign(self, parameter: Parameter, value: Value) -> None:
         """As in every interpreter; the record keeps it after `commit`."""
         super().assign(parameter, value)
@@ -54,6 +61,8 @@ class Recorder(Eager):
         return self.tracer.graph(name, tuple(self._inputs.values()), tuple([self._symbol(x) for x in returned]))
 
     def _symbol(self, value: Value) -> Symbol:
+        if value in self._rebound:
+            return self._rebound[value]
         if isinstance(value, _Named):
             return value.symbol
         if isinstance(value, Parameter):  # unassigned when it was read

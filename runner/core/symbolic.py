@@ -14,7 +14,7 @@ from runner.core.graph import Graph, as_symbol
 from runner.core.primitive import Interpreter, Node, Primitive, current
 from runner.core.source import Source, user_line
 from runner.core.value import OPERATORS, Operand, Parameter, Symbol, Tensor, Value
-from runner.core.while_statement import WhileFound, is_in_while_test, user_frame
+from runner.core.while_statement import REPAIR, WhileFound, is_in_while_test, user_frame
 from runner.errors import ConfigError, ShapeError
 from runner.types import TensorType
 
@@ -58,16 +58,21 @@ class Tracer(Interpreter):
         decisions: Sequence[bool] = (),
         beyond: bool | None = True,
         outer: "Tracer | None" = None,
+        inputs: Sequence[Symbol] = (),
     ) -> None:
         super().__init__(root)
+        self.inputs = inputs
         self.outer, self.accepts_unknown = outer, True
         self.parameters: dict[Parameter, Symbol] = {}
         self.constants: dict[Symbol, np.ndarray] = {}
         self._constants: dict[tuple[TensorType, bytes], Symbol] = {}
         self.decisions, self.beyond = decisions, beyond
+        self._rebound: dict[Tensor, Symbol] = {}  # constants that were given elements of the graph
         self.forks: list[Fork] = []
-        self._decided: dict[object, bool] = {}
-        self._contents: dict[Value, object] = {}
+        self._decided: dict[int, bool] = {}  # by content
+        self._contents: dict[Value, int] = {}
+        # With a value each, which must live for as long as its id is a key.
+        self._numbers: dict[tuple[object, ...], tuple[int, Value]] = {}
         self._producers: dict[Value, Node] = {}  # of the values of the first `_indexed` nodes
         self._indexed = 0
         self._known: dict[Value, np.ndarray | None] = {}
@@ -81,6 +86,8 @@ class Tracer(Interpreter):
                 return self.updates[operand]
             return self.entry(operand) if self.outer is None else self.outer.lift(operand)
         assert isinstance(operand, Tensor)
+        if operand in self._rebound:
+            return self._rebound[operand]
         key = operand.type, operand.data.tobytes()
         if key not in self._constants:
             symbol = self._constants[key] = Symbol(operand.type, f"cst{len(self._constants) + 1}")
@@ -98,6 +105,29 @@ class Tracer(Interpreter):
         outputs = symbols(types, self.count)
         self.nodes.append(Node(op, inputs, outputs, self.current_scope(), self.count, self.source()))
         return outputs
+
+    def rebind(self, target: Value, value: Value) -> None:
+        """A symbol takes the name of its new value, and one of its former name its place in the graph so far."""
+        self._contents.clear()
+        self._producers.clear()
+        self._known.clear()
+        self._indexed = 0
+        value = as_symbol(value)
+        own = any(target is x for x in self.inputs) or self._producer(target) is not None
+        if self.outer is not None and not own:
+            what = "graph mode has no loop on values that assigns elements of what is no variable of the loop"
+            raise ConfigError(what, value=target.type, line=user_line(self.source()), repair=REPAIR)
+        if isinstance(target, Tensor):
+            self._rebound[target] = value
+            return
+        former = Symbol(target.type, as_symbol(target).name)
+        self.replace_handles(target, former, value)
+        self.parameters = {p: former if s is target else s for p, s in self.parameters.items()}
+        self.constants = {former if s is target else s: array for s, array in self.constants.items()}
+        self._constants = {key: former if s is target else s for key, s in self._constants.items()}
+        as_symbol(target).name = value.name
+        self._producers.clear()
+        self._indexed = 0
 
     def decide(self, predicate: Symbol) -> bool:
         """The outcome of a branch on a value in this trace.
@@ -161,14 +191,15 @@ class Tracer(Interpreter):
                     self._known.update(zip(node.outputs, evaluate(node, operands), strict=True))  # type: ignore[arg-type]
         return self._known[value]
 
-    def _content(self, value: Value) -> object:
-        """Equal for values that the same operators compute from the same operands."""
+    def _content(self, value: Value) -> int:
+        """A number, the same for values that the same operators compute from the same operands."""
         if value not in self._contents:
             node = self._producer(value)
-            self._contents[value] = value
+            key: tuple[object, ...] = (id(value),)
             if node is not None:
-                key = node.op, tuple(map(self._content, node.inputs)), node.outputs.index(value)
-                self._contents[value] = self._contents.setdefault(key, value)  # type: ignore[call-overload]
+                output = next(k for k, y in enumerate(node.outputs) if y is value)
+                key = node.op, output, *map(self._content, node.inputs)
+            self._contents[value], _ = self._numbers.setdefault(key, (len(self._numbers), value))
         return self._contents[value]
 
     def _producer(self, value: Value) -> Node | None:
@@ -184,6 +215,7 @@ class Tracer(Interpreter):
         updates = {p: as_symbol(self.lift(v)) for p, v in self.updates.items()}
         nodes = tuple(node for node in self.nodes if not isinstance(node.op, Effect))
         effects = tuple(node for node in self.nodes if isinstance(node.op, Effect))
+        inputs = tuple([as_symbol(self.original(x)) for x in inputs])
         return Graph(name, inputs, self.parameters, self.constants, nodes, outputs, updates, effects)
 
 

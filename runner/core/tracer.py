@@ -91,7 +91,7 @@ class _Traces:
     def _run(self, decisions: Sequence[bool], beyond: bool | None) -> Path:
         inputs = tuple(Symbol(type, f"input{k}") for k, type in enumerate(self.types))
         outputs: tuple[Symbol, ...] = ()
-        with Tracer(self.root, decisions, beyond, self.outer) as tracer:
+        with Tracer(self.root, decisions, beyond, self.outer, inputs) as tracer:
             if self.outer is not None:
                 tracer.scope, tracer.count = list(self.outer.scope), self.outer.count
                 tracer.precision = self.outer.precision

@@ -3,12 +3,15 @@
 Operators accept any of them. `x + y`, `x < y` and `x[0]` use `OPERATORS`, which `runner.ops` fills.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from runner import dtype as dt
+from runner.core.parameter_settings import ParameterSettings
+from runner.core.tensor_syntax import TensorSyntax
+from runner.core.tensor_text import elements_text
 from runner.errors import ConfigError, ShapeError
 from runner.types import Shape, TensorType
 
@@ -17,95 +20,19 @@ Operand: TypeAlias = "Value | np.ndarray | Scalar"
 OPERATORS: dict[str, Callable[..., Any]] = {}
 
 
-Method = Callable[["Value", Operand], "Value"]
-
-
-def _binary(name: str) -> tuple[Method, Method]:
-    """The methods of an operator of two operands, for the first and for the second of them."""
-
-    def method(self: "Value", other: Operand) -> "Value":
-        result: Value = OPERATORS[name](self, other)
-        return result
-
-    def reflected(self: "Value", other: Operand) -> "Value":
-        result: Value = OPERATORS[name](other, self)
-        return result
-
-    return method, reflected
-
-
-def _comparison(name: str) -> Callable[[Any, object], Any]:
-    """A method that compares each element (Bool); NotImplemented for what is no operand, such as None."""
-
-    def method(self: Any, other: object) -> Any:
-        is_operand = isinstance(other, Value | np.ndarray | np.generic | Scalar)
-        return OPERATORS[name](self, other) if is_operand else NotImplemented
-
-    return method
-
-
-class Value:
+class Value(TensorSyntax["Value"]):
     """Base of operands and outputs of operators; it has a `TensorType`."""
 
     __slots__ = ("type",)
     type: TensorType
 
-    @property
-    def shape(self) -> Shape:
-        """Length of each axis."""
-        return self.type.shape
+    def _operator(self, name: str) -> Callable[..., Callable[..., "Value"]]:
+        operator: Callable[..., Callable[..., Value]] = OPERATORS["class"](name)
+        return operator
 
-    @property
-    def dtype(self) -> dt.DType:
-        """Element type."""
-        return self.type.dtype
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return self.type.ndim
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return self.type.size
-
-    def astype(self, dtype: dt.DType) -> "Value":
-        """The value cast to another element type."""
-        return _apply("Cast", self, dtype)
-
-    __add__, __radd__ = _binary("Add")
-    __sub__, __rsub__ = _binary("Sub")
-    __mul__, __rmul__ = _binary("Mul")
-    __truediv__, __rtruediv__ = _binary("RealDiv")
-    __pow__ = _binary("Pow")[0]
-    __matmul__ = _binary("MatMul")[0]
-
-    def __neg__(self) -> "Value":
-        return _apply("Neg", self)
-
-    def __getitem__(self, key: object) -> "Value":
-        return _apply("Subscript", self, key)
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("a value without axes has no length")
-        return self.shape[0]
-
-    def __iter__(self) -> Iterator["Value"]:
-        return iter([self[k] for k in range(len(self))])
-
-    def __array_ufunc__(self, function: np.ufunc, method: str, *operands: Any, **settings: Any) -> Any:
-        return OPERATORS["numpy"](function, method, *operands, **settings)
-
-    __hash__ = object.__hash__  # values are keys by identity, although `==` compares elements
-
-    __eq__ = _comparison("Equal")
-    __ne__ = _comparison("NotEqual")
-    __lt__ = _comparison("Less")
-    __le__ = _comparison("LessEqual")
-    __gt__ = _comparison("Greater")
-    __ge__ = _comparison("GreaterEqual")
+    def _apply(self, name: str, *operands: Any) -> "Value":
+        result: Value = OPERATORS[name](*operands)
+        return result
 
 
 class Symbol(Value):
@@ -135,18 +62,33 @@ class Symbol(Value):
     def __int__(self) -> int:
         return int(self.asnumpy())
 
+    def __index__(self) -> int:
+        return int(self.asnumpy())
+
 
 class Tensor(Value):
     """An array with an element type of `runner.dtype`.
 
-    Takes an array, a number, nested lists, or another tensor; Python floats become Float32, Python ints Int32.
+    Takes an array, a number, nested lists, or another tensor; Python floats become Float32, Python ints Int32. Or an
+    initializer fills it: `Tensor(shape=(2, 3), dtype=dtype.float32, init=One())`, immediately.
     """
 
     __slots__ = ("_data",)
 
-    def __init__(self, input_data: Any, dtype: dt.DType | None = None) -> None:
+    def __init__(
+        self, input_data: Any = None, dtype: Any = None, shape: int | Shape | None = None, init: Any = None
+    ) -> None:
+        if init is not None:
+            if input_data is not None or shape is None or dtype is None:
+                raise ConfigError("a tensor is made of data, or of an initializer with shape and dtype", init=init)
+            lengths = (shape,) if isinstance(shape, int) else tuple(shape)
+            input_data = OPERATORS["initializer"](init, lengths, dt.of(dtype))
+        elif shape is not None:
+            raise ConfigError("data has its own shape", shape=shape, repair="no shape, or init with shape and dtype")
         array = input_data.asnumpy() if isinstance(input_data, Tensor) else np.asarray(input_data)
-        if dtype is None and not isinstance(input_data, Tensor | np.ndarray | np.generic):
+        if dtype is not None:
+            dtype = dt.of(dtype)
+        elif not isinstance(input_data, Tensor | np.ndarray | np.generic):
             dtype = {"f": dt.float32, "i": dt.int32}.get(array.dtype.kind)
         data = array.astype(dtype.numpy) if dtype else array
         if dtype and array.dtype.kind in "iu" and data.dtype.kind in "iu" and not np.array_equal(array, data):
@@ -169,6 +111,29 @@ class Tensor(Value):
         """The elements as an array."""
         return self.data
 
+    def replace_data(self, array: np.ndarray) -> None:
+        """Replace the elements by others of the same type."""
+        self._data = array
+
+    def set_dtype(self, dtype: Any) -> None:
+        """Cast this tensor to another element type."""
+        array = self.data.astype(dt.of(dtype).numpy)
+        self.type = TensorType.of(array)
+        self.replace_data(array)
+
+    @staticmethod
+    def from_numpy(array: np.ndarray) -> "Tensor":
+        """A tensor that shares the memory of an array."""
+        return Tensor(np.asarray(array))
+
+    has_init = False  # a tensor has its elements from the start
+
+    def init_data(self, slice_index: Any = None, shape: Any = None, opt_shard_group: Any = None) -> "Tensor":
+        """The tensor, which has its elements from the start. The arguments are those of sharded tensors."""
+        return self
+
+    to_tensor = init_data
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.data, dtype=dtype, copy=copy) if copy else np.asarray(self.data, dtype=dtype)
 
@@ -178,29 +143,49 @@ class Tensor(Value):
     def __int__(self) -> int:
         return int(self.data)
 
+    def __index__(self) -> int:
+        if self.dtype.numpy.kind not in "iub" or self.size != 1:
+            raise TypeError(f"only one whole number is an index or a count, not {self.type}")
+        return int(self.data.item())
+
     def __bool__(self) -> bool:
         return bool(self.data)
 
     def __repr__(self) -> str:
-        elements = np.array2string(self.data, separator=", ")
-        return f"Tensor(shape={list(self.shape)}, dtype={self.dtype}, value=\n{elements})"
+        before = "\n" if self.ndim > 1 else " "
+        return f"Tensor(shape={list(self.shape)}, dtype={self.dtype}, value={before}{elements_text(self.data)})"
+
+    def __str__(self) -> str:
+        return str(self.data)
 
 
-class Parameter(Tensor):
+class Parameter(ParameterSettings, Tensor):
     """A named tensor of a cell; optimizers update it when `requires_grad` is true.
 
-    After a graph has run, the new value stays on the device; reading `data` fetches it.
+    After a graph has run, the new value stays on the device; reading `data` fetches it. `layerwise_parallel` and
+    `parallel_optimizer` are kept, and change nothing.
     """
 
-    __slots__ = ("_fetch", "name", "requires_grad", "resident")
+    __slots__ = ("_fetch", "name", "requires_grad", "resident", "settings")
     _data: np.ndarray | None  # type: ignore[assignment]
 
-    def __init__(self, default_input: Any, name: str = "", requires_grad: bool = True) -> None:
+    def __init__(
+        self,
+        default_input: Any,
+        name: str | None = "",
+        requires_grad: bool = True,
+        layerwise_parallel: bool = False,
+        parallel_optimizer: bool = True,
+    ) -> None:
+        self.name, self.requires_grad = (name or "").strip(), requires_grad
+        if isinstance(default_input, bool):
+            raise ConfigError("a parameter has numbers as elements", parameter=name or None, given=default_input)
         super().__init__(default_input)
         self._data = np.array(self._data)
         self._fetch: Callable[[Any], np.ndarray] | None = None
         self.resident: Any = None  # the value on the device, or None when only the host has it
-        self.name, self.requires_grad = name, requires_grad
+        self.settings: dict[str, Any] = {}
+        self.layerwise_parallel, self.parallel_optimizer = layerwise_parallel, parallel_optimizer
 
     @property
     def data(self) -> np.ndarray:
@@ -209,6 +194,10 @@ class Parameter(Tensor):
             assert self._fetch is not None
             self._data = self._fetch(self.resident)
         return self._data
+
+    def replace_data(self, array: np.ndarray) -> None:
+        """Replace the elements, also those on the device."""
+        self._data, self.resident = array, None
 
     def set_resident(self, resident: Any, fetch: Callable[[Any], np.ndarray]) -> None:
         """Set a value that is on the device; `fetch` copies it to the host when `data` is read."""
@@ -223,17 +212,36 @@ class Parameter(Tensor):
 
         return restore
 
-    def set_data(self, data: Any) -> None:
-        """Replace the value. Raises ShapeError when shape or element type differs."""
+    def set_data(self, data: Any, slice_shape: bool = False) -> "Parameter":
+        """Replace the value, and return the parameter. A number fills it; with `slice_shape` the shape may differ.
+
+        Raises ShapeError when shape or element type differs.
+        """
         array = data.data if isinstance(data, Tensor) else np.array(data)
-        if TensorType.of(array) != self.type:
-            raise ShapeError(
-                "a parameter keeps its type", parameter=self.name, has=self.type, given=TensorType.of(array)
-            )
-        self._data, self.resident = array, None
+        if isinstance(data, int | float) and _holds(self.dtype, data):
+            array = np.full(self.shape, data, self.dtype.numpy)
+        given = TensorType.of(array)
+        if given != self.type and not (slice_shape and given.dtype is self.dtype):
+            raise ShapeError("a parameter keeps its type", parameter=self.name, has=self.type, given=given)
+        self.type, self.sliced = given, slice_shape
+        self.replace_data(array)
+        return self
+
+    def clone(self, init: Any = "same") -> "Parameter":
+        """A parameter with the same name and settings; its value is a copy, or `init`: a tensor, an initializer, its
+        name or a number."""
+        value = self if init == "same" else OPERATORS["initializer"](init, self.shape, self.dtype)
+        copy = Parameter(value, self.name, self.requires_grad)
+        copy.settings = {**self.settings, "is_init": False}
+        return copy
 
     def __repr__(self) -> str:
-        return f"Parameter (name={self.name}, {self.type}, requires_grad={self.requires_grad})"
+        return (
+            f"Parameter (name={self.name or 'Parameter'}, shape={self.shape}, dtype={self.dtype}, "
+            f"requires_grad={self.requires_grad})"
+        )
+
+    __str__ = __repr__
 
 
 def as_values(operands: tuple[Operand, ...]) -> tuple[Value, ...]:
@@ -266,8 +274,3 @@ def _holds(dtype: dt.DType, number: Scalar) -> bool:
         return False
     limits = np.iinfo(dtype.numpy)
     return int(limits.min) <= number <= int(limits.max)
-
-
-def _apply(name: str, *operands: Any) -> Value:
-    result: Value = OPERATORS[name](*operands)
-    return result

@@ -214,6 +214,8 @@ def _assigned(node: ast.AST) -> Iterator[str]:
         yield node.name
     elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
         yield node.id
+    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name):
+        yield node.value.id  # a tensor, of which elements are assigned
     elif not isinstance(node, ast.Lambda | ast.comprehension):
         for child in ast.iter_child_nodes(node):
             yield from _assigned(child)

@@ -6,7 +6,7 @@ from runner import dtype as dt, register
 from runner.dataset import catalog  # noqa: F401  registers the built-in datasets
 from runner.dataset.pipeline import Dataset
 from runner.dataset.selection import RowSelection
-from runner.dataset.transforms.c_transforms import OneHot, TypeCast
+from runner.dataset.transforms.c_transforms.labels import OneHot, TypeCast
 from runner.errors import ConfigError
 from runner.validation.arguments import flag
 from runner.validation.signature import Key

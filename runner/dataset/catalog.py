@@ -18,7 +18,7 @@ from runner.dataset.pipeline import Dataset
 from runner.dataset.readers.arguments import Split
 from runner.dataset.readers.catalog_images import IMAGE, CatalogImages
 from runner.dataset.sources import Cifar10Dataset, DigitsDataset, MnistDataset, SyntheticDataset
-from runner.dataset.transforms.c_transforms import TypeCast
+from runner.dataset.transforms.c_transforms.labels import TypeCast
 from runner.errors import ConfigError
 from runner.validation.records import Frozen
 from runner.validation.rules import MAX_COUNT, Rule

@@ -93,7 +93,7 @@ class Column:
         if isinstance(values, RowSource):
             return values, self._split[1]
         for transform in self._split[0]:
-            values = transform(values)
+            values = transform.apply(values, Visits.of(np.arange(len(values)), max(1, len(values))))
         if not self._split[1]:
             self._check(values, len(self.source))
         cached = values.view()

@@ -6,7 +6,7 @@ import numpy as np
 
 from runner.dataset.column import Column
 from runner.dataset.pipeline import Dataset
-from runner.dataset.transforms.c_transforms import OneHot, TypeCast
+from runner.dataset.transforms.c_transforms.labels import OneHot, TypeCast
 from runner.errors import ConfigError
 
 

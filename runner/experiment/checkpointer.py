@@ -10,6 +10,7 @@ from runner.host.journal import Journal
 from runner.host.log import LOG
 from runner.train.callback import Callback, CallbackParameters, RunContext, step_in_epoch
 from runner.train.checkpoint import state
+from runner.train.checkpoint.folder import sweep_run
 
 CHECKPOINTS = "checkpoints"  # in the run directory
 
@@ -99,8 +100,7 @@ def restore(description: RunDescription, prefix: str, journal: Journal, force: b
     on, unless `force`.
     """
     folder = description.subject.folder
-    for written in (folder, folder / CHECKPOINTS, folder / "model"):
-        state.sweep_temporaries(written)
+    sweep_run(folder)
     found, damaged = state.newest(folder / CHECKPOINTS, prefix)
     for line in damaged:
         LOG.warning("%s", line)

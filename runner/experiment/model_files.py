@@ -10,7 +10,7 @@ from runner.errors import ConfigError
 from runner.experiment.build import Experiment
 from runner.host.files import make_directory, remove, write_atomically
 from runner.host.log import LOG
-from runner.train import export
+from runner.train import onnx_export
 
 
 def write_networks(experiment: Experiment, folder: Path) -> None:
@@ -30,7 +30,7 @@ def write_networks(experiment: Experiment, folder: Path) -> None:
 
 
 def _metadata(data: Dataset) -> dict[str, str]:
-    metadata = {"runner": __version__, "preprocessing": json.dumps(export.describe(data), default=str)}
+    metadata = {"runner": __version__, "preprocessing": json.dumps(onnx_export.describe(data), default=str)}
     if data.preprocessing is not None:
         metadata["reader"] = json.dumps(data.preprocessing.as_json())
     if data.class_names is not None:
@@ -40,4 +40,4 @@ def _metadata(data: Dataset) -> dict[str, str]:
 
 def _predictor(experiment: Experiment, batch_size: int, metadata: dict[str, str]) -> bytes:
     classes = facts_of(experiment.train_data).get("num_classes")
-    return export.predictor(experiment.model, experiment.test_data, batch_size, metadata, classes)
+    return onnx_export.predictor(experiment.model, experiment.test_data, batch_size, metadata, classes)

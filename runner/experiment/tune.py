@@ -33,7 +33,7 @@ def tune(config: RunConfig, experiment: Experiment, folder: Path, resume: bool) 
             with closing(experiment.train_data.read(0)) as batches:
                 arrays = next(batches)
             modes = str(config.session.auto_tune_mode).split(",")
-            report = compiler.find_tuning(cell.construct, arrays, device, modes, config.session.auto_tune_seconds)
+            report = compiler.find_tuning(cell.compute, arrays, device, modes, config.session.auto_tune_seconds)
         return replace(device, tuning=compiler.parse_tuning(report["tuning"]))
 
     experiment.model.tune(tuned)

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
@@ -87,8 +87,11 @@ class ReferencePaths:
 def reference_attribute(module: str, name: str) -> Any:
     """The attribute of a module for a name that it does not have: `__getattr__` of modules that MindSpore has too.
 
+    A module of the package comes first: `from runner.train import export` is the file, not the function of that name.
     Raises MissingName for a public name of MindSpore, and AttributeError for any other.
     """
+    if PathFinder.find_spec(f"{module}.{name}", vars(sys.modules[module]).get("__path__", [])) is not None:
+        return importlib.import_module(f"{module}.{name}")
     table = next((one.table for one in sys.meta_path if isinstance(one, ReferencePaths)), None)
     if table is None or name.startswith("__"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])

@@ -8,7 +8,7 @@ import numpy as np
 
 from runner.errors import ConfigError
 
-_state = {"seed": 1, "created": 0}
+_state = {"seed": 1, "created": 0, "called": 0}
 
 
 def set_seed(seed: int) -> None:
@@ -18,7 +18,7 @@ def set_seed(seed: int) -> None:
     """
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ConfigError("a seed is a whole number of at least 0", value=repr(seed))
-    _state.update(seed=seed, created=0)
+    _state.update(seed=seed, created=0, called=0)
 
 
 @contextmanager
@@ -46,3 +46,9 @@ def next_number() -> int:
     """0, 1, 2, ... since the seed was set: the number of an initialiser or layer within a network."""
     _state["created"] += 1
     return _state["created"] - 1
+
+
+def next_call() -> int:
+    """0, 1, 2, ... since the seed was set: the number of a direct call of a random transform."""
+    _state["called"] += 1
+    return _state["called"] - 1

@@ -91,7 +91,12 @@ REASONS = (
         "recurrent kernels of devices are missing",
         "nn.LSTM, or a loop over the steps in construct",
     ),
-    Reason(r".*(3D|3d).*", "runner has one and two spatial axes"),
+    Reason(r"ops\..*3D.*", "operators of images have one and two spatial axes", "nn.Conv3d, nn.BatchNorm3d"),
+    Reason(
+        r"nn\.IGamma",
+        "the number of terms that it needs depends on its operands",
+        "scipy.special.gammainc outside of the network",
+    ),
     Reason(r"monad|.*env_get", "it belongs to MindSpore's own compiler"),
 )
 

@@ -13,9 +13,11 @@ from runner.validation.arguments import at_least, whole
 __all__ = [
     "ELU",
     "GELU",
+    "FastGelu",
     "HSigmoid",
     "HSwish",
     "LeakyReLU",
+    "LogSigmoid",
     "LogSoftmax",
     "PReLU",
     "ReLU",
@@ -23,6 +25,7 @@ __all__ = [
     "Sigmoid",
     "Softmax",
     "Tanh",
+    "get_activation",
 ]
 
 
@@ -87,6 +90,30 @@ class GELU(Activation):
         super().__init__(ops.GeLU())
 
 
+class FastGelu(Cell):
+    """x times sigmoid(1.702 x), an approximation of GELU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sigmoid = ops.Sigmoid()
+
+    def construct(self, x: Value) -> Value:
+        output: Value = x * self.sigmoid(x * 1.702)
+        return output
+
+
+class LogSigmoid(Cell):
+    """Logarithm of 1 / (1 + exp(-x)), computed without overflow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.softplus = ops.Softplus()
+
+    def construct(self, x: Value) -> Value:
+        output: Value = -self.softplus(-x)
+        return output
+
+
 class ELU(Activation):
     """x where positive, else alpha (exp(x) - 1)."""
 
@@ -137,12 +164,25 @@ class PReLU(Cell):
         return output
 
 
-_LAYERS = ReLU, Sigmoid, Tanh, Softmax, LogSoftmax, ReLU6, GELU, ELU, LeakyReLU, PReLU, HSwish, HSigmoid
+_LAYERS = ReLU, Sigmoid, Tanh, Softmax, LogSoftmax, ReLU6, GELU, ELU, LeakyReLU, PReLU, HSwish, HSigmoid, LogSigmoid
 ACTIVATIONS: dict[str, Callable[[], Cell]] = {layer.__name__.lower(): layer for layer in _LAYERS}
+ACTIVATIONS["fast_gelu"] = FastGelu
 
 
-def get_activation(name: str) -> Cell:
-    """An activation layer by name. Raises ConfigError for an unknown one."""
+def get_activation(name: str | None) -> Cell | None:
+    """An activation layer by name, in any case; None for None. Raises ConfigError for an unknown one."""
+    if name is None:
+        return None
     if name.lower() not in ACTIVATIONS:
         raise ConfigError("unknown activation", given=name, **known_names(name.lower(), ACTIVATIONS))
     return ACTIVATIONS[name.lower()]()
+
+
+def activation_of(owner: Cell, given: str | Cell | Primitive | None) -> Cell | Primitive | None:
+    """The activation of a layer: by name, or a layer or operator as it is. Raises ConfigError for anything else."""
+    if given is None or isinstance(given, Cell | Primitive):
+        return given
+    if not isinstance(given, str):
+        allowed = "a name, a layer, an operator or None"
+        raise ConfigError("not an activation", layer=type(owner).__name__, given=repr(given), allowed=allowed)
+    return get_activation(given)

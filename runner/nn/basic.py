@@ -1,20 +1,24 @@
-"""Dense, Flatten, Dropout and Embedding layers, with the signatures and defaults of r1.2 (spec section 8.2)."""
+"""Dense, Flatten, Dropout and OneHot layers, with the signatures and defaults of r1.2 (spec section 8.2)."""
 
 from runner import dtype as dt, ops
 from runner.common.initializer import Initial, initializer
 from runner.communication.world import world
+from runner.core.primitive import Primitive
 from runner.core.value import Parameter, Tensor, Value
-from runner.errors import ConfigError
 from runner.host.seed import get_seed, next_number
-from runner.nn.activation import get_activation
+from runner.nn.activation import activation_of
 from runner.nn.cell import Cell
-from runner.validation.arguments import flag, whole
+from runner.types import resolve_axes
+from runner.validation.arguments import whole
 
-__all__ = ["Dense", "Dropout", "Embedding", "Flatten"]
+__all__ = ["Dense", "Dropout", "Flatten", "OneHot"]
 
 
 class Dense(Cell):
-    """x W^T + b over the last axis; weight: (out_channels, in_channels)."""
+    """x W^T + b over the last axis, then `activation`; weight: (out_channels, in_channels).
+
+    The activation is a name, a layer or an operator. Raises ConfigError for anything else.
+    """
 
     def __init__(
         self,
@@ -23,17 +27,18 @@ class Dense(Cell):
         weight_init: Initial = "normal",
         bias_init: Initial = "zeros",
         has_bias: bool = True,
-        activation: str | Cell | None = None,
+        activation: str | Cell | Primitive | None = None,
     ) -> None:
         super().__init__()
         whole({"layer": type(self).__name__}, 1, in_channels=in_channels, out_channels=out_channels)
         self.in_channels, self.out_channels, self.has_bias = in_channels, out_channels, has_bias
         self.weight = Parameter(initializer(weight_init, (out_channels, in_channels)), "weight")
         self.matmul, self.reshape = ops.MatMul(transpose_b=True), ops.Reshape()
+        self.bias: Parameter | None = None
         if has_bias:
             self.bias = Parameter(initializer(bias_init, (out_channels,)), "bias")
             self.bias_add = ops.BiasAdd()
-        self.activation = get_activation(activation) if isinstance(activation, str) else activation
+        self.activation = activation_of(self, activation)
 
     def construct(self, x: Value) -> Value:
         lead = x.shape[:-1]
@@ -44,6 +49,11 @@ class Dense(Cell):
         if self.activation is not None:
             output = self.activation(output)
         return output if x.ndim == 2 else self.reshape(output, (*lead, self.out_channels))
+
+    def extend_repr(self) -> str:
+        shown = f"input_channels={self.in_channels}, output_channels={self.out_channels}"
+        shown += f", has_bias={self.has_bias}" if self.has_bias else ""
+        return shown + (f", activation={self.activation}" if self.activation is not None else "")
 
 
 class Flatten(Cell):
@@ -62,10 +72,12 @@ class Dropout(Cell):
     """In training, keeps each element with probability `keep_prob` and divides it by `keep_prob`; otherwise returns x.
 
     Both modes drop the same elements. The parameter `counter` counts steps, so a resumed run drops the same elements.
+    `dtype` is only shown: the result has the type of x.
     """
 
-    def __init__(self, keep_prob: float = 0.5) -> None:
+    def __init__(self, keep_prob: float = 0.5, dtype: dt.DType = dt.float32) -> None:
         super().__init__()
+        self.keep_prob, self.dtype = keep_prob, dtype
         # Ranks have different samples, and drop different elements.
         seed = get_seed() * 1_000_003 + next_number() + world().rank * 65_537
         self.dropout = ops.Dropout(float(keep_prob), seed=seed % 2**31)
@@ -78,47 +90,27 @@ class Dropout(Cell):
         self.assign(self.counter, self.counter + 1)
         return output
 
+    def extend_repr(self) -> str:
+        return f"keep_prob={self.keep_prob}, dtype={self.dtype}"
 
-class Embedding(Cell):
-    """Rows of a table: ids of any shape (Int32 or Int64, 0 to vocab_size - 1) to (*ids.shape, embedding_size).
 
-    embedding_table: (vocab_size, embedding_size), given by values or an initializer; the row `padding_idx` starts as
-    zeros. `use_one_hot` multiplies one-hot vectors by the table instead of gathering rows.
-    """
+class OneHot(Cell):
+    """Class numbers of any shape to vectors of length `depth` along a new axis: `on_value` at the class."""
 
     def __init__(
         self,
-        vocab_size: int,
-        embedding_size: int,
-        use_one_hot: bool = False,
-        embedding_table: Initial = "normal",
+        axis: int = -1,
+        depth: int = 1,
+        on_value: float = 1.0,
+        off_value: float = 0.0,
         dtype: dt.DType = dt.float32,
-        padding_idx: int | None = None,
     ) -> None:
         super().__init__()
-        whole({"layer": type(self).__name__}, 1, vocab_size=vocab_size, embedding_size=embedding_size)
-        flag({"layer": "Embedding"}, use_one_hot=use_one_hot)
-        self.vocab_size, self.embedding_size, self.use_one_hot = vocab_size, embedding_size, use_one_hot
-        table = initializer(embedding_table, (vocab_size, embedding_size), dtype)
-        if padding_idx is not None:
-            table = self._with_zero_row(table, padding_idx)
-        self.embedding_table = Parameter(table, "embedding_table")
-        self.gather, self.reshape = ops.Gather(), ops.Reshape()
-        self.one_hot, self.matmul = ops.OneHot(vocab_size, dtype=dtype), ops.MatMul()
+        self.axis, self.depth, self.on_value, self.off_value, self.dtype = axis, depth, on_value, off_value, dtype
+        self.one_hot = ops.OneHot(depth=depth, on_value=on_value, off_value=off_value, dtype=dtype)
+        self.transpose = ops.Transpose()
 
-    def construct(self, ids: Value) -> Value:
-        if not self.use_one_hot:
-            output: Value = self.gather(self.embedding_table, ids)
-            return output
-        hot = self.reshape(self.one_hot(ids), (-1, self.vocab_size))
-        output = self.reshape(self.matmul(hot, self.embedding_table), (*ids.shape, self.embedding_size))
-        return output
-
-    def _with_zero_row(self, table: Tensor, row: int) -> Tensor:
-        if type(row) is not int or not 0 <= row < self.vocab_size:
-            raise ConfigError(
-                "padding_idx must be a row of the table", layer="Embedding", given=repr(row), rows=self.vocab_size
-            )
-        values = table.asnumpy().copy()
-        values[row] = 0
-        return Tensor(values)
+    def construct(self, indices: Value) -> Value:
+        hot: Value = self.one_hot(indices)
+        (at,), axes = resolve_axes(self.axis, hot.ndim), list(range(indices.ndim))
+        return hot if at == indices.ndim else self.transpose(hot, (*axes[:at], indices.ndim, *axes[at:]))

@@ -35,10 +35,10 @@ class _View:
     def __init__(self, cell: Cell, layout: Any) -> None:
         self.cell, self.layout = cell, layout
         self.results: dict[tuple[TensorType, ...], Any] = {}  # the layout of the results for operands of these types
-        self.construct = self._tensors  # so that its line is not one of the network
 
-    def _tensors(self, *values: Value) -> tuple[Value, ...]:
-        results = flatten(as_returned(self.cell.construct(*rebuilt(self.layout, values))))
+    def compute(self, *values: Value) -> tuple[Value, ...]:
+        """The tensors of the results."""
+        results = flatten(as_returned(self.cell.compute(*rebuilt(self.layout, values))))
         self.results[tuple([x.type for x in values])] = results.layout
         return results.values
 
@@ -49,7 +49,7 @@ def _call_eager(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     observer, number = _observed_call()
     if number is None:
         with _step(cell), np.errstate(all="ignore"), Eager() as interpreter:
-            outputs = cell.construct(*map_values(lambda x: x, inputs))
+            outputs = cell.compute(*map_values(lambda x: x, inputs))
             interpreter.commit()
         return outputs
     flat = flatten(inputs)
@@ -74,7 +74,7 @@ def _call_graph(cell: Cell, inputs: tuple[Any, ...]) -> Any:
 
 def _graph_step(cell: Cell, flat: Flat) -> GraphStep:
     """The programs for operands of this layout, and for what else the graph depends on."""
-    modes = [c.training for _, c in cell.cells_and_names()]
+    modes = [(c.training, c.float_type) for _, c in cell.cells_and_names()]
     key = (flat.layout, context.device(), context.reserves_class_names(), context.precision(), *modes)
     # The cell owns its programs, so that they are freed with it.
     steps: dict[tuple[Any, ...], GraphStep] = cell.__dict__.setdefault("_graphs", {})

@@ -1,23 +1,31 @@
-"""Convolution layers, with the signatures and defaults of r1.2 (spec section 8.2)."""
+"""Convolution layers over one and two axes, with the signatures and defaults of r1.2 (spec section 8.2)."""
 
 import dataclasses
+from typing import ClassVar
 
 from runner import ops
 from runner.common.initializer import Initial, initializer
-from runner.core.value import Parameter, Value
+from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 from runner.ops.array import require
 from runner.ops.window import Pair, Quad, pair, quad
-from runner.validation.arguments import whole
+from runner.validation.arguments import one_of, whole
 
-__all__ = ["Conv2d", "Conv2dTranspose"]
+__all__ = ["Conv1d", "Conv1dTranspose", "Conv2d", "Conv2dTranspose"]
 
 Geometry = tuple[Pair, int, str, Quad, Pair, Pair, int]  # kernel_size, mode, pad_mode, pad, stride, dilation, group
 
 
 class _Convolution(Cell):
-    """Base of both layers, which differ in their operator and in the shape of the weight."""
+    """Base of the layers, which differ in their operator and in the shape of the weight."""
+
+    # The printed form of the reference, with its commas and spaces.
+    shown: ClassVar = (
+        "input_channels={in_channels}, output_channels={out_channels}, kernel_size={kernel_size},"
+        "stride={stride},  pad_mode={pad_mode}, padding={padding}, dilation={dilation}, group={group}, "
+        "has_bias={has_bias},weight_init={weight_init}, bias_init={bias_init}"
+    )
 
     def __init__(
         self,
@@ -35,64 +43,72 @@ class _Convolution(Cell):
     ) -> None:
         super().__init__()
         whole({"layer": type(self).__name__}, 1, in_channels=in_channels, out_channels=out_channels, group=group)
-        kernel = pair(kernel_size, "kernel_size")
-        pad, strides, dilations = quad(padding, "padding"), pair(stride, "stride"), pair(dilation, "dilation")
-        channels = self._prepare(in_channels, out_channels, (kernel, 1, pad_mode, pad, strides, dilations, group))
-        self.weight = Parameter(initializer(weight_init, (*channels, *kernel)), "weight")
+        self.in_channels, self.out_channels, self.group = in_channels, out_channels, group
+        self.kernel_size, self.stride = pair(kernel_size, "kernel_size"), pair(stride, "stride")
+        self.dilation, self.pad_mode, self.padding = pair(dilation, "dilation"), pad_mode, padding
+        # Only to be printed: a parameter as an attribute would be another parameter of this layer.
+        self.weight_init, self.bias_init = (_value(init) for init in (weight_init, bias_init))
         self.has_bias = has_bias
+        pad = quad(padding, "padding")
+        channels = self._prepare((self.kernel_size, 1, pad_mode, pad, self.stride, self.dilation, group))
+        self.weight = Parameter(initializer(weight_init, (*channels, *self.kernel_size)), "weight")
+        self.bias: Parameter | None = None
         if has_bias:
             self.bias = Parameter(initializer(bias_init, (out_channels,)), "bias")
             self.bias_add = ops.BiasAdd()
 
-    def _prepare(self, in_channels: int, out_channels: int, geometry: Geometry) -> Pair:
+    def _prepare(self, geometry: Geometry) -> Pair:
         """Create the operator; the first two axes of the weight. Raises ConfigError for invalid groups."""
+        raise NotImplementedError
+
+    def _images(self, x: Value) -> Value:
+        """The result for images (N, in_channels, H, W)."""
         raise NotImplementedError
 
     def _biased(self, output: Value) -> Value:
         return self.bias_add(output, self.bias) if self.has_bias else output
 
-
-class Conv2d(_Convolution):
-    """Convolution of (N, in_channels, H, W).
-
-    `pad_mode` `same` gives ceil(size / stride), an odd row or column of padding at bottom and right; `valid` pads
-    nothing; `pad` pads by `padding` (an int, or top, bottom, left, right).
-    weight: (out_channels, in_channels/group, KH, KW).
-    """
-
-    def _prepare(self, in_channels: int, out_channels: int, geometry: Geometry) -> Pair:
-        *_, group = geometry
-        if in_channels % group:
-            raise ConfigError("group must divide in_channels", layer="Conv2d", in_channels=in_channels, group=group)
-        self.conv2d = ops.Conv2D(out_channels, *geometry)
-        return out_channels, in_channels // group
+    def _require_divisible(self, name: str, channels: int) -> None:
+        if channels % self.group:
+            where: dict[str, object] = {"layer": type(self).__name__, name: channels, "group": self.group}
+            raise ConfigError(f"group must divide {name}", **where)
 
     def construct(self, x: Value) -> Value:
+        return self._images(x)
+
+    def extend_repr(self) -> str:
+        return self.shown.format(**self.__dict__)
+
+
+def _value(init: Initial) -> Initial:
+    return Tensor(init) if isinstance(init, Parameter) else init
+
+
+class _Forward(_Convolution):
+    """Base of Conv1d and Conv2d."""
+
+    def _prepare(self, geometry: Geometry) -> Pair:
+        self._require_divisible("in_channels", self.in_channels)
+        self.conv2d = ops.Conv2D(self.out_channels, *geometry)
+        return self.out_channels, self.in_channels // self.group
+
+    def _images(self, x: Value) -> Value:
         return self._biased(self.conv2d(x, self.weight))
 
 
-class Conv2dTranspose(_Convolution):
-    """Transposed convolution of (N, in_channels, H, W): the gradient of Conv2d with respect to its input.
+class _Transposed(_Convolution):
+    """Base of Conv1dTranspose and Conv2dTranspose."""
 
-    `pad_mode` `same` gives size * stride; `valid` adds the part of the kernel beyond the stride; `pad` subtracts
-    `padding` from that. weight: (in_channels, out_channels/group, KH, KW).
-    """
-
-    def _prepare(self, in_channels: int, out_channels: int, geometry: Geometry) -> Pair:
-        *_, group = geometry
-        if out_channels % group:
-            raise ConfigError(
-                "group must divide out_channels", layer="Conv2dTranspose", out_channels=out_channels, group=group
-            )
-        self.out_channels = out_channels
+    def _prepare(self, geometry: Geometry) -> Pair:
+        self._require_divisible("out_channels", self.out_channels)
         # The transposed convolution has in_channels outputs and out_channels inputs.
-        self.conv2d_transpose = ops.Conv2DBackpropInput(in_channels, *geometry)
-        return in_channels, out_channels // group
+        self.conv2d_transpose = ops.Conv2DBackpropInput(self.in_channels, *geometry)
+        return self.in_channels, self.out_channels // self.group
 
-    def construct(self, x: Value) -> Value:
-        require(x.ndim == 4, "Conv2dTranspose needs floats (N, C, H, W)", x=x.type)
+    def _images(self, x: Value) -> Value:
+        require(x.ndim == 4, f"{type(self).__name__} needs floats (N, C, H, W)", x=x.type)
         size = (x.shape[0], self.out_channels, self._length(x, 0), self._length(x, 1))
-        require(min(size) >= 1, "Conv2dTranspose: the padding leaves no result", x=x.type, result=size)
+        require(min(size) >= 1, f"{type(self).__name__}: the padding leaves no result", x=x.type, result=size)
         return self._biased(dataclasses.replace(self.conv2d_transpose, input_size=size)(x, self.weight))
 
     def _length(self, x: Value, axis: int) -> int:
@@ -104,3 +120,94 @@ class Conv2dTranspose(_Convolution):
             return length
         beyond = extent - stride
         return length + (max(beyond, 0) if op.pad_mode == "valid" else beyond - sum(op.pad[2 * axis : 2 * axis + 2]))
+
+
+class Conv2d(_Forward):
+    """Convolution of (N, in_channels, H, W).
+
+    `pad_mode` `same` gives ceil(size / stride), an odd row or column of padding at bottom and right; `valid` pads
+    nothing; `pad` pads by `padding` (an int, or top, bottom, left, right).
+    weight: (out_channels, in_channels/group, KH, KW). `data_format` can only be NCHW, as on CPUs in the reference.
+    """
+
+    shown: ClassVar = _Convolution.shown.replace("},weight", "}weight") + ", format={format}"
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Pair,
+        stride: int | Pair = 1,
+        pad_mode: str = "same",
+        padding: int | Quad = 0,
+        dilation: int | Pair = 1,
+        group: int = 1,
+        has_bias: bool = False,
+        weight_init: Initial = "normal",
+        bias_init: Initial = "zeros",
+        data_format: str = "NCHW",
+    ) -> None:
+        one_of({"layer": type(self).__name__}, ("NCHW",), data_format=data_format)
+        window = kernel_size, stride, pad_mode, padding, dilation, group
+        super().__init__(in_channels, out_channels, *window, has_bias, weight_init, bias_init)
+        self.format = data_format
+
+
+class Conv2dTranspose(_Transposed):
+    """Transposed convolution of (N, in_channels, H, W): the gradient of Conv2d with respect to its input.
+
+    `pad_mode` `same` gives size * stride; `valid` adds the part of the kernel beyond the stride; `pad` subtracts
+    `padding` from that. weight: (in_channels, out_channels/group, KH, KW).
+    """
+
+    shown: ClassVar = _Convolution.shown.replace("},weight", "}, weight")
+
+
+class _OneAxis(_Convolution):
+    """Base of the layers of (N, in_channels, L), which is an image of height 1. All numbers are ints."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        stride: int = 1,
+        pad_mode: str = "same",
+        padding: int = 0,
+        dilation: int = 1,
+        group: int = 1,
+        has_bias: bool = False,
+        weight_init: Initial = "normal",
+        bias_init: Initial = "zeros",
+    ) -> None:
+        where = {"layer": type(self).__name__}
+        whole(where, 1, kernel_size=kernel_size, stride=stride, dilation=dilation)
+        whole(where, 0, padding=padding)
+        if isinstance(weight_init, Tensor):  # (out, in, K); one from a checkpoint has the axis of height 1 already
+            rows = {**where, "given": weight_init.shape, "expected": "three axes"}
+            require(weight_init.ndim == 3, "weight_init has another number of axes", **rows)
+            weight_init = Tensor(weight_init.asnumpy()[:, :, None])
+        window = (1, kernel_size), (1, stride), pad_mode, (0, 0, padding, padding), (1, dilation), group
+        super().__init__(in_channels, out_channels, *window, has_bias, weight_init, bias_init)
+        self.expand_dims, self.squeeze = ops.ExpandDims(), ops.Squeeze(2)
+
+    def construct(self, x: Value) -> Value:
+        require(x.ndim == 3, f"{type(self).__name__} needs floats (N, C, L)", x=x.type)
+        output: Value = self.squeeze(self._images(self.expand_dims(x, 2)))
+        return output
+
+
+class Conv1d(_OneAxis, _Forward):
+    """Convolution of (N, in_channels, L), with the padding modes of Conv2d.
+
+    weight: (out_channels, in_channels/group, 1, K), as in the reference; `weight_init` as a tensor has no axis of 1.
+    """
+
+
+class Conv1dTranspose(_OneAxis, _Transposed):
+    """Transposed convolution of (N, in_channels, L), with the padding modes of Conv2dTranspose.
+
+    weight: (in_channels, out_channels/group, 1, K).
+    """
+
+    shown: ClassVar = _Convolution.shown.replace("{kernel_size},stride", "{kernel_size}, stride").replace(",  ", ", ")

@@ -19,11 +19,11 @@ class FunctionCell(Cell):
         """The name of the function, or of the cell that is differentiated."""
         return getattr(self.uses, "__name__", type(self.uses).__name__)
 
-    def cells_and_names(self, prefix: str = "") -> Iterator[tuple[str, Cell]]:
+    def cells_and_names(self, cells: set[Cell] | None = None, name_prefix: str = "") -> Iterator[tuple[str, Cell]]:
         """This cell, and those that the function uses."""
-        yield prefix, self
+        yield name_prefix, self
         for cell in used_cells(self.uses):
-            yield from cell.cells_and_names(prefix)
+            yield from cell.cells_and_names(cells, name_prefix)
 
 
 def used_cells(function: Any) -> list[Cell]:

@@ -71,7 +71,8 @@ def direction_of(metric: object) -> str:
 
 
 def attach(metrics: Iterable[AnyMetric], loss_fn: Cell) -> None:
-    """Give metrics the loss function, for those that depend on it."""
+    """Give metrics the loss function, for those that depend on it. Raises ConfigError for an `update` that does not
+    take what `indexes` selects."""
     for metric in metrics:
         _check_update(metric)
         if isinstance(metric, Metric):
@@ -95,11 +96,21 @@ def _indexes(metric: AnyMetric) -> Sequence[int]:
     return getattr(metric, "indexes", None) or Metric.indexes
 
 
-def update_metrics(metrics: Iterable[AnyMetric], outputs: Sequence[np.ndarray]) -> None:
-    """Add the loss, output and target of one batch to metrics: to each what its `indexes` selects."""
+def update_metrics(
+    metrics: Iterable[AnyMetric], outputs: Sequence[np.ndarray], places: Sequence[int] | None = (0, 1, 2)
+) -> None:
+    """Add the outputs of one batch to metrics.
+
+    `places` are those of loss, output and target, of which each metric receives what its `indexes` selects; None: every
+    metric receives all outputs. Raises ConfigError for a place that there is not.
+    """
     arrays = [np.asarray(array).view(BatchArray) for array in outputs]
+    if places is not None and not all(-len(arrays) <= place < len(arrays) for place in places):
+        rows = {"eval_indexes": tuple(places), "outputs": len(arrays)}
+        raise ConfigError("the evaluation network does not have these outputs", **rows)
     for metric in metrics:
-        metric.update(*(arrays[index] for index in _indexes(metric)))
+        wanted = range(len(arrays)) if places is None else [places[index] for index in _indexes(metric)]
+        metric.update(*(arrays[index] for index in wanted))
 
 
 class BatchArray(np.ndarray):

@@ -61,7 +61,7 @@ def scalar_names(metrics: Mapping[str, object]) -> tuple[str, ...]:
 def metrics_for(
     loss_fn: Cell | None, wanted: Mapping[str, AnyMetric] | Iterable[str] | str | None
 ) -> dict[str, AnyMetric]:
-    """As `get_metrics`, for outputs that this loss function is computed of."""
+    """As `get_metrics`, for outputs that this loss function is computed of; None: for those of a cell of the user."""
     found = get_metrics(wanted)
     if loss_fn is not None:
         attach(found.values(), loss_fn)

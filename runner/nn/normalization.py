@@ -12,9 +12,10 @@ from runner.core.primitive import current
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell
-from runner.validation.arguments import above, at_least, at_most, flag, whole
+from runner.ops.array import require
+from runner.validation.arguments import above, at_least, at_most, flag, one_of, whole
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "GlobalBatchNorm", "LayerNorm", "SyncBatchNorm"]
+__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GlobalBatchNorm", "LayerNorm", "SyncBatchNorm"]
 
 
 class BatchNormalization(Cell):
@@ -51,6 +52,7 @@ class BatchNormalization(Cell):
         if use_batch_statistics is not None:
             flag(where, use_batch_statistics=use_batch_statistics)
         self.use_batch_statistics = use_batch_statistics
+        self.num_features, self.eps, self.momentum = num_features, eps, 1.0 - momentum  # as the reference shows it
         shape = (num_features,)
         self.moving_mean = Parameter(initializer(moving_mean_init, shape), "moving_mean", requires_grad=False)
         self.moving_variance = Parameter(initializer(moving_var_init, shape), "moving_variance", requires_grad=False)
@@ -89,6 +91,10 @@ class BatchNormalization(Cell):
             updated = [old * (1.0 - weight) + new * weight for old, new in zip(moving, (mean, unbiased), strict=True)]
         return output, *updated
 
+    def extend_repr(self) -> str:
+        names = "num_features", "eps", "momentum", "gamma", "beta", "moving_mean", "moving_variance"
+        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
+
 
 class BatchNorm1d(BatchNormalization):
     """Batch normalisation of (N, C)."""
@@ -97,9 +103,53 @@ class BatchNorm1d(BatchNormalization):
 
 
 class BatchNorm2d(BatchNormalization):
-    """Batch normalisation of (N, C, H, W)."""
+    """Batch normalisation of (N, C, H, W). `data_format` can only be NCHW, as on CPUs in the reference."""
 
     axes = ("(N, C, H, W)",)
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.9,
+        affine: bool = True,
+        gamma_init: Initial = "ones",
+        beta_init: Initial = "zeros",
+        moving_mean_init: Initial = "zeros",
+        moving_var_init: Initial = "ones",
+        use_batch_statistics: bool | None = None,
+        data_format: str = "NCHW",
+    ) -> None:
+        one_of({"layer": type(self).__name__}, ("NCHW",), data_format=data_format)
+        initial = gamma_init, beta_init, moving_mean_init, moving_var_init
+        super().__init__(num_features, eps, momentum, affine, *initial, use_batch_statistics)
+
+
+class BatchNorm3d(Cell):
+    """Batch normalisation of (N, C, D, H, W), by its child `bn2d` with depth and height as one axis."""
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.9,
+        affine: bool = True,
+        gamma_init: Initial = "ones",
+        beta_init: Initial = "zeros",
+        moving_mean_init: Initial = "zeros",
+        moving_var_init: Initial = "ones",
+        use_batch_statistics: bool | None = None,
+    ) -> None:
+        super().__init__()
+        initial = gamma_init, beta_init, moving_mean_init, moving_var_init
+        self.bn2d = BatchNorm2d(num_features, eps, momentum, affine, *initial, use_batch_statistics)
+        self.reshape = ops.Reshape()
+
+    def construct(self, x: Value) -> Value:
+        require(x.ndim == 5, "BatchNorm3d takes (N, C, D, H, W)", x=x.type)
+        images = self.reshape(x, (*x.shape[:2], x.shape[2] * x.shape[3], x.shape[4]))
+        output: Value = self.reshape(self.bn2d(images), x.shape)
+        return output
 
 
 class SyncBatchNorm(BatchNormalization):
@@ -201,6 +251,7 @@ class LayerNorm(Cell):
                 "normalized_shape must be a tuple of positive ints", layer="LayerNorm", given=repr(normalized_shape)
             )
         above({"layer": "LayerNorm"}, 0.0, epsilon=epsilon)
+        self.normalized_shape = tuple(normalized_shape)
         self.gamma = Parameter(initializer(gamma_init, normalized_shape), "gamma")
         self.beta = Parameter(initializer(beta_init, normalized_shape), "beta")
         self.layer_norm = ops.LayerNorm(begin_norm_axis, begin_params_axis, float(epsilon))
@@ -208,3 +259,8 @@ class LayerNorm(Cell):
     def construct(self, x: Value) -> Value:
         output: Value = self.layer_norm(x, self.gamma, self.beta)[0]
         return output
+
+    def extend_repr(self) -> str:
+        norm = self.layer_norm
+        axes = f"begin_norm_axis={norm.begin_norm_axis}, begin_params_axis={norm.begin_params_axis}"
+        return f"normalized_shape={self.normalized_shape}, {axes}, gamma{self.gamma}, beta={self.beta}"  # sic

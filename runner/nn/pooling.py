@@ -3,35 +3,86 @@
 from dataclasses import replace
 
 from runner import ops
+from runner.core.primitive import Primitive
 from runner.core.value import Value
 from runner.nn.cell import Cell
+from runner.ops.array import require
 from runner.ops.window import Pair, pair
+from runner.validation.arguments import whole
 
-__all__ = ["AvgPool2d", "MaxPool2d"]
+__all__ = ["AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d"]
 
 
-class MaxPool2d(Cell):
+class _Pooling(Cell):
+    """Base; `kernel_size` and `stride` are kept as they were given, and `pad_mode` in capitals."""
+
+    def __init__(self, kernel_size: int | Pair, stride: int | Pair, pad_mode: str) -> None:
+        super().__init__()
+        self.kernel_size, self.stride, self.pad_mode = kernel_size, stride, str(pad_mode).upper()
+        self._window = pair(kernel_size, "kernel_size"), pair(stride, "stride"), pad_mode
+
+    def extend_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, pad_mode={self.pad_mode}"
+
+
+class MaxPool2d(_Pooling):
     """Largest element of each window; `pad_mode` `valid` drops incomplete windows, `same` gives ceil(size / stride)."""
 
     def __init__(self, kernel_size: int | Pair = 1, stride: int | Pair = 1, pad_mode: str = "valid") -> None:
-        super().__init__()
-        self.max_pool = ops.MaxPool(pair(kernel_size, "kernel_size"), pair(stride, "stride"), pad_mode)
+        super().__init__(kernel_size, stride, pad_mode)
+        self.max_pool = ops.MaxPool(*self._window)
 
     def construct(self, x: Value) -> Value:
         output: Value = self.max_pool(x)
         return output
 
 
-class AvgPool2d(Cell):
+class AvgPool2d(_Pooling):
     """Mean of each window without padding; `pad_mode` as in MaxPool2d."""
 
     def __init__(self, kernel_size: int | Pair = 1, stride: int | Pair = 1, pad_mode: str = "valid") -> None:
-        super().__init__()
-        self.avg_pool = ops.AvgPool(pair(kernel_size, "kernel_size"), pair(stride, "stride"), pad_mode)
+        super().__init__(kernel_size, stride, pad_mode)
+        self.avg_pool = ops.AvgPool(*self._window)
 
     def construct(self, x: Value) -> Value:
         output: Value = self.avg_pool(x)
         return output
+
+
+class _OneAxis(_Pooling):
+    """Base of the pools of (N, C, L), which is an image of height 1. Kernel and stride are ints."""
+
+    def __init__(self, kernel_size: int = 1, stride: int = 1, pad_mode: str = "valid") -> None:
+        whole({"layer": type(self).__name__}, 1, kernel_size=kernel_size, stride=stride)
+        super().__init__((1, kernel_size), (1, stride), pad_mode)
+        self.expand_dims, self.squeeze = ops.ExpandDims(), ops.Squeeze(2)
+
+    def _pooled(self, x: Value, pool: Primitive) -> Value:
+        require(x.ndim == 3, f"{type(self).__name__} needs floats (N, C, L)", x=x.type)
+        output: Value = self.squeeze(pool(self.expand_dims(x, 2)))
+        return output
+
+
+class MaxPool1d(_OneAxis):
+    """Largest element of each window of (N, C, L); `pad_mode` as in MaxPool2d."""
+
+    def __init__(self, kernel_size: int = 1, stride: int = 1, pad_mode: str = "valid") -> None:
+        super().__init__(kernel_size, stride, pad_mode)
+        self.max_pool = ops.MaxPool(*self._window)
+
+    def construct(self, x: Value) -> Value:
+        return self._pooled(x, self.max_pool)
+
+
+class AvgPool1d(_OneAxis):
+    """Mean of each window of (N, C, L) without padding; `pad_mode` as in MaxPool2d."""
+
+    def __init__(self, kernel_size: int = 1, stride: int = 1, pad_mode: str = "valid") -> None:
+        super().__init__(kernel_size, stride, pad_mode)
+        self.avg_pool = ops.AvgPool(*self._window)
+
+    def construct(self, x: Value) -> Value:
+        return self._pooled(x, self.avg_pool)
 
 
 def set_impl_mode(network: Cell, impl_mode: str) -> int:

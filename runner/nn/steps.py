@@ -50,7 +50,7 @@ class EagerStep:
         """As a call, with the given interpreter."""
         # Numbers may overflow as in graph mode: the loss shows it, without warnings of numpy.
         with np.errstate(all="ignore"), interpreter:
-            outputs = values_of(self.cell.construct(*map(Tensor, arrays)))
+            outputs = values_of(self.cell.compute(*map(Tensor, arrays)))
             interpreter.commit()
         return [value.data for value in outputs]  # type: ignore[attr-defined]
 
@@ -67,7 +67,7 @@ class EagerStep:
         """Run with a recorder; `on_graph` receives the graph before parameters have their new values."""
         with np.errstate(all="ignore"), interpreter:
             try:
-                outputs = values_of(self.cell.construct(*inputs))
+                outputs = values_of(self.cell.compute(*inputs))
             except StorageError:  # raised by an observer: the graph is valid
                 raise
             except Exception:
@@ -95,9 +95,7 @@ class DebugPrograms:
         types = tuple([TensorType.of(array) for array in arrays])
         if types not in self._compiled:
             names = self.name, self.root
-            self._compiled[types] = compiler.DebugProgram(
-                self.cell.construct, types, self.device, *names, self.observer
-            )
+            self._compiled[types] = compiler.DebugProgram(self.cell.compute, types, self.device, *names, self.observer)
         self._compiled[types](step, arrays)
 
 
@@ -127,7 +125,7 @@ class GraphStep:
         """The program for inputs of these types."""
         if types not in self.programs:
             how = self.name, self.columns, self.outputs, self.observer, self.passes
-            self.programs[types] = compiler.Program(self.cell.construct, types, self.device, *how)
+            self.programs[types] = compiler.Program(self.cell.compute, types, self.device, *how)
         return self.programs[types]
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -3,9 +3,19 @@
 Names and attributes are those of `mindspore.ops` r1.2; `__init__.pyi` lists them.
 """
 
+from typing import Any
+
 from runner.core.value import OPERATORS
 from runner.host.lazy import late_names
-from runner.ops import array, compare, elementwise, identity, matmul, subscript  # noqa: F401  registers the operators of tensors (`x + y`)
+from runner.ops import array, compare, elementwise, identity, index_assignment, matmul, numpy_functions, subscript  # noqa: F401  for `x + y`, `x[0]`
 
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)
-OPERATORS["StridedSlice"] = lambda *operands: __getattr__("StridedSlice")()(*operands)  # loads at the first slice
+
+
+def _late(name: str) -> Any:
+    """An operator whose module is loaded when a value first needs it."""
+    return lambda *operands: __getattr__(name)()(*operands)
+
+
+OPERATORS["class"] = __getattr__
+OPERATORS.update({name: _late(name) for name in ("StridedSlice", "FloorDiv", "FloorMod", "LogicalNot")})

@@ -7,8 +7,10 @@ from runner.ops.collective import *
 from runner.ops.compare import *
 from runner.ops.composition import *
 from runner.ops.conv import *
+from runner.ops.cumulative_sum import *
 from runner.ops.dropout import *
 from runner.ops.elementwise import *
+from runner.ops.floor_division import *
 from runner.ops.gather import *
 from runner.ops.grad_operation import *
 from runner.ops.gradient import *
@@ -24,6 +26,9 @@ from runner.ops.optimizer import *
 from runner.ops.pool import *
 from runner.ops.print.operator import *
 from runner.ops.reduce import *
+from runner.ops.reduce_bools import *
+from runner.ops.resize import *
+from runner.ops.scatter_nd import *
 from runner.ops.split import *
 from runner.ops.strided_slice import *
 from runner.ops.sync_batchnorm import *

@@ -97,7 +97,7 @@ class CustomGradient(Primitive):
         return self.count if len(types) == self.count + 1 else None
 
 
-def with_bprop(construct: Callable[..., Any], bprop: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
+def with_bprop(construct: Callable[..., Any], bprop: Callable[..., Any], *inputs: Any) -> Any:
     """`construct(*inputs)`, with the gradients that `bprop(*inputs, out, dout)` returns, one for each input.
 
     Raises ShapeError, while gradients are computed, when they do not fit the inputs.

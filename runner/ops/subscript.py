@@ -1,47 +1,44 @@
-"""`x[key]` and numpy's functions of a value: what Python's syntax means in operators."""
+"""`x[key]`: the part of a value that an index selects, in operators."""
 
-from types import EllipsisType
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from runner.core.primitive import current, is_nested
-from runner.core.source import user_line
-from runner.core.value import OPERATORS, Tensor, Value
-from runner.errors import ConfigError, RunnerError, ShapeError
+from runner.core.value import OPERATORS, Value
 from runner.ops.array import Reshape
-
-# numpy's names of the operators that Python's syntax has: `array * tensor` calls numpy first.
-ARITHMETIC = {
-    "add": "Add",
-    "subtract": "Sub",
-    "multiply": "Mul",
-    "divide": "RealDiv",
-    "power": "Pow",
-    "matmul": "MatMul",
-    "equal": "Equal",
-    "not_equal": "NotEqual",
-    "less": "Less",
-    "less_equal": "LessEqual",
-    "greater": "Greater",
-    "greater_equal": "GreaterEqual",
-}
+from runner.ops.index import Item, as_items
+from runner.ops.index_arrays import take_arrays
 
 
 def subscript(x: Value, key: object) -> Value:
-    """The part of x that an index of ints, slices with positive steps, `...` and None selects, as in numpy.
+    """The part of x that an index selects, as in numpy: ints, slices, `...`, None, and arrays of ints or Bool.
 
-    Raises ShapeError for other indices, for one out of range, and when nothing is selected.
+    Arrays are tensors, numpy's arrays or lists. The number of elements must be known before a graph runs, so a Bool
+    tensor that the graph computes is no index. Raises ShapeError for other indices, for one out of range, and when
+    nothing is selected.
     """
-    try:
-        items = _items(key, x)
-    except RunnerError as error:
-        raise _located(error, x) from None
-    taken = zip([item for item in items if item is not None], x.shape, strict=True)
-    bounds = [(item, item + 1, 1) if isinstance(item, int) else item.indices(length) for item, length in taken]
+    items = as_items(key, x)
+    if any(isinstance(item, np.ndarray | Value) for item in items):
+        # Beside arrays, an int is an array without axes; the arrays apply to what the slices have left.
+        slices = [slice(None) if not isinstance(item, slice | None) else item for item in items]
+        arrays = {k: np.asarray(item) if isinstance(item, int) else item for k, item in enumerate(items)}
+        return take_arrays(
+            _take_slices(x, slices), {k: a for k, a in arrays.items() if not isinstance(a, slice | None)}
+        )
+    return _take_slices(x, items)
+
+
+def _take_slices(x: Value, items: Sequence[Item]) -> Value:
+    """The part that ints, slices and new axes select; an axis with a negative step is reversed afterwards."""
+    ranges = [_range(item, n) for item, n in zip((i for i in items if i is not None), x.shape, strict=True)]
+    bounds = [_bounds(r) for r in ranges]
     if bounds != [(0, length, 1) for length in x.shape]:
         begin, end, strides = zip(*bounds, strict=True)
         x = OPERATORS["StridedSlice"](x, begin, end, strides)
+    for axis, r in enumerate(ranges):
+        if r.step < 0 and len(r) > 1:
+            x = OPERATORS["class"]("Gather")(axis)(x, np.arange(len(r))[::-1].copy())
     lengths, shape = iter(x.shape), list[int]()
     for item in items:
         length = 1 if item is None else next(lengths)
@@ -50,48 +47,17 @@ def subscript(x: Value, key: object) -> Value:
     return x if tuple(shape) == x.shape else Reshape()(x, tuple(shape))
 
 
-def _items(key: object, x: Value) -> list[int | slice | None]:
-    """The index with one item for each axis of x, and None for each new axis; ints count from 0."""
-    given = list(key) if isinstance(key, tuple) else [key]
-    for item in given:
-        if isinstance(item, bool | np.bool_) or not isinstance(item, int | np.integer | slice | EllipsisType | None):
-            repair = "ops.Gather selects by numbers in a tensor, ops.Select by a condition"
-            allowed = "ints, slices, ... and None"
-            raise ShapeError("not an index of a tensor", given=type(item).__name__, allowed=allowed, repair=repair)
-    axes = sum(item is not None and item is not Ellipsis for item in given)
-    if axes > x.ndim or given.count(Ellipsis) > 1:
-        raise ShapeError("too many indices", given=len(given), axes=x.ndim)
-    place = given.index(Ellipsis) if Ellipsis in given else len(given)
-    given[place : place + 1] = [slice(None)] * (x.ndim - axes)
-    lengths = iter(x.shape)
-    return [None if item is None else _item(item, next(lengths)) for item in given]
+def _bounds(r: range) -> tuple[int, int, int]:
+    """Begin, end and positive step of the same positions; of none, those of an empty slice."""
+    if r.step > 0:
+        return r.start, r.stop, r.step
+    return (r[-1], r[0] + 1, -r.step) if r else (0, 0, 1)
 
 
-def _item(item: Any, length: int) -> int | slice:
-    if isinstance(item, slice):
-        return item
-    if not -length <= item < length:
-        raise ShapeError("index out of range", given=item, allowed=f"{-length} to {length - 1}")
-    return int(item) % length
+def _range(item: Any, length: int) -> range:
+    if isinstance(item, int):
+        return range(item, item + 1)
+    return range(*item.indices(length))
 
 
-def numpy_function(function: np.ufunc, method: str, *operands: Any, **settings: Any) -> Any:
-    """What numpy's functions give for tensors: operators for arithmetic, arrays otherwise.
-
-    Raises ConfigError inside of a network: an array would have no gradient, and a graph has no arrays.
-    """
-    if method == "__call__" and not settings and function.__name__ in ARITHMETIC:
-        return OPERATORS[ARITHMETIC[function.__name__]](*operands)
-    if is_nested() or not all(isinstance(x, Tensor) for x in operands if isinstance(x, Value)):
-        name = f"numpy.{function.__name__}"
-        repair = "the operator of runner.ops; .asnumpy() for a value that needs no gradient, with mode=pynative"
-        error = ConfigError("numpy's functions are not part of a network", function=name, repair=repair)
-        raise _located(error, next(x for x in operands if isinstance(x, Value)))
-    return getattr(function, method)(*(x.asnumpy() if isinstance(x, Tensor) else x for x in operands), **settings)
-
-
-def _located(error: RunnerError, x: Value) -> RunnerError:
-    return error.add(operand=x.type, scope=current().current_scope(), line=user_line(current().source()))
-
-
-OPERATORS["Subscript"], OPERATORS["numpy"] = subscript, numpy_function
+OPERATORS["Subscript"] = subscript

@@ -8,6 +8,7 @@ from runner import context, nn
 from runner.core.precision import Policy, policy
 from runner.device import Device
 from runner.errors import ConfigError, known_names
+from runner.host.log import note_once
 from runner.train.loop import MakeSteps
 from runner.train.loss_scale_manager import DynamicLossScaleManager, LossScaleManager
 
@@ -31,6 +32,14 @@ def resolve_level(amp_level: str, device: Device) -> str:
         rows = known_names(amp_level, (*LEVELS, "auto"))
         raise ConfigError("unknown amp_level", given=repr(amp_level), **rows)
     return level
+
+
+def note_arguments_without_effect(level: str, keep_batchnorm_fp32: bool, acc_level: str) -> None:
+    """Report arguments of MindSpore's `Model` that ask for what runner does not do."""
+    if not keep_batchnorm_fp32 and level == "O2":
+        note_once("keep_batchnorm_fp32=False has no effect: statistics of BatchNorm stay Float32")
+    if acc_level != "O0":
+        note_once(f"acc_level={acc_level!r} has no effect: runner does not skip steps or layers")
 
 
 def policy_of(level: str, precision_mode: str | None) -> Policy | None:

@@ -19,7 +19,6 @@ from runner.errors import ConfigError
 from runner.host.log import LOG
 from runner.host.threads import kernel_threads
 from runner.nn import gradient_reducer
-from runner.nn.metric_base import update_metrics
 from runner.nn.metrics import metrics_for
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe import dump
@@ -27,6 +26,7 @@ from runner.train import amp, profile
 from runner.train.arguments import check_dump, check_train_arguments, epoch_steps, total_steps
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
 from runner.train.columns import check_columns, name_inputs, naming_columns
+from runner.train.evaluation import evaluate, evaluation_cell, output_places
 from runner.train.failure_replay import FailureReplay
 from runner.train.gradient_observer import GradientObserver
 from runner.train.inference import inference
@@ -44,8 +44,10 @@ class Model:
     `mode` (context.GRAPH_MODE or PYNATIVE_MODE) and `device` override the context for this model, `eval_mode` the mode
     of its evaluation. `observer` observes its graphs (`save_graphs`), `values` the operands and outputs of the
     operators of training steps (dumps); `failure` locates the operator at which training fails, `profiler` measures
-    training. `precision_mode` (of `core.precision.MODES`) overrides the context too; `amp_level` O2 (mixed precision
-    with a dynamic loss scale) and O3 (Float16) take precedence over it. `loss_scale_manager` scales the loss.
+    training. `eval_network` replaces the cell whose outputs metrics receive; `eval_indexes` are the places of loss,
+    output and label among them, without which every metric receives all. `precision_mode` (of `core.precision.MODES`)
+    overrides the context too; `amp_level` O2 (mixed precision with a dynamic loss scale) and O3 (Float16) take
+    precedence over it. `loss_scale_manager` scales the loss.
     """
 
     def __init__(
@@ -54,6 +56,9 @@ class Model:
         loss_fn: nn.Cell | None = None,
         optimizer: nn.Optimizer | None = None,
         metrics: Any = None,
+        eval_network: nn.Cell | None = None,
+        eval_indexes: Sequence[int] | None = None,
+        amp_level: str = "O0",
         *,
         mode: int | None = None,
         eval_mode: int | None = None,
@@ -62,12 +67,13 @@ class Model:
         values: ValueObserver | None = None,
         failure: dump.FirstFailure | None = None,
         profiler: profile.TrainingProfiler | None = None,
-        amp_level: str = "O0",
         precision_mode: str | None = None,
         loss_scale_manager: LossScaleManager | None = None,
+        keep_batchnorm_fp32: bool = True,
+        acc_level: str = "O0",
     ) -> None:
         self.network, self.loss_fn, self.optimizer = network, loss_fn, optimizer
-        self.metrics = metrics_for(loss_fn, metrics)
+        self.metrics = metrics_for(loss_fn if eval_network is None else None, metrics)
         self.mode = context.get_context("mode") if mode is None else mode
         self.eval_mode = self.mode if eval_mode is None else eval_mode
         self.device = context.device() if device is None else device
@@ -80,7 +86,9 @@ class Model:
         level = amp.resolve_level(amp_level, self.device)
         self.precision = amp.policy_of(level, precision_mode)
         self.train_network = amp.training_cell(network, loss_fn, optimizer, level, loss_scale_manager)
-        self.eval_network = nn.WithEvalCell(network, loss_fn) if loss_fn is not None else None
+        amp.note_arguments_without_effect(level, keep_batchnorm_fp32, acc_level)
+        self.eval_network = evaluation_cell(network, loss_fn, eval_network)
+        self.eval_places = output_places(eval_network, eval_indexes)
         self.gradients = GradientObserver()
         self.train_step = self._train_step()
         self.steps: Sink | StepByStep | None = None
@@ -240,30 +248,21 @@ class Model:
         hooks = CallbackList(callbacks)
         if not self.metrics or self.eval_network is None:
             raise ConfigError(
-                "evaluation needs metrics and a loss function", repair="Model(..., loss_fn, metrics={'accuracy'})"
+                "evaluation needs metrics and a loss function or an evaluation network",
+                repair="Model(..., loss_fn, metrics={'accuracy'})",
             )
-        check_columns(self.network, valid_dataset, self.loss_fn)
+        if isinstance(self.eval_network, nn.WithEvalCell):
+            check_columns(self.network, valid_dataset, self.loss_fn)
         if self.eval_step is None:
-            self.eval_step = self._step(self.eval_mode, self.eval_network, "eval_step", None, nn.WithEvalCell.outputs)
+            names = nn.WithEvalCell.outputs if isinstance(self.eval_network, nn.WithEvalCell) else None
+            self.eval_step = self._step(self.eval_mode, self.eval_network, "eval_step", None, names)
         name_inputs(self.eval_step, valid_dataset)
         cb_params = self._eval_parameters(hooks, valid_dataset)
         run_context = RunContext(cb_params)
         with inference(self.network, self.precision), self._running(self.eval_mode, hooks, run_context):
-            cb_params.metrics = self._evaluate(naming_columns(valid_dataset)(self.eval_step), hooks, run_context)
+            step = naming_columns(valid_dataset)(self.eval_step)
+            cb_params.metrics = evaluate(step, self.metrics, self.eval_places, hooks, run_context)
         return dict(cb_params.metrics)
-
-    def _evaluate(self, step: Step, hooks: CallbackList, run_context: RunContext) -> dict[str, Any]:
-        cb_params = run_context.original_args()
-        for metric in self.metrics.values():
-            metric.clear()
-        with closing(cb_params.valid_dataset.read(0)) as batches:
-            for arrays in batches:
-                cb_params.cur_step_num += 1
-                hooks.fire("step_begin", run_context)
-                cb_params.net_outputs = step(arrays)  # loss, output, label
-                hooks.fire("step_end", run_context)
-                update_metrics(self.metrics.values(), cb_params.net_outputs)
-        return {name: metric.eval() for name, metric in self.metrics.items()}
 
     def _eval_parameters(self, hooks: CallbackList, dataset: Dataset) -> CallbackParameters:
         return CallbackParameters(
@@ -290,4 +289,4 @@ class Model:
     def export(self, types: Sequence[TensorType], metadata: Mapping[str, str] | None = None) -> bytes:
         """The network in inference mode as an ONNX file with constant weights, for any batch size if it allows that."""
         with inference(self.network, self.precision):
-            return compiler.export_onnx(self.network.construct, types, "network", metadata=metadata)
+            return compiler.export_onnx(self.network.compute, types, "network", metadata=metadata)

@@ -161,7 +161,7 @@ class Sink:
                 columns, fetch = {}, _identity
             stepped = [optimizer.learning_rate for optimizer in self._scheduled]
             arguments = fetch, scanned, columns, stepped, self.device, self.root, self.observer
-            self.programs[size] = compiler.SunkProgram(self.cell.construct, *arguments)
+            self.programs[size] = compiler.SunkProgram(self.cell.compute, *arguments)
         return self.programs[size]
 
 

@@ -169,7 +169,8 @@ def test_the_global_generator_of_numpy_is_left_alone():
             lambda: initializer(HeNormal(nonlinearity="rely"), (3, 3)),
             ConfigError,
             "unknown nonlinearity of an initialiser\n"
-            "  given    rely\n  allowed  leaky_relu, relu, linear, sigmoid, tanh",
+            "  given    rely\n  allowed  leaky_relu, relu, linear, sigmoid, tanh, "
+            "conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d",
         ),
     ],
 )

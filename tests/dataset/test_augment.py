@@ -177,7 +177,7 @@ def test_own_random_transforms() -> None:
         (lambda: CV.RandomCrop(4, -1), "padding", "-1"),
         (lambda: CV.RandomCrop(4, (1, 2, 3)), "padding", "(1, 2, 3)"),
         (lambda: CV.RandomCrop(4, ()), "padding", "()"),
-        (lambda: CV.RandomCrop(4, None), "padding", "None"),
+        (lambda: CV.RandomCrop(4, "1"), "padding", "'1'"),
         (lambda: CV.RandomHorizontalFlip(1.5), "prob", "1.5"),
         (lambda: CV.RandomHorizontalFlip(-0.1), "prob", "-0.1"),
         (lambda: CV.RandomHorizontalFlip("often"), "prob", "'often'"),

@@ -46,7 +46,7 @@ class Dead(BaseException):
 
 def die_at(monkeypatch, number: int, only: str = ""):
     """Let the operations from number `number` (from 1) on fail; `only` counts those on one file name."""
-    count = 0
+    count, unlink = 0, Path.unlink
 
     def before(operation: str, path: Path) -> None:
         nonlocal count
@@ -54,7 +54,13 @@ def die_at(monkeypatch, number: int, only: str = ""):
         if count >= number:
             raise Dead
 
+    def unlinked(path: Path, missing_ok: bool = False) -> None:
+        if count >= number:  # a temporary file stays
+            raise Dead
+        unlink(path, missing_ok)
+
     monkeypatch.setattr(files, "before_operation", before)
+    monkeypatch.setattr(Path, "unlink", unlinked)
 
 
 def run(folder: Path, *overrides: str) -> None:

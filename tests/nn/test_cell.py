@@ -91,7 +91,8 @@ def test_children():
         "head.1": "Dense",
     }
     assert (len(net.head), type(net.head[1]).__name__) == (2, "Dense")
-    assert repr(net.head) == "SequentialCell<\n  (0): Flatten<>\n  (1): Dense<>\n>"
+    dense = "Dense<input_channels=32, output_channels=4, has_bias=True>"
+    assert repr(net.head) == f"SequentialCell<\n  (0): Flatten<>\n  (1): {dense}\n  >"
 
 
 def test_a_parameter_that_two_cells_share_is_listed_once():

@@ -205,3 +205,15 @@ def test_the_compiled_gradient_is_kept(mode):
         (cell,) = cells.values()
         (step,) = cell.__dict__["_graphs"].values()
         assert len(step.programs) == 1
+
+
+def test_functions_that_assign_elements(mode):
+    def function(x):
+        y = x * 2.0
+        y[0] = x[1] * x[1]
+        x[1] = 0.0
+        return y * y + x
+
+    x = np.array([3.0, 5.0], np.float32)
+    # y = (x1^2, 2 x1); d/dx0 = 1, d/dx1 = 4 x1^3 + 8 x1
+    assert numbers(ops.GradOperation()(function)(Tensor(x))) == [1, 540]

@@ -31,6 +31,30 @@ KEYS = [
     (1, 2, 3),
     (1, 2, 3, ...),
     (slice(-100, 100),),
+    slice(None, None, -1),
+    (slice(None), slice(None, None, -2)),
+    (0, slice(3, 0, -1), ..., None),
+    (..., slice(-1, -4, -1)),
+    True,
+    [0, 1],
+    [1, -2, 1],
+    np.array([0, 1]),
+    np.array([[1, 0], [0, 1]], np.int32),
+    (slice(None), [4, 0, 2]),
+    (..., [0, 3]),
+    ([0, 1], [4, -1]),
+    ([0, 1], slice(None), [1, 2]),
+    (0, slice(None), [1, 2]),
+    (slice(None), 2, [1, 2]),
+    ([[0], [1]], [4, 0, 2]),
+    (slice(None), [1, 2], slice(1, 3)),
+    (slice(None), None, [1, 2], [3, 0]),
+    ([1, 0], None, [1, 2]),
+    (slice(None, None, -1), [1, 2]),
+    X > 2,
+    (0, X[0] > 1),
+    (slice(None), [True, False, True, False, True]),
+    (X[:, :, 0] > 1, 2),
 ]
 
 
@@ -48,7 +72,7 @@ def test_an_index_selects_what_it_selects_in_numpy(key, mode):
 def test_the_gradient_of_an_index_is_at_the_selected_elements(key, mode):
     weight = np.random.default_rng(1).normal(size=X[key].shape).astype(np.float32)
     expected = np.zeros_like(X)
-    expected[key] = 2 * weight * X[key]
+    np.add.at(expected, key, 2 * weight * X[key])
     x = Parameter(X, "x")
     made = step_of(lambda w: gradients(ops.ReduceSum()(x[key] * x[key] * w), [x])[0], mode)(weight)[0]
     assert np.allclose(made, expected, rtol=1e-6)
@@ -69,12 +93,23 @@ def test_a_loop_goes_over_the_first_axis(mode):
         ((0, 0, -5), "index out of range\n  given    -5\n  allowed  -4 to 3\n"),
         ((0, 0, 0, 0), "too many indices\n  given    4\n  axes     3\n"),
         ((..., ...), "too many indices\n  given    2\n  axes     3\n"),
-        (True, "not an index of a tensor\n  given    bool\n  allowed  ints, slices, ... and None\n"),
-        ("x", "not an index of a tensor\n  given    str\n"),
-        ([0, 1], "not an index of a tensor\n  given    list\n"),
-        (np.array([0, 1]), "not an index of a tensor\n  given    ndarray\n"),
+        (False, "nothing is selected\n  given    False\n"),
+        (
+            "x",
+            "not an index of a tensor\n  given    str\n"
+            "  allowed  ints, slices, ..., None, and arrays of ints or Bool\n",
+        ),
+        ([0, 0.5], "not an index of a tensor\n  given    list\n"),
+        ([[0], [1, 2]], "not an index of a tensor\n  given    list\n"),
+        ([], "not an index of a tensor\n  given    list\n"),
+        (np.array([0.0]), "not an index of a tensor\n  given    ndarray of float64\n"),
+        (Tensor([0.0]), "not an index of a tensor\n  given    Tensor of Float32\n"),
+        ([0, 2], "index out of range\n  given    2\n  allowed  -2 to 1\n"),
+        ((0, [0, -6]), "index out of range\n  given    -6\n  allowed  -5 to 4\n"),
+        ([True], "a condition has the shape of the axes that it selects from\n  given    (1,)\n  axes     (2,)\n"),
+        (X > 100, "nothing is selected\n  given    Bool[2, 5, 4] without a true element\n"),
         (slice(2, 2), "StridedSlice: the slice is empty\n"),
-        (slice(None, None, -1), "StridedSlice: strides must be positive\n"),
+        (slice(0, 1, -1), "StridedSlice: the slice is empty\n"),
     ],
 )
 def test_other_indices_are_refused(key, text, mode):
@@ -84,10 +119,35 @@ def test_other_indices_are_refused(key, text, mode):
     assert "line" in caught.value.rows
 
 
-def test_the_error_of_a_condition_names_the_operators():
+@pytest.mark.parametrize("mode", MODES)
+@table(
+    ("function", "arrays"),
+    [
+        (lambda x, k: x[k], ([1, 0, 1],)),
+        (lambda x, k: x[:, k], ([[4, -1], [0, 2]],)),
+        (lambda x, k: x[k, :, k], ([1, 0],)),
+        (lambda x, k: x[0, k, 1:3], ([1, 0],)),
+        (lambda x, k: x[::-1, 1, k], ([3, 0],)),
+        (lambda x, k, m: x[k, m], ([[1], [0]], [4, 2, 3])),
+        (lambda x, k: x[:, [0, 1], k], ([3, 0],)),
+        (lambda x, k: x[k], (1,)),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8])
+def test_positions_that_only_the_step_knows(function, arrays, dtype, mode):
+    given = [np.array(a).astype(dtype) for a in arrays if dtype is not np.uint8 or np.min(a) >= 0]
+    if len(given) == len(arrays):
+        assert np.array_equal(step_of(function, mode)(X, *given)[0], function(X, *given))
+
+
+def test_a_condition_that_only_the_graph_knows_is_refused():
+    assert np.array_equal(step_of(lambda x: x[x > 2], "pynative")(X)[0], X[X > 2])
     with pytest.raises(ShapeError) as caught:
-        Tensor(X)[Tensor(X) > 0]
-    assert caught.value.rows["repair"] == "ops.Gather selects by numbers in a tensor, ops.Select by a condition"
+        step_of(lambda x: x[x > 2], "graph")(X)
+    assert caught.value.what == "graph mode cannot select by a condition that is only known when the graph runs"
+    assert caught.value.rows["repair"] == "ops.Select, or mode=pynative"
+    condition = Tensor(X > 2)
+    assert np.array_equal(step_of(lambda x: x[condition], "graph")(X)[0], X[X > 2])
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -114,6 +174,8 @@ ROW = np.linspace(1, 2, 4, dtype=np.float32)
         lambda row, x: row == x,
         lambda row, x: row != x,
         lambda row, x: np.multiply(x, row),
+        lambda row, x: row // x,
+        lambda row, x: row % x,
     ],
 )
 def test_an_array_on_the_left_gives_the_same_operator(function, mode):
@@ -143,6 +205,8 @@ def test_numpys_functions_of_tensors_give_arrays_elsewhere():
     assert np.array_equal(np.tanh(Tensor(X)), np.tanh(X))
     assert np.array_equal(np.add.reduce(Tensor(X)), X.sum(0))
     assert np.mean(Tensor(X)) == X.mean()
+    assert np.max(Tensor(X), axis=1).tolist() == X.max(1).tolist()
+    assert np.array_equal(np.stack([Tensor(X), X]), np.stack([X, X]))
 
 
 @table(

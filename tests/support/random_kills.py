@@ -110,6 +110,6 @@ def check_kills(
             finish(words, place, launcher)
         found = traces(folder, last)
         other = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
-        assert other == [], f"run {number}"
+        assert not other, f"run {number}: {other}"
         remove(folder)
     return effective

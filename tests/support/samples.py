@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from operands import Sample, coarse, distinct, distribution, normal, positive, row, whole
 from samples_networks import NETWORK_FAMILIES
+from samples_tensor import TENSOR_FAMILIES
 
 from runner import dtype as dt, ops
 from runner.core.primitive import Primitive
@@ -18,6 +19,7 @@ NO_GRADIENT: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual"), (0, 1)),
     "CustomGradient": (0, 1),  # whatever its rule returns, which is nothing here
     **dict.fromkeys(("Argmax", "Argmin", "StopGradient"), (0,)),  # whole numbers
+    "FloorDiv": (0, 1),
     **dict.fromkeys(("Sign", "Floor", "OnesLike", "ZerosLike", "FloatStatus"), (0,)),  # flat wherever they are smooth
     "DynamicShape": (0,),  # its result does not depend on the numbers
     "ReluGrad": (1,),  # only the sign of `out` is read
@@ -318,5 +320,5 @@ FAMILIES = (
     synchronized_normalizations,
     identities,
 )
-SAMPLES = [sample for family in (*FAMILIES, *NETWORK_FAMILIES) for sample in family()]
+SAMPLES = [sample for family in (*FAMILIES, *NETWORK_FAMILIES, *TENSOR_FAMILIES) for sample in family()]
 WIDE = [*convolutions(batch=9)]  # batches that are large enough for the forms batch last

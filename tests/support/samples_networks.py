@@ -131,4 +131,12 @@ def strides() -> Iterator[Sample]:
     yield row(ops.StridedSlice(begin=(0, 1), end=(3, 4), strides=(2, 1)), whole(3, 4), note="int32")
 
 
-NETWORK_FAMILIES = nonlinearities, functions, normalisations, products, pieces, strides
+def resized() -> Iterator[Sample]:
+    sizes = ((3, 4), (5, 7)), ((5, 6), (2, 4)), ((4, 1), (4, 3)), ((1, 4), (2, 1)), ((3, 3), (1, 3)), ((2, 3), (7, 1))
+    for (image, size), aligned in itertools.product(sizes, (False, True)):
+        note = f"{image}{size}{aligned}".replace(" ", "")
+        yield row(ops.ResizeBilinear(size, aligned), normal(2, 3, *image), note=note)
+        yield row(ops.ResizeNearestNeighbor(size, aligned), normal(2, 3, *image), note=note)
+
+
+NETWORK_FAMILIES = resized, nonlinearities, functions, normalisations, products, pieces, strides

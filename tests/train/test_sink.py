@@ -7,8 +7,9 @@ import pytest
 
 from runner import Model, context, dtype, nn, set_seed
 from runner.core.tracer import trace
-from runner.dataset import NumpySlicesDataset, open_dataset
+from runner.dataset import DigitsDataset, NumpySlicesDataset, open_dataset
 from runner.dataset.transforms.transform import Transform
+from runner.dataset.vision import c_transforms as CV
 from runner.device import Device
 from runner.train.call_length import CallLength
 from runner.train.callback import Callback
@@ -234,6 +235,17 @@ def test_rows_of_zeros_with_a_one_are_made_on_the_device():
         model.train(1, dataset, seen, sink, 20 if sink else -1, max_steps=20)
         results.append(seen.losses)
     assert results[0] == results[1]
+
+
+def test_transforms_without_operators_are_applied_on_the_host():
+    """Bit for bit as without a sink; deterministic ones that keep the type are applied once, before the upload."""
+    steps = [CV.Invert(), CV.RandomResizedCrop((8, 8)), CV.RandomRotation(10), CV.Rescale(1 / 255, 0.0), CV.HWC2CHW()]
+    for left, fits in ((steps, False), ([CV.Invert(), *steps[3:]], True)):
+        dataset = DigitsDataset("train", num_samples=96).map(left, "image").batch(32)
+        assert on_device(dataset) == fits
+        unsunk, expected, _ = train(dataset, False, -1, 99, max_steps=6)
+        sunk, made, _ = train(dataset, True, -1, 2)
+        assert (sunk.losses, made) == (unsunk.losses, expected)
 
 
 def test_data_that_is_too_large_for_the_device_is_fed_in_chunks(monkeypatch, tmp_path):

@@ -40,6 +40,8 @@ def lower(
     """
     input_names = input_names or [f"input{k}" for k in range(len(graph.inputs))]
     output_names = output_names or ()
+    if len(output_names) > len(graph.outputs):
+        raise ConfigError(NO_LOSS, network=graph.name, repair=RETURN_LOSS)
     output_names = [*output_names, *(f"output{k}" for k in range(len(output_names), len(graph.outputs)))]
     results = [*output_names, *(p.name + UPDATED for p in graph.updates), *graph.effect_operands]
     _check_names(graph.name, [*input_names, *(p.name for p in graph.parameters), *results])

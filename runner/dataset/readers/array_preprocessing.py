@@ -16,9 +16,9 @@ from runner.dataset.readers.json_values import StoredValues
 from runner.dataset.readers.npy_content import NpzFile, map_array
 from runner.dataset.readers.selected_rows import value_range
 from runner.dataset.row_source import RowSource
-from runner.dataset.transforms.c_transforms import TypeCast
+from runner.dataset.transforms.c_transforms.labels import TypeCast
 from runner.dataset.transforms.transform import Transform
-from runner.dataset.vision.c_transforms import Rescale
+from runner.dataset.vision.c_transforms.intensity import Rescale
 from runner.errors import DataError
 
 __all__ = ["ArrayPreprocessing"]

@@ -15,7 +15,8 @@ from runner.dataset.readers.image_file import decode, read_header
 from runner.dataset.readers.json_values import StoredValues
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.vision.augment import crop_and_flip
-from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, Rescale, Resize
+from runner.dataset.vision.c_transforms.geometry import HWC2CHW, Resize
+from runner.dataset.vision.c_transforms.intensity import Normalize, Rescale
 from runner.dataset.vision.image import MAX_SIDE
 from runner.host.machine import require_memory
 

@@ -1,4 +1,4 @@
-"""Image files as arrays: the one place that uses Pillow (the extra `images`), which is loaded when it is needed.
+"""Image files as arrays, by Pillow (the extra `images`).
 
 Files are untrusted: only the formats below are decoded, whatever a file's name says (Pillow starts other programs for
 some others), and the number of pixels is checked before memory is taken for them.
@@ -7,21 +7,16 @@ some others), and the number of pixels is checked before memory is taken for the
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from runner.errors import ConfigError, DataError, RunnerError
+from runner.dataset.vision.pillow import FORMATS, MAX_PIXELS, PillowImage, pillow
+from runner.errors import DataError, RunnerError
 from runner.host import files
 
-if TYPE_CHECKING:
-    from PIL import Image
-
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 MAX_FILE_BYTES = 1 << 28
-MAX_PIXELS = 1 << 26  # 8192 x 8192: decoded, 256 MiB
 GREY_MODES = ("1", "L", "LA", "I", "I;16")
 REPAIR = "save the image again as PNG or JPEG, or remove the file"
 
@@ -51,41 +46,37 @@ def decode(path: Path, side: int | None, channels: int) -> np.ndarray:
     Raises as `read_header`, also for a truncated file.
     """
     with _opened(path) as image:
-        from PIL import Image, ImageOps
-
-        upright = ImageOps.exif_transpose(image)
+        upright = pillow().ImageOps.exif_transpose(image)
         converted = _in_bytes(upright).convert("L" if channels == 1 else "RGB")
         if side is not None and converted.size != (side, side):
-            converted = converted.resize((side, side), Image.Resampling.BILINEAR)
+            converted = converted.resize((side, side), pillow().Image.Resampling.BILINEAR)
         return np.array(converted, np.uint8).reshape(converted.height, converted.width, channels)
 
 
-def _in_bytes(image: "Image.Image") -> "Image.Image":
+def _in_bytes(image: PillowImage) -> PillowImage:
     """The image with 8 bits per value, and its palette's transparency as a channel."""
-    from PIL import Image
-
     if image.mode.startswith("I"):  # 16 bits, which Pillow would clip to 255
-        return Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))
+        return pillow().Image.fromarray((np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8))  # type: ignore[no-any-return]
     if image.mode == "F":
         raise ValueError("its values are no integers")
     return image.convert("RGBA") if image.mode == "P" and "transparency" in image.info else image
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator["Image.Image"]:
+def _opened(path: Path) -> Iterator[PillowImage]:
     """The image, not decoded yet; every error of Pillow inside is raised as DataError."""
-    pillow = _pillow()
+    images = pillow().Image
     with files.open_regular(path, MAX_FILE_BYTES) as file:
         try:
-            with pillow.open(file, formats=FORMATS) as image:
+            with images.open(file, formats=FORMATS) as image:
                 _require_size(path, *image.size)
                 yield image
         except (RunnerError, MemoryError):
             raise
-        except (pillow.DecompressionBombError, pillow.DecompressionBombWarning):
+        except (images.DecompressionBombError, images.DecompressionBombWarning):
             raise _too_large(path, "more pixels than Pillow accepts") from None
         except Exception as reason:  # Pillow has no common class of its errors
-            if isinstance(reason, pillow.UnidentifiedImageError):
+            if isinstance(reason, images.UnidentifiedImageError):
                 raise DataError("not an image", file=path, expected=", ".join(FORMATS), repair=REPAIR) from None
             raise DataError("a damaged image", file=path, found=_reason(reason), repair=REPAIR) from None
 
@@ -106,12 +97,3 @@ def _too_large(path: Path, found: str) -> DataError:
 def _reason(reason: Exception) -> str:
     text = str(reason).strip().splitlines()
     return text[0][:200] if text else type(reason).__name__
-
-
-def _pillow() -> ModuleType:
-    try:
-        from PIL import Image
-    except ImportError:
-        repair = "pip install 'runner[images]'"
-        raise ConfigError("Pillow, which reads images, is not installed", repair=repair) from None
-    return Image

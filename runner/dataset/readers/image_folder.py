@@ -30,7 +30,8 @@ from runner.dataset.readers.json_values import StoredValues
 from runner.dataset.readers.rows import in_test_split, used_rows
 from runner.dataset.transforms.transform import Transform
 from runner.dataset.vision.augment import crop_and_flip
-from runner.dataset.vision.c_transforms import HWC2CHW, Normalize, Rescale
+from runner.dataset.vision.c_transforms.geometry import HWC2CHW
+from runner.dataset.vision.c_transforms.intensity import Normalize, Rescale
 from runner.dataset.vision.image import MAX_SIDE
 from runner.errors import ConfigError
 from runner.validation.arguments import flag, whole_number

@@ -25,7 +25,7 @@ from runner.dataset.readers.npy_content import Arrays, NpyFolder, NpzFile
 from runner.dataset.readers.rows import in_test_split
 from runner.dataset.readers.selected_rows import SelectedRows, value_range
 from runner.dataset.row_source import source_type
-from runner.dataset.transforms.c_transforms import TypeCast
+from runner.dataset.transforms.c_transforms.labels import TypeCast
 from runner.errors import ConfigError, DataError
 from runner.validation.arguments import finite_number, one_of, whole_number
 from runner.validation.rules import LARGEST_FLOAT32, Rule

@@ -1,13 +1,88 @@
-"""Checks of the arguments and samples of image transforms."""
+"""What image transforms share: checks of arguments and samples, and the ways to call them."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
-from runner.dataset.transforms.transform import Transform
-from runner.errors import ConfigError
+import numpy as np
+
+from runner.dataset.draws import Draws, draws_of_call
+from runner.dataset.transforms.sample_transform import RandomSampleTransform, SampleTransform
+from runner.dataset.transforms.transform import RandomTransform, Transform
+from runner.dataset.vision.border import Border
+from runner.dataset.vision.inter import Inter
+from runner.errors import ConfigError, known_names
 from runner.types import TensorType
-from runner.validation.arguments import as_list, whole_number
+from runner.validation.arguments import as_list, finite_number, whole_number
 
 MAX_SIDE = 1 << 14
+
+
+class StackTransform(Transform):
+    """A transform of a stack of images, [B, H, W, C].
+
+    Called directly, it takes a stack, or one image: [H, W, C], [H, W] or an image of Pillow.
+    """
+
+    def __call__(self, images: Any) -> np.ndarray:
+        """The transformed stack or image, as an array."""
+        array = np.asarray(images)
+        if array.ndim == 4:
+            return self.stack(array)
+        image = image_of(self, array)
+        plane = image[..., np.newaxis] if image.ndim == 2 else image
+        self.infer(TensorType.of(plane))
+        if isinstance(self, RandomTransform):
+            made = self.apply(plane[np.newaxis], draws_of_call().visit())[0]
+        else:
+            made = self.stack(plane[np.newaxis])[0]
+        result: np.ndarray = made[..., 0] if image.ndim == 2 and made.shape[-1] == 1 else made
+        return result
+
+    @abstractmethod
+    def stack(self, batch: np.ndarray) -> np.ndarray:
+        """The transformed stack."""
+
+
+class ImageTransform(SampleTransform):
+    """A transform of one image, [H, W, C] or [H, W], on the host.
+
+    Called directly, it also takes an image of Pillow, or a stack [B, H, W, C].
+    """
+
+    bytes_only = True  # takes UInt8 images and no others
+
+    def one(self, value: Any, draws: Draws) -> np.ndarray:
+        """The transformed image. Raises ConfigError for other values."""
+        image = image_of(self, value)
+        if self.bytes_only and image.dtype != np.uint8:
+            raise ConfigError(f"{self!r} takes UInt8 images", found=image.dtype.name)
+        return self.image(image, draws)
+
+    @abstractmethod
+    def image(self, image: np.ndarray, draws: Draws) -> np.ndarray:
+        """The transformed image."""
+
+    def __call__(self, value: Any) -> np.ndarray:
+        """The transformed image, or stack of images."""
+        draws = draws_of_call()
+        if np.ndim(value) != 4:
+            return self.one(value, draws)
+        return np.stack([self.one(image, draws) for image in value])
+
+
+class RandomImageSample(ImageTransform, RandomSampleTransform):
+    """A random `ImageTransform`."""
+
+
+def image_of(transform: Transform, value: Any) -> np.ndarray:
+    """An array or an image of Pillow as an array. Raises ConfigError unless it has two or three axes."""
+    image = np.asarray(value)
+    if image.ndim not in (2, 3) or image.dtype.kind not in "uif" or 0 in image.shape:
+        found = f"{image.dtype.name} of shape {image.shape}" if image.dtype.kind in "uif" else type(value).__name__
+        allowed = "an array [height, width, channels] or [height, width], or an image of Pillow"
+        raise ConfigError(f"{transform!r} takes images", found=found, allowed=allowed)
+    return image
 
 
 def size_of(size: int | Sequence[int]) -> tuple[int, ...]:
@@ -16,6 +91,80 @@ def size_of(size: int | Sequence[int]) -> tuple[int, ...]:
     if len(sides) not in (1, 2):
         raise ConfigError("a size is one number or two", argument="size", value=size, allowed="(height, width)")
     return tuple(whole_number("size", side, 1, MAX_SIDE) for side in sides)
+
+
+def height_and_width(size: int | Sequence[int]) -> tuple[int, int]:
+    """Both sides; one number is a square."""
+    sides = size_of(size)
+    return sides[0], sides[-1]
+
+
+def borders_of(padding: int | Sequence[int]) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(top, bottom), (left, right) of one number, (left and top, right and bottom) or (left, top, right, bottom)."""
+    borders = [whole_number("padding", border, 0, MAX_SIDE) for border in as_list(padding)]
+    if len(borders) not in (1, 2, 4):
+        allowed = "one number, (left and top, right and bottom), or (left, top, right, bottom)"
+        raise ConfigError("not a padding", argument="padding", value=padding, allowed=allowed)
+    left, top, right, bottom = (border for border in borders for _ in range(4 // len(borders)))
+    return (top, bottom), (left, right)
+
+
+def fill_of(fill_value: int | Sequence[int]) -> tuple[int, ...]:
+    """One value for all channels, or one for each of red, green and blue, 0 to 255."""
+    values = tuple(whole_number("fill_value", value, 0, 255) for value in as_list(fill_value))
+    if len(values) not in (1, 3):
+        raise ConfigError("not a colour", argument="fill_value", value=fill_value, allowed="one number, or three")
+    return values
+
+
+def filled(values: tuple[int, ...], channels: int) -> tuple[int, ...]:
+    """A colour with as many values as an image has channels; grey images use the first one."""
+    return values if len(values) == channels else values[:1] * channels
+
+
+def border_of(padding_mode: Border) -> Border:
+    """The argument itself. Raises ConfigError for anything else."""
+    if not isinstance(padding_mode, Border):
+        rows = known_names(padding_mode, [f"Border.{name}" for name in Border.__members__])
+        raise ConfigError("not a way of padding", argument="padding_mode", value=padding_mode, **rows)
+    return padding_mode
+
+
+def inter_of(interpolation: Inter, allowed: Sequence[Inter], argument: str = "interpolation") -> Inter:
+    """The argument itself. Raises ConfigError unless it is an allowed interpolation."""
+    if not isinstance(interpolation, Inter) or interpolation not in allowed:
+        rows = known_names(
+            interpolation, [f"Inter.{name}" for name, value in Inter.__members__.items() if value in allowed]
+        )
+        raise ConfigError("not an interpolation", argument=argument, value=interpolation, **rows)
+    return interpolation
+
+
+def probability_of(prob: float, argument: str = "prob") -> float:
+    """A number from 0 to 1. Raises ConfigError for anything else."""
+    number = finite_number(argument, prob)
+    if not 0.0 <= number <= 1.0:
+        raise ConfigError("not a probability", argument=argument, value=prob, allowed="0 to 1")
+    return number
+
+
+def range_of(argument: str, value: object, least: float, most: float, count: int = 2) -> tuple[float, ...]:
+    """`count` / 2 ranges (low, high, ...), all from `least` to `most`. Raises ConfigError for anything else."""
+    numbers = [finite_number(argument, number) for number in as_list(value)]
+    pairs = list(zip(numbers[::2], numbers[1::2], strict=False))
+    fits = len(numbers) == count and all(least <= low <= high <= most for low, high in pairs)
+    if not fits:
+        allowed = f"{', '.join(['low, high'] * (count // 2))} with {least:g} <= low <= high <= {most:g}"
+        raise ConfigError("not a range", argument=argument, value=value, allowed=allowed)
+    return tuple(numbers)
+
+
+def symmetric_range(argument: str, value: object, most: float = 3.4e38) -> tuple[float, ...]:
+    """(-x, x) for one number x of at least 0, otherwise the range (low, high)."""
+    if len(numbers := as_list(value)) == 1:
+        limit = range_of(argument, [0.0, *numbers], 0.0, most)[1]
+        return -limit, limit
+    return range_of(argument, numbers, -most, most)
 
 
 def require_image(transform: Transform, sample: TensorType) -> None:

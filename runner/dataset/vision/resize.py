@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from runner.dataset.vision.inter import Inter
+from runner.dataset.vision.resize_cubic import resize_cubic
 
 CHUNK_PIXELS = 1 << 18  # of a result at a time: the temporaries fit into the L2 cache
 
@@ -52,7 +53,8 @@ def resize(images: np.ndarray, height: int, width: int, interpolation: Inter) ->
     """
     if images.shape[1:3] == (height, width):
         return images
-    sample = _nearest if interpolation is Inter.NEAREST else _linear_bytes if images.dtype == np.uint8 else _linear
+    linear = _linear_bytes if images.dtype == np.uint8 else _linear
+    sample = {Inter.NEAREST: _nearest, Inter.CUBIC: resize_cubic}.get(interpolation, linear)
     result = np.empty((len(images), height, width, *images.shape[3:]), images.dtype)
     step = max(1, CHUNK_PIXELS // max(1, math.prod(result.shape[1:])))
     for start in range(0, len(images), step):

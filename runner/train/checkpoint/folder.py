@@ -6,9 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from runner.host import files
+from runner.host.ownership import RECORD
 
 ASIDE_SUFFIX = ".old"
-_LEFT = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}(?P<suffix>\.tmp|\.old)", re.DOTALL)
+_LEFT = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{12}(?P<suffix>\.tmp|\.old)|\.[0-9a-f]{16}\.tmp", re.DOTALL)
 
 
 def write_folder(path: Path, contents: Mapping[str, files.Content]) -> None:
@@ -75,6 +76,19 @@ def place_of(name: str) -> str:
     """
     left = _LEFT.fullmatch(name)
     return left["name"] if left and left["suffix"] == ASIDE_SUFFIX else name
+
+
+def sweep_run(folder: Path) -> None:
+    """Clean up a run directory and everything below it, as `sweep_temporaries` does.
+
+    Folders with a record of their owner are left out: what writes them removes what a killed process left there, and
+    other ranks may be writing. Raises StorageError.
+    """
+    sweep_temporaries(folder)
+    for name in files.names(folder):
+        inside = folder / name
+        if inside.is_dir() and not inside.is_symlink() and not (inside / RECORD).exists():
+            sweep_run(inside)
 
 
 def sweep_temporaries(folder: Path) -> list[str]:

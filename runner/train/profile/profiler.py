@@ -83,7 +83,7 @@ class TrainingProfiler:
     def _check_points(self, cell: Cell, data: Dataset) -> None:
         points = {"forward": ("fp_point", self.settings.fp_point), "backward": ("bp_point", self.settings.bp_point)}
         if any(point for _, point in points.values()):
-            operators = operators_in(trace(cell.construct, data.column_types(), "train_step"))
+            operators = operators_in(trace(cell.compute, data.column_types(), "train_step"))
             names = [operator.name for operator in operators]
             for part, (name, point) in points.items():
                 if point:
@@ -97,7 +97,7 @@ def find_operator(text: str, cell: Cell, types: Sequence[TensorType]) -> SingleO
 
     Raises ConfigError.
     """
-    return parse_operator(text, lambda: trace(cell.construct, types, "train_step"))
+    return parse_operator(text, lambda: trace(cell.compute, types, "train_step"))
 
 
 def measure_in_both_modes(operator: SingleOperator, device: Device) -> dict[str, TimingStatistics]:

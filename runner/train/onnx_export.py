@@ -59,7 +59,7 @@ def predictor(
     types = [kind.with_shape(batch_size, *kind.shape) for kind in raw]
     activation = getattr(model.loss_fn, "activation", None)
     with inference(model.network, model.precision):
-        predict = _predict(model.network.construct, columns, activation, num_classes)
+        predict = _predict(model.network.compute, columns, activation, num_classes)
         prefixes = names if len(names) > 1 else [""]
         free = [_free_axes(column, prefix) for column, prefix in zip(columns, prefixes, strict=True)]
         return compiler.export_onnx(predict, types, "predict", free=free, input_names=names, metadata=metadata)

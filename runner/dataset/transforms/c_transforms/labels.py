@@ -1,7 +1,4 @@
-"""Transforms of any column, under the reference's names (imported as `CT`).
-
-Source: `mindspore.dataset.transforms.c_transforms` r1.2.
-"""
+"""Element types and one-hot encoding, also of whole columns and in operators."""
 
 from typing import Any
 
@@ -12,6 +9,8 @@ from runner.dataset.transforms.transform import Transform
 from runner.errors import ConfigError
 from runner.types import TensorType
 from runner.validation.arguments import whole_number
+
+__all__ = ["OneHot", "TypeCast"]
 
 
 class TypeCast(Transform):
@@ -33,7 +32,7 @@ class TypeCast(Transform):
 
     def __call__(self, batch: np.ndarray) -> np.ndarray:
         """The batch itself when it already has the type."""
-        return batch.astype(self.data_type.numpy, copy=False)
+        return np.asarray(batch).astype(self.data_type.numpy, copy=False)
 
     def lower(self, batch: Any, ops: Any) -> Any:
         """A cast."""
@@ -64,7 +63,8 @@ class OneHot(Transform):
         return sample.with_shape(self.num_classes)
 
     def __call__(self, batch: np.ndarray) -> np.ndarray:
-        """[B, num_classes]. Raises ConfigError for a label outside 0 to num_classes - 1."""
+        """[B, num_classes]; [num_classes] for one label. Raises ConfigError for one outside 0 to num_classes - 1."""
+        batch = np.asarray(batch)
         labels = batch.reshape(-1, 1)
         if labels.size and not 0 <= labels.min() <= labels.max() < self.num_classes:
             wrong = labels[(labels < 0) | (labels >= self.num_classes)][0]
@@ -72,7 +72,7 @@ class OneHot(Transform):
                 "a label is out of range", argument="num_classes", value=wrong, allowed=f"0 to {self.num_classes - 1}"
             )
         ones: np.ndarray = labels == np.arange(self.num_classes)
-        return ones.astype(batch.dtype)
+        return ones.astype(batch.dtype).reshape(self.num_classes if batch.ndim == 0 else ones.shape)
 
     def lower(self, batch: Any, ops: Any) -> Any:
         """[B, num_classes]; a label that is out of range gives zeros."""

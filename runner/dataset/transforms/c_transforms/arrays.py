@@ -1,0 +1,222 @@
+"""Transforms of the values of one sample, of any shape."""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from runner import dtype as dt
+from runner.dataset.draws import Draws
+from runner.dataset.transforms.sample_transform import SampleTransform
+from runner.errors import ConfigError, known_names
+from runner.types import TensorType
+from runner.validation.arguments import whole_number
+
+__all__ = ["Concatenate", "Duplicate", "Fill", "Mask", "PadEnd", "Relational", "Slice", "Unique"]
+
+MAX_LENGTH = 1 << 24  # of a padded axis
+
+
+class Relational(IntEnum):
+    """A comparison. Source: `mindspore.dataset.transforms.c_transforms.Relational` r1.2."""
+
+    EQ = 0
+    NE = 1
+    GT = 2
+    GE = 3
+    LT = 4
+    LE = 5
+
+
+COMPARISONS = {
+    Relational.EQ: np.equal,
+    Relational.NE: np.not_equal,
+    Relational.GT: np.greater,
+    Relational.GE: np.greater_equal,
+    Relational.LT: np.less,
+    Relational.LE: np.less_equal,
+}
+
+
+class Fill(SampleTransform):
+    """Every element replaced by `fill_value`, in the sample's element type.
+
+    >>> Fill(3)(np.array([1, 2], np.int32)).tolist()
+    [3, 3]
+    """
+
+    def __init__(self, fill_value: float | bool) -> None:
+        self.fill_value = scalar_of("fill_value", fill_value)
+
+    def one(self, value: Any, draws: Draws) -> np.ndarray:
+        """The same shape and type."""
+        array = np.asarray(value)
+        return np.full(array.shape, np.asarray(self.fill_value).astype(array.dtype), array.dtype)
+
+
+class Mask(SampleTransform):
+    """Whether each element satisfies a comparison with `constant`, as `dtype`.
+
+    >>> Mask(Relational.GE, 2)(np.array([1, 2, 3])).tolist()
+    [False, True, True]
+    """
+
+    def __init__(self, operator: Relational, constant: float | bool, dtype: Any = dt.bool_) -> None:
+        if not isinstance(operator, Relational):
+            rows = known_names(operator, [f"Relational.{name}" for name in Relational.__members__])
+            raise ConfigError("not a comparison", argument="operator", value=operator, **rows)
+        self.operator = operator
+        self.constant = scalar_of("constant", constant)
+        self.dtype = dt.of(dtype)
+
+    def one(self, value: Any, draws: Draws) -> np.ndarray:
+        """The same shape."""
+        made: np.ndarray = COMPARISONS[self.operator](np.asarray(value), self.constant)
+        return made.astype(self.dtype.numpy)
+
+
+class PadEnd(SampleTransform):
+    """Values added at the end of each axis, or taken from it, up to the lengths in `pad_shape`; None keeps a length.
+
+    >>> PadEnd([4], 10)(np.array([1, 2, 3])).tolist()
+    [1, 2, 3, 10]
+    """
+
+    def __init__(self, pad_shape: Sequence[int | None], pad_value: float | bool | None = None) -> None:
+        if not isinstance(pad_shape, Sequence) or isinstance(pad_shape, str):
+            allowed = "a list with a length, or None, for each axis"
+            raise ConfigError("not a shape", argument="pad_shape", value=pad_shape, allowed=allowed)
+        self.pad_shape = [n if n is None else whole_number("pad_shape", n, 0, MAX_LENGTH) for n in pad_shape]
+        self.pad_value = 0 if pad_value is None else scalar_of("pad_value", pad_value)
+
+    def one(self, value: Any, draws: Draws) -> np.ndarray:
+        """[*pad_shape]. Raises ConfigError for another number of axes."""
+        array = np.asarray(value)
+        if array.ndim != len(self.pad_shape):
+            rows = {"argument": "pad_shape", "value": self.pad_shape, "sample": TensorType.of(array)}
+            raise ConfigError("pad_shape and the sample have different numbers of axes", **rows)
+        shape = [old if new is None else new for old, new in zip(array.shape, self.pad_shape, strict=True)]
+        kept = tuple(slice(min(old, new)) for old, new in zip(array.shape, shape, strict=True))
+        result = np.full(shape, np.asarray(self.pad_value).astype(array.dtype), array.dtype)
+        result[kept] = array[kept]
+        return result
+
+
+class Concatenate(SampleTransform):
+    """The arrays `prepend` before and `append` after each sample, which has one axis.
+
+    >>> Concatenate(0, np.array([0]), np.array([9]))(np.array([1, 2])).tolist()
+    [0, 1, 2, 9]
+    """
+
+    def __init__(self, axis: int = 0, prepend: Any = None, append: Any = None) -> None:
+        if isinstance(axis, bool) or axis not in (0, -1):
+            raise ConfigError("samples of one axis", argument="axis", value=axis, allowed="0 or -1")
+        self.axis = axis
+        self.prepend, self.append = _part("prepend", prepend), _part("append", append)
+
+    def one(self, value: Any, draws: Draws) -> np.ndarray:
+        """One axis, in the sample's element type."""
+        array = np.asarray(value)
+        if array.ndim != 1:
+            raise ConfigError("Concatenate takes samples of one axis", sample=TensorType.of(array))
+        parts = [self.prepend, array, self.append]
+        return np.concatenate([part.astype(array.dtype) for part in parts if part is not None])
+
+
+class Slice(SampleTransform):
+    """A part of each sample: for each axis an int, a list of ints, a `slice`, None (all), or one `...`.
+
+    An int keeps its axis, with length 1; lists of several axes are independent.
+
+    >>> Slice(0, [0, -1])(np.array([[1, 2, 3], [4, 5, 6]])).tolist()
+    [[1, 3]]
+    """
+
+    def __init__(self, *slices: Any) -> None:
+        allowed = "an int, a list of ints, a slice, None, or ..."
+        for part in slices:
+            numbers = part if isinstance(part, list | tuple) else [part]
+            whole = bool(numbers) and all(isinstance(k, int | np.integer) and not isinstance(k, bool) for k in numbers)
+            if not (whole or part is None or part is Ellipsis or isinstance(part, slice)):
+                raise ConfigError("not a slice", argument="slices", value=part, allowed=allowed)
+        if not slices or sum(part is Ellipsis for part in slices) > 1:
+            raise ConfigError("not slices", argument="slices", value=slices, allowed=f"for each axis {allowed} (once)")
+        self.slices = slices
+
+    def one(self, value: Any, draws: Draws) -> np.ndarray:
+        """As many axes as the sample. Raises ConfigError for positions outside of it."""
+        array = np.asarray(value)
+        for axis, part in enumerate(self._parts(array)):
+            try:
+                array = array[(slice(None),) * axis + (part,)]
+            except IndexError:
+                rows = {"argument": "slices", "value": part, "axis": axis, "sample": TensorType.of(np.asarray(value))}
+                raise ConfigError("a position is outside of the sample", **rows) from None
+        return array
+
+    def _parts(self, array: np.ndarray) -> list[Any]:
+        """A slice or a list for each leading axis."""
+        parts: list[Any] = [part for part in self.slices if part is not Ellipsis]
+        if len(parts) > array.ndim:
+            rows = {"argument": "slices", "value": self.slices, "sample": TensorType.of(array)}
+            raise ConfigError("more slices than axes", **rows)
+        if Ellipsis in self.slices:
+            place = self.slices.index(Ellipsis)
+            parts[place:place] = [slice(None)] * (array.ndim - len(parts))
+        return [
+            slice(None) if part is None else [part] if isinstance(part, int | np.integer) else part for part in parts
+        ]
+
+
+class Duplicate:
+    """The sample twice, for two output columns."""
+
+    def __repr__(self) -> str:
+        return "Duplicate()"
+
+    def __call__(self, value: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The sample, and a copy."""
+        array = np.asarray(value)
+        return array, array.copy()
+
+
+class Unique:
+    """The different elements of a sample, flattened, for three output columns."""
+
+    def __repr__(self) -> str:
+        return "Unique()"
+
+    def __call__(self, value: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The elements in the order of their first places; the number of each element's value; how often each occurs.
+
+        Numbers and counts are Int32.
+
+        >>> [part.tolist() for part in Unique()(np.array([3, 1, 3]))]
+        [[3, 1], [0, 1, 0], [2, 1]]
+        """
+        values, first, numbers, counts = np.unique(
+            np.ravel(value), return_index=True, return_inverse=True, return_counts=True
+        )
+        order = np.argsort(first, kind="stable")
+        place = np.empty(len(order), np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        return values[order], place[numbers.ravel()], counts[order].astype(np.int32)
+
+
+def scalar_of(argument: str, value: Any) -> int | float | bool:
+    """A Python number. Raises ConfigError for anything else."""
+    number = value.item() if np.ndim(value) == 0 and hasattr(value, "item") else value
+    if not isinstance(number, int | float | bool):
+        raise ConfigError("not a number", argument=argument, value=repr(value), allowed="a number")
+    return number
+
+
+def _part(argument: str, value: Any) -> np.ndarray | None:
+    if value is None:
+        return None
+    array = np.asarray(value)
+    if array.ndim != 1 or array.dtype.kind not in "biuf":
+        raise ConfigError("not an array of one axis", argument=argument, value=value, allowed="an array of one axis")
+    return array

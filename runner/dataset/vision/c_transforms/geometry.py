@@ -1,0 +1,199 @@
+"""Sizes and layouts of images, deterministic: resizing, cropping, padding, channels first."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from runner import dtype as dt
+from runner.dataset.transforms.transform import Transform
+from runner.dataset.vision.border import Border
+from runner.dataset.vision.image import (
+    StackTransform,
+    border_of,
+    borders_of,
+    fill_of,
+    height_and_width,
+    inter_of,
+    require_image,
+    size_of,
+)
+from runner.dataset.vision.inter import Inter
+from runner.dataset.vision.padding import padded
+from runner.dataset.vision.resize import resize
+from runner.dataset.vision.resize_operators import resize_operators
+from runner.errors import ConfigError
+from runner.types import TensorType
+
+__all__ = ["HWC2CHW", "CenterCrop", "Pad", "Resize"]
+
+INTERPOLATIONS = (Inter.NEAREST, Inter.LINEAR, Inter.CUBIC)
+
+
+class Resize(StackTransform):
+    """Resize images, in the same element type (UInt8 or Float32).
+
+    `size` is (height, width), or one number: the length of the shorter side, with the aspect ratio preserved.
+    LINEAR has pixel centres at halves, as OpenCV's INTER_LINEAR; bytes are the exact values rounded, halves up.
+    CUBIC (BICUBIC) has the numbers of OpenCV's INTER_CUBIC.
+
+    >>> Resize((2, 4))(np.array([[[[0], [100]]]], np.uint8))[0, 0, :, 0].tolist()
+    [0, 25, 75, 100]
+    """
+
+    def __init__(self, size: int | Sequence[int], interpolation: Inter = Inter.LINEAR) -> None:
+        self.size = size_of(size)
+        self.interpolation = inter_of(interpolation, INTERPOLATIONS)
+
+    def __repr__(self) -> str:
+        return f"Resize({self.size}, {self.interpolation.name})"
+
+    def infer(self, sample: TensorType) -> TensorType:
+        """[height, width, C] for [H, W, C]."""
+        require_image(self, sample)
+        if sample.dtype not in (dt.uint8, dt.float32):
+            raise ConfigError("Resize takes UInt8 or Float32 images", sample=sample)
+        return sample.with_shape(*self._new_size(sample.shape[0], sample.shape[1]), sample.shape[2])
+
+    def stack(self, batch: np.ndarray) -> np.ndarray:
+        """[B, height, width, C]; the batch itself when it already has the size."""
+        return resize(batch, *self._new_size(batch.shape[1], batch.shape[2]), self.interpolation)
+
+    def lower(self, batch: Any, ops: Any) -> Any:
+        """The same numbers; images of bytes may have any size."""
+        new = self._new_size(batch.shape[1], batch.shape[2])
+        return resize_operators(batch, *new, self.interpolation, ops)
+
+    @property
+    def has_operators(self) -> bool:
+        """Not for CUBIC, which runs on the host."""
+        return self.interpolation is not Inter.CUBIC and super().has_operators
+
+    @property
+    def free_axes(self) -> tuple[str, ...]:
+        """Height and width, unless the new size depends on them."""
+        return ("height", "width") if len(self.size) == 2 else ()
+
+    def attributes(self) -> dict[str, Any]:
+        """`size`: height and width, or the shorter side; `interpolation`, by name."""
+        return {"size": list(self.size), "interpolation": self.interpolation.name}
+
+    def _new_size(self, height: int, width: int) -> tuple[int, int]:
+        if len(self.size) == 2:
+            return self.size[0], self.size[1]
+        shorter = min(height, width)
+        return max(1, self.size[0] * height // shorter), max(1, self.size[0] * width // shorter)
+
+
+class CenterCrop(StackTransform):
+    """The middle of each image, `size` pixels (height and width, or one number for both); zeros around smaller images.
+
+    >>> CenterCrop(1)(np.array([[[[1], [2], [3]]]], np.uint8)).ravel().tolist()
+    [2]
+    """
+
+    def __init__(self, size: int | Sequence[int]) -> None:
+        self.size = height_and_width(size)
+
+    def __repr__(self) -> str:
+        return f"CenterCrop({self.size})"
+
+    def infer(self, sample: TensorType) -> TensorType:
+        """[height, width, C] for [H, W, C]."""
+        require_image(self, sample)
+        return sample.with_shape(*self.size, sample.shape[2])
+
+    def stack(self, batch: np.ndarray) -> np.ndarray:
+        """[B, height, width, C]."""
+        missing, starts = self._places(batch.shape[1:3])
+        batch = padded(batch, missing[0], missing[1], 1, Border.CONSTANT, (0,))
+        (top, left), (height, width) = starts, self.size
+        return np.ascontiguousarray(batch[:, top : top + height, left : left + width])
+
+    def lower(self, batch: Any, ops: Any) -> Any:
+        """Zeros around it, then a slice."""
+        missing, starts = self._places(batch.shape[1:3])
+        if any(map(any, missing)):
+            batch = ops.Pad(((0, 0), *missing, (0, 0)))(batch)
+        return ops.Slice((0, *starts, 0), (batch.shape[0], *self.size, batch.shape[3]))(batch)
+
+    def attributes(self) -> dict[str, Any]:
+        """`size`: height and width."""
+        return {"size": list(self.size)}
+
+    def _places(self, sides: Sequence[int]) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
+        """The padding before and after rows and columns, and where the crop starts."""
+        short = [max(0, new - old) for old, new in zip(sides, self.size, strict=True)]
+        starts = tuple(max(0, old - new) // 2 for old, new in zip(sides, self.size, strict=True))
+        return [(k - k // 2, k // 2) for k in short], starts
+
+
+class Pad(StackTransform):
+    """Borders around each image.
+
+    `padding` is one number for all borders, two for left and top, and for right and bottom, or four for left, top,
+    right and bottom. `fill_value` (one number, or three for red, green and blue) is that of `Border.CONSTANT`.
+
+    >>> Pad(1, fill_value=7)(np.array([[[0]]], np.uint8))[..., 0].tolist()
+    [[7, 7, 7], [7, 0, 7], [7, 7, 7]]
+    """
+
+    def __init__(
+        self,
+        padding: int | Sequence[int],
+        fill_value: int | Sequence[int] = 0,
+        padding_mode: Border = Border.CONSTANT,
+    ) -> None:
+        self.padding = borders_of(padding)
+        self.fill_value = fill_of(fill_value)
+        self.padding_mode = border_of(padding_mode)
+
+    def __repr__(self) -> str:
+        (top, bottom), (left, right) = self.padding
+        return f"Pad({(left, top, right, bottom)}, {self.fill_value}, {self.padding_mode.name})"
+
+    def infer(self, sample: TensorType) -> TensorType:
+        """The sides with their borders. Raises ConfigError for a mirror image wider than the image."""
+        require_image(self, sample)
+        sides = [n + before + after for n, (before, after) in zip(sample.shape, self.padding, strict=False)]
+        return sample.with_shape(*sides, sample.shape[2])
+
+    def stack(self, batch: np.ndarray) -> np.ndarray:
+        """[B, height, width, C]."""
+        return padded(batch, *self.padding, 1, self.padding_mode, self.fill_value)
+
+    def attributes(self) -> dict[str, Any]:
+        """`padding`: (top, bottom) and (left, right); `fill_value`; `padding_mode`, by name."""
+        borders = [list(pair) for pair in self.padding]
+        return {"padding": borders, "fill_value": list(self.fill_value), "padding_mode": self.padding_mode.name}
+
+
+class HWC2CHW(StackTransform):
+    """[B, H, W, C] to [B, C, H, W]; with one channel, a view of the same memory."""
+
+    def __repr__(self) -> str:
+        return "HWC2CHW()"
+
+    def infer(self, sample: TensorType) -> TensorType:
+        """[C, H, W] for [H, W, C]."""
+        require_image(self, sample)
+        return sample.with_shape(sample.shape[2], *sample.shape[:2])
+
+    def __call__(self, images: Any) -> np.ndarray:
+        """The images, channels first; an image [H, W] stays as it is."""
+        return np.asarray(images) if np.ndim(images) == 2 else super().__call__(images)
+
+    def stack(self, batch: np.ndarray) -> np.ndarray:
+        """Contiguous channels-first images."""
+        count, height, width, channels = batch.shape
+        if channels == 1:
+            return batch.reshape(count, 1, height, width)
+        return np.ascontiguousarray(batch.transpose(0, 3, 1, 2))
+
+    def lower(self, batch: Any, ops: Any) -> Any:
+        """A transposition."""
+        return ops.Transpose((0, 3, 1, 2))(batch)
+
+    def moved_before(self, other: Transform) -> Transform | None:
+        """The channels-first form of `other`, such as of a transform per pixel or per channel."""
+        return other.channels_first()

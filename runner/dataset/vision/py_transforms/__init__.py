@@ -1,0 +1,8 @@
+"""Image transforms of Pillow's images, under the reference's names. They take arrays of bytes [H, W, C], too.
+
+Source: `mindspore.dataset.vision.py_transforms` r1.2.
+"""
+
+from runner.host.lazy import late_names
+
+__getattr__, __dir__, __all__ = late_names(__name__, __file__)

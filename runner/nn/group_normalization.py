@@ -1,0 +1,96 @@
+"""Normalisation of each sample by itself: over groups of channels, and over single channels."""
+
+from runner import ops
+from runner.common.initializer import Initial, initializer
+from runner.core.value import Parameter, Value
+from runner.errors import ConfigError
+from runner.nn.cell import Cell
+from runner.ops.array import require
+from runner.types import Shape
+from runner.validation.arguments import above, at_least, at_most, flag, whole
+
+__all__ = ["GroupNorm", "InstanceNorm2d"]
+
+
+class _PerSample(Cell):
+    """Base: x (N, C, H, W) normalised by mean and biased variance of groups of channels, for each sample.
+
+    gamma and beta: one number for each channel, trained if `affine`.
+    """
+
+    def _create(
+        self, groups: int, channels: int, eps: float, affine: bool, gamma_init: Initial, beta_init: Initial
+    ) -> None:
+        where = {"layer": type(self).__name__}
+        above(where, 0.0, eps=eps)
+        flag(where, affine=affine)
+        self._groups, self._channels, self.eps = groups, channels, eps
+        self.gamma = Parameter(initializer(gamma_init, (channels,)), "gamma", requires_grad=affine)
+        self.beta = Parameter(initializer(beta_init, (channels,)), "beta", requires_grad=affine)
+        self.reshape, self.mean = ops.Reshape(), ops.ReduceMean(True, 2)
+        self.square, self.sqrt = ops.Square(), ops.Sqrt()
+
+    def construct(self, x: Value) -> Value:
+        fits = x.ndim == 4 and x.shape[1] == self._channels
+        require(fits, f"{type(self).__name__} takes (N, {self._channels}, H, W)", x=x.type)
+        grouped = self.reshape(x, (x.shape[0], self._groups, -1))
+        centred = grouped - self.mean(grouped)
+        normal = centred / self.sqrt(self.mean(self.square(centred)) + self.eps)
+        each: Shape = (self._channels, 1, 1)
+        output: Value = self.reshape(normal, x.shape) * self.reshape(self.gamma, each) + self.reshape(self.beta, each)
+        return output
+
+
+class GroupNorm(_PerSample):
+    """Group normalisation (Wu and He, 2018) of (N, num_channels, H, W) in `num_groups` groups of channels."""
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        gamma_init: Initial = "ones",
+        beta_init: Initial = "zeros",
+    ) -> None:
+        super().__init__()
+        whole({"layer": type(self).__name__}, 1, num_groups=num_groups, num_channels=num_channels)
+        if num_channels % num_groups:
+            where = {"layer": "GroupNorm", "num_groups": num_groups, "num_channels": num_channels}
+            raise ConfigError("num_groups must divide num_channels", **where)
+        self.num_groups, self.num_channels = num_groups, num_channels
+        self._create(num_groups, num_channels, eps, affine, gamma_init, beta_init)
+
+    def extend_repr(self) -> str:
+        return f"num_groups={self.num_groups}, num_channels={self.num_channels}"
+
+
+class InstanceNorm2d(_PerSample):
+    """Instance normalisation (Ulyanov and others, 2016) of (N, num_features, H, W), in training and inference.
+
+    The parameters `mean` and `variance` are those of the reference's checkpoints. Nothing reads them, so they keep
+    their values, and `momentum` has no effect.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = True,
+        gamma_init: Initial = "ones",
+        beta_init: Initial = "zeros",
+    ) -> None:
+        super().__init__()
+        where = {"layer": type(self).__name__}
+        whole({"layer": type(self).__name__}, 1, num_features=num_features)
+        at_least(where, 0.0, momentum=momentum)
+        at_most(where, 1.0, momentum=momentum)
+        self.num_features, self.momentum = num_features, momentum
+        self.moving_mean = Parameter(initializer("zeros", (num_features,)), "mean", requires_grad=False)
+        self.moving_variance = Parameter(initializer("ones", (num_features,)), "variance", requires_grad=False)
+        self._create(num_features, num_features, eps, affine, gamma_init, beta_init)
+
+    def extend_repr(self) -> str:
+        names = "num_features", "eps", "momentum", "gamma", "beta", "moving_mean", "moving_variance"
+        return ", ".join(f"{name}={getattr(self, name)}" for name in names)

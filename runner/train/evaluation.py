@@ -1,0 +1,52 @@
+"""The evaluation of a `Model`: its cell, and the loop over a dataset."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from runner import nn
+from runner.errors import ConfigError
+from runner.nn.metric_base import AnyMetric, update_metrics
+from runner.nn.steps import Step
+from runner.train.callback import CallbackList, RunContext
+
+
+def evaluation_cell(network: nn.Cell, loss_fn: nn.Cell | None, eval_network: nn.Cell | None) -> nn.Cell | None:
+    """The cell whose outputs metrics receive: that of the user, or else loss, output and label; None without a loss."""
+    if eval_network is not None or loss_fn is None:
+        return eval_network
+    return nn.WithEvalCell(network, loss_fn)
+
+
+def output_places(eval_network: nn.Cell | None, eval_indexes: Sequence[int] | None) -> Sequence[int] | None:
+    """The places of loss, output and label among the outputs of the evaluation cell.
+
+    None: metrics receive all outputs of the user's cell as they are. Raises ConfigError for other places.
+    """
+    if eval_indexes is None:
+        return (0, 1, 2) if eval_network is None else None
+    if len(eval_indexes) != 3 or not all(type(place) is int for place in eval_indexes):
+        allowed = "the places of loss, output and label"
+        raise ConfigError("eval_indexes must be three whole numbers", given=repr(eval_indexes), allowed=allowed)
+    return tuple(eval_indexes)
+
+
+def evaluate(
+    step: Step,
+    metrics: Mapping[str, AnyMetric],
+    places: Sequence[int] | None,
+    hooks: CallbackList,
+    run_context: RunContext,
+) -> dict[str, Any]:
+    """The values of metrics after one epoch. Raises ConfigError for places that the outputs do not have."""
+    cb_params = run_context.original_args()
+    for metric in metrics.values():
+        metric.clear()
+    with closing(cb_params.valid_dataset.read(0)) as batches:
+        for arrays in batches:
+            cb_params.cur_step_num += 1
+            hooks.fire("step_begin", run_context)
+            cb_params.net_outputs = step(arrays)  # loss, output, label
+            hooks.fire("step_end", run_context)
+            update_metrics(metrics.values(), cb_params.net_outputs, places)
+    return {name: metric.eval() for name, metric in metrics.items()}
