@@ -10,7 +10,7 @@ import inspect
 import io
 import re
 import tokenize
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,10 @@ from runner.config import schema
 from runner.config.groups import GROUPS, NAMED
 from runner.config.groups.callback import CALLBACKS, default_callbacks
 from runner.config.groups.metric import METRICS, direction
-from runner.core.primitive import REGISTRY, Primitive
+from runner.core.primitive import Primitive
 from runner.dataset.catalog import CATALOG, DatasetEntry
 from runner.mindspore.coverage import coverage
+from runner.ops.composition import ComposedOperator
 from runner.validation.records import Frozen
 from runner.validation.rules import rule_of
 from runner.validation.validate import Invalid, show, validate
@@ -118,13 +119,23 @@ def run_files() -> str:
 
 def operators() -> str:
     """A row for each operator."""
-    for name in ops.__all__:
-        getattr(ops, name)  # operators register when their file is loaded
-    head = ["# Operators", "", "All of them run in both modes, under the same names.", ""]
+    kinds = {name: getattr(ops, name) for name in ops.__all__ if name[0].isupper()}
+    classes = sorted((name, kind) for name, kind in kinds.items() if isinstance(kind, type))
+    first = [x for x in classes if issubclass(x[1], Primitive)]
+    text = "They apply operators of the table above, or compute Python values while a network is traced."
+    head = "# Operators", "", "All of them run in both modes, under the same names."
+    second = "", "## Composed operators", "", text
+    return "\n".join(
+        [*head, *_operator_table(first), *second, *_operator_table([x for x in classes if x not in first])]
+    )
+
+
+def _operator_table(classes: Sequence[tuple[str, type[Any]]]) -> list[str]:
     rows = [
-        f"| `{name}` | {_attributes(kind)} | {_has_gradient(kind)} | {_first_line(kind)} |" for name, kind in _known()
+        f"| `{name}` | {_attributes(kind)} | {_has_gradient(kind)} | {_what_it_does(name, kind)} |"
+        for name, kind in classes
     ]
-    return "\n".join([*head, "| operator | attributes | gradient | what it does |", "|---|---|---|---|", *rows, ""])
+    return ["", "| operator | attributes | gradient | what it does |", "|---|---|---|---|", *rows, ""]
 
 
 def mindspore_names() -> str:
@@ -142,16 +153,19 @@ def mindspore_names() -> str:
     return "\n".join(parts)
 
 
-def _known() -> list[tuple[str, type[Primitive]]]:
-    return sorted((name, kind) for name, kind in REGISTRY.items() if name in ops.__all__)
+def _attributes(kind: type[Any]) -> str:
+    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    return ", ".join(f"`{field.name}`" for field in fields) or "-"
 
 
-def _attributes(kind: type[Primitive]) -> str:
-    return ", ".join(f"`{field.name}`" for field in dataclasses.fields(kind)) or "-"  # type: ignore[arg-type]
+def _has_gradient(kind: type[Any]) -> str:
+    if issubclass(kind, Primitive):
+        return "-" if kind.grad is Primitive.grad else "yes"
+    return "composed" if issubclass(kind, ComposedOperator) else "-"
 
 
-def _has_gradient(kind: type[Primitive]) -> str:
-    return "-" if kind.grad is Primitive.grad else "yes"
+def _what_it_does(name: str, kind: type[Any]) -> str:
+    return _first_line(kind) if kind.__name__ == name else f"Another name of `{kind.__name__}`."
 
 
 def _first_line(kind: type[Any]) -> str:

@@ -1,6 +1,8 @@
-from runner.dataset import transforms as transforms, vision as vision
+from runner.dataset import config as config, transforms as transforms, vision as vision
 from runner.dataset.batches import *
+from runner.dataset.file_sources import *
 from runner.dataset.formats.download import *
+from runner.dataset.memory_sources import *
 from runner.dataset.pipeline import *
 from runner.dataset.preprocessing import *
 from runner.dataset.readers.array_preprocessing import *
@@ -8,4 +10,6 @@ from runner.dataset.readers.csv_table import *
 from runner.dataset.readers.image_folder import *
 from runner.dataset.readers.npz_arrays import *
 from runner.dataset.readers.stored_preprocessing import *
+from runner.dataset.samplers import *
 from runner.dataset.sources import *
+from runner.dataset.text_sources import *

@@ -79,4 +79,4 @@ def in_batches(
 
 def is_batched(dataset: Dataset) -> bool:
     """Whether the rows of a dataset are grouped into batches."""
-    return dataset._order.batch_size is not None
+    return dataset._order.batch_size is not None or dataset.has_whole_batches

@@ -12,6 +12,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.dataset.row_source import RowSource, source_type
+from runner.dataset.samples.samples import SampleColumn, Shared, stacked
 from runner.dataset.transforms.transform import Affine, RandomTransform, Transform
 from runner.dataset.visits import Visits
 from runner.errors import ConfigError
@@ -23,27 +24,55 @@ TOLERANCE = 1e-6  # of the values of a fused step, relative to the largest one o
 
 
 class Column:
-    """A name, the values of the source [N, ...] and the transforms from a row to a sample."""
+    """A name, the values of the source [N, ...] and the transforms from a row to a sample.
 
-    def __init__(self, name: str, source: np.ndarray | RowSource, transforms: tuple[Transform, ...] = ()) -> None:
+    `original` has the same rows in the element type that scripts see, where networks compute with another one. A
+    `SampleColumn` has no transforms: what is computed from it is another one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        source: np.ndarray | RowSource,
+        transforms: tuple[Transform, ...] = (),
+        original: np.ndarray | None = None,
+    ) -> None:
         self.name = name
         self.source = source
-        self.transforms = transforms = tuple(with_positions(transforms))
-        self.sample = sample_type(source)
-        for transform in transforms:
+        self.original = original
+        self.transforms = tuple(with_positions(transforms))
+        if transforms:
+            _ = self.sample  # errors are raised where the transform is added
+
+    @cached_property
+    def sample(self) -> TensorType:
+        """The type of a sample, as networks compute with it."""
+        return self._transformed(sample_type(self.source))
+
+    @cached_property
+    def exact(self) -> tuple[np.dtype, tuple[int, ...]]:
+        """Element type and shape of a sample, as scripts see it."""
+        if isinstance(self.source, SampleColumn):
+            return self.source.first.dtype, self.source.first.shape
+        sample = self.sample if self.original is None else self._transformed(sample_type(self.original))
+        return sample.dtype.numpy, sample.shape
+
+    def _transformed(self, sample: TensorType) -> TensorType:
+        for transform in self.transforms:
             try:
-                self.sample = transform.infer(self.sample)
+                sample = transform.infer(sample)
             except ConfigError as error:
-                error.add(column=name, operation=transform)
+                error.add(column=self.name, operation=transform)
                 raise
+        return sample
 
     def map(self, operations: Sequence[Transform]) -> "Column":
         """The column with further transforms."""
-        return Column(self.name, self.source, (*self.transforms, *operations))
+        return Column(self.name, self.source, (*self.transforms, *operations), self.original)
 
     def renamed(self, name: str) -> "Column":
         """The same column with another name."""
-        return Column(name, self.source, self.transforms)
+        return Column(name, self.source, self.transforms, self.original)
 
     @property
     def compact(self) -> np.ndarray | RowSource:
@@ -63,14 +92,29 @@ class Column:
         """The transforms from rows of the source to samples, in the order in which they are applied."""
         return (*self._split[0], *self._split[1])
 
-    def fetch(self, visits: Visits) -> np.ndarray:
+    def fetch(self, visits: Visits, shared: Shared | None = None) -> np.ndarray:
         """The samples of these visits, [B, ...], in new memory.
 
-        Raises ConfigError for samples of another shape than the transforms promise.
+        Columns that are computed at once leave their values in `shared`. Raises ConfigError for samples of another
+        shape than the transforms promise.
         """
+        if isinstance(self.source, SampleColumn):
+            return self.source.fetch(visits, {} if shared is None else shared)
         values, remaining = self._plan
         batch = values.take(visits.rows, axis=0)
         for transform in remaining:
+            batch = transform.apply(batch, visits)
+        self._check(batch, len(visits.rows))
+        return batch
+
+    def fetch_exact(self, visits: Visits, shared: Shared) -> np.ndarray:
+        """As `fetch`, with the element types that scripts see."""
+        if isinstance(self.source, SampleColumn):
+            return stacked(self.name, self.source.values(visits, shared))
+        if self.original is None:
+            return self.fetch(visits, shared)
+        batch = self.original.take(visits.rows, axis=0)
+        for transform in self.transforms:
             batch = transform.apply(batch, visits)
         self._check(batch, len(visits.rows))
         return batch
@@ -90,6 +134,8 @@ class Column:
     @cached_property
     def _plan(self) -> tuple[np.ndarray | RowSource, tuple[Transform, ...]]:
         values = self.source
+        if isinstance(values, SampleColumn):
+            return values, ()
         if isinstance(values, RowSource):
             return values, self._split[1]
         for transform in self._split[0]:

@@ -7,6 +7,14 @@ from runner.errors import ConfigError
 from runner.validation.arguments import whole_number
 
 
+class ClassCount(int):
+    """A number of classes, which scripts of the reference call: `dataset.num_classes()`."""
+
+    def __call__(self) -> int:
+        """The number."""
+        return int(self)
+
+
 class Described:
     """Attributes of a dataset that may be assigned; datasets derived from it keep them."""
 
@@ -30,9 +38,10 @@ class Described:
             raise ConfigError("not a list of names", argument="class_names", value=repr(names), allowed="texts")
 
     @property
-    def num_classes(self) -> int | None:
+    def num_classes(self) -> ClassCount | None:
         """Number of classes of the target; by default that of `class_names`."""
-        return len(self.class_names) if self._num_classes is None and self.class_names else self._num_classes
+        count = len(self.class_names) if self._num_classes is None and self.class_names else self._num_classes
+        return None if count is None else ClassCount(count)
 
     @num_classes.setter
     def num_classes(self, count: int | None) -> None:

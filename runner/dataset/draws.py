@@ -97,5 +97,5 @@ def draws_of_call() -> Draws:
     draws: Draws | None = getattr(_thread, "draws", None)
     if draws is not None:
         return draws
-    words = np.random.SeedSequence([seed.get_seed(), PURPOSE, seed.next_call()])
+    words = np.random.SeedSequence([seed.get_data_seed(), PURPOSE, seed.next_call()])
     return Draws(int(words.generate_state(1, np.uint64)[0]))

@@ -42,7 +42,7 @@ def facts_of(dataset: Dataset) -> dict[str, Any]:
 
 def _stated_classes(dataset: Dataset) -> int | None:
     names, number = (getattr(dataset, name, None) for name in ("class_names", "num_classes"))
-    return number if number is not None or names is None else len(names)
+    return int(number) if number is not None else None if names is None else len(names)
 
 
 def _classes_in(target: Column) -> int | None:

@@ -9,6 +9,7 @@ Source: the semantics of shuffle, repeat and batch in `mindspore.dataset` r1.2.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 
@@ -25,6 +26,8 @@ class Order(ABC):
     shuffles = 0  # number of shuffles in this order, and so the index of the next one
     repeats = 1  # passes over the source in one epoch
     batch_size: int | None = None  # None before batching
+    is_endless = False  # whether an iterator continues with the next epoch instead of ending
+    item_rows: int | None = None  # of an item that is a whole batch already
     is_even = True  # whether all ranks have the same number of rows of every batch
 
     @abstractmethod
@@ -41,13 +44,18 @@ class DerivedOrder(Order):
         self.shuffles = inner.shuffles
         self.repeats = inner.repeats
         self.batch_size = inner.batch_size
+        self.is_endless = inner.is_endless
+        self.item_rows = inner.item_rows
 
 
 class SourceOrder(Order):
-    """The rows in the order of the source."""
+    """The rows in the order of the source; `like` is the order that determined these rows, if any."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, like: Order | None = None) -> None:
         self.count = count
+        if like is not None:
+            self.item_rows = like.batch_size or like.item_rows
+            self.shuffles, self.repeats, self.is_endless = like.shuffles, like.repeats, like.is_endless
 
     def visits(self, epoch: int) -> np.ndarray:
         """0, 1, 2, ... in the first epoch, continued in later ones."""
@@ -55,17 +63,17 @@ class SourceOrder(Order):
 
 
 class Shuffled(DerivedOrder):
-    """Items drawn at random from a shuffle buffer of `buffer_size`."""
+    """Items drawn at random from a shuffle buffer of `buffer_size`, anew in every epoch unless `is_fixed`."""
 
-    def __init__(self, inner: Order, buffer_size: int) -> None:
+    def __init__(self, inner: Order, buffer_size: int, is_fixed: bool = False) -> None:
         super().__init__(inner)
-        self.buffer_size = buffer_size
+        self.buffer_size, self.is_fixed = buffer_size, is_fixed
         self.number = inner.shuffles
         self.shuffles = inner.shuffles + 1
 
     def visits(self, epoch: int) -> np.ndarray:
         """The items of `inner`, each once."""
-        generator = seed.generator("shuffle", self.number, epoch)
+        generator = seed.data_generator("shuffle", self.number, 0 if self.is_fixed else epoch)
         return self.inner.visits(epoch).take(shuffled(self.count, self.buffer_size, generator), axis=0)
 
 
@@ -80,6 +88,35 @@ class Sharded(DerivedOrder):
     def visits(self, epoch: int) -> np.ndarray:
         """This shard's items."""
         return self.inner.visits(epoch)[self.shard_id :: self.num_shards]
+
+
+class Part(DerivedOrder):
+    """The items from number `start` up to `stop`, of every epoch. Raises ConfigError when there is none."""
+
+    def __init__(self, inner: Order, start: int, stop: int) -> None:
+        super().__init__(inner)
+        self.start, self.stop = min(start, inner.count), min(stop, inner.count)
+        self.count = max(0, self.stop - self.start)
+        if self.count == 0:
+            raise ConfigError("no items are left", items=inner.count, start=start, stop=stop)
+
+    def visits(self, epoch: int) -> np.ndarray:
+        """These items."""
+        return self.inner.visits(epoch)[self.start : self.stop]
+
+
+class Endless(DerivedOrder):
+    """The items of `inner`, of which iterators read one epoch after the other without an end."""
+
+    is_endless = True
+
+    def __init__(self, inner: Order) -> None:
+        super().__init__(inner)
+        self.is_endless = True
+
+    def visits(self, epoch: int) -> np.ndarray:
+        """Those of `inner`."""
+        return self.inner.visits(epoch)
 
 
 class Repeated(DerivedOrder):
@@ -111,6 +148,38 @@ class Batched(DerivedOrder):
         visits = self.inner.visits(epoch)[: grouped.size]
         grouped[: visits.size] = visits
         return grouped.reshape(self.count, size)
+
+
+class VariedBatches(DerivedOrder):
+    """Groups of as many rows as `size_of(epoch, batch)` returns, until no row is left; every epoch has as many groups.
+
+    Raises ConfigError when an epoch has another number of groups than the first.
+    """
+
+    def __init__(self, inner: Order, size_of: Callable[[int, int], int], drop_remainder: bool) -> None:
+        super().__init__(inner)
+        self._size_of, self._drops = size_of, drop_remainder
+        sizes = self._sizes(0)
+        self.count, self.batch_size = len(sizes), max(sizes, default=0)
+
+    def _sizes(self, epoch: int) -> list[int]:
+        sizes: list[int] = []
+        left = self.inner.count
+        while left > 0 and not (left < (size := self._size_of(epoch, len(sizes))) and self._drops):
+            sizes.append(min(size, left))
+            left -= size
+        return sizes
+
+    def visits(self, epoch: int) -> np.ndarray:
+        """[count, size of the largest group]."""
+        sizes = self._sizes(epoch)
+        if len(sizes) != self.count:
+            raise ConfigError("the number of batches differs between epochs", epoch=epoch + 1, found=len(sizes))
+        grouped = np.full((self.count, max(sizes)), NO_VISIT, dtype=np.int64)
+        visits = self.inner.visits(epoch)
+        for row, (end, size) in zip(grouped, zip(np.cumsum(sizes), sizes, strict=True), strict=True):
+            row[:size] = visits[end - size : end]
+        return grouped
 
 
 class Divided(DerivedOrder):

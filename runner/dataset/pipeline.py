@@ -1,300 +1,237 @@
-"""`Dataset`: columns of values, and the order in which their rows are visited.
+"""`Dataset`: the operations of the reference on pipelines. Source: `mindspore.dataset` r1.2.
 
-The two are separate: `visits(epoch)` returns the visits of every batch of an epoch (`runner/dataset/visits.py`), and
-`fetch(visits)` the values of any visits. Both are stateless, so a run can start at any batch of any epoch, with any
-number of workers.
+Operations that keep rows apart (`map`, `shuffle`, `repeat`, `take`, the first `batch`) keep columns and order apart, so
+that arrays are transformed at once and sinks can hold them. The others read the items of the dataset so far as samples
+that are computed when they are used (`runner/dataset/samples/`): the same promises, but Python runs for each item.
 """
 
-import hashlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self, cast
 
-import numpy as np
-
+from runner.dataset.arrangement import Arrangement, Names
 from runner.dataset.column import Column
-from runner.dataset.description import Described
-from runner.dataset.iterator import EpochIterator, epoch_limit
-from runner.dataset.order import NO_VISIT, Batched, Divided, Order, Repeated, Shuffled
-from runner.dataset.prefetch import prefetch_batches, threads_for, worker_count
-from runner.dataset.row_source import RowSource
-from runner.dataset.transforms.transform import Transform
-from runner.dataset.visits import Visits
-from runner.errors import ConfigError, known_names
-from runner.types import TensorType
+from runner.dataset.order import Batched, Order, SourceOrder, VariedBatches
+from runner.dataset.samples.batch import Batches, BatchInfo, BatchMap, Buckets, padding_of, replaced
+from runner.dataset.samples.buckets import bucket_arguments
+from runner.dataset.samples.items import Chain, FlatMapped, Items, Zipped, columns_of, filtered
+from runner.dataset.samples.map import described, mapped, operations_of
+from runner.dataset.samples.samples import Sample, Samples
+from runner.errors import ConfigError
 from runner.validation.arguments import as_list, flag, whole_number
 
-__all__ = ["Dataset"]
+__all__ = ["Dataset", "zip"]
 
-Batch = tuple[np.ndarray, ...]  # an array for each column
+Operation = Callable[..., Any]
 
 
-class Dataset(Described):
-    """An immutable data pipeline: `map`, `project`, `rename`, `shuffle`, `batch` and `repeat` return new ones.
+class Dataset(Arrangement):
+    """An immutable data pipeline: `map`, `shuffle`, `batch`, `repeat` and the others return new ones.
 
     Columns have any names, and samples any shapes. For networks, the last column is the target and the others are the
     inputs, in order. Created by the subclasses in `runner.dataset`, such as `MnistDataset`. Source: `mindspore.dataset`
     r1.2. Datasets derived from one keep its description: `class_names`, `num_classes`, `row_names` and `preprocessing`.
     """
 
-    queue_observer: Callable[[int], object] | None = None  # called with the queue length at each request of a batch
-
-    def __init__(self, columns: Sequence[Column], order: Order, num_parallel_workers: int | None = None) -> None:
-        self._columns = tuple(columns)
-        self._order = order
-        self._workers = num_parallel_workers
-
     def map(
         self,
-        operations: Transform | Sequence[Transform],
-        input_columns: str | Sequence[str] | None = None,
+        operations: Operation | Sequence[Operation],
+        input_columns: Names | None = None,
+        output_columns: Names | None = None,
+        column_order: Names | None = None,
         num_parallel_workers: int | None = None,
+        python_multiprocessing: bool = False,
+        cache: None = None,
+        callbacks: None = None,
     ) -> "Dataset":
-        """Transform the values of one column (by default the first one).
+        """Transform the values of columns (by default the first one) by transforms and functions, one after the other.
 
-        Raises ConfigError for an unknown column, a transform that does not support its type, or a map after `batch`.
+        A function receives the values of `input_columns` as arrays and returns those of `output_columns` (by default
+        the same), a tuple for several. Threads call it, whatever `python_multiprocessing` says. `column_order` selects
+        and orders all columns afterwards. Raises ConfigError for an unknown column and a transform that does not
+        support its type; what a function raises is raised when its sample is read.
         """
-        if self._order.batch_size is not None:
-            raise ConfigError("map after batch", argument="operations", value=operations, repair="map before batch")
-        steps = [operations] if isinstance(operations, Transform) else operations
-        if not isinstance(steps, Sequence) or not all(isinstance(step, Transform) for step in steps):
-            allowed = "those of runner.dataset.{vision,transforms}.c_transforms, or subclasses of Transform"
-            raise ConfigError("not transforms", argument="operations", value=operations, allowed=allowed)
-        index = self._column_index(input_columns)
-        columns = [c.map(steps) if k == index else c for k, c in enumerate(self._columns)]
-        return self._derived(columns, self._order, self._max_workers(num_parallel_workers))
-
-    def project(self, columns: str | Sequence[str]) -> "Dataset":
-        """Only these columns, in this order: inputs of the network, then the target.
-
-        Raises ConfigError for an unknown column, for one that occurs twice, and for none.
-        """
-        names = [str(name) for name in as_list(columns)]
-        if len(set(names)) != len(names) or not names:
-            allowed = f"different ones of {', '.join(self.get_col_names())}"
-            raise ConfigError("project needs different columns", argument="columns", value=names, allowed=allowed)
-        chosen = [self._columns[self._position(name, "columns")] for name in names]
-        return self._derived(chosen, self._order, self._workers)
-
-    def rename(self, input_columns: str | Sequence[str], output_columns: str | Sequence[str]) -> "Dataset":
-        """Give the columns `input_columns` the names `output_columns`; the order of columns stays.
-
-        Raises ConfigError for an unknown column, and unless all columns have different names afterwards.
-        """
-        before, after = ([str(name) for name in as_list(names)] for names in (input_columns, output_columns))
+        steps = operations_of(operations)
+        refuse(cache=cache, callbacks=callbacks)
+        flag({}, python_multiprocessing=python_multiprocessing)
         names = self.get_col_names()
-        for name, new in zip(before, after, strict=False):
-            names[self._position(name, "input_columns")] = new
-        if len(before) != len(after) or len(set(before)) != len(before) or len({*names, ""}) != len(names) + 1:
-            rows = {"argument": "output_columns", "value": after, "allowed": f"{len(before)} new and different names"}
-            raise ConfigError("rename needs one new name per column", **rows, columns=", ".join(self.get_col_names()))
-        renamed = [column.renamed(name) for column, name in zip(self._columns, names, strict=True)]
-        return self._derived(renamed, self._order, self._workers)
+        inputs = self._known(names[:1] if input_columns is None else input_columns, "input_columns")
+        outputs = inputs if output_columns is None else [str(name) for name in as_list(output_columns)]
+        after = replaced(names, inputs, outputs)
+        _require_different(after, outputs)
+        rows = self if self._order.batch_size is None else self._of(Items(self._columns, self._order), self._order)
+        known = {column.name: column for column in rows._columns}
+        made = mapped([known[name] for name in inputs], steps, outputs)
+        columns = [made.get(name) or known[name] for name in after]
+        result = rows._derived(columns, rows._order, self._max_workers(num_parallel_workers))
+        return result if column_order is None else result.project(column_order)
 
-    def shuffle(self, buffer_size: int) -> "Dataset":
-        """Shuffle the rows (after `batch`: the batches) with a shuffle buffer, anew in every epoch.
+    def filter(
+        self, predicate: Operation, input_columns: Names | None = None, num_parallel_workers: int | None = None
+    ) -> "Dataset":
+        """The items for which `predicate` is true of the values of `input_columns` (None: of all columns).
 
-        A buffer of at least the dataset's size makes all orders equally likely.
+        It is evaluated for all items here, and again in each later pass: if then another number of items satisfies it,
+        reading that pass raises ConfigError.
         """
-        return self.with_order(lambda order: Shuffled(order, whole_number("buffer_size", buffer_size, 2)))
-
-    def repeat(self, count: int = 1) -> "Dataset":
-        """Make `count` passes in each epoch."""
-        return self.with_order(lambda order: Repeated(order, whole_number("count", count, 1)))
+        _require_callable("predicate", predicate)
+        names = self._known(self.get_col_names() if input_columns is None else input_columns, "input_columns")
+        inputs = Items([self._columns[self._position(name, "input_columns")] for name in names], self._order)
+        samples = filtered(Items(self._columns, self._order), inputs, predicate)
+        return self._of(samples, self._order, self._max_workers(num_parallel_workers))
 
     def batch(
-        self, batch_size: int, drop_remainder: bool = False, num_parallel_workers: int | None = None
+        self,
+        batch_size: int | Operation,
+        drop_remainder: bool = False,
+        num_parallel_workers: int | None = None,
+        per_batch_map: Operation | None = None,
+        input_columns: Names | None = None,
+        output_columns: Names | None = None,
+        column_order: Names | None = None,
+        pad_info: Mapping[str, Any] | None = None,
     ) -> "Dataset":
-        """Group rows into batches; the remainder is dropped or is a short batch.
+        """Group rows into batches; the remainder is dropped or is a short batch. A function `batch_size(BatchInfo)`
+        returns the size of each batch.
 
-        Raises ConfigError after another `batch`, and when there would be no batch.
+        `pad_info`, {column: (shape, value)}, pads rows of different shapes; None in a shape is the longest row of the
+        batch, and {} pads all columns with zeros. `per_batch_map(*lists of rows, BatchInfo)` returns a list of rows for
+        each of `output_columns`. Raises ConfigError when there would be no batch.
         """
-        if self._order.batch_size is not None:
-            raise ConfigError("batch after batch", argument="batch_size", value=batch_size, repair="batch once")
         flag({}, drop_remainder=drop_remainder)
-        order = Batched(self._order, whole_number("batch_size", batch_size, 1), drop_remainder)
+        rows = self if self._order.batch_size is None else self._of(Items(self._columns, self._order), self._order)
+        order = _batched(rows._order, batch_size, drop_remainder)
         if order.count == 0:
-            allowed = f"1 to {self._order.count}, the dataset's size, or drop_remainder=False"
-            rows = {"argument": "batch_size", "value": batch_size, "allowed": allowed}
-            raise ConfigError("the dataset is smaller than one batch", **rows)
-        return self._derived(self._columns, order, self._max_workers(num_parallel_workers))
+            allowed = f"1 to {rows._order.count}, the dataset's size, or drop_remainder=False"
+            about = {"argument": "batch_size", "value": batch_size, "allowed": allowed}
+            raise ConfigError("the dataset is smaller than one batch", **about)
+        workers = self._max_workers(num_parallel_workers)
+        result = rows._derived(rows._columns, order, workers)
+        if per_batch_map is not None or pad_info is not None:
+            padding = {} if pad_info is None else padding_of(pad_info, self.get_col_names())
+            batch_map = None if per_batch_map is None else self._batch_map(per_batch_map, input_columns, output_columns)
+            result = result._of(Batches(Items(rows._columns, order), padding, batch_map), order)
+        return result if column_order is None else result.project(column_order)
 
-    def divided(self, parts: int, part: int) -> "Dataset":
-        """One of `parts` parts of every batch, for a rank of a data-parallel run; to be called after `batch`.
+    def bucket_batch_by_length(
+        self,
+        column_names: Names,
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int],
+        element_length_function: Operation | None = None,
+        pad_info: Mapping[str, Any] | None = None,
+        pad_to_bucket_boundary: bool = False,
+        drop_remainder: bool = False,
+    ) -> "Dataset":
+        """Batches of rows of similar length: bucket k has those below `bucket_boundaries[k]`, the last one the others.
 
-        The parts of a batch are disjoint and cover it; their sizes differ by at most one row. Raises ConfigError when a
-        batch has fewer rows than `parts`.
+        The length is that of the only column of `column_names`, or what `element_length_function` returns for them.
+        Rows are padded as by `batch`. Raises ConfigError for arguments that do not fit.
         """
-        if self._order.batch_size is None:
-            raise ConfigError("only batches can be divided", argument="parts", value=parts, repair="batch first")
-        whole_number("part", part, 0, whole_number("parts", parts, 1) - 1)
-        return self.with_order(lambda order: Divided(order, parts, part))
+        flag({}, pad_to_bucket_boundary=pad_to_bucket_boundary, drop_remainder=drop_remainder)
+        rows = Items(self._columns, self._order)
+        padding = padding_of(pad_info or {}, self.get_col_names())
+        names = self._known(column_names, "column_names")
+        limits = bucket_arguments(bucket_boundaries, bucket_batch_sizes)
+        bucket_of = limits.bucket_of(rows.names, names, element_length_function)
+        pad = limits.padding(padding, pad_to_bucket_boundary)
+        order = Batched(self._order, max(limits.sizes), False)
+        return self._of(Buckets(rows, bucket_of, limits.sizes, pad, drop_remainder), order)
 
-    @property
-    def is_even(self) -> bool:
-        """False if this is a part (`divided`) of batches whose parts differ in size."""
-        return self._order.is_even
+    def zip(self, datasets: "Dataset | Sequence[Dataset]") -> "Dataset":
+        """The columns of this dataset and of others next to each other; the shortest one determines the number."""
+        return zip((self, *(datasets if isinstance(datasets, list | tuple) else (datasets,))))
 
-    def visits(self, epoch: int) -> np.ndarray | list[np.ndarray]:
-        """Visits of each batch of an epoch: int64 [steps, batch], or a list of [<= batch] if the last one is short."""
-        visits = self._order.visits(whole_number("epoch", epoch, 0)).reshape(self._order.count, -1)
-        filled = visits != NO_VISIT
-        return visits if filled.all() else [row[full] for row, full in zip(visits, filled, strict=True)]
+    def concat(self, datasets: "Dataset | Sequence[Dataset]") -> "Dataset":
+        """The items of this dataset, then those of others. Raises ConfigError unless all have the same columns."""
+        parts = [self, *(datasets if isinstance(datasets, list | tuple) else (datasets,))]
+        _require_datasets(parts)
+        if any(part.get_col_names() != self.get_col_names() for part in parts):
+            found = "; ".join(", ".join(part.get_col_names()) for part in parts)
+            raise ConfigError("concat needs datasets with the same columns", columns=found, repair="rename and project")
+        return self._of(Chain([Items(part._columns, part._order) for part in parts]), self._order)
 
-    def visits_from(self, step: int) -> Iterator[np.ndarray]:
-        """Visits of the batch of a step (from 0) and of all later steps, without end."""
-        epoch, start = divmod(step, self.get_dataset_size())
-        while True:
-            yield from self.visits(epoch)[start:]
-            epoch, start = epoch + 1, 0
+    def __add__(self, datasets: "Dataset") -> "Dataset":
+        return self.concat(datasets)
 
-    def rows(self, visits: np.ndarray) -> np.ndarray:
-        """The source rows of visits, int64 of the same shape."""
-        return visits % len(self._columns[0].source)
+    def flat_map(self, func: Operation) -> "Dataset":
+        """The items of the datasets that `func` returns for each item, one dataset after the other."""
+        _require_callable("func", func)
 
-    def order(self, epoch: int) -> np.ndarray:
-        """Source rows in the order of an epoch, int64 [rows]."""
-        visits = self._order.visits(whole_number("epoch", epoch, 0))
-        return self.rows(np.extract(visits != NO_VISIT, visits))
+        def expand(sample: Sample) -> Samples:
+            made = func(*sample)
+            _require_datasets([made])
+            return Items(made._columns, made._order)
 
-    def batches(self, epoch: int) -> np.ndarray | list[np.ndarray]:
-        """Source rows of each batch of an epoch, in the form that `visits` has."""
-        visits = self.visits(epoch)
-        return self.rows(visits) if isinstance(visits, np.ndarray) else [self.rows(batch) for batch in visits]
+        return self._of(FlatMapped(Items(self._columns, self._order), expand, described(func)), self._order)
 
-    def fetch(self, visits: np.ndarray) -> Batch:
-        """The samples of each column for any visits, each [len(visits), ...]. Thread-safe.
+    def apply(self, apply_func: "Callable[[Dataset], Dataset]") -> "Dataset":
+        """The dataset that `apply_func` returns for this one."""
+        _require_callable("apply_func", apply_func)
+        made = apply_func(self)
+        _require_datasets([made])
+        return made
 
-        Source rows are the visits of the first pass; the pass affects random transforms only.
-        """
-        decoded = Visits.of(visits, len(self._columns[0].source))
-        return tuple(column.fetch(decoded) for column in self._columns)
+    def _batch_map(self, function: Operation, inputs: Names | None, outputs: Names | None) -> BatchMap:
+        _require_callable("per_batch_map", function)
+        names = self._known(self.get_col_names() if inputs is None else inputs, "input_columns")
+        after = names if outputs is None else [str(name) for name in as_list(outputs)]
+        _require_different(replaced(self.get_col_names(), names, after), after)
+        return BatchMap(function, tuple(names), tuple(after))
 
-    def prepared(self, visits: Iterable[np.ndarray]) -> Generator[Batch, None, None]:
-        """The batches of these visits, in order, prefetched by `threads` threads.
+    def _derived(self, columns: Sequence[Column], order: Order, workers: int | None) -> Self:
+        return cast(Self, Dataset(columns, order, workers).described_as(self))
 
-        The threads end with the generator, at the latest when it is closed.
-        """
-        return self._prefetch(self.fetch, visits)
+    def _of(self, samples: Samples, order: Order, workers: int | None = None) -> "Dataset":
+        """The dataset of samples that stand for the items of an order."""
+        made = Dataset(columns_of(samples), SourceOrder(samples.count, order), workers or self._workers)
+        made.described_as(self).row_names = None
+        return made
 
-    def compact(self) -> tuple[np.ndarray | RowSource, ...]:
-        """All source rows of each column as cached (images: bytes), read-only.
 
-        `remaining` has the transforms from these rows to samples; a device can hold arrays in this form.
-        """
-        return tuple(column.compact for column in self._columns)
+def zip(datasets: Sequence[Dataset]) -> Dataset:
+    """The columns of several datasets next to each other; the shortest one determines the number of items.
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns: names, source arrays and transforms."""
-        return self._columns
+    Raises ConfigError for columns of the same name.
+    """
+    parts = list(datasets)
+    _require_datasets(parts)
+    names = [name for part in parts for name in part.get_col_names()]
+    if len(set(names)) != len(names):
+        raise ConfigError("columns of the same name", columns=", ".join(names), repair="rename some of them")
+    samples = Zipped([Items(part._columns, part._order) for part in parts])
+    return parts[0]._of(samples, parts[0]._order)
 
-    @property
-    def remaining(self) -> dict[str, tuple[Transform, ...]]:
-        """For each column, the transforms from rows of `compact()` to the samples of a batch."""
-        return {column.name: column.remaining for column in self._columns}
 
-    def read(self, epoch: int, start: int = 0) -> Generator[Batch, None, None]:
-        """The batches of an epoch from number `start` on, prefetched as by `prepared`.
+def refuse(**arguments: object) -> None:
+    """Raise ConfigError for an argument of the reference that is not supported, unless it is None."""
+    for name, value in arguments.items():
+        if value is not None:
+            rows = {"argument": name, "value": type(value).__name__, "allowed": "None"}
+            raise ConfigError("an argument of MindSpore that runner does not have", **rows, repair="leave it out")
 
-        Without `batch` the items are single samples, without a batch axis.
-        """
-        is_single = self._order.batch_size is None
-        fetch = (lambda visit: tuple(c[0] for c in self.fetch(visit))) if is_single else self.fetch
-        return self._prefetch(fetch, self.visits(epoch)[whole_number("start", start, 0) :])
 
-    def create_tuple_iterator(self, num_epochs: int = -1, output_numpy: bool = False) -> EpochIterator[Batch]:
-        """Items as tuples of arrays; each `for` loop over the iterator is one epoch, starting with epoch 0.
+def _batched(order: Order, batch_size: int | Operation, drop_remainder: bool) -> Order:
+    if not callable(batch_size):
+        return Batched(order, whole_number("batch_size", batch_size, 1), drop_remainder)
 
-        The arrays are always numpy arrays, which all operators accept.
-        """
-        return EpochIterator(self.read, epoch_limit(num_epochs, output_numpy))
+    def size_of(epoch: int, batch: int) -> int:
+        return whole_number("batch_size", batch_size(BatchInfo(epoch, batch)), 1)
 
-    def create_dict_iterator(
-        self, num_epochs: int = -1, output_numpy: bool = False
-    ) -> EpochIterator[dict[str, np.ndarray]]:
-        """Items as arrays by column name; otherwise as `create_tuple_iterator`."""
-        return EpochIterator(self._read_named, epoch_limit(num_epochs, output_numpy))
+    return VariedBatches(order, size_of, drop_remainder)
 
-    def __iter__(self) -> Iterator[Batch]:
-        """The items of epoch 0; the iterators of `create_tuple_iterator` continue with later epochs."""
-        return self.read(0)
 
-    def __len__(self) -> int:
-        return self.get_dataset_size()
+def _require_different(names: Sequence[str], outputs: Sequence[str]) -> None:
+    if len(set(names)) != len(names) or "" in names or not outputs:
+        allowed = "names that no other column has"
+        raise ConfigError("not names of columns", argument="output_columns", value=list(outputs), allowed=allowed)
 
-    def get_dataset_size(self) -> int:
-        """Batches in an epoch (rows, without `batch`); at least 1."""
-        return self._order.count
 
-    def get_batch_size(self) -> int:
-        """Rows in a full batch; 1 without `batch`."""
-        return self._order.batch_size or 1
+def _require_callable(argument: str, value: object) -> None:
+    if not callable(value):
+        raise ConfigError("not a function", argument=argument, value=value, allowed="something callable")
 
-    def get_repeat_count(self) -> int:
-        """Passes over the source in one epoch."""
-        return self._order.repeats
 
-    def get_col_names(self) -> list[str]:
-        """Names of the columns, in the order of `fetch`."""
-        return [column.name for column in self._columns]
-
-    def column_types(self) -> list[TensorType]:
-        """The type of each column in the first batch (without `batch`: of a sample)."""
-        if self._order.batch_size is None:
-            return [column.sample for column in self._columns]
-        rows = int((self._order.visits(0)[0] != NO_VISIT).sum())
-        return [column.sample.with_shape(rows, *column.sample.shape) for column in self._columns]
-
-    def output_shapes(self) -> list[list[int]]:
-        """Shape of each column of a batch."""
-        return [list(kind.shape) for kind in self.column_types()]
-
-    def output_types(self) -> list[np.dtype]:
-        """numpy element type of each column of a batch."""
-        return [kind.dtype.numpy for kind in self.column_types()]
-
-    def fingerprint(self) -> str:
-        """sha256 (hex) of the source's columns: names, types, shapes and values, before any transform."""
-        digest = hashlib.sha256()
-        for column in self._columns:
-            column.fingerprint(digest)
-        return digest.hexdigest()
-
-    def with_order(self, derive: Callable[[Order], Order]) -> "Dataset":
-        """The dataset with another order of its rows, derived from the present one."""
-        return self._derived(self._columns, derive(self._order), self._workers)
-
-    def _derived(self, columns: Sequence[Column], order: Order, workers: int | None) -> "Dataset":
-        return Dataset(columns, order, workers).described_as(self)
-
-    def _max_workers(self, requested: int | None) -> int | None:
-        return max(filter(None, (worker_count(requested), self._workers)), default=None)
-
-    def _column_index(self, named: str | Sequence[str] | None) -> int:
-        names = self.get_col_names()
-        chosen = names[:1] if named is None else [named] if isinstance(named, str) else list(named)
-        if len(chosen) != 1:
-            raise ConfigError("map takes one column", argument="input_columns", value=chosen, allowed=", ".join(names))
-        return self._position(chosen[0], "input_columns")
-
-    def _position(self, name: str, argument: str) -> int:
-        names = self.get_col_names()
-        if name not in names:
-            raise ConfigError("no such column", argument=argument, value=name, **known_names(name, names))
-        return names.index(name)
-
-    def _prefetch(
-        self, fetch: Callable[[np.ndarray], Batch], visits: Iterable[np.ndarray]
-    ) -> Generator[Batch, None, None]:
-        self.compact()  # computed once here, not by every worker at the same time
-        return prefetch_batches(fetch, visits, self.threads, self.queue_observer)
-
-    @property
-    def threads(self) -> int:
-        """Number of threads that prepare batches; 0: the caller prepares them."""
-        if any(isinstance(column.source, RowSource) for column in self._columns):
-            return self._workers or 1  # reading and decoding files takes longer than handing over a batch
-        values = sum(column.sample.size * (1 + len(column.remaining)) for column in self._columns)
-        return threads_for(self._workers, self.get_batch_size() * values)
-
-    def _read_named(self, epoch: int) -> Iterator[dict[str, np.ndarray]]:
-        return (dict(zip(self.get_col_names(), arrays, strict=True)) for arrays in self.read(epoch))
+def _require_datasets(parts: Sequence[object]) -> None:
+    for part in parts:
+        if not isinstance(part, Dataset):
+            raise ConfigError("not a dataset", value=type(part).__name__, allowed="datasets of runner.dataset")

@@ -22,6 +22,19 @@ AHEAD_PER_WORKER = 2
 MIN_THREADED_VALUES = 1 << 18  # values that are read or computed for a batch
 
 
+_default: list[int] = []
+
+
+def set_default_workers(count: int) -> None:
+    """The number of threads of pipelines that do not set one."""
+    _default[:] = [count]
+
+
+def default_workers() -> int | None:
+    """The number that was set, if any."""
+    return _default[0] if _default else None
+
+
 def worker_count(num_parallel_workers: object) -> int | None:
     """The checked argument: 1 to 64, or None for runner's own choice. Raises ConfigError."""
     if num_parallel_workers is None:
@@ -34,7 +47,7 @@ def threads_for(workers: int | None, values: int) -> int:
 
     More than one worker is the user's decision; with one or None, the amount of work decides.
     """
-    requested = workers or 1
+    requested = workers or default_workers() or 1
     return requested if requested > 1 or values > MIN_THREADED_VALUES else 0
 
 

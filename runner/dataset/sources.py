@@ -1,35 +1,34 @@
 """The public dataset classes. Each reads its data in the constructor, so that damaged data is reported before training.
 
 All take `num_samples` (only the first rows of the data), `shuffle` (True: a full shuffle in every epoch, before
-sharding; None or False: the order of the data, where the reference shuffles for None), `num_shards` with `shard_id`
-(rows `shard_id::num_shards` of that order) and `num_parallel_workers` (1 to 64 threads that prefetch batches; a single
-one is used only for large batches, and results never depend on them). Source: `mindspore.dataset` r1.2.
+sharding; None or False: the order of the data, where the reference shuffles for None) or a `sampler` that determines
+rows and order (`runner/dataset/samplers.py`), `num_shards` with `shard_id` (rows `shard_id::num_shards` of that order)
+and `num_parallel_workers` (1 to 64 threads that prefetch batches; a single one is used only for large batches, and
+results never depend on them). Source: `mindspore.dataset` r1.2.
 """
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import runner.dataset.formats.cifar as cifar
 import runner.dataset.formats.digits as digits
 import runner.dataset.formats.idx as idx
-from runner.dataset.element_types import narrowed
+from runner.dataset.column import Column
 from runner.dataset.formats.content import missing
-from runner.dataset.formats.samples import read_samples
 from runner.dataset.formats.synthetic import make_images
-from runner.dataset.pipeline import Dataset
-from runner.dataset.selection import RowSelection
+from runner.dataset.pipeline import Dataset, refuse
+from runner.dataset.selection import RowSelection, labels_column
 from runner.errors import ConfigError
 from runner.validation.arguments import as_list, flag, one_of, whole_number
 
 __all__ = [
     "Cifar10Dataset",
     "DigitsDataset",
-    "GeneratorDataset",
     "MnistDataset",
-    "NumpySlicesDataset",
     "SyntheticDataset",
 ]
 
@@ -39,7 +38,7 @@ Pair = tuple[np.ndarray, np.ndarray]  # images and labels
 
 
 class MnistDataset(Dataset):
-    """MNIST: columns `image` uint8 [28, 28, 1] and `label` int32.
+    """MNIST: columns `image` uint8 [28, 28, 1] and `label`, uint32 for scripts and int32 for networks.
 
     Reads `train-*` and `t10k-*` in IDX format, plain or `.gz`, from the folder or its `train` and `test` folders.
     `usage` is "train", "test" or "all"; None is all existing splits. A file of the published shape must have the
@@ -54,12 +53,15 @@ class MnistDataset(Dataset):
         num_samples: int | None = None,
         num_parallel_workers: int | None = None,
         shuffle: bool | None = None,
+        sampler: Any = None,
         num_shards: int | None = None,
         shard_id: int | None = None,
+        cache: None = None,
         *,
         verify: bool = True,
     ) -> None:
-        selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        refuse(cache=cache)
+        selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id, sampler)
         folder = _folder(dataset_dir)
         flag({}, verify=verify)
         present = [split for split in idx.PREFIXES if idx.has_part_of(folder, split)]
@@ -69,11 +71,11 @@ class MnistDataset(Dataset):
             )
         splits = _splits(usage, present)
         data = _concatenate([idx.read_split(folder, split, verify) for split in splits], folder)
-        super().__init__(*selection.apply(data))
+        super().__init__(*selection.apply(_labelled(data, selection)))
 
 
 class Cifar10Dataset(Dataset):
-    """CIFAR-10: columns `image` uint8 [32, 32, 3] (red, green, blue) and `label` int32.
+    """CIFAR-10: columns `image` uint8 [32, 32, 3] (red, green, blue) and `label`, of types as for MNIST.
 
     Reads `data_batch_{1..5}.bin` (those that exist) and `test_batch.bin`, plain or `.gz`. `usage` as for MNIST.
     Raises DataError when a file is missing or damaged.
@@ -86,16 +88,19 @@ class Cifar10Dataset(Dataset):
         num_samples: int | None = None,
         num_parallel_workers: int | None = None,
         shuffle: bool | None = None,
+        sampler: Any = None,
         num_shards: int | None = None,
         shard_id: int | None = None,
+        cache: None = None,
     ) -> None:
-        selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        refuse(cache=cache)
+        selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id, sampler)
         folder = _folder(dataset_dir)
         present = [split for split in cifar.FILES if cifar.split_files(folder, split)]
         if usage is None and not present:
             raise missing(folder, "CIFAR-10's data_batch_*.bin and test_batch.bin", cifar.MISSING)
         data = _concatenate([cifar.read_split(folder, split) for split in _splits(usage, present)], folder)
-        super().__init__(*selection.apply(data))
+        super().__init__(*selection.apply(_labelled(data, selection)))
 
 
 class DigitsDataset(Dataset):
@@ -113,10 +118,13 @@ class DigitsDataset(Dataset):
         num_samples: int | None = None,
         num_parallel_workers: int | None = None,
         shuffle: bool | None = None,
+        sampler: Any = None,
         num_shards: int | None = None,
         shard_id: int | None = None,
+        cache: None = None,
     ) -> None:
-        selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
+        refuse(cache=cache)
+        selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id, sampler)
         chosen = "all" if usage is None else usage
         one_of({}, USAGES, usage=chosen)
         images, labels = digits.read_digits(digits.digits_file())
@@ -156,88 +164,6 @@ class SyntheticDataset(Dataset):
         super().__init__(*selection.apply({"image": images, "label": labels}))
 
 
-class NumpySlicesDataset(Dataset):
-    """Rows of arrays in memory: one array or list (`column_0`), a tuple of them (`column_0`, ...) or a dict by name.
-
-    Float64 arrays become Float32 and Int64 arrays Int32; others are not copied. Raises ConfigError for arrays of
-    different lengths, for numbers that do not fit, and for text and objects, with the name of the column.
-
-    >>> NumpySlicesDataset({"x": [[1.0, 2.0], [3.0, 4.0]], "y": [0, 1]}).batch(2).column_types()
-    [TensorType(dtype=Float32, shape=(2, 2)), TensorType(dtype=Int32, shape=(2,))]
-    """
-
-    def __init__(
-        self,
-        data: object,
-        column_names: str | Sequence[str] | None = None,
-        num_samples: int | None = None,
-        num_parallel_workers: int | None = None,
-        shuffle: bool | None = None,
-        num_shards: int | None = None,
-        shard_id: int | None = None,
-    ) -> None:
-        selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
-        arrays = _named_arrays(data, column_names)
-        lengths = {name: len(values) if values.ndim else 0 for name, values in arrays.items()}
-        if len(set(lengths.values())) != 1 or 0 in lengths.values():
-            raise ConfigError(
-                "columns must have the same number of rows, at least one", argument="data", value=f"rows: {lengths}"
-            )
-        first = {name: values[: selection.num_samples] for name, values in arrays.items()}
-        super().__init__(*selection.apply({name: narrowed(name, values) for name, values in first.items()}))
-
-
-class GeneratorDataset(Dataset):
-    """Samples of Python code: tuples with a value for each of `column_names`, or the values of the only column.
-
-    `source` has `__getitem__` and `__len__`; or it is an iterable of samples, or a function that returns one, such as a
-    generator. It is read once, in the constructor, into arrays with the types of `NumpySlicesDataset`; `num_samples` is
-    the number of samples that are read, also of an iterable without end. Raises ConfigError, with the number of the
-    sample and its column, for one whose shape or element type differs from those of the first, and when there is not
-    enough memory for the samples.
-
-    >>> GeneratorDataset(lambda: (([k, k], k) for k in range(6)), ["x", "y"]).column_types()
-    [TensorType(dtype=Int32, shape=(2,)), TensorType(dtype=Int32, shape=())]
-    """
-
-    def __init__(
-        self,
-        source: object,
-        column_names: str | Sequence[str],
-        num_samples: int | None = None,
-        num_parallel_workers: int | None = None,
-        shuffle: bool | None = None,
-        num_shards: int | None = None,
-        shard_id: int | None = None,
-    ) -> None:
-        selection = RowSelection(num_samples, num_parallel_workers, shuffle, num_shards, shard_id)
-        names = [str(name) for name in as_list(column_names)]
-        check_names(names, max(1, len(names)))
-        super().__init__(*selection.apply(read_samples(source, names, selection.num_samples)))
-
-
-def _named_arrays(data: object, column_names: str | Sequence[str] | None) -> dict[str, np.ndarray]:
-    values = list(data.values()) if isinstance(data, Mapping) else list(data) if isinstance(data, tuple) else [data]
-    named = [str(name) for name in data] if isinstance(data, Mapping) else [f"column_{k}" for k in range(len(values))]
-    names = named if column_names is None else [str(name) for name in as_list(column_names)]
-    check_names(names, len(values))
-    return {name: _array(name, value) for name, value in zip(names, values, strict=True)}
-
-
-def check_names(names: Sequence[str], columns: int) -> None:
-    """Raise ConfigError unless there is a different name for each of `columns` columns."""
-    if len(names) != columns or len(set(names)) != columns or "" in names:
-        rows = {"argument": "column_names", "value": names, "allowed": f"{columns} different names"}
-        raise ConfigError("column_names must have one different name per column", **rows)
-
-
-def _array(name: str, value: object) -> np.ndarray:
-    try:
-        return np.asarray(value)
-    except ValueError as reason:
-        raise ConfigError("not an array", argument="data", column=name, found=reason) from None
-
-
 def _folder(dataset_dir: Folder) -> Path:
     if not isinstance(dataset_dir, str | PathLike) or not str(dataset_dir):
         raise ConfigError("not a folder", argument="dataset_dir", value=repr(dataset_dir), allowed="a path")
@@ -257,3 +183,7 @@ def _concatenate(parts: list[Pair], folder: Path) -> dict[str, np.ndarray]:
         raise ConfigError("the splits have images of different sizes", folder=folder, found=shapes, allowed="one usage")
     images, labels = (part[0] if len(parts) == 1 else np.concatenate(part) for part in zip(*parts, strict=True))
     return {"image": images, "label": labels}
+
+
+def _labelled(data: Mapping[str, np.ndarray], selection: RowSelection) -> dict[str, np.ndarray | Column]:
+    return {**data, "label": labels_column("label", data["label"][: selection.num_samples])}

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from runner.dataset.order import Batched, DerivedOrder, Order, Repeated, Sharded, Shuffled
+from runner.dataset.order import Batched, DerivedOrder, Order, Part, Repeated, Sharded, Shuffled, VariedBatches
 from runner.dataset.pipeline import Dataset
 from runner.dataset.prefetch import AHEAD_PER_WORKER
+from runner.dataset.samplers import Sampled
+from runner.dataset.samples.samples import SampleColumn, Samples
 from runner.dataset.visits import Visits
 
 REPEATS = 5
@@ -50,6 +52,12 @@ def _orders(order: Order) -> Iterator[tuple[str, str]]:
             yield "Repeat", f"{order.times} times"
         elif isinstance(order, Shuffled):
             yield "Shuffle", f"a buffer of {order.buffer_size}"
+        elif isinstance(order, VariedBatches):
+            yield "Batch", f"batches of up to {order.batch_size}"
+        elif isinstance(order, Part):
+            yield ("Skip" if order.start else "Take"), f"items {order.start} to {order.stop - 1}"
+        elif isinstance(order, Sampled):
+            yield type(order.sampler).__name__, f"{order.count} items"
         elif isinstance(order, Sharded):
             yield "DistributedSampler", f"shard {order.shard_id} of {order.num_shards}"
         order = order.inner
@@ -58,7 +66,13 @@ def _orders(order: Order) -> Iterator[tuple[str, str]]:
 def _transforms(dataset: Dataset) -> Iterator[tuple[str, float]]:
     """The transforms that run for every batch, with their microseconds: per column, the last one first."""
     visits = _first_batch(dataset)
+    computed = dict.fromkeys(c.source.samples for c in dataset._columns if isinstance(c.source, SampleColumn))
+    for samples in computed:
+        items = visits.passes * samples.count + visits.rows
+        yield f"{', '.join(samples.names)}: {samples}", _median_time(partial(_computed, samples, items))
     for column in dataset._columns:
+        if isinstance(column.source, SampleColumn):
+            continue
         batch = column.compact.take(visits.rows, axis=0)
         timed = []
         for transform in column.remaining:
@@ -67,9 +81,14 @@ def _transforms(dataset: Dataset) -> Iterator[tuple[str, float]]:
         yield from reversed(timed)
 
 
+def _computed(samples: Samples, visits: np.ndarray) -> list[object]:
+    return [samples.at(int(visit)) for visit in visits]
+
+
 def _source(dataset: Dataset, workers: int) -> Stage:
     visits = _first_batch(dataset)
-    microseconds = _median_time(lambda: [column.compact.take(visits.rows, axis=0) for column in dataset._columns])
+    stored = [column.compact for column in dataset._columns if not isinstance(column.source, SampleColumn)]
+    microseconds = _median_time(lambda: [values.take(visits.rows, axis=0) for values in stored])
     rows = len(dataset._columns[0].source)
     return Stage("Generator", f"{rows} rows of {', '.join(dataset.get_col_names())}", workers, None, microseconds)
 

@@ -39,7 +39,7 @@ class Visits:
 
         They depend only on the run's seed, the position of the random transform in its column, the pass and the row.
         """
-        return _mix(self._counter + _keys(seed.get_seed(), position, count))
+        return _mix(self._counter + _keys(seed.get_data_seed(), position, count))
 
     @cached_property
     def _counter(self) -> np.ndarray:

@@ -8,7 +8,8 @@ import numpy as np
 
 from runner.errors import ConfigError
 
-_state = {"seed": 1, "created": 0, "called": 0}
+UNSET = -1
+_state = {"seed": 1, "created": 0, "called": 0, "data": UNSET}
 
 
 def set_seed(seed: int) -> None:
@@ -16,9 +17,19 @@ def set_seed(seed: int) -> None:
 
     Raises ConfigError unless `seed` is an int of at least 0.
     """
+    _require_seed(seed)
+    _state.update(seed=seed, created=0, called=0, data=UNSET)
+
+
+def set_data_seed(seed: int) -> None:
+    """Set the seed of data pipelines alone, until the next `set_seed`. Raises as `set_seed`."""
+    _require_seed(seed)
+    _state.update(data=seed, called=0)
+
+
+def _require_seed(seed: object) -> None:
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ConfigError("a seed is a whole number of at least 0", value=repr(seed))
-    _state.update(seed=seed, created=0, called=0)
 
 
 @contextmanager
@@ -36,10 +47,24 @@ def get_seed() -> int:
     return _state["seed"]
 
 
+def get_data_seed() -> int:
+    """The seed in force for the order of samples and for random transforms."""
+    return get_seed() if _state["data"] == UNSET else _state["data"]
+
+
 def generator(*purpose: str | int) -> np.random.Generator:
-    """A generator that depends on the seed and on the purpose (such as `"shuffle", epoch`) and on nothing else."""
+    """A generator that depends on the seed and on the purpose (such as `"init", number`) and on nothing else."""
+    return _generator(get_seed(), purpose)
+
+
+def data_generator(*purpose: str | int) -> np.random.Generator:
+    """The same for the seed of data pipelines."""
+    return _generator(get_data_seed(), purpose)
+
+
+def _generator(number: int, purpose: tuple[str | int, ...]) -> np.random.Generator:
     words = [part if isinstance(part, int) else zlib.crc32(part.encode()) for part in purpose]
-    return np.random.default_rng(np.random.SeedSequence([get_seed(), *words]))
+    return np.random.default_rng(np.random.SeedSequence([number, *words]))
 
 
 def next_number() -> int:

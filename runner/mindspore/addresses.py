@@ -38,8 +38,8 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     "common.dtype": ("runner.dtype",),
     **{f"nn.{name}": ("runner.nn",) for name in _NN},
     **{f"ops.{name}": ("runner.ops",) for name in _OPS},
+    "nn.loss.loss": ("runner.nn", "runner.nn.loss.base"),  # scripts subclass its `_Loss`
     "ops.functional": ("runner.ops",),
-    "ops.composite": ("runner.ops",),
     "train.serialization": ("runner",),
     "train.dataset_helper": ("runner",),
     "train.train_thor": ("runner.mindspore.thor",),

@@ -80,7 +80,7 @@ class Dropout(Cell):
         self.keep_prob, self.dtype = keep_prob, dtype
         # Ranks have different samples, and drop different elements.
         seed = get_seed() * 1_000_003 + next_number() + world().rank * 65_537
-        self.dropout = ops.Dropout(float(keep_prob), seed=seed % 2**31)
+        self.dropout = ops.Dropout(float(keep_prob), seed % 2**31)
         self.counter = Parameter(Tensor(0, dt.int64), "counter", requires_grad=False)
 
     def construct(self, x: Value) -> Value:

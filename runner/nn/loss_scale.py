@@ -17,7 +17,7 @@ from runner.core.structure import map_values, values_of
 from runner.core.value import Parameter, Tensor, Value
 from runner.errors import TrainingError
 from runner.nn.cell import Cell
-from runner.nn.optim import Optimizer
+from runner.nn.optim.optimizer import Optimizer
 from runner.nn.wrap import StepCell
 from runner.validation.arguments import above, at_least, whole
 

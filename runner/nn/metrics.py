@@ -1,17 +1,21 @@
 """Metrics of an evaluation: the loss, and the names of all."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
 from runner.errors import ConfigError, known_names
+from runner.host.lazy import reference_attribute
 from runner.nn.cell import Cell
 from runner.nn.classification_metrics import F1, Accuracy, ConfusionMatrix, Precision, Recall, TopKCategoricalAccuracy
 from runner.nn.metric_base import AnyMetric, Mean, Metric, attach, is_scalar
 from runner.nn.regression_metrics import MAE, MSE, R2
 
 __all__ = ["Loss"]
+__getattr__ = partial(reference_attribute, __name__)
+__path__: list[str] = []  # MindSpore has modules below it: runner/mindspore/addresses.py
 
 
 class Loss(Mean):

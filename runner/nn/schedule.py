@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from runner import dtype as dt
+from runner.core.value import Tensor
 from runner.errors import ConfigError
 from runner.validation.arguments import Where, above, at_least, flag, scalar, whole
 
@@ -45,15 +47,20 @@ class LearningRateSchedule:
         """The rate of step `global_step`."""
         raise NotImplementedError(f"{type(self).__name__} must define construct")
 
-    def __call__(self, global_step: Any) -> float:
-        """The rate of a step, in float64. Raises ConfigError when it is negative or too large for float32."""
+    def __call__(self, global_step: Any) -> Any:
+        """The rate of a step, in float64; for a tensor, a Float32 tensor.
+
+        Raises ConfigError when it is negative or too large for float32.
+        """
+        if isinstance(global_step, Tensor):
+            return Tensor(self(int(global_step.asnumpy().item())), dt.float32)
         step = global_step if type(global_step) is int else int(np.asarray(global_step).item())
         try:
             made = self.construct(step)
         except OverflowError:
             made = math.inf
         try:
-            rate = float(made)
+            rate = float(np.asarray(made).item() if hasattr(made, "__array__") else made)
         except (TypeError, ValueError):
             rows = {"schedule": repr(self), "step": step, "given": repr(made)}
             raise ConfigError("a learning rate must be a number", **rows) from None
@@ -247,8 +254,8 @@ class WarmUpThen(LearningRateSchedule):
 
     def construct(self, global_step: int) -> float:
         if global_step < self.warmup_steps:
-            return self.schedule(0) * global_step / self.warmup_steps
-        return self.schedule(global_step - self.warmup_steps)
+            return float(self.schedule(0)) * global_step / self.warmup_steps
+        return float(self.schedule(global_step - self.warmup_steps))
 
 
 def schedule_of(learning_rate: object, where: Where) -> tuple[float, LearningRateSchedule | None]:

@@ -1,6 +1,7 @@
 """Cells for the training and evaluation step of a network, which PyNative mode executes and graph mode traces."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -8,14 +9,18 @@ import numpy as np
 from runner import ops
 from runner.communication import auto_parallel
 from runner.core.autodiff import gradients
+from runner.core.parameter_tuple import ParameterTuple
 from runner.core.primitive import current
 from runner.core.value import Tensor, Value
 from runner.errors import ConfigError
+from runner.host.lazy import reference_attribute
 from runner.nn import gradient_reducer
 from runner.nn.cell import Cell
-from runner.nn.optim import Optimizer
+from runner.nn.optim.optimizer import Optimizer
 
 __all__ = ["TrainOneStepCell", "WithEvalCell", "WithLossCell"]
+__getattr__ = partial(reference_attribute, __name__)
+__path__: list[str] = []  # MindSpore has modules below it: runner/mindspore/addresses.py
 
 
 class WithLossCell(Cell):
@@ -62,10 +67,12 @@ class StepCell(Cell):
     for batches that they cannot divide into equal parts, and losses that are means over rows.
     """
 
+    weights: ParameterTuple
+
     def __init__(self, network: Cell, optimizer: Optimizer) -> None:
         super().__init__(auto_prefix=False)
         self.network, self.optimizer = network, optimizer
-        self.weights = optimizer.parameters
+        self.__dict__["weights"] = optimizer.parameters
         self.grad = ops.GradOperation(get_by_list=True, sens_param=True)
         self.reducer_flag = auto_parallel.is_data_parallel()
         self.parallel_mode = auto_parallel.settings()["parallel_mode"]

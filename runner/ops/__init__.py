@@ -7,7 +7,7 @@ from typing import Any
 
 from runner.core.value import OPERATORS
 from runner.host.lazy import late_names
-from runner.ops import array, compare, elementwise, identity, index_assignment, matmul, numpy_functions, subscript  # noqa: F401  for `x + y`, `x[0]`
+from runner.ops import array, compare, elementwise, handle, index_assignment, matrices, numpy_functions, subscript  # noqa: F401  for `x + y`, `x[0]`
 
 __getattr__, __dir__, __all__ = late_names(__name__, __file__)
 

@@ -106,6 +106,11 @@ class AlongAxis(Primitive):
 
     axis: int = -1
 
+    def __post_init__(self) -> None:
+        if isinstance(self.axis, list | tuple):  # the reference allows a tuple of one axis
+            require(len(self.axis) == 1, "needs one axis", axis=self.axis)
+            object.__setattr__(self, "axis", self.axis[0])
+
     def infer(self, x: TensorType) -> TensorType:
         fits = x.dtype.is_float and -x.ndim <= self.axis < x.ndim
         require(fits, "needs floats and an axis in range", x=x, axis=self.axis)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,6 +21,17 @@ def require(holds: bool, what: str, **rows: object) -> None:
     """Raise ShapeError with a sentence and labelled values unless the condition holds."""
     if not holds:
         raise ShapeError(what, **rows)
+
+
+def require_nchw(data_format: str) -> None:
+    """Raise ShapeError for another order of axes than that of the reference's default."""
+    repair = "ops.Transpose changes the order of axes"
+    require(data_format == "NCHW", "unknown data_format", given=data_format, allowed="NCHW", repair=repair)
+
+
+def as_tuples(value: Any) -> Any:
+    """Lists, also inner ones, as tuples: attributes are compared and hashed."""
+    return tuple(map(as_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 class Reshaping(Primitive):
@@ -251,6 +262,9 @@ class Pad(Primitive):
     computes: ClassVar = False
 
     paddings: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "paddings", as_tuples(self.paddings))
 
     def infer(self, x: TensorType) -> TensorType:
         fits = len(self.paddings) == x.ndim and all(low >= 0 and high >= 0 for low, high in self.paddings)

@@ -5,6 +5,7 @@ mean far from 0 costs no precision.
 """
 
 from collections.abc import Sequence
+from dataclasses import InitVar, field
 from typing import ClassVar
 
 import numpy as np
@@ -13,10 +14,10 @@ from runner import dtype as dt
 from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
-from runner.ops.array import require
+from runner.ops.array import require, require_nchw
 from runner.ops.conv import Conv2D
 from runner.ops.forms import batchnorm as row_forms
-from runner.ops.matmul import BiasAdd
+from runner.ops.matrices import BiasAdd
 from runner.types import TensorType
 
 __all__ = ["BatchNorm", "BatchNormGrad"]
@@ -53,9 +54,11 @@ class BatchNorm(Normalization):
     without_gradient: ClassVar = (1, 2, 3, 4)
 
     momentum: float = 0.1
+    data_format: InitVar[str] = field(default="NCHW", kw_only=True)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, data_format: str) -> None:
         super().__post_init__()
+        require_nchw(data_format)
         require(0.0 <= self.momentum <= 1.0, "momentum out of range", given=self.momentum, allowed="0 to 1")
 
     def infer(

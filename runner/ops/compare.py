@@ -189,7 +189,10 @@ class Select(Primitive):
         )
 
     def lower(self, b: Builder, condition: str, x: str, y: str) -> str:
-        return b.node("Where", (condition, x, y))
+        if b.type(x).dtype is not dt.bool_:
+            return b.node("Where", (condition, x, y))
+        second = b.node("And", (b.node("Not", (condition,)), y))  # onnxruntime has no Where of Bool
+        return b.node("Or", (b.node("And", (condition, x)), second))
 
     def forms(self, condition: TensorType, x: TensorType, y: TensorType) -> Sequence[Form]:
         return broadcast_forms(self.lower, condition, x, y)

@@ -1,6 +1,7 @@
 """The base of convolution and its two gradients: the attributes of the reference and the geometry."""
 
 import math
+from dataclasses import InitVar, field
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
@@ -8,7 +9,7 @@ import numpy as np
 
 from runner.core.precision import Needs
 from runner.core.primitive import Primitive, family
-from runner.ops.array import require
+from runner.ops.array import require, require_nchw
 from runner.ops.window import PAD_MODES, Pair, Quad, Windows, pair, quad
 from runner.types import Shape, TensorType
 
@@ -30,8 +31,10 @@ class Convolution(Primitive):
     stride: Pair = (1, 1)
     dilation: Pair = (1, 1)
     group: int = 1
+    data_format: InitVar[str] = field(default="NCHW", kw_only=True)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, data_format: str) -> None:
+        require_nchw(data_format)
         require(self.pad_mode in PAD_MODES, "unknown pad_mode", given=self.pad_mode, allowed=", ".join(PAD_MODES))
         require(self.mode == 1, "only cross-correlation (mode 1) exists", mode=self.mode)
         require(

@@ -1,6 +1,8 @@
 """Dropout with a mask computed from a seed and a counter, the same in both modes."""
 
+import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,30 +12,34 @@ from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.errors import ConfigError
 from runner.ops.array import require
+from runner.ops.random_bits import MASK, lower_random_bits, random_bits, stream_of, use_counter
 from runner.types import TensorType
 
 __all__ = ["Dropout"]
-
-# An integer hash in arithmetic of both numpy and ONNX: every product is below 2**63.
-MULTIPLIER = 0x45D9F3B
-MASK = 0xFFFFFFFF
-HALF = 1 << 16
 
 
 @primitive
 class Dropout(Primitive):
     """x / keep_prob where a random number is below `keep_prob`, else 0; and the 0/1 mask.
 
-    The random numbers are a hash of `seed`, `counter` (an Int64 scalar) and element number, so that a step can be
-    repeated in either mode and on any device.
+    The random numbers are a hash of the seeds, `counter` (an Int64 scalar) and element number, so that a step can be
+    repeated in either mode and on any device. Without a counter, as in the reference, `Dropout(keep_prob)(x)` uses that
+    of the process (`runner/ops/random_bits.py`).
     """
 
     keep_prob: float = 0.5
-    seed: int = 0
+    Seed0: int = 0
+    Seed1: int = 0
 
     def __post_init__(self) -> None:
         if not 0.0 < self.keep_prob <= 1.0:
             raise ConfigError("keep_prob out of range", given=self.keep_prob, allowed="above 0, at most 1")
+
+    def __call__(self, *operands: Any) -> Any:
+        if len(operands) != 1:
+            return super().__call__(*operands)
+        stream, counter = use_counter(self.Seed0, self.Seed1)
+        return dataclasses.replace(self, Seed0=stream, Seed1=0)(operands[0], counter)
 
     def infer(self, x: TensorType, counter: TensorType) -> tuple[TensorType, TensorType]:
         require(x.dtype.is_float, "needs floats", x=x)
@@ -43,8 +49,7 @@ class Dropout(Primitive):
         return x, x
 
     def kernel(self, x: np.ndarray, counter: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        start = _hash(np.asarray((counter + self._stream) & MASK))
-        numbers = _hash(np.arange(x.size, dtype=np.int64) ^ start)
+        numbers = random_bits(self._stream, counter, x.size)
         mask = (numbers < self._limit).astype(x.dtype).reshape(x.shape)
         return x * mask * np.asarray(1.0 / self.keep_prob, x.dtype), mask
 
@@ -52,33 +57,15 @@ class Dropout(Primitive):
         return douts[0] * outputs[1] * (1.0 / self.keep_prob), None
 
     def lower(self, b: Builder, x: str, counter: str) -> tuple[str, str]:
-        shape = b.type(x).shape
-        counted = b.node("BitwiseAnd", (b.node("Add", (counter, b.const(self._stream))), b.const(MASK)))
-        # A Range, because a constant would make the model as large as its activations.
-        elements = b.node("Range", [b.const(np.asarray(n, np.int64)) for n in (0, b.type(x).size, 1)])
-        numbers = _lower_hash(b, b.node("BitwiseXor", (elements, _lower_hash(b, counted))))
+        numbers = lower_random_bits(b, self._stream, counter, b.type(x).size)
         kept = b.node("Less", (numbers, b.const(self._limit)))
-        mask = b.reshape(b.node("Cast", (kept,), to=b.type(x).dtype), shape)
+        mask = b.reshape(b.node("Cast", (kept,), to=b.type(x).dtype), b.type(x).shape)
         return b.node("Mul", (b.node("Mul", (x, mask)), b.const(1.0 / self.keep_prob, like=x))), mask
 
     @property
     def _stream(self) -> int:
-        # Hashed, because layers have consecutive seeds: one would draw at step 1 what the next one drew at step 0.
-        return int(_hash(np.asarray(self.seed & MASK, np.int64)))
+        return stream_of(self.Seed0, self.Seed1) if self.Seed1 else stream_of(self.Seed0)
 
     @property
     def _limit(self) -> int:
         return round(self.keep_prob * (MASK + 1))
-
-
-def _hash(x: np.ndarray) -> np.ndarray:
-    for _ in range(2):
-        x = ((x ^ (x >> 16)) * MULTIPLIER) & MASK
-    return np.asarray(x ^ (x >> 16))
-
-
-def _lower_hash(b: Builder, x: str) -> str:
-    for _ in range(2):
-        mixed = b.node("BitwiseXor", (x, b.node("Div", (x, b.const(HALF)))))
-        x = b.node("BitwiseAnd", (b.node("Mul", (mixed, b.const(MULTIPLIER))), b.const(MASK)))
-    return b.node("BitwiseXor", (x, b.node("Div", (x, b.const(HALF)))))

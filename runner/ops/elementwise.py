@@ -263,6 +263,7 @@ class Sqrt(Unary):
 class Square(Unary):
     """x * x."""
 
+    floats_only: ClassVar = False
     needs: ClassVar = Needs.SINGLE
     ufunc: ClassVar = np.square
 
@@ -277,6 +278,7 @@ class Square(Unary):
 class Sign(Unary):
     """-1, 0 or 1."""
 
+    floats_only: ClassVar = False
     is_flat: ClassVar = True
     ufunc: ClassVar = np.sign
 
@@ -285,6 +287,7 @@ class Sign(Unary):
 class Abs(Unary):
     """|x|; the gradient at 0 is 0."""
 
+    floats_only: ClassVar = False
     ufunc: ClassVar = np.abs
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:

@@ -13,7 +13,7 @@ from runner.core.primitive import Arrays, Gradient, Primitive, Types, current, p
 from runner.core.structure import Flat, flatten, map_values
 from runner.core.value import Value
 from runner.errors import ConfigError, ShapeError
-from runner.ops.identity import Identity
+from runner.ops.handle import Identity
 from runner.types import TensorType
 
 __all__ = ["CustomGradient", "HookBackward", "StopGradient", "stop_gradient"]

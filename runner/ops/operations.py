@@ -3,4 +3,10 @@
 It imports all of them, so that `runner.core.primitive.REGISTRY` is complete.
 """
 
+import functools
+
+from runner.host.lazy import reference_attribute
 from runner.ops import *  # noqa: F403
+
+__getattr__ = functools.partial(reference_attribute, __name__)
+__path__: list[str] = []  # MindSpore has modules below it: runner/mindspore/addresses.py

@@ -1,16 +1,18 @@
-"""Update rules of optimizers as operators, which return the new values that the optimizer assigns.
+"""Update rules of optimizers as operators, which return new values; parameters among their operands take them.
 
 Rules of r1.2 (spec section 8.3), with the operand order of the reference.
 """
 
+import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from runner.core.lowering import Builder
 from runner.core.precision import Needs
-from runner.core.primitive import Primitive, primitive
+from runner.core.primitive import Primitive, current, family, primitive
+from runner.core.value import Parameter
 from runner.ops.array import require
 from runner.ops.elementwise import with_rank_of
 from runner.types import TensorType
@@ -28,8 +30,26 @@ def check_operands(variable: TensorType, state: Sequence[TensorType], scalars: S
         require(fits, "rates must be scalars of the variable's element type", variable=variable, given=other)
 
 
+@family
+class UpdateRule(Primitive):
+    """Base of update rules: a call assigns its outputs to the operands `updated`, where these are parameters.
+
+    So optimizers of r1.2, which apply a rule for its effect, work as they are. The operator itself changes nothing.
+    """
+
+    updated: ClassVar[tuple[int, ...]]
+    needs: ClassVar = Needs.MASTER
+
+    def __call__(self, *operands: Any) -> Any:
+        outputs = super().__call__(*operands)
+        for place, value in zip(self.updated, outputs, strict=True):
+            if isinstance(operands[place], Parameter):
+                current().assign(operands[place], value)
+        return outputs
+
+
 @primitive
-class ApplyMomentum(Primitive):
+class ApplyMomentum(UpdateRule):
     """accumulation = accumulation * momentum + gradient; variable -= learning_rate * accumulation.
 
     With `use_nesterov`: variable -= learning_rate * (gradient + momentum * accumulation). Learning rate and momentum
@@ -37,9 +57,10 @@ class ApplyMomentum(Primitive):
     """
 
     flops_each: ClassVar = 4
-    needs: ClassVar = Needs.MASTER
+    updated: ClassVar = (0, 1)
 
     use_nesterov: bool = False
+    use_locking: bool = dataclasses.field(default=False, compare=False)  # without effect
 
     def infer(
         self,
@@ -67,7 +88,7 @@ class ApplyMomentum(Primitive):
 
 
 @primitive
-class SGD(Primitive):
+class SGD(UpdateRule):
     """Gradient descent with dampened momentum: (parameters, gradient, learning_rate, accum, momentum, stat).
 
     g = gradient + weight_decay * parameters; accum = momentum * accum + (1 - dampening) * g, but g itself in the first
@@ -76,7 +97,7 @@ class SGD(Primitive):
     """
 
     flops_each: ClassVar = 4
-    needs: ClassVar = Needs.MASTER
+    updated: ClassVar = (0, 3, 5)
 
     dampening: float = 0.0
     weight_decay: float = 0.0
@@ -118,15 +139,19 @@ class SGD(Primitive):
 
 
 @primitive
-class Adam(Primitive):
+class Adam(UpdateRule):
     """Kingma and Ba, 2014: (var, m, v, beta1_power, beta2_power, lr, beta1, beta2, epsilon, gradient).
 
     m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2;
-    var -= lr * sqrt(1 - beta2_power) / (1 - beta1_power) * m / (sqrt(v) + epsilon). Outputs: the new var, m and v.
+    var -= lr * sqrt(1 - beta2_power) / (1 - beta1_power) * m / (sqrt(v) + epsilon); with `use_nesterov`
+    beta1 m + (1 - beta1) g replaces m there. Outputs: the new var, m and v.
     """
 
     flops_each: ClassVar = 11
-    needs: ClassVar = Needs.MASTER
+    updated: ClassVar = (0, 1, 2)
+
+    use_locking: bool = dataclasses.field(default=False, compare=False)  # without effect
+    use_nesterov: bool = False
 
     def infer(
         self,
@@ -150,7 +175,8 @@ class Adam(Primitive):
         rate = lr * np.sqrt(one - beta2_power) / (one - beta1_power)
         m = m * beta1 + gradient * (one - beta1)
         v = v * beta2 + gradient * gradient * (one - beta2)
-        return var - rate * m / (np.sqrt(v) + epsilon), m, v
+        step = m * beta1 + gradient * (one - beta1) if self.use_nesterov else m
+        return var - rate * step / (np.sqrt(v) + epsilon), m, v
 
     def lower(self, b: Builder, *names: str) -> tuple[str, str, str]:
         var, m, v, *scalars, gradient = names
@@ -161,6 +187,8 @@ class Adam(Primitive):
 
         one = b.const(1.0, like=var)
         rate = n("Div", n("Mul", lr, n("Sqrt", n("Sub", one, beta2_power))), n("Sub", one, beta1_power))
-        m = n("Add", n("Mul", m, beta1), n("Mul", gradient, n("Sub", one, beta1)))
+        kept, fresh = n("Mul", m, beta1), n("Mul", gradient, n("Sub", one, beta1))
+        m = n("Add", kept, fresh)
+        step = n("Add", n("Mul", m, beta1), fresh) if self.use_nesterov else m
         v = n("Add", n("Mul", v, beta2), n("Mul", n("Mul", gradient, gradient), n("Sub", one, beta2)))
-        return n("Sub", var, n("Div", n("Mul", rate, m), n("Add", n("Sqrt", v), epsilon))), m, v
+        return n("Sub", var, n("Div", n("Mul", rate, step), n("Add", n("Sqrt", v), epsilon))), m, v

@@ -6,6 +6,7 @@ the maximum. So a window with NaN, to which nothing compares, passes its gradien
 
 import math
 from collections.abc import Sequence
+from dataclasses import InitVar, field
 from functools import reduce
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from runner import dtype as dt
 from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Value
-from runner.ops.array import require
+from runner.ops.array import require, require_nchw
 from runner.ops.forms import pool
 from runner.ops.reduce import is_nan, nan_where
 from runner.ops.window import Pair, Windows, batch_first, batch_last, counts, pair
@@ -35,8 +36,10 @@ class Pooling(Primitive):
     kernel_size: Pair = (1, 1)
     strides: Pair = (1, 1)
     pad_mode: str = "valid"
+    data_format: InitVar[str] = field(default="NCHW", kw_only=True)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, data_format: str) -> None:
+        require_nchw(data_format)
         object.__setattr__(self, "kernel_size", pair(self.kernel_size, "kernel_size"))
         object.__setattr__(self, "strides", pair(self.strides, "strides"))
         object.__setattr__(self, "pad_mode", str(self.pad_mode).lower())
@@ -187,8 +190,8 @@ class AvgPool(Pooling):
 
     impl_mode: str = "high_precision"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __post_init__(self, data_format: str) -> None:
+        super().__post_init__(data_format)
         require(self.impl_mode in IMPL_MODES, "unknown impl_mode", given=self.impl_mode, allowed=", ".join(IMPL_MODES))
         if self.impl_mode == "high_performance":
             object.__setattr__(self, "computes", False)  # so it is not computed in Float32 with one rounding
@@ -206,7 +209,7 @@ class AvgPool(Pooling):
         return batch_first(total / counts(windows, x.dtype)[..., None])
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (AvgPoolGrad(self.kernel_size, self.strides, self.pad_mode, inputs[0].shape)(douts[0]),)
+        return (AvgPoolGrad(self.kernel_size, self.strides, self.pad_mode, x_shape=inputs[0].shape)(douts[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
         if self.impl_mode == "high_performance" and b.type(x).dtype is dt.float16:

@@ -114,29 +114,37 @@ class ReduceMean(Reduction):
 
 @primitive
 class BroadcastTo(Primitive):
-    """Repeat axes of length 1, and add leading axes, up to `shape`."""
+    """Repeat axes of length 1, and add leading axes, up to `shape`, in which -1 is the length that x has."""
 
     computes: ClassVar = False
 
     shape: Shape = ()
     statics: ClassVar = ("shape",)
 
+    def resolved(self, given: Shape) -> Shape:
+        """The shape for an operand of the shape `given`. Raises ShapeError for a -1 without an axis of x."""
+        lead = len(self.shape) - len(given)
+        require(-1 not in self.shape[: max(lead, 0)], "a new axis needs a length", x=given, shape=self.shape)
+        return tuple(given[k - lead] if n == -1 else n for k, n in enumerate(self.shape))
+
     def infer(self, x: TensorType) -> TensorType:
-        out = x.with_shape(*self.shape)
-        require(broadcast(x, out) == self.shape, "does not broadcast to the shape", x=x, shape=self.shape)
+        fits = len(self.shape) >= x.ndim and all(n >= -1 for n in self.shape)
+        require(fits, "does not broadcast to the shape", x=x, shape=self.shape)
+        out = x.with_shape(*self.resolved(x.shape))
+        require(broadcast(x, out) == out.shape, "does not broadcast to the shape", x=x, shape=self.shape)
         return out
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.broadcast_to(x, self.shape)
+        return np.broadcast_to(x, self.resolved(x.shape))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (unbroadcast(douts[0], inputs[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
-        return b.node("Expand", (x, b.const(list(self.shape))))
+        return b.node("Expand", (x, b.const(list(self.resolved(b.type(x).shape)))))
 
     def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        return 0 if types[0].shape == self.shape else None
+        return 0 if types[0].shape == self.resolved(types[0].shape) else None
 
 
 def unbroadcast(dout: Value, like: Value) -> Value:

@@ -13,7 +13,7 @@ from runner.core.lowering import Builder
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Tensor, Value
 from runner.ops.array import Transpose, require
-from runner.ops.gather import UnsortedSegmentSum
+from runner.ops.rows import UnsortedSegmentSum
 from runner.types import Shape, TensorType
 
 __all__ = ["ResizeBilinear", "ResizeNearestNeighbor"]

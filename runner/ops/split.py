@@ -9,7 +9,7 @@ import numpy as np
 from runner.core.lowering import Builder, Form
 from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
-from runner.ops.array import Concat, Reshape, Reshaping, require
+from runner.ops.array import Concat, Reshape, Reshaping, as_tuples, require
 from runner.ops.reduce import ReduceSum
 from runner.types import Shape, TensorType, resolve_axes
 
@@ -114,6 +114,9 @@ class Squeeze(Reshaping):
     """x without the axes in `axis`, which must have length 1; () removes all axes of length 1."""
 
     axis: int | tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "axis", as_tuples(self.axis))
 
     def infer(self, x: TensorType) -> TensorType:
         ones = tuple(k for k, n in enumerate(x.shape) if n == 1)

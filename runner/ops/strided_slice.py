@@ -1,14 +1,14 @@
 """Strided slices, and their adjoint."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from runner.core.lowering import Builder
 from runner.core.primitive import Gradient, Primitive, family, primitive
-from runner.core.value import Value
-from runner.ops.array import require
+from runner.core.value import Value, as_values
+from runner.ops.array import ExpandDims, require
 from runner.types import Shape, TensorType
 
 __all__ = ["StridedSlice", "StridedSliceGrad"]
@@ -20,7 +20,8 @@ class Strided(Primitive):
 
     Negative begins and ends count from the end of the axis; axes without a begin are taken whole. Bit k of a mask is
     for axis k: `begin_mask` and `end_mask` ignore the bound, `shrink_axis_mask` takes only `begin` and removes the
-    axis. The other two masks of the reference must be 0.
+    axis. A call replaces the other two masks by these: `ellipsis_mask` takes whole axes, as many as are left,
+    `new_axis_mask` adds an axis of length 1.
     """
 
     computes: ClassVar = False
@@ -36,9 +37,7 @@ class Strided(Primitive):
     statics: ClassVar = ("begin", "end", "strides")
 
     def __post_init__(self) -> None:
-        masks = {"ellipsis_mask": self.ellipsis_mask, "new_axis_mask": self.new_axis_mask}
-        for name, mask in masks.items():
-            require(mask == 0, f"{name} is not supported", given=mask, allowed=0)
+        require(self.ellipsis_mask.bit_count() <= 1, "only one ellipsis is possible", ellipsis_mask=self.ellipsis_mask)
 
     def ranges(self, shape: Shape) -> tuple[range, ...]:
         """The positions along each axis. Raises ShapeError when there are none."""
@@ -72,6 +71,40 @@ class Strided(Primitive):
 @primitive
 class StridedSlice(Strided):
     """A slice of x with a stride for each axis."""
+
+    def __call__(self, *operands: Any) -> Any:
+        if not self.ellipsis_mask | self.new_axis_mask:
+            return super().__call__(*operands)
+        op, (x, *_) = self._with_statics(operands) if len(operands) > 1 else (self, operands)
+        plain, new_axes = op.without_axes(as_values((x,))[0].ndim)
+        result = plain(x)
+        for axis in new_axes:
+            result = ExpandDims(axis)(result)
+        return result
+
+    def without_axes(self, ndim: int) -> tuple["StridedSlice", list[int]]:
+        """The slice without the two masks, for an operand with `ndim` axes, and where its result gets new axes."""
+        bounds: list[tuple[int, int, int]] = []
+        masks = {"begin_mask": 0, "end_mask": 0, "shrink_axis_mask": 0}
+        new_axes, length = list[int](), 0
+        named = sum(not (self.ellipsis_mask | self.new_axis_mask) >> k & 1 for k in range(len(self.begin)))
+        for k, bound in enumerate(zip(self.begin, self.end, self.strides, strict=True)):
+            if self.ellipsis_mask >> k & 1:
+                masks = {
+                    m: v | (2 ** (ndim - named) - 1 << len(bounds)) * (m != "shrink_axis_mask")
+                    for m, v in masks.items()
+                }
+                bounds += [(0, 0, 1)] * (ndim - named)
+                length += ndim - named
+            elif self.new_axis_mask >> k & 1:
+                new_axes.append(length)
+                length += 1
+            else:
+                masks = {m: v | (getattr(self, m) >> k & 1) << len(bounds) for m, v in masks.items()}
+                bounds.append(bound)
+                length += not self.shrink_axis_mask >> k & 1
+        begin, end, strides = zip(*bounds, strict=True) if bounds else ((), (), ())
+        return StridedSlice(**masks, begin=begin, end=end, strides=strides), new_axes
 
     def infer(self, x: TensorType) -> TensorType:
         return self.block(x)

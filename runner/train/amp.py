@@ -1,6 +1,7 @@
 """Mixed precision of a `Model`: its levels, and the cell of a training step (spec section 6.4)."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,12 @@ LEVELS: dict[str, tuple[str | None, type[DynamicLossScaleManager] | None]] = {
 AUTOMATIC = {"GPU": "O2", "Ascend": "O3"}
 
 
-def resolve_level(amp_level: str, device: Device) -> str:
-    """One of the `LEVELS`; `auto` is O2 on a GPU and O3 on Ascend. Raises ConfigError for other levels."""
+def resolve_level(amp_level: str, device: Device, **arguments: Any) -> str:
+    """One of the `LEVELS`; `auto` is O2 on a GPU and O3 on Ascend.
+
+    `arguments` are those of MindSpore's `Model` that have no effect here, which is reported. Raises ConfigError for
+    other levels and arguments.
+    """
     if amp_level == "auto" and device.target not in AUTOMATIC:
         raise ConfigError(
             "amp_level auto needs a GPU or Ascend", device=device, repair="amp_level='O2', which the CPU can do too"
@@ -31,11 +36,15 @@ def resolve_level(amp_level: str, device: Device) -> str:
     if level not in LEVELS:
         rows = known_names(amp_level, (*LEVELS, "auto"))
         raise ConfigError("unknown amp_level", given=repr(amp_level), **rows)
+    _note_without_effect(level, **arguments)
     return level
 
 
-def note_arguments_without_effect(level: str, keep_batchnorm_fp32: bool, acc_level: str) -> None:
-    """Report arguments of MindSpore's `Model` that ask for what runner does not do."""
+def _note_without_effect(level: str, keep_batchnorm_fp32: bool = True, acc_level: str = "O0", **others: Any) -> None:
+    if others:
+        name = next(iter(others))
+        rows = known_names(name, ("loss_scale_manager", "keep_batchnorm_fp32", "acc_level"))
+        raise ConfigError("unknown argument of Model", argument=name, **rows)
     if not keep_batchnorm_fp32 and level == "O2":
         note_once("keep_batchnorm_fp32=False has no effect: statistics of BatchNorm stay Float32")
     if acc_level != "O0":

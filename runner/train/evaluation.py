@@ -11,18 +11,19 @@ from runner.nn.steps import Step
 from runner.train.callback import CallbackList, RunContext
 
 
-def evaluation_cell(network: nn.Cell, loss_fn: nn.Cell | None, eval_network: nn.Cell | None) -> nn.Cell | None:
-    """The cell whose outputs metrics receive: that of the user, or else loss, output and label; None without a loss."""
-    if eval_network is not None or loss_fn is None:
-        return eval_network
-    return nn.WithEvalCell(network, loss_fn)
+def evaluation_cell(
+    network: nn.Cell, loss_fn: nn.Cell | None, eval_network: nn.Cell | None, eval_indexes: Sequence[int] | None
+) -> tuple[nn.Cell | None, Sequence[int] | None]:
+    """The cell whose outputs metrics receive, and the places of loss, output and label among them.
 
-
-def output_places(eval_network: nn.Cell | None, eval_indexes: Sequence[int] | None) -> Sequence[int] | None:
-    """The places of loss, output and label among the outputs of the evaluation cell.
-
-    None: metrics receive all outputs of the user's cell as they are. Raises ConfigError for other places.
+    The cell is that of the user, or else has these three outputs; None without a loss. Without places metrics receive
+    all outputs of the user's cell. Raises ConfigError for other places.
     """
+    cell = nn.WithEvalCell(network, loss_fn) if eval_network is None and loss_fn is not None else eval_network
+    return cell, _output_places(eval_network, eval_indexes)
+
+
+def _output_places(eval_network: nn.Cell | None, eval_indexes: Sequence[int] | None) -> Sequence[int] | None:
     if eval_indexes is None:
         return (0, 1, 2) if eval_network is None else None
     if len(eval_indexes) != 3 or not all(type(place) is int for place in eval_indexes):

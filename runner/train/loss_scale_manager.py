@@ -2,7 +2,7 @@
 
 from runner.errors import ConfigError
 from runner.nn.loss_scale import DynamicLossScaleUpdateCell, FixedLossScaleUpdateCell
-from runner.nn.optim import Optimizer
+from runner.nn.optim.optimizer import Optimizer
 from runner.validation.arguments import above, at_least, whole
 
 

@@ -26,7 +26,7 @@ from runner.train import amp, profile
 from runner.train.arguments import check_dump, check_train_arguments, epoch_steps, total_steps
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
 from runner.train.columns import check_columns, name_inputs, naming_columns
-from runner.train.evaluation import evaluate, evaluation_cell, output_places
+from runner.train.evaluation import evaluate, evaluation_cell
 from runner.train.failure_replay import FailureReplay
 from runner.train.gradient_observer import GradientObserver
 from runner.train.inference import inference
@@ -69,8 +69,7 @@ class Model:
         profiler: profile.TrainingProfiler | None = None,
         precision_mode: str | None = None,
         loss_scale_manager: LossScaleManager | None = None,
-        keep_batchnorm_fp32: bool = True,
-        acc_level: str = "O0",
+        **kwargs: Any,
     ) -> None:
         self.network, self.loss_fn, self.optimizer = network, loss_fn, optimizer
         self.metrics = metrics_for(loss_fn if eval_network is None else None, metrics)
@@ -80,15 +79,12 @@ class Model:
         self.observer = context.graph_observer() if observer is None else observer
         if profiler is None and context.get_context("enable_profiling"):
             profiler = profile.profiler_from_context(self.mode, self.device)
-        self.failure, self.profiler = failure, profiler
-        self.values = values  # None: the context's observer when training begins
+        self.failure, self.profiler, self.values = failure, profiler, values  # no values: those of the context
         self.parallel = auto_parallel.settings() if auto_parallel.is_data_parallel() else None
-        level = amp.resolve_level(amp_level, self.device)
+        level = amp.resolve_level(amp_level, self.device, **kwargs)
         self.precision = amp.policy_of(level, precision_mode)
         self.train_network = amp.training_cell(network, loss_fn, optimizer, level, loss_scale_manager)
-        amp.note_arguments_without_effect(level, keep_batchnorm_fp32, acc_level)
-        self.eval_network = evaluation_cell(network, loss_fn, eval_network)
-        self.eval_places = output_places(eval_network, eval_indexes)
+        self.eval_network, self.eval_places = evaluation_cell(network, loss_fn, eval_network, eval_indexes)
         self.gradients = GradientObserver()
         self.train_step = self._train_step()
         self.steps: Sink | StepByStep | None = None
@@ -134,7 +130,7 @@ class Model:
         check_train_arguments(epoch, train_dataset, dataset_sink_mode, sink_size, max_steps)
         check_columns(self.network, train_dataset, self.loss_fn)
         steps = epoch_steps(train_dataset, dataset_sink_mode, sink_size)
-        sunk = self._sinks(dataset_sink_mode)
+        sunk = self._sinks(dataset_sink_mode, train_dataset)
         hooks = CallbackList(callbacks) if self.profiler is None else self.profiler.callbacks(callbacks)
         cb_params = self._parameters(hooks, train_dataset, epoch_num=epoch, batch_num=steps, dataset_sink_mode=sunk)
         cb_params.cur_step_num = first_step
@@ -181,11 +177,14 @@ class Model:
         with closing(steps) if isinstance(steps, StepByStep) else nullcontext():
             yield steps
 
-    def _sinks(self, dataset_sink_mode: bool) -> bool:
-        sunk = dataset_sink_mode and self.mode == context.GRAPH_MODE and not self.parallel
+    def _sinks(self, dataset_sink_mode: bool, dataset: Dataset) -> bool:
+        can_sink = self.mode == context.GRAPH_MODE and not dataset.has_whole_batches
+        sunk = dataset_sink_mode and can_sink and not self.parallel
         check_dump(self.value_observer(), sunk)
         if dataset_sink_mode and not sunk:
             mode = "data-parallel training" if self.parallel else "PyNative mode"
+            if dataset.has_whole_batches:
+                mode = "training with batches that functions compute"
             LOG.warning("%s does not sink data: the same steps run one by one", mode)
         return sunk
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from runner.dataset.pipeline import Dataset
 from runner.dataset.prefetch import prefetch_batches
 from runner.device import Device
 from runner.nn.cell import Cell
-from runner.nn.optim import scheduled_optimizers
+from runner.nn.optim.optimizer import scheduled_optimizers
 from runner.nn.steps import DebugPrograms
 from runner.train.call_length import CallLength
 from runner.train.preprocessing import transformed
@@ -97,7 +98,7 @@ class Sink:
         if self.values.next_step(self._made) == self._made:
             self._observe(visits[0], rates)
         start = time.perf_counter()
-        losses = program([*entries, *self._columns, *rates])[0]
+        losses = program([*entries, *self._columns, *chain.from_iterable(rates)])[0]
         self._length.record(size, steps, time.perf_counter() - start)
         for optimizer, next_rates in zip(self._scheduled, rates, strict=True):
             optimizer.advance(next_rates)
@@ -105,10 +106,10 @@ class Sink:
         self._made += steps
         return losses
 
-    def _observe(self, visits: np.ndarray, rates: list[np.ndarray]) -> None:
+    def _observe(self, visits: np.ndarray, rates: list[list[np.ndarray]]) -> None:
         """Report the values of the next step to the observer."""
         for optimizer, next_rates in zip(self._scheduled, rates, strict=True):
-            optimizer.learning_rate.set_data(next_rates[0])
+            optimizer.set_rates(next_rates, 0)
         self._debug(self._made, self.dataset.fetch(visits))
 
     def _take(self, limit: int) -> np.ndarray:
@@ -159,7 +160,7 @@ class Sink:
                 kinds = self.dataset.column_types()
                 scanned = {n: t.with_shape(size, *t.shape[1:]) for n, t in zip(names, kinds, strict=True)}
                 columns, fetch = {}, _identity
-            stepped = [optimizer.learning_rate for optimizer in self._scheduled]
+            stepped = [rate for optimizer in self._scheduled for rate in optimizer.schedules]
             arguments = fetch, scanned, columns, stepped, self.device, self.root, self.observer
             self.programs[size] = compiler.SunkProgram(self.cell.compute, *arguments)
         return self.programs[size]

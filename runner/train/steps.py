@@ -11,7 +11,7 @@ from runner import compile as compiler
 from runner.core.graph import NO_LOSS, RETURN_LOSS
 from runner.core.observers import NO_VALUES, ValueObserver
 from runner.errors import ConfigError
-from runner.nn.optim import scheduled_optimizers, scheduled_step
+from runner.nn.optim.optimizer import scheduled_optimizers, scheduled_step
 from runner.nn.steps import Step
 
 

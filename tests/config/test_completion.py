@@ -16,6 +16,10 @@ from runner.config import completion
 from runner.config.command_line import OVERRIDE
 
 ROOT = Path(__file__).parents[2]
+OPTIMIZER_NAMES = (
+    *("adagrad", "adam", "adam_weight_decay", "ftrl", "lamb", "lars"),
+    *("momentum", "proximal_adagrad", "rmsprop", "sgd"),
+)
 
 
 @pytest.fixture
@@ -47,7 +51,7 @@ def ask(place, monkeypatch, capsys):
         ("runner +experiment=lenet_", "+experiment=lenet_cifar10 +experiment=lenet_mnist"),
         ("runner +optimizer", ""),
         ("runner ~opt", "~optimizer"),
-        ("runner optimizer=", "optimizer=adam optimizer=momentum optimizer=sgd"),
+        ("runner optimizer=", " ".join(f"optimizer={name}" for name in OPTIMIZER_NAMES)),
         ("runner optimizer=adam optimizer.beta", "optimizer.beta1= optimizer.beta2="),
         ("runner +experiment=resnet50_tiny optimizer.beta", "optimizer.beta1= optimizer.beta2="),
         ("runner optimizer.nes", ""),

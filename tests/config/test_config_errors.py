@@ -51,12 +51,12 @@ CASES = {
           nearest  optimizer.beta2
           from     command line
     """,
-    "optimizer=adam optimizer.use_nesterov=true": """
+    "optimizer=adam optimizer.dampening=0.1": """
         ConfigError: unknown key
-          key      optimizer.use_nesterov
-          value    true
+          key      optimizer.dampening
+          value    0.1
           allowed  ADAM_KEYS
-          hint     add optimizer=momentum first
+          hint     add optimizer=sgd first
           from     command line
     """,
     "network.num_chanels=3": """
@@ -327,6 +327,27 @@ CASES = {
           key      optimizer.beta1
           value    1
           allowed  number, above 0 and below 1
+          from     command line
+    """,
+    "optimizer=ftrl optimizer.learning_rate=0": """
+        ConfigError: out of range
+          key      optimizer.learning_rate
+          value    0
+          allowed  number, above 0 and at most 3.4e+38
+          from     command line
+    """,
+    "optimizer=ftrl optimizer.lr_power=0.5": """
+        ConfigError: out of range
+          key      optimizer.lr_power
+          value    0.5
+          allowed  number, -3.4e+38 to 0
+          from     command line
+    """,
+    "optimizer=lars optimizer.coefficient=0": """
+        ConfigError: out of range
+          key      optimizer.coefficient
+          value    0
+          allowed  number, above 0 and at most 3.4e+38
           from     command line
     """,
     "optimizer=sgd optimizer.nesterov=true": """

@@ -23,6 +23,12 @@ CONSTRUCTORS = {  # the classes of the reference behind the built-in optimizers,
     "momentum": nn.Momentum,
     "sgd": nn.SGD,
     "adam": nn.Adam,
+    "adam_weight_decay": nn.AdamWeightDecay,
+    "lamb": nn.Lamb,
+    "rmsprop": nn.RMSProp,
+    "adagrad": nn.Adagrad,
+    "proximal_adagrad": nn.ProximalAdagrad,
+    "ftrl": nn.FTRL,
     "step": nn.StepLR,
     "exponential": nn.ExponentialDecayLR,
     "cosine": nn.CosineDecayLR,
@@ -30,9 +36,11 @@ CONSTRUCTORS = {  # the classes of the reference behind the built-in optimizers,
     "softmax_cross_entropy": nn.SoftmaxCrossEntropyWithLogits,
 }
 COMPUTED = {"params", "learning_rate", "max_lr"}  # arguments whose values are not those of keys
+WITHOUT_EFFECT = {"use_locking"}
 NO_ARGUMENTS = {"name", "schedule", "warmup_steps", "label_smoothing", "class_weights"}  # keys of ours
 OTHER_DEFAULTS = {  # than those of the reference's constructors
     "momentum": {"learning_rate": 0.01, "momentum": 0.9},
+    "lamb": {"learning_rate": 0.001},
     "step": {"decay_steps": 1000, "decay_rate": 0.1},
     "exponential": {"decay_steps": 1000, "decay_rate": 0.9},
     "cosine": {"decay_steps": None, "min_lr": 0.0},
@@ -49,7 +57,7 @@ def record(name):
 def test_keys_are_the_arguments_of_the_constructor(name):
     arguments = set(inspect.signature(CONSTRUCTORS[name]).parameters)
     keys = set(record(name).__dataclass_fields__)
-    assert arguments - COMPUTED <= keys
+    assert arguments - COMPUTED - WITHOUT_EFFECT <= keys
     assert keys - NO_ARGUMENTS - COMPUTED <= arguments
 
 

@@ -68,7 +68,7 @@ def test_both_outputs_of_an_operator_count(mode):
     w = weight(1, 2, 3)
 
     def step(x):
-        y, mask = ops.Dropout(keep_prob=0.5, seed=3)(w * x, Tensor(np.int64(0)))
+        y, mask = ops.Dropout(keep_prob=0.5, Seed0=3)(w * x, Tensor(np.int64(0)))
         return (*gradients(y + mask * w, [w]), mask)
 
     slope, mask = step_of(step, mode)(X)

@@ -17,7 +17,7 @@ from runner.errors import ConfigError, DataError
 
 
 def batches(settings: dict[str, Any], train: bool = True) -> list[tuple[np.ndarray, ...]]:
-    return list(open_dataset(**settings, train=train))
+    return list(open_dataset(**settings, train=train).read(0))
 
 
 def test_the_default_is_the_digits_as_lenet_wants_them() -> None:
@@ -202,6 +202,6 @@ def test_a_mistyped_name_has_a_nearest() -> None:
 
 def test_the_real_data_is_centred(real_mnist: Path, real_cifar10: Path) -> None:
     for name, folder in (("mnist", real_mnist), ("cifar10", real_cifar10)):
-        image, _ = next(iter(open_dataset(name, data_dir=str(folder), batch_size=2048, train=True)))
+        image, _ = next(open_dataset(name, data_dir=str(folder), batch_size=2048, train=True).read(0))
         assert abs(float(image.mean())) < 0.1
         assert abs(float(image.std()) - 1) < 0.3

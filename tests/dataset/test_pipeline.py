@@ -43,7 +43,7 @@ def test_the_references_example_on_digits() -> None:
     assert [str(kind) for kind in data.column_types()] == ["Float32[32, 1, 32, 32]", "Int32[32]"]
     assert data.output_shapes() == [[32, 1, 32, 32], [32]]
     assert data.output_types() == [np.float32, np.int32]
-    image, label = next(data.create_tuple_iterator())
+    image, label = next(data.create_tuple_iterator(output_numpy=True))
     source = ds.DigitsDataset("train")
     rows = data.batches(0)[0]
     pixels = CV.Resize((32, 32))(source.fetch(rows)[0])
@@ -55,7 +55,7 @@ def test_the_references_example_on_digits() -> None:
 def test_the_references_example_on_the_real_mnist(real_mnist) -> None:
     data = create_dataset(ds.MnistDataset(real_mnist, "train"))
     assert data.get_dataset_size() == 1875
-    image, label = next(iter(data))
+    image, label = next(data.read(0))
     assert (image.shape, image.dtype, label.shape, label.dtype) == ((32, 1, 32, 32), np.float32, (32,), np.int32)
     assert image.min() == np.float32(-0.1307 / 0.3081)
     assert data.compact()[0].nbytes == 60000 * 32 * 32
@@ -115,7 +115,7 @@ def test_the_seed_decides() -> None:
 
 def test_iterators_go_through_epochs() -> None:
     data = numbers(6).shuffle(6).batch(2)
-    iterator = data.create_tuple_iterator(num_epochs=2)
+    iterator = data.create_tuple_iterator(num_epochs=2, output_numpy=True)
     epochs = [[x.tolist() for x, _ in iterator] for _ in range(3)]
     assert epochs == [data.batches(0).tolist(), data.batches(1).tolist(), []]
     endless = data.create_dict_iterator(output_numpy=True)
@@ -125,14 +125,14 @@ def test_iterators_go_through_epochs() -> None:
 
 
 def test_an_epoch_that_was_left_early_goes_on() -> None:
-    iterator = numbers(6).batch(2).create_tuple_iterator(num_epochs=1)
+    iterator = numbers(6).batch(2).create_tuple_iterator(num_epochs=1, output_numpy=True)
     assert next(iterator)[0].tolist() == [0, 1]
     assert [x.tolist() for x, _ in iterator] == [[2, 3], [4, 5]]
 
 
 def test_without_batch_the_items_are_samples() -> None:
     data = ds.NumpySlicesDataset((np.arange(6).reshape(3, 2), np.arange(3)))
-    items = list(data)
+    items = list(data.read(0))
     assert items[1][0].tolist() == [2, 3]
     assert items[1][1].shape == ()
     assert data.output_shapes() == [[2], []]
@@ -150,7 +150,7 @@ def test_a_dropped_iterator_ends_its_workers() -> None:
 def test_datasets_never_change() -> None:
     data = numbers(10)
     data.map(CV.Rescale(2.0, 0.0), "x").shuffle(10).batch(5)
-    assert [x.tolist() for x, _ in data] == list(range(10))
+    assert [x.tolist() for x, _ in data.read(0)] == list(range(10))
 
 
 def test_a_column_is_arranged_once_for_all_that_follows() -> None:
@@ -180,11 +180,9 @@ def test_the_fingerprint_is_of_the_source_alone() -> None:
 @table(
     ("ask", "what", "rows"),
     [
-        (lambda d: d.batch(2).map(CV.Rescale(1.0, 0.0)), "map after batch", {"repair": "map before batch"}),
-        (lambda d: d.batch(2).batch(2), "batch after batch", {"argument": "batch_size", "value": "2"}),
         (lambda d: d.map(CV.Rescale(1.0, 0.0), "z"), "no such column", {"value": "z", "allowed": "x, y"}),
-        (lambda d: d.map(CV.Rescale(1.0, 0.0), ["x", "y"]), "map takes one column", {"allowed": "x, y"}),
-        (lambda d: d.map(lambda x: x), "not transforms", {"argument": "operations"}),
+        (lambda d: d.map(CV.Rescale(1.0, 0.0), ["x", "y"]), "map takes one column", {"value": "['x', 'y']"}),
+        (lambda d: d.map(3), "not transforms", {"argument": "operations"}),
         (
             lambda d: d.map(CV.HWC2CHW(), "y"),
             r"images \[height, width, channels\]",

@@ -170,7 +170,9 @@ def test_samples_are_read_once_and_no_more_than_needed(monkeypatch):
     monkeypatch.setattr(samples, "FIRST_BYTES", 1)  # the arrays grow more than once
     whole = ds.GeneratorDataset(endless, "n", num_samples=5000)
     np.testing.assert_array_equal(whole.fetch(np.arange(5000))[0], np.arange(5000))
-    assert ds.GeneratorDataset(endless, "n", 6, None, True, 2, 1).get_dataset_size() == 3
+    assert (
+        ds.GeneratorDataset(endless, "n", num_samples=6, shuffle=True, num_shards=2, shard_id=1).get_dataset_size() == 3
+    )
 
 
 def test_a_single_column_takes_values_and_tuples():
@@ -182,10 +184,10 @@ def test_a_single_column_takes_values_and_tuples():
     ("source", "names", "what", "rows"),
     [
         (
-            [([1.0, 2.0], 0), ([1.0, 2.0, 3.0], 0)],
+            [([1.0, 2.0], 0), ([[1.0, 2.0]], 0)],
             ["x", "y"],
             "the samples of a column differ in shape or element type",
-            {"column": "x", "sample": "1", "found": "Float32[3]", "first sample": "Float32[2]"},
+            {"column": "x", "sample": "1", "found": "Float32[1, 2]", "first sample": "Float32[2]"},
         ),
         (
             [(1, 0), (1, 0), (1, 0.5)],
@@ -216,6 +218,14 @@ def test_samples_that_are_refused(source, names, what, rows):
     with pytest.raises(ConfigError) as caught:
         ds.GeneratorDataset(source, names)
     assert caught.value.what == what
+    assert rows.items() <= caught.value.rows.items()
+
+
+def test_samples_of_several_shapes_cannot_be_stacked():
+    data = ds.GeneratorDataset([([1.0, 2.0], 0), ([1.0, 2.0, 3.0], 0)], ["x", "y"])
+    with pytest.raises(ConfigError, match="the samples of a column differ in shape or element type") as caught:
+        list(data.batch(2).read(0))
+    rows = {"column": "x", "sample": "1", "found": "float64[3]", "first sample": "float64[2]"}
     assert rows.items() <= caught.value.rows.items()
 
 

@@ -82,6 +82,6 @@ def test_own_data(tmp_path: Path, source) -> None:
     np.testing.assert_allclose(train(data, context.PYNATIVE_MODE, False)[0], expected, rtol=1e-4, atol=1e-5)
     stored = ds.stored_preprocessing(data.preprocessing.as_json())
     if source is images:
-        (inputs,) = next(iter(stored.read([Path(name) for name in test.row_names]).batch(8)))
+        (inputs,) = next(stored.read([Path(name) for name in test.row_names]).batch(8).read(0))
         outputs = net(Tensor(inputs)).asnumpy()
-        assert outputs.tobytes() == net(Tensor(next(iter(test.batch(8)))[0])).asnumpy().tobytes()
+        assert outputs.tobytes() == net(Tensor(next(test.batch(8).read(0))[0])).asnumpy().tobytes()

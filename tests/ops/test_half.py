@@ -81,7 +81,7 @@ OPERATORS = sorted({sample.op.name for sample in SAMPLES if has_floats(sample.ar
 
 def test_nearly_all_rows_fit_into_float16(rows, wide):
     assert sorted(rows) == OPERATORS
-    assert sum(map(len, rows.values())) > 0.9 * len(SAMPLES)
+    assert sum(map(len, rows.values())) > 0.95 * sum(has_floats(sample.arrays) for sample in SAMPLES)
     assert sum(map(len, wide.values())) == len(WIDE)
 
 

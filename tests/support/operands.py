@@ -1,5 +1,7 @@
 """Operands for the rows of the contract: random, positive, whole, tied, and the row itself."""
 
+import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +25,12 @@ class Sample:
         """What the row is called in test reports."""
         shapes = "-".join("x".join(map(str, a.shape)) or "scalar" for a in self.arrays)
         return f"{self.op.name}-{self.note or shapes}"
+
+
+def rows_of(family: Callable[[], Iterator[Sample]]) -> list[Sample]:
+    """The rows of a family, whose numbers depend on its name and not on the rows of other families."""
+    RNG.bit_generator.state = np.random.default_rng(zlib.crc32(family.__name__.encode())).bit_generator.state
+    return list(family())
 
 
 def row(op: Primitive, *arrays: np.ndarray, note: str = "", smooth: bool = True) -> Sample:

@@ -7,7 +7,9 @@ import itertools
 from collections.abc import Iterator
 
 import numpy as np
-from operands import Sample, coarse, distinct, distribution, normal, positive, row, whole
+from operands import Sample, coarse, distinct, distribution, normal, positive, row, rows_of, whole
+from samples_functions import FUNCTION_FAMILIES
+from samples_indexed import INDEXED_FAMILIES
 from samples_networks import NETWORK_FAMILIES
 from samples_tensor import TENSOR_FAMILIES
 
@@ -21,6 +23,8 @@ NO_GRADIENT: dict[str, tuple[int, ...]] = {
     **dict.fromkeys(("Argmax", "Argmin", "StopGradient"), (0,)),  # whole numbers
     "FloorDiv": (0, 1),
     **dict.fromkeys(("Sign", "Floor", "OnesLike", "ZerosLike", "FloatStatus"), (0,)),  # flat wherever they are smooth
+    **dict.fromkeys(("Ceil", "Round", "Rint", "IsNan", "IsInf", "IsFinite"), (0,)),
+    **dict.fromkeys(("TruncateDiv", "ApproximateEqual"), (0, 1)),
     "DynamicShape": (0,),  # its result does not depend on the numbers
     "ReluGrad": (1,),  # only the sign of `out` is read
     "ReLU6Grad": (1,),  # only where x lies is read
@@ -39,6 +43,8 @@ NOT_DIFFERENTIABLE: set[Primitive | str] = {
     "GeLUGrad",
     "LayerNormGrad",
     "MaxPoolGrad",
+    "ScatterReduce",
+    "UnsortedSegmentProd",
     ops.SparseSoftmaxCrossEntropyWithLogits(is_grad=True),
 }
 # Operators whose gradient is one of those above, or the output of an operator: they have no second derivative.
@@ -148,10 +154,10 @@ def arrays() -> Iterator[Sample]:
     yield row(ops.Cast(dt.float32), normal(3, 2) > 0, note="bool-float32")
     yield row(ops.Cast(dt.bool_), coarse(3, 2), note="float32-bool")
     for dtype in (np.int32, np.int64):
-        yield row(ops.OneHot(4), whole(5, low=0, high=4, dtype=dtype), note=dtype.__name__)
-    yield row(ops.OneHot(3, 2.0, -1.0), whole(2, 4, low=0, high=3), note="values")
-    yield row(ops.OneHot(3), np.array([-1, 0, 2, 3, -3], np.int32), note="outside")
-    yield row(ops.OneHot(3, dtype=dt.int32), whole(4, low=0, high=3), note="to-int32")
+        yield row(ops.OneHot(depth=4), whole(5, low=0, high=4, dtype=dtype), note=dtype.__name__)
+    yield row(ops.OneHot(-1, 3, 2.0, -1.0), whole(2, 4, low=0, high=3), note="values")
+    yield row(ops.OneHot(depth=3), np.array([-1, 0, 2, 3, -3], np.int32), note="outside")
+    yield row(ops.OneHot(depth=3, dtype=dt.int32), whole(4, low=0, high=3), note="to-int32")
     for axis, dtype in itertools.product((0, 1, -1), (np.int32, np.int64)):
         indices = whole(2, 3, low=0, high=3, dtype=dtype)
         yield row(ops.Gather(axis), normal(3, 4, 5), indices, note=f"axis{axis}-{dtype.__name__}")
@@ -207,7 +213,9 @@ def updates() -> Iterator[Sample]:
         yield row(ops.SGD(*option), *operands, note=f"{option}-{stat}")
     for steps in (1, 5):
         rates = scalar(0.9**steps), scalar(0.99**steps), scalar(0.01), scalar(0.9), scalar(0.99), scalar(1e-8)
-        yield row(ops.Adam(), normal(2, 3), normal(2, 3), positive(2, 3), *rates, normal(2, 3), note=f"step{steps}")
+        for nesterov in (False, True):
+            op, note = ops.Adam(use_nesterov=nesterov), f"step{steps}-nesterov{nesterov}"
+            yield row(op, normal(2, 3), normal(2, 3), positive(2, 3), *rates, normal(2, 3), note=note)
 
 
 def pools() -> Iterator[Sample]:
@@ -320,5 +328,6 @@ FAMILIES = (
     synchronized_normalizations,
     identities,
 )
-SAMPLES = [sample for family in (*FAMILIES, *NETWORK_FAMILIES, *TENSOR_FAMILIES) for sample in family()]
+ALL_FAMILIES = (*FAMILIES, *NETWORK_FAMILIES, *TENSOR_FAMILIES, *FUNCTION_FAMILIES, *INDEXED_FAMILIES)
+SAMPLES = [sample for family in ALL_FAMILIES for sample in rows_of(family)]
 WIDE = [*convolutions(batch=9)]  # batches that are large enough for the forms batch last

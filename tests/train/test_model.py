@@ -483,7 +483,8 @@ def test_evaluation_needs_metrics_and_a_loss(missing):
     with pytest.raises(ConfigError) as caught:
         model.eval(NumpySlicesDataset(blobs(4)).batch(2))
     assert str(caught.value) == (
-        "ConfigError: evaluation needs metrics and a loss function\n  repair  Model(..., loss_fn, metrics={'accuracy'})"
+        "ConfigError: evaluation needs metrics and a loss function or an evaluation network\n"
+        "  repair  Model(..., loss_fn, metrics={'accuracy'})"
     )
 
 

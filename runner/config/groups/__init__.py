@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, get_args
 
+from runner.config.groups import further_optimizers  # noqa: F401  registers them
 from runner.config.groups.dataset import DATASETS, DatasetSettings
 from runner.config.groups.dump import Dump
 from runner.config.groups.loss import LOSSES, LossSettings

@@ -9,7 +9,7 @@ from runner.config.groups.record import Records, Settings
 from runner.config.groups.schedule import SCHEDULES, ScheduleSettings
 from runner.core.value import Parameter
 from runner.errors import ConfigError
-from runner.nn.optim import LearningRate
+from runner.nn.optim.optimizer import LearningRate
 from runner.validation.rules import LARGEST_FLOAT32, Rule
 
 NotNegative = Annotated[float, Rule(low=0, high=LARGEST_FLOAT32)]
@@ -87,6 +87,7 @@ def adam(
     beta1: Decay = 0.9,
     beta2: Decay = 0.999,
     eps: Positive = 1e-8,
+    use_nesterov: bool = False,
     weight_decay: NotNegative = 0.0,
     loss_scale: Positive = 1.0,
 ) -> nn.Optimizer:
@@ -97,10 +98,11 @@ def adam(
         beta1: decay rate of the first moment
         beta2: decay rate of the second moment
         eps: added to the denominator
+        use_nesterov: Nesterov momentum
         weight_decay: L2 penalty coefficient
         loss_scale: gradients are divided by it
     """
-    return nn.Adam(params, learning_rate, beta1, beta2, eps, weight_decay=weight_decay, loss_scale=loss_scale)
+    return nn.Adam(params, learning_rate, beta1, beta2, eps, False, use_nesterov, weight_decay, loss_scale)
 
 
 def consistency_errors(optimizer: OptimizerSettings) -> Iterator[ConfigError]:

@@ -30,7 +30,7 @@ class FunctionLR(nn.LearningRateSchedule):
         """The rate of step `global_step`."""
         return self.function(**{self.step: global_step}, **self.arguments)
 
-    def __call__(self, global_step: Any) -> float:
+    def __call__(self, global_step: Any) -> Any:
         """The rate of a step. Raises ConfigError, with the place of the function, for what is no rate."""
         try:
             return super().__call__(global_step)

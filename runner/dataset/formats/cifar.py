@@ -15,6 +15,9 @@ CLASSES = 10
 FILES = {"train": [f"data_batch_{number}.bin" for number in range(1, 6)], "test": ["test_batch.bin"]}
 MISSING = "unpack cifar-10-binary.tar.gz and set dataset.data_dir to its folder"
 DAMAGED = "unpack the file from cifar-10-binary.tar.gz again, or set dataset.data_dir to a good copy"
+DAMAGED_100 = "unpack the file from cifar-100-binary.tar.gz again, or name a folder with a good copy"
+CLASSES_100 = {"coarse_label": 20, "fine_label": 100}
+FILES_100 = {"train": "train.bin", "test": "test.bin"}
 
 
 def read_records(path: Path) -> np.ndarray:
@@ -32,6 +35,24 @@ def read_records(path: Path) -> np.ndarray:
     if records[first, 0] >= CLASSES:
         location = f"the label of record {first}, at byte {first * RECORD}"
         raise content.error(f"labels from 0 to {CLASSES - 1}", f"{records[first, 0]} as {location}")
+    return records
+
+
+def read_records_100(path: Path) -> np.ndarray:
+    """A file of CIFAR-100's records (coarse label, fine label, pixels), plain or gzip, as uint8 [N, 3074].
+
+    Raises DataError for a size that is not a multiple of 3,074, and for a label out of range.
+    """
+    content = Content.of_file(path, DAMAGED_100)
+    data = content.rest()
+    if len(data) == 0 or len(data) % (RECORD + 1):
+        raise content.error(f"whole records of {RECORD + 1} bytes", f"{len(data)} bytes")
+    records = np.frombuffer(data, np.uint8).reshape(-1, RECORD + 1)
+    for place, (name, classes) in enumerate(CLASSES_100.items()):
+        first = int((records[:, place] >= classes).argmax())
+        if records[first, place] >= classes:
+            location = f"the {name} of record {first}, at byte {first * (RECORD + 1) + place}"
+            raise content.error(f"labels from 0 to {classes - 1}", f"{records[first, place]} as {location}")
     return records
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.dataset.element_types import converted, target_type
+from runner.dataset.element_types import target_type
 from runner.errors import ConfigError
 from runner.host.machine import require_memory
 from runner.types import TensorType
@@ -16,8 +16,11 @@ FIRST_BYTES = 1 << 20  # of an array for samples whose number is not known; it g
 SOURCES = "an object with __getitem__ and __len__, an iterable, or a function that returns an iterable"
 
 
-def read_samples(source: object, names: Sequence[str], most: int | None) -> dict[str, np.ndarray]:
-    """The columns [N, ...] of at most `most` samples. Raises ConfigError as `GeneratorDataset`."""
+Values = np.ndarray | list[np.ndarray]  # samples of one shape [N, ...], or of several
+
+
+def read_samples(source: object, names: Sequence[str], most: int | None) -> dict[str, Values]:
+    """The columns of at most `most` samples, in their own types. Raises ConfigError as `GeneratorDataset`."""
     samples, count = _samples(source)
     capacity = count if count is None or most is None else min(count, most)
     buffers: list[_Buffer] = []
@@ -32,33 +35,45 @@ def read_samples(source: object, names: Sequence[str], most: int | None) -> dict
 
 
 class _Buffer:
-    """The values of one column. The first one determines shape and element type."""
+    """The values of one column. The first one determines element type and number of axes."""
 
     def __init__(self, name: str, first: object, capacity: int | None) -> None:
         self.name, self.count = name, 0
         array = self._array(first)
         self.type = TensorType(dt.of(target_type(name, array)), array.shape)
-        capacity = max(1, FIRST_BYTES // max(1, self.type.nbytes)) if capacity is None else capacity
+        self.dtype = array.dtype.newbyteorder("=")
+        self.bytes = array.size * self.dtype.itemsize
+        capacity = max(1, FIRST_BYTES // max(1, self.bytes)) if capacity is None else capacity
         self._require(capacity)
-        self.rows = np.empty((capacity, *array.shape), self.type.dtype.numpy)
+        self.rows = np.empty((capacity, *array.shape), self.dtype)
+        self.different: list[np.ndarray] | None = None  # all values, once one has another shape
 
     def add(self, value: object) -> None:
         """Add the value of the next sample."""
         array = self._array(value)
         found = TensorType(dt.of(target_type(self.name, array)), array.shape)
-        if found != self.type:
+        if found.dtype != self.type.dtype or len(found.shape) != len(self.type.shape):
             rows = {"column": self.name, "sample": self.count, "found": found, "first_sample": self.type}
             repair = "samples of one shape and type: crop, pad or convert them"
             raise ConfigError("the samples of a column differ in shape or element type", **rows, repair=repair)
+        if self.different is None and found.shape != self.type.shape:
+            self.different = [row.copy() for row in self.rows[: self.count]]
+        if self.different is not None:
+            self.different.append(array.astype(self.dtype))
+        else:
+            self._add_row(array)
+        self.count += 1
+
+    def _add_row(self, array: np.ndarray) -> None:
         if self.count == len(self.rows):
             self._require(more := self.count // 4 + 1)
             self.rows.resize((self.count + more, *self.type.shape), refcheck=False)  # in place: not a second copy
-        same = array.dtype == self.rows.dtype
-        self.rows[self.count] = array if same else converted(self.name, array[None], self.rows.dtype, self.count)[0]
-        self.count += 1
+        self.rows[self.count] = array
 
-    def filled(self) -> np.ndarray:
-        """The values so far, [N, ...]."""
+    def filled(self) -> Values:
+        """The values so far."""
+        if self.different is not None:
+            return self.different
         self.rows.resize((self.count, *self.type.shape), refcheck=False)
         return self.rows
 
@@ -71,7 +86,7 @@ class _Buffer:
 
     def _require(self, rows: int) -> None:
         repair = "num_samples, or arrays in files that are mapped into memory: NumpySlicesDataset"
-        require_memory(rows * self.type.nbytes, column=self.name, sample=self.count, value=self.type, repair=repair)
+        require_memory(rows * self.bytes, column=self.name, sample=self.count, value=self.type, repair=repair)
 
 
 def _samples(source: object) -> tuple[Iterator[Any], int | None]:

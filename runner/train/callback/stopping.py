@@ -83,7 +83,7 @@ class EarlyStopping(Callback):
 
 
 class LearningRateScheduler(Callback):
-    """Sets the learning rate after every step (after every sink) to `learning_rate_function(rate, cur_step_num)`.
+    """Sets each learning rate after every step (after every sink) to `learning_rate_function(rate, cur_step_num)`.
 
     `rate` is the present rate as a Python float, `cur_step_num` the number of steps so far. Raises ConfigError when the
     optimizer has a schedule, or when the function returns no valid rate.
@@ -103,13 +103,13 @@ class LearningRateScheduler(Callback):
 
     def step_end(self, run_context: RunContext) -> None:
         cb_params = run_context.original_args()
-        parameter = cb_params.optimizer.learning_rate
-        rate = float(str(parameter.asnumpy()))  # 0.1, where the float32 is 0.10000000149
-        new_rate = scalar(self.learning_rate_function(rate, cb_params.cur_step_num))
-        at_least({"callback": "LearningRateScheduler", "step": cb_params.cur_step_num}, 0.0, learning_rate=new_rate)
-        if new_rate != rate:
-            parameter.set_data(np.float32(new_rate))
-            LOG.info("at step %d the learning rate changes to %s", cb_params.cur_step_num, new_rate)
+        for parameter in cb_params.optimizer.rates:
+            rate = float(str(parameter.asnumpy()))  # 0.1, where the float32 is 0.10000000149
+            new_rate = scalar(self.learning_rate_function(rate, cb_params.cur_step_num))
+            at_least({"callback": "LearningRateScheduler", "step": cb_params.cur_step_num}, 0.0, learning_rate=new_rate)
+            if new_rate != rate:
+                parameter.set_data(np.float32(new_rate))
+                LOG.info("at step %d the learning rate changes to %s", cb_params.cur_step_num, new_rate)
 
 
 class LambdaCallback(Callback):

@@ -103,7 +103,7 @@ class Pair(nn.Cell):
         both = self.left(x) * self.right(y)
         rows = x.shape[0]
         doubled = ops.Concat(0)((both, both + 1.0))
-        return both + ops.OneHot(3)(words), doubled, ops.Reshape()(ops.ReduceSum(False, 1)(both), (1, rows))
+        return both + ops.OneHot(depth=3)(words), doubled, ops.Reshape()(ops.ReduceSum(False, 1)(both), (1, rows))
 
 
 def convolutional():

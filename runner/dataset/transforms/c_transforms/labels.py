@@ -76,7 +76,7 @@ class OneHot(Transform):
 
     def lower(self, batch: Any, ops: Any) -> Any:
         """[B, num_classes]; a label that is out of range gives zeros."""
-        return ops.OneHot(self.num_classes, dtype=batch.dtype)(ops.Reshape((batch.shape[0],))(batch))
+        return ops.OneHot(depth=self.num_classes, dtype=batch.dtype)(ops.Reshape((batch.shape[0],))(batch))
 
     def attributes(self) -> dict[str, Any]:
         """`num_classes`."""

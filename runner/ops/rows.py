@@ -1,7 +1,8 @@
 """Operators indexed by an integer operand: OneHot, Gather, UnsortedSegmentSum."""
 
+import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from runner import dtype as dt
 from runner.core.lowering import Builder
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, primitive
-from runner.core.value import Value
+from runner.core.value import Tensor, Value
 from runner.ops.array import Transpose, require
 from runner.types import TensorType
 
@@ -18,37 +19,53 @@ __all__ = ["Gather", "OneHot", "UnsortedSegmentSum"]
 
 @primitive
 class OneHot(Primitive):
-    """Class numbers of any shape to vectors of length `depth` along a new last axis: `on_value` at the class.
+    """Class numbers of any shape to vectors of length `depth` along a new axis (-1: the last): `on_value` at the class.
 
-    For numbers below 0 or above `depth - 1` all elements are `off_value`.
+    For numbers below 0 or above `depth - 1` all elements are `off_value`. `on_value` and `off_value` are numbers, or
+    tensors of one number, whose element type is then that of the result.
     """
 
     computes: ClassVar = False
     is_flat: ClassVar = True
 
+    axis: int = -1
     depth: int = 1
     on_value: float = 1.0
     off_value: float = 0.0
     dtype: dt.DType = dt.float32
     statics: ClassVar = ("depth", "on_value", "off_value")
 
+    def __call__(self, *operands: Any) -> Any:
+        numbers = [x.asnumpy().item() if isinstance(x, Tensor) else x for x in operands[2:]]
+        dtypes = {x.dtype for x in operands[2:] if isinstance(x, Tensor)}
+        require(len(dtypes) <= 1, "on_value and off_value must have one element type", given=dtypes)
+        op = dataclasses.replace(self, dtype=dtypes.pop()) if dtypes else self
+        return super(OneHot, op).__call__(*operands[:2], *numbers)
+
     def infer(self, indices: TensorType) -> TensorType:
         require(indices.dtype in (dt.int32, dt.int64), "class numbers must be Int32 or Int64", indices=indices)
         require(self.depth >= 1, "depth must be positive", depth=self.depth)
-        return TensorType(self.dtype, (*indices.shape, self.depth))
+        at = self._at(indices.ndim)
+        return TensorType(self.dtype, (*indices.shape[:at], self.depth, *indices.shape[at:]))
 
     def kernel(self, indices: np.ndarray) -> np.ndarray:
         hit = indices[..., None] == np.arange(self.depth)
         values = np.array([self.off_value, self.on_value], self.dtype.numpy)
-        result: np.ndarray = values[hit.astype(np.intp)]
-        return result
+        return np.moveaxis(values[hit.astype(np.intp)], -1, self._at(indices.ndim))
 
     def lower(self, b: Builder, indices: str) -> str:
         # Not the OneHot of ONNX, where negative numbers count from the end; onnxruntime lacks it for most types.
         on, off = (b.const(np.array(value, self.dtype.numpy)) for value in (self.on_value, self.off_value))
         numbers = b.reshape(b.node("Cast", (indices,), to=dt.int64), (*b.type(indices).shape, 1))
         hit = b.node("Equal", (numbers, b.const(list(range(self.depth)))))
-        return b.node("Where", (hit, on, off))
+        vectors, ndim = b.node("Where", (hit, on, off)), b.type(indices).ndim
+        at = self._at(ndim)
+        return vectors if at == ndim else b.node("Transpose", (vectors,), perm=(*range(at), ndim, *range(at, ndim)))
+
+    def _at(self, ndim: int) -> int:
+        """The position of the new axis."""
+        require(-1 <= self.axis <= ndim, "axis out of range", axis=self.axis, allowed=f"-1 to {ndim}")
+        return ndim if self.axis == -1 else self.axis
 
 
 @primitive

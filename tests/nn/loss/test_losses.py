@@ -3,54 +3,17 @@
 import numpy as np
 import pytest
 from both_modes import MODES, nodes_of, relative, step_of
+from loss_values import REDUCE, RNG, check, normal, value_and_slope
 from tables import table
 
 from runner import nn
-from runner.core.autodiff import gradients
-from runner.core.value import Parameter, Tensor
+from runner.core.value import Tensor
 from runner.dataset import NumpySlicesDataset
 from runner.errors import ConfigError, ShapeError
 from runner.train.model import Model
 
-RNG = np.random.default_rng(11)
-REDUCE = {"none": lambda a: a, "mean": np.mean, "sum": np.sum}
 EXTREME = np.array([0, 1e-30, 1e-3, 1, 10, 20, 60, 88, 104, 1e4, 1e30], np.float32)
 EXTREME = np.concatenate([EXTREME, -EXTREME])
-
-
-def normal(*shape):
-    return RNG.normal(size=shape).astype(np.float32)
-
-
-def value_and_slope(loss, logits, labels, mode):
-    """The loss, and the gradient of the sum of its elements with respect to the logits."""
-    parameter = Parameter(Tensor(logits), "logits")
-
-    def function(labels):
-        value = loss.construct(parameter, labels)
-        return value, *gradients(value, [parameter])
-
-    return step_of(function, mode)(labels)
-
-
-def differences(function, x, step=1e-6):
-    """The gradient of the sum of a Float64 function, by central differences."""
-    slope = np.zeros_like(x)
-    for index in np.ndindex(x.shape):
-        shift = np.zeros_like(x)
-        shift[index] = step
-        slope[index] = (np.sum(function(x + shift)) - np.sum(function(x - shift))) / (2 * step)
-    return slope
-
-
-def check(loss, expected, logits, labels, mode, tolerance=2e-6):
-    """Compare with a Float64 function of logits; its gradient is found by differences."""
-    value, slope = value_and_slope(loss, logits, labels, mode)
-    wide = logits.astype(np.float64)
-    assert value.dtype == np.float32
-    assert value.shape == np.shape(expected(wide))
-    assert relative(value, np.asarray(expected(wide))) < tolerance
-    assert relative(slope, differences(expected, wide)) < max(tolerance, 1e-5)
 
 
 # Softmax cross-entropy

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import InitVar, field
 from functools import partial
 from itertools import product
 from typing import ClassVar
@@ -12,7 +13,7 @@ from runner.core.lowering import LAST, PLAIN, TILED, Builder, Form, Layout, can_
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import OPERATORS, Operand, Value
-from runner.ops.array import Reshape, require
+from runner.ops.array import Reshape, require, require_nchw
 from runner.ops.blocked_product import blocked_product
 from runner.ops.reduce import BroadcastTo
 from runner.types import TensorType
@@ -111,6 +112,11 @@ class BiasAdd(Primitive):
     """x (N, C) or (N, C, H, W) plus a bias (C,)."""
 
     needs: ClassVar = Needs.FIRST
+
+    data_format: InitVar[str] = field(default="NCHW", kw_only=True)
+
+    def __post_init__(self, data_format: str) -> None:
+        require_nchw(data_format)
 
     def infer(self, x: TensorType, bias: TensorType) -> TensorType:
         require(
