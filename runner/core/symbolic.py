@@ -86,13 +86,17 @@ class Tracer(Interpreter):
                 return self.updates[operand]
             return self.entry(operand) if self.outer is None else self.outer.lift(operand)
         assert isinstance(operand, Tensor)
-        if operand in self._rebound:
-            return self._rebound[operand]
+        if (rebound := self._rebound_value(operand)) is not None:
+            return rebound
         key = operand.type, operand.data.tobytes()
         if key not in self._constants:
             symbol = self._constants[key] = Symbol(operand.type, f"cst{len(self._constants) + 1}")
             self.constants[symbol] = operand.data
         return self._constants[key]
+
+    def _rebound_value(self, tensor: Tensor) -> Symbol | None:
+        found = self._rebound.get(tensor)
+        return found if found is not None or self.outer is None else self.outer._rebound_value(tensor)
 
     def entry(self, parameter: Parameter) -> Value:
         """The input of the graph."""

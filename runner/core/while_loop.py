@@ -1,24 +1,26 @@
 """Loops on values: an operator with two graphs, its test and its body, and the function that makes it from Python."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
+from functools import partial
 from typing import Any, ClassVar
 
+from runner.core.autodiff import pull_back
 from runner.core.branch import graph_flops
 from runner.core.collective import Collective
-from runner.core.graph import Graph, verify
+from runner.core.graph import Graph, as_symbol, verify
 from runner.core.join_paths import captured
 from runner.core.precision import Needs
 from runner.core.primitive import Gradient, Primitive, Types, current, primitive
 from runner.core.source import user_line
 from runner.core.symbolic import Tracer, Unknown
 from runner.core.tracer import trace_inner
-from runner.core.value import Tensor, Value
+from runner.core.value import OPERATORS, Tensor, Value
 from runner.core.while_statement import REPAIR, UNBOUND
 from runner.errors import ConfigError, NotDifferentiable, ShapeError
 from runner.types import TensorType
 
-__all__ = ["UNBOUND", "While", "loop", "state_of"]
+__all__ = ["UNBOUND", "While", "WhileGrad", "loop", "state_of"]
 
 
 @primitive
@@ -34,6 +36,7 @@ class While(Primitive):
     test: Graph
     body: Graph
     count: int
+    step: Callable[..., Sequence[Value]] = field(compare=False)  # one iteration of Python's loop
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
@@ -43,7 +46,7 @@ class While(Primitive):
     def with_graphs(self, graphs: Sequence[Graph]) -> "While":
         """The loop with other graphs."""
         test, body = graphs
-        return While(test, body, self.count)
+        return While(test, body, self.count, self.step)
 
     def infer(self, *types: TensorType) -> Types:
         return types[: self.count]
@@ -55,8 +58,88 @@ class While(Primitive):
         return {"test": self.test.name, "body": self.body.name, "count": self.count}
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        what = "graph mode has no gradient of a while whose test is only known when the graph runs"
-        raise NotDifferentiable(what, repair=REPAIR)
+        """The gradients of one iteration, which runs backwards through a history of the variables."""
+        operands = [k for k, x in enumerate(inputs) if x.dtype.is_float]
+        floats = [k for k in operands if k < self.count]
+        pull = self._pull_graph(inputs, floats, operands)
+        made: list[Value] = []
+
+        def gradient(place: int) -> Value:
+            if not made:
+                op = WhileGrad(self.test, self.body, pull, self.count, tuple(operands))
+                made.extend(current().bind(op, (*inputs, *[douts[k] for k in floats])))
+            return made[place]
+
+        rules: list[Gradient] = [None] * len(inputs)
+        for place, k in enumerate(operands):
+            rules[k] = partial(gradient, place)
+        return rules
+
+    def _pull_graph(self, inputs: Sequence[Value], floats: Sequence[int], operands: Sequence[int]) -> Graph:
+        """From the variables at the beginning of an iteration and the adjoints of those at its end: the adjoints at the
+        beginning, and the gradients of the other operands."""
+
+        def pulled(*values: Value) -> list[Value]:
+            tracer, state = current(), values[: self.count]
+            begin = tracer.mark()
+            ends = self.step(*state)
+            adjoint: dict[Value, Value] = {}
+            for k, value in zip(floats, values[self.count :], strict=True):
+                end = tracer.lift(ends[k])
+                adjoint[end] = OPERATORS["Add"](adjoint[end], value) if end in adjoint else value
+            targets = [tracer.original(state[k] if k < self.count else inputs[k]) for k in operands]
+            found = pull_back(adjoint, [(x,) for x in targets], begin)
+            return [tracer.with_dtype(x, inputs[k].dtype) for x, k in zip(found, operands, strict=True)]
+
+        tracer = current()
+        assert isinstance(tracer, Tracer)
+        types = [x.type for x in (*inputs[: self.count], *[inputs[k] for k in floats])]
+        graph = trace_inner(pulled, types, f"{self.body.name}.gradient", tracer)
+        others = tuple(map(as_symbol, inputs[self.count :]))
+        if not set(captured(graph)) <= set(others):
+            reason = "a value or a parameter that its body reads is assigned between the loop and its gradient"
+            raise NotDifferentiable("the gradient of this while is not known", reason=reason, repair=REPAIR)
+        return verify(replace(graph, inputs=(*graph.inputs, *others)))
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+@primitive
+class WhileGrad(Primitive):
+    """The gradients of the float operands of a `While`, numbers `operands`, from its operands and the adjoints of its
+    float results. `pull` goes back through one iteration."""
+
+    needs: ClassVar = Needs.NOTHING
+    computes: ClassVar = False
+
+    test: Graph
+    body: Graph
+    pull: Graph
+    count: int
+    operands: tuple[int, ...]
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """Test, body and gradient of the body."""
+        return self.test, self.body, self.pull
+
+    def with_graphs(self, graphs: Sequence[Graph]) -> "WhileGrad":
+        """The gradient with other graphs."""
+        test, body, pull = graphs
+        return WhileGrad(test, body, pull, self.count, self.operands)
+
+    def infer(self, *types: TensorType) -> Types:
+        return tuple([types[k] for k in self.operands])
+
+    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
+        return sum(map(graph_flops, self.graphs))
+
+    def attributes(self) -> dict[str, Any]:
+        return {"test": self.test.name, "body": self.body.name, "pull": self.pull.name, "count": self.count}
 
     def __hash__(self) -> int:
         return id(self)
@@ -132,7 +215,7 @@ class _Loop:
             raise ShapeError("a while needs a test with one element", given=given, line=self.line)
         outer = tuple(dict.fromkeys(x for graph in (test, body) for x in captured(graph)))
         graphs = [verify(replace(graph, inputs=(*graph.inputs, *outer))) for graph in (test, body)]
-        made = self.tracer.bind(While(graphs[0], graphs[1], len(types)), (*[state[k] for k in carried], *outer))
+        made = self.tracer.bind(While(graphs[0], graphs[1], len(types), once), (*[state[k] for k in carried], *outer))
         return _with(state, carried, made)
 
     def _graph(self, function: Callable[..., Any], types: Sequence[TensorType], kind: str) -> Graph:

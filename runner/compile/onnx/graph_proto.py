@@ -18,7 +18,7 @@ from runner.core.lowering import PLAIN, Form, Layout, physical_shape, with_layou
 from runner.core.primitive import Node
 from runner.core.source import user_line
 from runner.core.value import Symbol, Value
-from runner.core.while_loop import While
+from runner.core.while_loop import While, WhileGrad
 from runner.errors import RunnerError
 from runner.types import TensorType
 
@@ -35,6 +35,8 @@ def lower_nodes(builder: OnnxBuilder, graph: Graph, names: ValueNames) -> None:
             _lower_branch(builder, node, names)
         elif isinstance(node.op, While):
             _lower_loop(builder, node, node.op, names)
+        elif isinstance(node.op, WhileGrad):
+            _lower_gradient(builder, node, node.op, names)
         else:
             _lower_node(builder, node, names)
 
@@ -68,13 +70,23 @@ def _as_condition(builder: OnnxBuilder, names: ValueNames, value: Value) -> str:
 
 
 def _lower_loop(builder: OnnxBuilder, node: Node, op: While, names: ValueNames) -> None:
-    """Lower a loop. Its test is computed before the first iteration and at the end of each."""
-    operands = [names.of(x) for x in node.inputs]
+    results, _ = _loop(builder, node, op, [names.of(x) for x in node.inputs])
+    for symbol, result in zip(node.outputs, results, strict=True):
+        names.bind(symbol, result)
+
+
+def _loop(
+    builder: OnnxBuilder, node: Node, op: While | WhileGrad, operands: Sequence[str], history: bool = False
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The variables after a loop, and with `history` those before each iteration, stacked.
+
+    The test is computed before the first iteration and at the end of each.
+    """
     first = _lower_test(builder, op, operands)
     builder.operator = node.name
-    results = builder.new_names("Loop", op.count)
+    results = builder.new_names("Loop", op.count * (1 + history))
     name = results[0].rpartition(":")[0]
-    entries = [f"{x}:entry" for x in results]
+    entries = [f"{x}:entry" for x in results[: op.count]]
     inner = OnnxBuilder(builder.on_host, builder)
     body = ValueNames(inner, dict(zip(op.body.inputs, [*entries, *operands[op.count :]], strict=True)))
     lower_nodes(inner, op.body, body)
@@ -82,22 +94,62 @@ def _lower_loop(builder: OnnxBuilder, node: Node, op: While, names: ValueNames) 
     for x, y in zip(op.test.inputs, [*op.body.outputs, *op.body.inputs[op.count :]], strict=True):
         test.bind(x, body.of(y))
     lower_nodes(inner, op.test, test)
-    condition = _as_condition(inner, test, op.test.outputs[0])
-    types = [x.type for x in op.body.outputs]
-    goes_on = Symbol(TensorType(dt.bool_, ()), "goes_on")
-    body.bind(goes_on, condition)
+    goes_on = _bound(body, _as_condition(inner, test, op.test.outputs[0]), TensorType(dt.bool_, ()))
     inputs = {f"{name}:number": TensorType(dt.int64, ()), f"{name}:before": goes_on.type}
-    inputs |= dict(zip(entries, types, strict=True))
-    outputs = {f"{name}:after": goes_on, **{f"{x}:end": y for x, y in zip(results, op.body.outputs, strict=True)}}
+    inputs |= {entry: x.type for entry, x in zip(entries, op.body.outputs, strict=True)}
+    values = [*op.body.outputs, *(op.body.inputs[: op.count] if history else ())]
+    outputs = {f"{name}:after": goes_on} | {f"{x}:end": y for x, y in zip(results, values, strict=True)}
     graph = graph_proto(inner, op.body.name, inputs, outputs, body, {}, ())
-    builder.list.append(
-        onnx.helper.make_node("Loop", ["", first, *operands[: op.count]], results, name=name, body=graph)
-    )
+    taken = ["", first, *operands[: op.count]]
+    builder.list.append(onnx.helper.make_node("Loop", taken, results, name=name, body=graph))
+    return results[: op.count], results[op.count :]
+
+
+def _lower_gradient(builder: OnnxBuilder, node: Node, op: WhileGrad, names: ValueNames) -> None:
+    """A loop with the history of its variables, and a second one backwards through this history."""
+    given = len(op.body.inputs)
+    operands = [names.of(x) for x in node.inputs]
+    _, history = _loop(builder, node, op, operands[:given], history=True)
+    length = builder.node("Reshape", (builder.node("Shape", (history[0],), end=1), builder.const([])))
+    last = builder.node("Sub", (length, builder.const(1)))
+    adjoints, others = operands[given:], [k for k in op.operands if k >= op.count]
+    zeros = [
+        builder.node("Expand", (builder.const(np.zeros((), x.dtype.numpy)), builder.const(list(x.shape))))
+        for x in (node.inputs[k] for k in others)
+    ]
+    results = builder.new_names("Loop", len(op.operands))
+    name = results[0].rpartition(":")[0]
+    entries, number, before = [f"{x}:entry" for x in results], f"{name}:number", f"{name}:before"
+    inner = OnnxBuilder(builder.on_host, builder)
+    inner.operator = node.name
+    place = inner.node("Sub", (last, number))
+    state = [inner.node("Gather", (stack, place), axis=0) for stack in history]
+    given_names = [*state, *entries[: len(adjoints)], *operands[op.count : given]]
+    pull = ValueNames(inner, dict(zip(op.pull.inputs, given_names, strict=True)))
+    lower_nodes(inner, op.pull, pull)
+    inner.operator = node.name
+    ends = list(op.pull.outputs[: len(adjoints)])
+    for entry, x in zip(entries[len(adjoints) :], op.pull.outputs[len(adjoints) :], strict=True):
+        ends.append(_bound(pull, inner.node("Add", (entry, pull.of(x))), x.type))
+    goes_on = _bound(pull, before, TensorType(dt.bool_, ()))
+    inputs = {number: TensorType(dt.int64, ()), before: goes_on.type}
+    inputs |= {entry: x.type for entry, x in zip(entries, op.pull.outputs, strict=True)}
+    outputs = {f"{name}:after": goes_on} | {f"{x}:end": y for x, y in zip(results, ends, strict=True)}
+    graph = graph_proto(inner, op.pull.name, inputs, outputs, pull, {}, ())
+    taken = [length, "", *adjoints, *zeros]
+    builder.list.append(onnx.helper.make_node("Loop", taken, results, name=name, body=graph))
     for symbol, result in zip(node.outputs, results, strict=True):
         names.bind(symbol, result)
 
 
-def _lower_test(builder: OnnxBuilder, op: While, operands: Sequence[str]) -> str:
+def _bound(names: ValueNames, name: str, type: TensorType) -> Symbol:
+    """A value of the graph for a value of ONNX that no operator has as a result."""
+    symbol = Symbol(type, name)
+    names.bind(symbol, name)
+    return symbol
+
+
+def _lower_test(builder: OnnxBuilder, op: While | WhileGrad, operands: Sequence[str]) -> str:
     inside = ValueNames(builder, dict(zip(op.test.inputs, operands, strict=True)))
     lower_nodes(builder, op.test, inside)
     return _as_condition(builder, inside, op.test.outputs[0])
@@ -172,9 +224,9 @@ def _name_results(
 def _without_unused_outputs(node: NodeProto, used: set[str]) -> NodeProto:
     """Remove trailing outputs that nothing reads (MaxPool's indices cost ten times the pool).
 
-    A Split must keep all of its outputs.
+    A Split must keep all of its outputs, and so must branches and loops.
     """
-    while node.op_type != "Split" and len(node.output) > 1 and node.output[-1] not in used:
+    while node.op_type not in ("Split", "If", "Loop") and len(node.output) > 1 and node.output[-1] not in used:
         del node.output[-1]
     return node
 
