@@ -8,7 +8,7 @@ import onnx
 import onnxruntime
 import pytest
 from both_modes import MODES, step_of
-from spy import Spy
+from spy import Losses, Spy
 from tables import table
 
 from runner import Model, Parameter, Tensor, context, nn, ops
@@ -20,7 +20,6 @@ from runner.device import Device
 from runner.errors import ConfigError, RunnerError, ShapeError
 from runner.host import seed
 from runner.nn.steps import EagerStep, GraphStep
-from runner.train.callback import Callback
 from runner.types import TensorType
 
 X = np.float32([[1, -2, 3], [0.5, 4, -1]])
@@ -180,15 +179,7 @@ def test_gradients_of_each_path_agree_with_float64():
                 np.testing.assert_allclose(found.asnumpy(), value, rtol=1e-6)
 
 
-class Losses(Callback):
-    def __init__(self):
-        self.losses = []
-
-    def step_end(self, run_context):
-        self.losses += run_context.original_args().losses.tolist()
-
-
-def model_losses(mode, sink, tmp_path=None):
+def model_losses(mode, sink):
     seed.set_seed(5)
     network = nn.SequentialCell(Branching())
     rng = np.random.default_rng(3)
@@ -201,7 +192,7 @@ def model_losses(mode, sink, tmp_path=None):
     model = Model(network, loss, optimizer, mode=mode, device=Device(threads=1))
     seen = Losses()
     model.train(1, data, seen, sink)
-    return seen.losses, [p.data.tobytes() for p in network.get_parameters()]
+    return seen.all, [p.data.tobytes() for p in network.get_parameters()]
 
 
 def test_a_sink_has_the_same_bits():

@@ -6,12 +6,13 @@ The functions use only what tensors and arrays share, so numpy executes the same
 import numpy as np
 import pytest
 from both_modes import MODES, step_of
-from spy import Spy
+from spy import Losses, Spy
 from tables import table
 
-from runner import Parameter, Tensor, context, nn, ops
+from runner import Model, Parameter, Tensor, context, nn, ops
 from runner.compile.onnx.lower import lower
 from runner.core.tracer import trace
+from runner.dataset import NumpySlicesDataset
 from runner.device import Device
 from runner.errors import ConfigError, ShapeError
 from runner.nn.steps import EagerStep, GraphStep
@@ -153,6 +154,96 @@ def test_both_modes_show_an_observer_the_same_operators():
     assert sorted(seen["graph"]) == sorted(seen["pynative"])
     for key, value in seen["graph"].items():
         np.testing.assert_allclose(value, seen["pynative"][key], rtol=1e-5, err_msg=str(key))
+
+
+class Differentiated(nn.Cell):
+    """Two loops, one inside the other, with a branch, a parameter and a layer in them."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = Parameter(np.float32(1.3), "w")
+        self.dense = nn.Dense(3, 3, weight_init=Tensor(WEIGHT), has_bias=False)
+
+    def construct(self, x):
+        h = x
+        while h.max() < 20:
+            if h.sum() > 5:
+                h = self.dense(h)
+            else:
+                h = ops.Sqrt()(h + 2) * self.w
+            count = h.sum() * 0
+            while count < 2:
+                h = h * self.w
+                count = count + 1
+        return (h * h).sum() * self.w
+
+
+WEIGHT = (np.eye(3) * 1.1 + 0.1).astype(np.float32)
+
+
+def in_float64(x, w, weight):
+    h = x
+    while h.max() < 20:
+        h = h @ weight.T if h.sum() > 5 else np.sqrt(h + 2) * w
+        h = h * w * w
+    return (h * h).sum() * w
+
+
+def differences(x, w, weight):
+    """Derivatives of `in_float64` by central differences."""
+    values = [np.float64(x), np.float64([w]), np.float64(weight)]
+    found = []
+    for value in values:
+        derivative = np.zeros_like(value)
+        for place in np.ndindex(value.shape):
+            at, both = value[place], []
+            for value[place] in (at + 1e-6, at - 1e-6):
+                both.append(in_float64(values[0], values[1][0], values[2]))
+            value[place] = at
+            derivative[place] = (both[0] - both[1]) / 2e-6
+        found.append(derivative)
+    return found
+
+
+@pytest.mark.parametrize("mode", [context.PYNATIVE_MODE, context.GRAPH_MODE])
+def test_gradients_of_loops(mode):
+    context.set_context(mode=mode)
+    net = Differentiated()
+    gradient = ops.GradOperation(get_all=True, get_by_list=True)(net, net.trainable_params())
+    for x in ([[1, 0.2, 0.1]], [[2, 3, 1]], [[0, 30, 1]]):
+        (of_x,), of_parameters = gradient(Tensor(np.float32(x)))
+        expected = differences(np.float32(x), np.float32(1.3), WEIGHT)
+        for found, value in zip((of_x, *of_parameters), expected, strict=True):
+            np.testing.assert_allclose(found.asnumpy().reshape(value.shape), value, rtol=1e-4, atol=1e-2)
+
+
+def test_training_with_a_loop_sunk_or_not():
+    rng = np.random.default_rng(0)
+    xs, ys = rng.uniform(0.5, 3, (160, 3)).astype(np.float32), rng.normal(size=(160, 1)).astype(np.float32)
+
+    class Net(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.dense = nn.Dense(3, 3, weight_init=Tensor(WEIGHT))
+            self.last = nn.Dense(3, 1, weight_init=Tensor(WEIGHT[:1]))
+
+        def construct(self, x):
+            while x.mean() < 5:
+                x = self.dense(x)
+            return self.last(x / x.max())
+
+    def train(mode, sink):
+        losses, network = Losses(), Net()
+        optimizer = nn.SGD(network.trainable_params(), 0.001)
+        model = Model(network, nn.MSELoss(), optimizer, mode=mode, device=Device(threads=1))
+        data = NumpySlicesDataset({"x": xs, "y": ys}, shuffle=False).batch(8)
+        model.train(1, data, losses, sink)
+        return losses.all, [p.data.tobytes() for p in network.get_parameters()]
+
+    sunk, single = train(context.GRAPH_MODE, True), train(context.GRAPH_MODE, False)
+    assert len(sunk[0]) == 20
+    assert sunk == single
+    np.testing.assert_allclose(sunk[0], train(context.PYNATIVE_MODE, False)[0], rtol=1e-4)
 
 
 def grows(x):
