@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from math import inf
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def join(paths: Sequence[Path]) -> Graph:
     unified = [paths[0]]
     for path in paths[1:]:
         unified.append(joiner.unify(path, unified))
-    part = joiner.tail(unified, 0, -1)
+    part = joiner.tail(unified, 0, -1, first.name)
     outputs = len(part.results) - len(joiner.assigned)
     return replace(
         first,
@@ -108,8 +108,11 @@ class _Joiner:
                 made.append(replace(node, inputs=inputs))
         return tuple(made)
 
-    def tail(self, paths: Sequence[Path], depth: int, start: int) -> _Part:
-        """What these paths, whose first `depth` branches have the same outcomes, have from operator `start` on."""
+    def tail(self, paths: Sequence[Path], depth: int, start: int, name: str) -> _Part:
+        """What these paths, whose first `depth` branches have the same outcomes, have from operator `start` on.
+
+        `name` is that of the graph which they become.
+        """
         graph, forks = paths[0]
         if len(forks) == depth:
             updates = [graph.updates.get(p, self.parameters[p]) for p in self.assigned]
@@ -117,9 +120,10 @@ class _Joiner:
         fork = forks[depth]
         sides = [[path for path in paths if path.forks[depth].taken is taken] for taken in (True, False)]
         self._check_results(fork, *(side[0].graph.outputs for side in sides))
-        then, other = (self.tail(side, depth + 1, fork.applied) for side in sides)
+        names = [f"{name}.{fork.applied}.{kind}" for kind in ("then", "else")]
+        then, other = (self.tail(x, depth + 1, fork.applied, y) for x, y in zip(sides, names, strict=True))
         nodes, effects = (_between(each, start, fork.applied) for each in (graph.nodes, graph.effects))
-        return self._branch(_Part(nodes, effects, []), fork, then, other)
+        return self._branch(_Part(nodes, effects, []), fork, then, other, names)
 
     def _check_results(self, fork: Fork, then: Sequence[Symbol], other: Sequence[Symbol]) -> None:
         if [x.type for x in then] != [x.type for x in other]:
@@ -128,7 +132,7 @@ class _Joiner:
             repair = "the same shapes and element types after both, or run this network with mode=pynative"
             raise ShapeError("what a network returns depends on a branch", **where, repair=repair)
 
-    def _branch(self, trunk: _Part, fork: Fork, then: _Part, other: _Part) -> _Part:
+    def _branch(self, trunk: _Part, fork: Fork, then: _Part, other: _Part, names: Sequence[str]) -> _Part:
         """The trunk with an `If` of both parts at its end."""
         effects = self._joined_effects(fork, then, other)
         pairs = [
@@ -138,10 +142,10 @@ class _Joiner:
         chosen = [k for k, (a, b) in enumerate(pairs) if a is not b]
         results = [a for a, _ in pairs]
         if chosen:
-            sides: tuple[tuple[_Part, Literal[0, 1], str], ...] = (then, 0, "then"), (other, 1, "else")
+            columns = [a for a, _ in (pairs[k] for k in chosen)], [b for _, b in (pairs[k] for k in chosen)]
             graphs = [
-                self._graph(f"{self.name}.{fork.applied}.{kind}", part.nodes, [pairs[k][side] for k in chosen])
-                for part, side, kind in sides
+                self._graph(name, part.nodes, column)
+                for name, part, column in zip(names, (then, other), columns, strict=True)
             ]
             inputs = tuple(dict.fromkeys(x for graph in graphs for x in captured(graph)))
             op = If(*[verify(replace(graph, inputs=inputs)) for graph in graphs])

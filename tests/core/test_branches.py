@@ -13,13 +13,20 @@ from tables import table
 
 from runner import Model, Parameter, Tensor, context, nn, ops
 from runner.compile.export import export_onnx
+from runner.compile.onnx.describe import describe_model
 from runner.compile.onnx.lower import lower
+from runner.compile.program import Program
 from runner.core.tracer import trace
 from runner.dataset import NumpySlicesDataset
 from runner.device import Device
 from runner.errors import ConfigError, RunnerError, ShapeError
 from runner.host import seed
 from runner.nn.steps import EagerStep, GraphStep
+from runner.observe.graph import reader
+from runner.observe.graph.describe import describe
+from runner.observe.graph.dot import dot
+from runner.observe.graph.proto import proto
+from runner.observe.graph.text import text
 from runner.types import TensorType
 
 X = np.float32([[1, -2, 3], [0.5, 4, -1]])
@@ -93,6 +100,19 @@ def test_a_branch_is_an_if_of_onnx_and_a_known_one_is_none():
     flag = np.float32(3)
     known = trace(lambda x: x if ops.Add()(flag, flag) > 5 else -x, [TYPE], "net")
     assert "If" not in [node.op.name for node in known.nodes]
+
+
+@table("function", [nested, in_one_branch, compound], ids=lambda f: f.__name__)
+def test_the_files_of_a_graph_have_its_branches(function):
+    graph = trace(function, [TYPE], "net")
+    program = Program(function, [TYPE], Device(threads=1), "net")
+    for listing in (describe(graph), describe_model(program.model, program.graph, 0)):
+        assert reader.parse(text(listing)) == listing
+        names = [subgraph.name for subgraph in listing.subgraphs]
+        assert len(set(names)) == len(names) > 2
+        assert all(f"@{name}" in text(listing) for name in names)
+    dot(describe(graph))
+    proto(graph)
 
 
 def test_equal_conditions_are_one_branch():
