@@ -13,7 +13,7 @@ from runner.core.structure import flatten, static_parts
 from runner.core.symbolic import Fork, Tracer, Undecided, as_returned, too_many_branches
 from runner.core.value import Symbol, Value
 from runner.core.while_statement import WhileFound, convert
-from runner.errors import ConfigError
+from runner.errors import ConfigError, RunnerError
 from runner.types import TensorType
 
 MOST_PATHS = 64
@@ -99,9 +99,13 @@ class _Traces:
                 outputs = _output_symbols(tracer, as_returned(self.function(*inputs)), self.name)
             except Undecided:
                 pass
-            except Exception:
+            except Exception as error:
                 self.observer.failed(tracer.graph(self.name, inputs, ()))
-                raise
+                if not tracer.forks or isinstance(error, RunnerError):
+                    raise
+                what, repair = "a path raises an exception while graph mode traces it", "leave it out, or mode=pynative"
+                reason, line = f"{type(error).__name__}: {error}", tracer.forks[-1].place
+                raise ConfigError(what, reason=reason, line=line, repair=repair) from error
         return Path(tracer.graph(self.name, inputs, outputs), tracer.forks)
 
 
