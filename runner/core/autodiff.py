@@ -19,7 +19,7 @@ from runner.errors import NotDifferentiable, RunnerError, ShapeError
 
 def gradients(
     loss: Value,
-    parameters: Sequence[Parameter],
+    parameters: Sequence[Value],
     sens: float | Value = 1.0,
     last: bool = False,
     on_gradient: Callable[[int, Value], None] | None = None,
@@ -42,11 +42,17 @@ def gradients(
     return [interpreter.with_dtype(value, p.dtype) for value, p in zip(results, parameters, strict=True)]
 
 
-def versions(parameters: Sequence[Parameter], since: Mark) -> list[Sequence[Value]]:
-    """For each parameter the handles that operators since a point of the step may have read."""
+def versions(parameters: Sequence[Value], since: Mark) -> list[Sequence[Value]]:
+    """For each parameter, or other value, the handles that operators since a point of the step may have read."""
     interpreter = current()
-    handles = [(interpreter.at(p, since), *interpreter.assigned_since(p, since)) for p in parameters]
-    return [tuple(map(interpreter.original, each)) for each in handles]
+    handles: list[Sequence[Value]] = []
+    for x in parameters:
+        if isinstance(x, Parameter):
+            read = [interpreter.at(x, since), *interpreter.assigned_since(x, since)]
+        else:
+            read = [interpreter.lift(x)]
+        handles.append([interpreter.original(handle) for handle in read])
+    return handles
 
 
 def pull_back(

@@ -8,7 +8,7 @@ import numpy as np
 from runner.core.assignments import Mark
 from runner.core.autodiff import pull_back, versions
 from runner.core.primitive import Interpreter, current
-from runner.core.structure import Flat, flatten
+from runner.core.structure import FlatStructure, flatten
 from runner.core.value import OPERATORS, Parameter, Tensor, Value
 from runner.errors import ConfigError, ShapeError
 
@@ -53,7 +53,7 @@ def differentiate(
     return Gradients(executed.outputs, flat.rebuild(typed[:count]), tuple(typed[count:]))
 
 
-def _earlier_call(interpreter: Interpreter, function: Callable[..., Any], flat: Flat) -> _Executed | None:
+def _earlier_call(interpreter: Interpreter, function: Callable[..., Any], flat: FlatStructure) -> _Executed | None:
     call = interpreter.calls.get(function)
     if call is None or call.end.assignments != interpreter.assignments:
         return None
@@ -66,7 +66,7 @@ def _earlier_call(interpreter: Interpreter, function: Callable[..., Any], flat: 
     return _Executed([interpreter.lift(x) for x in values], call.outputs, call.begin, call.end.position)
 
 
-def _execute(interpreter: Interpreter, function: Callable[..., Any], flat: Flat) -> _Executed:
+def _execute(interpreter: Interpreter, function: Callable[..., Any], flat: FlatStructure) -> _Executed:
     begin = interpreter.mark()
     # Each operand gets a handle of its own, although the same value may be another operand, or used by the function.
     handles = [OPERATORS["Identity"](x) if x.dtype.is_float else interpreter.lift(x) for x in flat.values]
@@ -75,7 +75,7 @@ def _execute(interpreter: Interpreter, function: Callable[..., Any], flat: Flat)
     return _Executed(handles, outputs, begin, interpreter.mark().position)
 
 
-def _seeds(interpreter: Interpreter, outputs: Flat, sens: Any) -> dict[Value, Value]:
+def _seeds(interpreter: Interpreter, outputs: FlatStructure, sens: Any) -> dict[Value, Value]:
     if not outputs.values:
         raise ConfigError("a function without a tensor as its result has no gradient", repair="return a tensor")
     given = _fitting(outputs, sens)
@@ -87,7 +87,7 @@ def _seeds(interpreter: Interpreter, outputs: Flat, sens: Any) -> dict[Value, Va
     return adjoint
 
 
-def _fitting(outputs: Flat, sens: Any) -> Sequence[Value]:
+def _fitting(outputs: FlatStructure, sens: Any) -> Sequence[Value]:
     """One `sens` for each result, of its shape."""
     if sens is None or isinstance(sens, int | float):
         return [_filled(y, 1.0 if sens is None else sens) for y in outputs.values]

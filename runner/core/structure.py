@@ -21,7 +21,7 @@ class Static(NamedTuple):
     value: Any
 
 
-class Flat(NamedTuple):
+class FlatStructure(NamedTuple):
     """A structure as its values, in order, and its layout, which is comparable and hashable where its parts are."""
 
     values: tuple[Value, ...]
@@ -32,11 +32,11 @@ class Flat(NamedTuple):
         return rebuilt(self.layout, values)
 
 
-def flatten(structure: Any) -> Flat:
+def flatten(structure: Any) -> FlatStructure:
     """The values of a structure, of which each array of numpy is one. A tuple of any class is rebuilt as a tuple."""
     values: list[Value] = []
     layout = _layout(structure, values)
-    return Flat(tuple(values), layout)
+    return FlatStructure(tuple(values), layout)
 
 
 def values_of(structure: Any) -> tuple[Value, ...]:

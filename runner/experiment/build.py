@@ -24,7 +24,7 @@ from runner.errors import ConfigError, DeviceError, known_names
 from runner.host.log import LOG
 from runner.host.machine import require_memory
 from runner.nn.cell import Cell
-from runner.nn.metric_base import AnyMetric
+from runner.nn.metrics.base import AnyMetric
 from runner.nn.pooling import set_impl_mode
 from runner.nn.wrap import StepCell
 from runner.observe import dump

@@ -23,7 +23,7 @@ from runner.host.files import write_json
 from runner.host.json_file import flat
 from runner.host.machine import cpu_model, packages
 from runner.host.plain_text import as_unicode
-from runner.nn.metric_base import direction_of
+from runner.nn.metrics.base import direction_of
 from runner.train.callback import Callback, CallbackParameters, RunContext
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from runner.errors import TrainingError
 from runner.host.json_data import without_lists
-from runner.nn.metric_base import AnyMetric, is_scalar
+from runner.nn.metrics.base import AnyMetric, is_scalar
 
 
 def as_json(metrics: Mapping[str, AnyMetric], values: Mapping[str, Any], **rows: object) -> dict[str, Any]:
@@ -26,7 +26,10 @@ def as_json(metrics: Mapping[str, AnyMetric], values: Mapping[str, Any], **rows:
 
 
 def _plain(name: str, metric: AnyMetric, value: Any, rows: Mapping[str, object]) -> Any:
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of different lengths, such as the curves of several classes
+        array = np.asarray(None)
     are_numbers = array.dtype.kind in "iuf" and array.size > 0
     if not are_numbers or (is_scalar(metric) and array.ndim):
         given = f"an array {array.shape}" if are_numbers else repr(value)

@@ -14,7 +14,7 @@ from runner.experiment.thumbnails import thumbnails
 from runner.host import png
 from runner.host.files import make_directory, remove, storage_errors, write_json, write_whole
 from runner.host.plain_text import as_unicode
-from runner.nn.metric_base import without_units
+from runner.nn.metrics.base import without_units
 from runner.ops.activation import Softmax
 from runner.train.callback import Callback, RunContext
 

@@ -69,7 +69,7 @@ REASONS = (
         "runner has dense tensors only",
         "the dense form: ops.Gather, nn.Embedding, nn.Adam",
     ),
-    Reason(r".*(CTC|RNNT|EditDistance|BleuScore|CLUE|NoRepeatNGram).*", "it belongs to speech and text"),
+    Reason(r".*(CTC|RNNT|EditDistance|CLUE|NoRepeatNGram).*", "it belongs to speech and text"),
     Reason(
         r"nn\.probability.*|ops\.(RandomCategorical|Poisson|.*CandidateSampler)",
         "it belongs to probabilistic programming",
@@ -81,11 +81,6 @@ REASONS = (
         f"{_OWN_READER}, or convert the file to .npz and use dataset=npz",
     ),
     Reason(r"dataset\.(.*Dataset|GraphData|Schema|DatasetCache)", "runner does not read this data set", _OWN_READER),
-    Reason(
-        r"nn\.(HausdorffDistance|MeanSurfaceDistance|RootMeanSquareDistance|OcclusionSensitivity)",
-        "it belongs to medical imaging",
-        "a metric of your own: docs/how-to/own/metric.md",
-    ),
     Reason(
         r".*(LSTM|RNN|GRU).*",
         "recurrent kernels of devices are missing",

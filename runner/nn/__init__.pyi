@@ -2,7 +2,6 @@ from runner.nn.activation import *
 from runner.nn.basic import *
 from runner.nn.bn_act import *
 from runner.nn.cell import *
-from runner.nn.classification_metrics import *
 from runner.nn.clipping import *
 from runner.nn.container import *
 from runner.nn.convolution import *
@@ -25,8 +24,17 @@ from runner.nn.loss_scale import *
 from runner.nn.lstm import *
 from runner.nn.math import *
 from runner.nn.matrix import *
-from runner.nn.metric_base import *
-from runner.nn.metrics import *
+from runner.nn.metrics.base import *
+from runner.nn.metrics.by_name import *
+from runner.nn.metrics.classification import *
+from runner.nn.metrics.confusion_matrix import *
+from runner.nn.metrics.curves import *
+from runner.nn.metrics.loss import *
+from runner.nn.metrics.occlusion_sensitivity import *
+from runner.nn.metrics.regression import *
+from runner.nn.metrics.similarity import *
+from runner.nn.metrics.surfaces import *
+from runner.nn.metrics.text import *
 from runner.nn.normalization import *
 from runner.nn.optim.ada_grad import *
 from runner.nn.optim.adam import *
@@ -38,7 +46,6 @@ from runner.nn.optim.optimizer import *
 from runner.nn.optim.rmsprop import *
 from runner.nn.optim.sgd import *
 from runner.nn.pooling import *
-from runner.nn.regression_metrics import *
 from runner.nn.schedule import *
 from runner.nn.sequence import *
 from runner.nn.wrap import *

@@ -16,7 +16,7 @@ from runner import context
 from runner.core.eager import Eager
 from runner.core.observers import NO_VALUES, ValueObserver
 from runner.core.precision import use_precision
-from runner.core.structure import Flat, flatten, map_values, rebuilt
+from runner.core.structure import FlatStructure, flatten, map_values, rebuilt
 from runner.core.symbolic import as_returned
 from runner.core.value import Tensor, Value
 from runner.errors import ConfigError
@@ -72,7 +72,7 @@ def _call_graph(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     return rebuilt(step.cell.results[_types(flat)], outputs)
 
 
-def _graph_step(cell: Cell, flat: Flat) -> GraphStep:
+def _graph_step(cell: Cell, flat: FlatStructure) -> GraphStep:
     """The programs for operands of this layout, and for what else the graph depends on."""
     modes = [(c.training, c.float_type) for _, c in cell.cells_and_names()]
     key = (flat.layout, context.device(), context.reserves_class_names(), context.precision(), *modes)
@@ -105,7 +105,7 @@ def _name(cell: Cell) -> str:
     return cell.label if isinstance(cell, FunctionCell) else type(cell).__name__
 
 
-def _types(flat: Flat) -> tuple[TensorType, ...]:
+def _types(flat: FlatStructure) -> tuple[TensorType, ...]:
     return tuple([x.type for x in flat.values])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from runner.core.lowering import Builder, Names
 from runner.core.precision import Needs
 from runner.core.primitive import Arrays, Gradient, Primitive, Types, current, primitive
-from runner.core.structure import Flat, flatten, map_values
+from runner.core.structure import FlatStructure, flatten, map_values
 from runner.core.value import Value
 from runner.errors import ConfigError, ShapeError
 from runner.ops.handle import Identity
@@ -110,8 +110,8 @@ def with_bprop(construct: Callable[..., Any], bprop: Callable[..., Any], *inputs
 
 def _apply_bprop(
     bprop: Callable[..., Any],
-    operands: Flat,
-    results: Flat,
+    operands: FlatStructure,
+    results: FlatStructure,
     values: Sequence[Value],
     outputs: Sequence[Value],
     douts: Sequence[Value],

@@ -1,14 +1,27 @@
 """The evaluation of a `Model`: its cell, and the loop over a dataset."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
 from runner import nn
 from runner.errors import ConfigError
-from runner.nn.metric_base import AnyMetric, update_metrics
+from runner.nn.metrics.base import AnyMetric, attach, checked_metrics, update_metrics
 from runner.nn.steps import Step
 from runner.train.callback import CallbackList, RunContext
+
+
+def metrics_for(
+    loss_fn: nn.Cell | None, wanted: Mapping[str, AnyMetric] | Iterable[str] | str | None
+) -> dict[str, AnyMetric]:
+    """As `nn.get_metrics`, for outputs that this loss function is computed of."""
+    if isinstance(wanted, Mapping):
+        found = checked_metrics(wanted)
+    else:
+        found = nn.get_metrics(wanted) if wanted else {}
+    if loss_fn is not None:
+        attach(found.values(), loss_fn)
+    return found
 
 
 def evaluation_cell(

@@ -19,14 +19,13 @@ from runner.errors import ConfigError
 from runner.host.log import LOG
 from runner.host.threads import kernel_threads
 from runner.nn import gradient_reducer
-from runner.nn.metrics import metrics_for
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe import dump
 from runner.train import amp, profile
 from runner.train.arguments import check_dump, check_train_arguments, epoch_steps, total_steps
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
 from runner.train.columns import check_columns, name_inputs, naming_columns
-from runner.train.evaluation import evaluate, evaluation_cell
+from runner.train.evaluation import evaluate, evaluation_cell, metrics_for
 from runner.train.failure_replay import FailureReplay
 from runner.train.gradient_observer import GradientObserver
 from runner.train.inference import inference

@@ -11,12 +11,12 @@ from runner import register
 from runner.config import gate
 from runner.config.compose import CommandLine, compose
 from runner.config.groups.dataset import DATASETS
+from runner.config.groups.metric import BUILT_IN, numbers
 from runner.config.groups.optimizer import OPTIMIZERS
 from runner.config.schema import RunConfig
 from runner.dataset.catalog import AUGMENTABLE
 from runner.errors import RunnerError
 from runner.host import resources
-from runner.nn.metrics import METRICS, scalar_names
 
 CASES = {
     "epocs=3": """
@@ -720,8 +720,8 @@ def expected(text: str) -> str:
         "NETWORKS": [*register.network],
         "DATASETS": sorted(register.dataset),
         "AUGMENTABLE": AUGMENTABLE,
-        "METRICS": METRICS,
-        "SCALARS": scalar_names(METRICS),
+        "METRICS": BUILT_IN,
+        "SCALARS": numbers(),
         "EXPERIMENTS": sorted(file.stem for file in (conf / "experiment").iterdir()),
         "CONF": [str(conf.relative_to(here) if conf.is_relative_to(here) else conf)],
     }

@@ -184,6 +184,7 @@ REPAIR = "is_scalar = False in the class Fixed, for an array"
         (Fixed(1j), {"given": "1j"}),
         (FixedArray([]), {"given": "[]"}),
         (FixedArray({"a": 1}), {"given": "{'a': 1}"}),
+        (FixedArray([[1, 2], [3]]), {"given": "[[1, 2], [3]]"}),
     ],
 )
 def test_values_that_are_no_numbers(metric, rows):

@@ -21,8 +21,8 @@ class LossBase(Cell):
     """Base of losses: `reduction` is `mean`, `sum` or `none`, also None, over all elements; ConfigError for others.
 
     Subclasses define `construct(logits, labels)`, which ends with `return self.get_loss(x)`. `reduce` is the operator
-    of the reduction, or None, and `average` says whether a sum is divided by the number of elements: conditions of r1.2's
-    losses on these two attributes hold.
+    of the reduction, or None, and `average` says whether a sum is divided by the number of elements: conditions of
+    losses of r1.2 on these two attributes hold.
     """
 
     def __init__(self, reduction: Reduction = "mean") -> None:

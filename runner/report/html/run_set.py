@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from runner.config.groups.metric import BUILT_IN
 from runner.host.files import real_path
-from runner.nn.metric_base import direction_of
-from runner.nn.metrics import METRICS
+from runner.nn.metrics.base import direction_of
 from runner.report.format import format_value
 from runner.report.record import RunRecord, differing_keys
 
@@ -77,7 +77,7 @@ class RunSet:
         stating = [run for run in self.runs if run.maximized is not None]
         stated = frozenset[str]().union(*(run.maximized or () for run in stating))
         known = {name for run in stating for name in run.results}
-        return stated | {name for name in METRICS if name not in known and direction_of(METRICS[name]) == "maximize"}
+        return stated | {name for name in BUILT_IN if name not in known and direction_of(BUILT_IN[name]) == "maximize"}
 
     @cached_property
     def target(self) -> str | None:

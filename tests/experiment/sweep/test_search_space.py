@@ -12,6 +12,7 @@ from runner import cli
 from runner.config import overrides
 from runner.config.compose import CommandLine
 from runner.config.groups import search_space
+from runner.config.groups.metric import BUILT_IN
 from runner.config.groups.search import SearchSettings, space
 from runner.config.groups.search_space import Choice, Number
 from runner.config.loader import Loader
@@ -19,7 +20,7 @@ from runner.errors import ConfigError
 from runner.experiment.sweep.best import best
 from runner.experiment.sweep.hydra_plan import plan
 from runner.experiment.sweep.state import Outcome
-from runner.nn.metrics import METRICS
+from runner.nn.metrics.base import direction_of
 
 OPTUNA = "hydra/sweeper=optuna"
 
@@ -96,7 +97,7 @@ def test_a_grid_needs_points():
 
 
 def test_every_metric_has_a_direction():
-    assert {kind.direction for kind in METRICS.values()} == {"minimize", "maximize"}
+    assert {direction_of(make) for make in BUILT_IN.values()} == {"minimize", "maximize"}
     assert [SearchSettings(metric=metric).resolved_direction for metric in ("loss", "accuracy")] == [
         "minimize",
         "maximize",

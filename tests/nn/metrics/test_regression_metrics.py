@@ -8,7 +8,7 @@ import pytest
 from sklearn import metrics as sk
 from tables import table
 
-from runner import nn
+from runner import Tensor, nn
 from runner.errors import ConfigError, ShapeError
 
 RNG = np.random.default_rng(6)
@@ -23,6 +23,10 @@ def over(cut, metric, output, target):
     return metric.eval()
 
 
+def per_element(kind):
+    return kind() if kind is nn.R2 else kind(per_element=True)
+
+
 def samples(*shape):
     target = RNG.standard_normal(shape).astype(np.float32)
     return (target + 0.3 * RNG.standard_normal(shape)).astype(np.float32), target
@@ -33,7 +37,7 @@ def samples(*shape):
 @table("shape", [(60,), (60, 1), (60, 3)])
 def test_errors_and_shares(shape, kind, cut):
     output, target = samples(*shape)
-    made = over(cut, kind(), output, target)
+    made = over(cut, per_element(kind), output, target)
     assert type(made) is float
     assert made == pytest.approx(KINDS[kind](target.astype(np.float64), output.astype(np.float64)), rel=1e-12)
 
@@ -51,7 +55,20 @@ def test_axes_of_length_one_do_not_make_pairs(cut, kind):
 def test_elements_of_any_shape(kind):
     output, target = samples(60, 2, 3)
     expected = KINDS[kind](target.reshape(60, 6).astype(np.float64), output.reshape(60, 6).astype(np.float64))
-    assert over((50, 10), kind(), output, target) == pytest.approx(expected, rel=1e-12)
+    assert over((50, 10), per_element(kind), output, target) == pytest.approx(expected, rel=1e-12)
+
+
+@table("cut", CUTS)
+@table("kind", [nn.MAE, nn.MSE])
+@table("convert", [Tensor, np.ndarray.tolist])
+def test_the_errors_of_a_sample_are_summed(convert, kind, cut):
+    """As in MindSpore r1.2, which divides by the number of samples."""
+    output, target = samples(60, 2, 3)
+    errors = np.abs(output.astype(np.float64) - target) ** (1 if kind is nn.MAE else 2)
+    metric = kind()
+    for batch in zip(*(np.split(part, np.cumsum(cut)[:-1]) for part in (output, target)), strict=True):
+        metric.update(*map(convert, batch))
+    assert metric.eval() == pytest.approx(errors.sum() / 60, rel=1e-12)
 
 
 @table("cut", CUTS)
@@ -113,7 +130,7 @@ def test_what_is_not_finite_is_not_hidden(side, equal, kind, bad):
 @table("kind", KINDS)
 def test_clear_forgets(kind):
     output, target = samples(60)
-    metric = kind()
+    metric = per_element(kind)
     metric.update(output + 1, target)
     metric.clear()
     with pytest.raises(ConfigError) as caught:

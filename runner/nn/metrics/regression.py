@@ -2,29 +2,50 @@
 
 import numpy as np
 
-from runner.nn.metric_base import Mean, Metric, require_data, require_shapes, without_units
+from runner.nn.metrics.base import Mean, Metric, of_arrays, require_data, require_shapes, without_units
+from runner.validation.arguments import flag
 
 __all__ = ["MAE", "MSE", "R2"]
 
 _ALLOWED = "equal shapes, up to axes of length 1"
 
 
-class MAE(Mean):
-    """Mean absolute error over all elements of outputs and targets of equal shape; (N,) fits (N, 1)."""
+class SummedErrors(Mean):
+    """Base of errors of outputs and targets of equal shape; (N,) fits (N, 1).
 
+    The errors of the elements of a sample are summed, as in MindSpore r1.2, or with `per_element` averaged.
+    """
+
+    def __init__(self, per_element: bool = False) -> None:
+        flag({}, per_element=per_element)
+        self.per_element = per_element
+        super().__init__()
+
+    def error(self, difference: np.ndarray) -> np.ndarray:
+        """The errors (N, K) of differences (N, K)."""
+        raise NotImplementedError
+
+    @of_arrays
     def update(self, output: np.ndarray, target: np.ndarray) -> None:
         output, target = _columns(self, output, target)
-        self.total += float(np.abs(output - target).sum())
-        self.count += target.size
+        self.total += float(self.error(output - target).sum())
+        self.count += target.size if self.per_element else len(target)
 
 
-class MSE(Mean):
-    """Mean squared error over all elements of outputs and targets of equal shape; (N,) fits (N, 1)."""
+class MAE(SummedErrors):
+    """Mean over samples of absolute errors; see `SummedErrors`."""
 
-    def update(self, output: np.ndarray, target: np.ndarray) -> None:
-        output, target = _columns(self, output, target)
-        self.total += float(np.square(output - target).sum())
-        self.count += target.size
+    def error(self, difference: np.ndarray) -> np.ndarray:
+        error: np.ndarray = np.abs(difference)
+        return error
+
+
+class MSE(SummedErrors):
+    """Mean over samples of squared errors; see `SummedErrors`."""
+
+    def error(self, difference: np.ndarray) -> np.ndarray:
+        error: np.ndarray = np.square(difference)
+        return error
 
 
 class R2(Metric):
@@ -44,6 +65,7 @@ class R2(Metric):
         self.count = 0
         self.first = self.mean = self.deviation = self.error = np.zeros(0)
 
+    @of_arrays
     def update(self, output: np.ndarray, target: np.ndarray) -> None:
         output, target = _columns(self, output, target)
         if not self.count:

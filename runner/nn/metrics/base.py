@@ -1,8 +1,9 @@
 """The base of metrics, and what they have in common: means, shapes, arrays."""
 
+import functools
 import inspect
-from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from runner.core.value import Tensor
 from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell
 
-__all__ = ["Metric"]
+__all__ = ["Metric", "rearrange_inputs"]
 
 
 @runtime_checkable
@@ -33,12 +34,19 @@ class Metric:
     `direction` is what a search does with it unless it is configured otherwise: "minimize" or "maximize". A metric
     whose value is an array, such as a confusion matrix, has `is_scalar = False`: it can neither be expected nor
     searched for. `indexes` are the positions of what `update` receives in (loss, output, target): by default output
-    and target, as in MindSpore r1.2.
+    and target, as in MindSpore r1.2. After `set_indexes` they are what that call set, and have another meaning: which
+    of the inputs of `update` it uses.
     """
 
     direction: ClassVar[str] = "minimize"
-    is_scalar: ClassVar[bool] = True
-    indexes: ClassVar[Sequence[int]] = (1, 2)
+    is_scalar: bool = True
+    indexes: Sequence[int] = (1, 2)
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The value over one batch: `clear`, `update(*inputs)` and `eval()`."""
+        self.clear()
+        self.update(*inputs)
+        return self.eval()
 
     def attach(self, loss_fn: Cell) -> None:
         """Called by `Model` with its loss function, for metrics that depend on it."""
@@ -55,9 +63,75 @@ class Metric:
         """The value over all batches. Raises ConfigError when there were none."""
         raise NotImplementedError
 
+    def set_indexes(self, indexes: list[int]) -> Self:
+        """Use, of the inputs of `update`, those at these positions, in this order; returns the metric.
+
+        For the metrics of runner, and those whose `update` has the decorator `rearrange_inputs`. With an `eval_network`
+        of three outputs, `nn.Accuracy().set_indexes([0, 2])` compares the first with the third. Raises ConfigError
+        for what is no list of whole numbers.
+        """
+        if not isinstance(indexes, list) or not all(type(index) is int for index in indexes):
+            allowed = "a list of positions, such as [0, 2]"
+            raise ConfigError("set_indexes takes whole numbers", given=repr(indexes), allowed=allowed)
+        self.indexes = self._indexes = indexes
+        return self
+
     def _convert_data(self, data: Any) -> np.ndarray:
         """A tensor, an array or a list as an array: metrics of r1.2 call this."""
         return data.asnumpy() if isinstance(data, Tensor) else np.asarray(data)
+
+    def _check_onehot_data(self, data: np.ndarray) -> bool:
+        """Whether an array (N, C, ...) has a single 1 among zeros along axis 1: metrics of r1.2 call this."""
+        return is_one_hot(data, 1)
+
+
+def rearrange_inputs(update: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator of a metric's `update`, which then receives its inputs as `set_indexes` has chosen them."""
+
+    @functools.wraps(update)
+    def rearranged(self: Any, *inputs: Any) -> Any:
+        return update(self, *_chosen(self, inputs))
+
+    return rearranged
+
+
+def of_arrays(update: Callable[..., None]) -> Callable[..., None]:
+    """As `rearrange_inputs`, for an `update` that receives arrays: tensors and lists are converted."""
+
+    @functools.wraps(update)
+    def converted(self: Metric, *inputs: Any) -> None:
+        update(self, *(self._convert_data(one) for one in _chosen(self, inputs)))
+
+    return converted
+
+
+def _chosen(metric: Any, inputs: Sequence[Any]) -> Sequence[Any]:
+    """The inputs that `set_indexes` has chosen; without a choice all. Raises ConfigError for one that there is not."""
+    indexes = getattr(metric, "_indexes", None)
+    if not indexes:
+        return inputs
+    if not all(-len(inputs) <= index < len(inputs) for index in indexes):
+        rows = {"metric": type(metric).__name__, "indexes": indexes, "inputs": len(inputs)}
+        raise ConfigError("update does not receive this input", **rows)
+    return [inputs[index] for index in indexes]
+
+
+def is_one_hot(data: np.ndarray, axis: int) -> bool:
+    """Whether an array of at least two axes has a single 1 among zeros along one of them.
+
+    >>> is_one_hot(np.array([[0, 1], [1, 0]]), 1), is_one_hot(np.array([[1, 1]]), 1)
+    (True, False)
+    """
+    return bool(data.ndim > 1 and ((data == 0) | (data == 1)).all() and (data.sum(axis) == 1).all())
+
+
+def checked_metrics(wanted: Mapping[str, AnyMetric]) -> dict[str, AnyMetric]:
+    """A dict of names and metrics. Raises ConfigError for a value that is not a metric."""
+    for name, metric in wanted.items():
+        if isinstance(metric, type) or not isinstance(metric, AnyMetric):
+            allowed = "objects of runner.nn.Metric"
+            raise ConfigError("not a metric", name=name, given=repr(metric), allowed=allowed)
+    return dict(wanted)
 
 
 def is_scalar(metric: object) -> bool:
@@ -86,14 +160,17 @@ def _check_update(metric: AnyMetric) -> None:
     try:
         signature.bind(*names)
     except TypeError as reason:
-        code = getattr(metric.update, "__code__", None)
+        code = getattr(inspect.unwrap(metric.update), "__code__", None)
         where = f"{code.co_filename}:{code.co_firstlineno}" if code else None
         rows = {"metric": type(metric).__name__, "update": signature, "reason": reason, "where": where}
         raise ConfigError(f"update does not take ({', '.join(names)})", **rows) from None
 
 
 def _indexes(metric: AnyMetric) -> Sequence[int]:
-    return getattr(metric, "indexes", None) or Metric.indexes
+    """The positions of what a metric receives in (loss, output, target)."""
+    holder = type(metric) if getattr(metric, "_indexes", None) else metric  # `set_indexes` hides those of the class
+    own = getattr(holder, "indexes", None)
+    return own if own and not isinstance(own, property) else Metric.indexes
 
 
 def update_metrics(
