@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from runner.core.value import Tensor
-from runner.dataset.engine import Batch, Pipeline
+from runner.dataset.base_pipeline import Batch, Pipeline
 from runner.dataset.iterator import EpochIterator, epoch_limit
 from runner.errors import ConfigError, known_names
 from runner.validation.arguments import as_list

@@ -17,6 +17,7 @@ def test_every_address_can_be_imported_and_has_names():
     for path, homes in ADDRESSES.items():
         module = importlib.import_module(f"runner.{path}")
         assert module.__name__ == f"runner.{path}"
+        assert module.__spec__.origin is None, "a file has this path"
         for home in homes:
             served = importlib.import_module(home)
             for name in getattr(served, "__all__", ()):
@@ -56,6 +57,7 @@ ERRORS = {
     "a group of ranks": ("from runner.communication.management import create_group", MissingModule, "AllReduce"),
     "a module": ("import runner.mindrecord", MissingModule, "GeneratorDataset"),
     "a name of it": ("from runner.mindrecord import FileWriter", MissingModule, "GeneratorDataset"),
+    "a function that is imported and seldom used": ("from runner.nn.optim import thor; thor()", MissingName, "THOR"),
     "a class that is imported and seldom used": (
         "from runner.train.train_thor import ConvertModelUtils; ConvertModelUtils()",
         MissingName,
