@@ -30,7 +30,7 @@ def wide(*arrays):
     return [array.astype(np.float64) for array in arrays]
 
 
-# By the number of true classes; MindSpore 2.10 computed the losses of these numbers, which it draws in this order.
+# By the number of true classes: the losses that MindSpore 2.10 computes of the operands of the test.
 OF_MINDSPORE = {
     1: [1.0904783010482788, 5.9790568351745605, 5.170259952545166],
     2: [3.7103755474090576, 4.662710189819336, 5.283164024353027],
