@@ -64,7 +64,7 @@ class KernelMeta(GraphObserver):
             self.executed(graph)
 
     def _groups(self, program: str, kernels: Sequence[Any], graph: Graph) -> None:
-        nodes = {node.name: node for node in graph.nodes}
+        nodes = {node.name: node for node in graph.all_nodes}
         for kernel in kernels:
             names = source_operators(kernel)
             if len(names) > 1:
@@ -87,7 +87,7 @@ def _kernels(graph: Any) -> list[Any]:
 
 def _locations(graph: Graph, kernels: Sequence[Any]) -> dict[str, Any]:
     listed = [{"kernel": k.name, "type": k.op_type, "operators": list(source_operators(k))} for k in kernels]
-    return {"kernels": listed, "operators": {node.name: _location(node) for node in (*graph.nodes, *graph.effects)}}
+    return {"kernels": listed, "operators": {node.name: _location(node) for node in (*graph.all_nodes, *graph.effects)}}
 
 
 def _location(node: Node) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _operators(graph: Graph, kernels: Sequence[Any]) -> list[dict[str, Any]]:
     for kernel in kernels:
         for name in source_operators(kernel):
             kernels_of[name].append(kernel.name)
-    return [_operator(node) | {"kernels": kernels_of[node.name]} for node in (*graph.nodes, *graph.effects)]
+    return [_operator(node) | {"kernels": kernels_of[node.name]} for node in (*graph.all_nodes, *graph.effects)]
 
 
 def _operator(node: Node) -> dict[str, Any]:

@@ -21,15 +21,22 @@ from runner.core.eager import evaluate
 from runner.core.graph import Graph
 from runner.core.lowering import LAST, Layout
 from runner.core.primitive import Node
+from runner.core.source import user_line
 from runner.core.value import Symbol, Value
 from runner.device import Device
+from runner.errors import ConfigError
 
 if TYPE_CHECKING:
     from runner.compile.onnx.lower import ModelProto
 
 
 def has_collectives(graph: Graph) -> bool:
-    """Whether the graph must be split."""
+    """Whether the graph must be split. Raises ConfigError for collectives that only one path of a branch has."""
+    for node in graph.nodes:
+        if any(isinstance(x.op, Collective) for inner in node.op.graphs for x in inner.all_nodes):
+            what = "in a data-parallel run, graph mode cannot branch on a value before the ranks communicate"
+            repair = "ops.Select to choose between values, or run this network with mode=pynative"
+            raise ConfigError(what, branch=node.name, line=user_line(node.source), repair=repair)
     return any(isinstance(node.op, Collective) for node in graph.nodes)
 
 

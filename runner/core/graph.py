@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 
@@ -38,6 +39,12 @@ class Graph:
         """All that must be computed: the outputs, the new values of parameters, the operands of effects."""
         return (*self.outputs, *self.updates.values(), *self.effect_operands.values())
 
+    @property
+    def all_nodes(self) -> list[Node]:
+        """The nodes, and after an `If` those of its graphs."""
+        inner = ((node, *(graph.all_nodes for graph in node.op.graphs)) for node in self.nodes)
+        return [node for first, *graphs in inner for node in (first, *chain.from_iterable(graphs))]
+
     def without_effects(self) -> "Graph":
         """The graph without its effects, for exported models."""
         return replace(self, effects=())
@@ -45,7 +52,7 @@ class Graph:
     @property
     def has_forms(self) -> bool:
         """Whether the layout pass has chosen a form for any node."""
-        return any(node.form is not None for node in self.nodes)
+        return any(node.form is not None for node in self.all_nodes)
 
     def replace_nodes(
         self,

@@ -51,6 +51,15 @@ class Primitive:
     is_users: ClassVar[bool] = False  # whether it is declared outside of runner, where no contract test has checked it
 
     @property
+    def graphs(self) -> tuple[Any, ...]:
+        """The graphs in which it consists, of which it may compute only some: those of an `If`."""
+        return ()
+
+    def with_graphs(self, graphs: Sequence[Any]) -> "Primitive":
+        """The operator with other graphs that compute the same."""
+        return self
+
+    @property
     def name(self) -> str:
         """The operator type, as in full names."""
         return type(self).__name__

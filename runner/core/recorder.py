@@ -11,7 +11,7 @@ from runner.core.graph import Graph, as_symbol
 from runner.core.lowering import LAST
 from runner.core.observers import ObservedValue, ValueObserver
 from runner.core.primitive import Node, Primitive
-from runner.core.tracer import Tracer, symbols
+from runner.core.symbolic import Tracer, symbols
 from runner.core.value import Parameter, Symbol, Tensor, Value
 from runner.errors import TrainingError
 from runner.types import TensorType

@@ -1,84 +1,22 @@
-"""Tracing for graph mode: a network is executed once with symbols, and the operators it applies form its graph."""
+"""Tracing for graph mode: a network is executed with symbols, and the operators it applies form its graph.
+
+`if x > 0:` has Python call `bool(x > 0)`, which a trace answers with one outcome (`Tracer.decide`). The function is
+executed again for the other outcome, and so on until every path is known; `runner/core/join_paths.py` joins them.
+"""
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from runner.core.effect import Effect
 from runner.core.graph import Graph, as_symbol, verify
+from runner.core.join_paths import Path, join
 from runner.core.observers import NO_GRAPHS, GraphObserver
-from runner.core.primitive import Interpreter, Node, Primitive
 from runner.core.structure import flatten, static_parts
-from runner.core.value import Operand, Parameter, Symbol, Tensor, Value
-from runner.errors import ConfigError
+from runner.core.symbolic import Fork, Tracer, Undecided, as_returned, too_many_branches
+from runner.core.value import Symbol, Value
+from runner.core.while_statement import WhileFound, convert
+from runner.errors import ConfigError, RunnerError
 from runner.types import TensorType
 
-
-class Tracer(Interpreter):
-    """Infers types, and appends nodes to the record."""
-
-    def __init__(self, root: str = "Default") -> None:
-        super().__init__(root)
-        self.parameters: dict[Parameter, Symbol] = {}
-        self.constants: dict[Symbol, np.ndarray] = {}
-        self._constants: dict[tuple[TensorType, bytes], Symbol] = {}
-        self._rebound: dict[Tensor, Symbol] = {}  # constants that were given elements of the graph
-
-    def lift(self, operand: Operand) -> Value:
-        """Parameters become inputs of the graph until the step assigns them, other tensors constants."""
-        if isinstance(operand, Symbol):
-            return operand
-        if isinstance(operand, Parameter):
-            return self.updates[operand] if operand in self.updates and self.reads_latest else self.entry(operand)
-        assert isinstance(operand, Tensor)
-        if operand in self._rebound:
-            return self._rebound[operand]
-        key = operand.type, operand.data.tobytes()
-        if key not in self._constants:
-            symbol = self._constants[key] = Symbol(operand.type, f"cst{len(self._constants) + 1}")
-            self.constants[symbol] = operand.data
-        return self._constants[key]
-
-    def entry(self, parameter: Parameter) -> Value:
-        """The input of the graph."""
-        if parameter not in self.parameters:
-            self.parameters[parameter] = Symbol(parameter.type, parameter.name)
-        return self.parameters[parameter]
-
-    def apply(self, op: Primitive, inputs: tuple[Value, ...], types: tuple[TensorType, ...]) -> tuple[Value, ...]:
-        """Create a symbol for each output."""
-        outputs = symbols(types, self.count)
-        self.nodes.append(Node(op, inputs, outputs, self.current_scope(), self.count, self.source()))
-        return outputs
-
-    def rebind(self, target: Value, value: Value) -> None:
-        """A symbol takes the name of its new value, and one of its former name its place in the graph so far."""
-        value = as_symbol(value)
-        if isinstance(target, Tensor):
-            self._rebound[target] = value
-            return
-        former = Symbol(target.type, as_symbol(target).name)
-        self.replace_handles(target, former, value)
-        self.parameters = {p: former if s is target else s for p, s in self.parameters.items()}
-        self.constants = {former if s is target else s: array for s, array in self.constants.items()}
-        self._constants = {key: former if s is target else s for key, s in self._constants.items()}
-        as_symbol(target).name = value.name
-
-    def graph(self, name: str, inputs: tuple[Symbol, ...], outputs: tuple[Symbol, ...]) -> Graph:
-        """The graph of the record so far."""
-        for parameter in self.updates:
-            self.entry(parameter)
-        updates = {p: as_symbol(self.lift(v)) for p, v in self.updates.items()}
-        nodes = tuple(node for node in self.nodes if not isinstance(node.op, Effect))
-        effects = tuple(node for node in self.nodes if isinstance(node.op, Effect))
-        inputs = tuple([as_symbol(self.original(x)) for x in inputs])
-        return Graph(name, inputs, self.parameters, self.constants, nodes, outputs, updates, effects)
-
-
-def symbols(types: Sequence[TensorType], number: int) -> tuple[Symbol, ...]:
-    """A symbol for each output of operator `number`."""
-    names = [f"{number}"] if len(types) == 1 else [f"{number}.{k}" for k in range(len(types))]
-    return tuple([Symbol(type, name) for type, name in zip(types, names, strict=True)])
+MOST_PATHS = 64
 
 
 def trace(
@@ -90,18 +28,85 @@ def trace(
 ) -> Graph:
     """Execute `function` with a symbol for each type, and return its verified graph.
 
-    Raises ConfigError when it returns anything but tensors. On failure the observer receives the part traced so far.
+    Raises ConfigError when it returns anything but tensors, ShapeError when paths return other types, and ConfigError
+    for too many paths. On failure the observer receives the part traced so far.
     """
-    inputs = tuple(Symbol(type, f"input{k}") for k, type in enumerate(types))
-    with Tracer(root) as tracer:
-        try:
-            outputs = _output_symbols(tracer, function(*inputs), name)
-        except Exception:
-            observer.failed(tracer.graph(name, inputs, ()))
-            raise
-    graph = verify(tracer.graph(name, inputs, outputs))
+    paths = _Traces(function, types, name, root, observer).explore()
+    graph = verify(join(paths) if len(paths) > 1 else paths[0].graph)
     observer.traced(graph)
     return graph
+
+
+def trace_path(
+    function: Callable[..., object], types: Sequence[TensorType], name: str, root: str, decisions: Sequence[bool]
+) -> tuple[Graph, list[Fork]]:
+    """The graph of the path with these outcomes, and its branches; it ends at the first branch after them."""
+    path = _Traces(function, types, name, root, NO_GRAPHS).run(decisions, beyond=None)
+    return verify(path.graph), path.forks
+
+
+def trace_inner(function: Callable[..., object], types: Sequence[TensorType], name: str, outer: Tracer) -> Graph:
+    """The graph of a part of a function that `outer` is executing; what it reads of the outer graph is not declared."""
+    paths = _Traces(function, types, name, outer.scope[0], NO_GRAPHS, outer).explore()
+    return join(paths) if len(paths) > 1 else paths[0].graph
+
+
+class _Traces:
+    """The traces of a function for inputs of these types."""
+
+    def __init__(
+        self,
+        function: Callable[..., object],
+        types: Sequence[TensorType],
+        name: str,
+        root: str,
+        observer: GraphObserver,
+        outer: Tracer | None = None,
+    ) -> None:
+        self.outer = outer
+        self.function, self.types, self.name, self.root, self.observer = function, types, name, root, observer
+        self.paths: list[Path] = []
+
+    def explore(self, decisions: tuple[bool, ...] = ()) -> list[Path]:
+        """All paths that begin with these outcomes; of two, that where the branch is taken comes first."""
+        path = self.run(decisions, beyond=True)
+        self.paths.append(path)
+        if len(self.paths) > MOST_PATHS:
+            raise too_many_branches(path.forks, path.forks[-1].place)
+        outcomes = tuple([fork.taken for fork in path.forks])
+        for k in reversed(range(len(decisions), len(outcomes))):
+            self.explore((*outcomes[:k], False))
+        return self.paths
+
+    def run(self, decisions: Sequence[bool], beyond: bool | None) -> Path:
+        """One trace. A function with a loop on values gets its new code first."""
+        while True:
+            try:
+                return self._run(decisions, beyond)
+            except WhileFound as found:
+                if self.outer is not None:
+                    raise
+                convert(found.frame)
+
+    def _run(self, decisions: Sequence[bool], beyond: bool | None) -> Path:
+        inputs = tuple(Symbol(type, f"input{k}") for k, type in enumerate(self.types))
+        outputs: tuple[Symbol, ...] = ()
+        with Tracer(self.root, decisions, beyond, self.outer, inputs) as tracer:
+            if self.outer is not None:
+                tracer.scope, tracer.count = list(self.outer.scope), self.outer.count
+                tracer.precision = self.outer.precision
+            try:
+                outputs = _output_symbols(tracer, as_returned(self.function(*inputs)), self.name)
+            except Undecided:
+                pass
+            except Exception as error:
+                self.observer.failed(tracer.graph(self.name, inputs, ()))
+                if not tracer.forks or isinstance(error, RunnerError):
+                    raise
+                what, repair = "a path raises an exception while graph mode traces it", "leave it out, or mode=pynative"
+                reason, line = f"{type(error).__name__}: {error}", tracer.forks[-1].place
+                raise ConfigError(what, reason=reason, line=line, repair=repair) from error
+        return Path(tracer.graph(self.name, inputs, outputs), tracer.forks)
 
 
 def _output_symbols(tracer: Tracer, returned: object, name: str) -> tuple[Symbol, ...]:

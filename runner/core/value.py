@@ -47,13 +47,14 @@ class Symbol(Value):
         return f"%{self.name}: {self.type}"
 
     def __bool__(self) -> bool:
-        what = "graph mode cannot branch on a value that is only known when the graph runs"
-        raise ConfigError(what, value=repr(self), hint="use ops.Select, or run this network with mode=pynative")
+        """The outcome of a branch in the trace that is being made. Raises as `Tracer.decide`."""
+        outcome: bool = OPERATORS["decide"](self)
+        return outcome
 
     def asnumpy(self) -> np.ndarray:
-        """Raises ConfigError: a symbol has no elements."""
-        what = "graph mode has no number for a value that is only known when the graph runs"
-        raise ConfigError(what, value=repr(self), hint="use operators, or run this network with mode=pynative")
+        """The elements, where they do not depend on data. Raises ConfigError for others."""
+        elements: np.ndarray = OPERATORS["elements"](self)
+        return elements
 
     def __float__(self) -> float:
         return float(self.asnumpy())

@@ -17,6 +17,7 @@ from runner.core.eager import Eager
 from runner.core.observers import NO_VALUES, ValueObserver
 from runner.core.precision import use_precision
 from runner.core.structure import FlatStructure, flatten, map_values, rebuilt
+from runner.core.symbolic import as_returned
 from runner.core.value import Tensor, Value
 from runner.errors import ConfigError
 from runner.nn.cell import EXECUTORS, Cell
@@ -37,7 +38,7 @@ class _View:
 
     def compute(self, *values: Value) -> tuple[Value, ...]:
         """The tensors of the results."""
-        results = flatten(self.cell.compute(*rebuilt(self.layout, values)))
+        results = flatten(as_returned(self.cell.compute(*rebuilt(self.layout, values))))
         self.results[tuple([x.type for x in values])] = results.layout
         return results.values
 

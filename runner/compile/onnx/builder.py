@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,18 +57,37 @@ def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
     """A graph and all graphs in attributes of its nodes."""
     yield graph
     for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from all_graphs(attribute.g)
+        for inner in inner_graphs(node):
+            yield from all_graphs(inner)
+
+
+def inner_graphs(node: NodeProto) -> list[GraphProto]:
+    """The graphs in attributes of a node."""
+    return [attribute.g for attribute in node.attribute if attribute.HasField("g")]
+
+
+def operands_of(node: NodeProto) -> list[str]:
+    """The values that a node reads, or that its inner graphs read from outside or from themselves."""
+    inner = [name for graph in inner_graphs(node) for inside in graph.node for name in operands_of(inside)]
+    return [*node.input, *inner]
+
+
+def rename_operands(node: NodeProto, renamed: Mapping[str, str]) -> None:
+    """Let a node and its inner graphs read other values."""
+    node.input[:] = [renamed.get(name, name) for name in node.input]
+    for graph in inner_graphs(node):
+        for inside in graph.node:
+            rename_operands(inside, renamed)
 
 
 class OnnxBuilder:
     """Nodes in the order in which they were added, named after `operator`, the operator that is being lowered.
 
-    `on_host` says that the nodes are for the CPU and may be specific to onnxruntime.
+    `on_host` says that the nodes are for the CPU and may be specific to onnxruntime. A builder of an inner graph knows
+    the values of the `outer` one, which its nodes may read.
     """
 
-    def __init__(self, on_host: bool = False) -> None:
+    def __init__(self, on_host: bool = False, outer: OnnxBuilder | None = None) -> None:
         self.on_host = on_host
         self.list: list[NodeProto] = []
         self.constants: dict[str, TensorProto] = {}
@@ -79,7 +99,15 @@ class OnnxBuilder:
         self._reshaped: dict[str, str] = {}
         self._known: dict[tuple[object, ...], tuple[str, ...]] = {}  # outputs of nodes and constants by content
         self._nodes: dict[tuple[str, ...], NodeProto] = {}  # by their outputs
-        self._counts: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()  # of nodes, by operator
+        self._constant_numbers = count()
+        if outer is not None:
+            self._look_into(outer)
+
+    def _look_into(self, outer: OnnxBuilder) -> None:
+        self._counts, self._constant_numbers = outer._counts, outer._constant_numbers  # names differ in all graphs
+        for name in ("_arrays", "_types", "_shapes", "_reshaped", "_known", "_nodes"):
+            setattr(self, name, dict(getattr(outer, name)))
 
     def node(self, kind: str, inputs: Sequence[str], domain: str = "", **attributes: Any) -> str:
         """Add a node with one output unless there is an equal one; returns the output."""
@@ -92,10 +120,8 @@ class OnnxBuilder:
         values = {name: _attribute(value) for name, value in sorted(attributes.items())}
         key = kind, tuple(inputs), outputs, repr(values)
         if key not in self._known:
-            number = self._counts[self.operator]
-            self._counts[self.operator] += 1
-            name = f"{self.operator}/{kind}_{number}"
-            results = tuple(f"{name}:{k}" for k in range(outputs))
+            results = self.new_names(kind, outputs)
+            name = results[0].rpartition(":")[0]
             node = onnx.helper.make_node(kind, list(inputs), list(results), name=name, domain=domain, **values)
             self.list.append(node)
             self._known[key] = results
@@ -105,6 +131,12 @@ class OnnxBuilder:
             node = self._nodes[self._known[key]]
             set_source_operators(node, (*source_operators(node), self.operator))
         return self._known[key]
+
+    def new_names(self, kind: str, outputs: int) -> tuple[str, ...]:
+        """Names of the outputs of a new node: its own name, a colon and their numbers."""
+        number = self._counts[self.operator]
+        self._counts[self.operator] += 1
+        return tuple([f"{self.operator}/{kind}_{number}:{k}" for k in range(outputs)])
 
     def _record_shape(self, kind: str, inputs: Sequence[str], output: str, attributes: dict[str, Any]) -> None:
         """Record the shape of nodes that `fuse` may change: products, and convolutions that scale rows."""
@@ -126,7 +158,7 @@ class OnnxBuilder:
         array = value if isinstance(value, np.ndarray) else np.asarray(value, np.int64)
         key = "const", array.dtype.str, array.shape, array.tobytes()
         if key not in self._known:
-            name = f"const:{len(self.constants)}"  # with a colon, which no parameter name contains
+            name = f"const:{next(self._constant_numbers)}"  # with a colon, which no parameter name contains
             self.constants[name] = onnx.numpy_helper.from_array(np.asarray(array, order="C"), name)
             self._arrays[name], self._types[name] = array, TensorType.of(array)
             self._known[key] = (name,)

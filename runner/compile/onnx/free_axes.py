@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from runner.compile.onnx.builder import onnx, source_operators
+from runner.compile.onnx.builder import inner_graphs, onnx, source_operators
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, ValueInfoProto
@@ -85,6 +85,8 @@ def _match(first: _Indexed, other: _Indexed) -> _Match:
     found: dict[Use, np.ndarray] = {}
     ends = [[y.name for y in graph.output] for graph in (first.graph, other.graph)]
     starts = [[x.name for x in graph.input] for graph in (first.graph, other.graph)]
+    branch = next((node for node in first.graph.node if inner_graphs(node)), None)
+    _require(branch is None, "branches or loops on values", branch)
     _require(ends[0] == ends[1] and sorted(starts[0]) == sorted(starts[1]), "its inputs or outputs")
     partners: dict[int, int] = {}
     open_pairs = [(first.producers[name], other.producers[name]) for name in ends[0]]

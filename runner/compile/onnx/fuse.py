@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from runner.compile.onnx.builder import OnnxBuilder, onnx, set_source_operators, source_operators
+from runner.compile.onnx.builder import OnnxBuilder, onnx, operands_of, set_source_operators, source_operators
 from runner.core.lowering import FUSED
 from runner.types import Shape
 
@@ -42,7 +42,7 @@ class _Fuser:
         self.builder, self.shape = builder, builder.shape
         self.nodes_at = {node.output[0]: [node] for node in builder.list}
         self.fused: set[str] = set()
-        self.uses = Counter(name for node in builder.list for name in node.input)
+        self.uses = Counter(name for node in builder.list for name in operands_of(node))
         self.uses.update(kept)
 
     def into_product(self, add: NodeProto) -> None:

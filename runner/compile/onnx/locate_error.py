@@ -20,7 +20,7 @@ class OperatorIndex:
     """The operators of a graph by full name."""
 
     def __init__(self, graph: Graph) -> None:
-        self._nodes = {node.name: node for node in (*graph.nodes, *graph.effects)}
+        self._nodes = {node.name: node for node in (*graph.all_nodes, *graph.effects)}
 
     def find_in(self, text: str) -> Node | None:
         """The first operator whose full name, or the name of an ONNX node of it, occurs in a text."""

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from runner.compile.onnx.builder import OnnxBuilder, all_graphs, element_type, onnx
-from runner.compile.onnx.float16 import is_rounded, narrow, widen
-from runner.compile.onnx.fuse import fuse
+from runner.compile.onnx.builder import OnnxBuilder, all_graphs, onnx
+from runner.compile.onnx.graph_proto import described, graph_proto, lower_nodes
 from runner.compile.onnx.names import ValueNames, free_names
 from runner.core.graph import NO_LOSS, RETURN_LOSS, Graph
-from runner.core.lowering import FUSED, PLAIN, Form, Layout, physical_shape, with_layouts
-from runner.core.primitive import Node
-from runner.core.source import user_line
-from runner.core.value import Parameter, Symbol, Value
-from runner.errors import ConfigError, InternalError, RunnerError
+from runner.core.lowering import FUSED, Layout
+from runner.core.value import Parameter, Value
+from runner.errors import ConfigError, InternalError
 from runner.types import TensorType
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto as ModelProto, NodeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto as ModelProto
 
 OPSETS = {"": 18, FUSED: 1}  # 18: BitwiseXor, and reductions with axes as inputs
 IR_VERSION = 9
@@ -52,10 +49,10 @@ def lower(
     inputs |= {symbol: parameter.name for parameter, symbol in graph.parameters.items()}
     builder = OnnxBuilder(graph.has_forms)
     names = ValueNames(builder, inputs)
-    _lower_nodes(builder, graph, names)
+    lower_nodes(builder, graph, names)
     types = {name: x.type for x, name in inputs.items()}
     outputs = dict(zip(results, graph.results, strict=True))
-    return _model(_graph(builder, graph.name, types, outputs, names, layouts or {}, graph.effect_operands))
+    return _model(graph_proto(builder, graph.name, types, outputs, names, layouts or {}, graph.effect_operands))
 
 
 def column_names(graph: Graph, columns: Sequence[str], results: Sequence[str]) -> list[str]:
@@ -92,11 +89,11 @@ def lower_sunk(
     operands = [*(p.name for p in step.updates), *entries]
     attributes = {"body": body, "num_scan_inputs": len(entries), "name": "sink"}
     scan = onnx.helper.make_node("Scan", operands, results, **attributes)
-    inputs = [_info(name, kind, stacked=name in scanned) for name, kind in kinds.items()]
-    inputs += [_info(p.name, p.type, stacked=p in fed) for p in (*stepped, *others)]
-    outputs = [_info("losses", step.outputs[0].type, stacked=True)]
-    outputs += [_info(p.name + UPDATED, p.type) for p in step.updates]
-    outputs += [_info(name, x.type, stacked=True) for name, x in step.effect_operands.items()]
+    inputs = [described(name, kind, stacked=name in scanned) for name, kind in kinds.items()]
+    inputs += [described(p.name, p.type, stacked=p in fed) for p in (*stepped, *others)]
+    outputs = [described("losses", step.outputs[0].type, stacked=True)]
+    outputs += [described(p.name + UPDATED, p.type) for p in step.updates]
+    outputs += [described(name, x.type, stacked=True) for name, x in step.effect_operands.items()]
     return _model(onnx.helper.make_graph([scan], "sink", inputs, outputs))
 
 
@@ -105,17 +102,17 @@ def _body(fetch: Graph, step: Graph, entries: Mapping[str, TensorType], columns:
     scanned = [name + ENTRY for name in entries][: len(fetch.inputs) - len(columns)]
     builder = OnnxBuilder(step.has_forms)
     names = ValueNames(builder, dict(zip(fetch.inputs, [*scanned, *columns], strict=True)))
-    _lower_nodes(builder, fetch, names)
+    lower_nodes(builder, fetch, names)
     for image, fetched in zip(step.inputs, fetch.outputs, strict=True):
         names.bind(image, names.of(fetched))
     for parameter, symbol in step.parameters.items():
         suffix = CARRIED if parameter in step.updates else ENTRY if parameter.name in entries else ""
         names.bind(symbol, parameter.name + suffix)
-    _lower_nodes(builder, step, names)
+    lower_nodes(builder, step, names)
     inputs = {p.name + CARRIED: p.type for p in step.updates} | {n + ENTRY: kind for n, kind in entries.items()}
     outputs = {p.name + NEXT: s for p, s in step.updates.items()} | {"loss": step.outputs[0]}
     emitted = {name + EMITTED: x for name, x in step.effect_operands.items()}
-    return _graph(builder, "step", inputs, outputs | emitted, names, {}, emitted)
+    return graph_proto(builder, "step", inputs, outputs | emitted, names, {}, emitted)
 
 
 def with_defaults(model: ModelProto, parameters: Mapping[str, np.ndarray]) -> bytes:
@@ -160,42 +157,6 @@ def _check_names(graph: str, names: Sequence[str]) -> None:
         known.add(name)
 
 
-def _lower_nodes(builder: OnnxBuilder, graph: Graph, names: ValueNames) -> None:
-    """Lower constants and nodes, and bind the names of their values."""
-    for symbol, array in graph.constants.items():
-        names.bind(symbol, builder.const(np.asarray(array)))
-    for node in graph.nodes:
-        _lower_node(builder, node, names)
-
-
-def _graph(
-    builder: OnnxBuilder,
-    name: str,
-    inputs: Mapping[str, TensorType],
-    outputs: Mapping[str, Symbol],
-    names: ValueNames,
-    layouts: Mapping[Value, Layout],
-    observed: Collection[str],
-) -> GraphProto:
-    """The nodes and constants of the builder as a graph with these inputs and outputs; effects read the `observed`."""
-    results = [names.of(symbol, layouts.get(symbol, PLAIN)) for symbol in outputs.values()]
-    kept = [name for name, output in zip(results, outputs, strict=True) if output not in observed]
-    lowered = fuse(builder, kept, results) if builder.on_host else builder.list
-    # Inputs, and values that the body of a sink reads from the outer graph, are not computed here.
-    computed = {output for node in lowered for output in node.output}
-    nodes = _name_results(lowered, results, list(outputs), computed)
-    used = {value for node in nodes for value in node.input} | set(outputs)
-    graph: GraphProto = onnx.helper.make_graph(
-        [_without_unused_outputs(n, used) for n in nodes],
-        name,
-        [_info(value, type) for value, type in inputs.items()],
-        [_info(value, _stored_type(symbol, layouts)) for value, symbol in outputs.items()],
-        list(builder.constants.values()),
-        value_info=[_info(value, type) for value, type in builder.declared.items() if value in computed - set(results)],
-    )
-    return graph
-
-
 def _model(graph: GraphProto) -> ModelProto:
     domains = {"", *(node.domain for inner in all_graphs(graph) for node in inner.node)}
     opsets = [onnx.helper.make_opsetid(name, version) for name, version in OPSETS.items() if name in domains]
@@ -203,63 +164,6 @@ def _model(graph: GraphProto) -> ModelProto:
     for inner in all_graphs(model.graph):
         del inner.value_info[:]  # only for the check: a model may be generalized to other lengths of its axes
     return model
-
-
-def _lower_node(builder: OnnxBuilder, node: Node, names: ValueNames) -> None:
-    builder.operator = node.name
-    form = node.form or Form("plain", node.op.lower)
-    operands = [names.of(x, layout) for x, layout in with_layouts(node.inputs, form.operands)]
-    rounds = is_rounded(node, builder.on_host)
-    try:
-        lowered = form.lower(builder, *(widen(builder, node, form, operands) if rounds else operands))
-    except RunnerError as error:
-        raise error.add(operator=node.name, line=user_line(node.source)) from None
-    results = [lowered] if isinstance(lowered, str) else list(lowered)
-    results = narrow(builder, node, results) if rounds else results
-    for (symbol, layout), name in zip(with_layouts(node.outputs, form.results), results, strict=True):
-        names.bind(symbol, name, layout)
-        if node.op.is_users:
-            builder.declared[name] = symbol.type
-
-
-def _name_results(
-    nodes: Sequence[NodeProto], values: Sequence[str], results: Sequence[str], computed: set[str]
-) -> list[NodeProto]:
-    """Rename values to the names of the results, at the node that computes them where possible: Identity would copy."""
-    renamed: dict[str, str] = {}
-    copies: list[NodeProto] = []
-    for name, result in zip(values, results, strict=True):
-        if name not in computed or name in renamed:
-            copies.append(
-                onnx.helper.make_node("Identity", [renamed.get(name, name)], [result], name=f"{result}/Identity")
-            )
-        else:
-            renamed[name] = result
-    for node in nodes:
-        for names in (node.input, node.output):
-            names[:] = [renamed.get(name, name) for name in names]
-    return [*nodes, *copies]
-
-
-def _without_unused_outputs(node: NodeProto, used: set[str]) -> NodeProto:
-    """Remove trailing outputs that nothing reads (MaxPool's indices cost ten times the pool).
-
-    A Split must keep all of its outputs.
-    """
-    while node.op_type != "Split" and len(node.output) > 1 and node.output[-1] not in used:
-        del node.output[-1]
-    return node
-
-
-def _stored_type(symbol: Symbol, layouts: Mapping[Value, Layout]) -> TensorType:
-    return symbol.type.with_shape(*physical_shape(symbol.shape, layouts.get(symbol, PLAIN)))
-
-
-def _info(name: str, type: TensorType, stacked: bool = False) -> ValueInfoProto:
-    """Name and type of an input or output; `stacked` adds the steps of a sink as first axis."""
-    shape = ("steps", *type.shape) if stacked else type.shape
-    info: ValueInfoProto = onnx.helper.make_tensor_value_info(name, element_type(type.dtype), shape)
-    return info
 
 
 def check(model: ModelProto) -> ModelProto:

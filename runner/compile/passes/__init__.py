@@ -1,6 +1,7 @@
 """Passes: each transforms a graph into one that computes the same results."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from runner.compile.onnx.locate_error import locate_errors
 from runner.compile.passes.cse import cse
@@ -12,6 +13,7 @@ from runner.compile.passes.merge import merge
 from runner.compile.passes.schedule_updates import soon
 from runner.core.graph import Graph, Pass, verify
 from runner.core.observers import NO_GRAPHS, GraphObserver
+from runner.core.primitive import Node
 from runner.device import Device
 
 PASSES: tuple[Pass, ...] = (fold, cse, dce, soon)
@@ -35,6 +37,19 @@ def optimize(graph: Graph, passes: Sequence[Pass] = PASSES, observer: GraphObser
     """
     for apply in passes:
         with locate_errors(graph, observer, apply.__name__):
-            graph = verify(apply(graph))
+            graph = everywhere(apply, graph)
         observer.stage(apply.__name__, graph)
     return graph
+
+
+def everywhere(apply: Pass, graph: Graph) -> Graph:
+    """Apply a pass to a graph and to those of its branches, and verify each."""
+    graph = verify(apply(graph))
+    if not any(node.op.graphs for node in graph.nodes):
+        return graph
+
+    def with_branches(node: Node) -> Node:
+        graphs = [everywhere(apply, inner) for inner in node.op.graphs]
+        return replace(node, op=node.op.with_graphs(graphs)) if graphs else node
+
+    return replace(graph, nodes=tuple(map(with_branches, graph.nodes)))

@@ -38,19 +38,31 @@ def describe(graph: Graph, number: int = 0, attributes: Mapping[str, str] | None
         for k, s in enumerate(symbols, 1)
     ]
     references: dict[Value, str] = {s: p.reference for s, p in zip(symbols, parameters, strict=True)}
-    for symbol, array in graph.constants.items():
-        references[symbol] = constant_text(symbol.name, array)
+    entry = _subgraph(graph, number, (), references)
+    return Listing(tuple((attributes or {}).items()), tuple(parameters), tuple(entry))
+
+
+def _subgraph(
+    graph: Graph, number: int, parameters: tuple[str, ...], references: Mapping[Value, str]
+) -> list[Subgraph]:
+    """A graph, and after it those of its branches and loops; `references` has the names of its inputs."""
+    known: dict[Value, str] = dict(references)
+    known.update((symbol, constant_text(symbol.name, array)) for symbol, array in graph.constants.items())
+    inner: list[Subgraph] = []
     for node in graph.nodes:  # effects have no results
-        references.update(zip(node.outputs, result_references(node.number, len(node.outputs)), strict=True))
-    subgraph = Subgraph(
+        for part in node.op.graphs:
+            given: dict[Value, str] = {x: parameter_reference(k, x.name) for k, x in enumerate(part.inputs, 1)}
+            inner += _subgraph(part, number, tuple(given.values()), given)
+        known.update(zip(node.outputs, result_references(node.number, len(node.outputs)), strict=True))
+    entry = Subgraph(
         f"{graph.name}.{number}",
-        (),
-        tuple([_operation(node, references) for node in (*graph.nodes, *graph.effects)]),
-        tuple([(references[graph.parameters[p]], references[s]) for p, s in graph.updates.items()]),
-        tuple([references[s] for s in graph.outputs]),
+        parameters,
+        tuple([_operation(node, known, number) for node in (*graph.nodes, *graph.effects)]),
+        tuple([(known[graph.parameters[p]], known[s]) for p, s in graph.updates.items()]),
+        tuple([known[s] for s in graph.outputs]),
         tuple([s.type for s in graph.outputs]),
     )
-    return Listing(tuple((attributes or {}).items()), tuple(parameters), (subgraph,))
+    return [entry, *inner]
 
 
 def constant_text(name: str, array: np.ndarray) -> str:
@@ -108,14 +120,15 @@ def device_type(type: TensorType, layout: Layout = PLAIN) -> DeviceType:
     return DeviceType(type.dtype, name, physical_shape(type.shape, layout))
 
 
-def _operation(node: Node, references: Mapping[Value, str]) -> Operation:
+def _operation(node: Node, references: Mapping[Value, str], number: int) -> Operation:
+    inner = {graph.name: f"@{graph.name}.{number}" for graph in node.op.graphs}
     return Operation(
         node.number,
         f"[CNode]{node.number}",
         node.op.name,
         tuple([references[x] for x in node.inputs]),
         instance_name(node.scope),
-        tuple([(name, attribute_text(value)) for name, value in node.op.attributes().items()]),
+        tuple([(k, inner.get(str(x)) or attribute_text(x)) for k, x in node.op.attributes().items()]),
         tuple([x.type for x in node.inputs]),
         tuple([y.type for y in node.outputs]),
         None if node.form is None else _device_types(node, node.form),
