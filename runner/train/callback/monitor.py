@@ -33,13 +33,13 @@ class LossMonitor(Callback):
 
     def __init__(self, per_print_times: Annotated[int, Rule(low=0, high=MAX_COUNT)] = 1) -> None:
         whole({}, 0, per_print_times=per_print_times)
-        self.per_print_times = per_print_times
+        self._per_print_times = per_print_times
 
     def step_end(self, run_context: RunContext) -> None:
         cb_params = run_context.original_args()
         check_losses(cb_params)
         # A sink executes several steps at once: print if one of them was due.
-        due = self.per_print_times and cb_params.cur_step_num % self.per_print_times < len(cb_params.losses)
+        due = self._per_print_times and cb_params.cur_step_num % self._per_print_times < len(cb_params.losses)
         if due:
             loss = np.asarray(cb_params.net_outputs).mean()  # a loss without reduction is a number per sample
             print(f"epoch: {cb_params.cur_epoch_num} step: {step_in_epoch(cb_params)}, loss is {loss!s}", flush=True)
