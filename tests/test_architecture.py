@@ -81,7 +81,7 @@ THIRD_PARTIES = {
     "omegaconf": {"runner.config", "runner.experiment.sweep"},
     "safetensors": {"runner.train.checkpoint.arrays"},
     "mpi4py": {"runner.communication.mpi"},
-    "tensorboardX": {"runner.experiment.tracking.tensorboard"},
+    "tensorboardX": {"runner.host.event_files"},
     "mlflow": {"runner.experiment.tracking.mlflow"},
     "optuna": {"runner.experiment.sweep.optuna_study"},
     "PIL": {"runner.dataset.vision.pillow"},

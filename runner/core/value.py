@@ -158,6 +158,10 @@ class Tensor(Value):
     def __str__(self) -> str:
         return str(self.data)
 
+    def __format__(self, spec: str) -> str:
+        """As text; with a format, such as `.4f`, that of the number in a tensor with one element."""
+        return format(self.data.item() if spec and self.size == 1 else str(self), spec)
+
 
 class Parameter(ParameterSettings, Tensor):
     """A named tensor of a cell; optimizers update it when `requires_grad` is true.

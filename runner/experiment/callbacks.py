@@ -41,7 +41,7 @@ class Stopwatch(Callback):
         return self._begin - self._start
 
 
-def number(value: np.generic | np.ndarray | float) -> float:
+def number(value: object) -> float:
     """The shortest decimal that is read back as the same value of the same precision.
 
     >>> import numpy as np
@@ -65,11 +65,12 @@ class MetricsJournal(Callback):
             "step": step_in_epoch(cb_params),
             "global_step": cb_params.cur_step_num,
         }
-        if np.size(cb_params.net_outputs) != 1:
+        loss = np.asarray(cb_params.net_outputs)
+        if loss.size != 1:
             repair = "reduction=mean, or ops.ReduceMean()(loss) at the end of construct"
-            rows = {"loss": type(cb_params.loss_fn).__name__, "shape": np.shape(cb_params.net_outputs)}
+            rows = {"loss": type(cb_params.loss_fn).__name__, "shape": loss.shape}
             raise ConfigError("the loss of a batch is not a single number", **rows, repair=repair)
-        self.journal.append({**row, "loss": number(np.reshape(cb_params.net_outputs, ())[()])})
+        self.journal.append({**row, "loss": number(loss.reshape(())[()])})
 
     def epoch_end(self, run_context: RunContext) -> None:
         self.journal.sync()

@@ -81,7 +81,7 @@ class WorstPredictions(Callback):
             return
         cb_params = run_context.original_args()
         visits = np.atleast_1d(next(self._batches))
-        _, output, target = cb_params.net_outputs
+        output, target = map(np.asarray, cb_params.net_outputs[1:])
         found = Predictions.of(output, target, cb_params.valid_dataset.rows(visits), visits)
         if found is None:
             self._fits, self.worst = False, None

@@ -18,7 +18,7 @@ _HEADER, _CHUNK = struct.Struct(">IIBBBBB"), struct.Struct(">I4s")
 
 
 def encode(pixels: np.ndarray) -> bytes:
-    """The file of an image, uint8 [H, W, 1] or [H, W, 3] with sides of 1 to MAX_SIDE."""
+    """The file of an image, uint8 [H, W, 1] or [H, W, 3]; `decode` reads those with sides up to MAX_SIDE."""
     height, width, channels = pixels.shape
     rows = np.zeros((height, 1 + width * channels), np.uint8)  # each begins with the number of its filter: 0, none
     rows[:, 1:] = pixels.reshape(height, -1)

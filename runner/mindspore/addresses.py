@@ -33,6 +33,7 @@ _OPS = (
     *("operations.random_ops", "operations.other_ops", "operations._grad_ops", "operations._inner_ops"),
     *("composite.base", "composite.clip_ops", "composite.math_ops", "composite.array_ops", "composite.random_ops"),
 )
+_CALLBACKS = "callback", "checkpoint", "loss_monitor", "time_monitor", "lr_scheduler_callback", "summary_collector"
 # Path without the package: the modules whose names it has, the first one that has a name first.
 ADDRESSES: dict[str, tuple[str, ...]] = {
     **{f"common.{name}": ("runner", "runner.core.value") for name in ("api", "parameter", "seed", "tensor")},
@@ -43,6 +44,7 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     "ops.functional": ("runner.ops",),
     "train.serialization": ("runner",),
     "train.dataset_helper": ("runner",),
+    **{f"train.callback._{name}": ("runner.train.callback",) for name in _CALLBACKS},
     "train.train_thor": ("runner.mindspore.thor",),
     "log": ("runner.mindspore.log",),
     "profiler": ("runner.mindspore.profiler",),
@@ -62,7 +64,7 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
 _FILES = (
     *("common.initializer", "communication.management", "dataset.transforms", "dataset.vision", "nn.cell"),
     *("nn.dynamic_lr", "nn.loss", "nn.metrics", "nn.optim", "nn.wrap", "ops.composite", "ops.operations"),
-    *("train.amp", "train.callback", "train.loss_scale_manager", "train.model"),
+    *("train.amp", "train.callback", "train.loss_scale_manager", "train.model", "train.summary"),
 )
 # Missing names that scripts import and few of their configs use: what stands for them raises when it is called.
 STAND_INS = {"thor": "runner.mindspore.thor"}

@@ -53,6 +53,7 @@ from runner.ops.special import *
 from runner.ops.split import *
 from runner.ops.static_values import *
 from runner.ops.strided_slice import *
+from runner.ops.summary import *
 from runner.ops.sync_batchnorm import *
 from runner.ops.synonyms import *
 from runner.ops.totals import *

@@ -5,6 +5,7 @@ from contextlib import closing
 from typing import Any
 
 from runner import nn
+from runner.core.value import Tensor
 from runner.errors import ConfigError
 from runner.nn.metrics.base import AnyMetric, attach, checked_metrics, update_metrics
 from runner.nn.steps import Step
@@ -60,7 +61,8 @@ def evaluate(
         for arrays in batches:
             cb_params.cur_step_num += 1
             hooks.fire("step_begin", run_context)
-            cb_params.net_outputs = step(arrays)  # loss, output, label
+            outputs = step(arrays)
+            cb_params.net_outputs = tuple(map(Tensor, outputs))
             hooks.fire("step_end", run_context)
-            update_metrics(metrics.values(), cb_params.net_outputs, places)
+            update_metrics(metrics.values(), outputs, places)
     return {name: metric.eval() for name, metric in metrics.items()}

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from runner.core.value import Tensor
 from runner.train.callback import CallbackList, RunContext
 
 MakeSteps = Callable[[int, Callable[[], bool]], np.ndarray]
@@ -29,7 +30,7 @@ def run_epochs(make: MakeSteps, hooks: CallbackList, run_context: RunContext, to
             losses.append(made)
             cb_params.losses = made if len(losses) == 1 else np.concatenate(losses)
             cb_params.cur_step_num += len(made)
-            cb_params.net_outputs = made[-1]
+            cb_params.net_outputs = Tensor(made[-1])
             if len(made) < left:
                 hooks.fire("sink_left", run_context)
             else:

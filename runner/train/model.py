@@ -32,7 +32,7 @@ from runner.train.inference import inference
 from runner.train.loop import MakeSteps, run_epochs
 from runner.train.loss_scale_manager import LossScaleManager
 from runner.train.sink import Sink
-from runner.train.steps import StepByStep
+from runner.train.steps import StepByStep, with_elements
 from runner.types import TensorType
 from runner.validation.arguments import flag
 
@@ -142,6 +142,7 @@ class Model:
         with self._running(self.mode, hooks, run_context) as stack:
             self.steps = stack.enter_context(self._open_steps(train_dataset, sunk, first_step, total))
             make = amp.with_overflow_check(self._with_replay(self.steps, train_dataset, first_step), self.train_network)
+            make = with_elements(make, self.steps, cb_params)
             run_epochs(naming_columns(train_dataset)(make), hooks, run_context, total, steps if sunk else 1)
 
     @contextmanager
@@ -228,6 +229,9 @@ class Model:
             cur_step_num=0,
             losses=np.zeros(0, np.float32),
             net_outputs=None,
+            train_dataset_element=None,
+            parallel_mode=auto_parallel.settings()["parallel_mode"],
+            device_number=auto_parallel.get_auto_parallel_context("device_num"),
             **more,
         )
 

@@ -10,13 +10,16 @@ import numpy as np
 from runner import compile as compiler
 from runner.core.graph import NO_LOSS, RETURN_LOSS
 from runner.core.observers import NO_VALUES, ValueObserver
+from runner.core.value import Tensor
 from runner.errors import ConfigError
 from runner.nn.optim.optimizer import scheduled_optimizers, scheduled_step
 from runner.nn.steps import Step
+from runner.train.callback import CallbackParameters
+from runner.train.loop import MakeSteps
 
 
 class StepByStep:
-    """Runs a training step batch by batch; `interactions` counts the steps.
+    """Runs a training step batch by batch; `interactions` counts the steps, `batch` is that of the last one.
 
     A scheduled learning rate is set before each step. `batches` may have threads that prepare the next ones: `close`
     ends them. The observer receives the values of the steps that it selects; `number` is that of the next step.
@@ -31,6 +34,7 @@ class StepByStep:
     ) -> None:
         self.step, self.batches, self.interactions = step, batches, 0
         self.number, self.observer = number, observer
+        self.batch: tuple[np.ndarray, ...] = ()
         self._scheduled = scheduled_optimizers(step.cell)
         self._observed = observer.next_step(number)  # the next observed step
 
@@ -44,7 +48,7 @@ class StepByStep:
         self.batches.close()
 
     def _run_step(self) -> np.ndarray:
-        batch = next(self.batches)
+        self.batch = batch = next(self.batches)
         with scheduled_step(self._scheduled):
             outputs = self.step(batch) if self.number != self._observed else self._observe(batch)
         self.number += 1
@@ -62,3 +66,16 @@ class StepByStep:
         """The compiled programs of the step; {} in PyNative mode."""
         programs: dict[Any, compiler.Program] = getattr(self.step, "programs", {})
         return programs
+
+
+def with_elements(make: MakeSteps, steps: object, parameters: CallbackParameters) -> MakeSteps:
+    """`make` with steps after which callbacks find their batch as `train_dataset_element`; a sink has none."""
+    if not isinstance(steps, StepByStep):
+        return make
+
+    def make_steps(count: int, leave: Callable[[], bool]) -> np.ndarray:
+        losses = make(count, leave)
+        parameters.train_dataset_element = tuple(map(Tensor, steps.batch))
+        return losses
+
+    return make_steps

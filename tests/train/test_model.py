@@ -188,6 +188,9 @@ def test_what_callbacks_see(mode):
         "optimizer": model.optimizer,
         "train_dataset": data,
         "dataset_sink_mode": mode == context.GRAPH_MODE,
+        "train_dataset_element": None,
+        "parallel_mode": "stand_alone",
+        "device_number": 1,
     }
 
 

@@ -11,7 +11,14 @@ from runner import Model, context, nn, set_seed
 from runner.dataset import open_dataset
 from runner.device import Device
 from runner.errors import ConfigError, StorageError
-from runner.train.callback import Callback, CheckpointConfig, LambdaCallback, ModelCheckpoint
+from runner.train.callback import (
+    Callback,
+    CheckpointConfig,
+    LambdaCallback,
+    ModelCheckpoint,
+    RunContext,
+    _InternalCallbackParam,
+)
 from runner.train.checkpoint import load_checkpoint, load_param_into_net
 
 WAYS = {
@@ -71,6 +78,59 @@ def test_training_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(way, tmp_pa
     assert load_param_into_net(again.train_network, parameters, strict_load=True) == []
     train(again, None, sunk, epochs=3, first_step=2 * PER_EPOCH)
     assert weights(again) == weights(whole)
+
+
+@pytest.mark.parametrize(
+    ("append_info", "numbers"),
+    [
+        (["epoch_num", "step_num"], {"epoch_num": 2, "step_num": 10}),
+        ([{"epoch_num": 3, "step_num": 100, "rate": 0.1, "done": True}], {"epoch_num": 5, "step_num": 110}),
+        (["epoch_num", {"trial": np.int64(4)}], {"epoch_num": 2, "trial": 4}),
+        ([], {}),
+    ],
+)
+def test_numbers_in_the_files(append_info, numbers, tmp_path):
+    """Those of the training are added: a training that continues with the numbers of a file counts on."""
+    checkpoint = ModelCheckpoint("net", tmp_path, CheckpointConfig(PER_EPOCH, append_info=append_info))
+    model = train(build(), checkpoint)
+    found = load_checkpoint(checkpoint.latest_ckpt_file_name)
+    assert load_param_into_net(build().network, found) == []
+    added = {name: value for name, value in found.items() if name not in model.train_network.parameters_dict()}
+    more = {"rate": 0.1, "done": True} if "rate" in str(append_info) else {}
+    assert {name: value.asnumpy().item() for name, value in added.items()} == numbers | more
+    first = load_checkpoint(tmp_path / "net-1_5.ckpt")
+    if "epoch_num" in numbers:
+        assert int(first["epoch_num"].asnumpy()) == numbers["epoch_num"] - 1
+
+
+def test_a_training_loop_of_a_script(tmp_path):
+    """Scripts of the reference call the hooks themselves."""
+    cb_params = _InternalCallbackParam()
+    cb_params.train_network, cb_params.epoch_num, cb_params.cur_epoch_num = build().network, 1, 1
+    run_context = RunContext(cb_params)
+    checkpoint = ModelCheckpoint("own", tmp_path, CheckpointConfig(2))
+    checkpoint.begin(run_context)
+    for step in range(1, 5):
+        cb_params.cur_step_num, cb_params.batch_num = step, step + 1
+        checkpoint.step_end(run_context)
+    assert saved(tmp_path) == ["own-1_2", "own-1_4"]
+
+
+def test_another_network_in_the_files(tmp_path):
+    model = build()
+    checkpoint = ModelCheckpoint("net", tmp_path, CheckpointConfig(PER_EPOCH, saved_network=model.network))
+    assert checkpoint.config.get_checkpoint_policy() == {
+        "save_checkpoint_steps": 5,
+        "save_checkpoint_seconds": 0,
+        "keep_checkpoint_max": 5,
+        "keep_checkpoint_per_n_minutes": 0,
+        "saved_network": model.network,
+    }
+    train(model, checkpoint)
+    found = load_checkpoint(checkpoint.latest_ckpt_file_name)
+    assert list(found) == list(model.network.parameters_dict())
+    for name, parameter in model.network.parameters_dict().items():
+        assert found[name].asnumpy().tobytes() == parameter.asnumpy().tobytes()
 
 
 def test_the_network_alone_takes_its_parameters(tmp_path):
@@ -247,6 +307,13 @@ def test_a_directory_that_is_a_file(tmp_path):
         (lambda: CheckpointConfig(integrated_save=1), "integrated_save must be True or False"),
         (lambda: CheckpointConfig(async_save=None), "async_save must be True or False"),
         (lambda: CheckpointConfig(crc_check=1), "crc_check must be True or False"),
+        (lambda: CheckpointConfig(saved_network="net"), "saved_network must be a Cell"),
+        (lambda: CheckpointConfig(append_info="epoch_num"), "append_info must be a list"),
+        (lambda: CheckpointConfig(append_info=["epoch"]), "append_info is not one of the choices"),
+        (lambda: CheckpointConfig(append_info=[1]), "append_info has neither a name nor a dict"),
+        (lambda: CheckpointConfig(append_info=[{"a": 1}, {"b": 2}]), "append_info has more than one dict"),
+        (lambda: CheckpointConfig(append_info=[{"a": "s"}]), "append_info has something that is no number"),
+        (lambda: CheckpointConfig(append_info=[{"a": 2**70}]), "append_info has something that is no number"),
     ],
 )
 def test_arguments_that_make_no_sense(make, text):

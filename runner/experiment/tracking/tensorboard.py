@@ -4,18 +4,14 @@ The writer of tensorboardX has a queue whose reader dies at the first error, whi
 """
 
 import json
-import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from runner.experiment.tracking.points import Point
+from runner.host.event_files import MARK, load_library, records
 from runner.host.files import make_directory, names
-
-MARK = ".tfevents."
-HEADER, FOOTER = 12, 4  # bytes: length and its checksum, checksum of the content
 
 
 class EventFile:
@@ -27,7 +23,7 @@ class EventFile:
     name = "tensorboard"
 
     def __init__(self, folder: Path, texts: Mapping[str, Mapping[str, Any]]) -> None:
-        self._library = _load_library()
+        self._library = load_library()
         before = [name for name in names(make_directory(folder)) if MARK in name]
         self._folder, self._before = folder, [folder / name for name in before]
         # The suffix distinguishes and orders files that are created in the same second.
@@ -42,7 +38,7 @@ class EventFile:
     def last_steps(self) -> dict[str, int]:
         last: dict[str, int] = {}
         for path in self._before:
-            for event in map(self._library.event.FromString, _records(path)):
+            for event in map(self._library.event.FromString, records(path)):
                 last |= {value.tag: max(event.step, last.get(value.tag, -1)) for value in event.summary.value}
         return last
 
@@ -61,24 +57,3 @@ class EventFile:
     def close(self, status: str) -> None:
         self.describe("status", {"status": status})
         self._writer.close()
-
-
-def _load_library() -> SimpleNamespace:
-    """The used parts of tensorboardX: a record writer, two messages, and a function for text summaries."""
-    from tensorboardX import summary
-    from tensorboardX.event_file_writer import EventsWriter
-    from tensorboardX.proto.event_pb2 import Event
-    from tensorboardX.proto.summary_pb2 import Summary
-
-    return SimpleNamespace(writer=EventsWriter, event=Event, summary=Summary, text=summary.text)
-
-
-def _records(path: Path) -> Iterator[bytes]:
-    """The records of a file, up to the first incomplete one, left by a killed writer."""
-    with open(path, "rb") as file:
-        while len(header := file.read(HEADER)) == HEADER:
-            (length,) = struct.unpack("<Q", header[:8])
-            content = file.read(min(length, path.stat().st_size))
-            if len(content) < length or len(file.read(FOOTER)) < FOOTER:
-                return
-            yield content

@@ -4,6 +4,7 @@ from runner.train.callback.base import (
     CallbackParameters as CallbackParameters,
     RunContext as RunContext,
     StepValues as StepValues,
+    _InternalCallbackParam as _InternalCallbackParam,
     step_in_epoch as step_in_epoch,
 )
 from runner.train.callback.checkpoint import CheckpointConfig as CheckpointConfig, ModelCheckpoint as ModelCheckpoint
@@ -17,3 +18,4 @@ from runner.train.callback.stopping import (
     LambdaCallback as LambdaCallback,
     LearningRateScheduler as LearningRateScheduler,
 )
+from runner.train.callback.summary_collector import SummaryCollector as SummaryCollector

@@ -39,12 +39,13 @@ class StepValues:
 class CallbackParameters(dict[str, Any]):
     """The parameters of a run for callbacks, as attributes.
 
-    Training: epoch_num, batch_num, cur_epoch_num, cur_step_num (from 1, over all epochs), net_outputs (loss of the last
-    step, a 0-d array), losses (of all steps since the last step_end), mode, network, train_network, loss_fn, optimizer,
-    train_dataset, list_callback, dataset_sink_mode.
+    Training: epoch_num, batch_num, cur_epoch_num, cur_step_num (from 1, over all epochs), net_outputs (the loss of the
+    last step, a tensor), losses (arrays of all steps since the last step_end), mode, network, train_network, loss_fn,
+    optimizer, train_dataset, list_callback, dataset_sink_mode, train_dataset_element (the tensors of the last batch;
+    None with data sinking), parallel_mode, device_number.
 
-    Evaluation: batch_num, cur_step_num, net_outputs (loss, output and label of the last batch), metrics (None before
-    `end`), mode, network, eval_network, valid_dataset, list_callback.
+    Evaluation: batch_num, cur_step_num, net_outputs (loss, output and label of the last batch, tensors), metrics (None
+    before `end`), mode, network, eval_network, valid_dataset, list_callback.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -54,6 +55,10 @@ class CallbackParameters(dict[str, Any]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         self[name] = value
+
+
+# The name of the reference, for scripts with training loops of their own: they set the parameters that callbacks need.
+_InternalCallbackParam = CallbackParameters
 
 
 class RunContext:

@@ -41,7 +41,7 @@ class LossMonitor(Callback):
         # A sink executes several steps at once: print if one of them was due.
         due = self.per_print_times and cb_params.cur_step_num % self.per_print_times < len(cb_params.losses)
         if due:
-            loss = np.mean(cb_params.net_outputs)  # a loss without reduction is a number per sample
+            loss = np.asarray(cb_params.net_outputs).mean()  # a loss without reduction is a number per sample
             print(f"epoch: {cb_params.cur_epoch_num} step: {step_in_epoch(cb_params)}, loss is {loss!s}", flush=True)
 
 

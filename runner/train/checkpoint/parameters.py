@@ -11,7 +11,7 @@ from runner.core.value import Parameter, Tensor
 from runner.errors import ConfigError, DataError, nearest, some
 from runner.nn.cell import Cell
 from runner.train.checkpoint import ckpt, state
-from runner.validation.arguments import flag
+from runner.validation.arguments import flag, scalar
 
 SUFFIX = ".ckpt"
 MAX_NAMES = 8  # names listed in an error; the rest is counted
@@ -22,15 +22,18 @@ def save_checkpoint(
     ckpt_file_name: str | Path,
     integrated_save: bool = True,
     async_save: bool = False,
+    append_info: Mapping[str, int | float | bool] | None = None,
     *,
     crc_check: bool = True,
 ) -> None:
-    """Save the parameters of a cell, or a list of `{"name": ..., "data": tensor}`.
+    """Save the parameters of a cell, or a list of `{"name": ..., "data": tensor}`, and the numbers of `append_info`.
 
     A name that ends with `/` selects a directory in runner's format; any other one a file of the reference's format,
     with `.ckpt` appended if missing. The file is complete when the call returns, also with `async_save`.
     `crc_check=False` omits the checksum, by which damage is detected: MindSpore before 2.3 cannot read files that have
-    one. `integrated_save` has no effect, since runner does not split parameters. Raises ConfigError, or StorageError.
+    one. `append_info` has numbers by name, which `load_checkpoint` returns as parameters without axes (Int64, Float64
+    or Bool). `integrated_save` has no effect, since runner does not split parameters. Raises ConfigError, or
+    StorageError.
     """
     name = _checked_name(ckpt_file_name)
     flag({}, integrated_save=integrated_save, async_save=async_save, crc_check=crc_check)
@@ -40,6 +43,10 @@ def save_checkpoint(
         arrays = _listed(save_obj)
     if not arrays:
         raise ConfigError("there are no parameters to save", file=name)
+    numbers = appended_numbers(append_info)
+    if both := [key for key in numbers if key in arrays]:
+        raise ConfigError("append_info has the name of a parameter", file=name, name=both[0])
+    arrays |= numbers
     if name.endswith("/"):
         state.save(Path(name), arrays, progress={}, identity={})
     else:
@@ -127,6 +134,20 @@ def _read(path: Path) -> dict[str, np.ndarray]:
     if path.suffix != SUFFIX:
         raise ConfigError("not the name of a checkpoint", given=path, allowed=f"a file *{SUFFIX}, or a directory")
     return ckpt.read(path)
+
+
+def appended_numbers(append_info: Mapping[str, int | float | bool] | None) -> dict[str, np.ndarray]:
+    """The numbers of `append_info` as arrays. Raises ConfigError for anything else."""
+    if append_info is not None and not isinstance(append_info, Mapping):
+        raise ConfigError("append_info must be a dict", given=_brief(append_info))
+    numbers: dict[str, np.ndarray] = {}
+    for name, given in (append_info or {}).items():
+        array = np.asarray(scalar(given))
+        if not isinstance(name, str) or not name or array.ndim or array.dtype.kind not in "bif":
+            rows = {"name": repr(name), "given": _brief(given), "allowed": "numbers by name, of 64 bits at most"}
+            raise ConfigError("append_info has something that is no number with a name", **rows)
+        numbers[name] = array
+    return numbers
 
 
 def _listed(save_obj: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:

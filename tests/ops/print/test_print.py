@@ -39,6 +39,19 @@ def test_strings_tensors_arrays_and_numbers(mode, capsys):
     assert capsys.readouterr().out == once
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_tuples(mode, capsys):
+    """As MindSpore: known elements as Python prints them in PyNative mode, tensors one by one as in graph mode."""
+
+    def network(x):
+        ops.Print()("shape", x.shape, (), [1, 2.5, (True, "s")], (3, x), "end")
+        return x
+
+    step_of(network, mode)(X)
+    three = "Tensor(shape=[], dtype=Int32, value=3)\n"
+    assert capsys.readouterr().out == f"shape\n(2, 2)\n()\n[1, 2.5, (True, 's')]\n{three}{SHOWN}end\n"
+
+
 def test_outside_of_any_network(capsys):
     ops.Print()("a", Tensor(X))
     ops.Print()()
@@ -160,7 +173,9 @@ def test_files_for_others_are_silent():
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("wrong", [None, [1, 2], {"a": 1}, object(), 1j, b"bytes", np.array(["text"]), np.array([1j])])
+@pytest.mark.parametrize(
+    "wrong", [None, [1, None], (2, {"a": 1}), {"a": 1}, object(), 1j, b"bytes", np.array(["text"]), np.array([1j])]
+)
 def test_what_cannot_be_printed(mode, wrong, capsys):
     def construct(x):
         ops.Print()("x", x, wrong)

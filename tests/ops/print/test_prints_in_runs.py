@@ -127,15 +127,15 @@ def test_a_path_must_be_a_text(capsys):
 
 def test_what_cannot_be_printed_ends_the_run(monkeypatch, capsys):
     def construct(self, x):
-        ops.Print()("shapes", [1, 2])
+        ops.Print()("shapes", {1: 2})
         return x
 
     monkeypatch.setattr(LeNet5, "construct", construct)
     for mode in ("graph", "pynative"):
         assert cli.main([*SMALL, f"mode={mode}", f"hydra.run.dir={mode}"]) == 2
         error = capsys.readouterr().err
-        assert error.startswith("ConfigError: Print: a value of this type cannot be printed\n  given       list\n")
-        assert 'ops.Print()("shapes", [1, 2])' in error
+        assert error.startswith("ConfigError: Print: a value of this type cannot be printed\n  given       dict\n")
+        assert 'ops.Print()("shapes", {1: 2})' in error
 
 
 def test_a_full_disk_ends_the_run(monkeypatch, capsys):

@@ -67,6 +67,23 @@ def test_a_path_is_a_name_too(tmp_path):
     assert list(loaded) == list(net.parameters_dict())
 
 
+@pytest.mark.parametrize("name", ["x.ckpt", "x/"])
+def test_numbers_beside_the_parameters(tmp_path, name):
+    net = Small()
+    numbers = {"epoch_num": 3, "rate": 0.1, "done": True, "steps": np.int64(7), "scale": Tensor(2.0)}
+    save_checkpoint(net, f"{tmp_path}/{name}", append_info=numbers)
+    found = load_checkpoint(f"{tmp_path}/{name}", Small())
+    assert [*found] == [*net.parameters_dict(), *numbers] or name == "x/"
+    read = {key: (found[key].dtype, found[key].shape, found[key].asnumpy().item()) for key in numbers}
+    assert read == {
+        "epoch_num": (dtype.int64, (), 3),
+        "rate": (dtype.float64, (), 0.1),
+        "done": (dtype.bool_, (), True),
+        "steps": (dtype.int64, (), 7),
+        "scale": (dtype.float64, (), 2.0),
+    }
+
+
 def test_a_network_with_its_optimizer_travels(tmp_path):
     """The state of the optimizer is saved too, and surplus for the network alone."""
     net = Small()
@@ -206,6 +223,16 @@ T = Tensor(1.0)
         ((Small(), None), "ckpt_file_name must be the name of a file\n  given  None"),
         ((Small(), "x", 1), "integrated_save must be True or False\n  given  1"),
         ((Small(), "x", True, "process"), "async_save must be True or False\n  given  'process'"),
+        ((Small(), "x", True, False, ["epoch_num"]), "append_info must be a dict\n  given  list"),
+        (
+            (Small(), "x", True, False, {"a": "b"}),
+            "append_info has something that is no number with a name\n  name     'a'\n  given    'b'\n"
+            "  allowed  numbers by name, of 64 bits at most",
+        ),
+        (
+            (Small(), "x", True, False, {"out.weight": 1}),
+            "append_info has the name of a parameter\n  file  x\n  name  out.weight",
+        ),
     ],
 )
 def test_what_cannot_be_saved(tmp_path, monkeypatch, arguments, expected):
