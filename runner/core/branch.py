@@ -12,11 +12,11 @@ from runner.core.effect import Effect
 from runner.core.graph import Graph
 from runner.core.lowering import Builder
 from runner.core.precision import Needs
-from runner.core.primitive import Primitive, Types, primitive
+from runner.core.primitive import Primitive, Types, graph_operator
 from runner.types import TensorType
 
 
-@primitive
+@graph_operator
 class If(Primitive):
     """`then` if the first operand, which has one element, is not 0, or else `other`.
 
@@ -60,7 +60,7 @@ def graph_flops(graph: Graph) -> int:
     return sum(node.op.flops([x.type for x in node.inputs], [y.type for y in node.outputs]) for node in graph.nodes)
 
 
-@primitive
+@graph_operator
 class Absent(Primitive):
     """The result of a graph that stands for a value of the other one; nothing reads it."""
 
@@ -80,7 +80,7 @@ class Absent(Primitive):
         return b.node("Expand", (b.const(np.zeros((), self.type.dtype.numpy)), shape))
 
 
-@primitive
+@graph_operator
 class Guarded(Effect):
     """An effect of one path: it is emitted if the first operand is not 0, or with `when=False` if it is 0."""
 

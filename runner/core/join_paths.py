@@ -100,7 +100,7 @@ class _Joiner:
         for k, node in enumerate(nodes):
             inputs = tuple([renamed.get(x, x) for x in node.inputs])
             if node.number < end:
-                if k >= len(first) or first[k].op != node.op or list(map(id, first[k].inputs)) != list(map(id, inputs)):
+                if k >= len(first) or not _is_alike(first[k], node, inputs):
                     raise _differs(node)
                 renamed.update(zip(node.outputs, map(as_symbol, first[k].outputs), strict=True))
                 made.append(first[k])
@@ -199,6 +199,13 @@ def _shared(path: Path, other: Path) -> int:
     """The number of branches with the same outcomes at the beginning of two paths."""
     pairs = zip(path.forks, other.forks, strict=False)
     return next((k for k, (a, b) in enumerate(pairs) if a.taken is not b.taken), 0)
+
+
+def _is_alike(first: Node, node: Node, inputs: Sequence[Value]) -> bool:
+    """Whether a node of another trace, with these inputs instead of its own, is the same as the first one."""
+    graphs = [list(map(str, x.op.graphs)) for x in (first, node)]
+    same = graphs[0] == graphs[1] if graphs[0] else first.op == node.op
+    return same and first.op.name == node.op.name and list(map(id, first.inputs)) == list(map(id, inputs))
 
 
 def _between(nodes: Sequence[Node], start: int, end: float = inf) -> list[Node]:

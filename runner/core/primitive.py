@@ -160,6 +160,14 @@ def family(cls: type[Op]) -> type[Op]:
 @dataclass_transform(frozen_default=True)
 def primitive(cls: type[Op]) -> type[Op]:
     """Declare an operator: turn its class into a frozen dataclass and register it under its name."""
+    declared = graph_operator(cls)
+    REGISTRY[declared.__name__] = declared
+    return declared
+
+
+@dataclass_transform(frozen_default=True)
+def graph_operator(cls: type[Op]) -> type[Op]:
+    """Declare an operator that graphs have and no network applies; it is not registered."""
     # Most operators have no fields of their own; generating code for all of them would add 10 ms to every start.
     has_fields = any("ClassVar" not in str(kind) for kind in inspect.get_annotations(cls).values())
     declared = family(cls) if has_fields else cls
@@ -167,7 +175,6 @@ def primitive(cls: type[Op]) -> type[Op]:
     declared.fields = tuple([field.name for field in dataclasses.fields(declared) if field.compare])
     declared.arity = None if code.co_flags & inspect.CO_VARARGS else code.co_argcount - 1
     declared.onnx, declared.is_users = declared.onnx or declared.__name__, not cls.__module__.startswith("runner.")
-    REGISTRY[declared.__name__] = declared
     return declared
 
 

@@ -11,7 +11,7 @@ from runner.core.collective import Collective
 from runner.core.graph import Graph, as_symbol, verify
 from runner.core.join_paths import captured
 from runner.core.precision import Needs
-from runner.core.primitive import Gradient, Primitive, Types, current, primitive
+from runner.core.primitive import Gradient, Primitive, Types, current, graph_operator
 from runner.core.source import user_line
 from runner.core.symbolic import Tracer, Unknown
 from runner.core.tracer import trace_inner
@@ -23,7 +23,7 @@ from runner.types import TensorType
 __all__ = ["UNBOUND", "While", "WhileGrad", "loop", "state_of"]
 
 
-@primitive
+@graph_operator
 class While(Primitive):
     """The first `count` operands, replaced by the results of `body` for as long as `test` gives anything but 0.
 
@@ -108,7 +108,7 @@ class While(Primitive):
         return self is other
 
 
-@primitive
+@graph_operator
 class WhileGrad(Primitive):
     """The gradients of the float operands of a `While`, numbers `operands`, from its operands and the adjoints of its
     float results. `pull` goes back through one iteration."""

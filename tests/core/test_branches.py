@@ -313,7 +313,12 @@ def asserts(x):
     return x
 
 
+def communicates(x):
+    return ops.AllReduce("sum")(x) if x.sum() > 0 else x
+
+
 ERRORS = [
+    (communicates, X, ConfigError, "before the ranks communicate"),
     (asserts, X, ConfigError, "a path raises an exception"),
     (lambda x: x if x > 0 else -x, X, ShapeError, "a branch needs one element"),
     (lambda x: x if x.sum() > 0 else x[0], X, ShapeError, "what a network returns depends on a branch"),

@@ -77,7 +77,16 @@ def known_at_first(x):
     return x
 
 
-FUNCTIONS = halving, newton, with_a_branch, nested, swapping, known_count, known_at_first
+def before_a_branch(x):
+    for _ in range(2):
+        while x.max() > 4:
+            x = x / 2
+        if x.sum() > 3:
+            x = x + 7
+    return x
+
+
+FUNCTIONS = before_a_branch, halving, newton, with_a_branch, nested, swapping, known_count, known_at_first
 
 
 @table("function", FUNCTIONS, ids=lambda f: f.__name__)
