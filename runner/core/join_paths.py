@@ -217,9 +217,10 @@ def _content(symbol: Symbol, array: np.ndarray) -> tuple[object, bytes]:
 
 
 def _differs(node: Node) -> ConfigError:
-    what = "construct does something else each time it is executed, and graph mode executes it once for each branch"
+    what = "construct does something else each time it is executed"
+    reason = "graph mode executes it once for each branch"
     repair = "in construct, change no attributes or lists, and draw no random numbers of Python or numpy"
-    return ConfigError(what, operator=node.name, line=user_line(node.source), repair=repair)
+    return ConfigError(what, reason=reason, operator=node.name, line=user_line(node.source), repair=repair)
 
 
 def captured(graph: Graph) -> Iterator[Symbol]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.dataset.row_source import RowSource, source_type
-from runner.dataset.samples.samples import SampleColumn, Shared, stacked
+from runner.dataset.samples.samples import SampleColumn, Shared
 from runner.dataset.transforms.transform import Affine, RandomTransform, Transform
 from runner.dataset.visits import Visits
 from runner.errors import ConfigError
@@ -110,7 +110,7 @@ class Column:
     def fetch_exact(self, visits: Visits, shared: Shared) -> np.ndarray:
         """As `fetch`, with the element types that scripts see."""
         if isinstance(self.source, SampleColumn):
-            return stacked(self.name, self.source.values(visits, shared))
+            return self.source.batch(visits, shared)
         if self.original is None:
             return self.fetch(visits, shared)
         batch = self.original.take(visits.rows, axis=0)

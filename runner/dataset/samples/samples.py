@@ -89,7 +89,11 @@ class SampleColumn(RowSource):
 
     def fetch(self, visits: Visits, shared: Shared) -> np.ndarray:
         """The values of these visits as networks compute with them, [B, ...]."""
-        return for_network(self.name, stacked(self.name, self.values(visits, shared)))
+        return for_network(self.name, self.batch(visits, shared))
+
+    def batch(self, visits: Visits, shared: Shared) -> np.ndarray:
+        """The values of these visits as one array [B, ...]. Raises ConfigError for one unlike the first sample."""
+        return stacked(self.name, self.values(visits, shared), visits.rows, self.first)
 
     def take(self, rows: np.ndarray, axis: int = 0) -> np.ndarray:
         """The rows of the first pass."""
@@ -124,17 +128,28 @@ def for_network(name: str, values: np.ndarray) -> np.ndarray:
     return values if to == values.dtype else converted(name, values, to, 0)
 
 
-def stacked(name: str, values: Sequence[np.ndarray]) -> np.ndarray:
-    """The samples of a batch as one array [B, ...]. Raises ConfigError when shapes or element types differ."""
-    first = values[0]
-    for number, value in enumerate(values):
-        is_text = value.dtype.kind in "US" and first.dtype.kind in "US"
-        if value.shape != first.shape or (value.dtype != first.dtype and not is_text):
-            found, expected = (f"{array.dtype}{list(array.shape)}" for array in (value, first))
-            repair = "samples of one shape and type: crop or convert them, or batch(..., pad_info={...})"
-            rows = {"column": name, "sample": number, "found": found, "first_sample": expected}
-            raise ConfigError("the samples of a column differ in shape or element type", **rows, repair=repair)
+def stacked(
+    name: str, values: Sequence[np.ndarray], numbers: Sequence[int] | np.ndarray | None = None, usual: Any = None
+) -> np.ndarray:
+    """The samples of a batch as one array [B, ...]. Raises ConfigError when shapes or element types differ.
+
+    For the error, `numbers` are those of the samples, by default their places in the batch, and `usual` is what most of
+    them are like, by default the first of the batch.
+    """
+    if not all(_fit(value, values[0]) for value in values):
+        first = values[0] if usual is None else usual
+        places = range(len(values)) if numbers is None else numbers
+        number, value = next((n, x) for n, x in zip(places, values, strict=True) if not _fit(x, first))
+        found, expected = (f"{array.dtype}{list(array.shape)}" for array in (value, first))
+        repair = "samples of one shape and type: crop or convert them, or batch(..., pad_info={...})"
+        rows = {"column": name, "sample": number, "found": found, "first_sample": expected}
+        raise ConfigError("the samples of a column differ in shape or element type", **rows, repair=repair)
     return np.stack(values)
+
+
+def _fit(value: np.ndarray, other: np.ndarray) -> bool:
+    are_texts = value.dtype.kind in "US" and other.dtype.kind in "US"
+    return value.shape == other.shape and (value.dtype == other.dtype or are_texts)
 
 
 def as_sample(names: Sequence[str], made: Any, where: str) -> Sample:
