@@ -47,7 +47,7 @@ NOW = "${now:%Y-%m-%d}/${now:%H-%M-%S}"
 POOL = "runner.pool"  # the `_target_` of runner's launcher; never instantiated
 RECORDS = ".hydra"  # the folder in the run directory with Hydra's records
 SUBDIR = "${hydra.job.num}"
-LATE = ("network", "dataset")  # groups whose options are loaded when they are chosen
+LATE = ("network", "dataset", "optimizer")  # groups whose options are loaded when they are chosen
 
 
 class Loader(ConfigLoaderImpl):

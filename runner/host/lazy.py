@@ -80,7 +80,7 @@ class ReferencePaths:
         return found
 
     def install(self) -> None:
-        """Ask this finder last, and for attributes that modules do not have."""
+        """Append this finder, which also serves attributes that modules do not have."""
         sys.meta_path[:] = [*(one for one in sys.meta_path if not isinstance(one, ReferencePaths)), self]
 
 

@@ -1,9 +1,11 @@
 """Groups of the config whose keys depend on the chosen option."""
 
+import importlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, get_args
 
-from runner.config.groups import further_optimizers  # noqa: F401  registers them
+from runner import register
 from runner.config.groups.dataset import DATASETS, DatasetSettings
 from runner.config.groups.dump import Dump
 from runner.config.groups.loss import LOSSES, LossSettings
@@ -13,6 +15,10 @@ from runner.config.groups.parallel import Parallel
 from runner.config.groups.profiling import Profiling
 from runner.config.groups.schedule import SCHEDULES, ScheduleSettings
 from runner.config.groups.tracking import Tracking
+
+# Optimizers that few runs choose: their keys are read from signatures when one is chosen.
+for _name in ("adam_weight_decay", "lamb", "lars", "rmsprop", "adagrad", "proximal_adagrad", "ftrl"):
+    register.optimizer.late(_name, partial(importlib.import_module, "runner.config.groups.further_optimizers"))
 
 _UNIONS: dict[str, Any] = {"dump": Dump, "profiling": Profiling, "parallel": Parallel, "tracking": Tracking}
 # The options of each group by name, the first one is the default. Those of the first four are registered.

@@ -17,7 +17,7 @@ Operation = Callable[..., Any]
 
 
 class TransformGroup(RandomSampleTransform):
-    """Transforms that are applied together."""
+    """Transforms that are applied in sequence or by chance."""
 
     def __init__(self, transforms: Sequence[Operation]) -> None:
         self.transforms = require_transforms(transforms)

@@ -50,7 +50,7 @@ class LARS(Optimizer):
         self.set_parameters(optimizer.parameters)
         for name in TAKEN_OVER:
             self.__dict__[name] = getattr(optimizer, name)  # parameters stay those of the wrapped cell
-        self.schedules = {}  # whoever sets the rates of a step finds the wrapped cell
+        self.schedules = {}  # what sets the rates of a step finds the wrapped cell
         self.lars_flag = tuple([bool(lars_filter(parameter)) for parameter in self.parameters])
         self.sqrt, self.square, self.sum, self.minimum = ops.Sqrt(), ops.Square(), ops.ReduceSum(), ops.Minimum()
         optimizer.exec_weight_decay = optimizer.need_scale = False
