@@ -73,7 +73,7 @@ class Tensor(Value):
     initializer fills it: `Tensor(shape=(2, 3), dtype=dtype.float32, init=One())`, immediately.
     """
 
-    __slots__ = ("_data",)
+    __slots__ = ("_array", "symbol")  # `symbol` in the record of a step of PyNative mode, which sets it
 
     def __init__(
         self, input_data: Any = None, dtype: Any = None, shape: int | Shape | None = None, init: Any = None
@@ -90,36 +90,36 @@ class Tensor(Value):
             dtype = dt.of(dtype)
         elif not isinstance(input_data, Tensor | np.ndarray | np.generic):
             dtype = {"f": dt.float32, "i": dt.int32}.get(array.dtype.kind)
-        data = array.astype(dtype.numpy) if dtype else array
-        if dtype and array.dtype.kind in "iu" and data.dtype.kind in "iu" and not np.array_equal(array, data):
+        elements = array.astype(dtype.numpy) if dtype else array
+        if dtype and array.dtype.kind in "iu" and elements.dtype.kind in "iu" and not np.array_equal(array, elements):
             raise ConfigError("a number does not fit its element type", value=input_data, dtype=dtype)
-        self.type, self._data = TensorType.of(data), data
+        self.type, self._array = TensorType.of(elements), elements
 
     @classmethod
     def of(cls, array: np.ndarray, type: TensorType) -> "Tensor":
         """Wrap an array whose type is already known, without a copy or a check."""
         tensor = object.__new__(Tensor)
-        tensor.type, tensor._data = type, array
+        tensor.type, tensor._array = type, array
         return tensor
 
     @property
-    def data(self) -> np.ndarray:
-        """The elements."""
-        return self._data
+    def array(self) -> np.ndarray:
+        """The elements, for the code of runner; `asnumpy` is the method of scripts."""
+        return self._array
 
     def asnumpy(self) -> np.ndarray:
         """The elements as an array."""
-        return self.data
+        return self.array
 
-    def replace_data(self, array: np.ndarray) -> None:
+    def replace_array(self, array: np.ndarray) -> None:
         """Replace the elements by others of the same type."""
-        self._data = array
+        self._array = array
 
     def set_dtype(self, dtype: Any) -> None:
         """Cast this tensor to another element type."""
-        array = self.data.astype(dt.of(dtype).numpy)
+        array = self.array.astype(dt.of(dtype).numpy)
         self.type = TensorType.of(array)
-        self.replace_data(array)
+        self.replace_array(array)
 
     @staticmethod
     def from_numpy(array: np.ndarray) -> "Tensor":
@@ -135,43 +135,44 @@ class Tensor(Value):
     to_tensor = init_data
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(self.data, dtype=dtype, copy=copy) if copy else np.asarray(self.data, dtype=dtype)
+        return np.array(self.array, dtype=dtype, copy=copy) if copy else np.asarray(self.array, dtype=dtype)
 
     def __float__(self) -> float:
-        return float(self.data)
+        return float(self.array)
 
     def __int__(self) -> int:
-        return int(self.data)
+        return int(self.array)
 
     def __index__(self) -> int:
         if self.dtype.numpy.kind not in "iub" or self.size != 1:
             raise TypeError(f"only one whole number is an index or a count, not {self.type}")
-        return int(self.data.item())
+        return int(self.array.item())
 
     def __bool__(self) -> bool:
-        return bool(self.data)
+        return bool(self.array)
 
     def __repr__(self) -> str:
         before = "\n" if self.ndim > 1 else " "
-        return f"Tensor(shape={list(self.shape)}, dtype={self.dtype}, value={before}{elements_text(self.data)})"
+        return f"Tensor(shape={list(self.shape)}, dtype={self.dtype}, value={before}{elements_text(self.array)})"
 
     def __str__(self) -> str:
-        return str(self.data)
+        return str(self.array)
 
     def __format__(self, spec: str) -> str:
         """As text; with a format, such as `.4f`, that of the number in a tensor with one element."""
-        return format(self.data.item() if spec and self.size == 1 else str(self), spec)
+        return format(self.array.item() if spec and self.size == 1 else str(self), spec)
 
 
 class Parameter(ParameterSettings, Tensor):
     """A named tensor of a cell; optimizers update it when `requires_grad` is true.
 
-    After a graph has run, the new value stays on the device; reading `data` fetches it. `layerwise_parallel` and
+    After a graph has run, the new value stays on the device; reading `array` fetches it. `layerwise_parallel` and
     `parallel_optimizer` are kept, and change nothing.
     """
 
     __slots__ = ("_fetch", "name", "requires_grad", "resident", "settings")
-    _data: np.ndarray | None  # type: ignore[assignment]
+    is_derived = True
+    _array: np.ndarray | None  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -185,34 +186,34 @@ class Parameter(ParameterSettings, Tensor):
         if isinstance(default_input, bool):
             raise ConfigError("a parameter has numbers as elements", parameter=name or None, given=default_input)
         super().__init__(default_input)
-        self._data = np.array(self._data)
+        self._array = np.array(self._array)
         self._fetch: Callable[[Any], np.ndarray] | None = None
         self.resident: Any = None  # the value on the device, or None when only the host has it
         self.settings: dict[str, Any] = {}
         self.layerwise_parallel, self.parallel_optimizer = layerwise_parallel, parallel_optimizer
 
     @property
-    def data(self) -> np.ndarray:
+    def array(self) -> np.ndarray:
         """The elements, fetched from the device if they are newer there."""
-        if self._data is None:
+        if self._array is None:
             assert self._fetch is not None
-            self._data = self._fetch(self.resident)
-        return self._data
+            self._array = self._fetch(self.resident)
+        return self._array
 
-    def replace_data(self, array: np.ndarray) -> None:
+    def replace_array(self, array: np.ndarray) -> None:
         """Replace the elements, also those on the device."""
-        self._data, self.resident = array, None
+        self._array, self.resident = array, None
 
     def set_resident(self, resident: Any, fetch: Callable[[Any], np.ndarray]) -> None:
-        """Set a value that is on the device; `fetch` copies it to the host when `data` is read."""
-        self.resident, self._fetch, self._data = resident, fetch, None
+        """Set a value that is on the device; `fetch` copies it to the host when `array` is read."""
+        self.resident, self._fetch, self._array = resident, fetch, None
 
     def snapshot(self) -> Callable[[], None]:
         """A function that restores the current value. Nothing is copied: values are never changed in place."""
-        saved = self._data, self._fetch, self.resident
+        saved = self._array, self._fetch, self.resident
 
         def restore() -> None:
-            self._data, self._fetch, self.resident = saved
+            self._array, self._fetch, self.resident = saved
 
         return restore
 
@@ -221,14 +222,14 @@ class Parameter(ParameterSettings, Tensor):
 
         Raises ShapeError when shape or element type differs.
         """
-        array = data.data if isinstance(data, Tensor) else np.array(data)
+        array = data.array if isinstance(data, Tensor) else np.array(data)
         if isinstance(data, int | float) and _holds(self.dtype, data):
             array = np.full(self.shape, data, self.dtype.numpy)
         given = TensorType.of(array)
         if given != self.type and not (slice_shape and given.dtype is self.dtype):
             raise ShapeError("a parameter keeps its type", parameter=self.name, has=self.type, given=given)
         self.type, self.sliced = given, slice_shape
-        self.replace_data(array)
+        self.replace_array(array)
         return self
 
     def clone(self, init: Any = "same") -> "Parameter":
@@ -249,25 +250,32 @@ class Parameter(ParameterSettings, Tensor):
 
 
 def as_values(operands: tuple[Operand, ...]) -> tuple[Value, ...]:
-    """Operands as values; a Python number takes the element type of the first tensor among the operands."""
+    """Operands as values; a Python number takes the element type of the first tensor, rather one that is not Bool."""
     for operand in operands:
         if not isinstance(operand, Value):
             break
     else:
         return operands  # type: ignore[return-value]
-    like = next((x for x in operands if isinstance(x, Value)), None)
+    values = [x for x in operands if isinstance(x, Value)]
+    like = next((x for x in values if x.dtype is not dt.bool_), values[0] if values else None)
     return tuple([x if isinstance(x, Value) else as_constant(x, like) for x in operands])
 
 
 def as_constant(value: Operand, like: Value | None) -> Tensor:
-    """A tensor of a number or an array; a number takes the element type of `like` if that can represent it."""
+    """A tensor of a number or an array; a number takes the element type of `like`, or that to which `like` is converted.
+
+    Raises ConfigError for a number that whole numbers of the type of `like` do not reach.
+    """
     if isinstance(value, Tensor):
         return value
     if isinstance(value, list | tuple) and any(isinstance(element, Value) for element in value):
         what, repair = "an operator takes tensors, not a list or tuple of them", "unpack it, or use ops.Stack"
         raise ShapeError(what, given=", ".join(str(getattr(x, "type", x)) for x in value), repair=repair)
-    if like is None or not isinstance(value, int | float) or not _holds(like.dtype, value):
+    if like is None or not isinstance(value, int | float):
         return Tensor(value)
+    if not _holds(like.dtype, value):
+        number = isinstance(value, int)
+        return Tensor(value, dt.int64 if number and like.dtype is dt.bool_ else like.dtype if number else dt.float32)
     return Tensor(np.asarray(value, like.dtype.numpy))
 
 

@@ -144,8 +144,8 @@ class TrainOneStepWithLossScaleCell(StepCell):
 
     def check(self) -> None:
         """Raise TrainingError after more than 1000 consecutive overflows: no scale avoids them."""
-        bad = int(self.bad_steps.data)
+        bad = int(self.bad_steps.array)
         if bad > MOST_BAD_STEPS:
-            rows = {"steps_in_a_row": bad, "allowed": MOST_BAD_STEPS, "loss_scale": float(self.scale_sense.data)}
+            rows = {"steps_in_a_row": bad, "allowed": MOST_BAD_STEPS, "loss_scale": float(self.scale_sense.array)}
             repair = "a smaller learning rate, or precision_mode=allow_fp32_to_fp16"
             raise TrainingError("gradients overflow in every step, whatever the loss scale", **rows, repair=repair)

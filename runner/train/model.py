@@ -284,7 +284,7 @@ class Model:
         if self.predict_step is None:
             self.predict_step = self._step(self.eval_mode, self.network, "network", None, None)
         with inference(self.network, self.precision), self._computing(self.eval_mode):
-            outputs = self.predict_step([Tensor(x).data for x in data])
+            outputs = self.predict_step([Tensor(x).array for x in data])
         tensors = [Tensor(array) for array in outputs]
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 
