@@ -38,7 +38,7 @@ def conversions(x: TensorType, y: TensorType) -> dt.DType | None:
 
 def can_write(parameter: dt.DType, value: dt.DType) -> bool:
     """Whether a value of one element type is implicitly converted to that of the parameter that it is written to."""
-    return value is parameter or {value, parameter} <= set(ORDER) and ORDER.index(value) < ORDER.index(parameter)
+    return value is parameter or ({value, parameter} <= set(ORDER) and ORDER.index(value) < ORDER.index(parameter))
 
 
 def require_writable(parameter: str, has: TensorType, value: TensorType) -> None:
@@ -47,4 +47,4 @@ def require_writable(parameter: str, has: TensorType, value: TensorType) -> None
         allowed = ", ".join(str(kind) for kind in dt.ALL if can_write(has.dtype, kind))
         rows = {"parameter": parameter or None, "has": has, "given": value, "allowed": allowed}
         repair = f"value.astype({str(has.dtype).lower()!r})"
-        raise ShapeError("a parameter keeps its element type", **rows, repair=repair)
+        raise ShapeError("a parameter keeps its type", **rows, repair=repair)

@@ -22,6 +22,7 @@ from runner.core.value import Operand, Value, as_values
 from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
 from runner.host.machine import CERTAIN_BYTES, require_memory
 from runner.types import TensorType
+from runner.validation.keywords import KeywordNames
 
 _type = attrgetter("type")  # a function for `map`: the fastest loop over a few operands
 
@@ -33,7 +34,7 @@ REGISTRY: dict[str, type["Primitive"]] = {}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Primitive:
+class Primitive(KeywordNames):
     """Base of all operators. Subclasses are declared with `@primitive`."""
 
     # Fields that a call may also pass after the operands, as in the reference.

@@ -12,12 +12,13 @@ import numpy as np
 from runner import dtype as dt
 from runner.errors import ShapeError
 from runner.types import Shape, TensorType, resolve_axes
+from runner.validation.keywords import KeywordNames
 
 V = TypeVar("V", bound="TensorMethods[Any]")  # Value
 Axis = int | Sequence[int] | None
 
 
-class TensorMethods(Generic[V]):
+class TensorMethods(KeywordNames, Generic[V]):
     """Base of values: what they compute about themselves."""
 
     __slots__ = ()

@@ -9,15 +9,18 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from runner import dtype as dt
+from runner.core.conversion import require_writable
 from runner.core.parameter_settings import ParameterSettings
 from runner.core.tensor_syntax import TensorSyntax
 from runner.core.tensor_text import elements_text
 from runner.errors import ConfigError, ShapeError
 from runner.types import Shape, TensorType
+from runner.validation.arguments import flag
 
 Scalar = bool | int | float
 Operand: TypeAlias = "Value | np.ndarray | Scalar"
 OPERATORS: dict[str, Callable[..., Any]] = {}
+_WITH_INTS = {dt.bool_: dt.int64}  # the element type of a whole number beside one that cannot hold it
 
 
 class Value(TensorSyntax["Value"]):
@@ -177,12 +180,15 @@ class Parameter(ParameterSettings, Tensor):
     def __init__(
         self,
         default_input: Any,
-        name: str | None = "",
+        name: str | None = None,
         requires_grad: bool = True,
         layerwise_parallel: bool = False,
         parallel_optimizer: bool = True,
     ) -> None:
+        if name is not None and not isinstance(name, str):
+            raise ConfigError("the name of a parameter is a text", given=repr(name), allowed="a text, or None")
         self.name, self.requires_grad = (name or "").strip(), requires_grad
+        flag({"parameter": name}, requires_grad=requires_grad)
         if isinstance(default_input, bool):
             raise ConfigError("a parameter has numbers as elements", parameter=name or None, given=default_input)
         super().__init__(default_input)
@@ -220,16 +226,24 @@ class Parameter(ParameterSettings, Tensor):
     def set_data(self, data: Any, slice_shape: bool = False) -> "Parameter":
         """Replace the value, and return the parameter. A number fills it; with `slice_shape` the shape may differ.
 
-        Raises ShapeError when shape or element type differs.
+        Raises ShapeError for another shape, and for an element type that is not converted to that of the parameter.
         """
         array = data.array if isinstance(data, Tensor) else np.array(data)
         if isinstance(data, int | float) and _holds(self.dtype, data):
             array = np.full(self.shape, data, self.dtype.numpy)
         given = TensorType.of(array)
-        if given != self.type and not (slice_shape and given.dtype is self.dtype):
-            raise ShapeError("a parameter keeps its type", parameter=self.name, has=self.type, given=given)
+        if given != self.type:
+            require_writable(self.name, self.type, given)
+            if given.shape != self.shape and not slice_shape:
+                raise ShapeError("a parameter keeps its type", parameter=self.name, has=self.type, given=given)
+            array, given = array.astype(self.dtype.numpy, copy=False), given.with_dtype(self.dtype)
         self.type, self.sliced = given, slice_shape
         self.replace_array(array)
+        return self
+
+    def init_data(self, layout: Any = None, set_sliced: bool = False) -> "Parameter":  # type: ignore[override]
+        """The parameter, which has its elements from the start; `layout` is that of sharded parameters."""
+        self.sliced = set_sliced
         return self
 
     def clone(self, init: Any = "same") -> "Parameter":
@@ -256,15 +270,14 @@ def as_values(operands: tuple[Operand, ...]) -> tuple[Value, ...]:
             break
     else:
         return operands  # type: ignore[return-value]
-    values = [x for x in operands if isinstance(x, Value)]
-    like = next((x for x in values if x.dtype is not dt.bool_), values[0] if values else None)
+    like = min((x for x in operands if isinstance(x, Value)), key=lambda x: x.dtype is dt.bool_, default=None)
     return tuple([x if isinstance(x, Value) else as_constant(x, like) for x in operands])
 
 
 def as_constant(value: Operand, like: Value | None) -> Tensor:
-    """A tensor of a number or an array; a number takes the element type of `like`, or that to which `like` is converted.
+    """A tensor of a number or an array; a number takes the element type of `like`, or the one `like` is converted to.
 
-    Raises ConfigError for a number that whole numbers of the type of `like` do not reach.
+    Raises ConfigError for a number that the whole numbers of this type do not reach.
     """
     if isinstance(value, Tensor):
         return value
@@ -274,8 +287,7 @@ def as_constant(value: Operand, like: Value | None) -> Tensor:
     if like is None or not isinstance(value, int | float):
         return Tensor(value)
     if not _holds(like.dtype, value):
-        number = isinstance(value, int)
-        return Tensor(value, dt.int64 if number and like.dtype is dt.bool_ else like.dtype if number else dt.float32)
+        return Tensor(value, dt.float32 if isinstance(value, float) else _WITH_INTS.get(like.dtype, like.dtype))
     return Tensor(np.asarray(value, like.dtype.numpy))
 
 

@@ -16,8 +16,6 @@ from runner.types import TensorType, broadcast
 
 __all__ = ["Abs", "Add", "Exp", "Log", "Mul", "Neg", "Pow", "RealDiv", "Sign", "Sqrt", "Square", "Sub"]
 
-CAST = "x.astype(dtype) of one of them: unsigned types but UInt8 are not converted implicitly"
-
 
 def is_filled_with(value: float, array: np.ndarray | None) -> bool:
     """Whether an operand is known, and all its elements are this number, including the sign of 0 for floats."""
@@ -69,7 +67,7 @@ class Binary(Primitive):
     commutes: ClassVar[bool] = False  # the neutral element may also be the first operand
 
     def infer(self, x: TensorType, y: TensorType) -> TensorType:
-        require(x.dtype is y.dtype, "operands must have the same element type", x=x, y=y, repair=CAST)
+        require(x.dtype is y.dtype, "operands must have the same element type", x=x, y=y, repair="x.astype(dtype)")
         require(x.dtype.is_float or not self.floats_only, "needs floats", x=x)
         require(x.dtype is not dt.bool_ or self.bools, "needs numbers", x=x)
         return x if x.shape == y.shape else x.with_shape(*broadcast(x, y))

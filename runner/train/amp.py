@@ -8,7 +8,7 @@ import numpy as np
 from runner import context, nn
 from runner.core.precision import Policy, policy
 from runner.device import Device
-from runner.errors import ConfigError, known_names
+from runner.errors import ConfigError, UnknownArgument, known_names
 from runner.host.log import note_once
 from runner.train.loop import MakeSteps
 from runner.train.loss_scale_manager import DynamicLossScaleManager, LossScaleManager
@@ -19,6 +19,10 @@ LEVELS: dict[str, tuple[str | None, type[DynamicLossScaleManager] | None]] = {
     "O2": ("allow_mix_precision", DynamicLossScaleManager),
     "O3": ("force_fp16", None),
 }
+ARGUMENTS = (  # of Model
+    *("network", "loss_fn", "optimizer", "metrics", "eval_network", "eval_indexes", "amp_level", "loss_scale_manager"),
+    *("keep_batchnorm_fp32", "acc_level"),
+)
 AUTOMATIC = {"GPU": "O2", "Ascend": "O3"}
 
 
@@ -43,8 +47,7 @@ def resolve_level(amp_level: str, device: Device, **arguments: Any) -> str:
 def _note_without_effect(level: str, keep_batchnorm_fp32: bool = True, acc_level: str = "O0", **others: Any) -> None:
     if others:
         name = next(iter(others))
-        rows = known_names(name, ("loss_scale_manager", "keep_batchnorm_fp32", "acc_level"))
-        raise ConfigError("unknown argument of Model", argument=name, **rows)
+        raise UnknownArgument("unknown argument of Model", argument=name, **known_names(name, ARGUMENTS))
     if not keep_batchnorm_fp32 and level == "O2":
         note_once("keep_batchnorm_fp32=False has no effect: statistics of BatchNorm stay Float32")
     if acc_level != "O0":

@@ -35,9 +35,10 @@ from runner.train.sink import Sink
 from runner.train.steps import StepByStep, with_elements
 from runner.types import TensorType
 from runner.validation.arguments import flag
+from runner.validation.keywords import KeywordNames
 
 
-class Model:
+class Model(KeywordNames):
     """Trains and evaluates a network and computes its predictions, in the mode of the context.
 
     `mode` (context.GRAPH_MODE or PYNATIVE_MODE) and `device` override the context for this model, `eval_mode` the mode
