@@ -46,10 +46,11 @@ def _check(cls: Any, given: Collection[str]) -> None:
     names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     for name in given:
         if name not in names:
-            raise _unknown(cls.__name__, name, names)
+            raise unknown_argument(cls.__name__, name, names)
 
 
-def _unknown(owner: str, name: str, names: Collection[str]) -> UnknownArgument:
+def unknown_argument(owner: str, name: str, names: Collection[str]) -> UnknownArgument:
+    """The error for a keyword argument that a class, `owner`, does not have; `names` are those that it has."""
     missing = MISSING.get(owner, {}).get(name)
     if missing is None:
         allowed = ", ".join(names) or "no arguments"
