@@ -92,6 +92,11 @@ REASONS = (
         "the number of terms that it needs depends on its operands",
         "scipy.special.gammainc outside of the network",
     ),
+    Reason(
+        r"(train\.)?load|nn\.GraphCell",
+        "it reads MindIR, the format of MindSpore's own compiler",
+        "load_checkpoint and load_param_into_net, or export to ONNX and onnxruntime",
+    ),
     Reason(r"monad|.*env_get", "it belongs to MindSpore's own compiler"),
 )
 
