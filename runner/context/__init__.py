@@ -28,7 +28,7 @@ from runner.host.log import LOG
 from runner.host.ownership import OutputDirectory
 from runner.observe import dump, profile
 from runner.observe.dump.settings import FILES as DUMP_FILES, PATH_KEY
-from runner.observe.graph.folder import FILES as GRAPH_FILES, GraphFolder, writable_folder
+from runner.observe.graph.settings import FILES as GRAPH_FILES, writable_folder
 from runner.observe.profile.settings import FILES as PROFILE_FILES
 from runner.ops.print import destination, file
 from runner.validation.arguments import flag
@@ -141,6 +141,8 @@ def graph_observer() -> GraphObserver:
         return NO_GRAPHS
     path = os.path.abspath(_settings["save_graphs_path"])
     if path not in _observers:
+        from runner.observe.graph.folder import GraphFolder
+
         directory = OutputDirectory(Path(path), "save_graphs_path", GRAPH_FILES)
         if world().size == 1:  # several ranks would have to agree on it
             ownership.remove_of_ended_script(directory, ownership.process_owner())

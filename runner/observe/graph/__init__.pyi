@@ -1,0 +1,1 @@
+from runner.observe.graph.reader import read as read
