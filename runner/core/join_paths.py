@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,9 +17,16 @@ from runner.core.effect import Effect
 from runner.core.graph import Graph, as_symbol, verify
 from runner.core.primitive import Node
 from runner.core.source import user_line
-from runner.core.symbolic import Fork, Path, symbols
+from runner.core.symbolic import Fork, symbols
 from runner.core.value import Symbol, Value
 from runner.errors import ConfigError, ShapeError
+
+
+class Path(NamedTuple):
+    """The graph of one path, which is not verified, and the branches on it."""
+
+    graph: Graph
+    forks: list[Fork]
 
 
 @dataclass

@@ -37,13 +37,6 @@ class Fork(NamedTuple):
         return str(user_line(self.source) or self.scope)
 
 
-class Path(NamedTuple):
-    """The graph of one path, which is not verified, and the branches on it."""
-
-    graph: Graph
-    forks: list[Fork]
-
-
 class Unknown(BaseException):
     """A branch depends on data, where only known ones are accepted; no `except Exception` of construct catches it."""
 

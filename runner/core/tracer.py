@@ -7,9 +7,10 @@ executed again for the other outcome, and so on until every path is known; `runn
 from collections.abc import Callable, Sequence
 
 from runner.core.graph import Graph, as_symbol, verify
+from runner.core.join_paths import Path, join
 from runner.core.observers import NO_GRAPHS, GraphObserver
 from runner.core.structure import flatten, static_parts
-from runner.core.symbolic import Fork, Path, Tracer, Undecided, as_returned, too_many_branches
+from runner.core.symbolic import Fork, Tracer, Undecided, as_returned, too_many_branches
 from runner.core.value import Symbol, Value
 from runner.core.while_statement import WhileFound, convert
 from runner.errors import ConfigError, RunnerError
@@ -31,7 +32,7 @@ def trace(
     for too many paths. On failure the observer receives the part traced so far.
     """
     paths = _Traces(function, types, name, root, observer).explore()
-    graph = verify(_joined(paths))
+    graph = verify(join(paths) if len(paths) > 1 else paths[0].graph)
     observer.traced(graph)
     return graph
 
@@ -47,15 +48,7 @@ def trace_path(
 def trace_inner(function: Callable[..., object], types: Sequence[TensorType], name: str, outer: Tracer) -> Graph:
     """The graph of a part of a function that `outer` is executing; what it reads of the outer graph is not declared."""
     paths = _Traces(function, types, name, outer.scope[0], NO_GRAPHS, outer).explore()
-    return _joined(paths)
-
-
-def _joined(paths: Sequence[Path]) -> Graph:
-    if len(paths) == 1:
-        return paths[0].graph
-    from runner.core.join_paths import join
-
-    return join(paths)
+    return join(paths) if len(paths) > 1 else paths[0].graph
 
 
 class _Traces:

@@ -7,6 +7,7 @@ from runner.config.schema import RunRequest
 from runner.core.graph import Graph
 from runner.core.observers import GraphObserver, GraphObservers
 from runner.experiment.output_directories import place
+from runner.observe import graph as files
 
 
 class FailedGraph(GraphObserver):
@@ -16,9 +17,7 @@ class FailedGraph(GraphObserver):
         self.folder = folder
 
     def failed(self, graph: Graph) -> None:
-        from runner.observe.graph.folder import write_failed
-
-        write_failed(self.folder, graph)
+        files.write_failed(self.folder, graph)
 
 
 def graph_observer(request: RunRequest) -> GraphObserver:
@@ -29,10 +28,8 @@ def graph_observer(request: RunRequest) -> GraphObserver:
     config, folder = request.config, request.folder
     observer: GraphObserver = FailedGraph(folder)
     if config.save_graphs:
-        from runner.observe.graph.folder import GraphFolder
-
         path = place(request.directories, folder.absolute() / config.save_graphs_path)
-        observer = GraphFolder(path, folder, replaces=request.resume)
+        observer = files.GraphFolder(path, folder, replaces=request.resume)
     if not config.session.op_debug_level:
         return observer
     return GraphObservers(observer, compiler.KernelMeta(folder / "kernel_meta", config.session.op_debug_level))
