@@ -92,7 +92,7 @@ class MirrorPad(ComposedOperator):
         require(self.mode in ("REFLECT", "SYMMETRIC"), "unknown mode", given=self.mode, allowed=allowed)
 
     def compose(self, input_x: Value, paddings: Any) -> Value:
-        pairs = np.asarray(paddings.asnumpy() if isinstance(paddings, Tensor) else paddings).tolist()
+        pairs = np.asarray(paddings.asnumpy() if isinstance(paddings, Value) else paddings).tolist()
         require(len(pairs) == input_x.ndim, "one pair of paddings per axis", x=input_x.type, paddings=pairs)
         for axis, (low, high) in enumerate(pairs):
             input_x = self._padded(input_x, axis, low, high)

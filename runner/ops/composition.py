@@ -4,13 +4,14 @@ from abc import abstractmethod
 from typing import Any
 
 from runner.core.primitive import current
+from runner.core.primitive_settings import PrimitiveSettings
 from runner.core.value import Parameter, Value, as_constant
 from runner.ops.array import require
 
 __all__: list[str] = []
 
 
-class ComposedOperator:
+class ComposedOperator(PrimitiveSettings):
     """Base of operators whose `compose` applies other ones; so types, modes and gradients are theirs.
 
     Subclasses are frozen dataclasses: the fields are the attributes, with MindSpore's names.
