@@ -16,6 +16,7 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form, Names
 from runner.core.precision import Needs, RoundedTypes
+from runner.core.primitive_settings import PrimitiveSettings
 from runner.core.rebinding import Rebinding
 from runner.core.source import Source, current_source, user_line
 from runner.core.value import Operand, Value, as_values
@@ -34,7 +35,7 @@ REGISTRY: dict[str, type["Primitive"]] = {}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Primitive(KeywordNames):
+class Primitive(PrimitiveSettings, KeywordNames):
     """Base of all operators. Subclasses are declared with `@primitive`."""
 
     # Fields that a call may also pass after the operands, as in the reference.

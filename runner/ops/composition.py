@@ -5,6 +5,7 @@ from typing import Any
 
 from runner.core.conversion import require_writable
 from runner.core.primitive import current
+from runner.core.primitive_settings import PrimitiveSettings
 from runner.core.value import Parameter, Value, as_constant
 from runner.ops.array import require
 from runner.validation.keywords import KeywordNames
@@ -12,7 +13,7 @@ from runner.validation.keywords import KeywordNames
 __all__: list[str] = []
 
 
-class ComposedOperator(KeywordNames):
+class ComposedOperator(PrimitiveSettings, KeywordNames):
     """Base of operators whose `compose` applies other ones; so types, modes and gradients are theirs.
 
     Subclasses are frozen dataclasses: the fields are the attributes, with MindSpore's names.

@@ -134,6 +134,14 @@ def test_two_meetings_one_after_the_other(several):
     np.testing.assert_array_equal(EagerStep(Twice(), "twice")([X])[0], made)
 
 
+def test_a_graph_that_only_exchanges(several):
+    class Sum(nn.Cell):
+        def construct(self, x):
+            return ops.AllReduce()(x)
+
+    np.testing.assert_array_equal(GraphStep(Sum(), context.device(), "sum")([X])[0], 3 * X)
+
+
 @pytest.mark.parametrize("kind", ["pynative", "graph"])
 def test_constants_are_exchanged_in_every_step(several, kind):
     """Not by the compiler: another rank may compile another number of programs."""
