@@ -1,8 +1,8 @@
 """Random tensors: one operator that draws uniform numbers, and the distributions that are composed of it.
 
-The numbers are a hash of the seed of the process, those of the operator, its number within the step, and the counter of
-the process, which every step that draws increases. So a run can be repeated, and both modes draw the same numbers. They
-are not those of the reference.
+The numbers are a hash of the seeds of the operator and of a counter, which follows from the global seed, the number of
+the step and that of the draw within it (`runner/ops/random_counter.py`). So both modes and a resumed run draw the same
+numbers. They are not those of the reference.
 """
 
 import math
@@ -22,7 +22,8 @@ from runner.ops.composition import ComposedOperator, as_value, require_floats
 from runner.ops.creation import known
 from runner.ops.elementwise import Abs, Log, Pow, Sign, Sqrt
 from runner.ops.math import Cos, Floor
-from runner.ops.random_bits import lower_random_bits, random_bits, use_counter
+from runner.ops.random_bits import lower_random_bits, random_bits
+from runner.ops.random_counter import use_counter
 from runner.ops.reduce import BroadcastTo
 from runner.types import Shape, TensorType
 

@@ -9,7 +9,7 @@ from runner import dtype as dt, nn, ops
 from runner.context import set_context
 from runner.core.value import Tensor
 from runner.errors import ConfigError
-from runner.ops import random_bits
+from runner.host.seed import set_seed
 
 COUNT = 40_000
 ROWS = {
@@ -33,14 +33,9 @@ ROWS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _counter(monkeypatch):
-    monkeypatch.setattr(random_bits, "_state", {})
-
-
 def drawn(draw, mode: str, steps: int = 1) -> list[np.ndarray]:
     """What a network draws in its first steps."""
-    random_bits._state.clear()
+    set_seed(1)
     run = step_of(lambda x: draw(), mode)
     return [run(np.zeros(1, np.float32))[0] for _ in range(steps)]
 
@@ -88,7 +83,7 @@ class Noisy(nn.Cell):
 def test_a_cell_draws_the_same_in_both_modes():
     results = {}
     for mode in (0, 1):
-        random_bits._state.clear()
+        set_seed(1)
         set_context(mode=mode)
         network = Noisy()
         results[mode] = [network(Tensor(np.ones((3, 5), np.float32))).asnumpy() for _ in range(3)]
