@@ -149,7 +149,7 @@ class SunkProgram(Executable):
         scanned: Mapping[str, TensorType],
         columns: Mapping[str, TensorType],
         stepped: Sequence[Parameter],
-        restarted: Sequence[Parameter],
+        restarted: Collection[Parameter],
         device: Device,
         root: str,
         observer: GraphObserver = NO_GRAPHS,

@@ -152,6 +152,8 @@ class RunMonitor(Callback):
 
     def begin(self, run_context: RunContext) -> None:
         self.cb_params = run_context.original_args()
+        # No parameter of the network, but of a step that draws random numbers.
+        self.start[COUNTER.parameter.name] = COUNTER.of_steps(self.cb_params.cur_step_num, 1).reshape(())
 
     def sink_left(self, run_context: RunContext) -> None:
         check_losses(self.cb_params)

@@ -106,7 +106,6 @@ class Sink:
             optimizer.advance(next_rates)
         self.interactions += 1
         self._made += steps
-        COUNTER.end_step(self._made)
         return losses
 
     def _observe(self, visits: np.ndarray, rates: list[list[np.ndarray]]) -> None:
@@ -165,7 +164,7 @@ class Sink:
                 scanned = {n: t.with_shape(size, *t.shape[1:]) for n, t in zip(names, kinds, strict=True)}
                 columns, fetch = {}, _identity
             stepped = [rate for optimizer in self._scheduled for rate in optimizer.schedules]
-            arguments = fetch, scanned, columns, stepped, [COUNTER.parameter], self.device, self.root, self.observer
+            arguments = fetch, scanned, columns, stepped, {COUNTER.parameter}, self.device, self.root, self.observer
             self.programs[size] = compiler.SunkProgram(self.cell.compute, *arguments)
         return self.programs[size]
 

@@ -54,7 +54,6 @@ class StepByStep:
         with scheduled_step(self._scheduled):
             outputs = self.step(batch) if self.number != self._observed else self._observe(batch)
         self.number += 1
-        COUNTER.end_step(self.number)
         if not outputs:
             raise ConfigError(NO_LOSS, network=type(self.step.cell).__name__, repair=RETURN_LOSS)
         return outputs[0]
