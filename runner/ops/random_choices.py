@@ -94,8 +94,7 @@ class Dropout2D(ComposedOperator):
         axes = 4 if type(self) is Dropout2D else 5
         require(x.ndim == axes and x.dtype.is_float, f"needs floats with {axes} axes", x=x.type)
         kept = Less()(uniform((*x.shape[:2], *(1,) * (axes - 2))), self.keep_prob)
-        scale = 1.0 / self.keep_prob if self.keep_prob else 0.0
-        output: Value = x * Cast(x.dtype)(kept) * scale
+        output: Value = x * Cast(x.dtype)(kept) / (self.keep_prob or 1.0)
         return output, BroadcastTo(x.shape)(kept)
 
 
