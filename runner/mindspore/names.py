@@ -36,7 +36,7 @@ REASONS = (
         "it belongs to molecular dynamics (SPONGE) on a GPU",
     ),
     Reason(
-        r".*(BBox|BoundingBox|RandomChoiceWithMask|CropAndResize).*|ops\.(IOU|ROIAlign|NMSWithMask|CheckValid)",
+        r".*(BBox|BoundingBox|CropAndResize).*|ops\.(IOU|ROIAlign|NMSWithMask|CheckValid)",
         "it belongs to object detection",
         "a GeneratorDataset for the boxes, and operators such as ops.Gather",
     ),
@@ -71,7 +71,7 @@ REASONS = (
     ),
     Reason(r".*(CTC|RNNT|EditDistance|CLUE|NoRepeatNGram).*", "it belongs to speech and text"),
     Reason(
-        r"nn\.probability.*|ops\.(RandomCategorical|Poisson|.*CandidateSampler)",
+        r"nn\.probability.*",
         "it belongs to probabilistic programming",
         "numpy's generators in a dataset",
     ),
