@@ -222,9 +222,10 @@ class Interpreter(Rebinding):
 
     def bind(self, op: Primitive, operands: tuple[Operand, ...]) -> tuple[Value, ...]:
         """Apply an operator: infer types, let the subclass produce the outputs, and record."""
-        inputs = self.handles(as_values(operands))
+        given = as_values(operands)
+        inputs = self.handles(given)
         if self.precision is not None:
-            inputs = self.cast(self.precision, op, inputs)
+            inputs = self.cast(self.precision, op, inputs, given)
         try:
             types = infer(op, tuple(map(_type, inputs)))
         except RunnerError as error:
