@@ -44,6 +44,7 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     "nn.loss.loss": ("runner.nn", "runner.nn.loss.base"),  # scripts subclass its `_Loss`
     "ops.functional": ("runner.ops",),
     "train.serialization": ("runner",),
+    "amp": ("runner.train.amp",),
     "train.dataset_helper": ("runner",),
     **{f"train.callback._{name}": ("runner.train.callback",) for name in _CALLBACKS},
     "train.train_thor": ("runner.mindspore.thor",),
