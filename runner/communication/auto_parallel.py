@@ -84,8 +84,8 @@ def set_auto_parallel_context(**settings: Any) -> None:
     `all_reduce_fusion_config` the indices of parameters at which a new bucket of gradients begins (default: one
     bucket) · `sync_batch_norm` bool, whether layers BatchNorm1d and BatchNorm2d train with the statistics of all ranks
     (default False). The other keys of the reference belong to unsupported modes: only their defaults are allowed.
-    Raises ConfigError (a ValueError), also for a change of a setting that an existing cell was built with: the step cell
-    of a training (`Model` with an optimizer, `nn.TrainOneStepCell`), or a BatchNorm layer for `sync_batch_norm`.
+    Raises ConfigError (a ValueError), also for a change of a setting that an existing cell was built with: the step
+    cell of a training (`Model` with an optimizer, `nn.TrainOneStepCell`), or for `sync_batch_norm` a BatchNorm layer.
     """
     made = {name: _checked(name, value) for name, value in settings.items()}
     changed = {name for name, value in made.items() if value != _settings[name]}

@@ -126,7 +126,8 @@ def test_it_may_follow_the_network_but_not_the_training_step():
     network = nn.SequentialCell(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
     context.set_auto_parallel_context(parallel_mode="data_parallel", gradients_mean=True)
     step = nn.TrainOneStepCell(network, nn.SGD(network.trainable_params()))
-    assert step.reducer_flag and step.parallel_mode == "data_parallel"
+    assert step.reducer_flag
+    assert step.parallel_mode == "data_parallel"
     assert "TrainOneStepCell" in refused({"gradients_mean": False})
     assert "parallel_mode" in refused({"parallel_mode": "stand_alone", "gradients_mean": True})
     context.set_auto_parallel_context(parallel_mode="data_parallel", gradients_mean=True)  # no change
@@ -138,7 +139,8 @@ def test_a_training_of_one_process_only_keeps_the_mode():
     assert "reset_auto_parallel_context" in refused({"parallel_mode": "data_parallel"})
     context.reset_auto_parallel_context()
     context.set_auto_parallel_context(parallel_mode="data_parallel")
-    assert not step.reducer_flag and step_cell().reducer_flag
+    assert not step.reducer_flag
+    assert step_cell().reducer_flag
 
 
 def test_batch_normalisation_over_all_ranks_is_set_before_its_layers():
@@ -148,7 +150,8 @@ def test_batch_normalisation_over_all_ranks_is_set_before_its_layers():
     context.set_auto_parallel_context(sync_batch_norm=True)
     alone = nn.BatchNorm1d(2)
     assert "BatchNorm1d" in refused({"parallel_mode": "data_parallel"})
-    assert not layer.synchronous and not alone.synchronous
+    assert not layer.synchronous
+    assert not alone.synchronous
 
 
 @pytest.mark.parametrize("name", ["device_num", "global_rank"])
