@@ -7,7 +7,7 @@ its part of each batch; gradients are summed over all ranks before the optimizer
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from runner.communication import fusion
 from runner.communication.world import world
@@ -71,11 +71,11 @@ _SETTINGS = {
 _DEFAULTS = {name: setting.default for name, setting in _SETTINGS.items()}
 
 _settings = dict(_DEFAULTS)
-_networks: WeakSet[Any] = WeakSet()
+_built_with: WeakKeyDictionary[Any, tuple[str, ...]] = WeakKeyDictionary()  # cell -> settings that it depends on
 
 
 def set_auto_parallel_context(**settings: Any) -> None:
-    """Change settings, before the network is built; nothing is changed when one of them is wrong.
+    """Change settings, before the training step is built; nothing is changed when one of them is wrong.
 
     `parallel_mode` "stand_alone" (default) or "data_parallel" · `device_num` 1 to 4096, `global_rank` 0 to 4095, both
     by default those of mpirun · `gradients_mean` bool, whether gradients are divided by the number of ranks (default
@@ -84,13 +84,16 @@ def set_auto_parallel_context(**settings: Any) -> None:
     `all_reduce_fusion_config` the indices of parameters at which a new bucket of gradients begins (default: one
     bucket) · `sync_batch_norm` bool, whether layers BatchNorm1d and BatchNorm2d train with the statistics of all ranks
     (default False). The other keys of the reference belong to unsupported modes: only their defaults are allowed.
-    Raises ConfigError (a ValueError), also when a network exists.
+    Raises ConfigError (a ValueError), also for a change of a setting that an existing cell was built with: the step
+    cell of a training (`Model` with an optimizer, `nn.TrainOneStepCell`), or for `sync_batch_norm` a BatchNorm layer.
     """
     made = {name: _checked(name, value) for name, value in settings.items()}
-    existing = next(iter(_networks), None)
-    if existing is not None:
-        rows = {"network": type(existing).__name__, "repair": "call it before the network is built"}
-        raise ConfigError("set_auto_parallel_context must precede the network", **rows)
+    changed = {name for name, value in made.items() if value != _settings[name]}
+    for cell, names in _built_with.items():
+        if found := sorted(changed.intersection(names)):
+            rows = {"setting": ", ".join(found), "built with it": type(cell).__name__}
+            repair = "call it before, or context.reset_auto_parallel_context() for another training"
+            raise ConfigError("set_auto_parallel_context must precede what it determines", **rows, repair=repair)
     _settings.update(made)
 
 
@@ -105,10 +108,10 @@ def get_auto_parallel_context(attr_key: str) -> Any:
 
 
 def reset_auto_parallel_context() -> None:
-    """Restore all defaults. Existing networks keep the settings that they were built with, and no longer prevent new
+    """Restore all defaults. Existing cells keep the settings that they were built with, and no longer prevent new
     settings."""
     _settings.update(_DEFAULTS)
-    _networks.clear()
+    _built_with.clear()
 
 
 def settings() -> dict[str, Any]:
@@ -121,9 +124,18 @@ def is_data_parallel() -> bool:
     return bool(_settings["parallel_mode"] == ParallelMode.DATA_PARALLEL)
 
 
-def synchronizes_batch_norm() -> bool:
-    """Whether batch normalisation layers built now train with the statistics of all ranks."""
-    return is_data_parallel() and bool(_settings["sync_batch_norm"])
+def reduces_gradients(step: Any) -> bool:
+    """`is_data_parallel` for a step cell that is being built; its settings can no longer change."""
+    _built_with[step] = tuple(_SETTINGS) if is_data_parallel() else ("parallel_mode",)
+    return is_data_parallel()
+
+
+def synchronizes_batch_norm(layer: Any) -> bool:
+    """Whether a batch normalisation layer that is being built trains with the statistics of all ranks; this can no
+    longer change."""
+    is_set = bool(_settings["sync_batch_norm"])
+    _built_with[layer] = ("sync_batch_norm", "parallel_mode") if is_set else ("sync_batch_norm",)
+    return is_set and is_data_parallel()
 
 
 @contextmanager
@@ -135,11 +147,6 @@ def applied(**settings: Any) -> Iterator[None]:
         yield
     finally:
         _settings.update(before)
-
-
-def note_network(cell: Any) -> None:
-    """Record a cell: settings can no longer change for it."""
-    _networks.add(cell)
 
 
 def _checked(name: str, value: Any) -> Any:

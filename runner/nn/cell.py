@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 from runner import context
-from runner.communication import auto_parallel
 from runner.core.parameter_tuple import ParameterTuple
 from runner.core.primitive import current, is_nested
 from runner.core.source import user_line, users_line
@@ -41,7 +40,6 @@ class Cell(CellSettings):
         self.__dict__.update(_flags={}, _hook=None, _phase="train", _bprop_debug=False, requires_grad=False)
         self.__dict__["_param_prefix"] = ""
         self.__dict__["_built"] = users_line(sys._getframe(1))  # for errors where no `construct` is the user's
-        auto_parallel.note_network(self)
         self.add_flags(**flags or {})
 
     def construct(self, *inputs: Any) -> Any:

@@ -62,7 +62,7 @@ class BatchNormalization(Cell):
         self.bn_train = ops.BatchNorm(True, eps, float(1 - Decimal(repr(float(momentum)))))
         self.bn_infer = ops.BatchNorm(False, eps)
         self.normalize = ops.NormalizeChannels(eps)
-        self.synchronous = auto_parallel.synchronizes_batch_norm()
+        self.synchronous = auto_parallel.synchronizes_batch_norm(self)
 
     def construct(self, x: Value) -> Value:
         of_batch = self.training if self.use_batch_statistics is None else self.use_batch_statistics

@@ -82,7 +82,7 @@ class StepCell(Cell):
         self.network, self.optimizer = network, optimizer
         self.__dict__["weights"] = optimizer.parameters
         self.grad = ops.GradOperation(get_by_list=True, sens_param=True)
-        self.reducer_flag = auto_parallel.is_data_parallel()
+        self.reducer_flag = auto_parallel.reduces_gradients(self)
         self.parallel_mode = auto_parallel.settings()["parallel_mode"]
         self.grad_reducer: Any = (
             gradient_reducer.reducer_from_context(optimizer.parameters) if self.reducer_flag else _identity

@@ -108,14 +108,50 @@ def test_unknown_names_are_not_read_either():
         context.get_auto_parallel_context("mode")
 
 
-def test_it_comes_before_the_network():
+def refused(changes):
+    before = settings()
+    with pytest.raises(ConfigError, match="must precede what it determines") as error:
+        context.set_auto_parallel_context(**changes)
+    assert settings() == before
+    return str(error.value)
+
+
+def step_cell():
     network = nn.Dense(2, 3)
-    with pytest.raises(ConfigError) as error:
-        context.set_auto_parallel_context(parallel_mode="data_parallel")
-    assert "must precede" in str(error.value)
-    assert "Dense" in str(error.value)
-    assert settings() == DEFAULTS
-    assert network.weight.shape == (3, 2)
+    return nn.TrainOneStepCell(network, nn.SGD(network.trainable_params()))
+
+
+def test_it_may_follow_the_network_but_not_the_training_step():
+    context.set_auto_parallel_context(gradients_mean=True)
+    network = nn.SequentialCell(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
+    context.set_auto_parallel_context(parallel_mode="data_parallel", gradients_mean=True)
+    step = nn.TrainOneStepCell(network, nn.SGD(network.trainable_params()))
+    assert step.reducer_flag
+    assert step.parallel_mode == "data_parallel"
+    assert "TrainOneStepCell" in refused({"gradients_mean": False})
+    assert "parallel_mode" in refused({"parallel_mode": "stand_alone", "gradients_mean": True})
+    context.set_auto_parallel_context(parallel_mode="data_parallel", gradients_mean=True)  # no change
+
+
+def test_a_training_of_one_process_only_keeps_the_mode():
+    step = step_cell()
+    context.set_auto_parallel_context(device_num=1, gradients_mean=True, parallel_mode="stand_alone")
+    assert "reset_auto_parallel_context" in refused({"parallel_mode": "data_parallel"})
+    context.reset_auto_parallel_context()
+    context.set_auto_parallel_context(parallel_mode="data_parallel")
+    assert not step.reducer_flag
+    assert step_cell().reducer_flag
+
+
+def test_batch_normalisation_over_all_ranks_is_set_before_its_layers():
+    layer = nn.BatchNorm2d(2)
+    assert "BatchNorm2d" in refused({"sync_batch_norm": True})
+    context.reset_auto_parallel_context()
+    context.set_auto_parallel_context(sync_batch_norm=True)
+    alone = nn.BatchNorm1d(2)
+    assert "BatchNorm1d" in refused({"parallel_mode": "data_parallel"})
+    assert not layer.synchronous
+    assert not alone.synchronous
 
 
 @pytest.mark.parametrize("name", ["device_num", "global_rank"])
