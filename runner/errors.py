@@ -54,10 +54,11 @@ def some(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-class RunnerError(Exception):
+class RunnerError(RuntimeError):
     """A failure that the user can understand and correct.
 
-    `rows` are the labelled lines below the sentence; rows whose value is None are omitted.
+    `rows` are the labelled lines below the sentence; rows whose value is None are omitted. It is a RuntimeError, since
+    scripts of MindSpore catch what its pipelines and kernels raise as one.
     """
 
     exit_code = 1
@@ -89,8 +90,11 @@ class TrainingError(RunnerError):
     """Training failed: a loss that is not finite, or an error inside a network."""
 
 
-class ConfigError(RunnerError, ValueError):
-    """An invalid configuration or call."""
+class ConfigError(RunnerError, ValueError, TypeError):
+    """An invalid configuration or call.
+
+    MindSpore raises TypeError for some of them and ValueError for others; scripts that catch either catch this one.
+    """
 
     exit_code = 2
 

@@ -92,6 +92,11 @@ REASONS = (
         "the number of terms that it needs depends on its operands",
         "scipy.special.gammainc outside of the network",
     ),
+    Reason(
+        r"(train\.)?load|nn\.GraphCell",
+        "MindIR files have graphs of MindSpore's own compiler",
+        "export(..., file_format='ONNX') and onnxruntime.InferenceSession, or the network's class and load_checkpoint",
+    ),
     Reason(r"monad|.*env_get", "it belongs to MindSpore's own compiler"),
 )
 

@@ -15,7 +15,7 @@ from runner import ops
 from runner.core.primitive import current
 from runner.core.structure import map_values, values_of
 from runner.core.value import Parameter, Tensor, Value
-from runner.errors import TrainingError
+from runner.errors import ConfigError, TrainingError
 from runner.nn.cell import Cell
 from runner.nn.optim.optimizer import Optimizer
 from runner.nn.wrap import StepCell
@@ -39,6 +39,10 @@ class FixedLossScaleUpdateCell(Cell):
     def where(self) -> dict[str, str]:
         """The row that names the cell in an error."""
         return {"cell": type(self).__name__}
+
+    def get_loss_scale(self) -> float:
+        """The scale of the first step."""
+        return self.loss_scale_value
 
     def construct(self, loss_scale: Value, finite: Value) -> Value:
         return loss_scale
@@ -103,6 +107,14 @@ class TrainOneStepWithLossScaleCell(StepCell):
             self.count(finite)
             self.observe(gradients)
             return self.mean_over_ranks(loss), ops.LogicalNot()(finite), scale
+
+    def set_sense_scale(self, sens: Tensor) -> None:
+        """Continue with this scale, a tensor of one element. Raises ConfigError for what is none, or is below 1."""
+        if not isinstance(sens, Tensor) or sens.size != 1:
+            raise ConfigError("a loss scale is a tensor of one element", given=repr(sens))
+        scale = float(sens.asnumpy().item())
+        at_least(self.scale_update.where, 1.0, sens=scale)
+        self.scale_sense.set_data(Tensor(np.float32(scale)))
 
     def start_overflow_check(self, pre_cond: Any, compute_input: Any) -> tuple[bool, Any]:
         """A status, and `compute_input` as it is before `process_loss_scale` changes a scale among it.

@@ -1,17 +1,20 @@
-"""Mixed precision of a `Model`: its levels, and the cell of a training step (spec section 6.4)."""
+"""Mixed precision: its levels, and the cell of a training step of a `Model` or a user's loop (spec section 6.4)."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from runner import context, nn
+from runner import context, dtype as dt, nn
 from runner.core.precision import Policy, policy
 from runner.device import Device
 from runner.errors import ConfigError, known_names
 from runner.host.log import note_once
 from runner.train.loop import MakeSteps
 from runner.train.loss_scale_manager import DynamicLossScaleManager, LossScaleManager
+from runner.validation.arguments import flag
+
+__all__ = ["build_train_network"]
 
 # `precision_mode` and loss scale of each level; O0 leaves both as they are.
 LEVELS: dict[str, tuple[str | None, type[DynamicLossScaleManager] | None]] = {
@@ -19,6 +22,7 @@ LEVELS: dict[str, tuple[str | None, type[DynamicLossScaleManager] | None]] = {
     "O2": ("allow_mix_precision", DynamicLossScaleManager),
     "O3": ("force_fp16", None),
 }
+_BY_LEVEL = "by level"  # None is a choice of its own: no loss scale
 AUTOMATIC = {"GPU": "O2", "Ascend": "O3"}
 
 
@@ -92,3 +96,54 @@ def with_overflow_check(make: "MakeSteps", cell: nn.Cell) -> "MakeSteps":
         return losses
 
     return checked_steps
+
+
+def build_train_network(
+    network: nn.Cell,
+    optimizer: nn.Optimizer,
+    loss_fn: nn.Cell | None = None,
+    level: str = "O0",
+    *,
+    cast_model_type: dt.DType | None = None,
+    keep_batchnorm_fp32: bool | None = None,
+    loss_scale_manager: LossScaleManager | str | None = _BY_LEVEL,
+) -> nn.Cell:
+    """The cell of a training step, as `Model` builds it; its calls return what those of `nn.TrainOneStepCell` return.
+
+    `level` O2 computes the network in Float16, its batch normalizations in Float32, with a dynamic loss scale; O3
+    everything in Float16 without one; O0 changes nothing. The other arguments replace these choices; without a
+    `loss_fn` the network returns the loss. The loss is Float32. With a loss scale that is tested for overflows the cell
+    is an `nn.TrainOneStepWithLossScaleCell`. Raises ConfigError.
+    """
+    level = resolve_level(level, context.device())
+    _check(network, optimizer, loss_fn, cast_model_type)
+    half = level != "O0" if cast_model_type is None else cast_model_type is dt.float16
+    keeps = level == "O2" if keep_batchnorm_fp32 is None else keep_batchnorm_fp32
+    flag({}, keep_batchnorm_fp32=keeps)
+    if half:
+        network.to_float(dt.float16)
+        for _, cell in network.cells_and_names():
+            if keeps and isinstance(cell, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
+                cell.to_float(dt.float32)
+        if loss_fn is not None:
+            loss_fn.to_float(dt.float32)
+    return training_cell(network, loss_fn, optimizer, "O0", _manager(level, loss_scale_manager)).set_train()
+
+
+def _check(network: object, optimizer: object, loss_fn: object, cast_model_type: object) -> None:
+    if not isinstance(network, nn.Cell) or not isinstance(optimizer, nn.Optimizer):
+        rows = {"network": type(network).__name__, "optimizer": type(optimizer).__name__}
+        raise ConfigError("build_train_network takes a cell and an optimizer", **rows)
+    if loss_fn is not None and not isinstance(loss_fn, nn.Cell):
+        raise ConfigError("loss_fn is a cell", given=repr(loss_fn))
+    if cast_model_type not in (None, dt.float16, dt.float32):
+        raise ConfigError("a network computes in Float16 or Float32", cast_model_type=cast_model_type)
+
+
+def _manager(level: str, given: LossScaleManager | str | None) -> LossScaleManager | None:
+    default = LEVELS[level][1]
+    if given == _BY_LEVEL:
+        return None if default is None else default()
+    if given is not None and not isinstance(given, LossScaleManager):
+        raise ConfigError("not a loss scale manager", given=repr(given), nearest="FixedLossScaleManager")
+    return given
