@@ -70,3 +70,15 @@ def test_a_network_without_tensors(result):
     context.set_context(mode=context.GRAPH_MODE)
     assert Constant(result)() == result
     assert Constant(result)(4) == result
+
+
+def test_a_map_of_python_is_the_tuple_of_its_elements():
+    class Doubled(nn.Cell):
+        def construct(self, x, y):
+            return map(lambda value: value * 2, (x, y, 3))
+
+    context.set_context(mode=context.GRAPH_MODE)
+    first, second, third = Doubled()(Tensor(X), Tensor(X + 1))
+    np.testing.assert_array_equal(first.asnumpy(), 2 * X)
+    np.testing.assert_array_equal(second.asnumpy(), 2 * (X + 1))
+    assert third == 6
