@@ -22,8 +22,9 @@ __all__ = ["Cell"]
 
 # Executes a cell that is called outside of a network, by context mode; runner/nn/calls.py registers both modes.
 EXECUTORS: dict[int, Callable[["Cell", tuple[Any, ...]], Any]] = {}
-# Compiles a cell for operands like these without executing it; that of graph mode is registered there too.
-COMPILERS: dict[int, Callable[["Cell", tuple[Any, ...]], None]] = {}
+COMPILERS: dict[
+    int, Callable[["Cell", tuple[Any, ...]], None]
+] = {}  # compiles it only; registered there for graph mode
 
 
 class Cell(CellSettings):

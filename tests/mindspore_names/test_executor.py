@@ -73,9 +73,12 @@ def test_a_network_without_tensors(result):
 
 
 def test_a_map_of_python_is_the_tuple_of_its_elements():
+    def doubled(value):
+        return value * 2
+
     class Doubled(nn.Cell):
         def construct(self, x, y):
-            return map(lambda value: value * 2, (x, y, 3))
+            return map(doubled, (x, y, 3))
 
     context.set_context(mode=context.GRAPH_MODE)
     first, second, third = Doubled()(Tensor(X), Tensor(X + 1))
