@@ -22,9 +22,7 @@ __all__ = ["Cell"]
 
 # Executes a cell that is called outside of a network, by context mode; runner/nn/calls.py registers both modes.
 EXECUTORS: dict[int, Callable[["Cell", tuple[Any, ...]], Any]] = {}
-COMPILERS: dict[
-    int, Callable[["Cell", tuple[Any, ...]], None]
-] = {}  # compiles it only; registered there for graph mode
+COMPILERS: dict[int, Callable[["Cell", tuple[Any, ...]], None]] = {}  # only compiles it: graph mode
 
 
 class Cell(CellSettings):
@@ -83,7 +81,7 @@ class Cell(CellSettings):
         return outputs
 
     def compile(self, *inputs: Any) -> None:
-        """Compile the cell for inputs of these types, whatever mode the context has; nothing is executed."""
+        """Compile the cell for inputs of these types as for graph mode; nothing is executed."""
         COMPILERS[context.GRAPH_MODE](self, inputs)
 
     def compile_and_run(self, *inputs: Any) -> Any:
