@@ -107,6 +107,10 @@ class MissingModule(ConfigError, ImportError):
     """The import of a module or name of MindSpore that runner does not have."""
 
 
+class UnknownArgument(ConfigError, TypeError):
+    """A keyword argument that a class does not have."""
+
+
 class ShapeError(ConfigError):
     """Operands that an operator cannot take."""
 

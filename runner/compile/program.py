@@ -80,7 +80,7 @@ class Executable:
         values = [put(array) for array in arrays]
         for parameter in self._parameters:
             if parameter.resident is None:
-                parameter.resident = put(parameter.data)
+                parameter.resident = put(parameter.array)
             values.append(parameter.resident)
         try:
             results = self.session.step(values)

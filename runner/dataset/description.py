@@ -5,6 +5,7 @@ from typing import Any, Self
 
 from runner.errors import ConfigError
 from runner.validation.arguments import whole_number
+from runner.validation.keywords import KeywordNames
 
 
 class ClassCount(int):
@@ -15,7 +16,7 @@ class ClassCount(int):
         return int(self)
 
 
-class Described:
+class Described(KeywordNames):
     """Attributes of a dataset that may be assigned; datasets derived from it keep them."""
 
     row_names: Sequence[str] | None = None  # of the rows of the source: where each was read, such as its file

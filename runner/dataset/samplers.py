@@ -14,6 +14,7 @@ from runner.dataset.samples.samples import PassTable
 from runner.errors import ConfigError
 from runner.host import seed
 from runner.validation.arguments import as_list, finite_number, flag, whole_number
+from runner.validation.keywords import KeywordNames
 
 __all__ = [
     "DistributedSampler",
@@ -29,7 +30,7 @@ __all__ = [
 ColumnValues = Callable[[str], np.ndarray]  # all rows of a column
 
 
-class Sampler:
+class Sampler(KeywordNames):
     """Base class of samplers of your own: `__iter__` returns row numbers, and knows `dataset_size` and `num_samples`.
 
     It is called once for every pass. Numbers that it draws from a generator of its own are not those of an interrupted

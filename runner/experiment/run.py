@@ -146,7 +146,7 @@ class RunMonitor(Callback):
 
     def __init__(self, experiment: Experiment, folder: Path) -> None:
         self.experiment, self.path = experiment, folder / "model" / "train_step.onnx"
-        self.start = {p.name: p.data for p in experiment.model.train_network.get_parameters()}
+        self.start = {p.name: p.array for p in experiment.model.train_network.get_parameters()}
         self.cb_params = CallbackParameters()
 
     def begin(self, run_context: RunContext) -> None:

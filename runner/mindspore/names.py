@@ -94,8 +94,8 @@ REASONS = (
     ),
     Reason(
         r"(train\.)?load|nn\.GraphCell",
-        "MindIR files have graphs of MindSpore's own compiler",
-        "export(..., file_format='ONNX') and onnxruntime.InferenceSession, or the network's class and load_checkpoint",
+        "it reads MindIR, the format of MindSpore's own compiler",
+        "load_checkpoint and load_param_into_net, or export to ONNX and onnxruntime",
     ),
     Reason(r"monad|.*env_get", "it belongs to MindSpore's own compiler"),
 )

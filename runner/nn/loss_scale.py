@@ -109,12 +109,11 @@ class TrainOneStepWithLossScaleCell(StepCell):
             return self.mean_over_ranks(loss), ops.LogicalNot()(finite), scale
 
     def set_sense_scale(self, sens: Tensor) -> None:
-        """Continue with this scale, a tensor of one element. Raises ConfigError for what is none, or is below 1."""
-        if not isinstance(sens, Tensor):
-            raise ConfigError("a loss scale is a tensor of one element", given=repr(sens))
-        scale = _number(sens)
-        at_least(self.scale_update.where, 1.0, sens=scale)
-        self.scale_sense.set_data(Tensor(np.float32(scale)))
+        """Set the scale, a scalar or one element. Raises ConfigError for what is no tensor with one element."""
+        if not isinstance(sens, Tensor) or sens.size != 1:
+            given = getattr(sens, "type", type(sens).__name__)
+            raise ConfigError("the scale is a tensor with one element", cell=type(self).__name__, given=given)
+        self.scale_sense.set_data(sens.reshape(()))
 
     def start_overflow_check(self, pre_cond: Any, compute_input: Any) -> tuple[bool, Any]:
         """A status, and `compute_input` as it is before `process_loss_scale` changes a scale among it.
@@ -156,15 +155,15 @@ class TrainOneStepWithLossScaleCell(StepCell):
 
     def check(self) -> None:
         """Raise TrainingError after more than 1000 consecutive overflows: no scale avoids them."""
-        bad = int(self.bad_steps.data)
+        bad = int(self.bad_steps.array)
         if bad > MOST_BAD_STEPS:
-            rows = {"steps_in_a_row": bad, "allowed": MOST_BAD_STEPS, "loss_scale": float(self.scale_sense.data)}
+            rows = {"steps_in_a_row": bad, "allowed": MOST_BAD_STEPS, "loss_scale": float(self.scale_sense.array)}
             repair = "a smaller learning rate, or precision_mode=allow_fp32_to_fp16"
             raise TrainingError("gradients overflow in every step, whatever the loss scale", **rows, repair=repair)
 
 
 def _number(scale: Tensor | float) -> float:
-    """A scale as a number. Raises ConfigError for a tensor of more than one element."""
+    """A scale as a number. Raises ConfigError for a tensor of another shape than () and (1,)."""
     if isinstance(scale, Tensor) and scale.shape not in ((), (1,)):
         raise ConfigError("a loss scale is a tensor of one element", shape=scale.shape, allowed="() or (1,)")
     return float(scale.asnumpy().item() if isinstance(scale, Tensor) else scale)

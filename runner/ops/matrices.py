@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import InitVar, field
+from dataclasses import InitVar
 from functools import partial
 from itertools import product
 from typing import ClassVar
@@ -113,7 +113,7 @@ class BiasAdd(Primitive):
 
     needs: ClassVar = Needs.FIRST
 
-    data_format: InitVar[str] = field(default="NCHW", kw_only=True)
+    data_format: InitVar[str] = "NCHW"
 
     def __post_init__(self, data_format: str) -> None:
         require_nchw(data_format)

@@ -1,4 +1,5 @@
-"""Mixed precision: its levels, and the cell of a training step of a `Model` or a user's loop (spec section 6.4)."""
+"""Mixed precision: the levels of a `Model`, the cell of its training step, and such a cell for the user's own loop
+(spec section 6.4)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,12 +8,13 @@ import numpy as np
 
 from runner import context, dtype as dt, nn
 from runner.core.precision import Policy, policy
+from runner.core.structure import map_values
+from runner.core.value import Value
 from runner.device import Device
-from runner.errors import ConfigError, known_names
+from runner.errors import ConfigError, UnknownArgument, known_names, nearest
 from runner.host.log import note_once
 from runner.train.loop import MakeSteps
 from runner.train.loss_scale_manager import DynamicLossScaleManager, LossScaleManager
-from runner.validation.arguments import flag
 
 __all__ = ["build_train_network"]
 
@@ -22,7 +24,11 @@ LEVELS: dict[str, tuple[str | None, type[DynamicLossScaleManager] | None]] = {
     "O2": ("allow_mix_precision", DynamicLossScaleManager),
     "O3": ("force_fp16", None),
 }
-_BY_LEVEL = "by level"  # None is a choice of its own: no loss scale
+ARGUMENTS = (  # of Model
+    *("network", "loss_fn", "optimizer", "metrics", "eval_network", "eval_indexes", "amp_level", "loss_scale_manager"),
+    *("keep_batchnorm_fp32", "acc_level"),
+)
+BATCH_NORMALIZATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
 AUTOMATIC = {"GPU": "O2", "Ascend": "O3"}
 
 
@@ -47,8 +53,7 @@ def resolve_level(amp_level: str, device: Device, **arguments: Any) -> str:
 def _note_without_effect(level: str, keep_batchnorm_fp32: bool = True, acc_level: str = "O0", **others: Any) -> None:
     if others:
         name = next(iter(others))
-        rows = known_names(name, ("loss_scale_manager", "keep_batchnorm_fp32", "acc_level"))
-        raise ConfigError("unknown argument of Model", argument=name, **rows)
+        raise UnknownArgument("unknown argument of Model", argument=name, **known_names(name, ARGUMENTS))
     if not keep_batchnorm_fp32 and level == "O2":
         note_once("keep_batchnorm_fp32=False has no effect: statistics of BatchNorm stay Float32")
     if acc_level != "O0":
@@ -99,51 +104,45 @@ def with_overflow_check(make: "MakeSteps", cell: nn.Cell) -> "MakeSteps":
 
 
 def build_train_network(
-    network: nn.Cell,
-    optimizer: nn.Optimizer,
-    loss_fn: nn.Cell | None = None,
-    level: str = "O0",
-    *,
-    cast_model_type: dt.DType | None = None,
-    keep_batchnorm_fp32: bool | None = None,
-    loss_scale_manager: LossScaleManager | str | None = _BY_LEVEL,
+    network: nn.Cell, optimizer: nn.Optimizer, loss_fn: nn.Cell | None = None, level: str = "O0", **kwargs: Any
 ) -> nn.Cell:
-    """The cell of a training step, as `Model` builds it; its calls return what those of `nn.TrainOneStepCell` return.
+    """The cell of a training step: a call with data and label makes a step, and returns the loss.
 
-    `level` O2 computes the network in Float16, its batch normalizations in Float32, with a dynamic loss scale; O3
-    everything in Float16 without one; O0 changes nothing. The other arguments replace these choices; without a
-    `loss_fn` the network returns the loss. The loss is Float32. With a loss scale that is tested for overflows the cell
-    is an `nn.TrainOneStepWithLossScaleCell`. Raises ConfigError.
+    With O2 and O3 the network computes in Float16 (`to_float`), with O2 all but its batch normalisations, and the loss
+    in Float32; O2 scales the loss dynamically, and returns what `nn.TrainOneStepWithLossScaleCell` returns. The
+    arguments `cast_model_type` (Float16 or Float32), `keep_batchnorm_fp32` and `loss_scale_manager` replace those of
+    the level. Raises ConfigError for other levels and arguments, and where the loss scale needs another optimizer.
     """
     level = resolve_level(level, context.device())
-    _check(network, optimizer, loss_fn, cast_model_type)
-    half = level != "O0" if cast_model_type is None else cast_model_type is dt.float16
-    keeps = level == "O2" if keep_batchnorm_fp32 is None else keep_batchnorm_fp32
-    flag({}, keep_batchnorm_fp32=keeps)
-    if half:
+    settings: dict[str, Any] = {
+        "cast_model_type": dt.float32 if level == "O0" else dt.float16,
+        "keep_batchnorm_fp32": level == "O2",
+        "loss_scale_manager": DynamicLossScaleManager() if level == "O2" else None,
+    }
+    for name in kwargs.keys() - settings.keys():
+        rows = {"allowed": ", ".join(settings), "nearest": nearest(name, settings)}
+        raise UnknownArgument(f"build_train_network has no argument {name!r}", **rows)
+    settings |= kwargs
+    if settings["cast_model_type"] not in (dt.float16, dt.float32):
+        raise ConfigError("a network is cast to Float16 or Float32", cast_model_type=settings["cast_model_type"])
+    if settings["cast_model_type"] is dt.float16:
         network.to_float(dt.float16)
         for _, cell in network.cells_and_names():
-            if keeps and isinstance(cell, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
+            if settings["keep_batchnorm_fp32"] and isinstance(cell, BATCH_NORMALIZATIONS):
                 cell.to_float(dt.float32)
-        if loss_fn is not None:
-            loss_fn.to_float(dt.float32)
-    return training_cell(network, loss_fn, optimizer, "O0", _manager(level, loss_scale_manager)).set_train()
+        network = network if loss_fn is None else _WithSingleLoss(network, loss_fn)
+        loss_fn = None
+    return training_cell(network, loss_fn, optimizer, "O0", settings["loss_scale_manager"]).set_train()
 
 
-def _check(network: object, optimizer: object, loss_fn: object, cast_model_type: object) -> None:
-    if not isinstance(network, nn.Cell) or not isinstance(optimizer, nn.Optimizer):
-        rows = {"network": type(network).__name__, "optimizer": type(optimizer).__name__}
-        raise ConfigError("build_train_network takes a cell and an optimizer", **rows)
-    if loss_fn is not None and not isinstance(loss_fn, nn.Cell):
-        raise ConfigError("loss_fn is a cell", given=repr(loss_fn))
-    if cast_model_type not in (None, dt.float16, dt.float32):
-        raise ConfigError("a network computes in Float16 or Float32", cast_model_type=cast_model_type)
+class _WithSingleLoss(nn.WithLossCell):
+    """As `nn.WithLossCell`; floats of output and label are cast to Float32."""
+
+    def construct(self, *columns: Value) -> Value:
+        *data, label = columns
+        loss: Value = self._loss_fn(*map_values(_single, (self._backbone(*data), label)))
+        return loss
 
 
-def _manager(level: str, given: LossScaleManager | str | None) -> LossScaleManager | None:
-    default = LEVELS[level][1]
-    if given == _BY_LEVEL:
-        return None if default is None else default()
-    if given is not None and not isinstance(given, LossScaleManager):
-        raise ConfigError("not a loss scale manager", given=repr(given), nearest="FixedLossScaleManager")
-    return given
+def _single(value: Value) -> Value:
+    return value.astype(dt.float32, copy=False) if value.dtype.is_float else value

@@ -35,9 +35,10 @@ from runner.train.sink import Sink
 from runner.train.steps import StepByStep, with_elements
 from runner.types import TensorType
 from runner.validation.arguments import flag
+from runner.validation.keywords import KeywordNames
 
 
-class Model:
+class Model(KeywordNames):
     """Trains and evaluates a network and computes its predictions, in the mode of the context.
 
     `mode` (context.GRAPH_MODE or PYNATIVE_MODE) and `device` override the context for this model, `eval_mode` the mode
@@ -284,7 +285,7 @@ class Model:
         if self.predict_step is None:
             self.predict_step = self._step(self.eval_mode, self.network, "network", None, None)
         with inference(self.network, self.precision), self._computing(self.eval_mode):
-            outputs = self.predict_step([Tensor(x).data for x in data])
+            outputs = self.predict_step([Tensor(x).array for x in data])
         tensors = [Tensor(array) for array in outputs]
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 

@@ -1,115 +1,83 @@
-"""`amp.build_train_network`: the cell of a training step for loops of the user, in both modes."""
+"""`build_train_network`: the cell of a training step for loops of the user's own."""
 
 import numpy as np
 import pytest
-from both_modes import MODES
-from tables import table
 
 import runner
-from runner import FixedLossScaleManager, Tensor, amp, context, dtype as dt, nn, ops
-from runner.errors import ConfigError
+from runner import Tensor, context, dtype, nn
+from runner.errors import ConfigError, UnknownArgument
+from runner.train import amp
+from runner.train.loss_scale_manager import FixedLossScaleManager
 
-RNG = np.random.default_rng(3)
+RNG = np.random.default_rng(4)
 X, Y = RNG.normal(size=(4, 3)).astype(np.float32), RNG.normal(size=(4, 2)).astype(np.float32)
 W = RNG.normal(size=(2, 3)).astype(np.float32)
+RATE = 0.125
 
 
 class Net(nn.Cell):
-    """Notes the element types that its parts compute with."""
-
     def __init__(self):
         super().__init__()
-        self.dense = nn.Dense(3, 2, weight_init=Tensor(W), has_bias=False)
-        self.norm = nn.BatchNorm1d(2)
-        self.types = []
+        self.fc, self.norm = nn.Dense(3, 2, Tensor(W), has_bias=False), nn.BatchNorm1d(2)
 
     def construct(self, x):
-        y = self.dense(x)
-        z = self.norm(y)
-        self.types = [y.dtype, z.dtype]
-        return y
+        return self.norm(self.fc(x))
 
 
-@pytest.fixture(params=MODES)
-def mode(request):
-    modes = {"pynative": context.PYNATIVE_MODE, "graph": context.GRAPH_MODE}
-    context.set_context(mode=modes[request.param])
-    return request.param
+def built(network, level, **arguments):
+    optimizer = nn.SGD(network.trainable_params(), RATE, loss_scale=arguments.pop("divisor", 1.0))
+    return amp.build_train_network(network, optimizer, nn.MSELoss(), level, **arguments)
 
 
-def step(level, **options):
-    """The network, what a step returns, and the weight after it."""
-    net = Net()
-    optimizer = nn.SGD([net.dense.weight], 0.1)
-    cell = amp.build_train_network(net, optimizer, nn.MSELoss(), level, **options)
-    return net, cell, cell(Tensor(X), Tensor(Y))
-
-
-def expected():
-    """Loss and weight after the step, in Float64."""
-    x, y, w = (array.astype(np.float64) for array in (X, Y, W))
+@pytest.mark.parametrize("mode", [context.GRAPH_MODE, context.PYNATIVE_MODE])
+def test_a_step_of_o0_is_that_of_float64(mode):
+    context.set_context(mode=mode)
+    network = nn.Dense(3, 2, Tensor(W), has_bias=False)
+    step = built(network, "O0")
+    x, y, w = np.float64(X), np.float64(Y), np.float64(W)
     error = x @ w.T - y
-    return np.mean(error**2), w - 0.1 * (2 / error.size * error.T @ x)
+    np.testing.assert_allclose(step(Tensor(X), Tensor(Y)).asnumpy(), (error**2).mean(), rtol=1e-6)
+    np.testing.assert_allclose(network.weight.asnumpy(), w - RATE * 2 * error.T @ x / error.size, rtol=1e-5)
 
 
-def test_names():
-    assert runner.build_train_network is amp.build_train_network is runner.train.amp.build_train_network
+@pytest.mark.parametrize(("level", "norm"), [("O2", dtype.float32), ("O3", dtype.float16)])
+def test_levels_cast_the_network_and_scale_the_loss(level, norm):
+    network = Net()
+    step = built(network, level)
+    assert (network.fc.float_type, network.norm.float_type) == (dtype.float16, norm)
+    result = step(Tensor(X), Tensor(Y))
+    if level == "O2":
+        loss, overflow, scale = result
+        assert (bool(overflow), float(scale)) == (False, 2.0**24) or bool(overflow)
+    else:
+        loss = result
+    assert loss.dtype is dtype.float32
+    assert network.fc.weight.dtype is dtype.float32
+    output = np.float64(X) @ np.float64(W).T
+    normal = (output - output.mean(0)) / np.sqrt(output.var(0) + 1e-5)
+    np.testing.assert_allclose(float(loss), ((normal - np.float64(Y)) ** 2).mean(), rtol=2e-2)
 
 
-def test_levels(mode):
-    loss, weight = expected()
-    for level, options, types, tolerance in [
-        ("O0", {}, [dt.float32, dt.float32], 1e-6),
-        ("O0", {"loss_scale_manager": FixedLossScaleManager(64.0)}, [dt.float32, dt.float32], 1e-6),
-        ("O0", {"cast_model_type": dt.float16}, [dt.float16, dt.float16], 5e-3),
-        ("O2", {}, [dt.float16, dt.float32], 5e-3),
-        ("O2", {"loss_scale_manager": None, "keep_batchnorm_fp32": False}, [dt.float16, dt.float16], 5e-3),
-        ("O3", {}, [dt.float16, dt.float16], 5e-3),
-        ("O3", {"cast_model_type": dt.float32}, [dt.float32, dt.float32], 1e-6),
-    ]:
-        net, cell, outputs = step(level, **options)
-        assert net.types == types, (level, options)
-        first = outputs[0] if isinstance(outputs, tuple) else outputs
-        assert first.dtype is dt.float32
-        np.testing.assert_allclose(first.asnumpy(), loss, rtol=tolerance)
-        is_scaled = isinstance(cell, nn.TrainOneStepWithLossScaleCell)
-        assert is_scaled == (options.get("loss_scale_manager", level == "O2" or None) is not None), options
-        if is_scaled and level == "O2":  # the first scale, 2^24, overflows Float16: the step is skipped
-            assert bool(outputs[1].asnumpy())
-            np.testing.assert_array_equal(net.dense.weight.asnumpy(), W)
-        else:
-            np.testing.assert_allclose(net.dense.weight.asnumpy(), weight, rtol=tolerance, atol=tolerance)
+def test_arguments_replace_those_of_the_level():
+    network = Net()
+    manager = FixedLossScaleManager(8.0, drop_overflow_update=False)
+    step = built(network, "O3", keep_batchnorm_fp32=True, loss_scale_manager=manager, divisor=8.0)
+    assert network.norm.float_type is dtype.float32
+    assert isinstance(step, nn.TrainOneStepCell)
+    assert step.training
+    plain = Net()
+    built(plain, "O2", cast_model_type=dtype.float32, loss_scale_manager=None)
+    assert plain.fc.float_type is None
+    assert runner.build_train_network is amp.build_train_network
 
 
-def test_a_network_that_returns_the_loss(mode):
-    class WithLoss(nn.Cell):
-        def __init__(self):
-            super().__init__()
-            self.net, self.loss = Net(), nn.MSELoss()
-
-        def construct(self, x, y):
-            return self.loss(self.net(x), y)
-
-    net = WithLoss()
-    cell = amp.build_train_network(net, nn.SGD([net.net.dense.weight], 0.1))
-    np.testing.assert_allclose(cell(Tensor(X), Tensor(Y)).asnumpy(), expected()[0], rtol=1e-6)
-    assert cell.training
-
-
-@table(
-    ["arguments", "message"],
-    [
-        ({"level": "O1"}, "unknown amp_level"),
-        ({"level": "auto"}, "amp_level auto needs a GPU"),
-        ({"loss_scale_manager": 128.0}, "not a loss scale manager"),
-        ({"loss_fn": ops.Square()}, "loss_fn is a cell"),
-        ({"cast_model_type": dt.int32}, "a network computes in Float16 or Float32"),
-        ({"keep_batchnorm_fp32": 1}, "keep_batchnorm_fp32 must be True or False"),
-        ({"optimizer": 3}, "takes a cell and an optimizer"),
-    ],
-)
-def test_refusals(arguments, message):
-    net = Net()
-    given = {"optimizer": nn.SGD([net.dense.weight], 0.1), **arguments}
-    with pytest.raises(ConfigError, match=message):
-        amp.build_train_network(net, **given)
+def test_what_is_refused():
+    with pytest.raises(UnknownArgument) as caught:
+        built(Net(), "O0", keep_batchnorm=True)
+    assert caught.value.rows["nearest"] == "keep_batchnorm_fp32"
+    with pytest.raises(ConfigError, match="Float16 or Float32"):
+        built(Net(), "O2", cast_model_type=dtype.int32)
+    with pytest.raises(ConfigError, match="unknown amp_level"):
+        built(Net(), "O1")
+    with pytest.raises(ConfigError, match="needs a GPU or Ascend"):
+        built(Net(), "auto")

@@ -186,4 +186,4 @@ def check(model: ModelProto) -> ModelProto:
 
 def parameter_values(graph: Graph) -> dict[str, np.ndarray]:
     """The current values of a graph's parameters by name."""
-    return {p.name: p.data for p in graph.parameters}
+    return {p.name: p.array for p in graph.parameters}

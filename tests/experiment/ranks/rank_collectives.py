@@ -66,7 +66,7 @@ def trained(**settings: object) -> np.ndarray:
     data = NumpySlicesDataset(columns, num_shards=get_group_size(), shard_id=get_rank()).batch(2)
     model = Model(net, nn.MSELoss(), nn.SGD(net.trainable_params(), 0.1))
     model.train(2, data, dataset_sink_mode=False)
-    return np.concatenate([p.data.ravel() for p in net.trainable_params()])
+    return np.concatenate([p.array.ravel() for p in net.trainable_params()])
 
 
 def scripts() -> None:
