@@ -91,8 +91,11 @@ class TrainingError(RunnerError):
     """Training failed: a loss that is not finite, or an error inside a network."""
 
 
-class ConfigError(RunnerError, ValueError):
-    """An invalid configuration or call."""
+class ConfigError(RunnerError, ValueError, TypeError):
+    """An invalid configuration or call.
+
+    MindSpore raises TypeError for some of them and ValueError for others; scripts that catch either catch this one.
+    """
 
     exit_code = 2
 

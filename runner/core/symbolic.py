@@ -230,8 +230,12 @@ def symbols(types: Sequence[TensorType], number: int) -> tuple[Symbol, ...]:
 
 
 def as_returned(returned: Any) -> Any:
-    """What a function has returned; numbers are values if it has branches, since other paths may return other ones."""
+    """What a function has returned; numbers are values if it has branches, since other paths may return other ones.
+
+    A `map` or `zip` of Python is the tuple of its elements, which have to be computed while the function is traced.
+    """
     tracer = current()
+    returned = tuple(returned) if isinstance(returned, map | zip) else returned
     has_branches = isinstance(tracer, Tracer) and bool(tracer.forks)
     return _numbers_as_values(returned) if has_branches else returned
 

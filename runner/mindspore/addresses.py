@@ -37,7 +37,8 @@ _NUMPY = ".array_ops", ".array_creations", ".math_ops", ".logic_ops", ".dtypes"
 _CALLBACKS = "callback", "checkpoint", "loss_monitor", "time_monitor", "lr_scheduler_callback", "summary_collector"
 # Path without the package: the modules whose names it has, the first one that has a name first.
 ADDRESSES: dict[str, tuple[str, ...]] = {
-    **{f"common.{name}": ("runner", "runner.core.value") for name in ("api", "parameter", "seed", "tensor")},
+    **{f"common.{name}": ("runner", "runner.core.value") for name in ("parameter", "seed", "tensor")},
+    "common.api": ("runner", "runner.core.value", "runner.mindspore.executor"),
     "common.dtype": ("runner.dtype",),
     **{f"nn.{name}": ("runner.nn",) for name in _NN},
     **{f"ops.{name}": ("runner.ops",) for name in _OPS},
@@ -47,6 +48,7 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     "amp": ("runner.train.amp",),
     "train.dataset_helper": ("runner",),
     **{f"train.callback._{name}": ("runner.train.callback",) for name in _CALLBACKS},
+    "amp": ("runner.train.amp",),
     "train.train_thor": ("runner.mindspore.thor",),
     "log": ("runner.mindspore.log",),
     "profiler": ("runner.mindspore.profiler",),

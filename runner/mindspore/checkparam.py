@@ -39,7 +39,7 @@ def _wrong(what: str, name: str | None, owner: str | None, value: object, allowe
 
 
 class Validator:
-    """Each check returns the value. Raises ConfigError, which is a ValueError, also where MindSpore has a TypeError."""
+    """Each check returns the value. Raises ConfigError, which is both the ValueError and the TypeError of MindSpore."""
 
     @staticmethod
     def check(

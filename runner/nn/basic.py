@@ -91,7 +91,7 @@ class Dropout(Cell):
         return output
 
     def extend_repr(self) -> str:
-        return f"keep_prob={self.keep_prob}, dtype={self.dtype}"
+        return f"keep_prob={self.keep_prob}"
 
 
 class OneHot(Cell):

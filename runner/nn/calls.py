@@ -20,7 +20,7 @@ from runner.core.structure import FlatStructure, flatten, map_values, rebuilt
 from runner.core.symbolic import as_returned
 from runner.core.value import Tensor, Value
 from runner.errors import ConfigError
-from runner.nn.cell import EXECUTORS, Cell
+from runner.nn.cell import COMPILERS, EXECUTORS, Cell
 from runner.nn.function_cell import FunctionCell, call_function
 from runner.nn.ms_function import is_staged
 from runner.nn.optim.optimizer import scheduled_optimizers, scheduled_step
@@ -72,6 +72,13 @@ def _call_graph(cell: Cell, inputs: tuple[Any, ...]) -> Any:
     return rebuilt(step.cell.results[_types(flat)], outputs)
 
 
+def _compile(cell: Cell, inputs: tuple[Any, ...]) -> None:
+    flat = flatten(inputs)
+    step = _graph_step(cell, flat)
+    with _step(cell):
+        step.program(_types(flat))
+
+
 def _graph_step(cell: Cell, flat: FlatStructure) -> GraphStep:
     """The programs for operands of this layout, and for what else the graph depends on."""
     modes = [(c.training, c.float_type) for _, c in cell.cells_and_names()]
@@ -79,14 +86,15 @@ def _graph_step(cell: Cell, flat: FlatStructure) -> GraphStep:
     # The cell owns its programs, so that they are freed with it.
     steps: dict[tuple[Any, ...], GraphStep] = cell.__dict__.setdefault("_graphs", {})
     try:
-        if key not in steps:
-            view: Any = _View(cell, flat.layout)
-            steps[key] = GraphStep(view, context.device(), _name(cell), observer=context.graph_observer())
+        found = steps.get(key)
     except TypeError as error:
         repair = "pass tensors, numbers, texts, and tuples, lists or dicts of them, or set it in __init__"
         what = "an operand is a constant of the graph, and cannot be compared with that of other calls"
         raise ConfigError(what, cell=_name(cell), reason=error, repair=repair) from None
-    return steps[key]
+    if found is None:
+        view: Any = _View(cell, flat.layout)
+        found = steps[key] = GraphStep(view, context.device(), _name(cell), observer=context.graph_observer())
+    return found
 
 
 @contextmanager
@@ -125,4 +133,5 @@ def _call_gradient(gradient: GradientFunction, inputs: tuple[Any, ...], sens: di
 
 EXECUTORS[context.PYNATIVE_MODE] = _call_eager
 EXECUTORS[context.GRAPH_MODE] = _call_graph
+COMPILERS[context.GRAPH_MODE] = _compile
 EXECUTOR[0] = _call_gradient

@@ -22,6 +22,7 @@ __all__ = ["Cell"]
 
 # Executes a cell that is called outside of a network, by context mode; runner/nn/calls.py registers both modes.
 EXECUTORS: dict[int, Callable[["Cell", tuple[Any, ...]], Any]] = {}
+COMPILERS: dict[int, Callable[["Cell", tuple[Any, ...]], None]] = {}  # only compiles it: graph mode
 
 
 class Cell(CellSettings):
@@ -77,6 +78,10 @@ class Cell(CellSettings):
         if interpreter.tape and not options:
             interpreter.calls[self] = Call(inputs, outputs, begin, interpreter.mark())
         return outputs
+
+    def compile(self, *inputs: Any) -> None:
+        """Compile the cell for inputs of these types as for graph mode; nothing is executed."""
+        COMPILERS[context.GRAPH_MODE](self, inputs)
 
     def compile_and_run(self, *inputs: Any) -> Any:
         """The outputs in graph mode, whatever mode the context has."""

@@ -87,7 +87,7 @@ class TrainOneStepWithLossScaleCell(StepCell):
     ) -> None:
         super().__init__(network, optimizer)
         if not isinstance(scale_sense, FixedLossScaleUpdateCell):
-            scale_sense = FixedLossScaleUpdateCell(float(scale_sense))
+            scale_sense = FixedLossScaleUpdateCell(_number(scale_sense))
         self.scale_update = scale_sense
         start = np.asarray(self.scale_update.loss_scale_value, np.float32)
         self.scale_sense = Parameter(start, "scale_sense", requires_grad=False)
@@ -160,3 +160,10 @@ class TrainOneStepWithLossScaleCell(StepCell):
             rows = {"steps_in_a_row": bad, "allowed": MOST_BAD_STEPS, "loss_scale": float(self.scale_sense.array)}
             repair = "a smaller learning rate, or precision_mode=allow_fp32_to_fp16"
             raise TrainingError("gradients overflow in every step, whatever the loss scale", **rows, repair=repair)
+
+
+def _number(scale: Tensor | float) -> float:
+    """A scale as a number. Raises ConfigError for a tensor of another shape than () and (1,)."""
+    if isinstance(scale, Tensor) and scale.shape not in ((), (1,)):
+        raise ConfigError("a loss scale is a tensor of one element", shape=scale.shape, allowed="() or (1,)")
+    return float(scale.asnumpy().item() if isinstance(scale, Tensor) else scale)

@@ -31,6 +31,11 @@ class WithLossCell(Cell):
         super().__init__(auto_prefix=False)
         self._backbone, self._loss_fn = backbone, loss_fn
 
+    @property
+    def backbone_network(self) -> Cell:
+        """The network without the loss."""
+        return self._backbone
+
     def construct(self, *columns: Value) -> Value:
         *data, label = columns
         loss: Value = returned(self._loss_fn, self._loss_fn(returned(self._backbone, self._backbone(*data)), label))

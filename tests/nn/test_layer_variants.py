@@ -225,7 +225,7 @@ def test_own_initialisers_in_the_way_of_the_reference():
             nn.Dense(4, 2, has_bias=False, activation="relu"),
             "Dense<\n  input_channels=4, output_channels=2, activation=ReLU<>\n  (activation): ReLU<>\n  >",
         ),
-        (nn.Dropout(0.8), "Dropout<keep_prob=0.8, dtype=Float32>"),
+        (nn.Dropout(0.8), "Dropout<keep_prob=0.8>"),
         (nn.MaxPool2d(2, 2), "MaxPool2d<kernel_size=2, stride=2, pad_mode=VALID>"),
         (nn.AvgPool1d(3, 2, "same"), "AvgPool1d<kernel_size=(1, 3), stride=(1, 2), pad_mode=SAME>"),
         (nn.GroupNorm(2, 4), "GroupNorm<num_groups=2, num_channels=4>"),

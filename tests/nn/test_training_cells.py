@@ -319,3 +319,23 @@ def test_an_optimizer_outside_of_cells(mode):
     assert optimizer(grads) is True
     assert not np.array_equal(values(net)[0], before[0])
     assert values(net)[0] == pytest.approx(before[0] - 0.1 * grads[0].asnumpy(), rel=1e-5)
+
+
+def test_a_scale_of_the_user():
+    """`set_sense_scale` between two steps: the scale that the next step uses and returns, in both modes."""
+    for mode in (context.GRAPH_MODE, context.PYNATIVE_MODE):
+        context.set_context(mode=mode)
+        net = nn.Dense(2, 1)
+        manager = nn.FixedLossScaleUpdateCell(8.0)
+        with_loss = nn.WithLossCell(net, nn.MSELoss())
+        assert with_loss.backbone_network is net
+        step = nn.TrainOneStepWithLossScaleCell(with_loss, nn.SGD(net.trainable_params(), 0.1), manager)
+        x, y = Tensor(np.ones((3, 2), np.float32)), Tensor(np.zeros((3, 1), np.float32))
+        assert manager.get_loss_scale() == step(x, y)[2].asnumpy() == 8.0
+        step.set_sense_scale(Tensor(np.full((1,), 32.0, np.float32)))
+        assert step(x, y)[2].asnumpy() == 32.0
+        scaled = nn.TrainOneStepWithLossScaleCell(with_loss, step.optimizer, Tensor(np.full((1,), 4.0, np.float32)))
+        assert scaled(x, y)[2].asnumpy() == 4.0
+        for wrong in (16.0, Tensor(np.ones(2, np.float32))):
+            with pytest.raises(ConfigError):
+                step.set_sense_scale(wrong)

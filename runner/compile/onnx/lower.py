@@ -55,7 +55,16 @@ def lower(
     lower_nodes(builder, graph, names)
     types = {name: x.type for x, name in inputs.items()}
     outputs = dict(zip(results, graph.results, strict=True))
-    return _model(graph_proto(builder, graph.name, types, outputs, names, layouts or {}, graph.effect_operands))
+    lowered = graph_proto(builder, graph.name, types, outputs, names, layouts or {}, graph.effect_operands)
+    return _model(lowered if types or outputs else _with_a_value(lowered))
+
+
+def _with_a_value(empty: GraphProto) -> GraphProto:
+    """A graph without inputs and results, with a result that is not read: onnxruntime needs a value."""
+    nothing = onnx.helper.make_node("Constant", [], ["nothing"], value_int=0)
+    outputs = [onnx.helper.make_tensor_value_info("nothing", onnx.TensorProto.INT64, [])]
+    filled: GraphProto = onnx.helper.make_graph([*empty.node, nothing], empty.name, [], outputs)
+    return filled
 
 
 def _with_output(graph: Graph) -> Graph:

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
@@ -89,9 +90,11 @@ class Metric(KeywordNames):
 def rearrange_inputs(update: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator of a metric's `update`, which then receives its inputs as `set_indexes` has chosen them."""
 
+    counts = _input_counts(update)
+
     @functools.wraps(update)
     def rearranged(self: Any, *inputs: Any) -> Any:
-        return update(self, *_chosen(self, inputs))
+        return update(self, *_chosen(self, inputs, counts))
 
     return rearranged
 
@@ -99,17 +102,39 @@ def rearrange_inputs(update: Callable[..., Any]) -> Callable[..., Any]:
 def of_arrays(update: Callable[..., None]) -> Callable[..., None]:
     """As `rearrange_inputs`, for an `update` that receives arrays: tensors and lists are converted."""
 
+    counts = _input_counts(update)
+
     @functools.wraps(update)
     def converted(self: Metric, *inputs: Any) -> None:
-        update(self, *(self._convert_data(one) for one in _chosen(self, inputs)))
+        update(self, *(self._convert_data(one) for one in _chosen(self, inputs, counts)))
 
     return converted
 
 
-def _chosen(metric: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-    """The inputs that `set_indexes` has chosen; without a choice all. Raises ConfigError for one that there is not."""
+def _input_counts(update: Callable[..., Any]) -> range:
+    """How many inputs an `update` may receive, besides the metric."""
+    parameters = list(inspect.signature(update).parameters.values())[1:]
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        return range(sys.maxsize)
+    return range(sum(p.default is p.empty for p in parameters), len(parameters) + 1)
+
+
+def _chosen(metric: Any, inputs: Sequence[Any], counts: range) -> Sequence[Any]:
+    """The inputs that `set_indexes` has chosen; without a choice all.
+
+    Raises ConfigError for one that there is not, and, with the number allowed, for too few or too many.
+    """
     indexes = getattr(metric, "_indexes", None)
     if not indexes:
+        if len(inputs) not in counts:
+            allowed = " or ".join(map(str, counts))
+            raise ConfigError(
+                "update receives another number of inputs",
+                metric=type(metric).__name__,
+                given=len(inputs),
+                allowed=allowed,
+                update=inspect.signature(metric.update),
+            )
         return inputs
     if not all(-len(inputs) <= index < len(inputs) for index in indexes):
         rows = {"metric": type(metric).__name__, "indexes": indexes, "inputs": len(inputs)}

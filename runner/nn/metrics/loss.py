@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from runner.errors import ShapeError
 from runner.nn.cell import Cell
 from runner.nn.metrics.base import Mean, of_arrays
 
@@ -28,6 +29,8 @@ class Loss(Mean):
 
     @of_arrays
     def update(self, loss: np.ndarray, target: np.ndarray | None = None) -> None:
+        if target is not None and not target.ndim:
+            raise ShapeError("a metric cannot count the samples of a target without axes", metric="Loss")
         samples = 1 if target is None else len(target)
         self.total += float(np.mean(loss, dtype=np.float64)) * (1 if self.summed else samples)
         self.count += samples

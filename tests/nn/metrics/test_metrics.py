@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from tables import table
 
 from runner import dataset, nn
 from runner.config.groups.metric import BUILT_IN, numbers
@@ -380,3 +381,32 @@ def test_a_loss_without_a_target_counts_batches():
     for loss in (np.float32(0.25), Tensor([0.5, 1.0]), [0.5]):
         metric.update(loss)
     assert metric.eval() == pytest.approx((0.25 + 0.75 + 0.5) / 3)
+
+
+@table(
+    ["metric", "inputs", "allowed"],
+    [
+        (nn.Accuracy("classification"), (1,), "2"),
+        (nn.MAE(), (1, 2, 3), "2"),
+        (nn.Loss(), (), "1 or 2"),
+        (nn.HausdorffDistance(), (1, 2), "3"),
+        (nn.BleuScore(), (1,), "2"),
+        (nn.CosineSimilarity(), (1, 2), "1"),
+    ],
+)
+def test_another_number_of_inputs(metric, inputs, allowed):
+    """In r1.2 this is a ValueError."""
+    with pytest.raises(ValueError) as caught:
+        metric.update(*(np.ones((2, 2), np.float32) for _ in inputs))
+    rows = caught.value.rows
+    assert (rows["metric"], rows["given"], rows["allowed"]) == (type(metric).__name__, str(len(inputs)), allowed)
+
+
+def test_errors_are_those_that_scripts_catch():
+    for kind in (ValueError, TypeError, RuntimeError):
+        with pytest.raises(kind, match="k must be a whole number"):
+            nn.TopKCategoricalAccuracy(2.1)
+        with pytest.raises(kind, match="a metric without data"):
+            nn.MSE().eval()
+    with pytest.raises(ValueError, match="a target without axes"):
+        nn.Loss().update(np.array(1.0), np.array(2))
