@@ -48,7 +48,6 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     "amp": ("runner.train.amp",),
     "train.dataset_helper": ("runner",),
     **{f"train.callback._{name}": ("runner.train.callback",) for name in _CALLBACKS},
-    "amp": ("runner.train.amp",),
     "train.train_thor": ("runner.mindspore.thor",),
     "log": ("runner.mindspore.log",),
     "profiler": ("runner.mindspore.profiler",),
