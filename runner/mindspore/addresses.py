@@ -58,6 +58,7 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     "dataset.engine.iterators": ("runner.dataset",),
     "dataset.core": ("runner.dataset",),
     "dataset.vision.utils": ("runner.dataset.vision",),
+    "mindrecord": ("runner.mindspore.record_files", "runner.mindspore.record_converters"),
     "_checkparam": ("runner.mindspore.checkparam",),
 }
 # Those that are files here, and attributes of their packages too.
