@@ -5,7 +5,6 @@ The package `mindspore` reads them (`runner/dataset/formats/mindrecord.py`).
 
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np

@@ -7,10 +7,10 @@ import importlib.util
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from runner.dataset.formats import idx
-from runner.dataset.formats.cifar_pickle import BATCHES_10, BATCHES_100, read_batches
+from runner.dataset.formats.cifar_pickle import BATCHES_10, BATCHES_100, LABELS_10, LABELS_100, Labels, read_batches
 from runner.dataset.formats.content import missing, stored_as
 from runner.dataset.formats.mindrecord import errors_of_library, library
 from runner.dataset.vision.pillow import jpeg
@@ -49,8 +49,8 @@ def _write(
 class _CifarToMR:
     """The Python version of CIFAR: `destination` has the training images, `destination`_test the test images."""
 
-    batches: Mapping[str, str]
-    labels: Mapping[str, tuple[str, int]]  # field: the name in the files, the number of classes
+    batches: ClassVar[Mapping[str, str]]  # split: a pattern of file names
+    labels: ClassVar[Labels]
 
     def __init__(self, source: str, destination: str) -> None:
         self.source, self.destination = Path(source), str(destination)
@@ -85,14 +85,14 @@ class Cifar10ToMR(_CifarToMR):
     """
 
     batches = BATCHES_10
-    labels = {"label": ("labels", 10)}
+    labels = LABELS_10
 
 
 class Cifar100ToMR(_CifarToMR):
     """The files train and test of CIFAR-100, with `id`, `fine_label`, `coarse_label` and `data`; as `Cifar10ToMR`."""
 
     batches = BATCHES_100
-    labels = {"fine_label": ("fine_labels", 100), "coarse_label": ("coarse_labels", 20)}
+    labels = LABELS_100
 
 
 class MnistToMR:

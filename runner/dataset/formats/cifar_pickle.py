@@ -10,15 +10,17 @@ from runner.dataset.formats.cifar import SIDE
 from runner.dataset.formats.content import damaged
 from runner.dataset.formats.pickle_values import read_pickle
 
+Labels = Mapping[str, tuple[str, int]]  # field: the name in the files, the number of classes
+
 BATCHES_10 = {"train": "data_batch_*", "test": "test_batch"}
 BATCHES_100 = {"train": "train", "test": "test"}
+LABELS_10: Labels = {"label": ("labels", 10)}
+LABELS_100: Labels = {"fine_label": ("fine_labels", 100), "coarse_label": ("coarse_labels", 20)}
 PIXELS = 3 * SIDE * SIDE
 _REPAIR = "unpack it again from the archive with the Python version of the data set"
 
 
-def read_batches(
-    paths: Sequence[Path], labels: Mapping[str, tuple[str, int]]
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def read_batches(paths: Sequence[Path], labels: Labels) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Images uint8 [N, 32, 32, 3] and, by field, class numbers int64 [N], of several files.
 
     `labels` gives for each field its key in the files and the number of classes. Raises DataError for another layout.
@@ -28,7 +30,7 @@ def read_batches(
     return np.ascontiguousarray(images), {name: np.concatenate([own[name] for _, own in batches]) for name in labels}
 
 
-def _batch(path: Path, labels: Mapping[str, tuple[str, int]]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def _batch(path: Path, labels: Labels) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     content = read_pickle(path)
     planes = _entry(path, content, "data")
     if not isinstance(planes, np.ndarray) or planes.dtype != np.uint8 or planes.shape[1:] != (PIXELS,):

@@ -19,7 +19,7 @@ from runner.host.machine import require_memory
 
 INSTALL = 'pip install "runner[mindrecord]"'
 _QUIET = {"GLOG_v": "4"}  # no lines of its own: what fails raises, and its warnings are about its own speed
-_RULE = "-----"
+_FRAMES = "-", "Exception thrown", "Syntax error", "mindspore/"  # how the library's errors begin and end
 Record = dict[str, np.ndarray]
 
 
@@ -51,14 +51,14 @@ def _environment() -> Iterator[None]:
 
 @contextmanager
 def errors_of_library(what: str, **rows: object) -> Iterator[None]:
-    """Turn what the library raises into a DataError with these rows and the first lines of its text."""
+    """Turn what the library raises into a DataError with these rows and what its text says."""
     try:
         yield
     except RunnerError:
         raise
     except Exception as reason:  # MindSpore raises RuntimeError, ValueError, TypeError and classes of its own
-        lines = [line.strip() for line in str(reason).splitlines() if line.strip() and _RULE not in line]
-        useful = [line for line in lines if not line.startswith("- ")][:3]
+        lines = [line.strip().removeprefix("[ERROR] ") for line in str(reason).splitlines()]
+        useful = [line for line in lines if line and not line.startswith(_FRAMES)][:3]
         raise DataError(what, **rows, found="\n".join(useful) or type(reason).__name__) from None
 
 

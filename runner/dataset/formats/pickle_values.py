@@ -136,7 +136,7 @@ class _Machine:
             if isinstance(stack[-1], _Array):
                 _, shape, kind, is_fortran, content = state
                 stack[-1].values = _array(content, kind, shape, "F" if is_fortran else "C")
-            elif not isinstance(stack[-1], np.dtype) or state[1] not in "<|=":
+            elif not isinstance(stack[-1], np.dtype) or _text(state[1]) not in "<|=":
                 raise self._error("plain values and arrays", f"the state of {stack[-1]}")
 
     def _applied(self, function: Any, arguments: tuple[Any, ...]) -> Any:
@@ -150,15 +150,15 @@ class _Machine:
             made = _Array()
             made.values = _array(*arguments)
             return made
-        if isinstance(function, _Function) and name == "numpy.dtype" and arguments[0] in (*_ELEMENTS, *_OLD_ELEMENTS):
-            kind = arguments[0]
-            return np.dtype(kind.decode() if isinstance(kind, bytes) else kind)
+        if isinstance(function, _Function) and name == "numpy.dtype" and _text(arguments[0]) in _ELEMENTS:
+            return np.dtype(_text(arguments[0]))
         if isinstance(function, _Function) and name == "_codecs.encode" and arguments[1] == "latin1":
             return arguments[0].encode("latin-1")
         raise self._error("plain values and arrays of whole numbers", f"a call of {function}{arguments!r:.80}")
 
 
-_OLD_ELEMENTS = tuple(name.encode() for name in _ELEMENTS)
+def _text(value: Any) -> Any:
+    return value.decode("latin-1") if isinstance(value, bytes) else value
 
 
 def _array(content: bytes, kind: np.dtype, shape: tuple[int, ...], order: Any) -> np.ndarray:
