@@ -26,7 +26,7 @@ import numpy as np
 from PIL import Image
 
 RECORD, PICTURES, SIDE = 3073, 40, 96
-FEW = 64  # records of CIFAR-10 for scripts that train ResNet-50 on images of 224 x 224
+FEW = 32  # records of CIFAR-10 for scripts that train ResNet-50 on images of 224 x 224
 TRAINS_RESNET = ("notebook__mindspore_mixed_precision", "resnet__cifar_resnet50")
 ARGUMENTS = {
     "resnet__cifar_resnet50": ["--device_target", "CPU", "--dataset_path", "datasets/cifar-10-batches-bin/train"]
