@@ -45,6 +45,7 @@ def show_hydra_help(command: CommandLine) -> None:
     Plugins.instance()
     loader = Loader(command.config_dir, command.config_path, command.code)
     path = ConfigSearchPathImpl()
+    path.append("hydra", "runner-plugins://")
     path.append("hydra", "pkg://hydra.conf")  # only here does Hydra read its own files: the help text is in one
     path.append("schema", "structured://")
     plain = type(loader).__mro__[1](path)

@@ -28,26 +28,22 @@ from hydra.plugins.config_source import ConfigResult
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from runner.config import code, gate, name_cache, schema
+from runner.config import code, gate, name_cache
 from runner.config.containment import typed_values
-from runner.config.groups import GROUPS
 from runner.config.hydra_errors import as_config_error, not_an_option
 from runner.config.interpolation import check_limits
 from runner.config.job_folder import fix_folders
-from runner.config.options import defaults_of_all_runs
 from runner.config.overrides import parse, reject_sweeps, sweep_values, with_force
 from runner.config.project import OUTPUTS, SWEEPS, project
 from runner.config.repository import CountingRepository, SharedRepository
-from runner.config.source import SEARCH, FolderSource, PluginSource
+from runner.config.source import POOL, SEARCH, FolderSource, PluginSource, SchemaSource
 from runner.errors import ConfigError, raise_all
 from runner.host import resources
 from runner.validation.validate import show
 
 NOW = "${now:%Y-%m-%d}/${now:%H-%M-%S}"
-POOL = "runner.pool"  # the `_target_` of runner's launcher; never instantiated
 RECORDS = ".hydra"  # the folder in the run directory with Hydra's records
 SUBDIR = "${hydra.job.num}"
-LATE = ("network", "dataset", "optimizer")  # groups whose options are loaded when they are chosen
 
 
 class Loader(ConfigLoaderImpl):
@@ -77,7 +73,8 @@ class Loader(ConfigLoaderImpl):
         path.append("main", f"runner://{_folder(config_path or resources.folder('conf'))}")
         if config_dir is not None:
             path.append("command-line", f"runner://{_folder(config_dir)}")
-        path.append("schema", "structured://")
+        path.append("schema", "runner-schema://")
+        path.append("schema", "structured://")  # Hydra expects it as the last
         super().__init__(path)
         self.repository = SharedRepository(path)
         self.recorded: frozenset[str] = frozenset()  # keys of overrides in a sweep that the user has not typed
@@ -221,16 +218,9 @@ def register() -> None:
         version.setbase("1.3")
     setup_globals()
     JobRuntime.instance().set("name", "runner")
-    for source in (FolderSource, PluginSource, StructuredConfigSource):
+    for source in (FolderSource, PluginSource, SchemaSource, StructuredConfigSource):
         SourcesRegistry.instance().register(source)
-    store = ConfigStore.instance()
-    if "schema" in store.repo:
-        return
-    store.store(name="pool", group="hydra/launcher", node={"_target_": POOL, "n_jobs": None}, provider="runner")
-    store.store(name="run", group="schema", node=defaults_of_all_runs(), package="_global_")
-    for group in GROUPS:
-        for name, kind in GROUPS[group].items() if group not in LATE else ():
-            store.store(name=name, group=f"schema/{group}", node=schema.defaults(kind), package=group)
+    ConfigStore.instance()  # Hydra's own configs
 
 
 def _options(override: Override) -> list[Any]:

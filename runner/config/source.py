@@ -12,14 +12,17 @@ from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSou
 from omegaconf import OmegaConf
 
 from runner.config import gate, read
-from runner.config.groups import search
-from runner.config.options import TABLES, option_names, table_option
+from runner.config.groups import GROUPS, search
+from runner.config.options import TABLES, defaults_of_all_runs, option_names, table_option
+from runner.config.schema import defaults
 from runner.errors import ConfigError
 from runner.host.files import real_path
 from runner.validation.paths import path_problem
 
-SWEEPER = "hydra/sweeper/optuna"
 SEARCH = "runner.optuna"  # the `_target_` of our sweeper; nothing is instantiated from it
+POOL = "runner.pool"  # and that of our launcher
+RUN = "schema/run"
+SWEEPER, LAUNCHER = "hydra/sweeper/optuna", "hydra/launcher/pool"
 
 
 class FolderSource(ConfigSource):
@@ -98,7 +101,7 @@ class FolderSource(ConfigSource):
 
 
 class PluginSource(ConfigSource):
-    """Our sweeper, before a plugin of its name. Hydra searches for others when needed: that imports all plugins."""
+    """Our sweeper and launcher. Hydra searches for others when they are chosen: that imports all plugins."""
 
     @staticmethod
     def scheme() -> str:
@@ -106,30 +109,75 @@ class PluginSource(ConfigSource):
         return "runner-plugins"
 
     def load_config(self, config_path: str) -> ConfigResult:
-        """The keys of our sweeper."""
-        if config_path != SWEEPER:
-            raise ConfigLoadError(f"Config not found: {config_path}")
-        return _result(self, {"_target_": SEARCH, **search.node()}, None)
+        """The keys of our sweeper or launcher."""
+        if config_path == SWEEPER:
+            return _result(self, {"_target_": SEARCH, **search.node()}, None)
+        if config_path == LAUNCHER:
+            return _result(self, {"_target_": POOL, "n_jobs": None}, None)
+        raise ConfigLoadError(f"Config not found: {config_path}")
 
     def is_config(self, config_path: str) -> bool:
         """Whether it is ours; Hydra's next source knows the configs of the plugins that were found."""
-        if config_path == SWEEPER:
+        if config_path in (SWEEPER, LAUNCHER):
             return True
-        if config_path.startswith(gate.HYDRA_GROUPS) and not config_path.endswith(("/basic", "/pool")):
+        if config_path.startswith(gate.HYDRA_GROUPS) and not config_path.endswith("/basic"):
             Plugins.instance()
         return False
 
     def is_group(self, config_path: str) -> bool:
         """Whether options are known here."""
-        return config_path == SWEEPER.rpartition("/")[0]
+        return config_path in gate.HYDRA_GROUPS
 
     def available(self) -> bool:
         """Always."""
         return True
 
     def list(self, config_path: str, results_filter: ObjectType | None) -> Any:
-        """Our sweeper."""
-        return [SWEEPER.rpartition("/")[2]] if results_filter is not ObjectType.GROUP else []
+        """Our sweeper or launcher."""
+        if results_filter is ObjectType.GROUP:
+            return []
+        return [name for group, _, name in (SWEEPER.rpartition("/"), LAUNCHER.rpartition("/")) if group == config_path]
+
+
+class SchemaSource(ConfigSource):
+    """The defaults of all runs, `schema/run`, and of an option, `schema/<group>/<option>`, for a user's own configs."""
+
+    @staticmethod
+    def scheme() -> str:
+        """The part of a search path before `://`."""
+        return "runner-schema"
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        """The keys and defaults."""
+        if config_path == RUN:
+            return _result(self, defaults_of_all_runs(), "_global_")
+        if not self.is_config(config_path):
+            raise ConfigLoadError(f"Config not found: {config_path}")
+        _, group, name = config_path.split("/")
+        return _result(self, defaults(GROUPS[group][name]), group)
+
+    def is_config(self, config_path: str) -> bool:
+        """Whether it is the schema of all runs or of an option."""
+        folder, _, name = config_path.rpartition("/")
+        return config_path == RUN or (self.is_group(folder) and name in self.list(folder, ObjectType.CONFIG))
+
+    def is_group(self, config_path: str) -> bool:
+        """Whether it is `schema` or one of its groups."""
+        root, _, group = config_path.rstrip("/").partition("/")
+        return root == "schema" and (not group or group in GROUPS)
+
+    def available(self) -> bool:
+        """Always."""
+        return True
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> Any:
+        """The groups, or the options of one."""
+        root, _, group = config_path.strip("/").partition("/")
+        if root != "schema":
+            return ["schema"] if not root and results_filter is not ObjectType.CONFIG else []
+        groups, options = ([], [*GROUPS.get(group, ())]) if group else ([*GROUPS], ["run"])
+        names = {ObjectType.GROUP: groups, ObjectType.CONFIG: options}
+        return sorted(names[results_filter] if results_filter is not None else groups + options)
 
 
 def _from_table(config_path: str) -> dict[str, Any] | None:

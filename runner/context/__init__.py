@@ -26,9 +26,9 @@ from runner.host import ownership
 from runner.host.lazy import reference_attribute
 from runner.host.log import LOG
 from runner.host.ownership import OutputDirectory
-from runner.observe import dump, profile
+from runner.observe import dump, graph, profile
 from runner.observe.dump.settings import FILES as DUMP_FILES, PATH_KEY
-from runner.observe.graph.folder import FILES as GRAPH_FILES, GraphFolder, writable_folder
+from runner.observe.graph.settings import FILES as GRAPH_FILES, writable_folder
 from runner.observe.profile.settings import FILES as PROFILE_FILES
 from runner.ops.print import destination, file
 from runner.validation.arguments import flag
@@ -145,7 +145,7 @@ def graph_observer() -> GraphObserver:
         if world().size == 1:  # several ranks would have to agree on it
             ownership.remove_of_ended_script(directory, ownership.process_owner())
         _claim(directory)
-        _observers[path] = GraphFolder(Path(path))
+        _observers[path] = graph.GraphFolder(Path(path))
     return _observers[path]
 
 

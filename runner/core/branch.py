@@ -1,6 +1,6 @@
 """What a graph has for a branch on a value of the step: an operator with two graphs, of which one is computed.
 
-`runner/core/paths.py` makes them from what was traced; no network applies them.
+`runner/core/join_paths.py` makes them from what was traced; no network applies them.
 """
 
 from collections.abc import Sequence

@@ -7,7 +7,7 @@ from runner.config.schema import RunRequest
 from runner.core.graph import Graph
 from runner.core.observers import GraphObserver, GraphObservers
 from runner.experiment.output_directories import place
-from runner.observe.graph.folder import GraphFolder, write_failed
+from runner.observe import graph as files
 
 
 class FailedGraph(GraphObserver):
@@ -17,7 +17,7 @@ class FailedGraph(GraphObserver):
         self.folder = folder
 
     def failed(self, graph: Graph) -> None:
-        write_failed(self.folder, graph)
+        files.write_failed(self.folder, graph)
 
 
 def graph_observer(request: RunRequest) -> GraphObserver:
@@ -29,7 +29,7 @@ def graph_observer(request: RunRequest) -> GraphObserver:
     observer: GraphObserver = FailedGraph(folder)
     if config.save_graphs:
         path = place(request.directories, folder.absolute() / config.save_graphs_path)
-        observer = GraphFolder(path, folder, replaces=request.resume)
+        observer = files.GraphFolder(path, folder, replaces=request.resume)
     if not config.session.op_debug_level:
         return observer
     return GraphObservers(observer, compiler.KernelMeta(folder / "kernel_meta", config.session.op_debug_level))

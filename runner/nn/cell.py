@@ -200,7 +200,8 @@ class Cell(CellSettings):
             raise ConfigError(f"the name of a {what} is a text" + " without dots" * (not has_dots), **rows)
         if value is not None and not isinstance(value, kind):
             raise ConfigError(f"only a {what} can be inserted as one", **rows, given=type(value).__name__)
-        if name not in self._params and name not in self._cells and hasattr(self, name):
+        is_inserted = name in self._params or name in self._cells
+        if not is_inserted and (name in self.__dict__ or hasattr(type(self), name)):
             raise ConfigError(f"the name of a {what} is taken", **rows)
 
     def assign(self, parameter: Parameter, value: Value) -> None:

@@ -81,7 +81,7 @@ def place_of(source: Any) -> str:
     """File and line of a class or function; its module when it has no source."""
     source = definition_of(source)
     try:
-        return f"{inspect.getsourcefile(source)}:{inspect.getsourcelines(source)[1]}"
+        return f"{inspect.getsourcefile(source)}:{inspect.findsource(source)[1] + 1}"
     except (OSError, TypeError):
         return str(getattr(source, "__module__", source))
 

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from runner.config import gate
 from runner.config.hydra_errors import as_config_error
-from runner.config.loader import POOL
+from runner.config.source import POOL
 from runner.errors import ConfigError
 from runner.experiment.sweep.cluster import ClusterLauncher, is_submitit
 from runner.experiment.sweep.controller import SweepController

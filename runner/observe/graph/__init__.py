@@ -1,5 +1,5 @@
-"""Graphs as files: text (`.ir`), drawings (`.dot`) and the reference's protobuf (`.pb`)."""
+"""Graphs as files: text (`.ir`), drawings (`.dot`) and the reference's protobuf (`.pb`); `read` reads the text."""
 
-from runner.observe.graph.reader import read
+from runner.host.lazy import late_names
 
-__all__ = ["read"]
+__getattr__, __dir__, __all__ = late_names(__name__, __file__)
