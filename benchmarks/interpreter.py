@@ -37,7 +37,7 @@ def best(run: Callable[[], None], repeats: int) -> float:
 def overhead(op: Primitive, operands: int, tape: bool, repeats: int) -> float:
     """What it costs to apply an operator to one value and `operands - 1` constants, less its kernel."""
     others = (ONE,) * (operands - 1)
-    arrays = [x.data for x in others]
+    arrays = [x.array for x in others]
 
     def applied() -> None:
         value = ONE
@@ -47,7 +47,7 @@ def overhead(op: Primitive, operands: int, tape: bool, repeats: int) -> float:
                 value = op(value, *others)
 
     def bare() -> None:
-        array: Any = ONE.data
+        array: Any = ONE.array
         for _ in range(CHAIN):
             array = op.kernel(array, *arrays)
 

@@ -24,6 +24,7 @@ from runner.nn.ms_function import ms_function as ms_function
 from runner.ops.print.file import parse_print as parse_print, print_entries as print_entries
 from runner.register import key as key
 from runner.train import Model as Model
+from runner.train.amp import build_train_network as build_train_network
 from runner.train.checkpoint import (
     load_checkpoint as load_checkpoint,
     load_param_into_net as load_param_into_net,

@@ -61,6 +61,7 @@ PUBLIC_API = {
     *("runner", "runner.ops", "runner.nn", "runner.train.callback", "runner.train.checkpoint", "runner.communication"),
     *("runner.common", "runner.dataset", "runner.dataset.vision.c_transforms", "runner.dataset.vision.py_transforms"),
     *("runner.dataset.transforms.c_transforms", "runner.dataset.transforms.py_transforms"),
+    *("runner.dataset.transforms", "runner.dataset.vision"),
     *("runner.nn.loss", "runner.nn.metrics", "runner.nn.optim", "runner.observe.graph"),
 }
 LATE_PACKAGES = {

@@ -15,10 +15,11 @@ from runner.errors import ConfigError, ShapeError, nearest
 from runner.host.machine import require_memory
 from runner.host.seed import generator, next_number
 from runner.types import Shape
+from runner.validation.keywords import KeywordNames
 from runner.validation.records import Frozen
 
 
-class Initializer:
+class Initializer(KeywordNames):
     """Base of the rules that fill a new parameter. A rule of your own overrides `fill`, or `_initialize` of r1.2."""
 
     def __init__(self, **settings: Any) -> None:

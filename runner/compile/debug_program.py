@@ -102,7 +102,7 @@ class _PathProgram:
         """All results, and the outcomes of the branches."""
         values = self._program(arrays) if self._program else []
         known: dict[Value, np.ndarray] = dict(zip(self.graph.inputs, arrays, strict=True))
-        known |= {x: parameter.data for parameter, x in self.graph.parameters.items()}
+        known |= {x: parameter.array for parameter, x in self.graph.parameters.items()}
         known |= dict(zip(self.results, values, strict=True))
         return values, tuple([bool(known[x]) for x in self.predicates])
 
@@ -113,7 +113,7 @@ class _PathProgram:
             x: ObservedValue(array) for x, array in zip(self.graph.inputs, arrays, strict=True)
         }
         known |= {x: ObservedValue(array) for x, array in self.graph.constants.items()}
-        known |= {x: ObservedValue(parameter.data) for parameter, x in self.graph.parameters.items()}
+        known |= {x: ObservedValue(parameter.array) for parameter, x in self.graph.parameters.items()}
         known |= {x: ObservedValue(y, self.layouts.get(x, PLAIN)) for x, y in zip(self.results, values, strict=True)}
         values.clear()
         last = {x: node for node in self.selected for x in (*node.inputs, *node.outputs)}

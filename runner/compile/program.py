@@ -80,7 +80,7 @@ class Executable:
         values = [put(array) for array in arrays]
         for parameter in self._parameters:
             if parameter.resident is None:
-                parameter.resident = put(parameter.data)
+                parameter.resident = put(parameter.array)
             values.append(parameter.resident)
         try:
             results = self.session.step(values)
@@ -136,8 +136,10 @@ class SunkProgram(Executable):
 
     `fetch` computes the operands of a step from one entry of each input in `scanned` and from the whole `columns`
     (both: name to type; the types of `scanned` are those of one entry). The parameters `stepped` have a separate value
-    for every step. Call it with stacked entries, then columns, then stacked values of `stepped`; the result is the
-    losses of all steps. `graph` is the graph of one step, `fetching` that of `fetch`; `root` is the root of its scopes.
+    for every step, and so have those in `restarted` that the step reads: what it assigns to them ends with the step.
+    Call it with stacked entries, then columns, then stacked values of `stepped` and of the attribute `restarted`; the
+    result is the losses of all steps. `graph` is the graph of one step, `fetching` that of `fetch`; `root` is the root
+    of its scopes.
     """
 
     def __init__(
@@ -147,6 +149,7 @@ class SunkProgram(Executable):
         scanned: Mapping[str, TensorType],
         columns: Mapping[str, TensorType],
         stepped: Sequence[Parameter],
+        restarted: Collection[Parameter],
         device: Device,
         root: str,
         observer: GraphObserver = NO_GRAPHS,
@@ -157,10 +160,14 @@ class SunkProgram(Executable):
         self.fetching = fetching
         types = [output.type for output in fetching.outputs]
         traced = trace(function, types, "train_step", root, observer)
-        step = optimize(replace(traced, outputs=traced.outputs[:1]), passes, observer)  # a sink returns losses only
+        updates = {p: value for p, value in traced.updates.items() if p not in restarted}
+        # A sink returns losses only.
+        step = optimize(replace(traced, outputs=traced.outputs[:1], updates=updates), passes, observer)
+        self.restarted = [p for p in restarted if p in step.parameters]
+        fed = [*stepped, *self.restarted]
         with locate_errors(step, observer):
-            model = lower_sunk(fetching, step, list(scanned), list(columns), stepped)
-            super().__init__(step, model, device, start, set(stepped), observer)
+            model = lower_sunk(fetching, step, list(scanned), list(columns), fed)
+            super().__init__(step, model, device, start, set(fed), observer)
 
     def _emit(self, outputs: Sequence[np.ndarray], operands: Sequence[np.ndarray]) -> None:
         """Emit the effects of all steps, one step after the other."""

@@ -18,11 +18,11 @@ from runner.compile.ort.session import Session
 from runner.compile.passes.dce import dce
 from runner.core.collective import Collective
 from runner.core.eager import evaluate
-from runner.core.graph import Graph
+from runner.core.graph import Graph, as_symbol
 from runner.core.lowering import LAST, Layout
 from runner.core.primitive import Node
 from runner.core.source import user_line
-from runner.core.value import Symbol, Value
+from runner.core.value import OPERATORS, Symbol, Value
 from runner.device import Device
 from runner.errors import ConfigError
 
@@ -96,9 +96,19 @@ class SplitSession:
     ) -> None:
         self.graph, self.parts, self.layouts = graph, split(graph), layouts or {}
         self._sessions = [self._open(part.graph, device, optimize) for part in self.parts]
-        first = next(session for session in self._sessions if session is not None)
+        first = next((session for session in self._sessions if session is not None), None)
+        first = first or self._open(self._copy_of_operand(), device, optimize)
+        assert first is not None
         self.device, self.providers, self.notes = first.device, first.providers, first.notes
         self.optimization_level, self.put, self.fetch = first.optimization_level, first.put, first.fetch
+
+    def _copy_of_operand(self) -> Graph:
+        """A graph whose session has the device and its memory, where collectives are all that is computed."""
+        x = next(x for part in self.parts for node in part.collectives for x in node.inputs)
+        y = Symbol(x.type, "copy")
+        node = Node(OPERATORS["Identity"], (x,), (y,), "Default", 0, ())  # type: ignore[arg-type]
+        rest: dict[str, Any] = {"parameters": {}, "constants": {}, "updates": {}, "effects": ()}
+        return replace(self.graph, inputs=(as_symbol(x),), nodes=(node,), outputs=(y,), **rest)
 
     def _open(self, graph: Graph, device: Device, optimize: bool) -> Session | None:
         """The session of a part; None if it computes nothing."""

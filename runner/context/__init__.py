@@ -85,11 +85,11 @@ def set_context(**settings: Any) -> None:
     _change({name: _validate(name, value) for name, value in settings.items()})
 
 
-def get_context(name: str) -> Any:
+def get_context(attr_key: str) -> Any:
     """A setting. Raises ConfigError for an unknown name."""
-    if name not in _settings:
-        raise _unknown(name)
-    return _settings[name]
+    if attr_key not in _settings:
+        raise _unknown(attr_key)
+    return _settings[attr_key]
 
 
 @contextmanager

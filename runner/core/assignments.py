@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from runner.core.conversion import require_writable
 from runner.core.precision import OperandCasting
 from runner.core.value import OPERATORS, Parameter, Value
 from runner.errors import ShapeError
@@ -47,10 +48,15 @@ class Assigning(OperandCasting):
         raise NotImplementedError
 
     def assign(self, parameter: Parameter, value: Value) -> None:
-        """Assign a parameter a new value: later operators of the step read it, and the parameter has it afterwards."""
+        """Assign a parameter a new value: later operators of the step read it, and the parameter has it afterwards.
+
+        Raises ShapeError for another shape, and for an element type that is not converted to that of the parameter.
+        """
         (value,) = self.handles((value,))
-        if self.precision is not None and value.dtype.is_float and parameter.dtype.is_float:
-            value = self.with_dtype(value, parameter.dtype)
+        is_cast = self.precision is not None and value.dtype.is_float and parameter.dtype.is_float
+        if not is_cast:
+            require_writable(parameter.name, parameter.type, value.type)
+        value = self.with_dtype(value, parameter.dtype)
         if value.type != parameter.type:
             raise ShapeError(
                 "a parameter keeps its type", parameter=parameter.name, has=parameter.type, given=value.type

@@ -13,7 +13,7 @@ from runner.errors import NO_MEMORY, ConfigError, RunnerError, ShapeError, Train
 from runner.host.machine import keep_freed_memory
 from runner.types import TensorType
 
-_data = attrgetter("data")  # a function for `map`: the fastest loop over a few operands
+_array = attrgetter("array")  # a function for `map`: the fastest loop over a few operands
 
 
 class Eager(Interpreter):
@@ -53,9 +53,9 @@ class Eager(Interpreter):
         """Run the kernel."""
         try:
             if type(types) is RoundedTypes:
-                arrays: Arrays = compute_rounded(op.kernel, map(_data, inputs), types)
+                arrays: Arrays = compute_rounded(op.kernel, map(_array, inputs), types)
             else:
-                arrays = op.kernel(*map(_data, inputs))
+                arrays = op.kernel(*map(_array, inputs))
             if op.is_users:
                 _check_outputs(arrays, types)
         except RunnerError as error:
@@ -73,12 +73,12 @@ class Eager(Interpreter):
         """Replace the elements of a tensor; no array is changed."""
         assert isinstance(target, Tensor)
         assert isinstance(value, Tensor)
-        self.replace_handles(target, Tensor.of(target.data, target.type), value)
-        target.replace_data(value.data)
+        self.replace_handles(target, Tensor.of(target.array, target.type), value)
+        target.replace_array(value.array)
 
     def commit(self) -> None:
         """End of the step: assign the parameters their new values."""
-        for parameter, data in [(p, Tensor.of(value.data, value.type)) for p, value in self.updates.items()]:  # type: ignore[attr-defined]
+        for parameter, data in [(p, Tensor.of(value.array, value.type)) for p, value in self.updates.items()]:  # type: ignore[attr-defined]
             parameter.set_data(data)
         self.updates.clear()
         self._assigned.clear()

@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from runner import dtype as dt
+from runner.core.conversion import conversions
 from runner.core.value import OPERATORS, Operand, Value
 from runner.errors import ConfigError, known_names
 from runner.types import TensorType
@@ -132,6 +133,11 @@ class OperandCasting:
         if wanted is None:
             return inputs
         return tuple([self.with_dtype(x, dtype or x.dtype) for x, dtype in zip(inputs, wanted, strict=True)])
+
+    def convert(self, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+        """Two operands in the element type for both; unchanged when there is none."""
+        dtype = conversions(inputs[0].type, inputs[1].type)
+        return inputs if dtype is None else tuple([self.with_dtype(x, dtype) for x in inputs])
 
     def with_dtype(self, value: Value, dtype: dt.DType) -> Value:
         """The value, cast unless it has this element type."""

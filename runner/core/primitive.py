@@ -16,12 +16,14 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form, Names
 from runner.core.precision import Needs, RoundedTypes
+from runner.core.primitive_settings import PrimitiveSettings
 from runner.core.rebinding import Rebinding
 from runner.core.source import Source, current_source, user_line
 from runner.core.value import Operand, Value, as_values
 from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
 from runner.host.machine import CERTAIN_BYTES, require_memory
 from runner.types import TensorType
+from runner.validation.keywords import KeywordNames
 
 _type = attrgetter("type")  # a function for `map`: the fastest loop over a few operands
 
@@ -33,7 +35,7 @@ REGISTRY: dict[str, type["Primitive"]] = {}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Primitive:
+class Primitive(PrimitiveSettings, KeywordNames):
     """Base of all operators. Subclasses are declared with `@primitive`."""
 
     # Fields that a call may also pass after the operands, as in the reference.
@@ -47,6 +49,7 @@ class Primitive:
     computes: ClassVar[bool] = True  # False: it only moves elements, which needs no Float32 for Float16
     flops_each: ClassVar[int] = 1  # floating-point operations for each element of the first result, if it computes
     needs_elements: ClassVar[bool] = False  # whether operands without elements are errors: their mean is not defined
+    one_dtype: ClassVar[bool] = False  # whether its two operands are converted to one element type
     is_flat: ClassVar[bool] = False  # whether its outputs pass no gradient to its inputs
     is_users: ClassVar[bool] = False  # whether it is declared outside of runner, where no contract test has checked it
 
@@ -225,6 +228,8 @@ class Interpreter(Rebinding):
         inputs = self.handles(as_values(operands))
         if self.precision is not None:
             inputs = self.cast(self.precision, op, inputs)
+        if op.one_dtype and inputs[0].type.dtype is not inputs[1].type.dtype:
+            inputs = self.convert(inputs)
         try:
             types = infer(op, tuple(map(_type, inputs)))
         except RunnerError as error:

@@ -17,15 +17,11 @@ from runner.errors import TrainingError
 from runner.types import TensorType
 
 
-class _Named(Tensor):
-    """A result with its symbol, so that the record holds no data and activations are freed as early as without it."""
-
-    __slots__ = ("symbol",)
-    symbol: Symbol
-
-
 class Recorder(Eager):
-    """`Eager`, with the record of a `Tracer`: symbols, scopes and source lines."""
+    """`Eager`, with the record of a `Tracer`: symbols, scopes and source lines.
+
+    A result has its symbol, so the record holds no data, and activations are freed as early as without it.
+    """
 
     def __init__(self, inputs: tuple[Tensor, ...]) -> None:
         super().__init__()
@@ -38,12 +34,13 @@ class Recorder(Eager):
         taped, source = self.tape, self.source()
         computed = super().apply(op, inputs, types)
         named = symbols(types, self.count)
-        outputs = tuple([_named(y, symbol) for y, symbol in zip(computed, named, strict=True)])
-        if taped:  # gradients use the tape, and their errors its source lines
-            self.nodes[-1].outputs, self.nodes[-1].source = outputs, source
+        for result, symbol in zip(computed, named, strict=True):
+            result.symbol = symbol  # type: ignore[attr-defined]
+        if taped:  # the errors of gradients have the source lines of the tape
+            self.nodes[-1].source = source
         operands = tuple([self._symbol(x) for x in inputs])
         self.tracer.nodes.append(Node(op, operands, named, self.current_scope(), self.count, source))
-        return outputs
+        return computed
 
     def rebind(self, target: Value, value: Value) -> None:
         """As in `Eager`; in the record, the symbol of the new value stands for `target`."""
@@ -61,20 +58,14 @@ class Recorder(Eager):
         return self.tracer.graph(name, tuple(self._inputs.values()), tuple([self._symbol(x) for x in returned]))
 
     def _symbol(self, value: Value) -> Symbol:
-        if value in self._rebound:
-            return self._rebound[value]
-        if isinstance(value, _Named):
-            return value.symbol
+        for known in (self._rebound, self._inputs):
+            if value in known:
+                return known[value]
+        if isinstance(symbol := getattr(value, "symbol", None), Symbol):
+            return symbol
         if isinstance(value, Parameter):  # unassigned when it was read
             return as_symbol(self.tracer.entry(value))
-        return self._inputs[value] if value in self._inputs else as_symbol(self.tracer.lift(value))
-
-
-def _named(value: Value, symbol: Symbol) -> _Named:
-    assert isinstance(value, Tensor)
-    named = object.__new__(_Named)
-    named.type, named._data, named.symbol = value.type, value.data, symbol
-    return named
+        return as_symbol(self.tracer.lift(value))
 
 
 class ObservingRecorder(Recorder):
@@ -99,7 +90,7 @@ class ObservingRecorder(Recorder):
 
     def _observed(self, values: Sequence[Value]) -> list[ObservedValue]:
         return [
-            observed_value(value.data, self.observer.device_layout) for value in values if isinstance(value, Tensor)
+            observed_value(value.array, self.observer.device_layout) for value in values if isinstance(value, Tensor)
         ]
 
 

@@ -88,10 +88,10 @@ class Tracer(Interpreter):
         assert isinstance(operand, Tensor)
         if (rebound := self._rebound_value(operand)) is not None:
             return rebound
-        key = operand.type, operand.data.tobytes()
+        key = operand.type, operand.array.tobytes()
         if key not in self._constants:
             symbol = self._constants[key] = Symbol(operand.type, f"cst{len(self._constants) + 1}")
-            self.constants[symbol] = operand.data
+            self.constants[symbol] = operand.array
         return self._constants[key]
 
     def _rebound_value(self, tensor: Tensor) -> Symbol | None:

@@ -5,23 +5,25 @@ They work in both modes and while a graph is traced. None of them changes its te
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
 from runner import dtype as dt
 from runner.errors import ShapeError
 from runner.types import Shape, TensorType, resolve_axes
+from runner.validation.keywords import KeywordNames
 
 V = TypeVar("V", bound="TensorMethods[Any]")  # Value
 Axis = int | Sequence[int] | None
 
 
-class TensorMethods(Generic[V]):
+class TensorMethods(KeywordNames, Generic[V]):
     """Base of values: what they compute about themselves."""
 
     __slots__ = ()
     type: TensorType
+    is_derived: ClassVar[bool] = False  # whether its class is derived from that of other values: a parameter
 
     def _operator(self, name: str) -> Callable[..., Callable[..., V]]:
         """The operator class of this name."""
@@ -33,6 +35,11 @@ class TensorMethods(Generic[V]):
 
     def _itself(self) -> V:
         return self  # type: ignore[return-value]
+
+    @property
+    def data(self) -> V:
+        """The value itself, with all its methods, as in the reference: `parameter.data.asnumpy()`."""
+        return self._itself()
 
     @property
     def shape(self) -> Shape:

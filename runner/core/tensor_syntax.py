@@ -9,11 +9,16 @@ from runner.core.tensor_methods import TensorMethods, V
 
 
 def _comparison(name: str) -> Callable[[Any, object], Any]:
-    """A method that compares each element (Bool); NotImplemented for what is no operand, such as None."""
+    """A method that compares each element (Bool); NotImplemented for what is no operand, such as None.
+
+    Python calls that of a Parameter first, also in `tensor < parameter`, because its class is derived from the other's.
+    It leaves the comparison to the other operand, so that both modes apply the same operator to the same operands.
+    """
 
     def method(self: Any, other: object) -> Any:
         is_operand = isinstance(other, TensorMethods | np.ndarray | np.generic | bool | int | float)
-        return self._apply(name, self, other) if is_operand else NotImplemented
+        is_left_to_other = isinstance(other, TensorMethods) and self.is_derived and not other.is_derived
+        return self._apply(name, self, other) if is_operand and not is_left_to_other else NotImplemented
 
     return method
 

@@ -9,15 +9,18 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from runner import dtype as dt
+from runner.core.conversion import require_writable
 from runner.core.parameter_settings import ParameterSettings
 from runner.core.tensor_syntax import TensorSyntax
 from runner.core.tensor_text import elements_text
 from runner.errors import ConfigError, ShapeError
 from runner.types import Shape, TensorType
+from runner.validation.arguments import flag
 
 Scalar = bool | int | float
 Operand: TypeAlias = "Value | np.ndarray | Scalar"
 OPERATORS: dict[str, Callable[..., Any]] = {}
+_WITH_INTS = {dt.bool_: dt.int64}  # the element type of a whole number beside one that cannot hold it
 
 
 class Value(TensorSyntax["Value"]):
@@ -73,7 +76,7 @@ class Tensor(Value):
     initializer fills it: `Tensor(shape=(2, 3), dtype=dtype.float32, init=One())`, immediately.
     """
 
-    __slots__ = ("_data",)
+    __slots__ = ("_array", "symbol")  # `symbol` in the record of a step of PyNative mode, which sets it
 
     def __init__(
         self, input_data: Any = None, dtype: Any = None, shape: int | Shape | None = None, init: Any = None
@@ -90,36 +93,36 @@ class Tensor(Value):
             dtype = dt.of(dtype)
         elif not isinstance(input_data, Tensor | np.ndarray | np.generic):
             dtype = {"f": dt.float32, "i": dt.int32}.get(array.dtype.kind)
-        data = array.astype(dtype.numpy) if dtype else array
-        if dtype and array.dtype.kind in "iu" and data.dtype.kind in "iu" and not np.array_equal(array, data):
+        elements = array.astype(dtype.numpy) if dtype else array
+        if dtype and array.dtype.kind in "iu" and elements.dtype.kind in "iu" and not np.array_equal(array, elements):
             raise ConfigError("a number does not fit its element type", value=input_data, dtype=dtype)
-        self.type, self._data = TensorType.of(data), data
+        self.type, self._array = TensorType.of(elements), elements
 
     @classmethod
     def of(cls, array: np.ndarray, type: TensorType) -> "Tensor":
         """Wrap an array whose type is already known, without a copy or a check."""
         tensor = object.__new__(Tensor)
-        tensor.type, tensor._data = type, array
+        tensor.type, tensor._array = type, array
         return tensor
 
     @property
-    def data(self) -> np.ndarray:
-        """The elements."""
-        return self._data
+    def array(self) -> np.ndarray:
+        """The elements, for the code of runner; `asnumpy` is the method of scripts."""
+        return self._array
 
     def asnumpy(self) -> np.ndarray:
         """The elements as an array."""
-        return self.data
+        return self.array
 
-    def replace_data(self, array: np.ndarray) -> None:
+    def replace_array(self, array: np.ndarray) -> None:
         """Replace the elements by others of the same type."""
-        self._data = array
+        self._array = array
 
     def set_dtype(self, dtype: Any) -> None:
         """Cast this tensor to another element type."""
-        array = self.data.astype(dt.of(dtype).numpy)
+        array = self.array.astype(dt.of(dtype).numpy)
         self.type = TensorType.of(array)
-        self.replace_data(array)
+        self.replace_array(array)
 
     @staticmethod
     def from_numpy(array: np.ndarray) -> "Tensor":
@@ -135,100 +138,112 @@ class Tensor(Value):
     to_tensor = init_data
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(self.data, dtype=dtype, copy=copy) if copy else np.asarray(self.data, dtype=dtype)
+        return np.array(self.array, dtype=dtype, copy=copy) if copy else np.asarray(self.array, dtype=dtype)
 
     def __float__(self) -> float:
-        return float(self.data)
+        return float(self.array)
 
     def __int__(self) -> int:
-        return int(self.data)
+        return int(self.array)
 
     def __index__(self) -> int:
         if self.dtype.numpy.kind not in "iub" or self.size != 1:
             raise TypeError(f"only one whole number is an index or a count, not {self.type}")
-        return int(self.data.item())
+        return int(self.array.item())
 
     def __bool__(self) -> bool:
-        return bool(self.data)
+        return bool(self.array)
 
     def __repr__(self) -> str:
         before = "\n" if self.ndim > 1 else " "
-        return f"Tensor(shape={list(self.shape)}, dtype={self.dtype}, value={before}{elements_text(self.data)})"
+        return f"Tensor(shape={list(self.shape)}, dtype={self.dtype}, value={before}{elements_text(self.array)})"
 
     def __str__(self) -> str:
-        return str(self.data)
+        return str(self.array)
 
     def __format__(self, spec: str) -> str:
         """As text; with a format, such as `.4f`, that of the number in a tensor with one element."""
-        return format(self.data.item() if spec and self.size == 1 else str(self), spec)
+        return format(self.array.item() if spec and self.size == 1 else str(self), spec)
 
 
 class Parameter(ParameterSettings, Tensor):
     """A named tensor of a cell; optimizers update it when `requires_grad` is true.
 
-    After a graph has run, the new value stays on the device; reading `data` fetches it. `layerwise_parallel` and
+    After a graph has run, the new value stays on the device; reading `array` fetches it. `layerwise_parallel` and
     `parallel_optimizer` are kept, and change nothing.
     """
 
     __slots__ = ("_fetch", "name", "requires_grad", "resident", "settings")
-    _data: np.ndarray | None  # type: ignore[assignment]
+    is_derived = True
+    _array: np.ndarray | None  # type: ignore[assignment]
 
     def __init__(
         self,
         default_input: Any,
-        name: str | None = "",
+        name: str | None = None,
         requires_grad: bool = True,
         layerwise_parallel: bool = False,
         parallel_optimizer: bool = True,
     ) -> None:
+        if name is not None and not isinstance(name, str):
+            raise ConfigError("the name of a parameter is a text", given=repr(name), allowed="a text, or None")
         self.name, self.requires_grad = (name or "").strip(), requires_grad
+        flag({"parameter": name}, requires_grad=requires_grad)
         if isinstance(default_input, bool):
             raise ConfigError("a parameter has numbers as elements", parameter=name or None, given=default_input)
         super().__init__(default_input)
-        self._data = np.array(self._data)
+        self._array = np.array(self._array)
         self._fetch: Callable[[Any], np.ndarray] | None = None
         self.resident: Any = None  # the value on the device, or None when only the host has it
         self.settings: dict[str, Any] = {}
         self.layerwise_parallel, self.parallel_optimizer = layerwise_parallel, parallel_optimizer
 
     @property
-    def data(self) -> np.ndarray:
+    def array(self) -> np.ndarray:
         """The elements, fetched from the device if they are newer there."""
-        if self._data is None:
+        if self._array is None:
             assert self._fetch is not None
-            self._data = self._fetch(self.resident)
-        return self._data
+            self._array = self._fetch(self.resident)
+        return self._array
 
-    def replace_data(self, array: np.ndarray) -> None:
+    def replace_array(self, array: np.ndarray) -> None:
         """Replace the elements, also those on the device."""
-        self._data, self.resident = array, None
+        self._array, self.resident = array, None
 
     def set_resident(self, resident: Any, fetch: Callable[[Any], np.ndarray]) -> None:
-        """Set a value that is on the device; `fetch` copies it to the host when `data` is read."""
-        self.resident, self._fetch, self._data = resident, fetch, None
+        """Set a value that is on the device; `fetch` copies it to the host when `array` is read."""
+        self.resident, self._fetch, self._array = resident, fetch, None
 
     def snapshot(self) -> Callable[[], None]:
         """A function that restores the current value. Nothing is copied: values are never changed in place."""
-        saved = self._data, self._fetch, self.resident
+        saved = self._array, self._fetch, self.resident
 
         def restore() -> None:
-            self._data, self._fetch, self.resident = saved
+            self._array, self._fetch, self.resident = saved
 
         return restore
 
     def set_data(self, data: Any, slice_shape: bool = False) -> "Parameter":
         """Replace the value, and return the parameter. A number fills it; with `slice_shape` the shape may differ.
 
-        Raises ShapeError when shape or element type differs.
+        Raises ShapeError for another shape, and for an element type that is not converted to that of the parameter.
         """
-        array = data.data if isinstance(data, Tensor) else np.array(data)
+        array = data.array if isinstance(data, Tensor) else np.array(data)
         if isinstance(data, int | float) and _holds(self.dtype, data):
             array = np.full(self.shape, data, self.dtype.numpy)
         given = TensorType.of(array)
-        if given != self.type and not (slice_shape and given.dtype is self.dtype):
-            raise ShapeError("a parameter keeps its type", parameter=self.name, has=self.type, given=given)
+        if given != self.type:
+            require_writable(self.name, self.type, given)
+            if given.shape != self.shape and not slice_shape:
+                raise ShapeError("a parameter keeps its type", parameter=self.name, has=self.type, given=given)
+            array, given = array.astype(self.dtype.numpy, copy=False), given.with_dtype(self.dtype)
         self.type, self.sliced = given, slice_shape
-        self.replace_data(array)
+        self.replace_array(array)
+        return self
+
+    def init_data(self, layout: Any = None, set_sliced: bool = False) -> "Parameter":  # type: ignore[override]
+        """The parameter, which has its elements from the start; `layout` is that of sharded parameters."""
+        self.sliced = set_sliced
         return self
 
     def clone(self, init: Any = "same") -> "Parameter":
@@ -249,25 +264,30 @@ class Parameter(ParameterSettings, Tensor):
 
 
 def as_values(operands: tuple[Operand, ...]) -> tuple[Value, ...]:
-    """Operands as values; a Python number takes the element type of the first tensor among the operands."""
+    """Operands as values; a Python number takes the element type of the first tensor, rather one that is not Bool."""
     for operand in operands:
         if not isinstance(operand, Value):
             break
     else:
         return operands  # type: ignore[return-value]
-    like = next((x for x in operands if isinstance(x, Value)), None)
+    like = min((x for x in operands if isinstance(x, Value)), key=lambda x: x.dtype is dt.bool_, default=None)
     return tuple([x if isinstance(x, Value) else as_constant(x, like) for x in operands])
 
 
 def as_constant(value: Operand, like: Value | None) -> Tensor:
-    """A tensor of a number or an array; a number takes the element type of `like` if that can represent it."""
+    """A tensor of a number or an array; a number takes the element type of `like`, or the one `like` is converted to.
+
+    Raises ConfigError for a number that the whole numbers of this type do not reach.
+    """
     if isinstance(value, Tensor):
         return value
     if isinstance(value, list | tuple) and any(isinstance(element, Value) for element in value):
         what, repair = "an operator takes tensors, not a list or tuple of them", "unpack it, or use ops.Stack"
         raise ShapeError(what, given=", ".join(str(getattr(x, "type", x)) for x in value), repair=repair)
-    if like is None or not isinstance(value, int | float) or not _holds(like.dtype, value):
+    if like is None or not isinstance(value, int | float):
         return Tensor(value)
+    if not _holds(like.dtype, value):
+        return Tensor(value, dt.float32 if isinstance(value, float) else _WITH_INTS.get(like.dtype, like.dtype))
     return Tensor(np.asarray(value, like.dtype.numpy))
 
 

@@ -1,4 +1,5 @@
 from runner.dataset import config as config, transforms as transforms, vision as vision
+from runner.dataset.annotated_sources import *
 from runner.dataset.batches import *
 from runner.dataset.file_sources import *
 from runner.dataset.formats.download import *

@@ -8,9 +8,9 @@ import numpy as np
 
 from runner.dataset.column import Column
 from runner.dataset.epochs import Iterated
-from runner.dataset.order import Divided, Endless, Order, Part, Repeated, Shuffled
+from runner.dataset.order import DerivedOrder, Divided, Endless, Order, Part, Repeated, Shuffled
 from runner.dataset.prefetch import worker_count
-from runner.dataset.samplers import Sampled
+from runner.dataset.samplers import Sampled, each_row_once, with_child
 from runner.dataset.samples.split import split_sizes
 from runner.dataset.visits import Visits
 from runner.errors import ConfigError, known_names
@@ -20,7 +20,12 @@ Names = str | Sequence[str]
 
 
 class Arrangement(Iterated):
-    """A pipeline whose items and columns can be chosen and ordered; every method returns a new dataset."""
+    """A pipeline whose items and columns can be chosen and ordered; methods return new datasets, but for samplers."""
+
+    @property
+    def _is_source(self) -> bool:
+        """Whether the rows come from files or values, not from another dataset."""
+        raise NotImplementedError
 
     def project(self, columns: Names) -> Self:
         """Only these columns, in this order: inputs of the network, then the target.
@@ -81,8 +86,25 @@ class Arrangement(Iterated):
         return [self._derived(self._columns, Part(order, *part), self._workers) for part in pairwise(ends)]
 
     def use_sampler(self, new_sampler: Any) -> Self:
-        """The items that a sampler selects."""
-        return self.with_order(lambda order: Sampled(order, new_sampler, self._all_values))
+        """Let this sampler select the rows of this dataset itself, from now on, in place of its order and sampler.
+
+        A child of the sampler in force selects first. Datasets that were derived before keep their rows. Of what
+        `concat` and other operations made, a DistributedSampler gives every item to one shard. Returns this dataset.
+        Raises ConfigError for what is no sampler.
+        """
+        order: Order = self._order
+        while isinstance(order, DerivedOrder) and (self._is_source or isinstance(order, Sampled)):
+            if isinstance(order, Sampled):
+                new_sampler = with_child(new_sampler, order.sampler.child_sampler)
+            order = order.inner
+        chosen = new_sampler if self._is_source else each_row_once(new_sampler)
+        self._order = Sampled(order, chosen, self._all_values)
+        return self
+
+    def add_sampler(self, new_sampler: Any) -> Self:
+        """Let this sampler select from the rows of this dataset, in their present order. Returns this dataset."""
+        self._order = Sampled(self._order, new_sampler, self._all_values)
+        return self
 
     def device_que(
         self, prefetch_size: int | None = None, send_epoch_end: bool = True, create_data_info_queue: bool = False

@@ -49,7 +49,7 @@ class Pipeline(Described):
         """Visits of the batch of a step (from 0) and of all later steps, without end."""
         epoch, start = divmod(step, self.get_dataset_size())
         while True:
-            yield from self.visits(epoch)[start:]
+            yield from self._observed(epoch, self.visits(epoch)[start:])
             epoch, start = epoch + 1, 0
 
     def rows(self, visits: np.ndarray) -> np.ndarray:
@@ -119,11 +119,25 @@ class Pipeline(Described):
 
         Without `batch` the items are single samples, without a batch axis.
         """
-        return self._prefetch(self._single(self.fetch), self.visits(epoch)[whole_number("start", start, 0) :])
+        visits = self.visits(epoch)[whole_number("start", start, 0) :]
+        return self._prefetch(self._single(self.fetch), self._observed(epoch, visits))
 
     def read_exact(self, epoch: int) -> Generator[Batch, None, None]:
         """The items of an epoch as `read`, in the element types that scripts see."""
-        return self._prefetch(self._single(self.fetch_exact), self.visits(epoch))
+        return self._prefetch(self._single(self.fetch_exact), self._observed(epoch, self.visits(epoch)))
+
+    def _observed(self, epoch: int, visits: Iterable[np.ndarray]) -> Iterable[np.ndarray]:
+        """The visits of an epoch, with the events of its beginning and end for the callbacks of maps."""
+        return self._with_events(epoch, visits) if self.row_events else visits
+
+    def _with_events(self, epoch: int, visits: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        for column in self._columns:
+            _ = column.exact  # what determines the types of rows is no step
+        for events in self.row_events:
+            events.epoch_begin(epoch)
+        yield from visits
+        for events in self.row_events:
+            events.epoch_end()
 
     def _single(self, fetch: Callable[[np.ndarray], Batch]) -> Callable[[np.ndarray], Batch]:
         if self._order.batch_size is not None or self.has_whole_batches:
@@ -170,7 +184,9 @@ class Pipeline(Described):
 
     @property
     def threads(self) -> int:
-        """Number of threads that prepare batches; 0: the caller prepares them."""
+        """Number of threads that prepare batches; 0: the caller prepares them, when they are requested."""
+        if self.conditions or self.row_events:
+            return 0
         if any(isinstance(column.source, RowSource) for column in self._columns):
             return (
                 self._workers or default_workers() or 1

@@ -33,6 +33,7 @@ __all__ = [
 REFERENCE_WORKERS = 8
 LARGEST = 2**31 - 1
 MAX_FILE_BYTES = 1 << 20
+WITHOUT_EFFECT = "logFilePath", "rowsPerBuffer", "workerConnectorSize", "opConnectorSize"  # keys of files
 _settings: dict[str, int] = {"prefetch_size": 16, "monitor_sampling_interval": 10, "callback_timeout": 60}
 _flags: dict[str, bool] = {"auto_num_workers": False, "numa_enable": False}
 
@@ -129,6 +130,8 @@ def load(file: str) -> None:
     if not isinstance(values, dict):
         raise DataError("not an object of JSON", file=path, found=type(values).__name__)
     for key, value in values.items():
+        if key in WITHOUT_EFFECT:
+            continue
         if key not in setters:
             raise ConfigError("an unknown setting", file=path, key=key, **known_names(key, list(setters)))
         setters[key](value)

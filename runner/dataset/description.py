@@ -1,10 +1,13 @@
 """What is known of a dataset beside its values."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Self
 
+from runner.dataset.row_events import RowEvents
 from runner.errors import ConfigError
 from runner.validation.arguments import whole_number
+from runner.validation.keywords import KeywordNames
 
 
 class ClassCount(int):
@@ -15,11 +18,14 @@ class ClassCount(int):
         return int(self)
 
 
-class Described:
+class Described(KeywordNames):
     """Attributes of a dataset that may be assigned; datasets derived from it keep them."""
 
     row_names: Sequence[str] | None = None  # of the rows of the source: where each was read, such as its file
     preprocessing: Any = None  # `Preprocessing`: reads new files as the inputs of this dataset
+    row_events: tuple[RowEvents, ...] = ()  # of the callbacks of `map`
+    _indexing: dict[str, int] | None = None  # numbers of classes by name, where they are not those of `class_names`
+    conditions: Mapping[str, Any] = MappingProxyType({})  # of `sync_wait`: functions by name
     _class_names: tuple[str, ...] | None = None
     _num_classes: int | None = None
 
@@ -50,5 +56,6 @@ class Described:
     def described_as(self, other: "Described") -> Self:
         """This dataset, with the description of another one."""
         self._class_names, self.row_names, self._num_classes = other.class_names, other.row_names, other._num_classes
-        self.preprocessing = other.preprocessing
+        self.preprocessing, self.conditions = other.preprocessing, other.conditions
+        self.row_events, self._indexing = other.row_events, other._indexing
         return self

@@ -8,14 +8,21 @@ from runner.host.machine import require_memory
 
 NARROW = {("f", 8): np.dtype(np.float32), ("i", 8): np.dtype(np.int32)}
 CHARACTERS = "?bBhHiIlLqQefd"  # of numpy's types that tensors have
+TEXT = "SU"  # kinds of numpy's types of text
 BYTES = 1 << 24  # converted at a time: a file that is mapped into memory is never read as a whole in its own type
+
+
+class OutOfRange(ConfigError):
+    """A number that the type that networks compute with does not have."""
+
+    shown_as = "ConfigError"
 
 
 def narrowed(column: str, values: np.ndarray) -> np.ndarray:
     """The values of a column [N, ...] in the types that networks compute with; what has such a type is not copied.
 
-    Float64 becomes Float32 and Int64 becomes Int32. Raises ConfigError for a number that does not fit, with its column
-    and row; for text, objects and other types that tensors do not have; and when there is not enough memory.
+    Float64 becomes Float32 and Int64 becomes Int32. Raises OutOfRange for a number that does not fit, with its column
+    and row; ConfigError for text, objects and other types that tensors do not have, and when memory is not enough.
     """
     to = target_type(column, values)
     if to == values.dtype:
@@ -28,6 +35,16 @@ def narrowed(column: str, values: np.ndarray) -> np.ndarray:
     return result
 
 
+def as_value(made: object) -> np.ndarray:
+    """An array; text is bytes in UTF-8, as MindSpore's tensors have it.
+
+    >>> as_value("two words").item()
+    b'two words'
+    """
+    array = np.asarray(made)
+    return np.char.encode(array, "utf-8") if array.dtype.kind == "U" else array
+
+
 def target_type(column: str, values: np.ndarray) -> np.dtype:
     """The type that these values get. Raises ConfigError, with the name of the column, for one that tensors lack."""
     if values.dtype.char in CHARACTERS:
@@ -38,7 +55,7 @@ def target_type(column: str, values: np.ndarray) -> np.dtype:
 
 
 def converted(column: str, values: np.ndarray, to: np.dtype, first: int) -> np.ndarray:
-    """Rows of a column, the first of which has number `first`, in another type. Raises ConfigError for a number that
+    """Rows of a column, the first of which has number `first`, in another type. Raises OutOfRange for a number that
     does not fit."""
     with np.errstate(over="ignore"):
         result = values.astype(to)
@@ -48,5 +65,5 @@ def converted(column: str, values: np.ndarray, to: np.dtype, first: int) -> np.n
         limits = np.finfo(to) if to.kind == "f" else np.iinfo(to)
         rows = {"column": column, "row": first + int(place[0]), "value": values[place]}
         allowed = f"{limits.min} to {limits.max}, the numbers of {dt.of(to)}"
-        raise ConfigError("a number does not fit its element type", **rows, allowed=allowed)
+        raise OutOfRange("a number does not fit its element type", **rows, allowed=allowed)
     return result

@@ -75,7 +75,14 @@ class Iterated(Pipeline):
 
     def get_class_indexing(self) -> dict[str, int]:
         """The number of each class by its name, for datasets that have names of classes; otherwise empty."""
+        if self._indexing is not None:
+            return dict(self._indexing)
         return {name: number for number, name in enumerate(self.class_names or ())}
+
+    def send(self, num_epochs: int = -1) -> None:
+        """Nothing: `Model.train` requests batches itself. So are `stop_send`, `continue_send` and `release`."""
+
+    stop_send = continue_send = release = lambda self: None
 
     def close_pool(self) -> None:
         """Nothing: threads end with the iterators that started them."""

@@ -117,20 +117,17 @@ class ImageFolderDataset(Dataset):
         self.row_names = [str(path) for path in paths]
         self._indexing, self.num_classes = indexing, len(indexing)
 
-    def get_class_indexing(self) -> dict[str, int]:
-        """The number of each class by its name."""
-        return dict(self._indexing)
-
 
 def _class_numbers(folder: Path, class_indexing: Mapping[str, int] | None) -> dict[str, int]:
-    if class_indexing is None:
+    if class_indexing is None or class_indexing == {}:
         names = sorted(path.name for path in _entries(folder) if path.is_dir())
         return {name: number for number, name in enumerate(names)}
     if not isinstance(class_indexing, Mapping) or not all(isinstance(name, str) for name in class_indexing):
         raise ConfigError(
             "not numbers of classes", argument="class_indexing", value=class_indexing, allowed="{name: 0}"
         )
-    numbers = {name: whole_number("class_indexing", number, 0) for name, number in class_indexing.items()}
+    limits = -(2**31), 2**31 - 1
+    numbers = {name: whole_number("class_indexing", number, *limits) for name, number in class_indexing.items()}
     for name in numbers:
         if not (folder / name).is_dir():
             raise DataError("a folder of a class is missing", folder=folder / name, argument="class_indexing")

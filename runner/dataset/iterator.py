@@ -1,6 +1,6 @@
 """Iterators over epochs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Generic, Self, TypeVar
 
 from runner.validation.arguments import flag, whole_number
@@ -28,6 +28,13 @@ class EpochIterator(Generic[T]):
 
     def __iter__(self) -> Self:
         return self
+
+    def stop(self) -> None:
+        """End the iteration: threads that prepare items end, and later loops have no items."""
+        items, self._items = self._items, None
+        if isinstance(items, Generator):
+            items.close()
+        self.epoch = self._num_epochs = max(self.epoch, self._num_epochs)
 
     def __next__(self) -> T:
         if self._items is None:

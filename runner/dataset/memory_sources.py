@@ -92,10 +92,10 @@ class GeneratorDataset(Dataset):
 
 
 def _require_types(values: Mapping[str, Values], column_types: Sequence[Any]) -> None:
-    """Raise ConfigError unless the columns have these element types."""
-    types = [dt.of(kind) for kind in column_types]
+    """Raise ConfigError unless the columns have these element types; None is any."""
+    types = [None if kind is None else dt.of(kind) for kind in column_types]
     found = [dt.of(own[0].dtype) for own in values.values()]
-    if types != found:
+    if len(types) != len(found) or any(kind not in (None, own) for kind, own in zip(types, found, strict=True)):
         names = {"found": ", ".join(map(str, found)), "columns": ", ".join(values)}
         repair = "source values of these types, such as np.float32(...)"
         raise ConfigError("samples have other types than column_types", expected=types, **names, repair=repair)

@@ -8,15 +8,17 @@ that are computed when they are used (`runner/dataset/samples/`): the same promi
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, cast
 
-from runner.dataset.arrangement import Arrangement, Names
+from runner.dataset.arrangement import Names
 from runner.dataset.column import Column
+from runner.dataset.conditions import Synchronized
 from runner.dataset.order import Batched, Order, SourceOrder, VariedBatches
+from runner.dataset.row_events import DSCallback, row_events
 from runner.dataset.samples.batch import Batches, BatchInfo, BatchMap, Buckets, padding_of, replaced
 from runner.dataset.samples.buckets import bucket_arguments
 from runner.dataset.samples.items import Chain, FlatMapped, Items, Zipped, columns_of, filtered
 from runner.dataset.samples.map import described, mapped, operations_of
 from runner.dataset.samples.samples import Sample, Samples
-from runner.errors import ConfigError
+from runner.errors import ArgumentTypeError, ConfigError
 from runner.validation.arguments import as_list, flag, whole_number
 
 __all__ = ["Dataset", "zip"]
@@ -24,7 +26,7 @@ __all__ = ["Dataset", "zip"]
 Operation = Callable[..., Any]
 
 
-class Dataset(Arrangement):
+class Dataset(Synchronized):
     """An immutable data pipeline: `map`, `shuffle`, `batch`, `repeat` and the others return new ones.
 
     Columns have any names, and samples any shapes. For networks, the last column is the target and the others are the
@@ -41,17 +43,19 @@ class Dataset(Arrangement):
         num_parallel_workers: int | None = None,
         python_multiprocessing: bool = False,
         cache: None = None,
-        callbacks: None = None,
+        callbacks: DSCallback | Sequence[DSCallback] | None = None,
     ) -> "Dataset":
         """Transform the values of columns (by default the first one) by transforms and functions, one after the other.
 
         A function receives the values of `input_columns` as arrays and returns those of `output_columns` (by default
         the same), a tuple for several. Threads call it, whatever `python_multiprocessing` says. `column_order` selects
-        and orders all columns afterwards. Raises ConfigError for an unknown column and a transform that does not
-        support its type; what a function raises is raised when its sample is read.
+        and orders all columns afterwards. `callbacks` observe the rows, which are computed in order then. Raises
+        ConfigError for an unknown column and a transform that does not support its type; what a function raises is
+        raised when its sample is read.
         """
         steps = operations_of(operations)
-        refuse(cache=cache, callbacks=callbacks)
+        refuse(cache=cache)
+        events = None if callbacks is None else row_events(callbacks)
         flag({}, python_multiprocessing=python_multiprocessing)
         names = self.get_col_names()
         inputs = self._known(names[:1] if input_columns is None else input_columns, "input_columns")
@@ -60,9 +64,11 @@ class Dataset(Arrangement):
         _require_different(after, outputs)
         rows = self if self._order.batch_size is None else self._of(Items(self._columns, self._order), self._order)
         known = {column.name: column for column in rows._columns}
-        made = mapped([known[name] for name in inputs], steps, outputs)
+        made = mapped([known[name] for name in inputs], steps, outputs, events)
         columns = [made.get(name) or known[name] for name in after]
         result = rows._derived(columns, rows._order, self._max_workers(num_parallel_workers))
+        if events is not None:
+            result.row_events = (*self.row_events, events)
         return result if column_order is None else result.project(column_order)
 
     def filter(
@@ -148,17 +154,18 @@ class Dataset(Arrangement):
         if any(part.get_col_names() != self.get_col_names() for part in parts):
             found = "; ".join(", ".join(part.get_col_names()) for part in parts)
             raise ConfigError("concat needs datasets with the same columns", columns=found, repair="rename and project")
-        return self._of(Chain([Items(part._columns, part._order) for part in parts]), self._order)
+        result = self._of(Chain([Items(part._columns, part._order) for part in parts]), self._order)
+        return result.observed_as(parts)
 
     def __add__(self, datasets: "Dataset") -> "Dataset":
         return self.concat(datasets)
 
     def flat_map(self, func: Operation) -> "Dataset":
-        """The items of the datasets that `func` returns for each item, one dataset after the other."""
+        """The items of the datasets that `func` returns for each item, a list of its values, one after the other."""
         _require_callable("func", func)
 
         def expand(sample: Sample) -> Samples:
-            made = func(*sample)
+            made = func(list(sample))
             _require_datasets([made])
             return Items(made._columns, made._order)
 
@@ -177,6 +184,10 @@ class Dataset(Arrangement):
         after = names if outputs is None else [str(name) for name in as_list(outputs)]
         _require_different(replaced(self.get_col_names(), names, after), after)
         return BatchMap(function, tuple(names), tuple(after))
+
+    @property
+    def _is_source(self) -> bool:
+        return type(self) is not Dataset
 
     def _derived(self, columns: Sequence[Column], order: Order, workers: int | None) -> Self:
         return cast(Self, Dataset(columns, order, workers).described_as(self))
@@ -199,7 +210,8 @@ def zip(datasets: Sequence[Dataset]) -> Dataset:
     if len(set(names)) != len(names):
         raise ConfigError("columns of the same name", columns=", ".join(names), repair="rename some of them")
     samples = Zipped([Items(part._columns, part._order) for part in parts])
-    return parts[0]._of(samples, parts[0]._order)
+    result = parts[0]._of(samples, parts[0]._order)
+    return result.observed_as(parts)
 
 
 def refuse(**arguments: object) -> None:
@@ -228,10 +240,10 @@ def _require_different(names: Sequence[str], outputs: Sequence[str]) -> None:
 
 def _require_callable(argument: str, value: object) -> None:
     if not callable(value):
-        raise ConfigError("not a function", argument=argument, value=value, allowed="something callable")
+        raise ArgumentTypeError("not a function", argument=argument, value=value, allowed="something callable")
 
 
 def _require_datasets(parts: Sequence[object]) -> None:
     for part in parts:
         if not isinstance(part, Dataset):
-            raise ConfigError("not a dataset", value=type(part).__name__, allowed="datasets of runner.dataset")
+            raise ArgumentTypeError("not a dataset", value=type(part).__name__, allowed="datasets of runner.dataset")

@@ -5,15 +5,17 @@ continues with the same rows. A child sampler (`add_child`) selects first: the r
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
 
 from runner.dataset.order import DerivedOrder, Order
 from runner.dataset.samples.samples import PassTable
-from runner.errors import ConfigError
+from runner.errors import ArgumentTypeError, ConfigError
 from runner.host import seed
 from runner.validation.arguments import as_list, finite_number, flag, whole_number
+from runner.validation.keywords import KeywordNames
 
 __all__ = [
     "DistributedSampler",
@@ -29,7 +31,7 @@ __all__ = [
 ColumnValues = Callable[[str], np.ndarray]  # all rows of a column
 
 
-class Sampler:
+class Sampler(KeywordNames):
     """Base class of samplers of your own: `__iter__` returns row numbers, and knows `dataset_size` and `num_samples`.
 
     It is called once for every pass. Numbers that it draws from a generator of its own are not those of an interrupted
@@ -149,8 +151,8 @@ class WeightedRandomSampler(Sampler):
 class DistributedSampler(Sampler):
     """The rows of one of `num_shards` shards: every `num_shards`-th of the rows, in an order that all shards share.
 
-    All shards have the same number of rows: at the end the first rows occur again. `offset` moves the first row to
-    another shard.
+    All shards have the same number of rows: at the end the first rows occur again. `offset` is the shard of the first
+    row; when it is given, every row occurs once.
     """
 
     def __init__(
@@ -160,14 +162,16 @@ class DistributedSampler(Sampler):
         flag({}, shuffle=shuffle)
         self.num_shards = whole_number("num_shards", num_shards, 1)
         self.shard_id = whole_number("shard_id", shard_id, 0, self.num_shards - 1)
-        self.shuffle, self.offset = shuffle, max(0, whole_number("offset", offset, -1, self.num_shards))
+        self.shuffle, self.offset = shuffle, whole_number("offset", offset, -1, self.num_shards)
 
     def choose(self, count: int, generator: np.random.Generator, values: ColumnValues) -> np.ndarray:
         """The rows of this shard."""
         order = generator.permutation(count) if self.shuffle else np.arange(count)
-        places = np.arange(-(-count // self.num_shards)) * self.num_shards + self.shard_id - self.offset
-        rows: np.ndarray = order[places[places >= 0] % count]
-        return rows
+        if self.offset >= 0:
+            first = (self.shard_id - self.offset) % self.num_shards
+            return np.asarray(order[first :: self.num_shards])
+        places = np.arange(-(-count // self.num_shards)) * self.num_shards + self.shard_id
+        return np.asarray(order[places % count])
 
 
 class PKSampler(Sampler):
@@ -231,10 +235,28 @@ def as_sampler(given: Any) -> Sampler:
     if isinstance(given, Sampler):
         return given
     if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
-        raise ConfigError("not a sampler", argument="sampler", value=given, allowed="a Sampler, or numbers of rows")
+        rows = {"argument": "sampler", "value": given, "allowed": "a Sampler, or numbers of rows"}
+        raise ArgumentTypeError("not a sampler", **rows)
     if isinstance(given, list | tuple | range | np.ndarray):
         return SubsetSampler(list(given))
     return IterableSampler(given)
+
+
+def with_child(given: Any, child: Sampler | None) -> Sampler:
+    """The sampler, with this child if it has none."""
+    sampler = as_sampler(given)
+    if child is not None and sampler.child_sampler is None:
+        sampler.add_child(child)
+    return sampler
+
+
+def each_row_once(given: Any) -> Sampler:
+    """The sampler; a DistributedSampler that would repeat rows as one that does not."""
+    sampler = as_sampler(given)
+    if isinstance(sampler, DistributedSampler) and sampler.offset < 0:
+        sampler = copy(sampler)
+        sampler.offset = 0
+    return sampler
 
 
 class IterableSampler(Sampler):

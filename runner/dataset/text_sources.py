@@ -2,6 +2,7 @@
 
 import csv
 import glob
+import io
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -28,7 +29,7 @@ class Shuffle(StrEnum):
 
 
 class TextFileDataset(Dataset):
-    """The lines of text files (UTF-8), without empty ones: column `text`.
+    """The lines of text files (UTF-8), without empty ones: column `text`, bytes.
 
     `dataset_files` are paths or patterns such as `data/*.txt`. Shuffle.FILES is the order of the names here. Raises
     DataError for a missing file and one that is not UTF-8.
@@ -47,7 +48,7 @@ class TextFileDataset(Dataset):
         refuse(cache=cache)
         selection = RowSelection(num_samples, num_parallel_workers, shuffles(shuffle), num_shards, shard_id)
         lines = [line for path in matching_files(dataset_files) for line in _text(path).split("\n")]
-        texts = [np.array(line.removesuffix("\r")) for line in lines if line.strip()][: selection.num_samples]
+        texts = [np.array(line.removesuffix("\r").encode()) for line in lines if line.strip()][: selection.num_samples]
         if not texts:
             raise DataError("text files without lines", files=dataset_files)
         super().__init__(*selection.apply({"text": listed_column("text", texts)}))
@@ -64,7 +65,7 @@ class CSVDataset(Dataset):
     def __init__(
         self,
         dataset_files: str | Sequence[str],
-        field_delim: str = ",",
+        field_delim: str | None = ",",
         column_defaults: Sequence[int | float | str] | None = None,
         column_names: Sequence[str] | None = None,
         num_samples: int | None = None,
@@ -76,6 +77,7 @@ class CSVDataset(Dataset):
     ) -> None:
         refuse(cache=cache)
         selection = RowSelection(num_samples, num_parallel_workers, shuffles(shuffle), num_shards, shard_id)
+        field_delim = "," if field_delim is None else field_delim
         if not isinstance(field_delim, str) or len(field_delim) != 1:
             raise ConfigError("not a delimiter", argument="field_delim", value=field_delim, allowed="one character")
         names = None if column_names is None else [str(name) for name in as_list(column_names)]
@@ -97,7 +99,7 @@ def _read_rows(
     path: Path, delimiter: str, names: list[str] | None, has_header: bool, rows: list[tuple[Path, int, list[str]]]
 ) -> list[str] | None:
     """Add the rows of a file, and return the names of the columns."""
-    reader = csv.reader(_text(path).splitlines(), delimiter=delimiter)
+    reader = csv.reader(io.StringIO(_text(path), newline=""), delimiter=delimiter)
     for fields in reader:
         if has_header and reader.line_num == 1:
             if names is not None and names != fields:
@@ -116,7 +118,7 @@ def _field(name: str, place: int, default: int | float | str, rows: Sequence[tup
     if type(default) not in (int, float, str):
         raise ConfigError("not a default", argument="column_defaults", value=default, allowed="an int, float or str")
     if isinstance(default, str):
-        return listed_column(name, [np.array(fields[place] or default) for _, _, fields in rows])
+        return listed_column(name, [np.array((fields[place] or default).encode()) for _, _, fields in rows])
     values = []
     for path, line, fields in rows:
         try:

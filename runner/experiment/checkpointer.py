@@ -78,7 +78,7 @@ class Checkpointer(Callback):
             "providers": self.description.providers,
         }
         name = f"{self.settings.prefix}-{progress['epoch']}_{progress['step']}"
-        arrays = {p.name: p.data for p in cb_params.train_network.get_parameters()}
+        arrays = {p.name: p.array for p in cb_params.train_network.get_parameters()}
         state.save(self.folder / name, arrays, progress, self.description.identity)
         state.prune(self.folder, self.settings.prefix, self.settings.keep_max)
         self._saved_step, self._saved_time = cb_params.cur_step_num, time.monotonic()

@@ -202,7 +202,7 @@ class RunDescription:
         cell = self.experiment.model.train_network
         if not isinstance(cell, nn.TrainOneStepWithLossScaleCell):
             return {}
-        return {"loss_scale": float(cell.scale_sense.data), "overflow_steps": int(cell.overflow_steps.data)}
+        return {"loss_scale": float(cell.scale_sense.array), "overflow_steps": int(cell.overflow_steps.array)}
 
     @cached_property
     def identity(self) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def _outputs(model: Model, data: Dataset, batch_size: int) -> list[np.ndarray]:
     with closing(data.batch(min(batch_size, len(data))).read(0)) as batches:
         for arrays in batches:
             found = model.predict(*arrays)
-            parts.append([np.array(one.data) for one in (found if isinstance(found, tuple) else (found,))])
+            parts.append([np.array(one.array) for one in (found if isinstance(found, tuple) else (found,))])
     return [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
 
 

@@ -37,6 +37,7 @@ from runner.host.json_data import without_lists
 from runner.host.log import LOG
 from runner.host.signals import Interruption
 from runner.observe import dump as dumps
+from runner.ops.random_counter import COUNTER
 from runner.train import device_setup
 from runner.train.callback import Callback, CallbackParameters, RunContext, check_losses
 from runner.train.checkpoint import initial_weights
@@ -97,7 +98,7 @@ def _read(network: nn.Cell, read: Callable[[], Any]) -> Any:
 @contextmanager
 def run_environment(config: RunConfig) -> Iterator[None]:
     """Inside, the seed and the context of a run are set."""
-    with context.preserved(), seed.preserved():
+    with context.preserved(), COUNTER.preserved(), seed.preserved():
         seed.set_seed(config.seed)
         context.set_context(
             mode=MODES[config.mode],
@@ -146,11 +147,13 @@ class RunMonitor(Callback):
 
     def __init__(self, experiment: Experiment, folder: Path) -> None:
         self.experiment, self.path = experiment, folder / "model" / "train_step.onnx"
-        self.start = {p.name: p.data for p in experiment.model.train_network.get_parameters()}
+        self.start = {p.name: p.array for p in experiment.model.train_network.get_parameters()}
         self.cb_params = CallbackParameters()
 
     def begin(self, run_context: RunContext) -> None:
         self.cb_params = run_context.original_args()
+        # No parameter of the network, but of a step that draws random numbers.
+        self.start[COUNTER.parameter.name] = COUNTER.of_steps(self.cb_params.cur_step_num, 1).reshape(())
 
     def sink_left(self, run_context: RunContext) -> None:
         check_losses(self.cb_params)

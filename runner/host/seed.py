@@ -1,7 +1,7 @@
 """One seed per run; every random generator is derived from the seed and its purpose."""
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from runner.errors import ConfigError
 
 UNSET = -1
+_observers: list[Callable[[], None]] = []
 _state = {"seed": 1, "created": 0, "called": 0, "data": UNSET}
 
 
@@ -19,6 +20,13 @@ def set_seed(seed: int) -> None:
     """
     _require_seed(seed)
     _state.update(seed=seed, created=0, called=0, data=UNSET)
+    for observer in _observers:
+        observer()
+
+
+def on_change(observer: Callable[[], None]) -> None:
+    """Call `observer` whenever the seed has been set."""
+    _observers.append(observer)
 
 
 def set_data_seed(seed: int) -> None:

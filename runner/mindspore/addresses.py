@@ -56,6 +56,8 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     "dataset.engine.datasets": ("runner.dataset",),
     "dataset.engine.samplers": ("runner.dataset",),
     "dataset.engine.iterators": ("runner.dataset",),
+    "dataset.callback": ("runner.mindspore.dataset_callback",),
+    "dataset.callback.ds_callback": ("runner.mindspore.dataset_callback",),
     "dataset.core": ("runner.dataset",),
     "dataset.vision.utils": ("runner.dataset.vision",),
     "mindrecord": ("runner.mindspore.record_files", "runner.mindspore.record_converters"),

@@ -11,11 +11,12 @@ from runner.nn.cell import Cell
 from runner.train.arguments import epoch_steps
 from runner.types import TensorType
 from runner.validation.arguments import flag, whole
+from runner.validation.keywords import KeywordNames
 
 __all__ = ["DatasetHelper", "connect_network_with_dataset"]
 
 
-class DatasetHelper:
+class DatasetHelper(KeywordNames):
     """Iterates over the batches of an epoch, each a tuple of tensors.
 
     With `dataset_sink_mode`, an epoch is `sink_size` batches (-1: the whole dataset), the next one continues where it
@@ -52,6 +53,10 @@ class DatasetHelper:
         """Element types and shapes of the columns."""
         types: Sequence[TensorType] = [TensorType.of(x) for x in next(iter(self.dataset.read(0)))]
         return [x.dtype for x in types], [x.shape for x in types]
+
+    def get_data_info(self) -> tuple[list[Any], list[tuple[int, ...]]]:
+        """As `types_shapes`: all batches have the types and shapes of the first one."""
+        return self.types_shapes()
 
     def stop_send(self) -> None:
         """Part of MindSpore's API, without effect: no thread sends data to a device."""

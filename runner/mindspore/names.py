@@ -36,7 +36,7 @@ REASONS = (
         "it belongs to molecular dynamics (SPONGE) on a GPU",
     ),
     Reason(
-        r".*(BBox|BoundingBox|RandomChoiceWithMask|CropAndResize).*|ops\.(IOU|ROIAlign|NMSWithMask|CheckValid)",
+        r".*(BBox|BoundingBox|CropAndResize).*|ops\.(IOU|ROIAlign|NMSWithMask|CheckValid)",
         "it belongs to object detection",
         "a GeneratorDataset for the boxes, and operators such as ops.Gather",
     ),
@@ -71,7 +71,7 @@ REASONS = (
     ),
     Reason(r".*(CTC|RNNT|EditDistance|CLUE|NoRepeatNGram).*", "it belongs to speech and text"),
     Reason(
-        r"nn\.probability.*|ops\.(RandomCategorical|Poisson|.*CandidateSampler)",
+        r"nn\.probability.*",
         "it belongs to probabilistic programming",
         "numpy's generators in a dataset",
     ),
@@ -86,6 +86,11 @@ REASONS = (
         r"nn\.IGamma",
         "the number of terms that it needs depends on its operands",
         "scipy.special.gammainc outside of the network",
+    ),
+    Reason(
+        r"(train\.)?load|nn\.GraphCell",
+        "it reads MindIR, the format of MindSpore's own compiler",
+        "load_checkpoint and load_param_into_net, or export to ONNX and onnxruntime",
     ),
     Reason(r"monad|.*env_get", "it belongs to MindSpore's own compiler"),
 )

@@ -34,9 +34,9 @@ def set_algo_parameters(
     _parameters.update({name: value for name, value in locals().items() if value is not None})
 
 
-def get_algo_parameters(name: str) -> Any:
+def get_algo_parameters(attr_key: str) -> Any:
     """A parameter of `set_algo_parameters`. Raises KeyError for an unknown name."""
-    return _parameters[name]
+    return _parameters[attr_key]
 
 
 def reset_algo_parameters() -> None:

@@ -98,7 +98,7 @@ def _step(cell: Cell) -> Iterator[None]:
 
 def _data(value: Value) -> np.ndarray:
     assert isinstance(value, Tensor)
-    return value.data
+    return value.array
 
 
 def _name(cell: Cell) -> str:

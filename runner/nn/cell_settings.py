@@ -6,11 +6,12 @@ from typing import Any, Self
 from runner import dtype as dt
 from runner.core.value import Parameter
 from runner.errors import ConfigError
+from runner.validation.keywords import KeywordNames
 
 FLOATS = {dt.float16: "fp16", dt.float32: "fp32"}
 
 
-class CellSettings:
+class CellSettings(KeywordNames):
     """Base of cells: what does not belong to the computation. Most methods return the cell."""
 
     training: bool

@@ -53,6 +53,10 @@ class CellContainer(Cell):
     def __iadd__(self, cells: Iterable[Cell]) -> Self:
         return self.extend(cells)
 
+    def set_grad(self, flag: bool = True) -> Self:
+        """As for every cell; the argument has the reference's name for containers."""
+        return super().set_grad(flag)
+
     def append(self, cell: Cell) -> Self:
         """Add a cell at the end."""
         self._add(cell, str(len(self)))

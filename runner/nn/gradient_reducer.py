@@ -57,7 +57,7 @@ class DistributedGradReducer(Cell):
         self._ready[index] = gradient
         bucket = next(bucket for bucket in self.buckets if index in bucket)
         if all(k in self._ready for k in bucket):
-            world().begin([self._ready[k].data for k in bucket])  # type: ignore[attr-defined]
+            world().begin([self._ready[k].array for k in bucket])  # type: ignore[attr-defined]
 
 
 def _in_float32(gradient: Value) -> Value:
@@ -79,5 +79,5 @@ def reducer_from_context(parameters: Sequence[Parameter]) -> DistributedGradRedu
 
 def broadcast(parameters: Sequence[Parameter]) -> None:
     """Set the parameters of all ranks to the values of the first rank."""
-    for parameter, array in zip(parameters, world().shared_arrays([p.data for p in parameters]), strict=True):
+    for parameter, array in zip(parameters, world().shared_arrays([p.array for p in parameters]), strict=True):
         parameter.set_data(array)

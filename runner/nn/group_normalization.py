@@ -30,12 +30,17 @@ class _PerSample(Cell):
         self.reshape, self.mean = ops.Reshape(), ops.ReduceMean(True, 2)
         self.square, self.sqrt = ops.Square(), ops.Sqrt()
 
+    def _centred(self, grouped: Value) -> tuple[Value, Value]:
+        """The elements less their mean, and their variance."""
+        centred = grouped - self.mean(grouped)
+        return centred, self.mean(self.square(centred))
+
     def construct(self, x: Value) -> Value:
         fits = x.ndim == 4 and x.shape[1] == self._channels
         require(fits, f"{type(self).__name__} takes (N, {self._channels}, H, W)", x=x.type)
         grouped = self.reshape(x, (x.shape[0], self._groups, -1))
-        centred = grouped - self.mean(grouped)
-        normal = centred / self.sqrt(self.mean(self.square(centred)) + self.eps)
+        centred, variance = self._centred(grouped)
+        normal = centred / self.sqrt(variance + self.eps)
         each: Shape = (self._channels, 1, 1)
         output: Value = self.reshape(normal, x.shape) * self.reshape(self.gamma, each) + self.reshape(self.beta, each)
         return output
@@ -68,8 +73,8 @@ class GroupNorm(_PerSample):
 class InstanceNorm2d(_PerSample):
     """Instance normalisation (Ulyanov and others, 2016) of (N, num_features, H, W), in training and inference.
 
-    The parameters `mean` and `variance` are those of the reference's checkpoints. Nothing reads them, so they keep
-    their values, and `momentum` has no effect.
+    The parameters `mean` and `variance` are those of the reference's checkpoints. They are read without
+    `use_batch_statistics` only, and keep their values: `momentum` has no effect.
     """
 
     def __init__(
@@ -80,16 +85,26 @@ class InstanceNorm2d(_PerSample):
         affine: bool = True,
         gamma_init: Initial = "ones",
         beta_init: Initial = "zeros",
+        moving_mean_init: Initial = "zeros",
+        moving_var_init: Initial = "ones",
+        use_batch_statistics: bool = True,
     ) -> None:
         super().__init__()
         where = {"layer": type(self).__name__}
-        whole({"layer": type(self).__name__}, 1, num_features=num_features)
+        whole(where, 1, num_features=num_features)
+        flag(where, use_batch_statistics=use_batch_statistics)
         at_least(where, 0.0, momentum=momentum)
         at_most(where, 1.0, momentum=momentum)
-        self.num_features, self.momentum = num_features, momentum
-        self.moving_mean = Parameter(initializer("zeros", (num_features,)), "mean", requires_grad=False)
-        self.moving_variance = Parameter(initializer("ones", (num_features,)), "variance", requires_grad=False)
+        self.num_features, self.momentum, self.use_batch_statistics = num_features, momentum, use_batch_statistics
+        self.moving_mean = Parameter(initializer(moving_mean_init, (num_features,)), "mean", requires_grad=False)
+        self.moving_variance = Parameter(initializer(moving_var_init, (num_features,)), "variance", requires_grad=False)
         self._create(num_features, num_features, eps, affine, gamma_init, beta_init)
+
+    def _centred(self, grouped: Value) -> tuple[Value, Value]:
+        if self.use_batch_statistics:
+            return super()._centred(grouped)
+        each: Shape = (self.num_features, 1)
+        return grouped - self.reshape(self.moving_mean, each), self.reshape(self.moving_variance, each)
 
     def extend_repr(self) -> str:
         names = "num_features", "eps", "momentum", "gamma", "beta", "moving_mean", "moving_variance"

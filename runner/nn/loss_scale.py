@@ -15,7 +15,7 @@ from runner import ops
 from runner.core.primitive import current
 from runner.core.structure import map_values, values_of
 from runner.core.value import Parameter, Tensor, Value
-from runner.errors import TrainingError
+from runner.errors import ConfigError, TrainingError
 from runner.nn.cell import Cell
 from runner.nn.optim.optimizer import Optimizer
 from runner.nn.wrap import StepCell
@@ -39,6 +39,10 @@ class FixedLossScaleUpdateCell(Cell):
     def where(self) -> dict[str, str]:
         """The row that names the cell in an error."""
         return {"cell": type(self).__name__}
+
+    def get_loss_scale(self) -> float:
+        """The scale of the first step."""
+        return self.loss_scale_value
 
     def construct(self, loss_scale: Value, finite: Value) -> Value:
         return loss_scale
@@ -104,6 +108,13 @@ class TrainOneStepWithLossScaleCell(StepCell):
             self.observe(gradients)
             return self.mean_over_ranks(loss), ops.LogicalNot()(finite), scale
 
+    def set_sense_scale(self, sens: Tensor) -> None:
+        """Set the scale, a scalar or one element. Raises ConfigError for what is no tensor with one element."""
+        if not isinstance(sens, Tensor) or sens.size != 1:
+            given = getattr(sens, "type", type(sens).__name__)
+            raise ConfigError("the scale is a tensor with one element", cell=type(self).__name__, given=given)
+        self.scale_sense.set_data(sens.reshape(()))
+
     def start_overflow_check(self, pre_cond: Any, compute_input: Any) -> tuple[bool, Any]:
         """A status, and `compute_input` as it is before `process_loss_scale` changes a scale among it.
 
@@ -144,8 +155,8 @@ class TrainOneStepWithLossScaleCell(StepCell):
 
     def check(self) -> None:
         """Raise TrainingError after more than 1000 consecutive overflows: no scale avoids them."""
-        bad = int(self.bad_steps.data)
+        bad = int(self.bad_steps.array)
         if bad > MOST_BAD_STEPS:
-            rows = {"steps_in_a_row": bad, "allowed": MOST_BAD_STEPS, "loss_scale": float(self.scale_sense.data)}
+            rows = {"steps_in_a_row": bad, "allowed": MOST_BAD_STEPS, "loss_scale": float(self.scale_sense.array)}
             repair = "a smaller learning rate, or precision_mode=allow_fp32_to_fp16"
             raise TrainingError("gradients overflow in every step, whatever the loss scale", **rows, repair=repair)

@@ -139,8 +139,10 @@ class BatchNorm3d(Cell):
         moving_mean_init: Initial = "zeros",
         moving_var_init: Initial = "ones",
         use_batch_statistics: bool | None = None,
+        data_format: str = "NCDHW",
     ) -> None:
         super().__init__()
+        require(data_format == "NCDHW", "unknown data_format", given=data_format, allowed="NCDHW")
         initial = gamma_init, beta_init, moving_mean_init, moving_var_init
         self.bn2d = BatchNorm2d(num_features, eps, momentum, affine, *initial, use_batch_statistics)
         self.reshape = ops.Reshape()

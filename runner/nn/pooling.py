@@ -6,7 +6,7 @@ from runner import ops
 from runner.core.primitive import Primitive
 from runner.core.value import Value
 from runner.nn.cell import Cell
-from runner.ops.array import require
+from runner.ops.array import require, require_nchw
 from runner.ops.window import Pair, pair
 from runner.validation.arguments import whole
 
@@ -16,8 +16,9 @@ __all__ = ["AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d"]
 class _Pooling(Cell):
     """Base; `kernel_size` and `stride` are kept as they were given, and `pad_mode` in capitals."""
 
-    def __init__(self, kernel_size: int | Pair, stride: int | Pair, pad_mode: str) -> None:
+    def __init__(self, kernel_size: int | Pair, stride: int | Pair, pad_mode: str, data_format: str = "NCHW") -> None:
         super().__init__()
+        require_nchw(data_format)
         self.kernel_size, self.stride, self.pad_mode = kernel_size, stride, str(pad_mode).upper()
         self._window = pair(kernel_size, "kernel_size"), pair(stride, "stride"), pad_mode
 
@@ -28,8 +29,10 @@ class _Pooling(Cell):
 class MaxPool2d(_Pooling):
     """Largest element of each window; `pad_mode` `valid` drops incomplete windows, `same` gives ceil(size / stride)."""
 
-    def __init__(self, kernel_size: int | Pair = 1, stride: int | Pair = 1, pad_mode: str = "valid") -> None:
-        super().__init__(kernel_size, stride, pad_mode)
+    def __init__(
+        self, kernel_size: int | Pair = 1, stride: int | Pair = 1, pad_mode: str = "valid", data_format: str = "NCHW"
+    ) -> None:
+        super().__init__(kernel_size, stride, pad_mode, data_format)
         self.max_pool = ops.MaxPool(*self._window)
 
     def construct(self, x: Value) -> Value:
@@ -40,8 +43,10 @@ class MaxPool2d(_Pooling):
 class AvgPool2d(_Pooling):
     """Mean of each window without padding; `pad_mode` as in MaxPool2d."""
 
-    def __init__(self, kernel_size: int | Pair = 1, stride: int | Pair = 1, pad_mode: str = "valid") -> None:
-        super().__init__(kernel_size, stride, pad_mode)
+    def __init__(
+        self, kernel_size: int | Pair = 1, stride: int | Pair = 1, pad_mode: str = "valid", data_format: str = "NCHW"
+    ) -> None:
+        super().__init__(kernel_size, stride, pad_mode, data_format)
         self.avg_pool = ops.AvgPool(*self._window)
 
     def construct(self, x: Value) -> Value:

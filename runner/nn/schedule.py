@@ -15,6 +15,7 @@ from runner import dtype as dt
 from runner.core.value import Tensor
 from runner.errors import ConfigError
 from runner.validation.arguments import Where, above, at_least, flag, scalar, whole
+from runner.validation.keywords import KeywordNames
 
 __all__ = [
     "ConstantLR",
@@ -34,7 +35,7 @@ __all__ = [
 LARGEST = float(np.finfo(np.float32).max)
 
 
-class LearningRateSchedule:
+class LearningRateSchedule(KeywordNames):
     """Base: subclasses define `construct(global_step)`, the rate of a step.
 
     >>> ExponentialDecayLR(0.1, 0.9, 4)(2)

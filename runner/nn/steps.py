@@ -52,7 +52,7 @@ class EagerStep:
         with np.errstate(all="ignore"), interpreter:
             outputs = values_of(self.cell.compute(*map(Tensor, arrays)))
             interpreter.commit()
-        return [value.data for value in outputs]  # type: ignore[attr-defined]
+        return [value.array for value in outputs]  # type: ignore[attr-defined]
 
     def observe(self, arrays: Sequence[np.ndarray], step: int, observer: ValueObserver) -> list[np.ndarray]:
         """As a call; the observer receives every operator immediately."""
@@ -80,7 +80,7 @@ class EagerStep:
             self.observer.stage("tape", graph)
             self.observer.executed(graph)
             self.records = False
-        return [value.data for value in outputs]  # type: ignore[attr-defined]
+        return [value.array for value in outputs]  # type: ignore[attr-defined]
 
 
 class DebugPrograms:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from runner import ops
+from runner import dtype as dt, ops
 from runner.communication import auto_parallel
 from runner.core.autodiff import gradients
 from runner.core.parameter_tuple import ParameterTuple
@@ -17,6 +17,7 @@ from runner.host.lazy import reference_attribute
 from runner.nn import gradient_reducer
 from runner.nn.cell import Cell
 from runner.nn.optim.optimizer import Optimizer
+from runner.validation.arguments import flag
 
 __all__ = ["TrainOneStepCell", "WithEvalCell", "WithLossCell"]
 __getattr__ = partial(reference_attribute, __name__)
@@ -37,17 +38,24 @@ class WithLossCell(Cell):
 
 
 class WithEvalCell(Cell):
-    """(data, label) to loss, output of the network, and label; more operands as for `WithLossCell`."""
+    """(data, label) to loss, output of the network, and label; more operands as for `WithLossCell`.
+
+    With `add_cast_fp32`, output and label are cast to Float32 before the loss; labels that are no floats stay.
+    """
 
     outputs: ClassVar = ("loss", "output", "label_out")  # names in graph files
 
-    def __init__(self, network: Cell, loss_fn: Cell) -> None:
+    def __init__(self, network: Cell, loss_fn: Cell, add_cast_fp32: bool = False) -> None:
         super().__init__(auto_prefix=False)
-        self._network, self._loss_fn = network, loss_fn
+        flag({"cell": type(self).__name__}, add_cast_fp32=add_cast_fp32)
+        self._network, self._loss_fn, self.add_cast_fp32 = network, loss_fn, add_cast_fp32
 
     def construct(self, *columns: Value) -> tuple[Value, Value, Value]:
         *data, label = columns
         output = returned(self._network, self._network(*data))
+        if self.add_cast_fp32:
+            output = output.astype(dt.float32, copy=False)
+            label = label.astype(dt.float32, copy=False) if label.dtype.is_float else label
         return returned(self._loss_fn, self._loss_fn(output, label)), output, label
 
 

@@ -39,7 +39,9 @@ from runner.ops.pool import *
 from runner.ops.pool_positions import *
 from runner.ops.print.operator import *
 from runner.ops.python_functions import *
+from runner.ops.random_candidates import *
 from runner.ops.random_choices import *
+from runner.ops.random_counts import *
 from runner.ops.random_numbers import *
 from runner.ops.reduce import *
 from runner.ops.reduce_bools import *

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from runner.core.value import Tensor, Value
+from runner.core.value import Symbol, Tensor, Value
 from runner.ops.array import Concat, Pad, Reshape, Slice, Transpose, require
 from runner.ops.compare import Greater, Select
 from runner.ops.composition import ComposedOperator, as_tensors, as_value
@@ -92,7 +92,7 @@ class MirrorPad(ComposedOperator):
         require(self.mode in ("REFLECT", "SYMMETRIC"), "unknown mode", given=self.mode, allowed=allowed)
 
     def compose(self, input_x: Value, paddings: Any) -> Value:
-        pairs = np.asarray(paddings.asnumpy() if isinstance(paddings, Tensor) else paddings).tolist()
+        pairs = (paddings.asnumpy() if isinstance(paddings, Tensor | Symbol) else np.asarray(paddings)).tolist()
         require(len(pairs) == input_x.ndim, "one pair of paddings per axis", x=input_x.type, paddings=pairs)
         for axis, (low, high) in enumerate(pairs):
             input_x = self._padded(input_x, axis, low, high)

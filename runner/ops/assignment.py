@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from runner.core.conversion import require_writable
 from runner.core.primitive import current
 from runner.core.value import Operand, Parameter, Value
 from runner.errors import ConfigError, ShapeError
@@ -20,8 +21,9 @@ __all__ = ["Assign", "AssignAdd", "AssignSub", "ControlDepend", "Depend", "assig
 class Assign:
     """(variable, value) to the new value of the variable, a Parameter, which the call assigns: the value itself.
 
-    The value is a tensor of the variable's shape, cast to its type, or a number. No gradient passes through an
-    assignment. Raises ConfigError when the variable is no Parameter, ShapeError for a value of another shape.
+    The value is a tensor of the variable's shape, or a number; its element type is converted to that of the variable.
+    No gradient passes through an assignment. Raises ConfigError when the variable is no Parameter, ShapeError for a
+    value of another shape, or of an element type that is not converted, such as Float32 for Float16.
     """
 
     def __call__(self, variable: Parameter, value: Operand) -> Value:
@@ -61,6 +63,7 @@ class AssignSub(Assign):
 def _like(variable: Parameter, value: Operand) -> Any:
     """The value in the type of the variable, a number in its shape too."""
     if isinstance(value, Value):
+        require_writable(variable.name, variable.type, value.type)
         return value if value.dtype is variable.dtype else Cast(variable.dtype)(value)
     array = np.asarray(value, variable.dtype.numpy)
     return array if array.shape else np.full(variable.shape, array)

@@ -5,7 +5,7 @@ mean far from 0 costs no precision.
 """
 
 from collections.abc import Sequence
-from dataclasses import InitVar, field
+from dataclasses import InitVar
 from typing import ClassVar
 
 import numpy as np
@@ -54,7 +54,7 @@ class BatchNorm(Normalization):
     without_gradient: ClassVar = (1, 2, 3, 4)
 
     momentum: float = 0.1
-    data_format: InitVar[str] = field(default="NCHW", kw_only=True)
+    data_format: InitVar[str] = "NCHW"
 
     def __post_init__(self, data_format: str) -> None:
         super().__post_init__()

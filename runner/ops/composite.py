@@ -16,8 +16,17 @@ from runner.ops.composition import as_value
 from runner.ops.elementwise import Log, Sqrt, Square
 from runner.ops.gather_elements import TopK
 from runner.ops.matrices import BatchMatMul, MatMul
-from runner.ops.random_choices import Multinomial, Poisson
-from runner.ops.random_numbers import Gamma, StandardLaplace, StandardNormal, UniformInt, UniformReal, uniform as draws
+from runner.ops.random_choices import Multinomial
+from runner.ops.random_counts import Poisson
+from runner.ops.random_numbers import (
+    Gamma,
+    StandardLaplace,
+    StandardNormal,
+    UniformInt,
+    UniformReal,
+    full_shape,
+    uniform as draws,
+)
 from runner.ops.reduce import BroadcastTo, ReduceSum
 from runner.ops.smooth import without_zeros
 from runner.types import Shape, broadcast, resolve_axes
@@ -175,7 +184,7 @@ def batch_dot(x1: Value, x2: Value, axes: int | Sequence[int] | None = None) -> 
 
 def normal(shape: Shape, mean: Operand, stddev: Operand, seed: int | None = None) -> Value:
     """Numbers of the normal distribution: Float32, in `shape` broadcast with mean and deviation."""
-    drawn: Value = StandardNormal(seed or 0)(_full(shape, mean, stddev)) * as_value(stddev) + as_value(mean)
+    drawn: Value = StandardNormal(seed or 0)(full_shape(shape, mean, stddev)) * as_value(stddev) + as_value(mean)
     return drawn
 
 
@@ -185,7 +194,7 @@ def uniform(
     """Numbers from minval up to, not including, maxval: Float32 or, with `dtype` Int32, whole ones."""
     allowed = "Float32, Int32"
     require(dtype in (dt.float32, dt.int32), "unknown element type of random numbers", dtype=dtype, allowed=allowed)
-    full = _full(shape, minval, maxval)
+    full = full_shape(shape, minval, maxval)
     if dtype is dt.int32:
         whole: Value = UniformInt(seed or 0)(full, minval, maxval)
         return whole
@@ -196,18 +205,18 @@ def uniform(
 
 def laplace(shape: Shape, mean: Operand, lambda_param: Operand, seed: int | None = None) -> Value:
     """Numbers of the Laplace distribution: Float32, in `shape` broadcast with mean and scale."""
-    drawn: Value = StandardLaplace(seed or 0)(_full(shape, mean, lambda_param)) * as_value(lambda_param)
+    drawn: Value = StandardLaplace(seed or 0)(full_shape(shape, mean, lambda_param)) * as_value(lambda_param)
     return drawn + as_value(mean)
 
 
 def gamma(shape: Shape, alpha: Operand, beta: Operand, seed: int | None = None) -> Value:
-    """Numbers of the gamma distribution of shape alpha and rate beta: Float32 (*shape, *the shape of both)."""
+    """Numbers of the gamma distribution of shape alpha and scale beta: Float32, in `shape` broadcast with both."""
     drawn: Value = Gamma(seed or 0)(shape, alpha, beta)
     return drawn
 
 
 def poisson(shape: Shape, mean: Operand, seed: int | None = None) -> Value:
-    """Numbers of the Poisson distribution: Int32 (*shape, *the shape of mean)."""
+    """Numbers of the Poisson distribution: Int32, in `shape` broadcast with the mean."""
     drawn: Value = Poisson(seed or 0)(shape, mean)
     return drawn
 
@@ -226,9 +235,3 @@ def multinomial(inputs: Value, num_sample: int, replacement: bool = True, seed: 
     possible = Select()(Greater()(inputs, 0.0), waits, Tensor(-math.inf, dt.float32))
     chosen: Value = TopK()(possible, num_sample)[1]
     return chosen
-
-
-def _full(shape: Shape, *parameters: Operand) -> Shape:
-    values = [as_value(parameter) for parameter in parameters]
-    like = values[0].type
-    return broadcast(like.with_shape(*shape), *(like.with_shape(*value.shape) for value in values))

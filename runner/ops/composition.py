@@ -3,14 +3,17 @@
 from abc import abstractmethod
 from typing import Any
 
+from runner.core.conversion import require_writable
 from runner.core.primitive import current
+from runner.core.primitive_settings import PrimitiveSettings
 from runner.core.value import Parameter, Value, as_constant
 from runner.ops.array import require
+from runner.validation.keywords import KeywordNames
 
 __all__: list[str] = []
 
 
-class ComposedOperator:
+class ComposedOperator(PrimitiveSettings, KeywordNames):
     """Base of operators whose `compose` applies other ones; so types, modes and gradients are theirs.
 
     Subclasses are frozen dataclasses: the fields are the attributes, with MindSpore's names.
@@ -51,6 +54,13 @@ def require_floats(**values: Value) -> None:
     dtypes = {value.dtype for value in values.values()}
     types = {name: value.type for name, value in values.items()}
     require(len(dtypes) == 1 and dtypes.pop().is_float, "needs floats of one element type", **types)
+
+
+def as_written(parameter: Parameter, value: Any) -> Value:
+    """A value in the element type of the parameter that it changes. Raises ShapeError when it is not converted."""
+    given = value if isinstance(value, Value) else as_constant(value, parameter)
+    require_writable(parameter.name, parameter.type, given.type)
+    return given.astype(parameter.dtype, copy=False)
 
 
 def require_parameter(operand: Any) -> Parameter:

@@ -7,6 +7,7 @@ matrix product with the columns of the windows (im2col). Attributes and operand 
 import math
 from collections.abc import Sequence
 from functools import reduce
+from typing import ClassVar
 
 import numpy as np
 
@@ -64,6 +65,7 @@ class Conv2DBackpropInput(Convolution):
     """Gradient of Conv2D with respect to x: (dout, w) to `input_size`, which a stride makes ambiguous."""
 
     input_size: Shape = ()
+    statics: ClassVar = ("input_size",)
 
     def infer(self, dout: TensorType, w: TensorType) -> TensorType:
         expected = self.sibling(Conv2D).infer(dout.with_shape(*self.input_size), w)
@@ -116,6 +118,7 @@ class Conv2DBackpropFilter(Convolution):
     """Gradient of Conv2D with respect to w: (dout, x) to `filter_size`."""
 
     filter_size: Shape = ()
+    statics: ClassVar = ("filter_size",)
 
     def infer(self, dout: TensorType, x: TensorType) -> TensorType:
         expected = self.sibling(Conv2D).infer(x, x.with_shape(*self.filter_size))

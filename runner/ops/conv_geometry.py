@@ -1,7 +1,7 @@
 """The base of convolution and its two gradients: the attributes of the reference and the geometry."""
 
 import math
-from dataclasses import InitVar, field
+from dataclasses import InitVar
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
@@ -31,7 +31,7 @@ class Convolution(Primitive):
     stride: Pair = (1, 1)
     dilation: Pair = (1, 1)
     group: int = 1
-    data_format: InitVar[str] = field(default="NCHW", kw_only=True)
+    data_format: InitVar[str] = "NCHW"
 
     def __post_init__(self, data_format: str) -> None:
         require_nchw(data_format)

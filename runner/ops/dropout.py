@@ -12,7 +12,8 @@ from runner.core.primitive import Gradient, Primitive, primitive
 from runner.core.value import Value
 from runner.errors import ConfigError
 from runner.ops.array import require
-from runner.ops.random_bits import MASK, lower_random_bits, random_bits, stream_of, use_counter
+from runner.ops.random_bits import MASK, lower_random_bits, random_bits, stream_of
+from runner.ops.random_counter import use_counter
 from runner.types import TensorType
 
 __all__ = ["Dropout"]
@@ -24,7 +25,7 @@ class Dropout(Primitive):
 
     The random numbers are a hash of the seeds, `counter` (an Int64 scalar) and element number, so that a step can be
     repeated in either mode and on any device. Without a counter, as in the reference, `Dropout(keep_prob)(x)` uses that
-    of the process (`runner/ops/random_bits.py`).
+    of all random operators (`runner/ops/random_counter.py`).
     """
 
     keep_prob: float = 0.5

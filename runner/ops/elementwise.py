@@ -57,8 +57,9 @@ class UnaryGrad(Primitive):
 
 
 class Binary(Primitive):
-    """Base: two operands of one element type that are broadcast."""
+    """Base: two operands that are converted to one element type and broadcast."""
 
+    one_dtype: ClassVar = True
     ufunc: ClassVar[Any]
     floats_only: ClassVar[bool] = False
     bools: ClassVar[bool] = False
@@ -66,7 +67,7 @@ class Binary(Primitive):
     commutes: ClassVar[bool] = False  # the neutral element may also be the first operand
 
     def infer(self, x: TensorType, y: TensorType) -> TensorType:
-        require(x.dtype is y.dtype, "operands must have the same element type", x=x, y=y)
+        require(x.dtype is y.dtype, "operands must have the same element type", x=x, y=y, repair="x.astype(dtype)")
         require(x.dtype.is_float or not self.floats_only, "needs floats", x=x)
         require(x.dtype is not dt.bool_ or self.bools, "needs numbers", x=x)
         return x if x.shape == y.shape else x.with_shape(*broadcast(x, y))

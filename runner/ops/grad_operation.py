@@ -9,6 +9,7 @@ from runner.core.primitive import is_nested
 from runner.core.structure import flatten
 from runner.core.value import Parameter
 from runner.errors import ConfigError
+from runner.validation.keywords import KeywordNames
 
 __all__ = ["GradOperation"]
 
@@ -24,7 +25,7 @@ def _run_step(function: "GradientFunction", inputs: tuple[Any, ...], sens: dict[
 EXECUTOR: list[Callable[["GradientFunction", tuple[Any, ...], dict[str, Any]], Any]] = [_run_step]
 
 
-class GradOperation:
+class GradOperation(KeywordNames):
     """`GradOperation(...)(network)(*inputs)`: gradients of the results of a cell or function, summed over elements.
 
     By default that of the first input. `get_all`: a tuple of those of all tensors among the inputs. `get_by_list`: a

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import InitVar, field
+from dataclasses import InitVar
 from functools import partial
 from itertools import product
 from typing import ClassVar
@@ -109,19 +109,18 @@ class BatchMatMul(MatrixProduct):
 
 @primitive
 class BiasAdd(Primitive):
-    """x (N, C) or (N, C, H, W) plus a bias (C,)."""
+    """x (N, C), or (N, C, ...) with up to three further axes, plus a bias (C,)."""
 
     needs: ClassVar = Needs.FIRST
 
-    data_format: InitVar[str] = field(default="NCHW", kw_only=True)
+    data_format: InitVar[str] = "NCHW"
 
     def __post_init__(self, data_format: str) -> None:
         require_nchw(data_format)
 
     def infer(self, x: TensorType, bias: TensorType) -> TensorType:
-        require(
-            x.ndim in (2, 4) and x.dtype is bias.dtype, "needs two or four axes and one element type", x=x, bias=bias
-        )
+        fits = 2 <= x.ndim <= 5 and x.dtype is bias.dtype
+        require(fits, "needs two to five axes and one element type", x=x, bias=bias)
         require(bias.shape == x.shape[1:2], "one bias per channel", x=f"{x} has {x.shape[1]} channels", bias=bias)
         return x
 
@@ -150,7 +149,7 @@ class BiasAddGrad(Primitive):
     needs: ClassVar = Needs.SINGLE
 
     def infer(self, dout: TensorType) -> TensorType:
-        require(dout.ndim in (2, 4), "needs two or four axes", dout=dout)
+        require(2 <= dout.ndim <= 5, "needs two to five axes", dout=dout)
         return dout.with_shape(dout.shape[1])
 
     def kernel(self, dout: np.ndarray) -> np.ndarray:

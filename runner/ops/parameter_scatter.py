@@ -9,7 +9,7 @@ import numpy as np
 from runner.core.primitive import current
 from runner.core.value import Tensor, Value
 from runner.ops.array import ExpandDims, Transpose, require
-from runner.ops.composition import ComposedOperator, as_value, require_parameter
+from runner.ops.composition import ComposedOperator, as_value, as_written, require_parameter
 from runner.ops.scatter import ScatterReduce
 
 __all__ = [
@@ -44,7 +44,7 @@ class ScatterNd(ComposedOperator):
 
     def compose(self, input_x: Any, indices: Any, updates: Any) -> Value:
         parameter = require_parameter(input_x)
-        new: Value = ScatterReduce(self.mode)(parameter, self.places(as_value(indices)), updates)
+        new: Value = ScatterReduce(self.mode)(parameter, self.places(as_value(indices)), as_written(parameter, updates))
         current().assign(parameter, new)
         return new
 

@@ -36,7 +36,7 @@ class Pooling(Primitive):
     kernel_size: Pair = (1, 1)
     strides: Pair = (1, 1)
     pad_mode: str = "valid"
-    data_format: InitVar[str] = field(default="NCHW", kw_only=True)
+    data_format: InitVar[str] = "NCHW"
 
     def __post_init__(self, data_format: str) -> None:
         require_nchw(data_format)
@@ -188,7 +188,7 @@ class AvgPool(Pooling):
     Float16, element by element in row-major order with each sum rounded.
     """
 
-    impl_mode: str = "high_precision"
+    impl_mode: str = field(default="high_precision", kw_only=True)
 
     def __post_init__(self, data_format: str) -> None:
         super().__post_init__(data_format)

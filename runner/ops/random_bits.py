@@ -5,18 +5,13 @@ In arithmetic of both numpy and ONNX: every product is below 2**63.
 
 import numpy as np
 
-from runner import dtype as dt
 from runner.core.lowering import Builder
-from runner.core.primitive import current, is_nested
-from runner.core.value import Parameter, Tensor, Value
-from runner.host.seed import get_seed
 
 __all__: list[str] = []
 
 MULTIPLIER = 0x45D9F3B
 MASK = 0xFFFFFFFF
 HALF = 1 << 16
-_state: dict[str, Parameter] = {}
 
 
 def stream_of(*seeds: int) -> int:
@@ -28,17 +23,6 @@ def stream_of(*seeds: int) -> int:
     for seed in seeds:
         stream = int(_hash(np.asarray((stream + seed) & MASK, np.int64)))
     return stream
-
-
-def use_counter(*seeds: int) -> tuple[int, Value]:
-    """A stream of random numbers for the operator that is being applied, and the counter, which the step increases."""
-    if "counter" not in _state:
-        _state["counter"] = Parameter(Tensor(0, dt.int64), "random_counter", requires_grad=False)
-    counter, interpreter = _state["counter"], current()
-    stream = stream_of(get_seed(), *seeds, interpreter.count)
-    if is_nested():
-        interpreter.assign(counter, counter + 1)
-    return stream, counter
 
 
 def random_bits(stream: int, counter: np.ndarray, size: int) -> np.ndarray:

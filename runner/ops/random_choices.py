@@ -1,6 +1,5 @@
-"""Random choices: classes, counts, permutations, channels to drop."""
+"""Random choices: classes, permutations, channels to drop."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,21 +7,17 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.value import Tensor, Value
-from runner.errors import ConfigError
 from runner.ops.activation import Softmax
 from runner.ops.array import Cast, Concat, ExpandDims, Reshape, require
 from runner.ops.compare import GreaterEqual, Less
 from runner.ops.composition import ComposedOperator, as_value, require_floats
 from runner.ops.creation import known
-from runner.ops.elementwise import Exp
 from runner.ops.gather_elements import Sort
 from runner.ops.matrices import MatMul
 from runner.ops.random_numbers import Random, uniform
 from runner.ops.reduce import BroadcastTo, ReduceSum
 
-__all__ = ["Dropout2D", "Dropout3D", "Multinomial", "Poisson", "RandomCategorical", "Randperm"]
-
-LARGEST_MEAN = 60  # of Poisson: exp(-mean) has to be a Float32
+__all__ = ["Dropout2D", "Dropout3D", "Multinomial", "RandomCategorical", "Randperm"]
 
 
 def choices(probabilities: Value, count: int, *seeds: int) -> Value:
@@ -66,27 +61,6 @@ class RandomCategorical(ComposedOperator):
 
 
 @dataclass(frozen=True)
-class Poisson(Random):
-    """Int32 numbers of the Poisson distribution in (*shape, *the shape of mean), of means that are known, up to 60."""
-
-    def compose(self, shape: Any, mean: Any) -> Value:
-        rate = as_value(mean)
-        if not isinstance(rate, Tensor) or rate.asnumpy().max(initial=0) > LARGEST_MEAN:
-            allowed = f"a Tensor that is no result of the graph, up to {LARGEST_MEAN}"
-            raise ConfigError("the mean must be known before the graph runs", given=rate.type, allowed=allowed)
-        largest = float(rate.asnumpy().max(initial=0))
-        full = (*shape, *rate.shape)
-        draws = self.uniform(full)
-        term = BroadcastTo(full)(Exp()(-rate))
-        total, result = term, Tensor(np.zeros((), np.int32))
-        for count in range(1, math.ceil(largest + 10 * math.sqrt(largest)) + 10):
-            result = result + Cast(dt.int32)(GreaterEqual()(draws, total))
-            term = term * rate / float(count)
-            total = total + term
-        return result
-
-
-@dataclass(frozen=True)
 class Randperm(ComposedOperator):
     """A random order of 0 to n - 1, then `pad` up to `max_length`: (max_length,). n must be known."""
 
@@ -120,8 +94,7 @@ class Dropout2D(ComposedOperator):
         axes = 4 if type(self) is Dropout2D else 5
         require(x.ndim == axes and x.dtype.is_float, f"needs floats with {axes} axes", x=x.type)
         kept = Less()(uniform((*x.shape[:2], *(1,) * (axes - 2))), self.keep_prob)
-        scale = 1.0 / self.keep_prob if self.keep_prob else 0.0
-        output: Value = x * Cast(x.dtype)(kept) * scale
+        output: Value = x * Cast(x.dtype)(kept) / (self.keep_prob or 1.0)
         return output, BroadcastTo(x.shape)(kept)
 
 

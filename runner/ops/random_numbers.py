@@ -1,8 +1,8 @@
 """Random tensors: one operator that draws uniform numbers, and the distributions that are composed of it.
 
-The numbers are a hash of the seed of the process, those of the operator, its number within the step, and the counter of
-the process, which every step that draws increases. So a run can be repeated, and both modes draw the same numbers. They
-are not those of the reference.
+The numbers are a hash of the seeds of the operator and of a counter, which follows from the global seed, the number of
+the step and that of the draw within it (`runner/ops/random_counter.py`). So both modes and a resumed run draw the same
+numbers. They are not those of the reference.
 """
 
 import math
@@ -15,16 +15,17 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import Builder
 from runner.core.primitive import Primitive, primitive
-from runner.core.value import Tensor, Value
+from runner.core.value import Operand, Tensor, Value
 from runner.ops.array import Cast, require
 from runner.ops.compare import Greater, Less, Select
 from runner.ops.composition import ComposedOperator, as_value, require_floats
 from runner.ops.creation import known
 from runner.ops.elementwise import Abs, Log, Pow, Sign, Sqrt
 from runner.ops.math import Cos, Floor
-from runner.ops.random_bits import lower_random_bits, random_bits, use_counter
+from runner.ops.random_bits import lower_random_bits, random_bits
+from runner.ops.random_counter import use_counter
 from runner.ops.reduce import BroadcastTo
-from runner.types import Shape, TensorType
+from runner.types import Shape, TensorType, broadcast
 
 __all__ = [
     "Gamma",
@@ -77,6 +78,14 @@ class UniformNumbers(Primitive):
         bits = lower_random_bits(b, self.stream, counter, math.prod(self.shape))
         high = b.node("Cast", (b.node("Div", (bits, b.const(1 << 8))),), to=self.dtype)
         return b.reshape(b.node("Mul", (high, b.const(np.array(STEP, self.dtype.numpy)))), self.shape)
+
+
+def full_shape(shape: Any, *parameters: Operand) -> Shape:
+    """The shape that a shape and the parameters of a distribution broadcast to."""
+    lengths = (shape,) if isinstance(shape, int) else tuple(int(known(n, "shape")) for n in shape)
+    values = [as_value(parameter) for parameter in parameters]
+    like = values[0].type
+    return broadcast(like.with_shape(*lengths), *(like.with_shape(*value.shape) for value in values))
 
 
 @dataclass(frozen=True)
@@ -151,13 +160,13 @@ class TruncatedNormal(Random):
 
 @dataclass(frozen=True)
 class Gamma(Random):
-    """Numbers of the gamma distribution with shape alpha and rate beta, in (*shape, *the shape of alpha and beta)."""
+    """Float32 numbers of the gamma distribution with shape alpha and scale beta, in the shape that `shape`, alpha and
+    beta broadcast to; their mean is alpha * beta."""
 
     def compose(self, shape: Any, alpha: Any, beta: Any) -> Value:
-        shape_of, rate = as_value(alpha), as_value(beta)
-        require_floats(alpha=shape_of, beta=rate)
-        scale = shape_of * 0.0 + 1.0 / rate
-        full = (*shape, *scale.shape)
+        shape_of, scale = as_value(alpha), as_value(beta)
+        require_floats(alpha=shape_of, beta=scale)
+        full = full_shape(shape, shape_of, scale)
         # Below 1, a number of alpha + 1 times a uniform one to the power 1 / alpha.
         is_small = Less()(shape_of, 1.0)
         third = Select()(is_small, shape_of + 1.0, shape_of) - 1.0 / 3.0

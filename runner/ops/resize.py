@@ -9,10 +9,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from runner import dtype as dt
 from runner.core.lowering import Builder
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Tensor, Value
-from runner.ops.array import Transpose, require
+from runner.ops.array import Cast, Transpose, require
 from runner.ops.rows import UnsortedSegmentSum
 from runner.types import Shape, TensorType
 
@@ -35,7 +36,7 @@ class Resizing(Primitive):
         object.__setattr__(self, "size", sizes)
 
     def infer(self, x: TensorType) -> TensorType:
-        require(x.ndim == 4 and x.dtype.is_float, "needs floats (N, C, H, W)", x=x)
+        require(x.ndim == 4, "needs images (N, C, H, W)", x=x)
         return x.with_shape(*x.shape[:2], *self.size)
 
     def positions(self, shape: Shape, axis: int) -> np.ndarray:
@@ -82,9 +83,13 @@ class ResizeNearestNeighbor(Resizing):
 
 @primitive
 class ResizeBilinear(Resizing):
-    """Interpolated linearly along the width, then along the height."""
+    """Interpolated linearly along the width, then along the height. The result of Float16 is Float32, as in r1.2."""
 
     flops_each: ClassVar = 6
+
+    def infer(self, x: TensorType) -> TensorType:
+        require(x.ndim == 4 and x.dtype.is_float, "needs floats (N, C, H, W)", x=x)
+        return super().infer(x).with_dtype(dt.float32 if x.dtype is dt.float16 else x.dtype)
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         for axis in (3, 2):
@@ -99,9 +104,11 @@ class ResizeBilinear(Resizing):
             low, high, share = self._between(shape, axis)
             after = total * Tensor(share.astype(total.dtype.numpy))
             total = sum_rows(total - after, axis, low, shape[axis]) + sum_rows(after, axis, high, shape[axis])
-        return (total,)
+        return (Cast(inputs[0].dtype)(total),)
 
     def lower(self, b: Builder, x: str) -> str:
+        if b.type(x).dtype is dt.float16:
+            x = b.node("Cast", (x,), to=dt.float32)
         shape, dtype = b.type(x).shape, b.type(x).dtype.numpy
         for axis in (3, 2):
             low, high, share = self._between(shape, axis)

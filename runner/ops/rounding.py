@@ -8,7 +8,6 @@ import numpy as np
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form, elementwise_forms
 from runner.core.primitive import Primitive, primitive
-from runner.ops.array import require
 from runner.ops.elementwise import Unary
 from runner.types import TensorType
 
@@ -41,13 +40,12 @@ class Rint(Unary):
 
 
 class FloatTest(Primitive):
-    """Base: Bool for each element of floats."""
+    """Base: Bool for each element, a constant for whole numbers and Bool."""
 
     is_flat: ClassVar = True
     ufunc: ClassVar[Any]
 
     def infer(self, x: TensorType) -> TensorType:
-        require(x.dtype.is_float, "needs floats", x=x)
         return x.with_dtype(dt.bool_)
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
@@ -55,6 +53,14 @@ class FloatTest(Primitive):
         return result
 
     def lower(self, b: Builder, x: str) -> str:
+        type = b.type(x)
+        if type.dtype.is_float:
+            return self.lower_floats(b, x)
+        same = b.node("Equal", (x, x))  # onnxruntime's tests of numbers take floats only
+        return same if self.ufunc(0) else b.node("Not", (same,))
+
+    def lower_floats(self, b: Builder, x: str) -> str:
+        """The test of floats in ONNX."""
         return b.node(self.onnx, (x,))
 
     def forms(self, x: TensorType) -> Sequence[Form]:
@@ -82,5 +88,5 @@ class IsFinite(FloatTest):
 
     ufunc: ClassVar = np.isfinite
 
-    def lower(self, b: Builder, x: str) -> str:
+    def lower_floats(self, b: Builder, x: str) -> str:
         return b.node("Not", (b.node("Or", (b.node("IsNaN", (x,)), b.node("IsInf", (x,)))),))

@@ -6,8 +6,8 @@ State and variable are parameters, the others tensors or numbers. `use_locking` 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from runner.core.primitive import current
-from runner.core.value import Tensor, Value
+from runner.core.primitive import current, is_nested
+from runner.core.value import OPERATORS, Tensor, Value
 from runner.ops.compare import Greater, Maximum, Select
 from runner.ops.composition import ComposedOperator, require_parameter
 from runner.ops.elementwise import Abs, Exp, Pow, Sign, Sqrt, Square
@@ -33,6 +33,7 @@ class UpdateRule(ComposedOperator):
     """Base: `rule` gives the new values of the first operands, which are assigned."""
 
     returns_state: ClassVar[bool] = True  # whether all new values are the result, or only that of the variable
+    takes_tensors: ClassVar[bool] = False  # variable and state may be tensors, outside of networks
 
     def rule(self, *operands: Any) -> tuple[Value, ...]:
         """The new values of the variable and its state."""
@@ -41,7 +42,10 @@ class UpdateRule(ComposedOperator):
     def compose(self, *operands: Any) -> Value | tuple[Value, ...]:
         new = self.rule(*operands)
         for parameter, value in zip(operands, new, strict=False):
-            current().assign(require_parameter(parameter), value)
+            if self.takes_tensors and not is_nested() and type(parameter) is Tensor:
+                OPERATORS["assign"](parameter, ..., value)
+            else:
+                current().assign(require_parameter(parameter), value)
         return new if self.returns_state else new[0]
 
 
@@ -122,6 +126,7 @@ class ApplyRMSProp(UpdateRule):
     Operands: var, mean_square, moment, learning_rate, grad, decay, momentum, epsilon. The result is var.
     """
 
+    takes_tensors: ClassVar = True
     returns_state: ClassVar = False
     use_locking: bool = False
 
@@ -139,6 +144,7 @@ class ApplyCenteredRMSProp(UpdateRule):
     Operands: var, mean_gradient, mean_square, moment, grad, learning_rate, decay, momentum, epsilon. The result is var.
     """
 
+    takes_tensors: ClassVar = True
     returns_state: ClassVar = False
     use_locking: bool = False
 

@@ -1,14 +1,17 @@
-"""Mixed precision of a `Model`: its levels, and the cell of a training step (spec section 6.4)."""
+"""Mixed precision: the levels of a `Model`, the cell of its training step, and such a cell for the user's own loop
+(spec section 6.4)."""
 
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from runner import context, nn
+from runner import context, dtype as dt, nn
 from runner.core.precision import Policy, policy
+from runner.core.structure import map_values
+from runner.core.value import Value
 from runner.device import Device
-from runner.errors import ConfigError, known_names
+from runner.errors import ConfigError, UnknownArgument, known_names, nearest
 from runner.host.log import note_once
 from runner.train.loop import MakeSteps
 from runner.train.loss_scale_manager import DynamicLossScaleManager, LossScaleManager
@@ -19,6 +22,11 @@ LEVELS: dict[str, tuple[str | None, type[DynamicLossScaleManager] | None]] = {
     "O2": ("allow_mix_precision", DynamicLossScaleManager),
     "O3": ("force_fp16", None),
 }
+ARGUMENTS = (  # of Model
+    *("network", "loss_fn", "optimizer", "metrics", "eval_network", "eval_indexes", "amp_level", "loss_scale_manager"),
+    *("keep_batchnorm_fp32", "acc_level"),
+)
+BATCH_NORMALIZATIONS = (nn.BatchNorm1d, nn.BatchNorm2d)
 AUTOMATIC = {"GPU": "O2", "Ascend": "O3"}
 
 
@@ -43,8 +51,7 @@ def resolve_level(amp_level: str, device: Device, **arguments: Any) -> str:
 def _note_without_effect(level: str, keep_batchnorm_fp32: bool = True, acc_level: str = "O0", **others: Any) -> None:
     if others:
         name = next(iter(others))
-        rows = known_names(name, ("loss_scale_manager", "keep_batchnorm_fp32", "acc_level"))
-        raise ConfigError("unknown argument of Model", argument=name, **rows)
+        raise UnknownArgument("unknown argument of Model", argument=name, **known_names(name, ARGUMENTS))
     if not keep_batchnorm_fp32 and level == "O2":
         note_once("keep_batchnorm_fp32=False has no effect: statistics of BatchNorm stay Float32")
     if acc_level != "O0":
@@ -92,3 +99,48 @@ def with_overflow_check(make: "MakeSteps", cell: nn.Cell) -> "MakeSteps":
         return losses
 
     return checked_steps
+
+
+def build_train_network(
+    network: nn.Cell, optimizer: nn.Optimizer, loss_fn: nn.Cell | None = None, level: str = "O0", **kwargs: Any
+) -> nn.Cell:
+    """The cell of a training step: a call with data and label makes a step, and returns the loss.
+
+    With O2 and O3 the network computes in Float16 (`to_float`), with O2 all but its batch normalisations, and the loss
+    in Float32; O2 scales the loss dynamically, and returns what `nn.TrainOneStepWithLossScaleCell` returns. The
+    arguments `cast_model_type` (Float16 or Float32), `keep_batchnorm_fp32` and `loss_scale_manager` replace those of
+    the level. Raises ConfigError for other levels and arguments, and where the loss scale needs another optimizer.
+    """
+    level = resolve_level(level, context.device())
+    settings: dict[str, Any] = {
+        "cast_model_type": dt.float32 if level == "O0" else dt.float16,
+        "keep_batchnorm_fp32": level == "O2",
+        "loss_scale_manager": DynamicLossScaleManager() if level == "O2" else None,
+    }
+    for name in kwargs.keys() - settings.keys():
+        rows = {"allowed": ", ".join(settings), "nearest": nearest(name, settings)}
+        raise UnknownArgument(f"build_train_network has no argument {name!r}", **rows)
+    settings |= kwargs
+    if settings["cast_model_type"] not in (dt.float16, dt.float32):
+        raise ConfigError("a network is cast to Float16 or Float32", cast_model_type=settings["cast_model_type"])
+    if settings["cast_model_type"] is dt.float16:
+        network.to_float(dt.float16)
+        for _, cell in network.cells_and_names():
+            if settings["keep_batchnorm_fp32"] and isinstance(cell, BATCH_NORMALIZATIONS):
+                cell.to_float(dt.float32)
+        network = network if loss_fn is None else _WithSingleLoss(network, loss_fn)
+        loss_fn = None
+    return training_cell(network, loss_fn, optimizer, "O0", settings["loss_scale_manager"]).set_train()
+
+
+class _WithSingleLoss(nn.WithLossCell):
+    """As `nn.WithLossCell`; floats of output and label are cast to Float32."""
+
+    def construct(self, *columns: Value) -> Value:
+        *data, label = columns
+        loss: Value = self._loss_fn(*map_values(_single, (self._backbone(*data), label)))
+        return loss
+
+
+def _single(value: Value) -> Value:
+    return value.astype(dt.float32, copy=False) if value.dtype.is_float else value

@@ -9,6 +9,7 @@ from runner.core.value import Tensor
 from runner.errors import ConfigError
 from runner.nn.metrics.base import AnyMetric, attach, checked_metrics, update_metrics
 from runner.nn.steps import Step
+from runner.ops.random_counter import COUNTER
 from runner.train.callback import CallbackList, RunContext
 
 
@@ -57,10 +58,11 @@ def evaluate(
     cb_params = run_context.original_args()
     for metric in metrics.values():
         metric.clear()
-    with closing(cb_params.valid_dataset.read(0)) as batches:
+    with closing(cb_params.valid_dataset.read(0)) as batches, COUNTER.preserved():
         for arrays in batches:
             cb_params.cur_step_num += 1
             hooks.fire("step_begin", run_context)
+            COUNTER.begin_batch(cb_params.cur_step_num - 1)
             outputs = step(arrays)
             cb_params.net_outputs = tuple(map(Tensor, outputs))
             hooks.fire("step_end", run_context)

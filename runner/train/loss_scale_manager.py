@@ -4,9 +4,10 @@ from runner.errors import ConfigError
 from runner.nn.loss_scale import DynamicLossScaleUpdateCell, FixedLossScaleUpdateCell
 from runner.nn.optim.optimizer import Optimizer
 from runner.validation.arguments import above, at_least, whole
+from runner.validation.keywords import KeywordNames
 
 
-class LossScaleManager:
+class LossScaleManager(KeywordNames):
     """Base: the initial loss scale, and the cell that updates it."""
 
     def get_loss_scale(self) -> float:
@@ -15,6 +16,13 @@ class LossScaleManager:
 
     def get_update_cell(self) -> FixedLossScaleUpdateCell | None:
         """The cell that computes the next scale; None when overflows are not detected."""
+        raise NotImplementedError
+
+    def update_loss_scale(self, overflow: bool) -> None:
+        """Update the scale after a step of a training loop of the user, in which the gradients did or did not overflow.
+
+        `Model` does so in the step itself, by the cell of `get_update_cell`.
+        """
         raise NotImplementedError
 
     @property
@@ -67,6 +75,7 @@ class DynamicLossScaleManager(LossScaleManager):
         above(self.where, 1.0, scale_factor=scale_factor)
         whole(self.where, 1, scale_window=scale_window)
         self._scale, self._factor, self._window = float(init_loss_scale), float(scale_factor), scale_window
+        self._good_steps = 0  # consecutive ones since the last change of the scale
 
     def get_loss_scale(self) -> float:
         return self._scale
@@ -74,6 +83,14 @@ class DynamicLossScaleManager(LossScaleManager):
     def get_drop_overflow_update(self) -> bool:
         """True: steps that overflow are skipped."""
         return True
+
+    def update_loss_scale(self, overflow: bool) -> None:
+        """Divide the scale at an overflow, to at least 1; multiply it after `scale_window` steps without one."""
+        self._good_steps = 0 if overflow else self._good_steps + 1
+        if overflow:
+            self._scale = max(self._scale / self._factor, 1.0)
+        elif self._good_steps == self._window:
+            self._scale, self._good_steps = self._scale * self._factor, 0
 
     def get_update_cell(self) -> FixedLossScaleUpdateCell:
         return DynamicLossScaleUpdateCell(self._scale, self._factor, self._window)

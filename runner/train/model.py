@@ -21,6 +21,7 @@ from runner.host.threads import kernel_threads
 from runner.nn import gradient_reducer
 from runner.nn.steps import EagerStep, GraphStep, Step
 from runner.observe import dump
+from runner.ops.random_counter import COUNTER
 from runner.train import amp, profile
 from runner.train.arguments import check_dump, check_train_arguments, epoch_steps, total_steps
 from runner.train.callback import Callback, CallbackList, CallbackParameters, RunContext
@@ -35,9 +36,10 @@ from runner.train.sink import Sink
 from runner.train.steps import StepByStep, with_elements
 from runner.types import TensorType
 from runner.validation.arguments import flag
+from runner.validation.keywords import KeywordNames
 
 
-class Model:
+class Model(KeywordNames):
     """Trains and evaluates a network and computes its predictions, in the mode of the context.
 
     `mode` (context.GRAPH_MODE or PYNATIVE_MODE) and `device` override the context for this model, `eval_mode` the mode
@@ -123,8 +125,9 @@ class Model:
         With `dataset_sink_mode`, an epoch is `sink_size` batches (-1: the whole dataset) and the next one continues
         where it ended; in graph mode callbacks are then called once for the steps of an epoch, at its end. Without it
         an epoch is the dataset and `sink_size` has no effect. A run with loaded parameters continues with step
-        `first_step` (counted from 0), as if it had executed the steps before. Raises ConfigError for invalid arguments,
-        TrainingError when a step fails.
+        `first_step` (counted from 0), as if it had executed the steps before. Random operators draw other numbers in
+        another training, one with `first_step` 0. Raises ConfigError for invalid arguments, TrainingError when a step
+        fails.
         """
         check_train_arguments(epoch, train_dataset, dataset_sink_mode, sink_size, max_steps)
         check_columns(self.network, train_dataset, self.loss_fn)
@@ -139,6 +142,7 @@ class Model:
         name_inputs(self.train_step, train_dataset)
         self.network.set_train(True)
         total = total_steps(epoch, steps, max_steps)
+        COUNTER.begin_training(self, first_step)
         with self._running(self.mode, hooks, run_context) as stack:
             self.steps = stack.enter_context(self._open_steps(train_dataset, sunk, first_step, total))
             make = amp.with_overflow_check(self._with_replay(self.steps, train_dataset, first_step), self.train_network)
@@ -284,7 +288,7 @@ class Model:
         if self.predict_step is None:
             self.predict_step = self._step(self.eval_mode, self.network, "network", None, None)
         with inference(self.network, self.precision), self._computing(self.eval_mode):
-            outputs = self.predict_step([Tensor(x).data for x in data])
+            outputs = self.predict_step([Tensor(x).array for x in data])
         tensors = [Tensor(array) for array in outputs]
         return tensors[0] if len(tensors) == 1 else tuple(tensors)
 

@@ -28,6 +28,7 @@ from runner.device import Device
 from runner.nn.cell import Cell
 from runner.nn.optim.optimizer import scheduled_optimizers
 from runner.nn.steps import DebugPrograms
+from runner.ops.random_counter import COUNTER
 from runner.train.call_length import CallLength
 from runner.train.preprocessing import transformed
 from runner.types import TensorType
@@ -95,10 +96,11 @@ class Sink:
         steps, size = visits.shape
         program = self._program(size)
         rates = [optimizer.next_rates(steps) for optimizer in self._scheduled]
+        counts = [COUNTER.of_steps(self._made, steps)] if program.restarted else []
         if self.values.next_step(self._made) == self._made:
             self._observe(visits[0], rates)
         start = time.perf_counter()
-        losses = program([*entries, *self._columns, *chain.from_iterable(rates)])[0]
+        losses = program([*entries, *self._columns, *chain.from_iterable(rates), *counts])[0]
         self._length.record(size, steps, time.perf_counter() - start)
         for optimizer, next_rates in zip(self._scheduled, rates, strict=True):
             optimizer.advance(next_rates)
@@ -110,6 +112,7 @@ class Sink:
         """Report the values of the next step to the observer."""
         for optimizer, next_rates in zip(self._scheduled, rates, strict=True):
             optimizer.set_rates(next_rates, 0)
+        COUNTER.begin_step(self._made)
         self._debug(self._made, self.dataset.fetch(visits))
 
     def _take(self, limit: int) -> np.ndarray:
@@ -161,7 +164,7 @@ class Sink:
                 scanned = {n: t.with_shape(size, *t.shape[1:]) for n, t in zip(names, kinds, strict=True)}
                 columns, fetch = {}, _identity
             stepped = [rate for optimizer in self._scheduled for rate in optimizer.schedules]
-            arguments = fetch, scanned, columns, stepped, self.device, self.root, self.observer
+            arguments = fetch, scanned, columns, stepped, {COUNTER.parameter}, self.device, self.root, self.observer
             self.programs[size] = compiler.SunkProgram(self.cell.compute, *arguments)
         return self.programs[size]
 

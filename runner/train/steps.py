@@ -14,6 +14,7 @@ from runner.core.value import Tensor
 from runner.errors import ConfigError
 from runner.nn.optim.optimizer import scheduled_optimizers, scheduled_step
 from runner.nn.steps import Step
+from runner.ops.random_counter import COUNTER
 from runner.train.callback import CallbackParameters
 from runner.train.loop import MakeSteps
 
@@ -49,6 +50,7 @@ class StepByStep:
 
     def _run_step(self) -> np.ndarray:
         self.batch = batch = next(self.batches)
+        COUNTER.begin_step(self.number)
         with scheduled_step(self._scheduled):
             outputs = self.step(batch) if self.number != self._observed else self._observe(batch)
         self.number += 1

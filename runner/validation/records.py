@@ -7,6 +7,8 @@ For the fifty classes of a start, that takes 80 ms. Here only the fields are col
 import dataclasses
 from typing import Any, ClassVar, dataclass_transform
 
+from runner.validation.keywords import unknown_argument
+
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 class Frozen:
@@ -25,7 +27,9 @@ class Frozen:
     def __init__(self, *values: Any, **named: Any) -> None:
         fields = self.__dataclass_fields__
         given = {**dict(zip(fields, values, strict=False)), **named}
-        if len(given) < len(values) + len(named) or not given.keys() <= fields.keys():
+        for name in named.keys() - fields.keys():
+            raise unknown_argument(type(self).__name__, name, fields)
+        if len(given) < len(values) + len(named) or len(values) > len(fields):
             raise TypeError(f"{type(self).__qualname__} takes {', '.join(fields) or 'nothing'}, each once")
         vars(self).update({name: given[name] if name in given else _default(self, f) for name, f in fields.items()})
         self.__post_init__()

@@ -62,11 +62,11 @@ def test_parameters_have_the_values_before_the_update(shown):
     for name, spy in shown[0].items():
         _, model = train(*MODES[name], NO_VALUES, rows=36, epochs=1)
         after = model.train_network.parameters_dict()
-        assert any(not np.array_equal(after[p].data, v) for (step, p), v in spy.parameters.items() if step == 0)
+        assert any(not np.array_equal(after[p].array, v) for (step, p), v in spy.parameters.items() if step == 0)
         # Step 5 is the first of the second epoch: its parameters are those with which the first epoch ended.
         for (step, parameter), value in spy.parameters.items():
             if step == 5:
-                np.testing.assert_array_equal(after[parameter].data, value)
+                np.testing.assert_array_equal(after[parameter].array, value)
 
 
 @pytest.mark.parametrize("name", MODES)
@@ -78,7 +78,7 @@ def test_looking_changes_nothing(shown, name):
     seen, again = train(*MODES[name], Spy(range(10), ["Conv2D"], device_layout=True), rows=36)
     assert seen == plain
     for left, right in zip(model.train_network.get_parameters(), again.train_network.get_parameters(), strict=True):
-        np.testing.assert_array_equal(left.data, right.data)
+        np.testing.assert_array_equal(left.array, right.array)
 
 
 @pytest.mark.parametrize("sink_size", [1, 2, 3, 7])

@@ -128,7 +128,7 @@ def test_what_is_restored_is_the_value_at_the_mark(mode):
         return w * 1.0
 
     run = step_of(step, mode)
-    assert run(X, condition.data)[0].tolist() == [5]
+    assert run(X, condition.array)[0].tolist() == [5]
     assert run(X, np.array(True))[0].tolist() == [11]
 
 

@@ -154,7 +154,7 @@ def test_activations_die_as_soon_as_their_gradient_rule_has_run(monkeypatch):
         value = w * Tensor(X)
         for _ in range(4):
             value = ops.Tanh()(value)
-            made.append(weakref.ref(value.data))
+            made.append(weakref.ref(value.array))
         loss = ops.ReduceSum()(value)
         del value
         return gradients(loss, [w], last=last)[0].asnumpy()

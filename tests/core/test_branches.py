@@ -163,7 +163,7 @@ def train(mode):
     cell = training_step()
     step = EagerStep(cell, "step") if mode == "pynative" else GraphStep(cell, Device(threads=1), "step")
     losses = [float(step(batch)[0]) for batch in batches()]
-    return losses, {p.name: np.array(p.data) for p in cell.get_parameters()}
+    return losses, {p.name: np.array(p.array) for p in cell.get_parameters()}
 
 
 def test_training_with_a_branch_is_equal_in_both_modes():
@@ -212,7 +212,7 @@ def model_losses(mode, sink):
     model = Model(network, loss, optimizer, mode=mode, device=Device(threads=1))
     seen = Losses()
     model.train(1, data, seen, sink)
-    return seen.all, [p.data.tobytes() for p in network.get_parameters()]
+    return seen.all, [p.array.tobytes() for p in network.get_parameters()]
 
 
 def test_a_sink_has_the_same_bits():

@@ -60,7 +60,7 @@ def test_a_number_fills_a_parameter_and_a_slice_may_have_another_shape():
     parameter.set_data(Tensor([1.0]), slice_shape=True)
     assert (parameter.shape, parameter.sliced) == ((1,), True)
     with pytest.raises(ShapeError):
-        parameter.set_data(Tensor([1]), slice_shape=True)
+        parameter.set_data(np.float64([1]), slice_shape=True)
     parameter.set_dtype(dt.float16)
     assert (parameter.dtype, parameter.asnumpy().dtype) == (dt.float16, np.float16)
 

@@ -95,7 +95,7 @@ def test_gradients_of_a_shared_parameter_come_back_in_its_type():
         (found,) = gradients(loss, [weight])
     assert loss.dtype is dtype.float16
     assert found.dtype is dtype.float32
-    assert np.array_equal(found.data, np.full((2, 2), 6.0))
+    assert np.array_equal(found.array, np.full((2, 2), 6.0))
 
 
 @pytest.mark.parametrize("mode", [context.GRAPH_MODE, context.PYNATIVE_MODE], ids=["graph", "pynative"])
@@ -112,10 +112,10 @@ def test_cells_compute_as_the_context_says(mode):
         MIXED: dtype.float16,
         FORCED: dtype.float16,
     }
-    assert np.array_equal(made[DEFAULT][0].data, made[DEFAULT][1].data)
-    scale = np.abs(made[DEFAULT][0].data).max()
+    assert np.array_equal(made[DEFAULT][0].array, made[DEFAULT][1].array)
+    scale = np.abs(made[DEFAULT][0].array).max()
     for name in (MIXED, FORCED):
-        assert 0 < np.abs(made[name][0].data - made[DEFAULT][0].data).max() < 4e-3 * scale
+        assert 0 < np.abs(made[name][0].array - made[DEFAULT][0].array).max() < 4e-3 * scale
 
 
 def test_a_tensor_that_the_user_cast_meets_others_only_under_a_policy():
@@ -128,4 +128,4 @@ def test_a_tensor_that_the_user_cast_meets_others_only_under_a_policy():
         context.set_context(precision_mode="force_fp32")
         assert Halving()(Tensor(x)).dtype is dtype.float32
         context.set_context(precision_mode=MIXED)
-        assert np.array_equal(Halving()(Tensor(x)).data, np.maximum(x.astype(np.float16), 0).astype(np.float32) + x)
+        assert np.array_equal(Halving()(Tensor(x)).array, np.maximum(x.astype(np.float16), 0).astype(np.float32) + x)

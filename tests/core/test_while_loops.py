@@ -247,7 +247,7 @@ def test_training_with_a_loop_sunk_or_not():
         model = Model(network, nn.MSELoss(), optimizer, mode=mode, device=Device(threads=1))
         data = NumpySlicesDataset({"x": xs, "y": ys}, shuffle=False).batch(8)
         model.train(1, data, losses, sink)
-        return losses.all, [p.data.tobytes() for p in network.get_parameters()]
+        return losses.all, [p.array.tobytes() for p in network.get_parameters()]
 
     sunk, single = train(context.GRAPH_MODE, True), train(context.GRAPH_MODE, False)
     assert len(sunk[0]) == 20

@@ -58,7 +58,7 @@ def test_other_numbers() -> None:
 
 
 def test_one_hot_op_smooths() -> None:
-    assert PT.OneHotOp(3)(np.array(2)).tolist() == [0.0, 0.0, 1.0]
+    assert PT.OneHotOp(3)(np.array(2)).tolist() == [[0.0, 0.0, 1.0]]  # one row, as in r1.2
     made = PT.OneHotOp(4, 0.2)(np.array([[1], [3]], np.uint8))
     assert made.shape == (2, 1, 4)
     np.testing.assert_allclose(made[1, 0], [0.05, 0.05, 0.05, 0.85])
@@ -128,7 +128,7 @@ def test_printed_forms_and_metadata() -> None:
 @table(
     ("make", "argument"),
     [
-        (lambda: CT.Fill("x"), "fill_value"),
+        (lambda: CT.Fill([1]), "fill_value"),
         (lambda: CT.Mask("GT", 1), "operator"),
         (lambda: CT.Mask(Relational.GT, None), "constant"),
         (lambda: CT.PadEnd(3), "pad_shape"),
@@ -166,3 +166,30 @@ def test_arguments_are_checked(make, argument: str) -> None:
 def test_other_samples_are_refused(transform, value) -> None:
     with pytest.raises(ConfigError):
         transform(value)
+
+
+def test_constants_have_the_type_of_the_sample() -> None:
+    assert CT.Mask(Relational.EQ, 3.5)(np.array([3, 4])).tolist() == [True, False]  # r1.2 compares with int(3.5)
+    assert CT.Fill(-3)(np.array([1, 2], np.uint8)).tolist() == [253, 253]
+
+
+def test_text_is_bytes() -> None:
+    words = np.array(["ab", "c"])
+    assert CT.Mask(Relational.GT, "b")(words).tolist() == [False, True]
+    assert CT.Fill("word")(words).tolist() == [b"word", b"word"]
+    assert CT.PadEnd([3], "xyz")(words).tolist() == [b"ab", b"c", b"xyz"]
+    assert CT.PadEnd([3])(words).tolist() == [b"ab", b"c", b""]
+    assert CT.Concatenate(0, np.array(["first"]))(words).tolist() == [b"first", b"ab", b"c"]
+    assert CT.Slice([1, 0])(words).tolist() == [b"c", b"ab"]
+    for transform, value in ((CT.Fill("x"), X), (CT.Mask(Relational.EQ, 1), words), (CT.PadEnd([3], 0), words)):
+        with pytest.raises(RuntimeError, match="takes numbers, or text"):
+            transform(value)
+    with pytest.raises(RuntimeError, match="takes numbers, or text"):
+        CT.Concatenate(0, np.array([1]))(words)
+
+
+def test_columns_are_concatenated_and_labels_of_one_axis_are_encoded() -> None:
+    data = ds.NumpySlicesDataset([[1, 2]], ["x"]).map([CT.Duplicate(), CT.Concatenate(append=np.array([9]))])
+    assert next(iter(data))[0].asnumpy().tolist() == [1, 2, 1, 2, 9]
+    rows = ds.NumpySlicesDataset([[0, 1], [1, 1]], shuffle=False).map(CT.OneHot(2)).batch(2)
+    assert next(iter(rows))[0].asnumpy().tolist() == [[[1, 0], [0, 1]], [[0, 1], [0, 1]]]

@@ -96,10 +96,11 @@ def test_label_types_of_the_reference(write_mnist, write_cifar):
 @table(
     ("content", "arguments", "expected"),
     [
-        ("a,b\n1,2.5\n3,x\n", {}, [["1", "2.5"], ["3", "x"]]),
+        ("a,b\n1,2.5\n3,x\n", {}, [[b"1", b"2.5"], [b"3", b"x"]]),
         ("1,2.5\n3,4\n", {"column_defaults": [1, 2.0], "column_names": ["p", "q"]}, [[1, 2.5], [3, 4.0]]),
         ("1;\n3;4\n", {"column_defaults": [1, 9], "column_names": ["p", "q"], "field_delim": ";"}, [[1, 9], [3, 4]]),
-        ('"1,0",2\n', {"column_names": ["p", "q"]}, [["1,0", "2"]]),
+        ('"1,0",2\n', {"column_names": ["p", "q"]}, [[b"1,0", b"2"]]),
+        ('"1\n0",2\n', {"column_names": ["p", "q"], "field_delim": None}, [[b"1\n0", b"2"]]),
     ],
 )
 def test_csv(tmp_path_factory, content, arguments, expected):
@@ -131,7 +132,7 @@ def test_lines_of_text(tmp_path):
     (tmp_path / "a.txt").write_text("one\n\ntwo words\r\n")
     (tmp_path / "b.txt").write_text("three")
     data = ds.TextFileDataset(str(tmp_path / "*.txt"), shuffle=ds.Shuffle.FILES)
-    assert [text.item() for text in values(data, "text")] == ["one", "two words", "three"]
+    assert [text.item() for text in values(data, "text")] == [b"one", b"two words", b"three"]
     lengths = data.map(lambda text: len(text.item()), "text", "length").batch(3)
     assert next(lengths.read(0))[0].tolist() == [3, 9, 5]
     with pytest.raises(ConfigError, match="a column has values that are not numbers"):

@@ -73,7 +73,7 @@ def test_a_map_of_functions_and_transforms():
         (lambda: one().batch(2).skip(1), [[2, 3]]),
         (lambda: one() + one("x", 2), [0, 1, 2, 3, 0, 1]),
         (lambda: one().concat([one("x", 1), one("x", 2)]), [0, 1, 2, 3, 0, 0, 1]),
-        (lambda: one("x", 3).flat_map(lambda x: one("z", int(x) + 1)), [0, 0, 1, 0, 1, 2]),
+        (lambda: one("x", 3).flat_map(lambda row: one("z", int(row[0]) + 1)), [0, 0, 1, 0, 1, 2]),
         (lambda: one().apply(lambda data: data.batch(4)), [[0, 1, 2, 3]]),
         (lambda: one().batch(lambda info: info.get_batch_num() + 1), [[0], [1, 2], [3]]),
         (lambda: one().batch(lambda info: info.get_batch_num() + 1, drop_remainder=True), [[0], [1, 2]]),

@@ -83,7 +83,7 @@ def test_classes_have_the_same_number_of_rows():
     [
         (lambda: rows(ds.SubsetSampler([10])), "a sampler chose a row that the dataset does not have"),
         (lambda: rows(ds.SequentialSampler(10)), "a sampler that selects no row"),
-        (lambda: rows(3), "not a sampler"),
+        (lambda: rows(3.5), "not a sampler"),
         (lambda: rows(ds.PKSampler(2)), "no such column"),
         (lambda: child(child(ds.RandomSampler(), ds.RandomSampler()), ds.RandomSampler()), "a sampler has one child"),
         (lambda: ds.WeightedRandomSampler([0.0, 0.0]), "not probabilities"),

@@ -96,7 +96,7 @@ def test_numpy_slices(data: object, names: object, expected: dict[str, tuple[int
         (np.float32(1), None),
         ((), None),
         ([[1, 2], [3]], None),
-        (["a", "b"], None),
+        (np.array([{}, None]), None),
         (np.zeros(3, complex), None),
         ((np.zeros(3), np.zeros(3)), ["x"]),
         ((np.zeros(3), np.zeros(3)), ["x", "x"]),

@@ -41,7 +41,7 @@ def test_one_hot_refuses_a_label_that_is_not_a_class(label: int) -> None:
     assert caught.value.rows == {"argument": "num_classes", "value": str(label), "allowed": "0 to 3"}
 
 
-@pytest.mark.parametrize("sample", [TensorType(dt.float32, ()), TensorType(dt.int32, (2,))])
+@pytest.mark.parametrize("sample", [TensorType(dt.float32, ()), TensorType(dt.int32, (2, 2))])
 def test_one_hot_takes_integers(sample: TensorType) -> None:
     with pytest.raises(ConfigError, match="one integer"):
         CT.OneHot(4).infer(sample)

@@ -16,6 +16,7 @@ from patience import PATIENCE, wait_until
 from soak import SOAK
 
 import runner
+from runner import nn, ops
 from runner.compile.ort.session import Session
 from runner.errors import BusyError, ConfigError, DataError
 from runner.experiment.resume import resume
@@ -182,6 +183,32 @@ def test_augmented_data_go_on_with_the_same_bytes(tmp_path, monkeypatch, mode, s
         assert killed_and_resumed(monkeypatch, folder, overrides, number, only="metrics.jsonl")
         assert traces(folder) == expected, f"died at step {number}"
     assert not [thread for thread in threading.enumerate() if thread.name.startswith(("runner-dataset", "sink"))]
+
+
+@runner.register.network("noisy")
+class Noisy(nn.Cell):
+    """Draws in training and in evaluation."""
+
+    def __init__(self, num_classes: int, num_channels: int) -> None:
+        super().__init__()
+        self.flatten, self.dense = nn.Flatten(), nn.Dense(1024 * num_channels, num_classes)
+        self.dropout, self.normal = ops.Dropout(0.8), ops.StandardNormal(2)
+
+    def construct(self, x):
+        x = self.dropout(self.dense(self.flatten(x)))[0]
+        return x + self.normal(x.shape)
+
+
+@pytest.mark.parametrize(("mode", "sink"), [("graph", "off"), ("graph", "-1"), ("graph", "7"), ("pynative", "off")])
+def test_random_operators_go_on_with_the_same_bytes(tmp_path, monkeypatch, mode, sink):
+    overrides = ("network=noisy", f"mode={mode}", *SINKS[sink], "checkpoint.every_steps=3", "eval.every=epoch")
+    run(tmp_path / "whole", *overrides)
+    expected = traces(tmp_path / "whole")
+    ops.StandardNormal()((5,))
+    for number in (1, 8):
+        folder = tmp_path / str(number)
+        assert killed_and_resumed(monkeypatch, folder, overrides, number, only="metrics.jsonl")
+        assert traces(folder) == expected, f"died at event {number}"
 
 
 def dead_from(calls: list[int], number: int) -> None:

@@ -117,7 +117,7 @@ def trained(count):
     model = Model(net, loss, optimizer, mode=context.PYNATIVE_MODE, device=Device(threads=count))
     seen = Names()
     model.train(2, dataset, seen, dataset_sink_mode=False)
-    return {p.name: p.data.tobytes() for p in model.train_network.get_parameters()}, seen.names
+    return {p.name: p.array.tobytes() for p in model.train_network.get_parameters()}, seen.names
 
 
 def test_a_training_has_the_same_bits_with_any_number_of_threads():

@@ -6,6 +6,7 @@ from both_modes import MODES, relative, step_of
 from tables import table
 
 from runner import nn, ops
+from runner.core.autodiff import gradients
 from runner.core.value import Tensor
 from runner.errors import ConfigError, ShapeError
 
@@ -157,3 +158,16 @@ def test_msssim(mode):
 def test_what_they_refuse(make, error, text):
     with pytest.raises(error, match=text):
         make()
+
+
+@table("mode", MODES)
+def test_bilinear_images_of_float16_are_float32(mode: str):
+    x = np.arange(16, dtype=np.float16).reshape(1, 1, 4, 4)
+
+    def resized(x):
+        made = ops.ResizeBilinear((2, 3))(x)
+        return made, gradients(ops.ReduceSum()(made), [x])[0]
+
+    made, gradient = step_of(resized, mode)(x)
+    assert np.allclose(made[0, 0], np.array([[0.0], [8.0]]) + np.arange(3) * 4 / 3, rtol=1e-6)
+    assert (made.dtype, gradient.dtype, gradient.sum()) == (np.float32, np.float16, 6)

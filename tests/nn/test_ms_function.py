@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from runner import Parameter, Tensor, context, ms_function, nn, ops
+from runner import Parameter, Tensor, context, dtype, ms_function, nn, ops
 from runner.errors import ConfigError, ShapeError
 
 MODES = context.PYNATIVE_MODE, context.GRAPH_MODE
@@ -94,3 +94,11 @@ def test_input_signature():
         power(X, X)
     with pytest.raises(ConfigError, match="decorates a function"):
         ms_function(3)
+
+
+def test_a_network_may_return_only_what_is_known_before_it_runs():
+    class Facts(nn.Cell):
+        def construct(self, x):
+            return ops.Shape()(x), ops.DType()(x), 3
+
+    assert Facts()(Tensor(np.zeros((2, 3), np.float16))) == ((2, 3), dtype.float16, 3)

@@ -1,12 +1,14 @@
 """Update rules that assign parameters, against the rules in Float64; two steps, so that state counts."""
 
 import numpy as np
+import pytest
 from both_modes import MODES, step_of
 from operands import normal, positive
 from tables import table
 
 from runner import ops
 from runner.core.value import Parameter, Tensor
+from runner.errors import ShapeError
 
 sign, sqrt = np.sign, np.sqrt
 
@@ -119,3 +121,19 @@ def test_two_steps(name: str, mode: str):
         assert len(results) == (count if getattr(op, "returns_state", True) else 1)
         for result, parameter in zip(results, parameters, strict=False):
             assert np.array_equal(result, parameter.asnumpy())
+
+
+def test_rules_of_tensors_outside_of_networks():
+    var, square, moment = (Tensor(np.float32([value])) for value in (1.0, 2.0, 0.5))
+    made = ops.ApplyRMSProp()(var, square, moment, 0.1, Tensor(np.float32([3.0])), 0.9, 0.8, 0.01)
+    expected = rmsprop(1.0, 2.0, 0.5, 3.0)
+    found = [x.asnumpy().item() for x in (var, square, moment)]
+    assert np.allclose(found, expected, rtol=1e-6)
+    assert made.asnumpy().item() == found[0]
+
+
+@table("mode", MODES)
+def test_rules_of_tensors_in_networks_are_errors(mode: str):
+    x = np.float32([1.0])
+    with pytest.raises(ShapeError, match="the first operand must be a Parameter"):
+        step_of(lambda v, s, m, g: ops.ApplyRMSProp()(v, s, m, 0.1, g, 0.9, 0.8, 0.01), mode)(x, x, x, x)

@@ -199,6 +199,9 @@ def images():
                 (x,),
                 lambda x, s=size, c=corners: nearest(x, s, c),
             )
+            pixels = whole(2, 3, 4, 5, low=0, high=255, dtype=np.uint8)
+            op, oracle = ops.ResizeNearestNeighbor(size, corners), lambda x, s=size, c=corners: nearest(x, s, c)
+            yield Composed(f"ResizeNearestNeighbor-UInt8-{name}", op, (pixels,), oracle)
             yield Composed(
                 f"ResizeBilinear-{name}",
                 ops.ResizeBilinear(size, corners),
@@ -410,3 +413,8 @@ def test_different_elements():
 def test_ties_in_top_k():
     values, numbers = ops.TopK()(Tensor(coarse(3, 5)), 2)
     assert values.shape == numbers.shape == (3, 2)
+
+
+def test_paddings_that_only_a_running_graph_knows_are_an_error():
+    with pytest.raises(ConfigError, match="graph mode has no number for a value"):
+        step_of(ops.MirrorPad(), "graph")(normal(2, 3), np.array([[1, 1], [2, 2]]))

@@ -34,7 +34,7 @@ def image(size: tuple[int, int]) -> np.ndarray:
 def in_eager(op: ops.AvgPool, x: np.ndarray) -> np.ndarray:
     with Eager():
         made = op(Tensor(x))
-    return made.data
+    return made.array
 
 
 def in_graph(op: ops.AvgPool, x: np.ndarray, passes=None) -> np.ndarray:
@@ -57,7 +57,7 @@ def windows(x: np.ndarray, op: ops.AvgPool):
 
 @pytest.mark.parametrize(("size", "kernel", "stride", "mode"), GEOMETRIES)
 def test_every_sum_is_rounded(size, kernel, stride, mode):
-    op, x = ops.AvgPool(kernel, stride, mode, FAST), image(size)
+    op, x = ops.AvgPool(kernel, stride, mode, impl_mode=FAST), image(size)
     made = in_eager(op, x)
     assert made.dtype == np.float16
     for i, j, elements in windows(x, op):
@@ -84,7 +84,7 @@ def test_the_choice_is_seen_in_the_numbers():
     x = image((12, 12))
     exact = np.float64(x).mean((2, 3))
     precise, fast = (
-        np.abs(np.float64(in_eager(ops.AvgPool(12, 12, "valid", mode), x)[:, :, 0, 0]) - exact).max()
+        np.abs(np.float64(in_eager(ops.AvgPool(12, 12, "valid", impl_mode=mode), x)[:, :, 0, 0]) - exact).max()
         for mode in (PRECISE, FAST)
     )
     assert fast > 4 * precise
@@ -94,13 +94,13 @@ def test_the_choice_is_seen_in_the_numbers():
 def test_other_types_do_not_care(mode):
     x = image((6, 6)).astype(np.float32)
     usual = ops.AvgPool(2, 2)
-    np.testing.assert_array_equal(in_eager(ops.AvgPool(2, 2, "valid", mode), x), in_eager(usual, x))
-    np.testing.assert_array_equal(in_graph(ops.AvgPool(2, 2, "valid", mode), x), in_graph(usual, x))
+    np.testing.assert_array_equal(in_eager(ops.AvgPool(2, 2, "valid", impl_mode=mode), x), in_eager(usual, x))
+    np.testing.assert_array_equal(in_graph(ops.AvgPool(2, 2, "valid", impl_mode=mode), x), in_graph(usual, x))
 
 
 def test_an_unknown_mode():
     with pytest.raises(ShapeError) as caught:
-        ops.AvgPool(2, 2, "valid", "fast")
+        ops.AvgPool(2, 2, "valid", impl_mode="fast")
     assert caught.value.rows == {"given": "fast", "allowed": "high_precision, high_performance"}
 
 
@@ -130,7 +130,7 @@ def test_all_pools_of_a_network_are_chosen():
     assert modes(network) == [FAST, FAST]
     x = TensorType(dt.float16, (1, 1, 8, 8))
     assert network.first.max_pool == ops.MaxPool(2, 2)
-    assert ops.AvgPool(2, 2, "valid", FAST).infer(x) == TensorType(dt.float16, (1, 1, 4, 4))
+    assert ops.AvgPool(2, 2, "valid", impl_mode=FAST).infer(x) == TensorType(dt.float16, (1, 1, 4, 4))
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ class CannotBeEmpty(ops.Neg):
 
 class SecondOrderIsLost(ops.Tanh):
     def grad(self, inputs, outputs, douts):
-        return (douts[0] * Tensor(1.0 - outputs[0].data * outputs[0].data),)
+        return (douts[0] * Tensor(1.0 - outputs[0].array * outputs[0].array),)
 
 
 def test_the_broken_operators_are_not_registered():

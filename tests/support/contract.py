@@ -127,7 +127,7 @@ def check_gradient(op: Primitive, arrays: Arrays) -> float:
             )
             for h in (H, -H)
         ]
-        slopes = gradient.data * direction
+        slopes = gradient.array * direction
         scale = max(float(np.abs(slopes).sum()), 1e-3)
         worst = max(worst, abs((ends[0] - ends[1]) / (2 * H) - float(slopes.sum())) / scale)
     hint = "at a kink of the function or of its slope, mark the row smooth=False"

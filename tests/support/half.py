@@ -26,4 +26,4 @@ def half(op: Primitive, arrays: Arrays) -> tuple[Primitive, Arrays]:
 def in_eager(op: Primitive, arrays: Arrays) -> Arrays:
     with Eager():
         made = op(*map(Tensor, arrays))
-    return tuple(y.data for y in (made if isinstance(made, tuple) else (made,)))
+    return tuple(y.array for y in (made if isinstance(made, tuple) else (made,)))

@@ -81,7 +81,7 @@ def traced(layers: Sequence[str], batch: int, size: int, seed: int) -> tuple[Gra
 
 def computed(graph: Graph, *arrays: np.ndarray) -> list[np.ndarray]:
     """The outputs of a graph by the numpy kernels of its operators, in float32."""
-    known = dict(zip(graph.inputs, arrays, strict=True)) | {s: p.data for p, s in graph.parameters.items()}
+    known = dict(zip(graph.inputs, arrays, strict=True)) | {s: p.array for p, s in graph.parameters.items()}
     known |= graph.constants
     for node in graph.nodes:
         made = node.op.kernel(*(known[x] for x in node.inputs))

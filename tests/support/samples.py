@@ -181,7 +181,7 @@ def matrices() -> Iterator[Sample]:
     for a, b in itertools.product((False, True), repeat=2):
         x, y = normal(*((4, 3) if a else (3, 4))), normal(*((5, 4) if b else (4, 5)))
         yield row(ops.MatMul(a, b), x, y, note=f"{'T' if a else 'N'}{'T' if b else 'N'}")
-    for shape in ((3, 4), (2, 4, 3, 5)):
+    for shape in ((3, 4), (2, 4, 3), (2, 4, 3, 5), (2, 4, 1, 3, 2)):
         yield row(ops.BiasAdd(), normal(*shape), normal(4))
         yield row(ops.BiasAddGrad(), normal(*shape))
 

@@ -48,6 +48,8 @@ def rounding() -> Iterator[Sample]:
         yield row(kind(), halves, note="halves", smooth=False)
     for kind, shape in itertools.product((ops.IsNan, ops.IsInf, ops.IsFinite), SHAPES):
         yield row(kind(), normal(*shape))
+    for kind, dtype in itertools.product((ops.IsNan, ops.IsInf, ops.IsFinite), (np.int8, np.int32, np.bool_)):
+        yield row(kind(), whole(2, 3, low=0, high=2, dtype=dtype), note=dtype.__name__)
     for kind, dtype in itertools.product((ops.BitwiseAnd, ops.BitwiseOr, ops.BitwiseXor), INTEGERS):
         low = 0 if dtype is np.uint8 else -100
         yield row(kind(), whole(4, 3, low=low, high=100, dtype=dtype), whole(3, low=low, high=100, dtype=dtype))

@@ -45,7 +45,7 @@ class Spy(ValueObserver):
 
     def end(self, step, graph):
         self.events.append(("end", step))
-        self.parameters |= {(step, p.name): np.array(p.data) for p in graph.parameters}
+        self.parameters |= {(step, p.name): np.array(p.array) for p in graph.parameters}
         self.constants |= {(step, symbol.name): np.array(array) for symbol, array in graph.constants.items()}
 
 

@@ -172,8 +172,8 @@ def check_gradients(op: Primitive, arrays: Arrays, adjoints: Arrays, kind: str) 
     Float64."""
     nodes, gradients = backward(op, arrays, adjoints)
     for node in nodes:
-        operands = tuple(np.asarray(x.data) for x in node.inputs)
-        check_modes(node.op, operands, kind, tuple(np.asarray(y.data) for y in node.outputs))
+        operands = tuple(np.asarray(x.array) for x in node.inputs)
+        check_modes(node.op, operands, kind, tuple(np.asarray(y.array) for y in node.outputs))
     is_single = all(a.dtype != np.float16 for a in arrays)  # else every operator of the rule rounds
     if kind in WIDE_GRADIENTS and is_single:
         wide_op, wide = in_float64(op, arrays)
@@ -212,4 +212,4 @@ def backward(op: Primitive, arrays: Arrays, adjoints: Arrays) -> tuple[list, Arr
         except NotDifferentiable:
             return [], ()
         values = [rule() if callable(rule) else rule for rule in rules]
-    return interpreter.seen, tuple(v.data for v in values if v is not None)
+    return interpreter.seen, tuple(v.array for v in values if v is not None)

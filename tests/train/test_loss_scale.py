@@ -47,7 +47,7 @@ def trained(network_class, mode, sunk=False, epochs=2, images=IMAGES, **more):
     model = Model(network, loss, nn.Momentum(network.trainable_params(), 0.02, 0.9), mode=mode, **more)
     data = NumpySlicesDataset({"image": images, "label": LABELS}).batch(8)
     model.train(epochs, data, dataset_sink_mode=sunk)
-    return {p.name: p.data for p in model.train_network.get_parameters()}, model
+    return {p.name: p.array for p in model.train_network.get_parameters()}, model
 
 
 @BOTH
@@ -85,7 +85,7 @@ def test_modes_agree_and_sinks_change_no_bit(network, name):
 
 def gradients_of(cell, weights, image, sens=1.0):
     made = gradients(cell(Tensor(image), Tensor(LABELS[: len(image)])), weights, sens)
-    return [value.data / sens for value in made]
+    return [value.array / sens for value in made]
 
 
 @pytest.mark.parametrize(("network_class", "tolerance"), [(Normed, 1e-2), (LeNet5, 6e-2)])
@@ -102,7 +102,7 @@ def test_gradients_agree_with_float64(network_class, tolerance):
         with use_precision(policy(name)), Eager():
             found.append(gradients_of(cell, weights, IMAGES[:8], 256.0))
     for parameter in network.get_parameters():
-        parameter.type, parameter._data = parameter.type.with_dtype(dtype.float64), parameter.data.astype(np.float64)
+        parameter.type, parameter._array = parameter.type.with_dtype(dtype.float64), parameter.array.astype(np.float64)
     with Eager():
         exact = gradients_of(cell, weights, IMAGES[:8].astype(np.float64))
     for values in found:
@@ -156,7 +156,7 @@ def steps(manager, values, mode, sunk=False):
     data = NumpySlicesDataset({"image": images, "label": np.zeros(len(images), np.int32)}, shuffle=False).batch(1)
     model.train(1, data, dataset_sink_mode=sunk)
     cell = model.train_network
-    return float(network.weight.data[0]), float(cell.scale_sense.data), int(cell.overflow_steps.data), cell
+    return float(network.weight.array[0]), float(cell.scale_sense.array), int(cell.overflow_steps.array), cell
 
 
 def simulated(values, scale, factor, window):
@@ -191,7 +191,7 @@ def test_a_dynamic_scale_follows_the_rule(scale, factor, window, mode, sunk):
 def test_a_fixed_scale_skips_and_stays(mode):
     weight, scale, skipped, cell = steps(FixedLossScaleManager(1024.0), GRADIENTS, mode)
     assert (weight, scale, skipped) == (1.0 - sum(v for v in GRADIENTS if v != HUGE), 1024.0, 3)
-    assert int(cell.bad_steps.data) == 0
+    assert int(cell.bad_steps.array) == 0
 
 
 @BOTH
@@ -223,7 +223,7 @@ def test_levels_choose_policy_and_scale():
     optimizer = nn.SGD(network.trainable_params(), 1.0)
     mixed = Model(network, None, optimizer, amp_level="O2")
     assert mixed.precision is policy("allow_mix_precision")
-    assert float(mixed.train_network.scale_sense.data) == 2.0**24
+    assert float(mixed.train_network.scale_sense.array) == 2.0**24
     forced = Model(network, None, optimizer, amp_level="O3")
     assert (forced.precision, type(forced.train_network)) == (policy("force_fp16"), nn.TrainOneStepCell)
     assert Model(network, None, optimizer, precision_mode="force_fp32").precision is policy("force_fp32")

@@ -57,7 +57,7 @@ def train(dataset, sink, sink_size, epochs, max_steps=None):
     model = Model(net, loss, optimizer, mode=context.GRAPH_MODE, device=Device(threads=1))
     seen = Losses()
     model.train(epochs, dataset, seen, sink, sink_size, max_steps=max_steps)
-    parameters = {p.name: p.data.tobytes() for p in model.train_network.get_parameters()}
+    parameters = {p.name: p.array.tobytes() for p in model.train_network.get_parameters()}
     return seen, parameters, model
 
 
@@ -180,7 +180,7 @@ def test_a_sink_that_takes_long_is_several_calls_and_can_be_left(monkeypatch):
     assert model.steps.interactions == 30
     assert seen.events == [30]  # its end reports the whole sink, also the steps before it was left
     assert seen.losses == whole.losses
-    assert {p.name: p.data.tobytes() for p in model.train_network.get_parameters()} == expected
+    assert {p.name: p.array.tobytes() for p in model.train_network.get_parameters()} == expected
 
 
 class Quitter(Leaver):

@@ -45,3 +45,25 @@ def test_what_is_refused(refuse, text):
     with pytest.raises(ConfigError) as caught:
         refuse()
     assert str(caught.value).startswith(f"ConfigError: {text}")
+
+
+@pytest.mark.parametrize(
+    ("refuse", "is_type"),
+    [
+        (lambda: check.whole({}, 1, n=2.0), True),
+        (lambda: check.whole({}, 1, n=True), True),
+        (lambda: check.whole({}, 1, n=0), False),
+        (lambda: check.above({}, 0.0, x="1"), True),
+        (lambda: check.above({}, 0.0, x=-1), False),
+        (lambda: check.flag({}, on=1), True),
+        (lambda: check.one_of({}, ("a",), choice=1), True),
+        (lambda: check.one_of({}, ("a",), choice="b"), False),
+    ],
+)
+def test_another_type_is_a_type_error_too(refuse, is_type):
+    with pytest.raises(ConfigError) as caught:
+        refuse()
+    assert isinstance(caught.value, TypeError) == is_type
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, RuntimeError)
+    assert str(caught.value).startswith("ConfigError: ")

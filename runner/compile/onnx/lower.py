@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ from runner.compile.onnx.graph_proto import described, graph_proto, lower_nodes
 from runner.compile.onnx.names import ValueNames, free_names
 from runner.core.graph import NO_LOSS, RETURN_LOSS, Graph
 from runner.core.lowering import FUSED, Layout
-from runner.core.value import Parameter, Value
+from runner.core.value import Parameter, Symbol, Value
 from runner.errors import ConfigError, InternalError
 from runner.types import TensorType
 
@@ -42,6 +43,8 @@ def lower(
     output_names = output_names or ()
     if len(output_names) > len(graph.outputs):
         raise ConfigError(NO_LOSS, network=graph.name, repair=RETURN_LOSS)
+    if not graph.results:
+        graph = _with_output(graph)
     output_names = [*output_names, *(f"output{k}" for k in range(len(output_names), len(graph.outputs)))]
     results = [*output_names, *(p.name + UPDATED for p in graph.updates), *graph.effect_operands]
     _check_names(graph.name, [*input_names, *(p.name for p in graph.parameters), *results])
@@ -53,6 +56,14 @@ def lower(
     types = {name: x.type for x, name in inputs.items()}
     outputs = dict(zip(results, graph.results, strict=True))
     return _model(graph_proto(builder, graph.name, types, outputs, names, layouts or {}, graph.effect_operands))
+
+
+def _with_output(graph: Graph) -> Graph:
+    """The graph with an output that is never read: onnxruntime opens no model without one. The results of such a
+    network, such as the shape of an operand, are known while it is traced."""
+    zero = np.zeros((), np.float32)
+    symbol = Symbol(TensorType.of(zero), "unread")
+    return replace(graph, constants={**graph.constants, symbol: zero}, outputs=(symbol,))
 
 
 def column_names(graph: Graph, columns: Sequence[str], results: Sequence[str]) -> list[str]:
@@ -177,4 +188,4 @@ def check(model: ModelProto) -> ModelProto:
 
 def parameter_values(graph: Graph) -> dict[str, np.ndarray]:
     """The current values of a graph's parameters by name."""
-    return {p.name: p.data for p in graph.parameters}
+    return {p.name: p.array for p in graph.parameters}

@@ -11,5 +11,5 @@ def freeze(graph: Graph) -> Graph:
     """The graph without parameters; a graph with updates is returned unchanged."""
     if graph.updates:
         return graph
-    values = {symbol: np.asarray(parameter.data) for parameter, symbol in graph.parameters.items()}
+    values = {symbol: np.asarray(parameter.array) for parameter, symbol in graph.parameters.items()}
     return replace(graph, parameters={}, constants={**graph.constants, **values})

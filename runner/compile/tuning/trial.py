@@ -37,7 +37,7 @@ class Trial:
         self.graph = optimize(graph, layout_passes(device))
         model = lower(self.graph).SerializeToString()
         self.session = Session(model, with_threads(device, self.graph), optimize=not self.graph.has_forms)
-        self._values = [self.session.put(array) for array in (*arrays, *(p.data for p in graph.parameters))]
+        self._values = [self.session.put(array) for array in (*arrays, *(p.array for p in graph.parameters))]
 
     def results(self) -> list[np.ndarray]:
         """Outputs, new values of parameters, and operands of effects."""
@@ -93,7 +93,7 @@ def results_agree(graph: Graph, expected: Sequence[np.ndarray], results: Sequenc
     """
     before: list[Parameter | None] = [None] * len(graph.outputs)
     before += [*graph.updates, *(None for _ in graph.effect_operands)]
-    return all(_near(a, b, None if p is None else p.data) for a, b, p in zip(expected, results, before, strict=True))
+    return all(_near(a, b, None if p is None else p.array) for a, b, p in zip(expected, results, before, strict=True))
 
 
 def _near(expected: np.ndarray, result: np.ndarray, before: np.ndarray | None) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt
-from runner.dataset.element_types import target_type
+from runner.dataset.element_types import TEXT, as_value, target_type
 from runner.errors import ConfigError
 from runner.host.machine import require_memory
 from runner.types import TensorType
@@ -23,10 +23,10 @@ def read_samples(source: object, names: Sequence[str], most: int | None) -> dict
     """The columns of at most `most` samples, in their own types. Raises ConfigError as `GeneratorDataset`."""
     samples, count = _samples(source)
     capacity = count if count is None or most is None else min(count, most)
-    buffers: list[_Buffer] = []
+    buffers: list[_Buffer | _Texts] = []
     for number, sample in enumerate(islice(samples, most)):
         values = _values(sample, names, number)
-        buffers = buffers or [_Buffer(name, value, capacity) for name, value in zip(names, values, strict=True)]
+        buffers = buffers or [_buffer(name, value, capacity) for name, value in zip(names, values, strict=True)]
         for buffer, value in zip(buffers, values, strict=True):
             buffer.add(value)
     if not buffers:
@@ -39,7 +39,7 @@ class _Buffer:
 
     def __init__(self, name: str, first: object, capacity: int | None) -> None:
         self.name, self.count = name, 0
-        array = self._array(first)
+        array = _array(name, 0, first)
         self.type = TensorType(dt.of(target_type(name, array)), array.shape)
         self.dtype = array.dtype.newbyteorder("=")
         self.bytes = array.size * self.dtype.itemsize
@@ -50,7 +50,7 @@ class _Buffer:
 
     def add(self, value: object) -> None:
         """Add the value of the next sample."""
-        array = self._array(value)
+        array = _array(self.name, self.count, value)
         found = TensorType(dt.of(target_type(self.name, array)), array.shape)
         if found.dtype != self.type.dtype or len(found.shape) != len(self.type.shape):
             rows = {"column": self.name, "sample": self.count, "found": found, "first_sample": self.type}
@@ -77,16 +77,42 @@ class _Buffer:
         self.rows.resize((self.count, *self.type.shape), refcheck=False)
         return self.rows
 
-    def _array(self, value: object) -> np.ndarray:
-        try:
-            return np.asarray(value)
-        except ValueError as reason:
-            rows = {"column": self.name, "sample": self.count, "found": reason}
-            raise ConfigError("the value of a sample is not an array", **rows) from None
-
     def _require(self, rows: int) -> None:
         repair = "num_samples, or arrays in files that are mapped into memory: NumpySlicesDataset"
         require_memory(rows * self.bytes, column=self.name, sample=self.count, value=self.type, repair=repair)
+
+
+class _Texts:
+    """The texts of one column, of any lengths."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._texts: list[np.ndarray] = []
+
+    def add(self, value: object) -> None:
+        """Add the value of the next sample. Raises ConfigError for a number."""
+        text = _array(self.name, len(self._texts), value)
+        if text.dtype.kind not in TEXT:
+            rows = {"column": self.name, "sample": len(self._texts), "found": text.dtype, "first_sample": "text"}
+            raise ConfigError("the samples of a column differ in shape or element type", **rows)
+        self._texts.append(text)
+
+    def filled(self) -> Values:
+        """The texts so far."""
+        return self._texts
+
+
+def _buffer(name: str, first: object, capacity: int | None) -> "_Buffer | _Texts":
+    is_text = _array(name, 0, first).dtype.kind in TEXT
+    return _Texts(name) if is_text else _Buffer(name, first, capacity)
+
+
+def _array(column: str, sample: int, value: object) -> np.ndarray:
+    try:
+        return as_value(value)
+    except ValueError as reason:
+        rows = {"column": column, "sample": sample, "found": reason}
+        raise ConfigError("the value of a sample is not an array", **rows) from None
 
 
 def _samples(source: object) -> tuple[Iterator[Any], int | None]:

@@ -56,7 +56,8 @@ class Batches(Samples):
         if self._map is not None:
             number, batch = divmod(visit, self.count)
             made = self._map.function(*(values[name] for name in self._map.inputs), BatchInfo(number, batch))
-            made = made if isinstance(made, tuple) else (made,)
+            several = isinstance(made, tuple) or (isinstance(made, list) and len(self._map.outputs) > 1)
+            made = tuple(made) if several else (made,)
             if len(made) != len(self._map.outputs):
                 as_sample(self._map.outputs, made, described(self._map.function))
             values |= dict(zip(self._map.outputs, made, strict=True))

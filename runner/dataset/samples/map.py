@@ -7,6 +7,7 @@ import numpy as np
 
 from runner.dataset.column import Column
 from runner.dataset.draws import Draws
+from runner.dataset.row_events import RowEvents
 from runner.dataset.samples.samples import Sample, SampleColumn, Samples, Shared, as_sample
 from runner.dataset.transforms.sample_transform import SampleTransform, transform_one
 from runner.dataset.transforms.transform import Transform
@@ -26,10 +27,14 @@ class MapSamples(Samples):
     """
 
     def __init__(
-        self, columns: Sequence[Column], operations: Sequence[Callable[..., Any]], names: Sequence[str]
+        self,
+        columns: Sequence[Column],
+        operations: Sequence[Callable[..., Any]],
+        names: Sequence[str],
+        events: RowEvents | None = None,
     ) -> None:
         super().__init__(names, len(columns[0].source))
-        self.columns, self.operations = tuple(columns), tuple(operations)
+        self.columns, self.operations, self._events = tuple(columns), tuple(operations), events
         self.depth = 1 + max(c.source.samples.depth if isinstance(c.source, SampleColumn) else 0 for c in columns)
 
     def __repr__(self) -> str:
@@ -40,8 +45,12 @@ class MapSamples(Samples):
         visits = Visits.of(np.array([visit]), self.count)
         draws = Draws.of_samples(visits, FIRST_POSITION + self.depth)[0]
         made: Any = values_at(self.columns, visits)
+        if self._events is not None:
+            self._events.step_begin()
         for operation in self.operations:
             made = transform_one(operation, made if isinstance(made, tuple) else (made,), draws)
+        if self._events is not None:
+            self._events.step_end()
         return as_sample(self.names, made, described(self.operations[-1]))
 
 
@@ -57,18 +66,21 @@ def described(function: object) -> str:
 
 
 def mapped(
-    columns: Sequence[Column], operations: Sequence[Callable[..., Any]], names: Sequence[str]
+    columns: Sequence[Column],
+    operations: Sequence[Callable[..., Any]],
+    names: Sequence[str],
+    events: RowEvents | None = None,
 ) -> dict[str, Column]:
     """The columns after the operations, by their new names: with arrays as before if runner's transforms allow it."""
     column, first = columns[0], operations[0]
     if len(columns) > 1 and isinstance(first, Transform) and not isinstance(first, SampleTransform):
         rows = {"argument": "input_columns", "value": [c.name for c in columns], "operation": first}
         raise ConfigError("map takes one column for this transform", **rows)
-    if len(columns) == len(names) == 1 and not isinstance(column.source, SampleColumn):
+    if events is None and len(columns) == len(names) == 1 and not isinstance(column.source, SampleColumn):
         transforms = [operation for operation in operations if isinstance(operation, Transform)]
         if len(transforms) == len(operations):
             return {names[0]: column.map(transforms).renamed(names[0])}
-    samples = MapSamples(columns, operations, names)
+    samples = MapSamples(columns, operations, names, events)
     return {name: Column(name, SampleColumn(samples, index)) for index, name in enumerate(names)}
 
 

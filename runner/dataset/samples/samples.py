@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from runner import dtype as dt
-from runner.dataset.element_types import converted, target_type
+from runner.dataset.element_types import TEXT, as_value, converted, target_type
 from runner.dataset.row_source import RowSource
 from runner.dataset.visits import Visits
 from runner.errors import ConfigError
@@ -148,7 +148,7 @@ def stacked(
 
 
 def _fit(value: np.ndarray, other: np.ndarray) -> bool:
-    are_texts = value.dtype.kind in "US" and other.dtype.kind in "US"
+    are_texts = value.dtype.kind in TEXT and other.dtype.kind in TEXT
     return value.shape == other.shape and (value.dtype == other.dtype or are_texts)
 
 
@@ -159,4 +159,4 @@ def as_sample(names: Sequence[str], made: Any, where: str) -> Sample:
         rows = {"found": f"{len(values)} values", "allowed": f"{len(names)}: {', '.join(names)}", "function": where}
         repair = "output_columns with a name for each value that the function returns"
         raise ConfigError("a function returned another number of columns", **rows, repair=repair)
-    return tuple(np.asarray(value) for value in values)
+    return tuple(as_value(value) for value in values)

@@ -1,5 +1,5 @@
 """Transforms of values: those of the reference in `c_transforms`, and the base classes of custom ones."""
 
-from runner.dataset.transforms.transform import Affine, RandomTransform, Transform
+from runner.host.lazy import late_names
 
-__all__ = ["Affine", "RandomTransform", "Transform"]
+__getattr__, __dir__, __all__ = late_names(__name__, __file__)

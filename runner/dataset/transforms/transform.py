@@ -10,9 +10,10 @@ from runner import dtype as dt
 from runner.dataset.visits import Visits
 from runner.errors import ConfigError
 from runner.types import TensorType
+from runner.validation.keywords import KeywordNames
 
 
-class Transform(ABC):
+class Transform(KeywordNames, ABC):
     """A pure function of the values of one column.
 
     Base class of custom transforms (`RandomTransform` for random ones): `__call__` receives [B, ...] samples and must

@@ -1,6 +1,5 @@
 """Image transforms: those of the reference are in `c_transforms` (arrays) and `py_transforms` (images of Pillow)."""
 
-from runner.dataset.vision.border import Border, ImageBatchFormat
-from runner.dataset.vision.inter import Inter
+from runner.host.lazy import late_names
 
-__all__ = ["Border", "ImageBatchFormat", "Inter"]
+__getattr__, __dir__, __all__ = late_names(__name__, __file__)

@@ -10,6 +10,7 @@ import numpy as np
 from runner.core.value import Tensor
 from runner.errors import ConfigError, ShapeError
 from runner.nn.cell import Cell
+from runner.validation.keywords import KeywordNames
 
 __all__ = ["Metric", "rearrange_inputs"]
 
@@ -28,7 +29,7 @@ class AnyMetric(Protocol):
         """The value over all batches."""
 
 
-class Metric:
+class Metric(KeywordNames):
     """Base: `clear`, then `update` once per batch, then `eval`.
 
     `direction` is what a search does with it unless it is configured otherwise: "minimize" or "maximize". A metric

@@ -220,7 +220,7 @@ class Optimizer(Cell):
 
     def next_rates(self, count: int) -> list[np.ndarray]:
         """The rates of the next `count` steps, float32 [count], for each of `schedules`."""
-        start = int(self.global_step.data[0])
+        start = int(self.global_step.array[0])
         return [schedule.rates(start, count) for schedule in self.schedules.values()]
 
     def set_rates(self, rates: Sequence[np.ndarray], step: int) -> None:
@@ -231,7 +231,7 @@ class Optimizer(Cell):
     def advance(self, rates: Sequence[np.ndarray]) -> None:
         """Count steps with these rates; the learning rates become the last of them."""
         self.set_rates(rates, -1)
-        self.global_step.set_data(self.global_step.data + np.int32(len(rates[0])))
+        self.global_step.set_data(self.global_step.array + np.int32(len(rates[0])))
 
     # State
 

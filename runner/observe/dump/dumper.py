@@ -73,7 +73,7 @@ class Dumper(ValueObserver):
             self._written.add(self._graph)
             self._write_graph(graph)
         if self.settings.outputs and not self.settings.op_debug_mode:
-            values = {p.name: p.data for p in graph.parameters} | {x.name: a for x, a in graph.constants.items()}
+            values = {p.name: p.array for p in graph.parameters} | {x.name: a for x, a in graph.constants.items()}
             for name, array in values.items():
                 if self.selection.selects_value(name):
                     self.writer.write_value(step, self._graph, name, ObservedValue(array))

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 
 from runner.errors import ConfigError
+from runner.validation.keywords import KeywordNames
 
 # The hooks of `Callback` that take only the run context: `CallbackList.fire` calls them.
 Event = Literal["begin", "epoch_begin", "step_begin", "step_end", "sink_left", "epoch_end", "end"]
@@ -80,7 +81,7 @@ class RunContext:
         return self._stop
 
 
-class Callback:
+class Callback(KeywordNames):
     """Base: override the needed hooks. Callbacks are called in list order; an exception ends the run."""
 
     def begin(self, run_context: RunContext) -> None:

@@ -12,12 +12,13 @@ from runner.nn.cell import Cell
 from runner.train.callback.base import Callback, CallbackParameters, RunContext, step_in_epoch
 from runner.train.checkpoint.parameters import appended_numbers, save_checkpoint
 from runner.validation.arguments import flag, one_of, whole
+from runner.validation.keywords import KeywordNames
 
 SUFFIX = ".ckpt"
 COUNTERS = "epoch_num", "step_num"
 
 
-class CheckpointConfig:
+class CheckpointConfig(KeywordNames):
     """When `ModelCheckpoint` saves, and which files it keeps; None and 0 are equivalent.
 
     It saves every `save_checkpoint_steps` steps; without them, when more than `save_checkpoint_seconds` seconds have

@@ -38,7 +38,7 @@ def save_checkpoint(
     name = _checked_name(ckpt_file_name)
     flag({}, integrated_save=integrated_save, async_save=async_save, crc_check=crc_check)
     if isinstance(save_obj, Cell):
-        arrays = {key: parameter.data for key, parameter in save_obj.parameters_dict().items()}
+        arrays = {key: parameter.array for key, parameter in save_obj.parameters_dict().items()}
     else:
         arrays = _listed(save_obj)
     if not arrays:
@@ -101,7 +101,7 @@ def load_param_into_net(net: Cell, parameter_dict: Mapping[str, Tensor], strict_
     if not common or (strict_load and (missing or surplus)) or _other_types(net, parameter_dict):
         raise other_network(net, parameter_dict, missing, surplus)
     for name in common:
-        wanted[name].set_data(np.array(parameter_dict[name].data))
+        wanted[name].set_data(np.array(parameter_dict[name].array))
     return missing
 
 
@@ -160,7 +160,7 @@ def _listed(save_obj: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
             raise ConfigError("not something to save", given=_brief(item), at=position, allowed=allowed)
         if item["name"] in arrays:
             raise ConfigError("two parameters have one name", name=item["name"], at=position)
-        arrays[item["name"]] = item["data"].data
+        arrays[item["name"]] = item["data"].array
     return arrays
 
 

@@ -20,7 +20,7 @@ NAMES = ("image", "label"), ("loss",)
 
 def saved():
     graph = optimize(trace(lenet_step().construct, KINDS, "train_step"), default_passes(Device()))
-    return graph, standalone_step(graph, *NAMES, {p.name: p.data for p in graph.parameters})
+    return graph, standalone_step(graph, *NAMES, {p.name: p.array for p in graph.parameters})
 
 
 def test_nodes_tell_where_they_come_from():
@@ -48,7 +48,7 @@ def test_metadata_change_nothing_and_are_not_in_what_runs():
     assert {entry.key for node in plain.graph.node for entry in node.metadata_props} <= {OPERATORS}
     rng = np.random.default_rng(0)
     batch = {"image": rng.normal(size=(32, 1, 32, 32)).astype(np.float32), "label": rng.integers(0, 10, 32, np.int32)}
-    weights = {p.name: p.data for p in graph.parameters}
+    weights = {p.name: p.array for p in graph.parameters}
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     first = ort.InferenceSession(content, options).run(None, batch)

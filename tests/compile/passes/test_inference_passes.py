@@ -50,7 +50,7 @@ def kinds(graph: Graph) -> list[str]:
 
 def in_doubles(cell: Block, x: np.ndarray) -> np.ndarray:
     """The definition, with sums over shifted images."""
-    w, (rows, columns) = np.float64(cell.conv.weight.data), x.shape[2:]
+    w, (rows, columns) = np.float64(cell.conv.weight.array), x.shape[2:]
     padded = np.pad(np.float64(x), ((0, 0), (0, 0), (1, 1), (1, 1)))
     per = x.shape[1] // cell.group
     y = np.zeros((len(x), 8, rows, columns))
@@ -61,7 +61,7 @@ def in_doubles(cell: Block, x: np.ndarray) -> np.ndarray:
                 part = padded[:, first : first + per, i : i + rows, j : j + columns]
                 y[:, k] += np.einsum("nchw,c->nhw", part, w[k, :, i, j])
     mean, variance, gamma, beta = (
-        np.float64(getattr(cell.norm, name).data)[:, None, None]
+        np.float64(getattr(cell.norm, name).array)[:, None, None]
         for name in ("moving_mean", "moving_variance", "gamma", "beta")
     )
     return (y - mean) / np.sqrt(variance + 1e-5) * gamma + beta
@@ -148,7 +148,7 @@ def test_frozen_weights_are_those_of_the_compilation():
     cell = Block()
     program = Program(cell.construct, [X], CPU, "net", passes=INFERENCE)
     before = program([IMAGE])[0]
-    cell.conv.weight.set_data(np.zeros_like(cell.conv.weight.data))
+    cell.conv.weight.set_data(np.zeros_like(cell.conv.weight.array))
     np.testing.assert_array_equal(program([IMAGE])[0], before)
     assert list(program.session.inputs) == ["input0"]
 

@@ -60,7 +60,7 @@ def test_every_form_is_taken_and_agrees(make):
         made = Trial(graph, arrays, ALONE, Tuning(forms=tuple(forms.items())))
         assert {signature(n): str(n.form) for n in made.graph.nodes if signature(n) in forms} == forms
         for a, b, x in zip(expected, made.results(), [None, *graph.updates], strict=True):
-            size = np.abs(a if x is None else a - x.data).max()
+            size = np.abs(a if x is None else a - x.array).max()
             assert np.abs(a - b).max() <= 2e-4 * size + 1e-6 * np.abs(a).max()
 
 
@@ -75,7 +75,7 @@ def test_settings_change_no_result(small_step, changes):
 def test_agreement_is_about_the_change_of_a_parameter(small_step):
     graph, arrays = small_step
     expected = Trial(graph, arrays, ALONE, UNTUNED).results()
-    values = [None, *(parameter.data for parameter in graph.updates)]
+    values = [None, *(parameter.array for parameter in graph.updates)]
     assert results_agree(graph, expected, expected)
     for k, (array, before) in enumerate(zip(expected, values, strict=True)):
         change = array - (0 if before is None else before)

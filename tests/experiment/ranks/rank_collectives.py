@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 
-from runner import Model, context, nn, set_seed
+from runner import Model, context, nn, ops, set_seed
 from runner.communication import get_group_size, get_rank, init
 from runner.communication.world import IsolatedRankError, isolated, world
 from runner.dataset import NumpySlicesDataset
@@ -66,7 +66,7 @@ def trained(**settings: object) -> np.ndarray:
     data = NumpySlicesDataset(columns, num_shards=get_group_size(), shard_id=get_rank()).batch(2)
     model = Model(net, nn.MSELoss(), nn.SGD(net.trainable_params(), 0.1))
     model.train(2, data, dataset_sink_mode=False)
-    return np.concatenate([p.data.ravel() for p in net.trainable_params()])
+    return np.concatenate([p.array.ravel() for p in net.trainable_params()])
 
 
 def scripts() -> None:
@@ -78,10 +78,24 @@ def scripts() -> None:
         assert (world().shared(apart.tolist()) == apart.tolist()) == (get_rank() == 0)
 
 
+def draws() -> None:
+    """Each rank has its own numbers, and those again after the same seed."""
+    for mode in (context.GRAPH_MODE, context.PYNATIVE_MODE):
+        context.set_context(mode=mode)
+        found = []
+        for _ in range(2):
+            set_seed(4)
+            found.append(ops.UniformReal()((3,)).asnumpy().tolist())
+        assert found[0] == found[1]
+        of_ranks = world().all_gathered(found[0])
+        assert len({*map(tuple, of_ranks)}) == get_group_size()
+
+
 if __name__ == "__main__":
     init()
     exchanges()
     scripts()
+    draws()
     if sys.argv[1:] == ["raise"] and get_rank() == 1:
         raise RuntimeError("only here")
     done = world().gathered(get_rank())

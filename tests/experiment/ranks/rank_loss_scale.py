@@ -46,7 +46,7 @@ class History(Callback):
         moment = cell.optimizer.moments[0]
         counts = cell.overflow_steps, cell.bad_steps, cell.scale_update.good_steps
         self.rows.append(
-            [float(p.data.reshape(-1)[0]) for p in (cell.network.weight, moment, cell.scale_sense, *counts)]
+            [float(p.array.reshape(-1)[0]) for p in (cell.network.weight, moment, cell.scale_sense, *counts)]
         )
 
 

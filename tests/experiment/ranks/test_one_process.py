@@ -63,7 +63,7 @@ def one_step(kind, **settings):
     cell = nn.TrainOneStepCell(net, nn.SGD(net.trainable_params(), 0.125))
     step = EagerStep(cell, "step") if kind == "pynative" else GraphStep(cell, context.device(), "step")
     loss = step([X, Y])[0]
-    return net.w.data.copy(), net.b.data.copy(), loss
+    return net.w.array.copy(), net.b.array.copy(), loss
 
 
 def by_hand():
@@ -132,6 +132,14 @@ def test_two_meetings_one_after_the_other(several):
     once = 3 * X + 1  # the sum of x - 1, x and x + 1
     np.testing.assert_allclose(made, 2 * once**2, rtol=1e-6)
     np.testing.assert_array_equal(EagerStep(Twice(), "twice")([X])[0], made)
+
+
+def test_a_graph_that_only_exchanges(several):
+    class Sum(nn.Cell):
+        def construct(self, x):
+            return ops.AllReduce()(x)
+
+    np.testing.assert_array_equal(GraphStep(Sum(), context.device(), "sum")([X])[0], 3 * X)
 
 
 @pytest.mark.parametrize("kind", ["pynative", "graph"])
@@ -230,8 +238,8 @@ def test_float16_gradients_travel_as_float32(several):
     reducer = DistributedGradReducer([Parameter(np.zeros(2, np.float16), "w")], mean=False)
     with Eager():
         made = reducer.construct([Tensor(np.array([1, 2], np.float16))])[0]
-    assert made.data.dtype == np.float16
-    np.testing.assert_array_equal(made.data, [3, 6])
+    assert made.array.dtype == np.float16
+    np.testing.assert_array_equal(made.array, [3, 6])
 
 
 @pytest.mark.parametrize("mode", [context.GRAPH_MODE, context.PYNATIVE_MODE])
@@ -268,8 +276,8 @@ def test_gradients_travel_in_float32_whatever_is_forced(several, kind, scaled):
     of_w, of_b, _ = by_hand()
     scale = 4.0 if scaled else 1.0
     mean = [(scale * g + np.float32(2.0**-12)) / 3 / scale for g in (of_w, of_b)]
-    np.testing.assert_allclose(net.w.data, [[1.0], [2.0]] - 0.125 * mean[0], rtol=1e-6)
-    np.testing.assert_allclose(net.b.data, -0.125 * mean[1], rtol=1e-6)
+    np.testing.assert_allclose(net.w.array, [[1.0], [2.0]] - 0.125 * mean[0], rtol=1e-6)
+    np.testing.assert_allclose(net.b.array, -0.125 * mean[1], rtol=1e-6)
 
 
 class Late(nn.Cell):

@@ -69,7 +69,7 @@ def trained(mode, folder=None, **settings):
         profiled = ProfileSettings(folder, training_trace=True, task_trace=True)
         model.profiler = TrainingProfiler(profiled, written)
     model.train(1, data, dataset_sink_mode=False)
-    return [p.data.tobytes() for p in net.trainable_params()], said
+    return [p.array.tobytes() for p in net.trainable_params()], said
 
 
 @pytest.fixture(scope="module", params=MODES)

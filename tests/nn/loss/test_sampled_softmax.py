@@ -6,7 +6,7 @@ from tables import table
 
 from runner import Tensor, context, nn, ops
 from runner.errors import ConfigError, ShapeError
-from runner.ops import random_bits
+from runner.host.seed import set_seed
 
 MODES = [context.GRAPH_MODE, context.PYNATIVE_MODE]
 RNG = np.random.default_rng(2)
@@ -19,11 +19,6 @@ def expected_loss(weights, bias, labels, inputs, sampled, own_count, count):
     scores = np.concatenate([own - np.log(own_count), inputs @ weights[sampled].T + bias[sampled] - np.log(count)], 1)
     shares = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
     return -np.log(shares[:, : labels.shape[1]]).mean(1)
-
-
-@pytest.fixture(autouse=True)
-def _counter(monkeypatch):
-    monkeypatch.setattr(random_bits, "_state", {})
 
 
 def wide(*arrays):
@@ -84,7 +79,7 @@ class Drawn(nn.Cell):
 
 
 def draws(mode, count, labels, **options):
-    random_bits._state.clear()  # the counter of random numbers, of the whole process
+    set_seed(1)
     context.set_context(mode=mode)
     cell = Drawn(**options)
     return [cell(Tensor(np.array(labels, np.int32))).asnumpy().tolist() for _ in range(count)]

@@ -103,7 +103,7 @@ def test_a_healthy_training_is_not_changed(tmp_path, name):
         model = Model(net, loss, optimizer, mode=MODES[name][0], failure=failure)
         dataset = NumpySlicesDataset((np.abs(images) / 100, labels), shuffle=True).batch(8)
         model.train(2, dataset, None, MODES[name][1])
-        trained.append([parameter.data for parameter in model.train_network.get_parameters()])
+        trained.append([parameter.array for parameter in model.train_network.get_parameters()])
     for left, right in zip(*trained, strict=True):
         np.testing.assert_array_equal(left, right)
     assert list(tmp_path.iterdir()) == []

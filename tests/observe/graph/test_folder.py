@@ -213,7 +213,7 @@ def test_watching_changes_no_number(mode, tmp_path):
         cell = step_cell("lenet")
         model = Model(cell, mode=mode, device=Device("CPU", threads=1), observer=observer)
         losses = [model.train_step((images, labels))[0] for _ in range(3)]
-        made.append([*losses, *(p.data for p in cell.get_parameters())])
+        made.append([*losses, *(p.array for p in cell.get_parameters())])
     for plain, watched in zip(*made, strict=True):
         np.testing.assert_array_equal(plain, watched)
 

@@ -252,7 +252,7 @@ def test_a_profile_changes_no_number(tmp_path, mode, sunk):
     train(plain, data_of("lenet"), sunk, 16)
     watched = Training(tmp_path, mode, sunk, 16).model
     pairs = zip(plain.train_network.get_parameters(), watched.train_network.get_parameters(), strict=True)
-    assert all(a.data.tobytes() == b.data.tobytes() for a, b in pairs)
+    assert all(a.array.tobytes() == b.array.tobytes() for a, b in pairs)
 
 
 @pytest.mark.parametrize(("mode", "sunk"), WAYS)

@@ -87,7 +87,7 @@ def test_it_is_called_only_where_a_gradient_flows(mode):
     parameter, hook = Parameter(W, "w"), ops.InsertGradientOf(seen)
 
     def function(x):
-        data, unused = hook(x), hook(x * parameter.data[0, 0])
+        data, unused = hook(x), hook(x * parameter.array[0, 0])
         loss = ops.ReduceSum()(ops.MatMul()(data, parameter)) + 0.0 * ops.ReduceSum()(unused)
         return gradients(loss, [parameter])[0]
 

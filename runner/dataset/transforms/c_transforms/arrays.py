@@ -8,8 +8,9 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.dataset.draws import Draws
+from runner.dataset.element_types import TEXT, as_value
 from runner.dataset.transforms.sample_transform import SampleTransform
-from runner.errors import ConfigError, known_names
+from runner.errors import ArgumentTypeError, ConfigError, known_names
 from runner.types import TensorType
 from runner.validation.arguments import whole_number
 
@@ -40,39 +41,41 @@ COMPARISONS = {
 
 
 class Fill(SampleTransform):
-    """Every element replaced by `fill_value`, in the sample's element type.
+    """Every element replaced by `fill_value`, in the sample's element type; text by text.
 
     >>> Fill(3)(np.array([1, 2], np.int32)).tolist()
     [3, 3]
     """
 
-    def __init__(self, fill_value: float | bool) -> None:
-        self.fill_value = scalar_of("fill_value", fill_value)
+    def __init__(self, fill_value: float | bool | str | bytes) -> None:
+        self.fill_value = constant_of("fill_value", fill_value)
 
     def one(self, value: Any, draws: Draws) -> np.ndarray:
         """The same shape and type."""
-        array = np.asarray(value)
-        return np.full(array.shape, np.asarray(self.fill_value).astype(array.dtype), array.dtype)
+        array = as_value(value)
+        filling = like(array, self.fill_value, self)
+        return np.full(array.shape, filling, filling.dtype)
 
 
 class Mask(SampleTransform):
-    """Whether each element satisfies a comparison with `constant`, as `dtype`.
+    """Whether each element satisfies a comparison with `constant` in its own element type, as `dtype`.
 
     >>> Mask(Relational.GE, 2)(np.array([1, 2, 3])).tolist()
     [False, True, True]
     """
 
-    def __init__(self, operator: Relational, constant: float | bool, dtype: Any = dt.bool_) -> None:
+    def __init__(self, operator: Relational, constant: float | bool | str | bytes, dtype: Any = dt.bool_) -> None:
         if not isinstance(operator, Relational):
             rows = known_names(operator, [f"Relational.{name}" for name in Relational.__members__])
             raise ConfigError("not a comparison", argument="operator", value=operator, **rows)
         self.operator = operator
-        self.constant = scalar_of("constant", constant)
+        self.constant = constant_of("constant", constant)
         self.dtype = dt.of(dtype)
 
     def one(self, value: Any, draws: Draws) -> np.ndarray:
         """The same shape."""
-        made: np.ndarray = COMPARISONS[self.operator](np.asarray(value), self.constant)
+        array = as_value(value)
+        made: np.ndarray = COMPARISONS[self.operator](array, like(array, self.constant, self))
         return made.astype(self.dtype.numpy)
 
 
@@ -83,28 +86,30 @@ class PadEnd(SampleTransform):
     [1, 2, 3, 10]
     """
 
-    def __init__(self, pad_shape: Sequence[int | None], pad_value: float | bool | None = None) -> None:
+    def __init__(self, pad_shape: Sequence[int | None], pad_value: float | bool | str | bytes | None = None) -> None:
         if not isinstance(pad_shape, Sequence) or isinstance(pad_shape, str):
             allowed = "a list with a length, or None, for each axis"
-            raise ConfigError("not a shape", argument="pad_shape", value=pad_shape, allowed=allowed)
+            raise ArgumentTypeError("not a shape", argument="pad_shape", value=pad_shape, allowed=allowed)
         self.pad_shape = [n if n is None else whole_number("pad_shape", n, 0, MAX_LENGTH) for n in pad_shape]
-        self.pad_value = 0 if pad_value is None else scalar_of("pad_value", pad_value)
+        self.pad_value = None if pad_value is None else constant_of("pad_value", pad_value)
 
     def one(self, value: Any, draws: Draws) -> np.ndarray:
         """[*pad_shape]. Raises ConfigError for another number of axes."""
-        array = np.asarray(value)
+        array = as_value(value)
         if array.ndim != len(self.pad_shape):
             rows = {"argument": "pad_shape", "value": self.pad_shape, "sample": TensorType.of(array)}
             raise ConfigError("pad_shape and the sample have different numbers of axes", **rows)
         shape = [old if new is None else new for old, new in zip(array.shape, self.pad_shape, strict=True)]
         kept = tuple(slice(min(old, new)) for old, new in zip(array.shape, shape, strict=True))
-        result = np.full(shape, np.asarray(self.pad_value).astype(array.dtype), array.dtype)
+        usual = b"" if array.dtype.kind in TEXT else 0
+        padding = like(array, usual if self.pad_value is None else self.pad_value, self)
+        result = np.full(shape, padding, np.promote_types(padding.dtype, array.dtype))
         result[kept] = array[kept]
         return result
 
 
 class Concatenate(SampleTransform):
-    """The arrays `prepend` before and `append` after each sample, which has one axis.
+    """The arrays `prepend` before and `append` after each sample, which has one axis; of several columns one sample.
 
     >>> Concatenate(0, np.array([0]), np.array([9]))(np.array([1, 2])).tolist()
     [0, 1, 2, 9]
@@ -118,11 +123,20 @@ class Concatenate(SampleTransform):
 
     def one(self, value: Any, draws: Draws) -> np.ndarray:
         """One axis, in the sample's element type."""
-        array = np.asarray(value)
-        if array.ndim != 1:
-            raise ConfigError("Concatenate takes samples of one axis", sample=TensorType.of(array))
-        parts = [self.prepend, array, self.append]
-        return np.concatenate([part.astype(array.dtype) for part in parts if part is not None])
+        return self(value)
+
+    def __call__(self, *values: Any) -> np.ndarray:
+        """The samples of all columns, one after the other. Raises ConfigError when text meets numbers."""
+        arrays = [as_value(value) for value in values]
+        parts = [part for part in (self.prepend, *arrays, self.append) if part is not None]
+        if any(array.ndim != 1 for array in arrays):
+            found = ", ".join(f"{array.dtype}{list(array.shape)}" for array in arrays)
+            raise ConfigError("Concatenate takes samples of one axis", found=found)
+        if len({part.dtype.kind in TEXT for part in parts}) > 1:
+            found = ", ".join(str(part.dtype) for part in parts)
+            raise ConfigError("Concatenate takes numbers, or text", found=found)
+        is_text = parts[0].dtype.kind in TEXT
+        return np.concatenate(parts if is_text else [part.astype(arrays[0].dtype) for part in parts])
 
 
 class Slice(SampleTransform):
@@ -147,7 +161,7 @@ class Slice(SampleTransform):
 
     def one(self, value: Any, draws: Draws) -> np.ndarray:
         """As many axes as the sample. Raises ConfigError for positions outside of it."""
-        array = np.asarray(value)
+        array = as_value(value)
         for axis, part in enumerate(self._parts(array)):
             try:
                 array = array[(slice(None),) * axis + (part,)]
@@ -205,6 +219,21 @@ class Unique:
         return values[order], place[numbers.ravel()], counts[order].astype(np.int32)
 
 
+def constant_of(argument: str, value: Any) -> int | float | bool | bytes:
+    """A Python number, or text as bytes. Raises ConfigError for anything else."""
+    if isinstance(value, str | bytes):
+        return value.encode() if isinstance(value, str) else value
+    return scalar_of(argument, value)
+
+
+def like(array: np.ndarray, constant: int | float | bool | bytes, transform: SampleTransform) -> np.ndarray:
+    """The constant in the element type of an array. Raises ConfigError when only one of them is text."""
+    if isinstance(constant, bytes) != (array.dtype.kind in TEXT):
+        rows = {"constant": repr(constant), "sample": f"{array.dtype}{list(array.shape)}"}
+        raise ConfigError(f"{type(transform).__name__} takes numbers, or text", **rows)
+    return np.asarray(constant) if isinstance(constant, bytes) else np.asarray(constant).astype(array.dtype)
+
+
 def scalar_of(argument: str, value: Any) -> int | float | bool:
     """A Python number. Raises ConfigError for anything else."""
     number = value.item() if np.ndim(value) == 0 and hasattr(value, "item") else value
@@ -216,7 +245,7 @@ def scalar_of(argument: str, value: Any) -> int | float | bool:
 def _part(argument: str, value: Any) -> np.ndarray | None:
     if value is None:
         return None
-    array = np.asarray(value)
-    if array.ndim != 1 or array.dtype.kind not in "biuf":
+    array = as_value(value)
+    if array.ndim != 1 or array.dtype.kind not in f"biuf{TEXT}":
         raise ConfigError("not an array of one axis", argument=argument, value=value, allowed="an array of one axis")
     return array

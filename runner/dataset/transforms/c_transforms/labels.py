@@ -57,26 +57,35 @@ class OneHot(Transform):
         return f"OneHot({self.num_classes})"
 
     def infer(self, sample: TensorType) -> TensorType:
-        """[num_classes] for one integer, of shape [] or [1]."""
-        if sample.dtype.numpy.kind not in "iu" or sample.shape not in ((), (1,)):
-            raise ConfigError("OneHot takes one integer per sample", sample=sample)
-        return sample.with_shape(self.num_classes)
+        """[num_classes] for one integer, of shape [] or [1]; [n, num_classes] for [n] integers."""
+        if sample.dtype.numpy.kind not in "iu" or sample.ndim > 1 or sample.size == 0:
+            raise ConfigError("OneHot takes one integer per sample, or integers of one axis", sample=sample)
+        return sample.with_shape(*self._labels(sample.shape), self.num_classes)
+
+    def _labels(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the labels without axes of length 1."""
+        return tuple(length for length in shape if length != 1)
 
     def __call__(self, batch: np.ndarray) -> np.ndarray:
-        """[B, num_classes]; [num_classes] for one label. Raises ConfigError for one outside 0 to num_classes - 1."""
+        """[B, num_classes] or [B, n, num_classes]; [num_classes] for one label.
+
+        Raises ConfigError for one outside 0 to num_classes - 1.
+        """
         batch = np.asarray(batch)
-        labels = batch.reshape(-1, 1)
+        rows = batch.shape[:1] + self._labels(batch.shape[1:])
+        labels = batch.reshape(*rows, 1)
         if labels.size and not 0 <= labels.min() <= labels.max() < self.num_classes:
             wrong = labels[(labels < 0) | (labels >= self.num_classes)][0]
             raise ConfigError(
                 "a label is out of range", argument="num_classes", value=wrong, allowed=f"0 to {self.num_classes - 1}"
             )
         ones: np.ndarray = labels == np.arange(self.num_classes)
-        return ones.astype(batch.dtype).reshape(self.num_classes if batch.ndim == 0 else ones.shape)
+        return ones.astype(batch.dtype)
 
     def lower(self, batch: Any, ops: Any) -> Any:
-        """[B, num_classes]; a label that is out of range gives zeros."""
-        return ops.OneHot(depth=self.num_classes, dtype=batch.dtype)(ops.Reshape((batch.shape[0],))(batch))
+        """As `__call__`; a label that is out of range gives zeros."""
+        rows = batch.shape[0], *self._labels(batch.shape[1:])
+        return ops.OneHot(depth=self.num_classes, dtype=batch.dtype)(ops.Reshape(rows)(batch))
 
     def attributes(self) -> dict[str, Any]:
         """`num_classes`."""
