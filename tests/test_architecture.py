@@ -62,7 +62,7 @@ PUBLIC_API = {
     *("runner.common", "runner.dataset", "runner.dataset.vision.c_transforms", "runner.dataset.vision.py_transforms"),
     *("runner.dataset.transforms.c_transforms", "runner.dataset.transforms.py_transforms"),
     *("runner.dataset.transforms", "runner.dataset.vision"),
-    *("runner.nn.loss", "runner.nn.metrics", "runner.nn.optim", "runner.observe.graph"),
+    *("runner.nn.loss", "runner.nn.metrics", "runner.nn.optim", "runner.observe.graph", "runner.mindspore.numpy"),
 }
 LATE_PACKAGES = {
     "runner.compile": "graph mode and its tuning",

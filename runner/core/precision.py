@@ -22,7 +22,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.conversion import conversions
-from runner.core.value import OPERATORS, Operand, Value
+from runner.core.value import OPERATORS, Operand, Parameter, Value
 from runner.errors import ConfigError, known_names
 from runner.types import TensorType
 
@@ -51,17 +51,25 @@ class PrecisionTraits(Protocol):
 
 @dataclass(frozen=True)
 class Policy:
-    """A casting policy, one of `MODES`. `forced` is the type for all operands that allow it."""
+    """A casting policy: one of `MODES`, or that of a cell.
+
+    `forced` is the type for all operands that allow it. The policy of a cell (`of_cell`) is forced on parameters only:
+    what its inputs and other cells give stays as it is, and an operator takes the widest of its operands.
+    """
 
     name: str
     forced: dt.DType | None = None
+    of_cell: bool = False
 
-    def casts(self, op: PrecisionTraits, types: tuple[TensorType, ...]) -> tuple[dt.DType | None, ...] | None:
+    def casts(
+        self, op: PrecisionTraits, types: tuple[TensorType, ...], parameters: tuple[bool, ...] = ()
+    ) -> tuple[dt.DType | None, ...] | None:
         """For each operand the element type to cast it to, or None; None when nothing is cast.
 
-        Only Float16 and Float32 are cast; an operator with a Float64 operand is not changed.
+        `parameters` says which operands are parameters. Only Float16 and Float32 are cast; an operator with a Float64
+        operand is not changed.
         """
-        return _casts(self, op, types)
+        return _casts(self, op, types, parameters if self.of_cell else ())
 
     def target(self, needs: Needs, kinds: Sequence[dt.DType]) -> dt.DType | None:
         """The type to cast to, for operands of the types `kinds` of an operator with these needs."""
@@ -69,19 +77,24 @@ class Policy:
             return None
         if needs is Needs.MASTER:
             return SINGLE
-        if self.forced is not None:
+        if self.forced is not None and not self.of_cell:
             return self.forced
-        if needs is Needs.WIDEST:
+        if needs is Needs.WIDEST or self.of_cell:
             return SINGLE if SINGLE in kinds else None
         return {Needs.HALF: HALF, Needs.SINGLE: SINGLE, Needs.FIRST: kinds[0]}[needs]
 
 
 @lru_cache(maxsize=8192)
-def _casts(policy: Policy, op: PrecisionTraits, types: tuple[TensorType, ...]) -> tuple[dt.DType | None, ...] | None:
-    kinds = [t.dtype for k, t in enumerate(types) if t.dtype.is_float and k not in op.masters]
-    if not kinds or dt.float64 in [t.dtype for t in types]:
+def _casts(
+    policy: Policy, op: PrecisionTraits, types: tuple[TensorType, ...], parameters: tuple[bool, ...]
+) -> tuple[dt.DType | None, ...] | None:
+    chosen = [policy.forced if is_parameter else None for is_parameter in parameters or [False] * len(types)]
+    floats = [k for k, t in enumerate(types) if t.dtype.is_float and k not in op.masters]
+    if not floats or dt.float64 in [t.dtype for t in types]:
         return None
-    target = policy.target(op.needs, kinds)
+    target = policy.target(op.needs, [chosen[k] or types[k].dtype for k in floats])
+    if target is None and policy.of_cell and op.needs is not Needs.NOTHING:
+        target = HALF  # all operands are, once parameters are cast
     wanted = [SINGLE if k in op.masters else target for k in range(len(types))]
     casts = [w if t.dtype in (HALF, SINGLE) and w is not t.dtype else None for t, w in zip(types, wanted, strict=True)]
     return tuple(casts) if any(casts) else None
@@ -97,6 +110,7 @@ MODES: dict[str, Policy | None] = {
     "allow_mix_precision": Policy("allow_mix_precision"),
 }
 DEFAULT = "allow_fp32_to_fp16"
+OF_CELL = {HALF: Policy("cell_fp16", HALF, of_cell=True), SINGLE: Policy("cell_fp32", SINGLE, of_cell=True)}
 _policies: list[Policy | None] = [None]
 
 
@@ -127,9 +141,12 @@ class OperandCasting:
         """Apply an operator."""
         raise NotImplementedError
 
-    def cast(self, policy: Policy, op: PrecisionTraits, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
-        """The operands, cast to the types that a policy selects for this operator."""
-        wanted = policy.casts(op, tuple([x.type for x in inputs]))
+    def cast(
+        self, policy: Policy, op: PrecisionTraits, inputs: tuple[Value, ...], given: tuple[Value, ...]
+    ) -> tuple[Value, ...]:
+        """The operands, cast as a policy selects for this operator; `given` are those that it was called with."""
+        parameters = tuple([isinstance(x, Parameter) for x in given]) if policy.of_cell else ()
+        wanted = policy.casts(op, tuple([x.type for x in inputs]), parameters)
         if wanted is None:
             return inputs
         return tuple([self.with_dtype(x, dtype or x.dtype) for x, dtype in zip(inputs, wanted, strict=True)])

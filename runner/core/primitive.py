@@ -225,9 +225,10 @@ class Interpreter(Rebinding):
 
     def bind(self, op: Primitive, operands: tuple[Operand, ...]) -> tuple[Value, ...]:
         """Apply an operator: infer types, let the subclass produce the outputs, and record."""
-        inputs = self.handles(as_values(operands))
+        given = as_values(operands)
+        inputs = self.handles(given)
         if self.precision is not None:
-            inputs = self.cast(self.precision, op, inputs)
+            inputs = self.cast(self.precision, op, inputs, given)
         if op.one_dtype and inputs[0].type.dtype is not inputs[1].type.dtype:
             inputs = self.convert(inputs)
         try:

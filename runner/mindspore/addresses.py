@@ -33,6 +33,7 @@ _OPS = (
     *("operations.random_ops", "operations.other_ops", "operations._grad_ops", "operations._inner_ops"),
     *("composite.base", "composite.clip_ops", "composite.math_ops", "composite.array_ops", "composite.random_ops"),
 )
+_NUMPY = ".array_ops", ".array_creations", ".math_ops", ".logic_ops", ".dtypes"
 _CALLBACKS = "callback", "checkpoint", "loss_monitor", "time_monitor", "lr_scheduler_callback", "summary_collector"
 # Path without the package: the modules whose names it has, the first one that has a name first.
 ADDRESSES: dict[str, tuple[str, ...]] = {
@@ -43,6 +44,7 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     "nn.loss.loss": ("runner.nn", "runner.nn.loss.base"),  # scripts subclass its `_Loss`
     "ops.functional": ("runner.ops",),
     "train.serialization": ("runner",),
+    "amp": ("runner.train.amp",),
     "train.dataset_helper": ("runner",),
     **{f"train.callback._{name}": ("runner.train.callback",) for name in _CALLBACKS},
     "train.train_thor": ("runner.mindspore.thor",),
@@ -62,6 +64,7 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     "dataset.vision.utils": ("runner.dataset.vision",),
     "mindrecord": ("runner.mindspore.record_files", "runner.mindspore.record_converters"),
     "_checkparam": ("runner.mindspore.checkparam",),
+    **{f"numpy{name}": ("runner.mindspore.numpy",) for name in ("", *_NUMPY)},
 }
 # Those that are files here, and attributes of their packages too.
 _FILES = (
@@ -72,7 +75,7 @@ _FILES = (
 # Missing names that scripts import and few of their configs use: what stands for them raises when it is called.
 STAND_INS = {"thor": "runner.mindspore.thor"}
 # Modules of r1.2 that scripts cannot have here, beyond those whose names are in `names.txt`.
-_MISSING_MODULES = ("numpy", "nn.probability", "compression", "explainer", "hub", "boost", "dataset.text", "nn.sparse")
+_MISSING_MODULES = ("nn.probability", "compression", "explainer", "hub", "boost", "dataset.text", "nn.sparse")
 _LOADERS = (__name__, "runner.host.lazy")
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 

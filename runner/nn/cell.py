@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -243,9 +244,9 @@ class Cell(CellSettings):
             parameters |= dict.fromkeys(cell.get_parameters())
         return list(parameters)
 
-    def parameters_dict(self, recurse: bool = True) -> dict[str, Parameter]:
+    def parameters_dict(self, recurse: bool = True) -> OrderedDict[str, Parameter]:
         """All parameters by name. Raises ConfigError when two share a name."""
-        named: dict[str, Parameter] = {}
+        named: OrderedDict[str, Parameter] = OrderedDict()
         for parameter in self.get_parameters(recurse):
             if parameter.name in named:
                 raise ConfigError("two parameters have the same name", name=parameter.name, cell=type(self).__name__)

@@ -5,7 +5,7 @@ from typing import Any
 
 from runner import dtype as dt
 from runner.core.eager import Eager
-from runner.core.precision import policy
+from runner.core.precision import OF_CELL
 from runner.core.primitive import current
 from runner.core.value import Value
 from runner.errors import ConfigError
@@ -15,7 +15,7 @@ Construct = Callable[..., Any]
 
 
 def in_precision(dtype: dt.DType, construct: Construct) -> Construct:
-    """`construct` with inputs and operands cast to Float16 or Float32."""
+    """`construct` with its inputs and the parameters that it uses cast to Float16 or Float32."""
 
     def cast(given: Any) -> Any:
         if isinstance(given, tuple | list):
@@ -24,9 +24,8 @@ def in_precision(dtype: dt.DType, construct: Construct) -> Construct:
         return current().with_dtype(current().lift(given), dtype) if is_cast else given
 
     def computed(*inputs: Any, **options: Any) -> Any:
-        forced = policy("force_fp16" if dtype is dt.float16 else "force_fp32")
         inputs = tuple(map(cast, inputs))
-        with current().use_precision(forced):
+        with current().use_precision(OF_CELL[dtype]):
             return construct(*inputs, **options)
 
     return computed

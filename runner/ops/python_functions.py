@@ -100,9 +100,9 @@ tuple_getitem = operator.getitem
 tuple_len = len
 
 
-def typeof(x: Any) -> Any:
-    """The type of a value: the element type of a tensor, the class of a Python value."""
-    return x.dtype if isinstance(x, Value) else type(x)
+def typeof(x: Any) -> dt.Type:
+    """The type of a value: `Tensor[Float32]`, `Int64` for a whole number of Python, `String`, ..."""
+    return dt.get_py_obj_dtype(x)
 
 
 def hastype(x: Any, type_: Any) -> bool:

@@ -77,7 +77,7 @@ class RandomCounter:
 
     def _begin(self, purpose: str, number: int, training: int = 0) -> None:
         place = _origin(seed.get_seed(), purpose, training) + number * STRIDE
-        self.parameter.replace_data(np.asarray(place & MASK, np.int64))
+        self.parameter.replace_array(np.asarray(place & MASK, np.int64))
 
 
 def use_counter(*seeds: int) -> tuple[int, Value]:

@@ -66,14 +66,14 @@ class Size:
 
 @dataclass(frozen=True)
 class IsSubClass:
-    """Whether an element type is another one, or belongs to a kind of types: a class of Python, or of numpy."""
+    """Whether a type is another one, or belongs to a kind of types: `dtype.tensor`, `dtype.number`, a class."""
 
     def __call__(self, sub_type: Any, type_: Any) -> bool:
         if isinstance(type_, type) and issubclass(type_, np.generic) and isinstance(sub_type, dt.DType):
             return issubclass(sub_type.numpy.type, type_)
         if isinstance(sub_type, type) and isinstance(type_, type):
             return issubclass(sub_type, type_)
-        return sub_type is type_
+        return sub_type is type_ or (isinstance(type_, dt.Type) and dt.issubclass_(sub_type, type_))
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Cells: names of parameters, children, training mode, and what users do wrong."""
 
+from collections import OrderedDict
+
 import numpy as np
 import pytest
 from both_modes import MODES, step_of
@@ -42,6 +44,7 @@ def test_parameters_are_named_after_the_attributes_that_lead_to_them():
     net = Net()
     assert [p.name for p in net.get_parameters()] == NAMES
     assert list(net.parameters_dict()) == NAMES
+    assert isinstance(net.parameters_dict(), OrderedDict), "the type of r1.2"
     assert [name for name, _ in net.parameters_and_names()] == NAMES
     assert [p.name for p in net.untrainable_params()] == ["block.frozen"]
     assert [p.name for p in net.trainable_params()] == [n for n in NAMES if n != "block.frozen"]

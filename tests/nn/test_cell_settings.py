@@ -61,7 +61,47 @@ def test_a_cell_in_float32_inside_of_one_in_float16(mode):
     casts = [node.op.dtype for node in nodes_of(net.compute, mode, X) if node.op.name == "Cast"]
     assert casts[0] is dt.float16
     assert dt.float32 in casts
-    assert net(Tensor(X)).dtype is dt.float16  # the product with `scale` is the outer cell's
+    assert net(Tensor(X)).dtype is dt.float32  # the product with `scale` follows what the inner cell gives
+
+
+def test_a_cell_casts_its_inputs_and_parameters_only(mode):
+    """What another cell gives in Float32 stays Float32. MindSpore 2.10 in graph mode gave these types."""
+
+    class Outer(nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.dense = nn.Dense(4, 4)
+            self.weight = Parameter(np.full(4, 1 / 3, np.float32), name="weight")
+            self.relu = ops.ReLU()
+
+        def construct(self, x):
+            wide = self.dense(x)
+            return self.relu(wide), self.relu(x), x * self.weight, wide * self.weight, ops.Cast()(x, dt.float32) + wide
+
+    net = Outer().to_float(dt.float16)
+    net.dense.to_float(dt.float32)
+    wide, narrow, product, mixed, both = net(Tensor(X))
+    assert [y.dtype for y in (wide, narrow, product, mixed, both)] == [
+        *(dt.float32, dt.float16, dt.float16, dt.float32, dt.float32),
+    ]
+    rounded = X.astype(np.float16).astype(np.float64)
+    expected = rounded @ net.dense.weight.asnumpy().T.astype(np.float64) + net.dense.bias.asnumpy()
+    assert np.allclose(wide.asnumpy(), np.maximum(expected, 0), atol=1e-6)
+    assert np.allclose(product.asnumpy(), rounded / 3, atol=2e-3)
+
+
+def test_a_loss_in_float32_after_a_network_in_float16(mode):
+    """The example of the release's tutorial on mixed precision: the last layer in Float32, labels too."""
+    net = Net().to_float(dt.float16)
+    net.second.to_float(dt.float32)
+    step = nn.TrainOneStepCell(
+        nn.WithLossCell(net, nn.SoftmaxCrossEntropyWithLogits()), nn.Momentum(net.trainable_params(), 0.1, 0.9)
+    )
+    before = in_float64(net, X)
+    losses = step(Tensor(X), Tensor(np.eye(3, 2, dtype=np.float32))).asnumpy()
+    log_softmax = before - np.log(np.exp(before).sum(1, keepdims=True))
+    assert losses.dtype == np.float32
+    assert np.allclose(losses, -(np.eye(3, 2) * log_softmax).sum(1), atol=5e-3)
 
 
 def test_only_two_precisions():

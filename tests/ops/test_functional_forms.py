@@ -179,8 +179,12 @@ def test_functions_of_python_values():
     assert p.is_(None, None)
     assert p.shape_mul((2, 3)) == 6
     assert p.reduced_shape((2, 3, 4), (0, -1)) == (1, 3, 1)
-    assert p.typeof(Tensor(1.0)) is dt.float32
-    assert p.typeof("x") is str
+    assert str(p.typeof(Tensor(1.0))) == "Tensor[Float32]"  # as MindSpore 2.10 and the release's documentation print it
+    assert p.typeof(1) is dt.int64
+    assert p.typeof("x") is dt.string
+    assert ops.issubclass_(p.typeof(Tensor(1.0)), dt.tensor)
+    assert not ops.issubclass_(p.typeof(1), dt.tensor)
+    assert ops.issubclass_(dt.float16, dt.float_)
     assert p.hastype(Tensor(1.0), dt.float32)
     assert p.array_to_scalar(Tensor(2.5)) == 2.5
     x, flag = p.mixed_precision_cast(dt.float16, (Tensor(1.0), {"n": Tensor(1)}))

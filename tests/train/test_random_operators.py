@@ -82,7 +82,7 @@ def trained(model: Model, execution: str, steps: int = STEPS, first_step: int = 
 
 
 def state(model: Model) -> dict[str, np.ndarray]:
-    return {p.name: p.data.copy() for p in model.train_network.get_parameters()}
+    return {p.name: p.array.copy() for p in model.train_network.get_parameters()}
 
 
 def bytes_of(model: Model) -> dict[str, bytes]:
