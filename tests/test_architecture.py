@@ -86,6 +86,7 @@ THIRD_PARTIES = {
     "mlflow": {"runner.experiment.tracking.mlflow"},
     "optuna": {"runner.experiment.sweep.optuna_study"},
     "PIL": {"runner.dataset.vision.pillow"},
+    "mindspore": {"runner.dataset.formats.mindrecord"},
     "torch": set(),
     "sklearn": set(),  # its import takes a second
 }

@@ -1,5 +1,6 @@
 """Every benchmark runs, with as little work as possible, and what it computes from its measurements is right."""
 
+import gzip
 import importlib
 import json
 import os
@@ -20,6 +21,7 @@ from runner.types import TensorType
 
 ROOT = Path(__file__).parents[1]
 PEERS = {"torch": "torch_eager.py", "jax": "jax_jit.py", "mindspore": "mindspore_graph.py"}
+MNIST_KINDS = "images-idx3", "labels-idx1"
 LENET_PARAMETERS = 6 * 25 + 16 * 6 * 25 + 401 * 120 + 121 * 84 + 85 * 10
 
 
@@ -224,3 +226,23 @@ def test_dumps_are_measured(tmp_path):
         trained = measured["train", None, sunk]
         assert trained["ratio"] == pytest.approx(trained["plain_ms"] / trained["dumping_ms"], 1e-2)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_scripts_of_the_release_run_with_another_package_name(tmp_path):
+    folder, data = tmp_path / "scripts", tmp_path / "data"
+    for name, content in (
+        *((f"mnist/{prefix}-{kind}-ubyte.gz", b"") for prefix in ("train", "t10k") for kind in MNIST_KINDS),
+        *((f"cifar10/{name}.bin.gz", bytes(3073 * 40)) for name in ("data_batch_1", "test_batch")),
+    ):
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        (data / name).write_bytes(gzip.compress(content))
+    folder.mkdir()
+    (folder / "words.py").write_text("from mindspore import Tensor\n")
+    good = 'import os, words\nprint(words.Tensor([1.5]), os.path.getsize("banana.jpg") > 0)\nos.stat("MNIST_Data")\n'
+    (folder / "one__good.py").write_text(good)
+    (folder / "one__bad.py").write_text("import mindspore\nmindspore.nn.Cel()\n")
+    done = ran("scripts.py", str(folder), str(data), "--output", str(tmp_path / "out"))
+    bad, fine, total = (re.sub(r"  \d+ s  ", " ", line) for line in done.stdout.splitlines())
+    assert bad.startswith("FAILED  one__bad AttributeError: module 'runner.nn'")
+    assert (fine, total) == ("ok      one__good [1.5] True", "1 of 2 scripts ran to their end")
+    assert (done.returncode, (tmp_path / "out" / "one__good.txt").read_text()) == (1, "[1.5] True\n")

@@ -11,6 +11,8 @@ from runner.dataset.readers.csv_table import *
 from runner.dataset.readers.image_folder import *
 from runner.dataset.readers.npz_arrays import *
 from runner.dataset.readers.stored_preprocessing import *
+from runner.dataset.record_sources import *
 from runner.dataset.samplers import *
+from runner.dataset.schema import *
 from runner.dataset.sources import *
 from runner.dataset.text_sources import *

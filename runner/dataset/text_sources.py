@@ -46,8 +46,8 @@ class TextFileDataset(Dataset):
         cache: None = None,
     ) -> None:
         refuse(cache=cache)
-        selection = RowSelection(num_samples, num_parallel_workers, _shuffles(shuffle), num_shards, shard_id)
-        lines = [line for path in _paths(dataset_files) for line in _text(path).split("\n")]
+        selection = RowSelection(num_samples, num_parallel_workers, shuffles(shuffle), num_shards, shard_id)
+        lines = [line for path in matching_files(dataset_files) for line in _text(path).split("\n")]
         texts = [np.array(line.removesuffix("\r").encode()) for line in lines if line.strip()][: selection.num_samples]
         if not texts:
             raise DataError("text files without lines", files=dataset_files)
@@ -76,13 +76,13 @@ class CSVDataset(Dataset):
         cache: None = None,
     ) -> None:
         refuse(cache=cache)
-        selection = RowSelection(num_samples, num_parallel_workers, _shuffles(shuffle), num_shards, shard_id)
+        selection = RowSelection(num_samples, num_parallel_workers, shuffles(shuffle), num_shards, shard_id)
         field_delim = "," if field_delim is None else field_delim
         if not isinstance(field_delim, str) or len(field_delim) != 1:
             raise ConfigError("not a delimiter", argument="field_delim", value=field_delim, allowed="one character")
         names = None if column_names is None else [str(name) for name in as_list(column_names)]
         rows: list[tuple[Path, int, list[str]]] = []
-        for path in _paths(dataset_files):
+        for path in matching_files(dataset_files):
             names = _read_rows(path, field_delim, names, column_names is None, rows)
         if not rows or names is None:
             raise DataError("CSV files without rows", files=dataset_files)
@@ -129,13 +129,14 @@ def _field(name: str, place: int, default: int | float | str, rows: Sequence[tup
     return Column(name, np.array(values))
 
 
-def _shuffles(shuffle: object) -> bool:
+def shuffles(shuffle: object) -> bool:
+    """Whether all rows are mixed. Raises ConfigError for anything but a bool and a Shuffle."""
     if not isinstance(shuffle, bool | Shuffle):
         raise ConfigError("not a way to shuffle", argument="shuffle", value=shuffle, allowed="a bool or a Shuffle")
     return shuffle is True or shuffle is Shuffle.GLOBAL
 
 
-def _paths(dataset_files: str | Sequence[str]) -> list[Path]:
+def matching_files(dataset_files: str | Sequence[str]) -> list[Path]:
     """The files, in the order of their names. Raises DataError for a path or pattern without a file."""
     paths = []
     for given in as_list(dataset_files):

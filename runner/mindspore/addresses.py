@@ -63,6 +63,7 @@ ADDRESSES: dict[str, tuple[str, ...]] = {
     "dataset.callback.ds_callback": ("runner.mindspore.dataset_callback",),
     "dataset.core": ("runner.dataset",),
     "dataset.vision.utils": ("runner.dataset.vision",),
+    "mindrecord": ("runner.mindspore.record_files", "runner.mindspore.record_converters"),
     "_checkparam": ("runner.mindspore.checkparam",),
     **{f"numpy{name}": ("runner.mindspore.numpy",) for name in ("", *_NUMPY)},
 }

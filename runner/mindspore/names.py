@@ -75,12 +75,7 @@ REASONS = (
         "it belongs to probabilistic programming",
         "numpy's generators in a dataset",
     ),
-    Reason(
-        r"dataset\.(TFRecordDataset|MindDataset)|mindrecord.*",
-        "runner does not read this file format",
-        f"{_OWN_READER}, or convert the file to .npz and use dataset=npz",
-    ),
-    Reason(r"dataset\.(.*Dataset|GraphData|Schema|DatasetCache)", "runner does not read this data set", _OWN_READER),
+    Reason(r"dataset\.(.*Dataset|GraphData|DatasetCache)", "runner does not read this data set", _OWN_READER),
     Reason(
         r".*(LSTM|RNN|GRU).*",
         "recurrent kernels of devices are missing",

@@ -55,8 +55,8 @@ ERRORS = {
     "below an address": ("from runner.nn.layer.conv import Conv2dThor", MissingModule, "nn.Momentum"),
     "a parameter server": ("from runner.context import set_ps_context", MissingModule, "set_auto_parallel_context"),
     "a group of ranks": ("from runner.communication.management import create_group", MissingModule, "AllReduce"),
-    "a module": ("import runner.mindrecord", MissingModule, "GeneratorDataset"),
-    "a name of it": ("from runner.mindrecord import FileWriter", MissingModule, "GeneratorDataset"),
+    "a module": ("import runner.nn.probability", MissingModule, "generators in a dataset"),
+    "a name of it": ("from runner.nn.probability import bijector", MissingModule, "generators in a dataset"),
     "a function that is imported and seldom used": ("from runner.nn.optim import thor; thor()", MissingName, "THOR"),
     "a class that is imported and seldom used": (
         "from runner.train.train_thor import ConvertModelUtils; ConvertModelUtils()",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 PillowImage: TypeAlias = "Image.Image"
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
+JPEG_QUALITY = 95
 MAX_PIXELS = 1 << 26  # 8192 x 8192: decoded, 256 MiB
 
 
@@ -60,6 +61,13 @@ def decode_bytes(content: np.ndarray) -> PillowImage:
     except Exception as reason:  # Pillow has no common class of its errors
         text = str(reason).strip().splitlines()
         raise DataError("a damaged image", found=text[0][:200] if text else type(reason).__name__) from None
+
+
+def jpeg(image: np.ndarray) -> bytes:
+    """A JPEG file of an image, uint8 [H, W, 3] or [H, W], in the quality that OpenCV writes by default."""
+    stream = BytesIO()
+    pillow().Image.fromarray(image).save(stream, "JPEG", quality=JPEG_QUALITY)
+    return stream.getvalue()
 
 
 def _in_colour(image: PillowImage) -> PillowImage:

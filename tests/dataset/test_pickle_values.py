@@ -1,0 +1,131 @@
+"""Pickles are read without executing anything: against Python's own reader, and with hostile and damaged files."""
+
+import os
+import pickle
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from record_bytes import old_cifar
+from soak import thinned
+from tables import table
+
+from runner.dataset.formats.cifar_pickle import LABELS_10, read_batches
+from runner.dataset.formats.pickle_values import read_pickle
+from runner.errors import DataError
+
+VALUES = {
+    b"data": np.arange(24, dtype=np.uint8).reshape(4, 6),
+    b"other": np.asfortranarray(np.arange(6, dtype=np.int64).reshape(2, 3)),
+    "labels": [0, 255, 256, -1, 1 << 40, -(1 << 70)],
+    "nested": {"text \u00e9": (1.5, None, True, False), "empty": [(), [], {}], "pair": (1, 2)},
+    "twice": [b"same"] * 3,
+    "long": [b"x" * 300, "y" * 300],
+}
+
+
+def same(a, b) -> bool:
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and np.array_equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and a == b
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_values_are_those_of_python(tmp_path, protocol):
+    path = tmp_path / "values"
+    path.write_bytes(pickle.dumps(VALUES, protocol))
+    assert same(read_pickle(path), VALUES)
+
+
+def test_a_file_of_python_2(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (3, 3072)).astype(np.uint8)
+    path = tmp_path / "data_batch_1"
+    path.write_bytes(old_cifar([3, 1, 9], images))
+    oracle = pickle.loads(path.read_bytes(), encoding="bytes")
+    assert same(read_pickle(path), oracle)
+    found, labels = read_batches([path, path], LABELS_10)
+    np.testing.assert_array_equal(found, np.tile(images, (2, 1)).reshape(6, 3, 32, 32).transpose(0, 2, 3, 1))
+    assert labels["label"].tolist() == [3, 1, 9, 3, 1, 9]
+
+
+class Command:
+    def __reduce__(self):
+        return os.mkdir, ("executed",)
+
+
+class Attribute:
+    def __init__(self):
+        self.name = "value"
+
+
+HOSTILE = {
+    "a call": pickle.dumps(Command(), 2),
+    "a call of protocol 4": pickle.dumps({b"data": Command()}, 4),
+    "an object": pickle.dumps(Attribute(), 2),
+    "an object of protocol 0": pickle.dumps(Attribute(), 0),
+    "an instance": b"(S'executed'\nios\nmkdir\n.",
+    "an instance on the stack": b"(cos\nmkdir\nS'executed'\no.",
+    "a function of numpy": b"cnumpy\nsave\n(S'executed'\nK\x01tR.",
+    "objects in an array": pickle.dumps(np.array([Attribute()], object), 2),
+    "a state for a function": b"cos\nmkdir\nS'executed'\nb.",
+    "a name for another reader": b"Pexecuted\n.",
+    "an extension": b"\x82\x01.",
+    "a set": pickle.dumps({1, 2}, 4),
+    "another byte order": pickle.dumps(np.arange(3, dtype=">i4"), 2),
+}
+
+
+@table(("name",), [(name,) for name in HOSTILE])
+def test_nothing_is_executed(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "hostile"
+    path.write_bytes(HOSTILE[name])
+    with pytest.raises(DataError, match="a data file is not as expected"):
+        read_pickle(path)
+    assert not Path("executed").exists()
+    path.unlink()
+
+
+def test_damaged_files_are_errors_of_data(tmp_path):
+    path = tmp_path / "damaged"
+    whole = [pickle.dumps(VALUES, protocol) for protocol in (0, 2, 4, 5)]
+    for content in whole:
+        for length in thinned(range(len(content)), 17):
+            path.write_bytes(content[:length])
+            with pytest.raises(DataError):
+                read_pickle(path)
+    draws = random.Random(0)
+    for _ in thinned(range(4000), 10):
+        changed = bytearray(draws.choice(whole))
+        for _ in range(draws.randint(1, 4)):
+            changed[draws.randrange(len(changed))] = draws.randrange(256)
+        path.write_bytes(changed)
+        try:
+            read_pickle(path)
+        except DataError:
+            continue
+
+
+IMAGES = np.zeros((2, 3072), np.uint8)
+LAYOUTS = {
+    "no dict": (pickle.dumps([1]), "list"),
+    "no labels": (old_cifar([1, 2], IMAGES, b"fine"), "a dict with labels"),
+    "too few labels": (old_cifar([1], IMAGES), "labels: 2 whole numbers"),
+    "a label out of range": (old_cifar([1, 10], IMAGES), "labels from 0 to 9"),
+    "another size": (old_cifar([1, 2], IMAGES[:, :3000]), r"data of UInt8 \[N, 3072\]"),
+    "images that are no array": (pickle.dumps({b"data": [1], b"labels": [1]}), "data of UInt8"),
+}
+
+
+@table(("name",), [(name,) for name in LAYOUTS])
+def test_other_layouts_are_errors_of_data(tmp_path, name):
+    content, text = LAYOUTS[name]
+    path = tmp_path / "data_batch_1"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=text):
+        read_batches([path], LABELS_10)
