@@ -62,7 +62,6 @@ class RunnerError(RuntimeError):
     """
 
     exit_code = 1
-    shown_as: str | None = None  # the name in its text, if that is not the name of the class
 
     def __init__(self, what: str, /, **rows: object) -> None:
         super().__init__(what)
@@ -84,7 +83,7 @@ class RunnerError(RuntimeError):
         width = max((len(label) for label in self.rows), default=0)
         margin = "\n" + " " * (width + 4)
         lines = [f"  {label:<{width}}  {value.replace(chr(10), margin)}" for label, value in self.rows.items()]
-        return _printable("\n".join([f"{self.shown_as or type(self).__name__}: {self.what}", *lines]))
+        return _printable("\n".join([f"{type(self).__name__}: {self.what}", *lines]))
 
 
 class TrainingError(RunnerError):
@@ -100,22 +99,12 @@ class ConfigError(RunnerError, ValueError, TypeError):
     exit_code = 2
 
 
-class ArgumentTypeError(ConfigError, TypeError):
-    """An argument of another type than is allowed, which scripts of MindSpore catch as a TypeError."""
-
-    shown_as = "ConfigError"
-
-
 class MissingName(ConfigError, AttributeError):
     """A public name of MindSpore that runner does not have."""
 
 
 class MissingModule(ConfigError, ImportError):
     """The import of a module or name of MindSpore that runner does not have."""
-
-
-class UnknownArgument(ConfigError, TypeError):
-    """A keyword argument that a class does not have."""
 
 
 class ShapeError(ConfigError):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from runner.dataset.arrangement import Arrangement
-from runner.errors import ArgumentTypeError, ConfigError, known_names
+from runner.errors import ConfigError, known_names
 from runner.validation.arguments import whole_number
 
 
@@ -24,7 +24,7 @@ class Synchronized(Arrangement):
         """
         whole_number("num_batch", num_batch, 1)
         if callback is not None and not callable(callback):
-            raise ArgumentTypeError("not a function", argument="callback", value=callback, allowed="something callable")
+            raise ConfigError("not a function", argument="callback", value=callback, allowed="something callable")
         if condition_name in self.conditions:
             raise ConfigError("the name of a condition is in use", argument="condition_name", value=condition_name)
         made = self.with_order(lambda order: order)

@@ -15,8 +15,6 @@ BYTES = 1 << 24  # converted at a time: a file that is mapped into memory is nev
 class OutOfRange(ConfigError):
     """A number that the type that networks compute with does not have."""
 
-    shown_as = "ConfigError"
-
 
 def narrowed(column: str, values: np.ndarray) -> np.ndarray:
     """The values of a column [N, ...] in the types that networks compute with; what has such a type is not copied.

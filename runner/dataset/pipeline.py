@@ -18,7 +18,7 @@ from runner.dataset.samples.buckets import bucket_arguments
 from runner.dataset.samples.items import Chain, FlatMapped, Items, Zipped, columns_of, filtered
 from runner.dataset.samples.map import described, mapped, operations_of
 from runner.dataset.samples.samples import Sample, Samples
-from runner.errors import ArgumentTypeError, ConfigError
+from runner.errors import ConfigError
 from runner.validation.arguments import as_list, flag, whole_number
 
 __all__ = ["Dataset", "zip"]
@@ -240,10 +240,10 @@ def _require_different(names: Sequence[str], outputs: Sequence[str]) -> None:
 
 def _require_callable(argument: str, value: object) -> None:
     if not callable(value):
-        raise ArgumentTypeError("not a function", argument=argument, value=value, allowed="something callable")
+        raise ConfigError("not a function", argument=argument, value=value, allowed="something callable")
 
 
 def _require_datasets(parts: Sequence[object]) -> None:
     for part in parts:
         if not isinstance(part, Dataset):
-            raise ArgumentTypeError("not a dataset", value=type(part).__name__, allowed="datasets of runner.dataset")
+            raise ConfigError("not a dataset", value=type(part).__name__, allowed="datasets of runner.dataset")

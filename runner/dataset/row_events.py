@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from runner.errors import ArgumentTypeError, ConfigError
+from runner.errors import ConfigError
 from runner.validation.arguments import as_list, whole_number
 
 EVENTS = "ds_begin", "ds_epoch_begin", "ds_epoch_end", "ds_step_begin", "ds_step_end"
@@ -89,7 +89,7 @@ def row_events(given: Any) -> RowEvents:
     for place, callback in enumerate(callbacks):
         if not isinstance(callback, DSCallback):
             rows = {"argument": f"callbacks[{place}]", "value": callback, "allowed": "a subclass of DSCallback"}
-            raise ArgumentTypeError("not a callback of a dataset", **rows)
+            raise ConfigError("not a callback of a dataset", **rows)
         if all(getattr(type(callback), event) is getattr(DSCallback, event) for event in EVENTS):
             rows = {"callback": type(callback).__name__, "allowed": ", ".join(EVENTS)}
             raise ConfigError("a callback that overrides no event", **rows)

@@ -12,7 +12,7 @@ import numpy as np
 
 from runner.dataset.order import DerivedOrder, Order
 from runner.dataset.samples.samples import PassTable
-from runner.errors import ArgumentTypeError, ConfigError
+from runner.errors import ConfigError
 from runner.host import seed
 from runner.validation.arguments import as_list, finite_number, flag, whole_number
 from runner.validation.keywords import KeywordNames
@@ -236,7 +236,7 @@ def as_sampler(given: Any) -> Sampler:
         return given
     if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
         rows = {"argument": "sampler", "value": given, "allowed": "a Sampler, or numbers of rows"}
-        raise ArgumentTypeError("not a sampler", **rows)
+        raise ConfigError("not a sampler", **rows)
     if isinstance(given, list | tuple | range | np.ndarray):
         return SubsetSampler(list(given))
     return IterableSampler(given)

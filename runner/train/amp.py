@@ -11,7 +11,7 @@ from runner.core.precision import Policy, policy
 from runner.core.structure import map_values
 from runner.core.value import Value
 from runner.device import Device
-from runner.errors import ConfigError, UnknownArgument, known_names, nearest
+from runner.errors import ConfigError, known_names, nearest
 from runner.host.log import note_once
 from runner.train.loop import MakeSteps
 from runner.train.loss_scale_manager import DynamicLossScaleManager, LossScaleManager
@@ -53,7 +53,7 @@ def resolve_level(amp_level: str, device: Device, **arguments: Any) -> str:
 def _note_without_effect(level: str, keep_batchnorm_fp32: bool = True, acc_level: str = "O0", **others: Any) -> None:
     if others:
         name = next(iter(others))
-        raise UnknownArgument("unknown argument of Model", argument=name, **known_names(name, ARGUMENTS))
+        raise ConfigError("unknown argument of Model", argument=name, **known_names(name, ARGUMENTS))
     if not keep_batchnorm_fp32 and level == "O2":
         note_once("keep_batchnorm_fp32=False has no effect: statistics of BatchNorm stay Float32")
     if acc_level != "O0":
@@ -121,7 +121,7 @@ def build_train_network(
     }
     for name in kwargs.keys() - settings.keys():
         rows = {"allowed": ", ".join(settings), "nearest": nearest(name, settings)}
-        raise UnknownArgument(f"build_train_network has no argument {name!r}", **rows)
+        raise ConfigError(f"build_train_network has no argument {name!r}", **rows)
     settings |= kwargs
     if settings["cast_model_type"] not in (dt.float16, dt.float32):
         raise ConfigError("a network is cast to Float16 or Float32", cast_model_type=settings["cast_model_type"])

@@ -1,7 +1,7 @@
 """Checks of the arguments of layers, optimizers, schedules, callbacks, datasets and `Model`.
 
-Each raises ConfigError with the name of the argument, its value and the allowed values, ArgumentTypeError when already
-the type is another one; `where` is a row that names the owner, such as `{"layer": "Dense"}`, or empty.
+Each raises ConfigError with the name of the argument, its value and the allowed values; `where` is a row that names the
+owner, such as `{"layer": "Dense"}`, or empty.
 """
 
 import sys
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from runner.errors import ArgumentTypeError, ConfigError, nearest
+from runner.errors import ConfigError, nearest
 from runner.validation.rules import LARGEST_FLOAT32
 
 Where = Mapping[str, object]
@@ -38,12 +38,12 @@ def whole(where: Where, least: int, most: int | None = None, /, **arguments: obj
     def accepts(value: Any) -> bool:
         return type(value) is int and least <= value and (most is None or value <= most)
 
-    _require(where, arguments, allowed, accepts, (int,))
+    _require(where, arguments, allowed, accepts)
 
 
 def flag(where: Where, /, **arguments: object) -> None:
     """Every argument is True or False."""
-    _require(where, arguments, "True or False", lambda x: type(x) is bool, (bool,))
+    _require(where, arguments, "True or False", lambda x: type(x) is bool)
 
 
 def one_of(where: Where, choices: Collection[str], /, **arguments: object) -> None:
@@ -51,8 +51,7 @@ def one_of(where: Where, choices: Collection[str], /, **arguments: object) -> No
     for name, value in arguments.items():
         if not isinstance(value, str) or value not in choices:
             rows = {"given": repr(value), "allowed": ", ".join(choices), "nearest": nearest(str(value), choices)}
-            kind = ConfigError if isinstance(value, str) else ArgumentTypeError
-            raise kind(f"{name} is not one of the choices", **where, **rows)
+            raise ConfigError(f"{name} is not one of the choices", **where, **rows)
 
 
 def whole_number(name: str, value: object, least: int, most: int | None = None) -> int:
@@ -93,13 +92,10 @@ def _require(
     arguments: Mapping[str, object],
     allowed: str,
     accepts: Callable[[Any], bool],
-    types: tuple[type, ...] = (int, float),
 ) -> None:
     for name, value in arguments.items():
         if not accepts(value):
-            is_one = isinstance(value, types) and (bool in types or not isinstance(value, bool))
-            kind = ConfigError if is_one else ArgumentTypeError
-            raise kind(f"{name} must be {allowed}", **where, given=repr(value))
+            raise ConfigError(f"{name} must be {allowed}", **where, given=repr(value))
 
 
 def _is_finite(value: Any) -> bool:

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, Self
 
-from runner.errors import UnknownArgument, nearest
+from runner.errors import ConfigError, nearest
 
 
 class MissingArgument(NamedTuple):
@@ -29,7 +29,7 @@ MISSING: Mapping[str, Mapping[str, MissingArgument]] = {
 
 
 class KeywordNames:
-    """Base of classes with constructors that name their arguments. Raises UnknownArgument for another name."""
+    """Base of classes with constructors that name their arguments. Raises ConfigError for another name."""
 
     __slots__ = ()
 
@@ -49,11 +49,11 @@ def _check(cls: Any, given: Collection[str]) -> None:
             raise unknown_argument(cls.__name__, name, names)
 
 
-def unknown_argument(owner: str, name: str, names: Collection[str]) -> UnknownArgument:
+def unknown_argument(owner: str, name: str, names: Collection[str]) -> ConfigError:
     """The error for a keyword argument that a class, `owner`, does not have; `names` are those that it has."""
     missing = MISSING.get(owner, {}).get(name)
     if missing is None:
         allowed = ", ".join(names) or "no arguments"
-        return UnknownArgument(f"{owner} has no argument {name!r}", allowed=allowed, nearest=nearest(name, names))
+        return ConfigError(f"{owner} has no argument {name!r}", allowed=allowed, nearest=nearest(name, names))
     what = f"an argument of MindSpore {missing.release} that runner does not have"
-    return UnknownArgument(what, argument=f"{owner}({name}=)", why=missing.why, use=missing.alternative)
+    return ConfigError(what, argument=f"{owner}({name}=)", why=missing.why, use=missing.alternative)

@@ -10,7 +10,7 @@ import runner.dataset as ds
 from runner import Model, Parameter, Tensor, nn, ops
 from runner.common import initializer as init
 from runner.dataset.vision import c_transforms as vision
-from runner.errors import ConfigError, UnknownArgument
+from runner.errors import ConfigError
 from runner.train.callback import CheckpointConfig, LossMonitor
 from runner.train.loss_scale_manager import FixedLossScaleManager
 
@@ -42,7 +42,7 @@ NET = nn.Dense(2, 2)
     ],
 )
 def test_an_unknown_name_has_the_nearest_one(make, nearest):
-    with pytest.raises(UnknownArgument) as caught:
+    with pytest.raises(ConfigError) as caught:
         make()
     assert caught.value.rows["nearest"] == nearest
     assert nearest in caught.value.rows["allowed"].split(", ")
@@ -51,14 +51,14 @@ def test_an_unknown_name_has_the_nearest_one(make, nearest):
 
 
 def test_the_whole_text():
-    with pytest.raises(UnknownArgument) as caught:
+    with pytest.raises(ConfigError) as caught:
         nn.MaxPool2d(2, padmode="same")
     assert str(caught.value) == (
-        "UnknownArgument: MaxPool2d has no argument 'padmode'\n"
+        "ConfigError: MaxPool2d has no argument 'padmode'\n"
         "  allowed  kernel_size, stride, pad_mode, data_format\n"
         "  nearest  pad_mode"
     )
-    with pytest.raises(UnknownArgument, match="allowed  no arguments"):
+    with pytest.raises(ConfigError, match="allowed  no arguments"):
         ops.Add(alpha=1)
 
 
@@ -70,7 +70,7 @@ def test_the_whole_text():
     ],
 )
 def test_arguments_of_mindspore_that_are_missing(make, release, use):
-    with pytest.raises(UnknownArgument) as caught:
+    with pytest.raises(ConfigError) as caught:
         make()
     assert caught.value.what == f"an argument of MindSpore {release} that runner does not have"
     assert caught.value.rows["use"] == use

@@ -10,7 +10,7 @@ from runner import dtype as dt
 from runner.dataset.draws import Draws
 from runner.dataset.element_types import TEXT, as_value
 from runner.dataset.transforms.sample_transform import SampleTransform
-from runner.errors import ArgumentTypeError, ConfigError, known_names
+from runner.errors import ConfigError, known_names
 from runner.types import TensorType
 from runner.validation.arguments import whole_number
 
@@ -89,7 +89,7 @@ class PadEnd(SampleTransform):
     def __init__(self, pad_shape: Sequence[int | None], pad_value: float | bool | str | bytes | None = None) -> None:
         if not isinstance(pad_shape, Sequence) or isinstance(pad_shape, str):
             allowed = "a list with a length, or None, for each axis"
-            raise ArgumentTypeError("not a shape", argument="pad_shape", value=pad_shape, allowed=allowed)
+            raise ConfigError("not a shape", argument="pad_shape", value=pad_shape, allowed=allowed)
         self.pad_shape = [n if n is None else whole_number("pad_shape", n, 0, MAX_LENGTH) for n in pad_shape]
         self.pad_value = None if pad_value is None else constant_of("pad_value", pad_value)
 
