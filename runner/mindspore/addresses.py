@@ -140,13 +140,19 @@ def attribute(module: str, name: str) -> Any:
     home = next((one for one in _with_ancestors(place) if name in public_names().get(one, ())), None)
     if home is None:
         raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name, obj=sys.modules[module])
-    for other in modules_with(name):
+    for other in (one for one in modules_with(name) if _is_alike(home, one)):
         served = module_at(other)
         if name in getattr(served, "__all__", ()):
             return getattr(served, name)
     if name in STAND_INS:
         return getattr(importlib.import_module(STAND_INS[name]), name)
     raise _missing_name(home, name)
+
+
+def _is_alike(home: str, other: str) -> bool:
+    """Whether a name of both modules is the same thing: an operator, a layer and a dataset of one name are three."""
+    roots = {path.partition(".")[0] for path in (home, other)}
+    return len(roots & {"ops", "nn", "dataset"}) < 2
 
 
 def module_at(path: str) -> ModuleType | None:

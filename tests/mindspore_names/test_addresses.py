@@ -50,6 +50,7 @@ assert not hasattr(runner.nn, "ActQuant")
 
 
 ERRORS = {
+    "an operator of the name of a layer": ("import runner.ops as ops; ops.LSTM", MissingName, "nn.LSTM"),
     "a quantization layer": ("from runner.nn import ActQuant", MissingModule, "quantization"),
     "an attribute": ("import runner.nn as nn; nn.DenseThor", MissingName, "THOR"),
     "below an address": ("from runner.nn.layer.conv import Conv2dThor", MissingModule, "nn.Momentum"),
