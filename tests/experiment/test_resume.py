@@ -185,7 +185,6 @@ def test_augmented_data_go_on_with_the_same_bytes(tmp_path, monkeypatch, mode, s
     assert not [thread for thread in threading.enumerate() if thread.name.startswith(("runner-dataset", "sink"))]
 
 
-@runner.register.network("noisy")
 class Noisy(nn.Cell):
     """Draws in training and in evaluation."""
 
@@ -199,6 +198,14 @@ class Noisy(nn.Cell):
         return x + self.normal(x.shape)
 
 
+@pytest.fixture
+def noisy():
+    runner.register.network("noisy")(Noisy)
+    yield
+    runner.register.network.discard("noisy")
+
+
+@pytest.mark.usefixtures("noisy")
 @pytest.mark.parametrize(("mode", "sink"), [("graph", "off"), ("graph", "-1"), ("graph", "7"), ("pynative", "off")])
 def test_random_operators_go_on_with_the_same_bytes(tmp_path, monkeypatch, mode, sink):
     overrides = ("network=noisy", f"mode={mode}", *SINKS[sink], "checkpoint.every_steps=3", "eval.every=epoch")

@@ -66,7 +66,7 @@ def test_pooling(shape, size, stride, values, mode):
         assert distance(made, (expected_most_back,)) < FLOAT32
     for made in both(mean, x):
         assert distance(made, (expected_mean,)) < FLOAT32
-    for made in both(ops.AvgPoolGrad(size, stride, mode, shape), dout):
+    for made in both(ops.AvgPoolGrad(size, stride, mode, x_shape=shape), dout):
         assert distance(made, (expected_mean_back,)) < FLOAT32
 
 

@@ -239,7 +239,7 @@ def pools() -> Iterator[Sample]:
         yield row(most, x, note=note)
         yield row(mean, normal(2, 3, h, w), note=note)
         yield row(ops.MaxPoolGrad(size, stride, mode), x, out, dout, note=note)
-        yield row(ops.AvgPoolGrad(size, stride, mode, x.shape), dout, note=note)
+        yield row(ops.AvgPoolGrad(size, stride, mode, x_shape=x.shape), dout, note=note)
         tied = coarse(2, 3, h, w)
         yield row(most, tied, note=f"{note}-ties", smooth=False)
         yield row(ops.MaxPoolGrad(size, stride, mode), tied, most.kernel(tied), dout, note=f"{note}-ties")
