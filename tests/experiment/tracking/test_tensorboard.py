@@ -88,7 +88,7 @@ def test_a_sink_is_a_row(tmp_path):
 
 # Before the first checkpoint; and behind the second one, with a last event that is torn.
 @pytest.mark.parametrize(("row", "torn"), [(3, 0), (13, 5)])
-def test_a_killed_run_goes_on_without_telling_a_step_twice(tmp_path, row, torn):
+def test_a_killed_run_goes_on_and_writes_no_step_twice(tmp_path, row, torn):
     folder = tmp_path / "run"
     killed(folder, "tensorboard", row)
     assert scalars(folder) == single(points(folder))[: row - 1]
