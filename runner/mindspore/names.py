@@ -92,7 +92,33 @@ REASONS = (
         "it reads MindIR, the format of MindSpore's own compiler",
         "load_checkpoint and load_param_into_net, or export to ONNX and onnxruntime",
     ),
-    Reason(r"monad|.*env_get", "it belongs to MindSpore's own compiler"),
+    Reason(
+        r"monad|.*env_get|ops\.(Evolution|CheckBprop|.*vm_impl.*)|nn\.GetNextSingleOp|profiler\.ProfileOption",
+        "it belongs to MindSpore's own compiler",
+    ),
+    Reason(
+        r"ops\.(composite\.)?(hyper_add|tail|zip_operation)",
+        "it belongs to MindSpore's own compiler",
+        "ops.HyperMap, and zip and slices of Python",
+    ),
+    Reason(
+        r"ops\.Primitive", "operators are declared by a decorator", "an operator of your own: docs/how-to/operator.md"
+    ),
+    Reason(r"ops\.(DropoutGenMask|DropoutDoMask)", "its masks have the format of a device of MindSpore", "ops.Dropout"),
+    Reason(r"ops\.ReLUV2", "its masks have the format of a device of MindSpore", "ops.ReLU"),
+    Reason(r"ops\.DataFormatDimMap", "images have the order NCHW here", "ops.Transpose"),
+    Reason(r"ops\.(AdamNoUpdateParam|LARSUpdate)", "it is a part of an optimizer on devices", "nn.Adam, nn.LARS"),
+    Reason(r"ops\.Assert", "a graph of ONNX cannot stop by itself", "assert with mode=pynative, or a callback"),
+    Reason(
+        r"ops\.(BesselI0e|BesselI1e|MatrixInverse|PopulationCount)",
+        "ONNX has no such operator",
+        "scipy.special or numpy in a dataset, outside of the network",
+    ),
+    Reason(
+        r"ops\.(UniqueWithPad|HistogramFixedWidth|ComputeAccidentalHits)",
+        "it searches and counts, which has no gradient",
+        "numpy in a callback or a dataset, outside of the network",
+    ),
 )
 
 

@@ -10,6 +10,7 @@ from tables import table
 import runner
 from runner.errors import MissingModule, MissingName
 from runner.mindspore.addresses import ADDRESSES
+from runner.mindspore.coverage import coverage
 from runner.mindspore.names import public_names
 
 
@@ -73,6 +74,12 @@ def test_what_is_missing_is_explained(statement, kind, text):
         exec(statement, {})
     assert "mindspore" in str(caught.value)
     assert text in str(caught.value)
+
+
+def test_every_missing_name_has_a_reason():
+    found = list(coverage())
+    assert [f"{one.title}.{name}" for one in found for name, why in one.missing.items() if not why] == []
+    assert sum(len(one.present) for one in found) > 800
 
 
 def test_other_names_are_no_names_of_mindspore():
