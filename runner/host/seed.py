@@ -16,9 +16,11 @@ _state = {"seed": 1, "created": 0, "called": 0, "data": UNSET}
 def set_seed(seed: int) -> None:
     """Set the seed that all later generators derive from, as `mindspore.set_seed` does (default: 1).
 
-    Raises ConfigError unless `seed` is an int of at least 0.
+    Also that of numpy's global generator, from which users' code may draw. Raises ConfigError unless `seed` is an int
+    of at least 0.
     """
     _require_seed(seed)
+    np.random.seed(seed % 2**32)
     _state.update(seed=seed, created=0, called=0, data=UNSET)
     for observer in _observers:
         observer()

@@ -22,6 +22,17 @@ def test_the_default_is_1():
     assert runner.get_seed() == 1
 
 
+@pytest.mark.parametrize("number", [0, 7, 2**40 + 7])
+def test_numpys_global_generator_has_it_too(number):
+    numbers = []
+    for _ in range(2):
+        runner.set_seed(number)
+        numbers.append(np.random.random(3).tolist())
+    assert numbers[0] == numbers[1]
+    np.random.seed(number % 2**32)
+    assert np.random.random(3).tolist() == numbers[0]
+
+
 def test_a_generator_depends_on_seed_and_purpose_only():
     first = drawn("shuffle", 0, 3)
     np.random.seed(5)
