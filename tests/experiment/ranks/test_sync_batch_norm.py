@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ranks import losses, mpirun, needs_mpi
+from soak import thinned
 
 import runner
 from runner.train.checkpoint import state
@@ -62,7 +63,7 @@ def test_ranks_train_as_one_process_does(run, ranks, mode):
 
 
 @pytest.mark.parametrize("mode", ["graph", "pynative"])
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [*thinned([2, 4], every=2)])
 def test_the_losses_of_a_deep_network(run, ranks, mode):
     one = losses(run(1, *DEEP, f"mode={mode}"))
     other = losses(run(ranks, *DEEP, f"mode={mode}", "parallel.sync_batch_norm=true"))
