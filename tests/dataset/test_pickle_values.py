@@ -76,6 +76,9 @@ HOSTILE = {
     "a name for another reader": b"Pexecuted\n.",
     "an extension": b"\x82\x01.",
     "a set": pickle.dumps({1, 2}, 4),
+    "a list in itself": b"]q\x00h\x00a.",
+    "a dict in itself": b"}q\x00K\x01h\x00s.",
+    "lists inside each other": b"]" * 100_000 + b"a" * 99_999 + b".",
     "another byte order": pickle.dumps(np.arange(3, dtype=">i4"), 2),
 }
 
@@ -89,6 +92,16 @@ def test_nothing_is_executed(tmp_path, monkeypatch, name):
         read_pickle(path)
     assert not Path("executed").exists()
     path.unlink()
+
+
+def test_a_list_that_is_named_many_times_is_one(tmp_path):
+    value: list = []
+    for _ in range(30):  # 2**30 lists, if each were a copy
+        value = [value, value]
+    (tmp_path / "small").write_bytes(pickle.dumps(value, 2))
+    found = read_pickle(tmp_path / "small")
+    assert found[0] is found[1]
+    assert found[0][1][0] is found[1][0][1]
 
 
 def test_damaged_files_are_errors_of_data(tmp_path):

@@ -14,6 +14,7 @@ import numpy as np
 from runner.dataset.formats.content import Content
 from runner.errors import DataError
 
+MAX_DEPTH = 32  # of containers inside each other
 _REPAIR = "unpack the file again from the archive of its publisher"
 _ELEMENTS = ("u1", "i1", "i2", "i4", "i8")
 _NUMPY = ("numpy.core.", "numpy._core.")
@@ -69,7 +70,7 @@ class _Machine:
     def result(self) -> Any:
         """The value on the stack."""
         (value,) = self._stack
-        return _plain(value)
+        return _plain(value, {})
 
     def step(self, name: str, argument: Any) -> None:
         """One instruction."""
@@ -169,13 +170,24 @@ def _pairs(values: list[Any]) -> dict[Any, Any]:
     return dict(zip(values[::2], values[1::2], strict=True))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, made: dict[int, Any], depth: int = 0) -> Any:
+    """The value with arrays in place of what stands for them.
+
+    `made` has the containers so far: one that a file names many times is one. A container in itself has no end.
+    """
     if isinstance(value, _Array):
         if value.values is None:
             raise ValueError("an array without elements")
         return value.values
-    if isinstance(value, dict):
-        return {_plain(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(map(_plain, value))
-    return value
+    if not isinstance(value, dict | list | tuple):
+        return value
+    if depth > MAX_DEPTH:
+        raise ValueError(f"more than {MAX_DEPTH} containers inside each other")
+    if id(value) not in made:
+        parts = [*value, *value.values()] if isinstance(value, dict) else value
+        plain = [_plain(part, made, depth + 1) for part in parts]
+        half = len(plain) // 2
+        made[id(value)] = (
+            dict(zip(plain[:half], plain[half:], strict=True)) if isinstance(value, dict) else type(value)(plain)
+        )
+    return made[id(value)]
