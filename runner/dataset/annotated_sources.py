@@ -1,6 +1,5 @@
 """Datasets whose image files are listed in a file with their annotations: Manifest and CelebA. Source: r1.2."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from runner.dataset.pipeline import Dataset, refuse
 from runner.dataset.samples.samples import SampleColumn
 from runner.dataset.selection import RowSelection, labels_column, listed_column
 from runner.errors import DataError
-from runner.host import files
+from runner.host import files, json_data
 from runner.validation.arguments import flag, one_of, whole_number
 
 __all__ = ["CelebADataset", "ManifestDataset"]
@@ -128,13 +127,14 @@ def _manifest_rows(path: Path, usage: str) -> list[tuple[Path, list[str]]]:
     rows = []
     for number, line in enumerate(_lines(path), 1):
         try:
-            entry = json.loads(line)
+            entry = json_data.parse(line.encode())
             if str(entry["usage"]).lower() == usage:
                 names = [str(one["name"]) for one in entry.get("annotation", []) if "name" in one]
                 rows.append((Path(entry["source"].removeprefix("file://")), names))
         except (ValueError, TypeError, KeyError, AttributeError) as reason:
             expected = '{"source": path, "usage": "train", "annotation": [{"name": class}]}'
-            about = {"file": path, "line": number, "found": reason, "expected": expected}
+            found = reason.rows.get("reason", reason.what) if isinstance(reason, DataError) else reason
+            about = {"file": path, "line": number, "found": found, "expected": expected}
             raise DataError("not a line of a manifest", **about) from None
     return rows
 

@@ -38,17 +38,17 @@ def _lines(path: Path) -> tuple[list[str], list[list[str]]]:
     except UnicodeDecodeError as reason:
         raise DataError("not UTF-8 text", file=path, found=reason) from None
     reader = csv.reader(text.splitlines())
-    names: list[str] = next(reader, [])
-    lines = []
-    for fields in reader:
-        if fields and len(fields) != len(names):
-            found = f"{len(fields)} fields in line {reader.line_num}"
+    try:
+        (_, names), *lines = [(reader.line_num, fields) for fields in reader if fields] or [(0, [])]
+    except csv.Error as reason:
+        raise DataError("not a CSV file", file=path, line=reader.line_num, found=reason) from None
+    for number, fields in lines:
+        if len(fields) != len(names):
+            found = f"{len(fields)} fields in line {number}"
             raise DataError("a row with another number of fields", file=path, found=found, expected=len(names))
-        if fields:
-            lines.append(fields)
     if not lines:
         raise DataError("a CSV file without rows", file=path)
-    return names, lines
+    return names, [fields for _, fields in lines]
 
 
 def _typed(texts: Sequence[str]) -> tuple[str, list[Any]]:

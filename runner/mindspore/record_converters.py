@@ -152,7 +152,8 @@ class ImageNetToMR:
     def _classes(self) -> Iterator[tuple[str, int]]:
         if stored_as(self.map_file.parent, self.map_file.name) is None:
             raise missing(self.map_file.parent, self.map_file.name, "name the file with the numbers of classes")
-        for number, line in enumerate(files.read_bytes(self.map_file, PAGE_BYTES).decode().splitlines(), 1):
+        text = files.read_bytes(self.map_file, PAGE_BYTES).decode(errors="replace")
+        for number, line in enumerate(text.splitlines(), 1):
             words = line.split()
             if words and (len(words) != 2 or not words[1].isdecimal()):
                 about = {"found": f"{line!r:.60} in line {number}", "expected": "FOLDER NUMBER"}

@@ -46,7 +46,7 @@ def test_a_manifest(manifest):
     assert len(items(ds.ManifestDataset(manifest, num_samples=2), "label")) == 2
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"usage": "TRAIN"}', '{"source": 3, "usage": "TRAIN"}'])
+@pytest.mark.parametrize("line", ["{", "[]", "[" * 5000, '{"usage": "TRAIN"}', '{"source": 3, "usage": "TRAIN"}'])
 def test_a_line_that_is_none(manifest, line):
     manifest.write_text(f"{manifest.read_text()}\n{line}\n")
     with pytest.raises(DataError, match="not a line of a manifest") as caught:
