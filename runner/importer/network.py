@@ -9,13 +9,13 @@ from runner import ops, register
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, ShapeError, known_names
 from runner.host.log import LOG
+from runner.importer.coverage import require_supported
 from runner.importer.graph import OnnxGraph, OnnxValue
 from runner.importer.model_file import read_model
 from runner.importer.node_call import NodeCall, Values, register_lines, values_of
 from runner.importer.operators import RULES
 from runner.importer.roles import CONSTANT, TRAINED, roles_of
 from runner.importer.shared_weights import without_copies
-from runner.importer.coverage import require_supported
 from runner.nn.cell import Cell
 from runner.validation.rules import Rule
 
