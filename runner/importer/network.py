@@ -80,7 +80,7 @@ class OnnxNetwork(Cell):
 
     def _executed(self, graph: OnnxGraph, values: Values) -> Values:
         for call in self._calls[id(graph)]:
-            call.construct(values)
+            call.execute(values)
         return values
 
     def fixes_batch(self, length: int, rows: int) -> bool:

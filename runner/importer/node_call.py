@@ -37,7 +37,7 @@ class NodeCall:
 
     def __init__(self, node: OnnxNode, rule: OnnxRule, network: Network, path: Path) -> None:
         self.node, self.rule, self.network = node, rule, network
-        self._built = SourceLine(str(path), node.number)  # as if a layer of the user: `runner/core/source.py` reads it
+        self.line = SourceLine(str(path), node.number)
 
     @property
     def training(self) -> bool:
@@ -83,18 +83,18 @@ class NodeCall:
         allowed = rows.get("allowed")
         if isinstance(allowed, tuple):
             rows["allowed"] = ", ".join(map(str, allowed))
-        where = {"node": self.node.name, "operator": f"{self.node.operator}, opset {self.opset}", "line": self._built}
+        where = {"node": self.node.name, "operator": f"{self.node.operator}, opset {self.opset}", "line": self.line}
         return ConfigError(what, **rows, **where)
 
     def fixed_batch(self, length: int, x: Value) -> bool:
         """Whether a length is the batch size that the file fixes, and x has the rows of another batch."""
         return self.network.fixes_batch(length, x.shape[0] if x.ndim else 0)
 
-    def execute(self, graph: OnnxGraph, *inputs: Any) -> tuple[Any, ...]:
+    def inner(self, graph: OnnxGraph, *inputs: Any) -> tuple[Any, ...]:
         """Execute a graph that is an attribute, in the values that this node sees."""
         return self.network.execute(graph, self._values, inputs)
 
-    def construct(self, values: Values) -> None:
+    def execute(self, values: Values) -> None:
         """Execute the node: its outputs are added to `values`."""
         self._values = values
         inputs = [values[name] if name else None for name in self.node.inputs]
@@ -110,11 +110,13 @@ class NodeCall:
     def _apply(self, inputs: Sequence[Any]) -> Sequence[Any]:
         interpreter = current()
         interpreter.scope.append(self.node.name)
+        outer, interpreter.line = interpreter.line, self.line
         try:
             made = self.rule.apply(self, *self._operands(inputs))
         except RunnerError as error:
-            raise error.add(node=self.node.name, line=self._built) from None
+            raise error.add(node=self.node.name, line=self.line) from None
         finally:
+            interpreter.line = outer
             interpreter.scope.pop()
         return made if isinstance(made, tuple) else (made,)
 
