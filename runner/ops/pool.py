@@ -8,7 +8,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import field
 from functools import reduce
-from typing import ClassVar
 
 import numpy as np
 

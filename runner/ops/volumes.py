@@ -44,7 +44,7 @@ def convolve_back(x: Value, weight: Value, planes: Conv2DBackpropInput, depth: W
     return reduce(operator.add, parts)[:, :, head : head + depth.size[0]]
 
 
-def pool(x: Value, planes: Pooling, depth: Pooling) -> Value:
+def pool_volumes(x: Value, planes: Pooling, depth: Pooling) -> Value:
     """x (N, C, D, H, W) pooled by `planes`, and then by `depth`, whose windows have width 1.
 
     The first maximum of the first maxima of the planes is the first one in row-major order.

@@ -17,7 +17,7 @@ from runner.importer.operators.window import (
     window_of,
 )
 from runner.importer.table import onnx_operator
-from runner.ops import volumes
+from runner.ops.volumes import convolve, convolve_back
 
 
 @onnx_operator("Conv")
@@ -31,7 +31,7 @@ def convolved(x: Value, weight: Value, window: Window, group: int) -> Value:
     """x (N, C, ...) with filters (K, C/group, ...); over one axis, the images of height 1."""
     convolution = ops.Conv2D(weight.shape[0], **_planes(window), group=group)
     if x.ndim == 5:
-        return volumes.convolve(x, weight, convolution, window.depth.over((x.shape[2], 1)))
+        return convolve(x, weight, convolution, window.depth.over((x.shape[2], 1)))
     result: Value = convolution(as_image(x), as_image(weight))
     return result
 
@@ -62,7 +62,7 @@ def _spread(x: Value, weight: Value, window: Window, group: int, sizes: list[int
         planes = ops.Conv2DBackpropInput(
             weight.shape[0], **_planes(window), group=group, input_size=(batch, channels, *sizes[1:])
         )
-        return volumes.convolve_back(x, weight, planes, window.depth.over((sizes[0], 1)))
+        return convolve_back(x, weight, planes, window.depth.over((sizes[0], 1)))
     size = (x.shape[0], channels, *[1] * (2 - len(sizes)), *sizes)
     planes = ops.Conv2DBackpropInput(weight.shape[0], **_planes(window), group=group, input_size=size)
     result: Value = planes(as_image(x), as_image(weight))

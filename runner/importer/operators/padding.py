@@ -44,7 +44,9 @@ def pad(
 
 def _pairs(call: NodeCall, pads: list[int] | None, axes: np.ndarray | None, ndim: int) -> list[tuple[int, int]]:
     """(before, after) for each axis. Raises ConfigError when they do not fit."""
-    chosen = [axis % ndim for axis in axes.tolist()] if axes is not None else [*range(ndim)]
+    chosen = axes.tolist() if axes is not None else [*range(ndim)]
+    if any(not -ndim <= axis < ndim for axis in chosen):
+        raise call.error("an axis is out of range", axes=chosen, allowed=f"{-ndim} to {ndim - 1}")
     given = [*(pads or ())]
     if len(given) != 2 * len(chosen):
         raise call.error("needs two pads for each axis", pads=given, axes=chosen)

@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from runner import ops
+from runner import dtype as dt, ops
 from runner.core.value import Tensor, Value
 from runner.importer.node_call import NodeCall
 from runner.importer.operators.convolution import convolved
 from runner.importer.operators.window import Window, as_given, as_image, require_axes, window_of
 from runner.importer.table import onnx_operator
-from runner.ops import volumes
+from runner.ops.volumes import pool_volumes
 
 
 @onnx_operator("MaxPool")
@@ -89,7 +89,7 @@ def _pooled(x: Value, window: Window, kind: Any, ceil_mode: bool, **settings: An
         return kind(tuple(part.kernel), tuple(part.strides), "pad", **geometry, **settings)
 
     if x.ndim == 5:
-        return volumes.pool(x, over(window.planes), over(window.depth))
+        return pool_volumes(x, over(window.planes), over(window.depth))
     return as_given(over(window.planes)(as_image(x)), x.ndim)
 
 
@@ -106,4 +106,11 @@ def _root(x: Value, p: int) -> Value:
 
 def _positions(call: NodeCall, x: Value, window: Window) -> Value:
     """The positions of the maxima in the flattened x, Int64."""
-    raise call.error("the positions of a MaxPool are not supported", output="Indices")
+    if x.ndim == 5:
+        raise call.error("positions of a MaxPool over three axes are not supported", output="Indices")
+    call.choice("storage_order", 0, 0)
+    image, planes, ceil = as_image(x), window.planes, bool(call.attribute("ceil_mode", 0))
+    geometry = {"padding": planes.sides, "dilation": tuple(planes.dilations), "ceil_mode": ceil}
+    pool = ops.MaxPoolWithArgmax(tuple(planes.kernel), tuple(planes.strides), "pad", **geometry)
+    samples = np.arange(x.shape[0]).reshape(-1, 1, 1, 1) * (x.size // x.shape[0])
+    return as_given(ops.Cast()(pool(image)[1], dt.int64) + Tensor(samples), x.ndim)
