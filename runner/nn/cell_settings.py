@@ -1,6 +1,6 @@
 """Settings of a cell and of the cells below it: flags, precision, names, and those of distributed training."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from runner import dtype as dt
@@ -89,6 +89,19 @@ class CellSettings(KeywordNames):
         if not isinstance(value, bool):
             raise ConfigError("bprop_debug is true or false", given=value, cell=self.cls_name)
         self.__dict__["_bprop_debug"] = value
+
+    # The head: runner/nn/head.py
+
+    def head_parameters(self) -> Mapping[Parameter, int] | None:
+        """The parameters of the last linear layer, the weight first, each with its axis of outputs.
+
+        None: they are found in what is executed. A network that has several heads, or whose head is no matrix product
+        or convolution with a parameter, may override it.
+        """
+        return None
+
+    def set_out_channels(self, count: int) -> None:
+        """Adapt what the cell, the owner of the head's weight, derives from the number of outputs, to another one."""
 
     # Names
 

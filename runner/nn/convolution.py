@@ -92,6 +92,9 @@ class _Forward(_Convolution):
         self.conv2d = ops.Conv2D(self.out_channels, *geometry)
         return self.out_channels, self.in_channels // self.group
 
+    def set_out_channels(self, count: int) -> None:
+        self.out_channels, self.conv2d = count, dataclasses.replace(self.conv2d, out_channel=count)
+
     def _images(self, x: Value) -> Value:
         return self._biased(self.conv2d(x, self.weight))
 
