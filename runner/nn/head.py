@@ -74,7 +74,7 @@ def replace_head(
         parameter.set_data(initializer(rule, shape, parameter.dtype), slice_shape=True)
         parameter.sliced = False  # it is whole
     for _, cell in network.cells_and_names():
-        if head.weight in cell.get_parameters(expand=False):
+        if any(p is head.weight for p in cell.get_parameters(expand=False)):
             cell.set_out_channels(count)
     try:
         _graph(network, types)
@@ -90,7 +90,7 @@ def _graph(network: Cell, types: Sequence[TensorType]) -> Graph:
 
 def _found(graph: Graph, network: Cell, where: Mapping[str, object]) -> Head:
     walk = _Walk(graph)
-    heads = list(dict.fromkeys(walk.heads.values()))
+    heads = list(walk.heads.values())
     rows = {**where, "network": type(network).__name__}
     if walk.blocking is not None:
         found = f"{walk.blocking.name} reads {some([p.name for p in walk.parameters_of(walk.blocking)], 3)}"
@@ -133,7 +133,8 @@ class _Walk:
             read = {x: self.parameter_behind(x, 0) for x in node.inputs}
             after += [(node, found[0]) for found in read.values() if found is not None]
             todo += [x for x, found in read.items() if found is None]
-        self.heads = {weight: self._head(weight, *place, after) for weight, place in last.items()}
+        ordered = sorted(last.items(), key=lambda item: item[1][0].number)
+        self.heads = {weight: self._head(weight, *place, after) for weight, place in ordered}
         self.blocking = next((node for node, p in after if _is_matrix(p)), self.blocking)
 
     def weight_of(self, node: Node) -> tuple[Parameter, int] | None:
@@ -165,7 +166,7 @@ class _Walk:
     def uses(self, parameter: Parameter) -> int:
         """How many operators read a parameter itself."""
         symbol = self.graph.parameters[parameter]
-        return sum(symbol in node.inputs for node in self.graph.all_nodes)
+        return sum(any(x is symbol for x in node.inputs) for node in self.graph.all_nodes)
 
     def _head(self, weight: Parameter, node: Node, axis: int, after: Sequence[tuple[Node, Parameter]]) -> Head:
         axes, count = {weight: axis}, weight.shape[axis]

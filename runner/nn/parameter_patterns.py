@@ -24,7 +24,8 @@ def freeze(
     are never frozen. `where` are rows of errors. Raises ConfigError for a pattern that matches no parameter that would
     be trained, and when all are frozen; ConfigErrors for several.
     """
-    parameters = [p for p in network.get_parameters() if p not in trained]
+    others = set(trained)  # `in` a list would compare elements
+    parameters = [p for p in network.get_parameters() if p not in others]
     trainable = [p for p in parameters if p.requires_grad]
     matched = {pattern: [p for p in parameters if matches(p.name, pattern)] for pattern in patterns}
     raise_all([_unmatched(pattern, matched[pattern], trainable, where) for pattern in _useless(matched)])

@@ -35,7 +35,7 @@ def renamed(own: Mapping[str, Parameter], given: Mapping[str, Parameter], names:
         elif other is not None:
             missing[name] = other
     used = {names.theirs(name) for name in own}
-    surplus = [name for name in given if name not in used and not COUNTERS.fullmatch(name)]
+    surplus = [name for name in sorted(given) if name not in used and not COUNTERS.fullmatch(name)]
     return Renamed(parameters=found, missing=missing, surplus=surplus)
 
 
