@@ -140,10 +140,8 @@ class ResNet(nn.Cell):
         self.conv1 = conv(num_channels, width, 7, 2, 3) if large else conv(num_channels, width, 3, 1, 1)
         self.bn1 = nn.BatchNorm2d(width)
         self.relu = nn.ReLU()
-        # After the ReLU a padding of zeros is one of -infinity. MaxPool2d has no padding of its own, as in r1.2.
-        self.pad = nn.Pad(((0, 0), (0, 0), (1, 1), (1, 1))) if stem == "torchvision" else None
-        pad_mode = "same" if self.pad is None else "valid"
-        self.maxpool = nn.MaxPool2d(kernel_size=3, stride=2, pad_mode=pad_mode) if large else None
+        pad_mode, padding = ("pad", 1) if stem == "torchvision" else ("same", 0)
+        self.maxpool = nn.MaxPool2d(kernel_size=3, stride=2, pad_mode=pad_mode, padding=padding) if large else None
         self.layer1 = self._make_layer(conv, width, num_blocks[0], stride=1)
         self.layer2 = self._make_layer(conv, 2 * width, num_blocks[1], stride=2)
         self.layer3 = self._make_layer(conv, 4 * width, num_blocks[2], stride=2)
@@ -162,8 +160,6 @@ class ResNet(nn.Cell):
     def construct(self, x: Value) -> Value:
         x = self.conv1(x)
         out: Value = self.relu(self.bn1(x))
-        if self.pad is not None:
-            out = self.pad(out)
         if self.maxpool is not None:
             out = self.maxpool(out)
         out = self.layer1(out)

@@ -61,7 +61,7 @@ def _load_weights(settings: CheckpointSettings, experiment: Experiment) -> dict[
         LOG.warning("the network is evaluated with its initial weights: set checkpoint.load to load others")
         return None
     names = None if settings.names is None else names_of(settings.names)
-    source = initial_weights.Source(settings.load, settings.prefix, settings.strict is not False, names)
+    source = initial_weights.InitialWeights(settings.load, settings.prefix, settings.strict is not False, names)
     found = source.load(experiment.model.network, experiment.model.loss_fn)
     return {"path": str(found.absolute()), "sha256": files.sha256(state_file(found))}
 

@@ -60,7 +60,7 @@ def predict(folder: Path, paths: Sequence[Path], given_code: Sequence[str] = ())
     with run_environment(config):
         data = list(_read(inputs, paths))
         model = inference_model(config, inputs)
-        source = initial_weights.Source(str(config.checkpoint.load), config.checkpoint.prefix, strict=True)
+        source = initial_weights.InitialWeights(str(config.checkpoint.load), config.checkpoint.prefix, strict=True)
         source.load(model.network, model.loss_fn)
         outputs = [_outputs(model, part, config.dataset.batch_size) for part in data]
     rows = tuple(name for part in data for name in part.row_names or ())

@@ -90,11 +90,11 @@ def _build(request: RunRequest, values: ValueObserver) -> Experiment:
     return experiment
 
 
-def _initial_weights(settings: CheckpointSettings, experiment: Experiment) -> initial_weights.Source:
+def _initial_weights(settings: CheckpointSettings, experiment: Experiment) -> initial_weights.InitialWeights:
     """What a training loads: weights of another program whole, but for the parameters of a new head."""
     names = None if settings.names is None else names_of(settings.names)
     strict = names is not None if settings.strict is None else settings.strict
-    return initial_weights.Source(str(settings.load), settings.prefix, strict, names, experiment.roles.head)
+    return initial_weights.InitialWeights(str(settings.load), settings.prefix, strict, names, experiment.roles.head)
 
 
 def _read(network: nn.Cell, read: Callable[[], Any]) -> Any:

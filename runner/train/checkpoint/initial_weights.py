@@ -18,7 +18,7 @@ MOST_NAMES = 1000  # of each kind, in an error about the weights of another prog
 OF_TORCH = ".running_mean"
 
 
-class Source:
+class InitialWeights:
     """What `checkpoint.load` and the keys beside it select.
 
     `place` is relative to the working directory; `prefix` is that of a run's checkpoints. `names` are those of another

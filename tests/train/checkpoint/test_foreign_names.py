@@ -16,7 +16,7 @@ from runner.config.weight_names import SCHEMES, names_of
 from runner.core.value import Parameter
 from runner.errors import ConfigError, DataError
 from runner.train.checkpoint.foreign_names import renamed
-from runner.train.checkpoint.initial_weights import Source
+from runner.train.checkpoint.initial_weights import InitialWeights
 from runner.validation.name_patterns import Names
 
 
@@ -95,7 +95,7 @@ def of_torch(network: nn.Cell, naming: str = "torchvision", **changes: np.ndarra
 
 
 def load(network: nn.Cell, names: str | None = "torchvision", strict: bool = True, kept=(), file="w.safetensors"):
-    return Source(file, "CKP", strict, None if names is None else names_of(names), kept).load(network)
+    return InitialWeights(file, "CKP", strict, None if names is None else names_of(names), kept).load(network)
 
 
 def test_weights_arrive_where_they_belong():
