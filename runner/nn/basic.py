@@ -50,8 +50,8 @@ class Dense(Cell):
             output = self.activation(output)
         return output if x.ndim == 2 else self.reshape(output, (*lead, self.out_channels))
 
-    def set_out_channels(self, count: int) -> None:
-        self.out_channels = count
+    def change_outputs(self, weight: Parameter, before: int, now: int) -> None:
+        self.out_channels = now
 
     def extend_repr(self) -> str:
         shown = f"input_channels={self.in_channels}, output_channels={self.out_channels}"

@@ -106,8 +106,8 @@ class CellSettings(KeywordNames):
         """
         return None
 
-    def set_out_channels(self, count: int) -> None:
-        """Adapt what the cell, the owner of the head's weight, derives from the number of outputs, to another one."""
+    def change_outputs(self, weight: Parameter, before: int, now: int) -> None:
+        """Adapt what the cell, which has the weight of the new head, derives from its number of outputs."""
 
     # Names
 

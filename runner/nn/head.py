@@ -67,7 +67,7 @@ def replace_head(
     whole(dict(where), 1, count=count)
     given = network.head_parameters()
     head = Head(name=type(network).__name__, axes=given) if given else _found(_graph(network, types), network, where)
-    before = str(head)
+    before, outputs = str(head), head.weight.shape[head.axes[head.weight]]
     for parameter, axis in head.axes.items():
         shape = (*parameter.shape[:axis], count, *parameter.shape[axis + 1 :])
         rule = Uniform(math.sqrt(count / math.prod(shape))) if parameter is head.weight else "zeros"
@@ -75,7 +75,7 @@ def replace_head(
         parameter.sliced = False  # it is whole
     for _, cell in network.cells_and_names():
         if any(p is head.weight for p in cell.get_parameters(expand=False)):
-            cell.set_out_channels(count)
+            cell.change_outputs(head.weight, outputs, count)
     try:
         _graph(network, types)
     except RunnerError as error:
