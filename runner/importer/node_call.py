@@ -38,6 +38,7 @@ class NodeCall:
     def __init__(self, node: OnnxNode, rule: OnnxRule, network: Network, path: Path) -> None:
         self.node, self.rule, self.network = node, rule, network
         self.line = SourceLine(str(path), node.number)
+        self.new_outputs: tuple[int, int] | None = None  # of a new head before it: their number in the file, and now
 
     @property
     def training(self) -> bool:
@@ -85,6 +86,13 @@ class NodeCall:
             rows["allowed"] = ", ".join(map(str, allowed))
         where = {"node": self.node.name, "operator": f"{self.node.operator}, opset {self.opset}", "line": self.line}
         return ConfigError(what, **rows, **where)
+
+    def adapted(self, shape: list[int]) -> list[int]:
+        """A shape of the file, with the number of outputs of a new head; its first axis is the batch."""
+        if self.new_outputs is None or self.new_outputs[0] not in shape[1:]:
+            return shape
+        place = shape.index(self.new_outputs[0], 1)
+        return [*shape[:place], self.new_outputs[1], *shape[place + 1 :]]
 
     def fixed_batch(self, length: int, x: Value) -> bool:
         """Whether a length is the batch size that the file fixes, and x has the rows of another batch."""
