@@ -54,7 +54,7 @@ def test_padding(row, tmp_path):
     check_outputs(row, tmp_path)
 
 
-@table("row", [row for row in ROWS if row.opset != 10], ids=str)
+@table("row", [row for row in ROWS if "inf" not in str(row)], ids=str)
 def test_gradients_of_padding(row, tmp_path):
     check_gradients(row, tmp_path)
 
