@@ -60,8 +60,8 @@ def window_of(call: NodeCall, kernel: Sequence[int], sizes: Sequence[int]) -> Wi
     dilations = numbers(call, "dilations", count, 1)
     mode = call.choice("auto_pad", "NOTSET", *AUTO_PADS)
     if mode == "NOTSET":
-        pads = numbers(call, "pads", 2 * count, 0)
-        return Window(kernel, strides, dilations, [*zip(pads[:count], pads[count:], strict=True)])
+        given = numbers(call, "pads", 2 * count, 0)
+        return Window(kernel, strides, dilations, [*zip(given[:count], given[count:], strict=True)])
     if mode == "VALID":
         return Window(kernel, strides, dilations, [(0, 0)] * count)
     pads = []
