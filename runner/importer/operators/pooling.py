@@ -66,8 +66,7 @@ def global_lp_pool(call: NodeCall, x: Value) -> Value:
 
 @onnx_operator("LRN")
 def lrn(call: NodeCall, x: Value) -> Value:
-    """x / (bias + alpha * mean of the squares of `size` channels around) ** beta; channels that are missing count as
-    0."""
+    """x / (bias + alpha * mean of the squares of `size` channels around it) ** beta; missing channels count as 0."""
     size, channels = call.attribute("size"), x.shape[1]
     before, after = min((size - 1) // 2, channels), min(size // 2, channels)
     rows = ops.Reshape((x.shape[0], 1, channels, x.size // (x.shape[0] * channels)))(ops.Square()(x))

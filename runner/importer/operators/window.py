@@ -53,7 +53,12 @@ def require_axes(call: NodeCall, x: Value) -> None:
 
 
 def window_of(call: NodeCall, kernel: Sequence[int], sizes: Sequence[int]) -> Window:
-    """The window of a node over images of these sizes. Raises ConfigError for attributes that do not fit."""
+    """The window of a node over images of these sizes.
+
+    With `SAME`, there are ceil(size / stride) windows, and padding is for the whole window: onnxruntime's pools ignore
+    dilations there, and crop images where the stride is larger than the window. Raises ConfigError for attributes that
+    do not fit.
+    """
     count = len(sizes)
     require_numbers(call, "kernel_shape", kernel, count, 1)
     strides = numbers(call, "strides", count, 1)
