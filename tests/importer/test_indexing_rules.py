@@ -40,7 +40,11 @@ def scalar(number: int) -> Constant:
 GATHERS = [
     *(node("Gather", normal(3, 4, 5), whole(2, 3), axis=axis) for axis in (0, 1, -1)),
     node("Gather", normal(4, 2), whole(3, dtype=np.int32), opset=9),
-    *(node("Gather", normal(3, 4, 5), scalar(k), axis=axis, note=f"known {k}") for k in (0, 2, -1) for axis in (0, 1, -1)),
+    *(
+        node("Gather", normal(3, 4, 5), scalar(k), axis=axis, note=f"known {k}")
+        for k in (0, 2, -1)
+        for axis in (0, 1, -1)
+    ),
     node("Gather", normal(5, 3), known(1, 2, 3), note="a known range"),
     node("Gather", normal(5, 3), known(4, 2, 0), note="a known range downwards"),
     node("Gather", normal(5, 3), known(0, 1, 2, 3, 4), note="everything"),
@@ -57,7 +61,7 @@ GATHERS = [
     node("GatherND", normal(2, 3, 4, 3), whole(2, 3, 2), batch_dims=2),
     node("GatherND", normal(2, 4, 3), whole(2, 2), batch_dims=1, note="one row for each sample"),
     node("GatherND", normal(4, 3), known([0, 1], [-1, 2]), note="known"),
-]  # fmt: skip
+]
 LAST = np.iinfo(np.int64).max
 FIRST = np.iinfo(np.int64).min
 SLICES = [
@@ -75,7 +79,14 @@ SLICES = [
 ]
 SCATTERS = [
     *(
-        node("ScatterElements", normal(3, 4), ints([0, 1, -1, 0], [2, 2, 0, 1]), normal(2, 4), axis=0, reduction=reduction)
+        node(
+            "ScatterElements",
+            normal(3, 4),
+            ints([0, 1, -1, 0], [2, 2, 0, 1]),
+            normal(2, 4),
+            axis=0,
+            reduction=reduction,
+        )
         for reduction in ("none", "add", "mul", "max", "min")
     ),
     node("ScatterElements", normal(3, 4), ints([0, -1], [2, 3]), normal(2, 2), axis=1),
@@ -90,7 +101,7 @@ SCATTERS = [
     node("ScatterND", normal(4, 3), ints([[0, 1], [3, -1]]), normal(1, 2), opset=11),
     node("ScatterND", normal(4, 3), ints([1], [1]), normal(2, 3), reduction="add", note="twice"),
     node("ScatterND", normal(4, 3), known([1], [2]), normal(2, 3), note="known"),
-]  # fmt: skip
+]
 ORDERS = [
     *(
         node("TopK", distinct(3, 4, 5), known(2), outputs=2, ints=(1,), axis=axis, largest=largest)
@@ -150,13 +161,16 @@ KNOWN = [
 UNSMOOTH = "mul", "max", "min"
 GRIDS = [
     node(
-        "GridSample", normal(2, 3, 4, 5), (RNG.uniform(-1.4, 1.4, (2, 3, 6, 2))).astype(np.float32), opset=16,
-        mode=mode, padding_mode=padding, align_corners=corners,
+        "GridSample",
+        normal(2, 3, 4, 5),
+        (RNG.uniform(-1.4, 1.4, (2, 3, 6, 2))).astype(np.float32),
+        opset=16,
+        mode=mode,
+        padding_mode=padding,
+        align_corners=corners,
     )
-    for mode, padding, corners in itertools.product(
-        ("bilinear", "nearest"), ("zeros", "border", "reflection"), (0, 1)
-    )
-]  # fmt: skip
+    for mode, padding, corners in itertools.product(("bilinear", "nearest"), ("zeros", "border", "reflection"), (0, 1))
+]
 DIFFERENTIABLE = [
     *(one for one in [*GATHERS, *SLICES, *SCATTERS, *ORDERS, *GRIDS] if one.attributes.get("reduction") not in UNSMOOTH)
 ]

@@ -29,7 +29,13 @@ def layer(operator, *, bias=True, lengths=None, states=True, peepholes=False, no
     while inputs[-1] is None:
         inputs.pop()
     return node(
-        operator, *inputs, outputs=1 + cells, opset=opset, hidden_size=HIDDEN, note=note or str(attributes), **attributes
+        operator,
+        *inputs,
+        outputs=1 + cells,
+        opset=opset,
+        hidden_size=HIDDEN,
+        note=note or str(attributes),
+        **attributes,
     )
 
 

@@ -12,6 +12,7 @@ from runner.errors import ConfigError
 from runner.importer.network import OnnxNetwork
 
 COORDINATES = "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"
+SYMMETRIC = "half_pixel_symmetric"
 NEAREST = "round_prefer_floor", "round_prefer_ceil", "floor", "ceil"
 
 
@@ -58,31 +59,43 @@ ROWS = [
         for sizes in ((2, 1, 10, 8), (2, 1, 3, 2), (2, 1, 7, 5))
         for coordinates in COORDINATES
     ),
-    sized((1, 1, 4, 5), (1, 1, 7, 9), mode="linear", opset=19, coordinate_transformation_mode="half_pixel_symmetric"),
-    scaled((1, 1, 4, 5), (1, 1, 1.6, 2.3), mode="linear", opset=19, coordinate_transformation_mode="half_pixel_symmetric"),
+    sized((1, 1, 4, 5), (1, 1, 7, 9), mode="linear", opset=19, coordinate_transformation_mode=SYMMETRIC),
+    scaled((1, 1, 4, 5), (1, 1, 1.6, 2.3), mode="linear", opset=19, coordinate_transformation_mode=SYMMETRIC),
     sized((1, 1, 4, 5), (1, 1, 7, 9), mode="nearest", coordinate_transformation_mode="tf_half_pixel_for_nn", opset=11),
     scaled((1, 1, 5, 6), (1, 1, 1.5, 2.5), mode="cubic", cubic_coeff_a=-0.5),
     scaled((1, 1, 5, 6), (1, 1, 1.5, 2.5), mode="cubic", exclude_outside=1),
     scaled((2, 3, 4), (1, 1, 2), mode="nearest"),
-    scaled((1, 2, 4, 5), (1, 1, 2, 2), mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"),
+    scaled(
+        (1, 2, 4, 5), (1, 1, 2, 2), mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"
+    ),
     scaled((1, 2, 3, 3), (1, 1, 2, 2), opset=11, mode="linear", coordinate_transformation_mode="align_corners"),
     sized((1, 2, 3, 3), (1, 2, 5, 6), opset=11, mode="linear"),
-    *(scaled((1, 2, 4, 6), scales, opset=10, mode=mode) for mode in ("nearest", "linear") for scales in ((1, 1, 2, 2), (1, 1, 0.5, 0.7))),
+    *(
+        scaled((1, 2, 4, 6), scales, opset=10, mode=mode)
+        for mode in ("nearest", "linear")
+        for scales in ((1, 1, 2, 2), (1, 1, 0.5, 0.7))
+    ),
     *(upsampled((1, 2, 3, 4), (1, 1, 2, 3), opset, mode=mode) for opset in (7, 9) for mode in ("nearest", "linear")),
     upsampled((1, 1, 3, 4), (1, 1, 1.7, 2.4), 9, mode="nearest"),
-]  # fmt: skip
+]
 AXES = [
     node("Resize", normal(2, 3, 4), None, floats(2.0), axes=[2], mode="nearest"),
     node("Resize", normal(1, 2, 4, 6), None, None, Constant(np.array([7, 9])), axes=[2, 3], mode="linear"),
     *(
         node(
-            "Resize", normal(1, 1, 4, 6), None, None, Constant(np.array(sizes)), axes=[2, 3], mode="linear",
+            "Resize",
+            normal(1, 1, 4, 6),
+            None,
+            None,
+            Constant(np.array(sizes)),
+            axes=[2, 3],
+            mode="linear",
             keep_aspect_ratio_policy=policy,
         )
         for policy in ("not_larger", "not_smaller", "stretch")
         for sizes in ((8, 8), (3, 5))
     ),
-]  # fmt: skip
+]
 
 
 @table("one", ROWS + AXES, ids=str)

@@ -29,7 +29,7 @@ class Constant:
 class OneNode:
     """A node with its inputs: arrays, `Constant`s, and None for one that is left out.
 
-    `ints` are the outputs that are not Float32, which the model casts. `smooth` is false where differences mean nothing.
+    `ints` are the outputs that are not Float32, which the model casts.
     """
 
     operator: str
@@ -38,7 +38,6 @@ class OneNode:
     opset: int
     outputs: int
     ints: tuple[int, ...]
-    smooth: bool
     note: str
 
     def __str__(self) -> str:
@@ -94,11 +93,10 @@ def node(
     opset: int = 18,
     outputs: int = 1,
     ints: Sequence[int] = (),
-    smooth: bool = True,
     note: str = "",
     **attributes: Any,
 ) -> OneNode:
-    return OneNode(operator, inputs, attributes, opset, outputs, tuple(ints), smooth, note)
+    return OneNode(operator, inputs, attributes, opset, outputs, tuple(ints), note)
 
 
 def stock(path: Path, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -48,7 +48,9 @@ def _scattered(call: NodeCall, data: Value, positions: Value, updates: Value) ->
         total: Value = data + ops.ScatterNd()(positions, updates, data.shape)
         return total
     lengths = Tensor(np.array(data.shape[: positions.shape[-1]]), positions.dtype)
-    result: Value = ops.ScatterReduce(reduction)(data, ops.Select()(positions < 0, positions + lengths, positions), updates)
+    result: Value = ops.ScatterReduce(reduction)(
+        data, ops.Select()(positions < 0, positions + lengths, positions), updates
+    )
     return result
 
 
