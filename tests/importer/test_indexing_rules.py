@@ -158,7 +158,6 @@ KNOWN = [
     *(node("Unique", known(5, 2, 5, 1, 2), outputs=4, ints=(0, 1, 2, 3), sorted=by) for by in (0, 1)),
     *(node("Unique", known([5, 2], [1, 1], [5, 2]), outputs=4, ints=(0, 1, 2, 3), sorted=by, axis=0) for by in (0, 1)),
 ]
-UNSMOOTH = "mul", "max", "min"
 GRIDS = [
     node(
         "GridSample",
@@ -171,9 +170,7 @@ GRIDS = [
     )
     for mode, padding, corners in itertools.product(("bilinear", "nearest"), ("zeros", "border", "reflection"), (0, 1))
 ]
-DIFFERENTIABLE = [
-    *(one for one in [*GATHERS, *SLICES, *SCATTERS, *ORDERS, *GRIDS] if one.attributes.get("reduction") not in UNSMOOTH)
-]
+DIFFERENTIABLE = [one for one in [*GATHERS, *SLICES, *SCATTERS, *ORDERS, *GRIDS] if "mul" not in str(one.attributes)]
 
 
 @table("one", [*GATHERS, *SLICES, *SCATTERS, *ORDERS, *FLAT, *KNOWN, *GRIDS], ids=str)

@@ -48,10 +48,22 @@ def _scattered(call: NodeCall, data: Value, positions: Value, updates: Value) ->
         total: Value = data + ops.ScatterNd()(positions, updates, data.shape)
         return total
     lengths = Tensor(np.array(data.shape[: positions.shape[-1]]), positions.dtype)
-    result: Value = ops.ScatterReduce(reduction)(
-        data, ops.Select()(positions < 0, positions + lengths, positions), updates
-    )
-    return result
+    from_zero = ops.Select()(positions < 0, positions + lengths, positions)
+    return _reduced(reduction, data, from_zero, updates)
+
+
+def _reduced(reduction: str, data: Value, positions: Value, updates: Value) -> Value:
+    """Products, or extrema: equal ones share the gradient equally."""
+    result: Value = ops.ScatterReduce(reduction)(data, positions, updates)
+    if reduction == "mul" or not data.dtype.is_float:
+        return result
+    # The same numbers once more, as the mean of the elements that they come from: this has the gradient.
+    add, select, zero = ops.ScatterNd(data.shape), ops.Select(), Tensor(0.0, data.dtype)
+    from_data, from_updates = ops.Equal()(result, data), ops.Equal()(ops.GatherNd()(result, positions), updates)
+    total = select(from_data, data, zero) + add(positions, select(from_updates, updates, zero))
+    kind = ops.Cast(data.dtype)
+    mean: Value = total / (kind(from_data) + add(positions, kind(from_updates)))
+    return mean
 
 
 @onnx_operator("OneHot", static=("depth", "values"))
