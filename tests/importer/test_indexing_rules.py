@@ -102,6 +102,11 @@ SCATTERS = [
     node("ScatterND", normal(4, 3), ints([1], [1]), normal(2, 3), reduction="add", note="twice"),
     node("ScatterND", normal(4, 3), known([1], [2]), normal(2, 3), note="known"),
 ]
+CROPS = [
+    node("CenterCropPad", normal(5, 4), known(2, 7)),
+    node("CenterCropPad", normal(5, 4, 3), known(8, 2), axes=[0, -1]),
+    node("CenterCropPad", normal(5, 4), known(4, 4)),
+]
 ORDERS = [
     *(
         node("TopK", distinct(3, 4, 5), known(2), outputs=2, ints=(1,), axis=axis, largest=largest)
@@ -170,10 +175,17 @@ GRIDS = [
     )
     for mode, padding, corners in itertools.product(("bilinear", "nearest"), ("zeros", "border", "reflection"), (0, 1))
 ]
-DIFFERENTIABLE = [one for one in [*GATHERS, *SLICES, *SCATTERS, *ORDERS, *GRIDS] if "mul" not in str(one.attributes)]
+AFFINE = [
+    node("AffineGrid", normal(2, 2, 3), known(2, 3, 4, 5), opset=20),
+    node("AffineGrid", normal(2, 2, 3), known(2, 3, 4, 5), opset=20, align_corners=1),
+    node("AffineGrid", normal(1, 3, 4), known(1, 2, 2, 3, 4), opset=20),
+]
+DIFFERENTIABLE = [
+    one for one in [*GATHERS, *SLICES, *SCATTERS, *ORDERS, *CROPS, *GRIDS, *AFFINE] if "mul" not in str(one.attributes)
+]
 
 
-@table("one", [*GATHERS, *SLICES, *SCATTERS, *ORDERS, *FLAT, *KNOWN, *GRIDS], ids=str)
+@table("one", [*GATHERS, *SLICES, *SCATTERS, *ORDERS, *CROPS, *FLAT, *KNOWN, *GRIDS, *AFFINE], ids=str)
 def test_outputs(one, tmp_path):
     check_outputs(one, tmp_path)
 

@@ -1,4 +1,4 @@
-"""Rules for operators that select elements at positions: Gather and its relatives, Slice, Compress, ReverseSequence."""
+"""Rules for operators that select elements at positions: Gather and its relatives, Slice, Compress, CenterCropPad."""
 
 from collections.abc import Sequence
 
@@ -83,6 +83,22 @@ def reverse_sequence(call: NodeCall, data: Value, sequence_lens: Value) -> Value
     axes = (axis_of(call, call.attribute(name, k), data.ndim) for name, k in (("time_axis", 0), ("batch_axis", 1)))
     result: Value = ops.ReverseSequence(*axes)(data, sequence_lens)
     return result
+
+
+@onnx_operator("CenterCropPad", static=("shape",))
+def center_crop_pad(call: NodeCall, data: Value, shape: np.ndarray) -> Value:
+    """The middle of data in axes that get shorter, and zeros around it in axes that get longer."""
+    axes = [axis_of(call, axis, data.ndim) for axis in call.attribute("axes", tuple(range(data.ndim)))]
+    lengths = dict(zip(axes, (int(n) for n in shape), strict=True))
+    ranges, paddings = list(map(range, data.shape)), [(0, 0)] * data.ndim
+    for axis, length in lengths.items():
+        missing = length - data.shape[axis]
+        if missing < 0:
+            ranges[axis] = range(-missing // 2, -missing // 2 + length)
+        else:
+            paddings[axis] = missing // 2, missing - missing // 2
+    part = sliced(data, ranges)
+    return ops.Pad(tuple(paddings))(part) if any(map(sum, paddings)) else part  # type: ignore[no-any-return]
 
 
 def axis_of(call: NodeCall, axis: int, ndim: int) -> int:
