@@ -98,7 +98,7 @@ def center_crop_pad(call: NodeCall, data: Value, shape: np.ndarray) -> Value:
         else:
             paddings[axis] = missing // 2, missing - missing // 2
     part = sliced(data, ranges)
-    return ops.Pad(tuple(paddings))(part) if any(map(sum, paddings)) else part  # type: ignore[no-any-return]
+    return ops.Pad(tuple(paddings))(part) if any(map(sum, paddings)) else part
 
 
 def axis_of(call: NodeCall, axis: int, ndim: int) -> int:
@@ -138,7 +138,7 @@ def sliced(data: Value, ranges: Sequence[range]) -> Value:
         begin, end, steps = zip(*((r.start, r.stop, r.step) for r in upwards), strict=True)
         data = ops.StridedSlice()(data, begin, end, steps)
     reversed_axes = tuple(k for k, r in enumerate(ranges) if r.step < 0 and len(r) > 1)
-    return ops.ReverseV2(reversed_axes)(data) if reversed_axes else data  # type: ignore[no-any-return]
+    return ops.ReverseV2(reversed_axes)(data) if reversed_axes else data
 
 
 def places(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:

@@ -43,12 +43,9 @@ class Axis:
         x, half = self.positions(coordinates), np.float32(0.5)
         if rounding == "simple":  # before opset 11
             rounding = "ceil" if self.scale < 1 else "floor"
-        rounded = {
-            "floor": np.floor,
-            "ceil": np.ceil,
-            "round_prefer_floor": lambda x: np.ceil(x - half),
-            "round_prefer_ceil": lambda x: np.floor(x + half),
-        }[rounding](x)
+        moved = {"round_prefer_floor": x - half, "round_prefer_ceil": x + half}.get(rounding, x)
+        upwards = rounding in ("ceil", "round_prefer_floor")
+        rounded = np.ceil(moved) if upwards else np.floor(moved)
         places: np.ndarray = np.clip(rounded.astype(np.int64), 0, self.length - 1)
         return places
 

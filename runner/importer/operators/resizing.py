@@ -39,10 +39,9 @@ def resize(
 
 
 @onnx_operator("Upsample", static=("scales",))
-def upsample(call: NodeCall, x: Value, scales: np.ndarray | None = None) -> Value:
+def upsample(call: NodeCall, x: Value, scales: np.ndarray) -> Value:
     """Nearest or linear interpolation to scales: Resize before opset 10."""
-    given = np.array(call.setting("scales", scales, ()), np.float32)
-    return _interpolated(call, x, _scaled(call, x, range(x.ndim), given), "asymmetric", "simple")
+    return _interpolated(call, x, _scaled(call, x, range(x.ndim), scales), "asymmetric", "simple")
 
 
 def _scaled(call: NodeCall, x: Value, axes: Sequence[int], scales: np.ndarray | None) -> list[Axis]:
