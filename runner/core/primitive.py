@@ -213,8 +213,8 @@ def infer(op: Primitive, types: tuple[TensorType, ...]) -> tuple[TensorType, ...
 
 
 class Interpreter(Rebinding):
-    """Base of interpreters, which apply all operators and record nodes and updates. `scope` is the stack of names of the
-    cells being executed, `origin` the node whose gradient is computed, `line` the place if it is not one of Python."""
+    """Base of interpreters: apply operators, record nodes and updates. `scope` is the stack of names of the cells being
+    executed, `origin` the node whose gradient is being computed, `line` the place if it is not one of Python."""
 
     nodes: list[Node]
 
