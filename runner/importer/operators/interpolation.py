@@ -12,7 +12,7 @@ NEAREST = "round_prefer_floor", "round_prefer_ceil", "floor", "ceil"
 
 
 @dataclass(frozen=True)
-class Axis:
+class ResizedAxis:
     """An axis of `length` elements that gets `out` ones; `scale` is their ratio before it is rounded."""
 
     number: int
@@ -50,7 +50,7 @@ class Axis:
         return places
 
 
-def weights(axis: Axis, coordinates: str, cubic: float | None, exclude_outside: bool) -> np.ndarray:
+def weights(axis: ResizedAxis, coordinates: str, cubic: float | None, exclude_outside: bool) -> np.ndarray:
     """The matrix (out, length) of linear interpolation or, with a coefficient, of cubic convolution.
 
     Beyond the ends the outermost elements are repeated, or left out if `exclude_outside`.
