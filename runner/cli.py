@@ -71,6 +71,12 @@ def _predict() -> Handler:
     return predict.main
 
 
+def _export() -> Handler:
+    from runner.experiment.export import command
+
+    return command.main
+
+
 def _new() -> Handler:
     from runner.config import new_project
 
@@ -118,6 +124,7 @@ COMMANDS = {
     "resume": Command("continue an unfinished run or sweep", command_arguments.resume, _resume, trains=True),
     "eval": Command("evaluate a finished run", command_arguments.evaluate, _eval, trains=True),
     "predict": Command("run the network of a run on new files", command_arguments.predict, _predict),
+    "export": Command("write the training step of a run for other programs", command_arguments.export, _export),
     "new": Command("create a small working project", command_arguments.new, _new),
     "doctor": Command("check packages, machine and devices", command_arguments.doctor, _doctor),
     "parse-print": Command(
