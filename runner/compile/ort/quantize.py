@@ -5,7 +5,6 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 
@@ -26,18 +25,19 @@ class _Calibration:
         return next(self.batches, None)
 
 
-def quantize(model: Any, batches: Iterable[Mapping[str, np.ndarray]]) -> bytes:
+def quantize(model: bytes, batches: Iterable[Mapping[str, np.ndarray]]) -> bytes:
     """The serialised model in 8 bits: weights Int8, activations UInt8 with ranges as in these batches.
 
-    `model` is an ONNX model with constant weights; QuantizeLinear and DequantizeLinear surround its operators. Raises
-    ConfigError when the tool cannot convert the model.
+    `model` has constant weights; QuantizeLinear and DequantizeLinear surround its operators. Raises ConfigError when
+    the tool cannot convert the model.
     """
     import onnxruntime.quantization as tool
 
     with TemporaryDirectory(prefix="runner-quantize-") as folder, _silent_root_logger():
-        path = Path(folder) / "quantized.onnx"
+        source, path = Path(folder) / "network.onnx", Path(folder) / "quantized.onnx"
+        source.write_bytes(model)  # the tool changes a model in memory
         try:
-            tool.quantize_static(model, path, _Calibration(batches), weight_type=tool.QuantType.QInt8)
+            tool.quantize_static(source, path, _Calibration(batches), weight_type=tool.QuantType.QInt8)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".split("\n")[0]
             rows = {"reason": reason, "repair": "leave --quantize out"}

@@ -100,7 +100,7 @@ def _quantized(run: TrainedRun, columns: tuple[str, ...], network: Any) -> Any:
         for arrays in read:
             yield dict(zip(columns, arrays[:-1], strict=False))
 
-    return compiler.parse_model(compiler.quantize(network, batches()))
+    return compiler.parse_model(compiler.quantize(network.SerializeToString(), batches()))
 
 
 def _contents(run: TrainedRun, step: Any, models: dict[str, Any]) -> dict[str, bytes | str]:
