@@ -118,7 +118,7 @@ def _allowed(expected: np.ndarray, moved: np.ndarray, halves: bool) -> float:
     scale = float(np.max(np.abs(np.nan_to_num(expected.astype(np.float64))), initial=0.0))
     explained = np.nan_to_num(np.abs(expected.astype(np.float64) - moved.astype(np.float64)))
     relative = ROUNDING_OF_HALVES * 10 if halves else RELATIVE
-    return relative * scale + EXPLAINED * float(np.max(explained, initial=0.0)) + np.finfo(np.float32).tiny
+    return relative * scale + EXPLAINED * float(np.max(explained, initial=0.0))
 
 
 def _changed(arrays: Arrays, relative: float) -> Arrays:
