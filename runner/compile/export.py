@@ -57,12 +57,19 @@ def export_network(
     *,
     input_names: Sequence[str],
     metadata: Mapping[str, str],
+    fixed: Collection[Parameter] = (),
 ) -> tuple[ModelProto, ModelProto]:
-    """Two models of a network, as `export_onnx`: with parameters as constants, and with parameters as inputs."""
-    exported = _Exported(function, types, name, input_names)
+    """Two models of a network, as `export_onnx`: with parameters as constants, and with parameters as inputs.
+
+    What it assigns to parameters is no output. Those in `fixed` are constants of both models.
+    """
+    exported = _Exported(function, types, name, input_names, None)
     free = batch_axes(types)
     model = _with_facts(*exported.generalized(free), free, metadata)
-    return parse_model(with_constants(model, parameter_values(exported.graph))), model
+    values = parameter_values(exported.graph)
+    names = {parameter.name for parameter in fixed}
+    constants = {name: value for name, value in values.items() if name in names}
+    return parse_model(with_constants(model, values)), parse_model(with_constants(model, constants))
 
 
 def _with_facts(model: ModelProto, reason: str, free: FreeAxes, metadata: Mapping[str, str]) -> ModelProto:
@@ -112,7 +119,7 @@ def export_step(
 class _Exported:
     """A function that is lowered for several types of its inputs; `graph` is the one for the given types.
 
-    What it assigns to parameters are results of the graph, unless they are `hidden`.
+    What it assigns to parameters are results of the graph, except `hidden` ones; None hides all.
     """
 
     def __init__(
@@ -121,7 +128,7 @@ class _Exported:
         types: Sequence[TensorType],
         name: str,
         inputs: Sequence[str] | None,
-        hidden: Collection[Parameter] = (),
+        hidden: Collection[Parameter] | None = (),
     ) -> None:
         self.function, self.types, self.name, self.inputs, self.hidden = function, types, name, inputs, hidden
         traced, outputs = self._traced(types)
@@ -182,7 +189,8 @@ class _Exported:
             return returned
 
         graph = trace(function, types, self.name).without_effects()
-        return replace(graph, updates={p: x for p, x in graph.updates.items() if p not in self.hidden}), names
+        hidden = graph.updates if self.hidden is None else self.hidden
+        return replace(graph, updates={p: x for p, x in graph.updates.items() if p not in hidden}), names
 
 
 def _choices(free: FreeAxes) -> Iterator[FreeAxes]:

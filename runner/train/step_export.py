@@ -71,12 +71,16 @@ def export_steps(step: ExportedStep, steps: int) -> ModelProto:
 
 
 def export_network(model: Model, dataset: Dataset, metadata: Mapping[str, str]) -> tuple[ModelProto, ModelProto]:
-    """The network in inference mode for preprocessed batches: with its weights, and with weights as inputs."""
+    """The network in inference mode for preprocessed batches: with its weights, and with weights as inputs.
+
+    Random operators draw the numbers of the first batch of an evaluation.
+    """
     types = dataset.column_types()[:-1]
     names = compiler.free_names(dataset.get_col_names()[:-1], _taken(model))
     with inference(model.network, model.precision):
-        compute = model.network.compute
-        return compiler.export_network(compute, types, "network", input_names=names, metadata=metadata)
+        COUNTER.begin_batch(0)
+        compute, fixed = model.network.compute, {COUNTER.parameter}
+        return compiler.export_network(compute, types, "network", input_names=names, metadata=metadata, fixed=fixed)
 
 
 def _taken(model: Model) -> set[str]:

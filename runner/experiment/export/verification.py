@@ -61,6 +61,7 @@ class Verification:
         network = self.run.experiment.model
         set_arrays(network.train_network, self.run.state)
         data = dict(zip(self.step.columns, self.batch[:-1], strict=False))
+        COUNTER.begin_batch(0)
         returned = network.predict(*data.values())
         outputs = [y.array for y in (returned if isinstance(returned, tuple) else (returned,))]
         for name, proto in (("network.onnx", model), ("inference.onnx", inference)):
