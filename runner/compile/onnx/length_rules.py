@@ -92,16 +92,27 @@ def _fit(values: Sequence[float], sizes: Sequence[int], dtype: np.dtype) -> tupl
         return None
     unbiased = [n * factor / max(n * factor - 1, 1) for n in sizes]
     # The factor of large ones is known to the precision of the element type only.
-    near = all(abs(x - y) <= np.spacing(dtype.type(y)) for x, y in zip(unbiased, values, strict=True))
-    return (float(factor), 0.0, float(factor), -1.0) if near else None
+    return (float(factor), 0.0, float(factor), -1.0) if _are_near(unbiased, values, dtype) else None
 
 
 def _fraction(
     estimate: float, of_sizes: Callable[[Fraction], list[float]], values: Sequence[float], dtype: np.dtype
 ) -> Fraction | None:
-    """The simplest fraction near an estimate with which `of_sizes` gives exactly these values."""
+    """The simplest fraction near an estimate with which `of_sizes` gives these values."""
     for largest in LARGEST_FACTORS:
         fraction = Fraction(estimate).limit_denominator(largest)
-        if fraction and [float(dtype.type(x)) for x in of_sizes(fraction)] == list(values):
+        if not fraction:
+            continue
+        found = of_sizes(fraction)
+        if _are_near(found, values, dtype) if dtype == np.float64 else _are_equal(found, values, dtype):
             return fraction
     return None
+
+
+def _are_equal(found: Sequence[float], values: Sequence[float], dtype: np.dtype) -> bool:
+    return [float(dtype.type(x)) for x in found] == list(values)
+
+
+def _are_near(found: Sequence[float], values: Sequence[float], dtype: np.dtype) -> bool:
+    """Whether the numbers differ by a rounding at most."""
+    return all(abs(x - y) <= abs(np.spacing(dtype.type(y))) for x, y in zip(found, values, strict=True))
