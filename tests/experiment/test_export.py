@@ -14,6 +14,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 from jsonschema import Draft202012Validator
+from ranks import mpirun, needs_mpi
 from safetensors.numpy import load_file, save_file
 from tables import table
 
@@ -430,3 +431,16 @@ def test_the_example_repeats_the_losses_of_the_run(place):
         json.loads((place / run / "summary.json").read_text())["metrics"]["accuracy"] for run in ("r", "again")
     ]
     assert accuracies[0] == pytest.approx(accuracies[1], abs=0.005)
+
+
+@needs_mpi
+@pytest.mark.parametrize("mean", ["true", "false"])
+def test_the_step_of_a_data_parallel_run(mean, place):
+    """One process with the whole batch makes the steps of two processes with half of it, also of summed gradients."""
+    words = [*SMALL, *QUIET, "network=mlp", "mode=graph", "max_steps=6", "hydra.run.dir=r", "parallel=data_parallel"]
+    code, _, errors = mpirun(2, "-m", "runner", *words, f"parallel.gradients_mean={mean}", cwd=place)
+    assert code == 0, errors
+    export()
+    trainer = Trainer(place / "e")
+    losses = [float(trainer.train(batch, number)["loss"]) for number, batch in enumerate(batches_of_run())]
+    np.testing.assert_allclose(losses, losses_of("r"), rtol=1e-5)
