@@ -1,8 +1,9 @@
 """An exported step is executed once in onnxruntime and compared with the step of the run, before anything is written.
 
-How far two correct steps may differ depends on the step: Adam divides a gradient of rounding errors by itself. So the
-step of the run is also executed with parameters that differ by rounding errors, and its results say how much of a
-difference they explain.
+What is compared is the change of each parameter, as a whole: an activation near a kink may be on its other side after
+another rounding, which changes single elements. How far two correct steps may differ depends on the step as well: Adam
+divides a gradient that is nothing but rounding errors by itself. So the step of the run is also executed with
+parameters that differ by rounding errors, and the distance between its results is what these explain.
 """
 
 from collections.abc import Mapping
@@ -19,9 +20,10 @@ from runner.nn.optim.optimizer import Optimizer
 from runner.ops.random_counter import COUNTER
 from runner.train.step_export import LOSS, LOSSES, ExportedStep, export_steps
 
-RELATIVE = 1e-4  # of the largest element, in addition to what rounding errors explain
-EXPLAINED = 20.0  # times the difference between two steps of the run
-ROUNDING, ROUNDING_OF_HALVES = 3e-7, 1e-3  # relative changes of the parameters
+RELATIVE, RELATIVE_OF_HALVES = 2e-2, 5e-2  # of the change of a parameter, or of an output of the network
+EXPLAINED = 10.0  # times the distance between two steps of the run
+ROUNDING, ROUNDING_OF_HALVES = 5e-7, 1e-3  # relative changes of the parameters, and of a value that is stored
+SAMPLES = 2
 LEAST_RATE = 1e-3  # a schedule may have the rate 0, with which no step changes parameters
 STEPS = 2  # of a model that makes several
 
@@ -33,11 +35,16 @@ class Verification:
 
     def __init__(self, run: TrainedRun, step: ExportedStep) -> None:
         self.run, self.step, self.batch = run, step, run.first_batch()
+        self.halves = run.experiment.model.precision is not None
         self.start = {**run.state, **_rates(run)}
-        self.expected = self._original([self.start])[0]
-        halves = run.experiment.model.precision is not None
-        moved = self._original([_changed(self.start, ROUNDING_OF_HALVES if halves else ROUNDING)])[0]
-        self.allowed = {name: _allowed(self.expected[name], moved[name], halves) for name in self.expected}
+        before = {result: self.start[name] for name, result in step.carried.items()}
+        rounding = ROUNDING_OF_HALVES if self.halves else ROUNDING
+        changed = [_changed(self.start, rounding, seed) for seed in range(SAMPLES)]
+        self.expected, *moved = self._original([self.start, *changed])
+        self.allowed = {name: self._allowed(y, before.get(name)) for name, y in self.expected.items()}
+        for name, limit in self.allowed.items():
+            explained = max(_distance(other[name], self.expected[name]) for other in moved)
+            self.allowed[name] = limit + EXPLAINED * explained
 
     def check_step(self, model: Any) -> None:
         """Compare one step. Raises MismatchError."""
@@ -69,9 +76,7 @@ class Verification:
             feeds = {x: data[x] if x in data else self.run.state[x] for x in session.inputs}
             found = dict(zip([f"output {k}" for k in range(len(outputs))], session.run(feeds).values(), strict=True))
             expected = dict(zip(found, outputs, strict=True))
-            halves = network.precision is not None
-            allowed = {k: _allowed(y, y, halves) for k, y in expected.items()}
-            _compare(found, expected, allowed, name)
+            _compare(found, expected, {k: self._allowed(y, None) for k, y in expected.items()}, name)
 
     def _original(self, starts: list[Arrays]) -> list[Arrays]:
         """The results of the run's own step from these values of its parameters, by names of the exported outputs."""
@@ -97,34 +102,42 @@ class Verification:
     def _session(self, model: Any) -> Any:
         return compiler.Session(model.SerializeToString(), Device("CPU", threads=self.run.config.device.threads))
 
+    def _allowed(self, expected: np.ndarray, before: np.ndarray | None) -> float:
+        """The distance that is allowed for a value, which was `before` if it is that of a parameter."""
+        relative = RELATIVE_OF_HALVES if self.halves else RELATIVE
+        rounding = ROUNDING_OF_HALVES if self.halves else ROUNDING
+        change = _norm(expected) if before is None else _distance(expected, before)
+        return relative * change + rounding * _norm(expected)
+
     def _compare(self, found: Arrays, file: str, expected: Arrays) -> None:
         _compare(found, expected, self.allowed, file)
 
 
 def _compare(found: Arrays, expected: Arrays, allowed: Mapping[str, float], file: str) -> None:
     for name, limit in allowed.items():
-        x, y = (np.asarray(values[name], np.float64) for values in (found, expected))
-        differs = x.shape != y.shape or not np.array_equal(np.isfinite(x), np.isfinite(y))
-        difference = np.inf if differs else float(np.max(np.abs(x - y)[np.isfinite(x)], initial=0.0))
-        if difference > limit:
-            rows = {"value": name, "difference": f"{difference:.3g}", "allowed": f"{limit:.3g}"}
+        distance = _distance(found[name], expected[name])
+        if not distance <= limit:
+            rows = {"value": name, "distance": f"{distance:.3g}", "allowed": f"{limit:.3g}"}
             hint = "nothing is written; please report this with the config of the run"
-            raise MismatchError(
-                "an exported model does not compute what the run computes", file=file, **rows, hint=hint
-            )
+            what = "an exported model does not compute what the run computes"
+            raise MismatchError(what, file=file, **rows, hint=hint)
 
 
-def _allowed(expected: np.ndarray, moved: np.ndarray, halves: bool) -> float:
-    """The largest difference of an element that rounding errors explain."""
-    scale = float(np.max(np.abs(np.nan_to_num(expected.astype(np.float64))), initial=0.0))
-    explained = np.nan_to_num(np.abs(expected.astype(np.float64) - moved.astype(np.float64)))
-    relative = ROUNDING_OF_HALVES * 10 if halves else RELATIVE
-    return relative * scale + EXPLAINED * float(np.max(explained, initial=0.0))
+def _norm(array: np.ndarray) -> float:
+    return float(np.linalg.norm(array.astype(np.float64).ravel()))
 
 
-def _changed(arrays: Arrays, relative: float) -> Arrays:
+def _distance(found: np.ndarray, expected: np.ndarray) -> float:
+    """The Euclidean distance of the finite elements; infinite if others are not finite."""
+    if found.shape != expected.shape or not np.array_equal(np.isfinite(found), np.isfinite(expected)):
+        return np.inf
+    finite = np.isfinite(expected)
+    return _norm(found[finite].astype(np.float64) - expected[finite].astype(np.float64))
+
+
+def _changed(arrays: Arrays, relative: float, seed: int) -> Arrays:
     """The arrays, with floats that differ by at most this part of themselves."""
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(seed)
     changed = {}
     for name, array in arrays.items():
         if array.dtype.kind == "f":
