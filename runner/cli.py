@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from runner.config import command_arguments, command_line
 from runner.config.command_line import CommandLine, Parser
@@ -188,7 +188,8 @@ def _dispatch(words: list[str]) -> int:
     if words and words[0] in COMMANDS:
         return run_command(words[0], words[1:])
     if words and not words[0].startswith(("-", "+", "~")) and "=" not in words[0]:
-        _unknown_command(words[0])
+        hint = "overrides are written key=value or group=option"
+        raise ConfigError("unknown command", value=words[0], **known_names(words[0], COMMANDS), hint=hint)
     args = parser_of().parse_intermixed_args(words)
     if args.help:
         print(help_of(), end="")
@@ -234,11 +235,6 @@ def _groups() -> Iterator[str]:
 
     for group, options in all_options().items():
         yield f"{group:<12}{', '.join(options)}"
-
-
-def _unknown_command(word: str) -> NoReturn:
-    hint = "overrides are written key=value or group=option"
-    raise ConfigError("unknown command", value=word, **known_names(word, COMMANDS), hint=hint)
 
 
 def _run(args: argparse.Namespace) -> int:
