@@ -61,11 +61,12 @@ def saved_values(place: Path) -> dict[str, Any]:
     session = _section(values, "session")
     evaluation = {"every": "end", "mode": None, "freeze": False}
     weights = _section(values, "checkpoint")
+    load = str(newest_checkpoint(place, weights).folder.absolute())
     values |= {
         "mode": _section(values, "eval").get("mode") or values.get("mode", "pynative"),
         "session": session | {"graph_run_mode": 0},
         "eval": _section(values, "eval") | evaluation,
-        "checkpoint": weights | {"load": str(newest_checkpoint(place, weights).folder.absolute()), "strict": None},
+        "checkpoint": weights | {"load": load, "names": None, "strict": None},
     }
     return values
 

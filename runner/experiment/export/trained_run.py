@@ -16,10 +16,10 @@ from runner.errors import ConfigError
 from runner.experiment.build import Experiment, build
 from runner.experiment.code import naming_code_of
 from runner.experiment.evaluate_run import config_of, newest_checkpoint, without_training_settings
-from runner.experiment.run import MANIFEST_FILE, run_environment
+from runner.experiment.run import MANIFEST_FILE, initial_weights_of, run_environment
 from runner.host.json_data import read_optional
 from runner.host.log import LOG
-from runner.train.checkpoint import initial_weights, load_param_into_net
+from runner.train.checkpoint import load_param_into_net
 from runner.validation.records import Frozen
 
 CPU = {"target": "CPU", "id": 0}
@@ -65,8 +65,7 @@ def opened(folder: Path, given_code: Sequence[str] = ()) -> Iterator[TrainedRun]
     with run_environment(config):
         experiment = build(config)
         if config.checkpoint.load is not None:
-            place = config.checkpoint.load, config.checkpoint.prefix, config.checkpoint.strict is True
-            initial_weights.load(experiment.model.network, *place)
+            initial_weights_of(config.checkpoint, experiment).load(experiment.model.network)
         cell = experiment.model.train_network
         _sum_gradients(cell, values, manifest)
         initial = arrays_of(cell)
