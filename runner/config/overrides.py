@@ -35,7 +35,7 @@ def parse(lines: Sequence[str]) -> list[Override]:
 
 
 def _require_all_kept(parsed: Sequence[Override]) -> None:
-    """Raise ConfigError for a value of a key whose own keys another override sets: Hydra would keep only one of them."""
+    """Raise ConfigError for a value of a key whose own keys another override sets: Hydra would keep only one."""
     values = {one.key_or_group: one for one in parsed if "." in one.key_or_group and not isinstance(one._value, dict)}
     for one in parsed:
         parts = one.key_or_group.split(".")
