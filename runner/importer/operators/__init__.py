@@ -11,6 +11,7 @@ from runner.importer.operators import (
     pooling,
     reduction,
     shape,
+    unpooling,
 )
 from runner.importer.table import RULES
 
@@ -26,4 +27,5 @@ __all__ = [
     "pooling",
     "reduction",
     "shape",
+    "unpooling",
 ]

@@ -1,6 +1,7 @@
 """Rules that pad, and that move elements between channels and the height and width."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -43,9 +44,7 @@ def pad(
 
 def _pairs(call: NodeCall, pads: list[int] | None, axes: np.ndarray | None, ndim: int) -> list[tuple[int, int]]:
     """(before, after) for each axis. Raises ConfigError when they do not fit."""
-    chosen = axes.tolist() if axes is not None else [*range(ndim)]
-    if any(not -ndim <= axis < ndim for axis in chosen):
-        raise call.error("an axis is out of range", axes=chosen, allowed=f"{-ndim} to {ndim - 1}")
+    chosen = _axes(call, [*range(ndim)] if axes is None else axes.tolist(), ndim)
     given = [*(pads or ())]
     if len(given) != 2 * len(chosen):
         raise call.error("needs two pads for each axis", pads=given, axes=chosen)
@@ -53,6 +52,13 @@ def _pairs(call: NodeCall, pads: list[int] | None, axes: np.ndarray | None, ndim
     for axis, low, high in zip(chosen, given[: len(chosen)], given[len(chosen) :], strict=True):
         pairs[axis] = int(low), int(high)
     return pairs
+
+
+def _axes(call: NodeCall, axes: Sequence[int], ndim: int) -> list[int]:
+    """Axes as numbers from 0. Raises ConfigError for others than those of `ndim` axes."""
+    if any(not -ndim <= axis < ndim for axis in axes):
+        raise call.error("an axis is out of range", axes=axes, allowed=f"{-ndim} to {ndim - 1}")
+    return [axis % ndim for axis in axes]
 
 
 def _cropped(call: NodeCall, data: Value, removed: tuple[tuple[int, int], ...]) -> Value:
@@ -93,6 +99,23 @@ def _picked(data: Value, axis: int, places: np.ndarray) -> Value:
     if end - start < len(places):
         block = ops.BroadcastTo(tuple(len(places) if k == axis else n for k, n in enumerate(data.shape)))(block)
     result: Value = block
+    return result
+
+
+@onnx_operator("CenterCropPad", static=("shape",))
+def center_crop_pad(call: NodeCall, data: Value, shape: np.ndarray) -> Value:
+    """data with the middle part of axes that are longer than a shape, and zeros on both sides of shorter ones."""
+    axes, wanted = _axes(call, call.attribute("axes", tuple(range(data.ndim))), data.ndim), shape.tolist()
+    if len(axes) != len(wanted) or min(wanted, default=0) < 0:
+        raise call.error("needs a length for each axis", shape=wanted, axes=axes)
+    added, removed = [(0, 0)] * data.ndim, [(0, 0)] * data.ndim
+    for axis, length in zip(axes, wanted, strict=True):
+        more, less = max(length - data.shape[axis], 0), max(data.shape[axis] - length, 0)
+        added[axis], removed[axis] = (more // 2, more - more // 2), (less // 2, less - less // 2)
+    size = math.prod(low + n + high for n, (low, high) in zip(data.shape, added, strict=True))
+    require_memory(size * data.dtype.size, node=call.node.name, shape=wanted)
+    cropped = _cropped(call, data, tuple(removed))
+    result: Value = ops.Pad(tuple(added))(cropped) if any(map(any, added)) else cropped
     return result
 
 
