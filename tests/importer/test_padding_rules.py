@@ -60,16 +60,6 @@ def test_gradients_of_padding(row, tmp_path):
     check_gradients(row, tmp_path)
 
 
-@table(
-    ("shape", "wanted", "axes"),
-    [((4, 5), [2, 8], None), ((3, 4, 7), [7, 4], [0, 2]), ((3, 4, 7), [4, 4], [-1, 0]), ((2, 3), [2, 3], None)],
-)
-def test_the_middle(shape, wanted, axes, tmp_path):
-    row = node("CenterCropPad", normal(*shape), Constant(np.array(wanted)), **({"axes": axes} if axes else {}))
-    check_outputs(row, tmp_path)
-    check_gradients(row, tmp_path)
-
-
 @table("mode", ["reflect", "wrap"])
 def test_more_than_there_is(mode, tmp_path):
     """onnxruntime refuses this for `reflect`; numpy continues in the same way."""

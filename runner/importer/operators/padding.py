@@ -102,23 +102,6 @@ def _picked(data: Value, axis: int, places: np.ndarray) -> Value:
     return result
 
 
-@onnx_operator("CenterCropPad", static=("shape",))
-def center_crop_pad(call: NodeCall, data: Value, shape: np.ndarray) -> Value:
-    """data with the middle part of axes that are longer than a shape, and zeros on both sides of shorter ones."""
-    axes, wanted = _axes(call, call.attribute("axes", tuple(range(data.ndim))), data.ndim), shape.tolist()
-    if len(axes) != len(wanted) or min(wanted, default=0) < 0:
-        raise call.error("needs a length for each axis", shape=wanted, axes=axes)
-    added, removed = [(0, 0)] * data.ndim, [(0, 0)] * data.ndim
-    for axis, length in zip(axes, wanted, strict=True):
-        more, less = max(length - data.shape[axis], 0), max(data.shape[axis] - length, 0)
-        added[axis], removed[axis] = (more // 2, more - more // 2), (less // 2, less - less // 2)
-    size = math.prod(low + n + high for n, (low, high) in zip(data.shape, added, strict=True))
-    require_memory(size * data.dtype.size, node=call.node.name, shape=wanted)
-    cropped = _cropped(call, data, tuple(removed))
-    result: Value = ops.Pad(tuple(added))(cropped) if any(map(any, added)) else cropped
-    return result
-
-
 @onnx_operator("DepthToSpace")
 def depth_to_space(call: NodeCall, x: Value) -> Value:
     """Channels become blocks of height and width; mode DCR, or CRD as of torch's PixelShuffle."""
