@@ -17,6 +17,7 @@ WEIGHTS = {
     "GroupNormalization": (1, 2),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), (1, 2, 3)),
 }
+STATES = dict.fromkeys(("LSTM", "GRU", "RNN"), (5, 6))  # where layers take what they start from: zeros are not learnt
 LOWEST_WEIGHT = -1e4  # masks of attention add numbers below this
 
 
@@ -54,7 +55,8 @@ def _role(name: str, array: np.ndarray, uses: list[tuple[OnnxNode, int]], is_wei
     reads = [(RULES[node.operator], position) for node, position in uses if node.operator in RULES]
     if all(rule.is_static(position) for rule, position in reads):
         return CONSTANT
-    return CONSTANT if _is_mask(array) else TRAINED
+    starts = all(position in STATES.get(node.op_type, ()) for node, position in uses) and not array.any()
+    return CONSTANT if starts or _is_mask(array) else TRAINED
 
 
 def _is_mask(array: np.ndarray) -> bool:
