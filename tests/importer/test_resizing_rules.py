@@ -131,3 +131,11 @@ def test_what_is_refused(tmp_path):
     assert "antialias" in refused(sized((1, 1, 4, 4), (1, 1, 2, 2), opset=18, mode="linear", antialias=1), tmp_path)
     assert "a positive scale for each axis" in refused(scaled((1, 1, 4, 4), (2, 2), mode="linear"), tmp_path)
     assert "a positive size for each axis" in refused(sized((1, 1, 4, 4), (1, 1, 0, 2), mode="linear"), tmp_path)
+    assert "a positive scale for each axis" in refused(scaled((1, 1, 4, 4), (1, 1, np.inf, 2), mode="linear"), tmp_path)
+
+
+@table("mode", ["nearest", "linear"])
+def test_sizes_are_checked_before_memory_is_taken(mode, tmp_path):
+    """What a file says must not fill the memory."""
+    assert "not enough memory" in refused(sized((1, 1, 4, 4), (1, 1, 2**40, 4), mode=mode), tmp_path)
+    assert "not enough memory" in refused(scaled((1, 1, 4, 4), (1, 1, 1e30, 1), mode=mode), tmp_path)

@@ -10,6 +10,7 @@ import numpy as np
 
 from runner import ops
 from runner.core.value import Tensor, Value
+from runner.host.machine import require_memory
 from runner.importer.node_call import NodeCall
 from runner.importer.operators.indexing import axis_of
 from runner.importer.operators.interpolation import COORDINATES, NEAREST, ResizedAxis, weights
@@ -46,7 +47,7 @@ def upsample(call: NodeCall, x: Value, scales: np.ndarray) -> Value:
 
 def _scaled(call: NodeCall, x: Value, axes: Sequence[int], scales: np.ndarray | None) -> list[ResizedAxis]:
     """The axes with their lengths times their scales."""
-    if scales is None or len(scales) != len(axes) or not (scales > 0).all():
+    if scales is None or len(scales) != len(axes) or not (np.isfinite(scales) & (scales > 0)).all():
         given = None if scales is None else scales.tolist()
         raise call.error("needs a positive scale for each axis", scales=given, axes=list(axes), x=x.type)
     numbers = scales.astype(np.float32)
@@ -82,6 +83,8 @@ def _interpolated(call: NodeCall, x: Value, axes: Sequence[ResizedAxis], coordin
     changed = [axis for axis in axes if axis.scale != 1 or axis.length != axis.out]
     if not all(axis.length and axis.out for axis in changed):
         raise call.error("an axis without elements cannot be resized", x=x.type, sizes=[axis.out for axis in axes])
+    for axis in changed:  # the place of each element, or a row of weights
+        require_memory(8 * axis.out * (1 if mode == "nearest" else axis.length), node=call.node.name)
     if mode == "nearest":
         return _nearest(x, {axis.number: axis.nearest(coordinates, nearest) for axis in changed})
     if not x.dtype.is_float:
