@@ -27,7 +27,7 @@ def resize(
     scales: np.ndarray | None = None,
     sizes: np.ndarray | None = None,
 ) -> Value:
-    """Nearest, linear or cubic interpolation to scales or sizes, with all coordinates but tf_crop_and_resize."""
+    """Nearest, linear or cubic interpolation, also with antialias, in all coordinates but tf_crop_and_resize."""
     if call.opset < 11:  # the second input was scales
         return _interpolated(call, x, _scaled(call, x, range(x.ndim), roi), "asymmetric", "simple")
     coordinates = call.choice("coordinate_transformation_mode", "half_pixel", *COORDINATES)
@@ -79,7 +79,6 @@ def _sized(call: NodeCall, x: Value, axes: Sequence[int], sizes: np.ndarray | No
 def _interpolated(call: NodeCall, x: Value, axes: Sequence[ResizedAxis], coordinates: str, nearest: str) -> Value:
     """x with these axes resized, those that change nothing left out."""
     mode = call.choice("mode", "nearest", "nearest", "linear", "cubic")
-    call.choice("antialias", 0, 0)
     changed = [axis for axis in axes if axis.scale != 1 or axis.length != axis.out]
     if not all(axis.length and axis.out for axis in changed):
         raise call.error("an axis without elements cannot be resized", x=x.type, sizes=[axis.out for axis in axes])
@@ -90,9 +89,9 @@ def _interpolated(call: NodeCall, x: Value, axes: Sequence[ResizedAxis], coordin
     if not x.dtype.is_float:
         raise call.error("interpolates floats only", x=x.type, mode=mode)
     cubic = float(call.attribute("cubic_coeff_a", -0.75)) if mode == "cubic" else None
-    excluded = bool(call.attribute("exclude_outside", 0))
+    excluded, antialias = (bool(call.attribute(name, 0)) for name in ("exclude_outside", "antialias"))
     for axis in changed:
-        x = _product(x, axis.number, weights(axis, coordinates, cubic, excluded))
+        x = _product(x, axis.number, weights(axis, coordinates, cubic, excluded, antialias))
     return x
 
 
