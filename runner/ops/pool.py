@@ -150,8 +150,8 @@ def _first_positions(b: Builder, x: str, windows: Windows, image: Shape) -> str:
     # Computed from the shape, so that no constant depends on the size of the batch.
     channels = b.node("ReduceProd", (b.node("Shape", (x,), end=2),), keepdims=0)
     numbers = b.node("Range", (b.const(np.array(0)), channels, b.const(np.array(1))))
-    starts = b.reshape(b.node("Mul", (numbers, b.const(np.array(image[2] * image[3])))), (*image[:2], 1, 1))
-    return b.node("Add", (starts, b.const(places[0][:, None] * image[3] + places[1])))
+    planes = b.reshape(b.node("Mul", (numbers, b.const(np.array(image[2] * image[3])))), (*image[:2], 1, 1))
+    return b.node("Add", (planes, b.const(places[0][:, None] * image[3] + places[1])))
 
 
 def _cropped(b: Builder, image: str, windows: Windows) -> str:
