@@ -353,6 +353,14 @@ def test_only_an_earlier_export_is_replaced(place, capsys):
     (place / "e/notes.txt").unlink()
     (place / "e/signature.json").write_text('{"format": 7}')
     assert main(["export", "r", "--to", "e"]) == 4
+    (place / "link").symlink_to(place / "e")
+    (place / "e/signature.json").write_text("{}")
+    assert main(["export", "r", "--to", "link"]) == 4
+    for file in (place / "e").iterdir():
+        file.unlink()
+    export(to="link")
+    assert (place / "link").is_symlink()
+    assert main(["export", "r", "--to", "."]) == 2
     (place / "file").write_text("x")
     assert main(["export", "r", "--to", "file"]) == 2
 
