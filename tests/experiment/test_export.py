@@ -481,3 +481,41 @@ def test_the_step_of_a_data_parallel_run(mean, place):
     trainer = Trainer(place / "e")
     losses = [float(trainer.train(batch, number)["loss"]) for number, batch in enumerate(batches_of_run())]
     np.testing.assert_allclose(losses, losses_of("r"), rtol=1e-5)
+
+
+def test_the_readme_trains(place):
+    """Its lines of Python, in the exported directory, with a batch of the run."""
+    trained("network=mlp")
+    export("--steps", "2")
+    text = (place / "e/README.md").read_text()
+    code = text.partition("```python\n")[2].partition("```")[0]
+    batches = batches_of_run()
+    names = [x["name"] for x in read_signature(place / "e")["models"]["train_step"]["inputs"]][:2]
+    np.savez(
+        place / "e/batches.npz",
+        **{f"{k}.{name}": x for k, b in enumerate(batches) for name, x in zip(names, b, strict=True)},
+    )
+    calls = f"""
+data = np.load("batches.npz")
+for k in range({len(batches)}):
+    print(train({{name: data[f"{{k}}.{{name}}"] for name in {names}}}, k))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code + calls], cwd=place / "e", capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose([float(line) for line in done.stdout.split()], losses_of("r"), rtol=1e-5)
+    assert (place / "e/weights.safetensors").exists()
+    assert all(f"`{file.name}`" in text for file in (place / "e").glob("*.onnx"))
+
+
+def test_an_imported_network_is_exported_again(place):
+    trained("network=mlp", "max_steps=2")
+    export()
+    (place / "e").rename("first")
+    (place / "r").rename("before")
+    trained("network=onnx", "network.path=first/network.onnx")
+    export()
+    trainer = Trainer(place / "e")
+    losses = [float(trainer.train(batch, number)["loss"]) for number, batch in enumerate(batches_of_run())]
+    np.testing.assert_allclose(losses, losses_of("r"), rtol=1e-5)
