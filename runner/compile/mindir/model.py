@@ -1,0 +1,85 @@
+"""A graph as the ModelProto of a `.mindir` file.
+
+All values share one space of names. MindSpore shows a name without what precedes its first colon, so that the prefix
+keeps names apart: `network:conv1.weight` is the parameter `conv1.weight`. The full name of a node is its `domain`.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import Any
+
+from runner import __version__
+from runner.compile.mindir import values
+from runner.compile.mindir.operators import Form, form_of
+from runner.core.graph import Graph
+from runner.core.primitive import Node
+from runner.core.value import Value
+from runner.host.protobuf import message
+from runner.types import TensorType
+
+IR_VERSION = "0.1.0"
+MIND_IR_VERSION = 1  # operators with attributes; from 2 on all attributes are operands, in MindSpore's order
+CONSTANT = "Constant"
+
+
+def model(graph: Graph) -> bytes:
+    """The serialised ModelProto of a graph without updates, with the current values of its parameters."""
+    content = _Writer(graph).graph_proto()
+    versions = (1, IR_VERSION), (2, "runner"), (3, __version__), (5, __version__)
+    return message(*versions, (7, content), (10, True), (13, MIND_IR_VERSION))
+
+
+class _Writer:
+    """`names`: of the input, parameter, constant or node that defines each value."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.numbers = graph, count()
+        self.nodes: list[bytes] = []
+        self.names: dict[Value, str] = {x: f"input:{x.name}" for x in graph.inputs}
+        self.names |= {x: f"{graph.name}:{p.name}" for p, x in graph.parameters.items()}
+
+    def graph_proto(self) -> bytes:
+        """GraphProto: nodes, name, parameters, inputs, outputs."""
+        graph = self.graph
+        for symbol, array in graph.constants.items():
+            self.names[symbol] = self.constant(array)
+        for node in graph.nodes:
+            self.write(node)
+        inputs = [(5, _described(self.names[x], x.type)) for x in graph.inputs]
+        outputs = [(6, _described(self.names[y], y.type)) for y in graph.outputs]
+        weights = [(3, values.tensor(self.names[x], p.array)) for p, x in graph.parameters.items()]
+        return message(*((1, node) for node in self.nodes), (2, graph.name), *weights, *inputs, *outputs)
+
+    def write(self, node: Node) -> None:
+        """The node of an operator, after those of its arguments and before those of its results."""
+        form = form_of(node.op)
+        operands = [self.names[x] for x in node.inputs]
+        if form.is_tuple:
+            operands = [self.node("MakeTuple", operands, [x.type for x in node.inputs], node.scope)]
+        operands += [self.constant(value) for value in form.arguments]
+        result = self.node(form.name, operands, [y.type for y in node.outputs], node.name, form)
+        if len(node.outputs) == 1:
+            self.names[node.outputs[0]] = result
+            return
+        for k, y in enumerate(node.outputs):
+            self.names[y] = self.node("TupleGetItem", [result, self.constant(k)], [y.type], node.scope)
+
+    def node(self, kind: str, operands: Sequence[str], types: Iterable[TensorType], full: str, form: Form | None = None) -> str:
+        """Add a NodeProto, and return the name of its result."""
+        name = f"{self.graph.name}:{kind}-op{next(self.numbers)}:"
+        attributes = [values.attribute(key, value) for key, value in (form.attributes if form else {}).items()]
+        attributes.append(values.types("shape", *types))
+        inputs = [(1, operand) for operand in operands]
+        self.nodes.append(message(*inputs, (2, name), (3, name), (4, kind), *((5, a) for a in attributes), (7, full)))
+        return name
+
+    def constant(self, value: Any) -> str:
+        """Add a constant, and return its name."""
+        name = f"{self.graph.name}:constant{next(self.numbers)}"
+        self.nodes.append(message((2, name), (4, CONSTANT), (5, values.attribute("value", value))))
+        return name
+
+
+def _described(name: str, type: TensorType) -> bytes:
+    """ValueInfoProto of an input or an output."""
+    return message((1, name), (2, values.tensor_type(name, type)))
