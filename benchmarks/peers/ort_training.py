@@ -17,7 +17,7 @@ import onnx
 import onnxruntime
 from onnxruntime.training import artifacts
 from onnxruntime.training.api import CheckpointState, Module, Optimizer
-from timing import LEARNING_RATE, ONNX_NETS, arguments, first_row, parsed, report, rows_of, shape_of, timed
+from timing import LEARNING_RATE, MORE_NETS, arguments, first_row, parsed, report, rows_of, shape_of, timed
 
 MOVING = ("running_mean", "running_var")
 
@@ -43,7 +43,7 @@ def trainer(path: Path, folder: str, threads: int) -> tuple[Module, Optimizer, i
 
 def main() -> None:
     """Command line."""
-    o = parsed(arguments(__doc__, ONNX_NETS))
+    o = parsed(arguments(__doc__, MORE_NETS))
     with tempfile.TemporaryDirectory() as folder:
         module, optimizer, parameters = trainer(o.onnx / f"{o.net}.onnx", folder, o.threads)
     module.train()

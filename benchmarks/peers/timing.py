@@ -19,8 +19,8 @@ BLOCKS = {  # of a ResNet: whether they are bottlenecks, and how many of them in
     "resnet101": (True, (3, 4, 23, 3)),
     "resnet152": (True, (3, 8, 36, 3)),
 }
-NETS = ("lenet5", *BLOCKS)  # that every contender has
-ONNX_NETS = ("lenet5", "resnet18", "mobilenet_v2")  # that torch_onnx.py exports
+NETS = ("lenet5", *BLOCKS)
+MORE_NETS = (*NETS, "mobilenet_v2")  # which PyTorch has, and what reads the files of torch_onnx.py
 LEARNING_RATE, MOMENTUM = 0.01, 0.9
 
 

@@ -8,7 +8,7 @@ Prints one JSON object.
 """
 
 import torch
-from timing import BLOCKS, LEARNING_RATE, MOMENTUM, arguments, first_row, parsed, report, rows_of, shape_of, timed
+from timing import BLOCKS, LEARNING_RATE, MOMENTUM, MORE_NETS, arguments, first_row, parsed, report, rows_of, shape_of, timed
 from torch import nn
 from torch.nn import functional
 
@@ -100,7 +100,7 @@ def network_of(net: str) -> nn.Module:
 
 def main() -> None:
     """Command line."""
-    o = parsed(arguments(__doc__))
+    o = parsed(arguments(__doc__, MORE_NETS))
     torch.set_num_threads(o.threads)
     network = network_of(o.net)
     optimizer = torch.optim.SGD(network.parameters(), LEARNING_RATE, MOMENTUM)

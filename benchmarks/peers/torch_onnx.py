@@ -12,7 +12,7 @@ import warnings
 from pathlib import Path
 
 import torch
-from timing import ONNX_NETS, shape_of
+from timing import MORE_NETS, shape_of
 from torch_eager import network_of
 
 OPSET = 17  # onnxruntime-training 1.19 differentiates no newer ReduceMean
@@ -22,7 +22,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--net", nargs="+", choices=ONNX_NETS, default=ONNX_NETS)
+    parser.add_argument("--net", nargs="+", choices=MORE_NETS, default=["lenet5", "resnet18", "mobilenet_v2"])
     o = parser.parse_args()
     o.folder.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")  # the exporter that keeps training form is deprecated
