@@ -4,7 +4,7 @@ All values share one space of names. MindSpore shows a name without what precede
 keeps names apart: `network:conv1.weight` is the parameter `conv1.weight`. The full name of a node is its `domain`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -24,9 +24,11 @@ CONSTANT = "Constant"
 
 def model(graph: Graph) -> bytes:
     """The serialised ModelProto of a graph without updates, with the current values of its parameters."""
-    content = _Writer(graph).graph_proto()
+    writer = _Writer(graph)
+    content = writer.graph_proto()
     versions = (1, IR_VERSION), (2, "runner"), (3, __version__), (5, __version__)
-    return message(*versions, (7, content), (10, True), (13, MIND_IR_VERSION))
+    primitives = [(12, primitive) for primitive in writer.primitives.values()]
+    return message(*versions, (7, content), (10, True), *primitives, (13, MIND_IR_VERSION))
 
 
 class _Writer:
@@ -35,6 +37,7 @@ class _Writer:
     def __init__(self, graph: Graph) -> None:
         self.graph, self.numbers = graph, count()
         self.nodes: list[bytes] = []
+        self.primitives: dict[str, bytes] = {}  # PrimitiveProto by name; nodes refer to them
         self.names: dict[Value, str] = {x: f"input:{x.name}" for x in graph.inputs}
         self.names |= {x: f"{graph.name}:{p.name}" for p, x in graph.parameters.items()}
 
@@ -56,7 +59,8 @@ class _Writer:
         operands = [self.names[x] for x in node.inputs]
         if form.is_tuple:
             operands = [self.node("MakeTuple", operands, [x.type for x in node.inputs], node.scope)]
-        operands += [self.constant(value) for value in form.arguments]
+        at = len(operands) if form.operands is None else form.operands
+        operands[at:at] = [self.constant(value) for value in form.arguments]
         result = self.node(form.name, operands, [y.type for y in node.outputs], node.name, form)
         if len(node.outputs) == 1:
             self.names[node.outputs[0]] = result
@@ -67,10 +71,16 @@ class _Writer:
     def node(self, kind: str, operands: Sequence[str], types: Iterable[TensorType], full: str, form: Form | None = None) -> str:
         """Add a NodeProto, and return the name of its result."""
         name = f"{self.graph.name}:{kind}-op{next(self.numbers)}:"
-        attributes = [values.attribute(key, value) for key, value in (form.attributes if form else {}).items()]
-        attributes.append(values.types("shape", *types))
         inputs = [(1, operand) for operand in operands]
-        self.nodes.append(message(*inputs, (2, name), (3, name), (4, kind), *((5, a) for a in attributes), (7, full)))
+        operator, shape = self.primitive(kind, form.attributes if form else {}), values.types("shape", *types)
+        self.nodes.append(message(*inputs, (2, name), (3, name), (4, f"REF::{operator}"), (5, shape), (7, full)))
+        return name
+
+    def primitive(self, kind: str, attributes: Mapping[str, Any]) -> str:
+        """The name of an operator with these attributes, added if it is new."""
+        name = f"{kind}:{attributes}"
+        fields = [(3, values.attribute(key, value)) for key, value in attributes.items()]
+        self.primitives.setdefault(name, message((1, name), (2, kind), *fields))
         return name
 
     def constant(self, value: Any) -> str:
