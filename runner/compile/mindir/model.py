@@ -10,7 +10,7 @@ from typing import Any
 
 from runner import __version__
 from runner.compile.mindir import values
-from runner.compile.mindir.operators import Form, form_of
+from runner.compile.mindir.operators import form_of
 from runner.core.graph import Graph
 from runner.core.primitive import Node
 from runner.core.value import Value
@@ -18,17 +18,15 @@ from runner.host.protobuf import message
 from runner.types import TensorType
 
 IR_VERSION = "0.1.0"
-MIND_IR_VERSION = 1  # operators with attributes; from 2 on all attributes are operands, in MindSpore's order
+MIND_IR_VERSION = 2  # the first one in which the attributes of most operators are operands
 CONSTANT = "Constant"
 
 
 def model(graph: Graph) -> bytes:
     """The serialised ModelProto of a graph without updates, with the current values of its parameters."""
-    writer = _Writer(graph)
-    content = writer.graph_proto()
+    content = _Writer(graph).graph_proto()
     versions = (1, IR_VERSION), (2, "runner"), (3, __version__), (5, __version__)
-    primitives = [(12, primitive) for primitive in writer.primitives.values()]
-    return message(*versions, (7, content), (10, True), *primitives, (13, MIND_IR_VERSION))
+    return message(*versions, (7, content), (10, True), (13, MIND_IR_VERSION))
 
 
 class _Writer:
@@ -37,7 +35,6 @@ class _Writer:
     def __init__(self, graph: Graph) -> None:
         self.graph, self.numbers = graph, count()
         self.nodes: list[bytes] = []
-        self.primitives: dict[str, bytes] = {}  # PrimitiveProto by name; nodes refer to them
         self.names: dict[Value, str] = {x: f"input:{x.name}" for x in graph.inputs}
         self.names |= {x: f"{graph.name}:{p.name}" for p, x in graph.parameters.items()}
 
@@ -61,26 +58,20 @@ class _Writer:
             operands = [self.node("MakeTuple", operands, [x.type for x in node.inputs], node.scope)]
         at = len(operands) if form.operands is None else form.operands
         operands[at:at] = [self.constant(value) for value in form.arguments]
-        result = self.node(form.name, operands, [y.type for y in node.outputs], node.name, form)
+        result = self.node(form.name, operands, [y.type for y in node.outputs], node.name, form.attributes)
         if len(node.outputs) == 1:
             self.names[node.outputs[0]] = result
             return
         for k, y in enumerate(node.outputs):
             self.names[y] = self.node("TupleGetItem", [result, self.constant(k)], [y.type], node.scope)
 
-    def node(self, kind: str, operands: Sequence[str], types: Iterable[TensorType], full: str, form: Form | None = None) -> str:
+    def node(self, kind: str, operands: Sequence[str], types: Iterable[TensorType], full: str, attributes: Mapping[str, Any] | None = None) -> str:
         """Add a NodeProto, and return the name of its result."""
         name = f"{self.graph.name}:{kind}-op{next(self.numbers)}:"
         inputs = [(1, operand) for operand in operands]
-        operator, shape = self.primitive(kind, form.attributes if form else {}), values.types("shape", *types)
-        self.nodes.append(message(*inputs, (2, name), (3, name), (4, f"REF::{operator}"), (5, shape), (7, full)))
-        return name
-
-    def primitive(self, kind: str, attributes: Mapping[str, Any]) -> str:
-        """The name of an operator with these attributes, added if it is new."""
-        name = f"{kind}:{attributes}"
-        fields = [(3, values.attribute(key, value)) for key, value in attributes.items()]
-        self.primitives.setdefault(name, message((1, name), (2, kind), *fields))
+        described = [values.attribute(key, value) for key, value in (attributes or {}).items()]
+        described.append(values.types("shape", *types))
+        self.nodes.append(message(*inputs, (2, name), (3, name), (4, kind), *((5, x) for x in described), (7, full)))
         return name
 
     def constant(self, value: Any) -> str:

@@ -1,39 +1,33 @@
 """The operators that MindIR has, and what their nodes contain.
 
-An operator has the name and the attributes of the reference, so most rows only list its attributes; arguments that a
-call passes after the operands (`Primitive.statics`) follow them here too. An operator with another attribute that
-differs from its default is refused: MindSpore ignores attributes that it does not know.
+An operator has the name and the attributes of the reference. In MindIR the attributes are constants that follow the
+operands: first what a call passes after them (`Primitive.statics`), then the others, in this order. A few operators
+have attributes at their nodes instead. An operator with a further attribute that differs from its default is refused.
 """
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
-from runner import dtype as dt
 from runner.core.graph import Graph
 from runner.core.primitive import Node, Primitive
 from runner.core.value import Value
 from runner.errors import ConfigError, some
 
-NCHW = "NCHW"
-# mindspore::TypeId
-TYPE_NUMBERS = {
-    **{dt.bool_: 30, dt.int8: 32, dt.int16: 33, dt.int32: 34, dt.int64: 35},
-    **{dt.uint8: 37, dt.uint16: 38, dt.uint32: 39, dt.uint64: 40},
-    **{dt.float16: 42, dt.float32: 43, dt.float64: 44},
-}
+NCHW, NCHW_NUMBER = "NCHW", 0
+PAD_MODES = {"same": 1, "valid": 2}
 MOST_PLACES = 3  # in an error, for each operator
 
 
 @dataclass(frozen=True)
 class Form:
-    """The primitive of an operator, its attributes, and the arguments that follow the first `operands` operands."""
+    """The primitive of an operator, the arguments that follow the first `operands` operands, and its attributes."""
 
     name: str
-    attributes: Mapping[str, Any]
     arguments: tuple[Any, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
     operands: int | None = None
     is_tuple: bool = False  # whether all operands are one tuple
 
@@ -64,6 +58,14 @@ class Rule:
         """What MindIR has for an operator."""
         if self.form is not None:
             return self.form(op)
+        arguments = *(getattr(op, name) for name in op.statics), *(getattr(op, name) for name in self.known)
+        return Form(op.name, arguments, is_tuple=self.is_tuple)
+
+
+def form_of(self, op: Primitive) -> Form:
+        """What MindIR has for an operator."""
+        if self.form is not None:
+            return self.form(op)
         attributes = {name: getattr(op, name) for name in self.known}
         return Form(op.name, attributes, tuple(getattr(op, name) for name in op.statics), is_tuple=self.is_tuple)
 
@@ -89,8 +91,8 @@ def require_forms(graph: Graph) -> None:
 
 
 def _default(op: Primitive, name: str) -> Any:
-    field = next(field for field in fields(op) if field.name == name)
-    return field.default_factory() if field.default_factory is not MISSING else field.default
+    declared = next(x for x in fields(op) if x.name == name)
+    return declared.default_factory() if declared.default_factory is not MISSING else declared.default
 
 
 def _axes(axis: int | tuple[int, ...] | None) -> tuple[int, ...]:
@@ -98,46 +100,26 @@ def _axes(axis: int | tuple[int, ...] | None) -> tuple[int, ...]:
 
 
 def _reduction(op: Any) -> Form:
-    return Form(op.name, {"keep_dims": op.keep_dims}, (_axes(op.axis),))
+    return Form(op.name, (_axes(op.axis), op.keep_dims))
 
 
-def _along_axes(op: Any) -> Form:
-    return Form(op.name, {"axis": _axes(op.axis)})
-
-
-def _position(op: Any) -> Form:
-    return Form(op.name, {"axis": op.axis, "output_type": TYPE_NUMBERS[op.output_type]})
+def _with_attributes(op: Any) -> Form:
+    return Form(op.name, attributes=op.attributes())
 
 
 def _convolution(op: Any) -> Form:
-    names = ("out_channel", "kernel_size", "mode", "pad_mode", "pad", "group")
-    attributes = {name: getattr(op, name) for name in names}
-    attributes |= {"stride": (1, 1, *op.stride), "dilation": (1, 1, *op.dilation)}
-    return Form(op.name, attributes | {"pad_list": op.pad, "groups": op.group, "format": NCHW})
+    wide = {"stride": (1, 1, *op.stride), "dilation": (1, 1, *op.dilation), "format": NCHW}
+    return Form(op.name, attributes=op.attributes() | wide | {"pad_list": op.pad, "groups": op.group})
 
 
 def _largest(op: Any) -> Form:
     windows = {"kernel_size": (1, 1, *op.kernel_size), "strides": (1, 1, *op.strides)}
-    return Form(op.name, {**windows, "pad_mode": op.pad_mode.upper(), "format": NCHW})
-
-
-def _average(op: Any) -> Form:
-    windows = {"kernel_size": op.kernel_size, "strides": op.strides}
-    return Form(op.name, {**windows, "pad_mode": op.pad_mode.upper(), "format": NCHW})
-
-
-def _normalization(op: Any) -> Form:
-    return Form(op.name, {"is_training": False, "epsilon": op.epsilon, "momentum": op.momentum, "format": NCHW})
+    return Form(op.name, attributes={**windows, "pad_mode": op.pad_mode.upper(), "format": NCHW})
 
 
 def _one_hot(op: Any) -> Form:
     values = [np.asarray(x, op.dtype.numpy) for x in (op.on_value, op.off_value)]
-    return Form(op.name, {"axis": op.axis}, (op.depth, *values))
-
-
-def _resized(op: Any) -> Form:
-    flags = {"align_corners": op.align_corners, "half_pixel_centers": False}
-    return Form("ResizeBilinearV2", flags, (op.size,))
+    return Form(op.name, (op.depth, *values, op.axis))
 
 
 _FIELDS: dict[str, tuple[str, ...]] = {
@@ -145,17 +127,13 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("CumSum", "CumProd"), ("exclusive", "reverse")),
     "LayerNorm": ("begin_norm_axis", "begin_params_axis", "epsilon"),
     "LogSoftmax": ("axis",),
-    "Pad": ("paddings",),
-    "ResizeNearestNeighbor": ("size", "align_corners"),
-    "Sort": ("axis", "descending"),
     "Split": ("axis", "output_num"),
     "StridedSlice": ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"),
-    "Unstack": ("axis",),
 }
 _WITHOUT_FIELDS = (
     *("ACos", "Abs", "Acosh", "Add", "Asin", "Asinh", "Atan", "Atan2", "Atanh", "BitwiseAnd", "BitwiseOr"),
-    *("BitwiseXor", "Ceil", "Cos", "Cosh", "Equal", "Erf", "Erfc", "Exp", "ExpandDims", "Expm1", "FastGeLU"),
-    *("Flatten", "Floor", "FloorDiv", "Gather", "GatherNd", "GeLU", "Greater", "GreaterEqual", "HSigmoid"),
+    *("BitwiseXor", "BroadcastTo", "Ceil", "Cos", "Cosh", "Equal", "Erf", "Erfc", "Exp", "ExpandDims", "Expm1"),
+    *("FastGeLU", "Flatten", "Floor", "FloorDiv", "GatherNd", "GeLU", "Greater", "GreaterEqual", "HSigmoid"),
     *("HSwish", "Identity", "Invert", "IsFinite", "IsNan", "Less", "LessEqual", "Log", "Log1p", "LogicalAnd"),
     *("LogicalNot", "LogicalOr", "Maximum", "Minimum", "Mish", "Mod", "Mul", "MulNoNan", "Neg", "NotEqual"),
     *("OnesLike", "PReLU", "Pow", "ReLU", "ReLU6", "RealDiv", "Reciprocal", "Reshape", "Rint", "Rsqrt", "ScatterNd"),
@@ -164,28 +142,43 @@ _WITHOUT_FIELDS = (
     *("UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd", "UnsortedSegmentSum", "Xdivy", "Xlogy"),
     "ZerosLike",
 )
+_REDUCTIONS = ("ReduceAll", "ReduceAny", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd")
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_WITHOUT_FIELDS, Rule()),
     **{name: Rule(known) for name, known in _FIELDS.items()},
-    **{name: Rule(("keep_dims",), _reduction) for name in ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum")},
-    **{name: Rule(("keep_dims",), _reduction) for name in ("ReduceAll", "ReduceAny", "ReduceProd")},
-    **{name: Rule(("axis",), _along_axes) for name in ("ReverseV2", "Softmax", "Squeeze")},
-    **{name: Rule(("axis", "output_type"), _position) for name in ("Argmax", "Argmin")},
-    **{name: Rule(("axis",), is_tuple=True) for name in ("Concat", "Stack")},
-    **{name: Rule(only_floats=True) for name in ("Div", "DivNoNan", "FloorMod", "IsInf", "TruncateDiv")},
-    "AvgPool": Rule(("kernel_size", "strides", "pad_mode", "impl_mode"), _average),
-    "BatchNorm": Rule(("epsilon", "momentum"), _normalization, results=1),
-    "BiasAdd": Rule((), lambda op: Form(op.name, {"format": NCHW})),
-    "BroadcastTo": Rule((), lambda op: Form(op.name, {"shape": op.shape})),
-    "Cast": Rule((), lambda op: Form(op.name, {}, (TYPE_NUMBERS[op.dtype],))),
+    **dict.fromkeys(_REDUCTIONS, Rule(("keep_dims",), _reduction)),
+    **dict.fromkeys(("Argmax", "Argmin"), Rule(("axis", "output_type"))),
+    **dict.fromkeys(("Div", "DivNoNan", "FloorMod", "IsInf", "TruncateDiv"), Rule(only_floats=True)),
+    **dict.fromkeys(("ReverseV2", "Softmax", "Squeeze"), Rule(("axis",), lambda op: Form(op.name, (_axes(op.axis),)))),
+    "AvgPool": Rule(
+        ("kernel_size", "strides", "pad_mode", "impl_mode"),
+        lambda op: Form(op.name, (op.kernel_size, op.strides, PAD_MODES[op.pad_mode], NCHW_NUMBER)),
+    ),
+    "BatchNorm": Rule(
+        ("epsilon", "momentum"), lambda op: Form(op.name, (False, op.epsilon, op.momentum, NCHW_NUMBER)), results=1
+    ),
+    "BiasAdd": Rule(form=lambda op: Form(op.name, (NCHW_NUMBER,))),
+    "Cast": Rule(),
+    "Concat": Rule(("axis",), is_tuple=True),
     "Conv2D": Rule(
         ("out_channel", "kernel_size", "mode", "pad_mode", "pad", "stride", "dilation", "group"), _convolution
     ),
-    "Elu": Rule((), lambda op: Form(op.name, {"alpha": op.alpha})),  # kernels know 1
-    "GatherD": Rule(("dim",), lambda op: Form(op.name, {}, (op.dim,), operands=1)),
+    "Elu": Rule(form=lambda op: Form(op.name, (op.alpha,))),  # MindSpore has no kernel for another alpha than 1
+    "Gather": Rule(form=lambda op: Form(op.name, (op.axis, 0))),
+    "GatherD": Rule(("dim",), lambda op: Form(op.name, (op.dim,), operands=1)),
     "MaxPool": Rule(("kernel_size", "strides", "pad_mode"), _largest),
     "OneHot": Rule(("axis", "dtype"), _one_hot),
-    "ResizeBilinear": Rule(("size", "align_corners"), _resized),
-    "Round": Rule((), lambda op: Form(op.name, {}, (0,))),
-    "StopGradient": Rule((), lambda op: Form("Identity", {})),
+    "Pad": Rule(("paddings",), lambda op: Form(op.name, attributes={"paddings": op.paddings})),
+    "ReduceSum": Rule(("keep_dims",), lambda op: Form(op.name, (_axes(op.axis), op.keep_dims, False))),
+    "ResizeBilinear": Rule(
+        ("size", "align_corners"), lambda op: Form("ResizeBilinearV2", (op.size, op.align_corners, False))
+    ),
+    "ResizeNearestNeighbor": Rule(
+        ("size", "align_corners"), lambda op: Form(op.name, (op.size, op.align_corners, False))
+    ),
+    "Round": Rule(form=lambda op: Form(op.name, (0,))),
+    "Sort": Rule(("axis", "descending"), _with_attributes),
+    "Stack": Rule(("axis",), lambda op: Form(op.name, attributes={"axis": op.axis}, is_tuple=True)),
+    "StopGradient": Rule(form=lambda op: Form("Identity")),
+    "Unstack": Rule(("axis",), _with_attributes),
 }

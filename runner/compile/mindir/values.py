@@ -13,7 +13,7 @@ from runner.host.protobuf import message
 from runner.types import TensorType
 
 # AttributeProto.AttributeType
-_FLOAT, _INT64, _STRING, _BOOL, _TENSORS, _TUPLE, _NONE = 1, 7, 8, 9, 19, 20, 25
+_FLOAT, _INT64, _STRING, _BOOL, _TENSORS, _TUPLE = 1, 7, 8, 9, 19, 20
 # TensorProto.DataType
 ELEMENT_TYPES: dict[DType, int] = {
     dt.float32: 1,
@@ -29,12 +29,27 @@ ELEMENT_TYPES: dict[DType, int] = {
     dt.uint32: 12,
     dt.uint64: 13,
 }
+# mindspore::TypeId
+TYPE_NUMBERS: dict[DType, int] = {
+    dt.bool_: 30,
+    dt.int8: 32,
+    dt.int16: 33,
+    dt.int32: 34,
+    dt.int64: 35,
+    dt.uint8: 37,
+    dt.uint16: 38,
+    dt.uint32: 39,
+    dt.uint64: 40,
+    dt.float16: 42,
+    dt.float32: 43,
+    dt.float64: 44,
+}
 # The fields of AttributeProto for a value that stands alone, and for an item of a tuple.
 _ALONE, _ITEM = {_FLOAT: 2, _INT64: 3, _BOOL: 3, _STRING: 5}, {_FLOAT: 8, _INT64: 10, _BOOL: 10, _STRING: 11}
 
 
 def attribute(name: str, value: Any) -> bytes:
-    """AttributeProto of a bool, number, text, element type, array, None, or a tuple of those."""
+    """AttributeProto of a bool, number, text, element type (by its number), array, or a tuple of those."""
     return _attribute(name, value, _ALONE)
 
 
@@ -43,11 +58,9 @@ def _attribute(name: str, value: Any, fields: dict[int, int]) -> bytes:
     if isinstance(value, tuple | list):
         return message(*names, (16, _TUPLE), *((17, _attribute("", item, _ITEM)) for item in value))
     if isinstance(value, DType):
-        return message(*names, (16, _TENSORS), (12, message((2, ELEMENT_TYPES[value]))))
+        value = TYPE_NUMBERS[value]
     if isinstance(value, np.ndarray):
         return message(*names, (16, _TENSORS), (12, tensor("", value)))
-    if value is None:
-        return message(*names, (16, _NONE))
     if isinstance(value, float):
         kind, value = _FLOAT, np.float32(value)
     else:
