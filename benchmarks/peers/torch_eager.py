@@ -8,7 +8,19 @@ Prints one JSON object.
 """
 
 import torch
-from timing import BLOCKS, LEARNING_RATE, MOMENTUM, MORE_NETS, arguments, first_row, parsed, report, rows_of, shape_of, timed
+from timing import (
+    BLOCKS,
+    LEARNING_RATE,
+    MOMENTUM,
+    MORE_NETS,
+    arguments,
+    first_row,
+    parsed,
+    report,
+    rows_of,
+    shape_of,
+    timed,
+)
 from torch import nn
 from torch.nn import functional
 

@@ -2,21 +2,37 @@
 
 from collections.abc import Callable, Sequence
 
+from runner.compile.mindir.free_batch import free_batch, other_types
 from runner.compile.mindir.model import model
 from runner.compile.mindir.operators import require_forms
 from runner.compile.passes import optimize
 from runner.compile.passes.cse import cse
 from runner.compile.passes.dce import dce
 from runner.compile.passes.fold import fold
+from runner.core.graph import Graph, Pass
 from runner.core.tracer import trace
+from runner.host.log import LOG
 from runner.types import TensorType
+
+PASSES: tuple[Pass, ...] = (fold, cse, dce)
 
 
 def export_mindir(function: Callable[..., object], types: Sequence[TensorType], name: str) -> bytes:
     """The serialised MindIR of a function for inputs of these types, with the parameters' values and without effects.
 
-    Raises ConfigError with all operators that MindIR does not have.
+    The batch, the first axis of the first input and of those with as many rows, may have any size if the function
+    allows that. Raises ConfigError with all operators that MindIR does not have.
     """
-    graph = optimize(trace(function, types, name).without_effects(), (fold, cse, dce))
+
+    def traced(given: Sequence[TensorType]) -> Graph:
+        return optimize(trace(function, given, name).without_effects(), PASSES)
+
+    graph = traced(types)
     require_forms(graph)
-    return model(graph)
+    others = other_types(types, graph)
+    try:
+        free = free_batch(graph, traced(others)) if others else None
+    except Exception as error:  # user code that cannot compute with another size
+        LOG.debug("MindIR of %s has a fixed batch: %s", name, error)
+        free = None
+    return model(*free) if free else model(graph)

@@ -10,6 +10,7 @@ from typing import Any
 
 from runner import __version__
 from runner.compile.mindir import values
+from runner.compile.mindir.free_batch import Types
 from runner.compile.mindir.operators import form_of
 from runner.core.graph import Graph
 from runner.core.primitive import Node
@@ -22,9 +23,12 @@ MIND_IR_VERSION = 2  # the first one in which the attributes of most operators a
 CONSTANT = "Constant"
 
 
-def model(graph: Graph) -> bytes:
-    """The serialised ModelProto of a graph without updates, with the current values of its parameters."""
-    content = _Writer(graph).graph_proto()
+def model(graph: Graph, types: Types | None = None) -> bytes:
+    """The serialised ModelProto of a graph without updates, with the current values of its parameters.
+
+    `types` are those of values with free axes, which have the length -1.
+    """
+    content = _Writer(graph, types or {}).graph_proto()
     versions = (1, IR_VERSION), (2, "runner"), (3, __version__), (5, __version__)
     return message(*versions, (7, content), (10, True), (13, MIND_IR_VERSION))
 
@@ -32,8 +36,8 @@ def model(graph: Graph) -> bytes:
 class _Writer:
     """`names`: of the input, parameter, constant or node that defines each value."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph, self.numbers = graph, count()
+    def __init__(self, graph: Graph, types: Types) -> None:
+        self.graph, self.types, self.numbers = graph, types, count()
         self.nodes: list[bytes] = []
         self.names: dict[Value, str] = {x: f"input:{x.name}" for x in graph.inputs}
         self.names |= {x: f"{graph.name}:{p.name}" for p, x in graph.parameters.items()}
@@ -45,27 +49,38 @@ class _Writer:
             self.names[symbol] = self.constant(array)
         for node in graph.nodes:
             self.write(node)
-        inputs = [(5, _described(self.names[x], x.type)) for x in graph.inputs]
-        outputs = [(6, _described(self.names[y], y.type)) for y in graph.outputs]
+        inputs = [(5, _described(self.names[x], self.type(x))) for x in graph.inputs]
+        outputs = [(6, _described(self.names[y], self.type(y))) for y in graph.outputs]
         weights = [(3, values.tensor(self.names[x], p.array)) for p, x in graph.parameters.items()]
         return message(*((1, node) for node in self.nodes), (2, graph.name), *weights, *inputs, *outputs)
+
+    def type(self, value: Value) -> TensorType:
+        """The type of a value, perhaps with free axes."""
+        return self.types.get(value, value.type)
 
     def write(self, node: Node) -> None:
         """The node of an operator, after those of its arguments and before those of its results."""
         form = form_of(node.op)
         operands = [self.names[x] for x in node.inputs]
         if form.is_tuple:
-            operands = [self.node("MakeTuple", operands, [x.type for x in node.inputs], node.scope)]
+            operands = [self.node("MakeTuple", operands, map(self.type, node.inputs), node.scope)]
         at = len(operands) if form.operands is None else form.operands
         operands[at:at] = [self.constant(value) for value in form.arguments]
-        result = self.node(form.name, operands, [y.type for y in node.outputs], node.name, form.attributes)
+        result = self.node(form.name, operands, map(self.type, node.outputs), node.name, form.attributes)
         if len(node.outputs) == 1:
             self.names[node.outputs[0]] = result
             return
         for k, y in enumerate(node.outputs):
-            self.names[y] = self.node("TupleGetItem", [result, self.constant(k)], [y.type], node.scope)
+            self.names[y] = self.node("TupleGetItem", [result, self.constant(k)], [self.type(y)], node.scope)
 
-    def node(self, kind: str, operands: Sequence[str], types: Iterable[TensorType], full: str, attributes: Mapping[str, Any] | None = None) -> str:
+    def node(
+        self,
+        kind: str,
+        operands: Sequence[str],
+        types: Iterable[TensorType],
+        full: str,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> str:
         """Add a NodeProto, and return the name of its result."""
         name = f"{self.graph.name}:{kind}-op{next(self.numbers)}:"
         inputs = [(1, operand) for operand in operands]

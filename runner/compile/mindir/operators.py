@@ -62,14 +62,6 @@ class Rule:
         return Form(op.name, arguments, is_tuple=self.is_tuple)
 
 
-def form_of(self, op: Primitive) -> Form:
-        """What MindIR has for an operator."""
-        if self.form is not None:
-            return self.form(op)
-        attributes = {name: getattr(op, name) for name in self.known}
-        return Form(op.name, attributes, tuple(getattr(op, name) for name in op.statics), is_tuple=self.is_tuple)
-
-
 def form_of(op: Primitive) -> Form:
     """What MindIR has for an operator that `require_forms` allows."""
     return RULES[op.name].form_of(op)
