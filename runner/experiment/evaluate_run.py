@@ -66,7 +66,7 @@ def saved_values(place: Path) -> dict[str, Any]:
         "mode": _section(values, "eval").get("mode") or values.get("mode", "pynative"),
         "session": session | {"graph_run_mode": 0},
         "eval": _section(values, "eval") | evaluation,
-        "checkpoint": weights | {"load": _weights(place, weights.get("prefix", "CKP")), "strict": None},
+        "checkpoint": weights | {"load": _weights(place, weights.get("prefix", "CKP")), "names": None, "strict": None},
     }
     return values
 

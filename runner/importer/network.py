@@ -83,6 +83,14 @@ class OnnxNetwork(Cell):
             call.execute(values)
         return values
 
+    def change_outputs(self, weight: Parameter, before: int, now: int) -> None:
+        """The nodes that depend on the weight of a new head adapt the shapes of the file."""
+        names = {weight.name}
+        for call in self._calls[id(self.graph)]:
+            if names & set(call.node.inputs):
+                names.update(call.node.outputs)
+                call.new_outputs = before, now
+
     def fixes_batch(self, length: int, rows: int) -> bool:
         """Whether the file has a fixed batch size of this length, while the batch has this other number of rows."""
         declared = {value.shape[0] for value in self.graph.inputs if value.shape}

@@ -38,6 +38,7 @@ class NodeCall:
     def __init__(self, node: OnnxNode, rule: OnnxRule, network: Network, path: Path) -> None:
         self.node, self.rule, self.network = node, rule, network
         self.line = SourceLine(str(path), node.number)
+        self.new_outputs: tuple[int, int] | None = None  # of a new head before it: their number in the file, and now
 
     @property
     def training(self) -> bool:
@@ -67,6 +68,12 @@ class NodeCall:
         """What newer opsets pass as an input and older ones as an attribute: as plain numbers, or a list of them."""
         return self.attribute(name, default) if given is None else given.tolist()
 
+    def known(self, name: str) -> Known:
+        """An input, by its name in the rule, if it is known when the network is imported."""
+        position = self.rule.inputs.index(name)
+        value = self._values.get(self.node.inputs[position]) if position < len(self.node.inputs) else None
+        return value if isinstance(value, np.ndarray) else None
+
     def choice(self, name: str, default: Any, *allowed: Any) -> Any:
         """An attribute of which only some values are supported. Raises ConfigError for others."""
         value = self.attribute(name, default)
@@ -86,9 +93,16 @@ class NodeCall:
         where = {"node": self.node.name, "operator": f"{self.node.operator}, opset {self.opset}", "line": self.line}
         return ConfigError(what, **rows, **where)
 
-    def fixed_batch(self, length: int, x: Value) -> bool:
-        """Whether a length is the batch size that the file fixes, and x has the rows of another batch."""
-        return self.network.fixes_batch(length, x.shape[0] if x.ndim else 0)
+    def adapted(self, shape: list[int]) -> list[int]:
+        """A shape of the file, with the number of outputs of a new head; its first axis is the batch."""
+        if self.new_outputs is None or self.new_outputs[0] not in shape[1:]:
+            return shape
+        place = shape.index(self.new_outputs[0], 1)
+        return [*shape[:place], self.new_outputs[1], *shape[place + 1 :]]
+
+    def fixed_batch(self, length: int, x: Value, axis: int = 0) -> bool:
+        """Whether a length is the batch size that the file fixes, and x has an axis with the rows of another batch."""
+        return self.network.fixes_batch(length, x.shape[axis] if x.ndim > axis else 0)
 
     def inner(self, graph: OnnxGraph, *inputs: Any) -> tuple[Any, ...]:
         """Execute a graph that is an attribute, in the values that this node sees."""
@@ -98,7 +112,8 @@ class NodeCall:
         """Execute the node: its outputs are added to `values`."""
         self._values = values
         inputs = [values[name] if name else None for name in self.node.inputs]
-        if all(x is None or isinstance(x, np.ndarray) for x in inputs) and self.node.inputs:
+        is_known = all(x is None or isinstance(x, np.ndarray) for x in inputs)
+        if is_known and self.node.inputs and not self.node.graphs:  # which read values that are not inputs
             with np.errstate(all="ignore"), Eager(tape=False):
                 outputs = [_known(x) for x in self._apply(inputs)]
         else:

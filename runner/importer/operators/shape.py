@@ -44,7 +44,7 @@ def size(call: NodeCall, x: Value) -> np.ndarray:
 @onnx_operator("Reshape", static=("shape",))
 def reshape(call: NodeCall, x: Value, shape: np.ndarray) -> Value:
     """x in another shape: 0 keeps a length, -1 is what is left. A batch size that the file fixes may be another one."""
-    wanted = [int(n) for n in shape.tolist()]
+    wanted = call.adapted([int(n) for n in shape.tolist()])
     if not call.attribute("allowzero", 0):
         wanted = [x.shape[k] if n == 0 and k < x.ndim else n for k, n in enumerate(wanted)]
     if wanted and call.fixed_batch(wanted[0], x):
