@@ -5,7 +5,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-# Field: number, type, and `*` if it is repeated. Numbers and names are those of MindSpore 2.10.
+# Of each field the name, the number and the type, with `*` if it is repeated: those of MindSpore 2.10.
 SCHEMA = {
     "TensorProto": "dims 1 int64*, data_type 2 int32, name 7 string, raw_data 9 bytes",
     "AttributeProto": "name 1 string, f 2 float, i 3 int64, s 5 bytes, floats 8 float*, ints 10 int64*, "
@@ -18,6 +18,9 @@ SCHEMA = {
     "ModelProto": "ir_version 1 string, producer_name 2 string, producer_version 3 string, model_version 5 string, "
     "graph 7 GraphProto, little_endian 10 bool, mind_ir_version 13 int64",
 }
+# AttributeProto.AttributeType: what a value is, and the fields that have it alone and as an item of a tuple.
+ALONE = {1: ("f", "floats"), 7: ("i", "ints"), 8: ("s", "strings"), 9: ("i", "ints")}
+TENSORS, TUPLE, BOOL, STRING = 19, 20, 9, 8
 
 
 @cache
@@ -27,38 +30,45 @@ def model_class() -> Any:
     kinds = descriptor_pb2.FieldDescriptorProto
     for name, fields in SCHEMA.items():
         message = file.message_type.add(name=name)
-        for text in fields.split(", "):
-            field, number, kind = text.split()
+        for field, number, kind in (text.split() for text in fields.split(", ")):
             label = kinds.LABEL_REPEATED if kind.endswith("*") else kinds.LABEL_OPTIONAL
             added = message.field.add(name=field, number=int(number), label=label)
-            if (kind := kind.rstrip("*")) in SCHEMA:
-                added.type, added.type_name = kinds.TYPE_MESSAGE, f".mind_ir.{kind}"
+            if (plain := kind.rstrip("*")) in SCHEMA:
+                added.type, added.type_name = kinds.TYPE_MESSAGE, f".mind_ir.{plain}"
             else:
-                added.type = getattr(kinds, f"TYPE_{kind.upper()}")
+                added.type = getattr(kinds, f"TYPE_{plain.upper()}")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("mind_ir.ModelProto"))
 
 
 def decoded(content: bytes) -> Any:
-    """The ModelProto of a file. Raises ValueError for fields that the schema does not have."""
+    """The ModelProto of a file, all of whose fields the schema has."""
     model = model_class()()
     model.ParseFromString(content)
-    if model.ByteSize() != len(content) or model.UnknownFields() if hasattr(model, "UnknownFields") else False:
-        raise ValueError("the file has fields that mind_ir.proto does not have")
+    whole = model.ByteSize()
+    model.DiscardUnknownFields()
+    assert model.ByteSize() == whole == len(content)
     return model
 
 
 def value_of(attribute: Any) -> Any:
-    """What an attribute means: a number, text, a tuple, or for a tensor its element type and shape."""
-    kind = attribute.type
-    if kind == 20:
+    """What an attribute means: a number, a text, a tuple; for tensors the pairs of element type and shape."""
+    if attribute.type == TUPLE:
         return tuple(map(value_of, attribute.values))
-    if kind == 19:
+    if attribute.type == TENSORS:
         return tuple((x.data_type, tuple(x.dims)) for x in attribute.tensors)
-    if kind == 25:
-        return None
-    alone, repeated = {1: ("f", "floats"), 7: ("i", "ints"), 8: ("s", "strings"), 9: ("i", "ints")}[kind]
+    alone, repeated = ALONE[attribute.type]
     items = getattr(attribute, repeated)
     value = items[0] if items else getattr(attribute, alone)
-    return bool(value) if kind == 9 else value.decode() if kind == 8 else value
+    return bool(value) if attribute.type == BOOL else value.decode() if attribute.type == STRING else value
+
+
+def described(model: Any) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:
+    """Each node but constants: its primitive, its operands (values of constants, `None` for others), attributes."""
+    constants = {n.output[0]: value_of(n.attribute[0]) for n in model.graph.node if n.op_type == "Constant"}
+    return [
+        (node.op_type, tuple(map(constants.get, node.input)), {a.name: value_of(a) for a in node.attribute})
+        for node in model.graph.node
+        if node.op_type != "Constant"
+    ]

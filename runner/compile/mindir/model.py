@@ -23,12 +23,12 @@ MIND_IR_VERSION = 2  # the first one in which the attributes of most operators a
 CONSTANT = "Constant"
 
 
-def model(graph: Graph, types: Types | None = None) -> bytes:
+def model(graph: Graph, types: Types, input_names: Sequence[str]) -> bytes:
     """The serialised ModelProto of a graph without updates, with the current values of its parameters.
 
     `types` are those of values with free axes, which have the length -1.
     """
-    content = _Writer(graph, types or {}).graph_proto()
+    content = _Writer(graph, types, input_names).graph_proto()
     versions = (1, IR_VERSION), (2, "runner"), (3, __version__), (5, __version__)
     return message(*versions, (7, content), (10, True), (13, MIND_IR_VERSION))
 
@@ -36,10 +36,12 @@ def model(graph: Graph, types: Types | None = None) -> bytes:
 class _Writer:
     """`names`: of the input, parameter, constant or node that defines each value."""
 
-    def __init__(self, graph: Graph, types: Types) -> None:
+    def __init__(self, graph: Graph, types: Types, input_names: Sequence[str]) -> None:
         self.graph, self.types, self.numbers = graph, types, count()
         self.nodes: list[bytes] = []
-        self.names: dict[Value, str] = {x: f"input:{x.name}" for x in graph.inputs}
+        self.names: dict[Value, str] = {
+            x: f"{graph.name}:{name}" for x, name in zip(graph.inputs, input_names, strict=True)
+        }
         self.names |= {x: f"{graph.name}:{p.name}" for p, x in graph.parameters.items()}
 
     def graph_proto(self) -> bytes:
