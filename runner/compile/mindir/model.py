@@ -64,6 +64,9 @@ class _Writer:
         """The node of an operator, after those of its arguments and before those of its results."""
         form = form_of(node.op)
         operands = [self.names[x] for x in node.inputs]
+        if form.before:
+            more = [self.constant(value) for value in form.before.arguments]
+            operands[0] = self.node(form.before.name, [operands[0], *more], (), node.scope, form.before.attributes)
         if form.is_tuple:
             operands = [self.node("MakeTuple", operands, map(self.type, node.inputs), node.scope)]
         at = len(operands) if form.operands is None else form.operands
@@ -87,7 +90,7 @@ class _Writer:
         name = f"{self.graph.name}:{kind}-op{next(self.numbers)}:"
         inputs = [(1, operand) for operand in operands]
         described = [values.attribute(key, value) for key, value in (attributes or {}).items()]
-        described.append(values.types("shape", *types))
+        described += [values.types("shape", *given)] if (given := tuple(types)) else []
         self.nodes.append(message(*inputs, (2, name), (3, name), (4, kind), *((5, x) for x in described), (7, full)))
         return name
 

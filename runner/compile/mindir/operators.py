@@ -5,6 +5,7 @@ operands: first what a call passes after them (`Primitive.statics`), then the ot
 have attributes at their nodes instead. An operator with a further attribute that differs from its default is refused.
 """
 
+import math
 from collections.abc import Callable, Mapping, Set
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
@@ -30,6 +31,7 @@ class Form:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     operands: int | None = None
     is_tuple: bool = False  # whether all operands are one tuple
+    before: "Form | None" = None  # what replaces the first operand by its result
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,23 @@ def _convolution(op: Any) -> Form:
 
 
 def _largest(op: Any) -> Form:
-    windows = {"kernel_size": (1, 1, *op.kernel_size), "strides": (1, 1, *op.strides)}
-    return Form(op.name, attributes={**windows, "pad_mode": op.pad_mode.upper(), "format": NCHW})
+    windows = {"kernel_size": (1, 1, *op.kernel_size), "strides": (1, 1, *op.strides), "format": NCHW}
+    mode, before = _padding(op, -math.inf)
+    return Form(op.name, attributes={**windows, "pad_mode": mode.upper()}, before=before)
+
+
+def _average(op: Any) -> Form:
+    mode, before = _padding(op, 0.0)
+    return Form(op.name, (op.kernel_size, op.strides, PAD_MODES[mode], NCHW_NUMBER), before=before)
+
+
+def _padding(op: Any, value: float) -> tuple[str, Form | None]:
+    """The `pad_mode` of a pool, and the operator in front of it that pads by explicit numbers."""
+    if op.pad_mode != "pad":
+        return op.pad_mode, None
+    top, bottom, left, right = op.padding
+    attributes = {"mode": "constant", "paddings_contiguous": True}
+    return "valid", Form("PadV3", ((left, right, top, bottom), value), attributes)
 
 
 def _one_hot(op: Any) -> Form:
@@ -142,10 +159,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("Argmax", "Argmin"), Rule(("axis", "output_type"))),
     **dict.fromkeys(("Div", "DivNoNan", "FloorMod", "IsInf", "TruncateDiv"), Rule(only_floats=True)),
     **dict.fromkeys(("ReverseV2", "Softmax", "Squeeze"), Rule(("axis",), lambda op: Form(op.name, (_axes(op.axis),)))),
-    "AvgPool": Rule(
-        ("kernel_size", "strides", "pad_mode", "impl_mode"),
-        lambda op: Form(op.name, (op.kernel_size, op.strides, PAD_MODES[op.pad_mode], NCHW_NUMBER)),
-    ),
+    "AvgPool": Rule(("kernel_size", "strides", "pad_mode", "padding", "impl_mode"), _average),
     "BatchNorm": Rule(
         ("epsilon", "momentum"), lambda op: Form(op.name, (False, op.epsilon, op.momentum, NCHW_NUMBER)), results=1
     ),
@@ -158,7 +172,7 @@ RULES: dict[str, Rule] = {
     "Elu": Rule(form=lambda op: Form(op.name, (op.alpha,))),  # MindSpore has no kernel for another alpha than 1
     "Gather": Rule(form=lambda op: Form(op.name, (op.axis, 0))),
     "GatherD": Rule(("dim",), lambda op: Form(op.name, (op.dim,), operands=1)),
-    "MaxPool": Rule(("kernel_size", "strides", "pad_mode"), _largest),
+    "MaxPool": Rule(("kernel_size", "strides", "pad_mode", "padding"), _largest),
     "OneHot": Rule(("axis", "dtype"), _one_hot),
     "Pad": Rule(("paddings",), lambda op: Form(op.name, attributes={"paddings": op.paddings})),
     "ReduceSum": Rule(("keep_dims",), lambda op: Form(op.name, (_axes(op.axis), op.keep_dims, False))),
