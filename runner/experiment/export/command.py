@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runner.errors import ConfigError, known_names
-from runner.experiment.export import onnx_directory
+from runner.experiment.export import mindir_file, onnx_directory
 from runner.experiment.export.options import ExportOptions
 from runner.experiment.export.trained_run import TrainedRun, opened
 from runner.host import files
@@ -22,7 +22,10 @@ class Format(NamedTuple):
     write: Callable[[TrainedRun, Path, ExportOptions], list[str]]
 
 
-FORMATS = {"onnx": Format(onnx_directory.check, onnx_directory.write)}
+FORMATS = {
+    "onnx": Format(onnx_directory.check, onnx_directory.write),
+    "mindir": Format(mindir_file.check, mindir_file.write),
+}
 
 
 def main(args: argparse.Namespace) -> int:
