@@ -85,12 +85,12 @@ def _build(request: RunRequest, values: ValueObserver) -> Experiment:
     elif config.session.profiling_options != SessionSettings.profiling_options:
         LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
     if config.checkpoint.load is not None and not request.resume:
-        network, source = experiment.model.network, _initial_weights(config.checkpoint, experiment)
+        network, source = experiment.model.network, initial_weights_of(config.checkpoint, experiment)
         _read(network, lambda: str(source.load(network)))
     return experiment
 
 
-def _initial_weights(settings: CheckpointSettings, experiment: Experiment) -> initial_weights.InitialWeights:
+def initial_weights_of(settings: CheckpointSettings, experiment: Experiment) -> initial_weights.InitialWeights:
     """What a training loads: weights of another program whole, but for the parameters of a new head."""
     names = None if settings.names is None else names_of(settings.names)
     strict = names is not None if settings.strict is None else settings.strict
