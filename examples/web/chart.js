@@ -72,7 +72,8 @@ function thinned(points) {
 
 function line(kind, points) {
   const finite = points.filter((point) => point.every(Number.isFinite));
-  return element("polyline", { class: kind, points: finite.map((point) => point.map((value) => value.toFixed(1))).join(" ") });
+  const rounded = finite.map((point) => point.map((value) => value.toFixed(1)));
+  return element("polyline", { class: kind, points: rounded.join(" ") });
 }
 
 function text(x, y, anchor, content) {

@@ -29,9 +29,9 @@ function resize({ data, shape: [count, height, width, channels] }, { size, inter
       for (const column of columns)
         for (let channel = 0; channel < channels; channel++) {
           const at = (y, x) => data[((image * height + y) * width + x) * channels + channel];
-          const above = at(row.low, column.low) * (2 * newWidth - column.weight) + at(row.low, column.high) * column.weight;
-          const below = at(row.high, column.low) * (2 * newWidth - column.weight) + at(row.high, column.high) * column.weight;
-          const total = above * (2 * newHeight - row.weight) + below * row.weight;
+          const across = (y) =>
+            at(y, column.low) * (2 * newWidth - column.weight) + at(y, column.high) * column.weight;
+          const total = across(row.low) * (2 * newHeight - row.weight) + across(row.high) * row.weight;
           result[k++] = Math.floor((total + unit / 2) / unit);
         }
   return { data: result, shape: [count, newHeight, newWidth, channels] };

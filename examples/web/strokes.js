@@ -13,7 +13,8 @@ const LEVELS = 16;
 export function digitOf(strokes) {
   const lines = fitted(strokes.filter((points) => points.length));
   if (!lines.length) return new Uint8Array(SIDE ** 2);
-  const distances = Array.from({ length: GRID ** 2 }, (_, k) => distance([(k % GRID) + 0.5, Math.floor(k / GRID) + 0.5], lines));
+  const middle = (k) => [(k % GRID) + 0.5, Math.floor(k / GRID) + 0.5];
+  const distances = Array.from({ length: GRID ** 2 }, (_, k) => distance(middle(k), lines));
   const radius = [...distances].sort((a, b) => a - b)[Math.round(INK * GRID ** 2)]; // the nearest pixels get ink
   const block = GRID / SIDE;
   const ink = new Float32Array(SIDE ** 2);

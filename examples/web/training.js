@@ -4,7 +4,17 @@
  * Node: `ort` is the module onnxruntime-web or onnxruntime-node.
  */
 
-const DTYPES = { float32: "F32", float64: "F64", float16: "F16", int64: "I64", int32: "I32", uint32: "U32", uint8: "U8", bool: "BOOL" };
+/** The element types of onnxruntime, with their names in a state file. */
+const DTYPES = {
+  float32: "F32",
+  float64: "F64",
+  float16: "F16",
+  int64: "I64",
+  int32: "I32",
+  uint32: "U32",
+  uint8: "U8",
+  bool: "BOOL",
+};
 
 export class Training {
   /** `files` has the contents of an exported directory: {signature, step, state, inference}, the last one if wanted. */

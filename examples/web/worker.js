@@ -78,7 +78,7 @@ async function file(name) {
 
 async function load() {
   const signature = JSON.parse(new TextDecoder().decode(await file("model/signature.json")));
-  if (signature.batch !== "any") throw new Error(`this page needs a network for any batch size, not only ${signature.batch}`);
+  if (signature.batch !== "any") throw new Error(`this page needs a free batch size, and the network has ${signature.batch}`);
   const { models, preprocessing, initial } = signature;
   const names = [models.train_step.file, models.inference.file, initial.file].map((name) => `model/${name}`);
   const [step, inference, arrays, images] = await Promise.all([...names, "digits.safetensors"].map(file));

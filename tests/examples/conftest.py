@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from exported_steps import losses_of
+from javascript import WEB
 
 ROOT = Path(__file__).parents[2]
-WEB = ROOT / "examples" / "web"
 ADAM = ("optimizer=adam", "optimizer.learning_rate=0.001")  # learns within 200 steps
 
 
@@ -37,3 +38,9 @@ def site(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([sys.executable, folder / "digits.py"], cwd=ROOT, check=True)
     (folder / "model").symlink_to(exported)
     return folder
+
+
+@pytest.fixture(scope="session")
+def losses(exported: Path) -> list[float]:
+    """Of 200 steps in Python."""
+    return losses_of(exported)

@@ -20,7 +20,11 @@ from typing import Any
 from patience import wait_until
 
 # Chromium reads commands from file descriptor 3 and writes results to 4.
-START = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execvp(sys.argv[3], sys.argv[3:])"
+START = """import os, sys
+commands, results, program = sys.argv[1:4]
+os.dup2(int(commands), 3)
+os.dup2(int(results), 4)
+os.execvp(program, sys.argv[3:])"""
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--no-first-run")
 OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"  # no other host can be reached
 HIGH = 16  # descriptors above those that are replaced
@@ -33,8 +37,8 @@ class Page:
     """The page of a browser: commands, JavaScript, and what a user does."""
 
     def __init__(self, commands: int, results: int, downloads: Path) -> None:
-        self.commands, self.results = open(commands, "wb", 0), open(results, "rb", 0)
-        self.received, self.downloads = b"", downloads
+        self.commands, self.results, self.downloads = commands, results, downloads
+        self.received = b""
         self.numbers, self.messages = itertools.count(1), list[str]()
         self.session: str | None = None
         self.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(downloads))
@@ -47,7 +51,8 @@ class Page:
         """The result of a command; what the page writes to its console meanwhile is kept."""
         number = next(self.numbers)
         command = {"id": number, "method": method, "params": params}
-        self.commands.write(json.dumps(command | ({"sessionId": self.session} if self.session else {})).encode() + b"\0")
+        command |= {"sessionId": self.session} if self.session else {}
+        os.write(self.commands, json.dumps(command).encode() + b"\0")
         while (message := self._next()).get("id") != number:
             self._keep(message)
         assert "error" not in message, message
@@ -76,8 +81,10 @@ class Page:
 
     def drag(self, points: Sequence[tuple[float, float]]) -> None:
         """Press the mouse at the first point, move it through all, and release it."""
-        for kind, place in [("mousePressed", points[0]), *(("mouseMoved", p) for p in points), ("mouseReleased", points[-1])]:
-            self.call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", buttons=1, clickCount=1)
+        kinds = ["mousePressed", *["mouseMoved"] * len(points), "mouseReleased"]
+        button = {"button": "left", "buttons": 1, "clickCount": 1}
+        for kind, (x, y) in zip(kinds, [points[0], *points, points[-1]], strict=True):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **button)
 
     def swipe(self, points: Sequence[tuple[float, float]]) -> None:
         """The same with a finger."""
@@ -118,7 +125,7 @@ class Page:
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self.received:
-            part = self.results.read(1 << 20)
+            part = os.read(self.results, 1 << 20)
             assert part, "Chromium has ended"
             self.received += part
         message, _, self.received = self.received.partition(b"\0")
@@ -127,7 +134,8 @@ class Page:
     def _keep(self, message: dict[str, Any]) -> None:
         values = message.get("params", {})
         if message.get("method") == "Log.entryAdded":
-            self.messages.append(f"{values['entry']['level']}: {values['entry']['text']} {values['entry'].get('url', '')}")
+            entry = values["entry"]
+            self.messages.append(f"{entry['level']}: {entry['text']} {entry.get('url', '')}")
         elif message.get("method") == "Runtime.exceptionThrown":
             self.messages.append(str(values["exceptionDetails"]))
 
@@ -146,8 +154,8 @@ def browser(program: str, profile: Path) -> Iterator[Page]:
             yield page
         finally:
             process.terminate()
-            page.commands.close()
-            page.results.close()
+            for end in (commands, results):
+                os.close(end)
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
