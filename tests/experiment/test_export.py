@@ -433,9 +433,12 @@ def test_what_is_no_run(place, capsys):
     assert not (place / "e").exists()
 
 
-def test_the_example_repeats_the_losses_of_the_run(place):
+@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+def test_the_example_repeats_the_losses_of_the_run(optimizer, place):
     """200 steps with onnxruntime and numpy only, on the digits in their order."""
     words = ("dataset=digits", "dataset.shuffle=false", "dataset.batch_size=32", "max_steps=200", "epochs=5")
+    rate = "0.01" if optimizer == "momentum" else "0.001"
+    words = (*words, f"optimizer={optimizer}", f"optimizer.learning_rate={rate}")
     assert main(["+experiment=lenet", *words, *QUIET, "mode=graph", "hydra.run.dir=r"]) == 0
     export()
     with trained_run.opened(Path("r")) as run:
@@ -443,18 +446,20 @@ def test_the_example_repeats_the_losses_of_the_run(place):
         arrays = [np.concatenate(column) for column in zip(*data.read(0), strict=True)]
         np.savez("batches.npz", **dict(zip(data.get_col_names(), arrays, strict=True)))
     example = Path(__file__).parents[2] / "examples/train_exported.py"
+    assert len(example.read_text().splitlines()) <= 60
     blocked = "import sys, runpy; sys.modules['runner'] = None; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0])"
     line = [sys.executable, "-c", blocked, str(example), "e", "batches.npz", "weights.safetensors"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    losses = [float(row.split()[-1]) for row in done.stdout.splitlines()]
+    losses, expected = [float(row.split()[-1]) for row in done.stdout.splitlines()], losses_of("r")
     assert len(losses) == 200
-    np.testing.assert_allclose(losses, losses_of("r"), rtol=1e-5, atol=1e-5)
+    same = 200 if optimizer == "momentum" else 60  # rounding errors grow where a network learns fast
+    np.testing.assert_allclose(losses[:same], expected[:same], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(losses, expected, atol=0.05)
     assert main(["eval", "r", "checkpoint.load=weights.safetensors", "hydra.run.dir=again"]) == 0
-    accuracies = [
-        json.loads((place / run / "summary.json").read_text())["metrics"]["accuracy"] for run in ("r", "again")
-    ]
-    assert accuracies[0] == pytest.approx(accuracies[1], abs=0.005)
+    found = [json.loads((place / run / "summary.json").read_text())["metrics"]["accuracy"] for run in ("r", "again")]
+    assert found[0] == pytest.approx(found[1], abs=0.02)
+    assert optimizer == "momentum" or found[1] > 0.8
 
 
 @needs_mpi
