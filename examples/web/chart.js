@@ -25,7 +25,7 @@ export class Chart {
     const { clientWidth: width, clientHeight: height } = this.svg;
     if (!width) return;
     const steps = Math.max(this.losses.length, 100);
-    const highest = Math.max(1, 1.1 * this.losses.reduce((most, loss) => (loss > most ? loss : most), 2.3));
+    const highest = Math.max(1, 1.1 * this.losses.reduce((most, loss) => (loss > most && loss < Infinity ? loss : most), 2.3));
     const right = width - SPACE.right;
     const floor = height - SPACE.bottom;
     const x = (step) => SPACE.left + (step / steps) * (right - SPACE.left);

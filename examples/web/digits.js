@@ -21,7 +21,7 @@ export class Digits {
 
   /** The bytes of one image. */
   image(row) {
-    return this.images.subarray(row * SIDE ** 2, (row + 1) * SIDE ** 2);
+    return this.images.slice(row * SIDE ** 2, (row + 1) * SIDE ** 2);
   }
 
   /** Data and targets of some rows, as `Training.train` takes them. */

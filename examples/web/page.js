@@ -53,17 +53,18 @@ const SHOW = {
     if (losses.length % READ_AGAIN === 0) readAgain();
   },
   evaluated({ epoch, correct, of, misread }) {
-    const percent = `${((100 * correct) / of).toFixed(1)} %`;
     $("epoch").textContent = epoch;
-    $("accuracy").textContent = percent;
+    $("accuracy").textContent = `${((100 * correct) / of).toFixed(1)} %`;
     $("accuracy").title = `${correct} of ${of} test digits`;
-    $("status").textContent = `Epoch ${epoch}: ${percent} of the test digits are read correctly.`;
     const missed = of - correct;
     const rest = missed > misread.length ? `; here are ${misread.length} of them` : "";
     showMisread(misread, `${missed || "None"} of ${of}${rest}.`);
     readAgain();
   },
-  ended: () => setTraining(false),
+  ended() {
+    setTraining(false);
+    $("status").textContent = `Epoch ${$("epoch").textContent}: ${$("accuracy").textContent} of the test digits are read correctly.`;
+  },
   classified({ probabilities }) {
     isReading = false;
     if (shown) showProbabilities(probabilities);
