@@ -1,0 +1,108 @@
+"""What torch computes: outputs, losses and gradients, and which initializer of a file is which parameter."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from onnx import numpy_helper
+from torch import nn
+from torch.fx.experimental.optimization import fuse
+from torch.nn import functional as F
+
+
+def randomize(network: nn.Module, seed: int) -> None:
+    """Every parameter and statistic gets values of its own: zeros and ones would hide what is mixed up."""
+    generator = torch.Generator().manual_seed(seed)
+    for layer in network.modules():
+        normalizes = hasattr(layer, "running_var") or isinstance(layer, (nn.LayerNorm, nn.GroupNorm))
+        for name, value in [*layer.named_parameters(recurse=False), *layer.named_buffers(recurse=False)]:
+            if name == "running_var" or (normalizes and name == "weight") or name == "gamma":
+                value.data.uniform_(0.5, 1.5, generator=generator)
+            elif name == "running_mean" or value.ndim == 1:
+                if value.dtype == torch.float32:
+                    value.data.normal_(0.0, 0.1, generator=generator)
+            elif name == "layer_scale":
+                value.data.uniform_(0.2, 0.8, generator=generator)
+
+
+def without_dropout(network: nn.Module) -> nn.Module:
+    """The network without the draws that the modes could not share."""
+    for layer in network.modules():
+        for name in ("p", "dropout", "attention_dropout"):
+            if isinstance(getattr(layer, name, None), float):
+                setattr(layer, name, 0.0)
+    return network
+
+
+def loss_of(outputs: torch.Tensor, targets: torch.Tensor, kind: str) -> torch.Tensor:
+    """Mean squared error, or softmax cross-entropy over the last axis."""
+    if kind == "mse":
+        return F.mse_loss(outputs, targets)
+    return F.cross_entropy(outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1).long())
+
+
+def fused(network: nn.Module, file: onnx.ModelProto) -> nn.Module:
+    """The network as the exporter saw it: normalization in the convolution before it, where the file has it there."""
+    normalized = sum(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in network.modules())
+    if sum(node.op_type == "BatchNormalization" for node in file.graph.node) == normalized:
+        return network
+    return fuse(network.eval())
+
+
+def gradients_of(
+    network: nn.Module, inputs: dict[str, torch.Tensor], targets: torch.Tensor, kind: str
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Loss and gradients of one step in training mode."""
+    network.train()
+    network.zero_grad()
+    loss = loss_of(first(network(**inputs)), targets, kind)
+    loss.backward()
+    grads = {name: value.grad for name, value in network.named_parameters() if value.grad is not None}
+    return float(loss.detach()), {name: grad.numpy().copy() for name, grad in grads.items()}
+
+
+def first(outputs: Any) -> torch.Tensor:
+    """The logits of what a network returns."""
+    if isinstance(outputs, torch.Tensor):
+        return outputs
+    return outputs.logits if hasattr(outputs, "logits") else outputs[0]
+
+
+def matches(file: onnx.ModelProto, network: nn.Module) -> dict[str, dict[str, Any]]:
+    """By parameter name: the initializers that have its values, and whether they are transposed.
+
+    The same name first, otherwise equal values (within rounding of a fused normalization).
+    """
+    arrays = {entry.name: numpy_helper.to_array(entry) for entry in file.graph.initializer}
+    found: dict[str, dict[str, Any]] = {}
+    for name, value in network.named_parameters():
+        mine = value.detach().numpy()
+        for form, wanted in forms(mine).items():
+            same = [n for n, array in arrays.items() if array.dtype == mine.dtype and _close(array, wanted)]
+            if name in same:
+                same = [name]
+            if same:
+                found[name] = {"initializers": same, "form": form}
+                break
+    return found
+
+
+def forms(array: np.ndarray) -> dict[str, np.ndarray]:
+    """The array as it may stand in a file."""
+    rows = {"same": array, "transposed": array.T}
+    return {**rows, "flat": array.reshape(-1)} if array.ndim != 2 else rows
+
+
+def _close(array: np.ndarray, wanted: np.ndarray) -> bool:
+    if wanted.ndim == 1 and array.ndim != 1 and array.size == wanted.size:
+        array = array.reshape(-1)
+    return array.shape == wanted.shape and np.allclose(array, wanted, rtol=1e-4, atol=1e-6)
+
+
+def as_json(value: Any) -> np.ndarray:
+    """Text in an array, since a .npz of plain arrays is read without unpickling."""
+    return np.frombuffer(json.dumps(value).encode(), dtype=np.uint8)
