@@ -80,11 +80,16 @@ def check_sizes(op: Primitive, arrays: Arrays) -> None:
     """With axes of length 0 and 1, both modes and Float64 have the same results and gradients."""
     for label, changed, operands in resized(op, arrays):
         try:
-            check_types(changed, operands)
-            if op.name not in DEPENDENT:
-                check_values(changed, operands, "zero")
-            if has_floats(arrays) and is_differentiable(op):
-                check_gradients(changed, operands, random_adjoints(changed, operands), "zero")
+            _check(changed, operands)
         except Exception as error:
             error.add_note(label)
             raise
+
+
+def _check(op: Primitive, arrays: Arrays) -> None:
+    with np.errstate(all="ignore"):  # as in every step: a shorter operand can be paired with zeros
+        check_types(op, arrays)
+        if op.name not in DEPENDENT:
+            check_values(op, arrays, "zero")
+        if has_floats(arrays) and is_differentiable(op):
+            check_gradients(op, arrays, random_adjoints(op, arrays), "zero")

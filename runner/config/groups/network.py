@@ -47,4 +47,6 @@ def _load(name: str, folder: Path) -> ModuleType:
 for _name, _home in _package().NETWORKS.items():
     register.network.late(_name, partial(_register, _home))
 
+register.network.late("onnx", partial(importlib.import_module, "runner.importer.network"))
+
 NETWORKS = Records(register.network, NetworkSettings, "lenet5")

@@ -1,0 +1,145 @@
+"""`OnnxNetwork`: a cell made from an ONNX file, with the names of the file."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from runner import ops, register
+from runner.core.value import Parameter, Value
+from runner.errors import ConfigError, ShapeError, known_names
+from runner.host.log import LOG
+from runner.importer.coverage import require_supported
+from runner.importer.graph import OnnxGraph, OnnxValue
+from runner.importer.model_file import read_model
+from runner.importer.node_call import NodeCall, Values, register_lines, values_of
+from runner.importer.operators import RULES
+from runner.importer.roles import CONSTANT, TRAINED, roles_of
+from runner.importer.shared_weights import without_copies
+from runner.nn.cell import Cell
+from runner.validation.rules import Rule
+
+__all__ = ["OnnxNetwork"]
+
+LABELS = "ZipMap", "ai.onnx.ml.ZipMap"
+
+
+@register.network("onnx")
+class OnnxNetwork(Cell):
+    """The network of an ONNX file, trained from the weights of the file.
+
+    Float initializers become parameters of their names. Each node is executed under a scope of its name. Normalizations
+    and dropout behave as in training while the network is trained.
+
+    Raises DataError for a damaged file, ConfigError for operators that cannot be imported, all at once.
+
+    Args:
+        path: the .onnx file
+        output: the output that is trained; the first one of floats if empty
+        logits: leave out a Softmax at the end, which losses of logits apply themselves
+    """
+
+    def __init__(self, path: Annotated[str, Rule(path=True)], output: str = "", logits: bool = True) -> None:
+        super().__init__()
+        self.file = Path(path).absolute()
+        self.graph = imported(self.file, output, logits)
+        require_supported(self.graph)
+        register_lines(self.file, self.graph)
+        parameters = {}
+        for name, role in roles_of(self.graph).items():
+            if role != CONSTANT:
+                parameters[name] = Parameter(self.graph.initializers[name], name, role == TRAINED)
+                self.insert_param_to_cell(name, parameters[name], check_name=False)
+        self._values = values_of(self.graph, parameters)
+        self._calls = {id(g): self._calls_of(g) for g in _graphs(self.graph)}
+
+    def _calls_of(self, graph: OnnxGraph) -> tuple[NodeCall, ...]:
+        return tuple(NodeCall(node, RULES[node.operator], self, self.file) for node in graph.nodes)
+
+    def construct(self, *inputs: Value) -> Value:
+        """The output for the inputs of the file, in its order."""
+        result: Value = self.execute(self.graph, self._values, self._checked(inputs))[0]
+        return result
+
+    def execute(self, graph: OnnxGraph, values: Mapping[str, Any], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The outputs of a graph of the file, in which `values` are known."""
+        own: Values = {**values, **{v.name: x for v, x in zip(graph.inputs, inputs, strict=True)}}
+        if graph is not self.graph:
+            own = {**graph.initializers, **own}
+        for call in self._calls[id(graph)]:
+            call.construct(own)
+        return tuple(own[value.name] for value in graph.outputs)
+
+    def fixes_batch(self, length: int, rows: int) -> bool:
+        """Whether the file has a fixed batch size of this length, while the batch has this other number of rows."""
+        declared = {value.shape[0] for value in self.graph.inputs if value.shape}
+        return declared == {length} and rows == self._rows != length
+
+    def _checked(self, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+        declared = self.graph.inputs
+        if len(inputs) != len(declared):
+            rows = {"file": self.file, "inputs": ", ".join(map(str, declared)), "given": len(inputs)}
+            repair = "dataset.inputs=[columns in the order of the file's inputs]"
+            raise ShapeError("the network of an ONNX file has another number of inputs", **rows, repair=repair)
+        self.__dict__["_rows"] = inputs[0].shape[0] if inputs and inputs[0].ndim else 0
+        return tuple(self._converted(value, x) for value, x in zip(declared, inputs, strict=True))
+
+    def _converted(self, declared: OnnxValue, x: Value) -> Value:
+        shape = declared.shape
+        fits = shape is None or (
+            len(shape) == x.ndim
+            and all(isinstance(n, str) or n == m for n, m in zip(shape[1:], x.shape[1:], strict=True))
+        )
+        if not fits:
+            rows = {"input": declared, "given": x.type, "file": self.file}
+            repair = "a transform of the dataset that makes this shape, or a model exported with free axes"
+            raise ShapeError("an input of an ONNX file has another shape", **rows, repair=repair)
+        if declared.dtype is None or x.dtype is declared.dtype or (x.dtype.is_float and declared.dtype.is_float):
+            return x
+        return ops.Cast()(x, declared.dtype)  # type: ignore[no-any-return]
+
+
+def imported(path: Path, output: str = "", logits: bool = True) -> OnnxGraph:
+    """The part of a file that a network is made of: what its output needs, without a Softmax at its end."""
+    graph = without_copies(read_model(path))
+    try:
+        graph = _without_labels(graph)
+        graph = graph.pruned(_chosen_output(graph, output))
+        return _without_softmax(graph, path) if logits else graph
+    except ConfigError as error:
+        raise error.add(file=path) from None
+
+
+def _graphs(graph: OnnxGraph) -> Iterator[OnnxGraph]:
+    yield graph
+    for node in graph.nodes:
+        for part in node.graphs:
+            yield from _graphs(part)
+
+
+def _without_labels(graph: OnnxGraph) -> OnnxGraph:
+    """The graph with tensors as outputs where classifiers of scikit-learn return dictionaries by class."""
+    sources = {node.outputs[0]: node.inputs[0] for node in graph.nodes if node.operator in LABELS}
+    outputs = tuple(replace(v, name=sources[v.name]) if v.name in sources else v for v in graph.outputs)
+    return replace(graph, outputs=outputs)
+
+
+def _chosen_output(graph: OnnxGraph, name: str) -> str:
+    names = [value.name for value in graph.outputs]
+    if name and name not in names:
+        raise ConfigError(
+            "an ONNX file has no such output", key="network.output", value=name, **known_names(name, names)
+        )
+    floats = [value.name for value in graph.outputs if value.dtype is None or value.dtype.is_float]
+    if not floats:
+        rows = {"outputs": ", ".join(map(str, graph.outputs))}
+        raise ConfigError("an ONNX file without an output of floats cannot be trained", **rows)
+    return name or floats[0]
+
+
+def _without_softmax(graph: OnnxGraph, path: Path) -> OnnxGraph:
+    last = graph.nodes[-1] if graph.nodes else None
+    if last is None or last.operator != "Softmax" or last.outputs[0] != graph.outputs[0].name:
+        return graph
+    LOG.info("%s: the Softmax %s at the end is left out, since losses of logits apply it", path.name, last.name)
+    return replace(graph, nodes=graph.nodes[:-1], outputs=(replace(graph.outputs[0], name=last.inputs[0]),))

@@ -1,0 +1,141 @@
+"""`NodeCall`: a node of an imported network with its rule, executed once in each step."""
+
+import linecache
+from collections.abc import Mapping, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from runner.core.eager import Eager
+from runner.core.primitive import current
+from runner.core.source import SourceLine
+from runner.core.value import Parameter, Tensor, Value
+from runner.errors import ConfigError, RunnerError
+from runner.importer.graph import OnnxGraph, OnnxNode
+from runner.importer.table import OnnxRule
+from runner.nn.cell import Cell
+
+Known: TypeAlias = np.ndarray | None
+Values: TypeAlias = MutableMapping[str, Any]  # by name: values of the step, and arrays for what is known at import
+_REQUIRED = object()
+
+
+class NodeCall:
+    """A node of an imported network, as its rule sees it."""
+
+    def __init__(self, node: OnnxNode, rule: OnnxRule, network: Cell, path: Path) -> None:
+        self.node, self.rule, self.network = node, rule, network
+        self._built = SourceLine(str(path), node.number)  # as if a layer of the user: `runner/core/source.py` reads it
+
+    @property
+    def training(self) -> bool:
+        """Whether the network is being trained."""
+        return bool(self.network.training)
+
+    @property
+    def opset(self) -> int:
+        """The opset of the node's domain."""
+        return self.node.opset
+
+    @property
+    def outputs(self) -> int:
+        """The number of outputs that the node has names for."""
+        return len(self.node.outputs)
+
+    def attribute(self, name: str, default: Any = _REQUIRED) -> Any:
+        """An attribute: a number, a text, an array, or a tuple of them. Raises ConfigError when it is missing."""
+        value = self.node.attributes.get(name)
+        if value is not None:
+            return value
+        if default is _REQUIRED:
+            raise self.error("an attribute is missing", attribute=name)
+        return default
+
+    def setting(self, name: str, given: np.ndarray | None, default: Any = None) -> Any:
+        """What newer opsets pass as an input and older ones as an attribute: as plain numbers, or a list of them."""
+        return self.attribute(name, default) if given is None else given.tolist()
+
+    def choice(self, name: str, default: Any, *allowed: Any) -> Any:
+        """An attribute of which only some values are supported. Raises ConfigError for others."""
+        value = self.attribute(name, default)
+        if value not in allowed:
+            raise self.error("a setting is not supported", attribute=name, value=value, allowed=allowed)
+        return value
+
+    def assign(self, parameter: Parameter, value: Value) -> None:
+        """Give a parameter a new value, as moving statistics get."""
+        current().assign(parameter, value)
+
+    def error(self, what: str, **rows: Any) -> ConfigError:
+        """An error of this node."""
+        allowed = rows.get("allowed")
+        if isinstance(allowed, tuple):
+            rows["allowed"] = ", ".join(map(str, allowed))
+        where = {"node": self.node.name, "operator": f"{self.node.operator}, opset {self.opset}", "line": self._built}
+        return ConfigError(what, **rows, **where)
+
+    def fixed_batch(self, length: int, x: Value) -> bool:
+        """Whether a length is the batch size that the file fixes, and x has the rows of another batch."""
+        return bool(self.network.fixes_batch(length, x.shape[0] if x.ndim else 0))
+
+    def execute(self, graph: OnnxGraph, *inputs: Any) -> tuple[Any, ...]:
+        """Execute a graph that is an attribute, in the values that this node sees."""
+        return cast(tuple[Any, ...], self.network.execute(graph, self._values, inputs))
+
+    def construct(self, values: Values) -> None:
+        """Execute the node: its outputs are added to `values`."""
+        self._values = values
+        inputs = [values[name] if name else None for name in self.node.inputs]
+        if all(x is None or isinstance(x, np.ndarray) for x in inputs) and self.node.inputs:
+            with np.errstate(all="ignore"), Eager(tape=False):
+                outputs = [_known(x) for x in self._apply(inputs)]
+        else:
+            outputs = list(self._apply(inputs))
+        for name, output in zip(self.node.outputs, outputs, strict=False):
+            if output is not None:
+                values[name] = output
+
+    def _apply(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        interpreter = current()
+        interpreter.scope.append(self.node.name)
+        try:
+            made = self.rule.apply(self, *self._operands(inputs))
+        except RunnerError as error:
+            raise error.add(node=self.node.name, line=self._built) from None
+        finally:
+            interpreter.scope.pop()
+        return made if isinstance(made, tuple) else (made,)
+
+    def _operands(self, inputs: Sequence[Any]) -> list[Any]:
+        if len(inputs) > len(self.rule.inputs) and not self.rule.is_variadic:
+            raise self.error("a node has too many inputs", given=len(inputs), allowed=len(self.rule.inputs))
+        return [self._operand(k, x) for k, x in enumerate(inputs)]
+
+    def _operand(self, position: int, value: Any) -> Any:
+        if value is None:
+            return None
+        if not self.rule.is_static(position):
+            return Tensor(value) if isinstance(value, np.ndarray) else value
+        if isinstance(value, Parameter):
+            return value.asnumpy()
+        if not isinstance(value, np.ndarray):
+            name, repair = self.rule.inputs[position], "a model whose shapes follow from those of its inputs"
+            raise self.error("an input must be known when the network is imported", input=name, repair=repair)
+        return value
+
+
+def _known(value: Any) -> Known:
+    return value.asnumpy() if isinstance(value, Value) else value  # type: ignore[attr-defined, no-any-return]
+
+
+def register_lines(path: Path, graph: OnnxGraph) -> None:
+    """Make the nodes the lines of the file, for errors, dumps and comparisons: line 12 is node 12."""
+    lines: dict[int, str] = {node.number: f"{node}\n" for node in graph.all_nodes()}
+    text = [lines.get(number, "\n") for number in range(1, max(lines, default=0) + 1)]
+    linecache.cache[str(path)] = (0, None, text, str(path))
+
+
+def values_of(graph: OnnxGraph, parameters: Mapping[str, Parameter]) -> dict[str, Any]:
+    """What the nodes of a graph read besides its inputs: parameters, and arrays that are constants."""
+    return {**graph.initializers, **parameters}

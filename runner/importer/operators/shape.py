@@ -1,0 +1,189 @@
+"""Rules of shapes: what they are is known when the network is imported."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from runner import dtype as dt, ops
+from runner.core.value import Value
+from runner.host.machine import require_memory
+from runner.importer.broadcasting import reshaped, spread
+from runner.importer.node_call import NodeCall
+from runner.importer.table import onnx_operator
+
+# The numbers of element types in ONNX files.
+TYPES = {
+    1: dt.float32,
+    2: dt.uint8,
+    3: dt.int8,
+    4: dt.uint16,
+    5: dt.int16,
+    6: dt.int32,
+    7: dt.int64,
+    9: dt.bool_,
+    10: dt.float16,
+    11: dt.float64,
+    12: dt.uint32,
+    13: dt.uint64,
+}
+
+
+@onnx_operator("Shape")
+def shape(call: NodeCall, x: Value) -> np.ndarray:
+    """The lengths of the axes, known at import."""
+    return np.asarray(x.shape[call.attribute("start", 0) : call.attribute("end", x.ndim)], np.int64)
+
+
+@onnx_operator("Size")
+def size(call: NodeCall, x: Value) -> np.ndarray:
+    """The number of elements, known at import."""
+    return np.asarray(x.size, np.int64)
+
+
+@onnx_operator("Reshape", static=("shape",))
+def reshape(call: NodeCall, x: Value, shape: np.ndarray) -> Value:
+    """x in another shape: 0 keeps a length, -1 is what is left. A batch size that the file fixes may be another one."""
+    wanted = [int(n) for n in shape.tolist()]
+    if not call.attribute("allowzero", 0):
+        wanted = [x.shape[k] if n == 0 and k < x.ndim else n for k, n in enumerate(wanted)]
+    known = math.prod(n for n in wanted if n != -1)
+    if -1 in wanted and known and x.size % known == 0:
+        wanted[wanted.index(-1)] = x.size // known
+    elif wanted and call.fixed_batch(wanted[0], x) and known * x.shape[0] == x.size * wanted[0]:
+        wanted[0] = x.shape[0]
+    return reshaped(x, tuple(wanted))
+
+
+@onnx_operator("Flatten")
+def flatten(call: NodeCall, x: Value) -> Value:
+    """x as a matrix: the axes before `axis`, and those from it on."""
+    axis = call.attribute("axis", 1)
+    axis += x.ndim if axis < 0 else 0
+    return reshaped(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+
+
+@onnx_operator("Squeeze", static=("axes",))
+def squeeze(call: NodeCall, x: Value, axes: np.ndarray | None = None) -> Value:
+    """x without axes of length 1."""
+    chosen = call.setting("axes", axes)
+    gone = {axis % x.ndim for axis in chosen} if chosen is not None else {k for k, n in enumerate(x.shape) if n == 1}
+    if any(x.shape[axis] != 1 for axis in gone):
+        raise call.error("only axes of length 1 can be removed", axes=sorted(gone), shape=x.shape)
+    return reshaped(x, tuple(n for k, n in enumerate(x.shape) if k not in gone))
+
+
+@onnx_operator("Unsqueeze", static=("axes",))
+def unsqueeze(call: NodeCall, x: Value, axes: np.ndarray | None = None) -> Value:
+    """x with new axes of length 1."""
+    chosen = call.setting("axes", axes) or []
+    ndim = x.ndim + len(chosen)
+    new, lengths = {axis % ndim for axis in chosen}, iter(x.shape)
+    return reshaped(x, tuple(1 if k in new else next(lengths) for k in range(ndim)))
+
+
+@onnx_operator("Transpose")
+def transpose(call: NodeCall, x: Value) -> Value:
+    """x with its axes in another order, by default reversed."""
+    perm = tuple(call.attribute("perm", tuple(reversed(range(x.ndim)))))
+    result: Value = x if perm == tuple(range(x.ndim)) else ops.Transpose()(x, perm)
+    return result
+
+
+@onnx_operator("Concat")
+def concat(call: NodeCall, *xs: Value) -> Value:
+    """Values one after another along an axis."""
+    parts = [x for x in xs if x.ndim > 1 or x.size] or list(xs[:1])
+    result: Value = parts[0] if len(parts) == 1 else ops.Concat(call.attribute("axis"))(tuple(parts))
+    return result
+
+
+@onnx_operator("Split", static=("sizes",))
+def split(call: NodeCall, x: Value, sizes: np.ndarray | None = None) -> tuple[Value, ...]:
+    """Parts of x along an axis, of equal or given lengths."""
+    axis = call.attribute("axis", 0) % x.ndim
+    length, count = x.shape[axis], call.attribute("num_outputs", call.outputs)
+    each = -(-length // count)
+    lengths = call.setting("split", sizes) or [min(each, length - k * each) for k in range(count)]
+    if sum(lengths) != length or min(lengths) < 0:
+        raise call.error("the parts of a split are not the whole", axis=axis, length=length, parts=lengths)
+    if len(set(lengths)) == 1:
+        return _as_tuple(ops.Split(axis, len(lengths))(x))
+    starts = [sum(lengths[:k]) for k in range(len(lengths))]
+    return tuple(_part(x, axis, start, n) for start, n in zip(starts, lengths, strict=True))
+
+
+def _as_tuple(value: Any) -> tuple[Value, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _part(x: Value, axis: int, start: int, length: int) -> Value:
+    begin = tuple(start if k == axis else 0 for k in range(x.ndim))
+    result: Value = ops.Slice()(x, begin, tuple(length if k == axis else n for k, n in enumerate(x.shape)))
+    return result
+
+
+@onnx_operator("Expand", static=("shape",))
+def expand(call: NodeCall, x: Value, shape: np.ndarray) -> Value:
+    """x broadcast against a shape."""
+    return spread(x, np.broadcast_shapes(x.shape, tuple(int(n) for n in shape.tolist())))
+
+
+@onnx_operator("Tile", static=("repeats",))
+def tile(call: NodeCall, x: Value, repeats: np.ndarray) -> Value:
+    """x repeated along each axis."""
+    counts = tuple(int(n) for n in repeats.tolist())
+    result: Value = x if set(counts) <= {1} else ops.Tile()(x, counts)
+    return result
+
+
+@onnx_operator("ConstantOfShape", static=("shape",))
+def constant_of_shape(call: NodeCall, shape: np.ndarray) -> np.ndarray:
+    """One number in all places of a shape, known at import."""
+    value = call.attribute("value", np.zeros(1, np.float32))
+    lengths = tuple(int(n) for n in shape.tolist())
+    if any(n < 0 for n in lengths):
+        raise call.error("a shape has a negative length", shape=lengths)
+    require_memory(math.prod(lengths) * value.itemsize, node=call.node.name)
+    return np.full(lengths, value.reshape(-1)[0], value.dtype)
+
+
+@onnx_operator("Range", static=("start", "limit", "delta"))
+def range_(call: NodeCall, start: np.ndarray, limit: np.ndarray, delta: np.ndarray) -> np.ndarray:
+    """Numbers from start up to limit in steps of delta, known at import."""
+    if not delta:
+        raise call.error("the step of a Range is 0")
+    count = max(0.0, math.ceil((float(limit) - float(start)) / float(delta)))
+    require_memory(int(count) * start.itemsize, node=call.node.name)
+    return np.asarray(np.arange(start.item(), limit.item(), delta.item()), start.dtype)
+
+
+@onnx_operator("EyeLike")
+def eye_like(call: NodeCall, x: Value) -> np.ndarray:
+    """A matrix of the shape of x with ones on a diagonal, known at import."""
+    kind = _type(call, call.attribute("dtype")) if "dtype" in call.node.attributes else x.dtype
+    rows, columns = x.shape
+    return np.asarray(np.eye(rows, columns, k=call.attribute("k", 0)), kind.numpy)
+
+
+@onnx_operator("Cast")
+def cast(call: NodeCall, x: Value) -> Value:
+    """x in another element type."""
+    return _cast(x, _type(call, call.attribute("to")))
+
+
+@onnx_operator("CastLike")
+def cast_like(call: NodeCall, x: Value, like: Value) -> Value:
+    """x in the element type of another value."""
+    return _cast(x, like.dtype)
+
+
+def _cast(x: Value, kind: dt.DType) -> Value:
+    result: Value = x if x.dtype is kind else ops.Cast()(x, kind)
+    return result
+
+
+def _type(call: NodeCall, code: int) -> dt.DType:
+    if code not in TYPES:
+        raise call.error("an element type is not supported", value=code, allowed=tuple(map(str, TYPES.values())))
+    return TYPES[code]

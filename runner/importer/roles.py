@@ -1,0 +1,62 @@
+"""Which initializers of an ONNX graph are trained: parameters, moving statistics, or constants."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+
+from runner.importer.graph import OnnxGraph, OnnxNode
+from runner.importer.table import RULES
+
+TRAINED, STATISTICS, CONSTANT = "parameter", "statistics", "constant"
+# Where operators take weights: Constant nodes there are parameters too, as some exporters write them.
+WEIGHTS = {
+    **dict.fromkeys(("Conv", "ConvTranspose", "Gemm", "LayerNormalization", "InstanceNormalization"), (1, 2)),
+    **dict.fromkeys(("MatMul", "PRelu"), (1,)),
+    "BatchNormalization": (1, 2),
+    "GroupNormalization": (1, 2),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), (1, 2, 3)),
+}
+LOWEST_WEIGHT = -1e4  # masks of attention add numbers below this
+
+
+def roles_of(graph: OnnxGraph) -> dict[str, str]:
+    """The role of each initializer, by name.
+
+    A parameter is a float with axes that an operator reads as a value. Numbers without axes, masks, and what an
+    operator must know at import (shapes, scales) are constants, so are values of Constant nodes that are no weights.
+    """
+    uses = defaultdict[str, list[tuple[OnnxNode, int]]](list)
+    for node in graph.all_nodes():
+        for position, name in enumerate(node.inputs):
+            uses[name].append((node, position))
+    inner = {name for node in graph.nodes for part in node.graphs for name in part.captures}
+    arrays = dict(_arrays(graph))
+    return {
+        name: _role(name, array, uses[name], name in graph.weights or name in inner) for name, array in arrays.items()
+    }
+
+
+def _arrays(graph: OnnxGraph) -> Iterator[tuple[str, np.ndarray]]:
+    yield from graph.initializers.items()
+    for node in graph.nodes:
+        for part in node.graphs:
+            yield from _arrays(part)
+
+
+def _role(name: str, array: np.ndarray, uses: list[tuple[OnnxNode, int]], is_weight: bool) -> str:
+    if array.dtype.kind != "f" or not array.size or not array.ndim:
+        return CONSTANT
+    if any(node.op_type == "BatchNormalization" and position > 2 for node, position in uses):
+        return STATISTICS
+    if not is_weight and not any(position in WEIGHTS.get(node.op_type, ()) for node, position in uses):
+        return CONSTANT
+    reads = [(RULES[node.operator], position) for node, position in uses if node.operator in RULES]
+    if all(rule.is_static(position) for rule, position in reads):
+        return CONSTANT
+    return CONSTANT if _is_mask(array) else TRAINED
+
+
+def _is_mask(array: np.ndarray) -> bool:
+    """Whether it has numbers that no weight has: infinite ones, and those that make attention ignore a position."""
+    return not np.isfinite(array).all() or bool((array < LOWEST_WEIGHT).any())
