@@ -1,9 +1,5 @@
-"""Convolution layers over three axes, with the signatures and defaults of r1.2.
+"""Convolution layers over three axes, with the signatures and defaults of r1.2."""
 
-Every slice of the kernel along the depth is a convolution of images, in which depth and batch are one axis.
-"""
-
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from runner import ops
@@ -12,6 +8,7 @@ from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError
 from runner.nn.cell import Cell
 from runner.ops.array import require
+from runner.ops.volumes import convolve, convolve_back
 from runner.ops.window import Windows
 from runner.types import Shape
 from runner.validation.arguments import one_of, whole
@@ -98,27 +95,6 @@ class _Convolution(Cell):
         return self.shown.format(**self.__dict__)
 
 
-def as_images(x: Value) -> Value:
-    """(N, C, D, H, W) as (N * D, C, H, W)."""
-    batch, channels, depth, *size = x.shape
-    images: Value = ops.Reshape()(ops.Transpose()(x, (0, 2, 1, 3, 4)), (batch * depth, channels, *size))
-    return images
-
-
-def as_volumes(images: Value, batch: int) -> Value:
-    """(N * D, C, H, W) as (N, C, D, H, W)."""
-    count, *rest = images.shape
-    volumes: Value = ops.Transpose()(ops.Reshape()(images, (batch, count // batch, *rest)), (0, 2, 1, 3, 4))
-    return volumes
-
-
-def _total(parts: Sequence[Value]) -> Value:
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
-
-
 class Conv3d(_Convolution):
     """Convolution of (N, in_channels, D, H, W), with the padding modes of Conv2d.
 
@@ -154,12 +130,7 @@ class Conv3d(_Convolution):
 
     def construct(self, x: Value) -> Value:
         self._require_five_axes(x)
-        windows = self._along_depth(x.shape[2])
-        head, tail, _, _ = windows.pads
-        padded = ops.Pad(((0, 0), (0, 0), (head, tail), (0, 0), (0, 0)))(x) if head or tail else x
-        taps = enumerate(windows.taps(0))
-        parts = [self.conv2d(as_images(padded[:, :, tap]), self.weight[:, :, k]) for k, tap in taps]
-        return self._biased(as_volumes(_total(parts), x.shape[0]))
+        return self._biased(convolve(x, self.weight, self.conv2d, self._along_depth(x.shape[2])))
 
 
 class Conv3dTranspose(_Convolution):
@@ -202,18 +173,10 @@ class Conv3dTranspose(_Convolution):
         batch, depth = x.shape[0], x.shape[2]
         out, *size = (self._length(x.shape[2 + axis], axis) for axis in range(3))
         require(min(out, *size) >= 1, "Conv3dTranspose: the padding leaves no result", x=x.type, result=(out, *size))
-        windows, images = self._along_depth(out), as_images(x)
         planes = ops.Conv2DBackpropInput(
             self.in_channels, **self._planes(), input_size=(batch * depth, self.out_channels, *size)
         )
-        whole_shape, parts = (batch, self.out_channels, windows.padded[0], *size), list[Value]()
-        for k, tap in enumerate(windows.taps(0)):
-            part = as_volumes(planes(images, self.weight[:, :, k]), batch)
-            begin, end, strides = (0, 0, tap.start), (batch, self.out_channels, tap.stop), (1, 1, tap.step)
-            spread = ops.StridedSliceGrad(begin=begin, end=end, strides=strides, x_shape=whole_shape)
-            parts.append(spread(part))
-        head = windows.pads[0]
-        return self._biased(_total(parts)[:, :, head : head + out])
+        return self._biased(convolve_back(x, self.weight, planes, self._along_depth(out)))
 
     def _length(self, length: int, axis: int) -> int:
         """Length of an axis of the result: the smallest whose convolution has the length of x, and what is added."""

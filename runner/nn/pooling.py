@@ -7,7 +7,7 @@ from runner.core.primitive import Primitive
 from runner.core.value import Value
 from runner.nn.cell import Cell
 from runner.ops.array import require, require_nchw
-from runner.ops.window import Pair, pair
+from runner.ops.window import Pair, Quad, pair, quad
 from runner.validation.arguments import whole
 
 __all__ = ["AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d"]
@@ -27,13 +27,26 @@ class _Pooling(Cell):
 
 
 class MaxPool2d(_Pooling):
-    """Largest element of each window; `pad_mode` `valid` drops incomplete windows, `same` gives ceil(size / stride)."""
+    """Largest element of each window; `pad_mode` `valid` drops incomplete windows, `same` gives ceil(size / stride).
+
+    As in later releases, `pad` pads by `padding` (an int, or top, bottom, left, right), with elements that are never
+    the largest; `ceil_mode` then keeps incomplete windows. `dilation` is the distance of the elements of a window.
+    """
 
     def __init__(
-        self, kernel_size: int | Pair = 1, stride: int | Pair = 1, pad_mode: str = "valid", data_format: str = "NCHW"
+        self,
+        kernel_size: int | Pair = 1,
+        stride: int | Pair = 1,
+        pad_mode: str = "valid",
+        data_format: str = "NCHW",
+        *,
+        padding: int | Quad = 0,
+        dilation: int | Pair = 1,
+        ceil_mode: bool = False,
     ) -> None:
         super().__init__(kernel_size, stride, pad_mode, data_format)
-        self.max_pool = ops.MaxPool(*self._window)
+        edge = quad(padding, "padding"), pair(dilation, "dilation")
+        self.max_pool = ops.MaxPool(*self._window, padding=edge[0], dilation=edge[1], ceil_mode=ceil_mode)
 
     def construct(self, x: Value) -> Value:
         output: Value = self.max_pool(x)
@@ -41,13 +54,25 @@ class MaxPool2d(_Pooling):
 
 
 class AvgPool2d(_Pooling):
-    """Mean of each window without padding; `pad_mode` as in MaxPool2d."""
+    """Mean of each window without padding; `pad_mode` and `ceil_mode` as in MaxPool2d.
+
+    With `pad_mode` `pad`, padding counts as elements of 0 unless `count_include_pad` is False, as in later releases.
+    """
 
     def __init__(
-        self, kernel_size: int | Pair = 1, stride: int | Pair = 1, pad_mode: str = "valid", data_format: str = "NCHW"
+        self,
+        kernel_size: int | Pair = 1,
+        stride: int | Pair = 1,
+        pad_mode: str = "valid",
+        data_format: str = "NCHW",
+        *,
+        padding: int | Quad = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
     ) -> None:
         super().__init__(kernel_size, stride, pad_mode, data_format)
-        self.avg_pool = ops.AvgPool(*self._window)
+        edge = {"padding": quad(padding, "padding"), "ceil_mode": ceil_mode}
+        self.avg_pool = ops.AvgPool(*self._window, **edge, count_include_pad=count_include_pad)
 
     def construct(self, x: Value) -> Value:
         output: Value = self.avg_pool(x)
@@ -55,11 +80,14 @@ class AvgPool2d(_Pooling):
 
 
 class _OneAxis(_Pooling):
-    """Base of the pools of (N, C, L), which is an image of height 1. Kernel and stride are ints."""
+    """Base of the pools of (N, C, L), which is an image of height 1. All numbers are ints."""
 
-    def __init__(self, kernel_size: int = 1, stride: int = 1, pad_mode: str = "valid") -> None:
-        whole({"layer": type(self).__name__}, 1, kernel_size=kernel_size, stride=stride)
+    def __init__(self, kernel_size: int, stride: int, pad_mode: str, padding: int) -> None:
+        where = {"layer": type(self).__name__}
+        whole(where, 1, kernel_size=kernel_size, stride=stride)
+        whole(where, 0, padding=padding)
         super().__init__((1, kernel_size), (1, stride), pad_mode)
+        self._padding = 0, 0, padding, padding
         self.expand_dims, self.squeeze = ops.ExpandDims(), ops.Squeeze(2)
 
     def _pooled(self, x: Value, pool: Primitive) -> Value:
@@ -69,22 +97,43 @@ class _OneAxis(_Pooling):
 
 
 class MaxPool1d(_OneAxis):
-    """Largest element of each window of (N, C, L); `pad_mode` as in MaxPool2d."""
+    """Largest element of each window of (N, C, L); `pad_mode` and further arguments as in MaxPool2d."""
 
-    def __init__(self, kernel_size: int = 1, stride: int = 1, pad_mode: str = "valid") -> None:
-        super().__init__(kernel_size, stride, pad_mode)
-        self.max_pool = ops.MaxPool(*self._window)
+    def __init__(
+        self,
+        kernel_size: int = 1,
+        stride: int = 1,
+        pad_mode: str = "valid",
+        *,
+        padding: int = 0,
+        dilation: int = 1,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__(kernel_size, stride, pad_mode, padding)
+        whole({"layer": type(self).__name__}, 1, dilation=dilation)
+        more = {"dilation": (1, dilation), "ceil_mode": ceil_mode}
+        self.max_pool = ops.MaxPool(*self._window, padding=self._padding, **more)
 
     def construct(self, x: Value) -> Value:
         return self._pooled(x, self.max_pool)
 
 
 class AvgPool1d(_OneAxis):
-    """Mean of each window of (N, C, L) without padding; `pad_mode` as in MaxPool2d."""
+    """Mean of each window of (N, C, L) without padding; `pad_mode` and further arguments as in AvgPool2d."""
 
-    def __init__(self, kernel_size: int = 1, stride: int = 1, pad_mode: str = "valid") -> None:
-        super().__init__(kernel_size, stride, pad_mode)
-        self.avg_pool = ops.AvgPool(*self._window)
+    def __init__(
+        self,
+        kernel_size: int = 1,
+        stride: int = 1,
+        pad_mode: str = "valid",
+        *,
+        padding: int = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        super().__init__(kernel_size, stride, pad_mode, padding)
+        more = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
+        self.avg_pool = ops.AvgPool(*self._window, padding=self._padding, **more)
 
     def construct(self, x: Value) -> Value:
         return self._pooled(x, self.avg_pool)

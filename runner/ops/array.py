@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -254,14 +255,20 @@ class Slice(Primitive):
         ends = [start + size for start, size in zip(self.begin, self.size, strict=True)]
         return b.node("Slice", (x, b.const(list(self.begin)), b.const(ends)))
 
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        moved = Slice((*self.begin[1:], *self.begin[:1]), (*self.size[1:], *self.size[:1]))
+        last = Form("last", moved.lower, (LAST,), (LAST,))
+        return (Form("plain", self.lower), *[last] * (x.ndim > 1))
+
 
 @primitive
 class Pad(Primitive):
-    """x padded with zeros; `paddings` has (before, after) for each axis."""
+    """x padded with zeros, or with another `value`; `paddings` has (before, after) for each axis."""
 
     computes: ClassVar = False
 
     paddings: tuple[tuple[int, int], ...] = ()
+    value: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "paddings", as_tuples(self.paddings))
@@ -272,10 +279,17 @@ class Pad(Primitive):
         return x.with_shape(*(low + n + high for n, (low, high) in zip(x.shape, self.paddings, strict=True)))
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return np.pad(x, self.paddings)
+        return np.pad(x, self.paddings, constant_values=x.dtype.type(self.value))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         return (Slice(tuple(low for low, _ in self.paddings), inputs[0].shape)(douts[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
-        return b.node("Pad", (x, b.const([low for low, _ in self.paddings] + [high for _, high in self.paddings])))
+        pads = b.const([low for low, _ in self.paddings] + [high for _, high in self.paddings])
+        value = (b.const(np.array(self.value, b.type(x).dtype.numpy)),) if self.value else ()
+        return b.node("Pad", (x, pads, *value))
+
+    def forms(self, x: TensorType) -> Sequence[Form]:
+        moved = Pad((*self.paddings[1:], *self.paddings[:1]), value=self.value)
+        last = Form("last", moved.lower, (LAST,), (LAST,))
+        return (Form("plain", self.lower), *[last] * (x.ndim > 1))

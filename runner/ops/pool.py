@@ -6,62 +6,25 @@ the maximum. So a window with NaN, to which nothing compares, passes its gradien
 
 import math
 from collections.abc import Sequence
-from dataclasses import InitVar, field
+from dataclasses import field
 from functools import reduce
-from typing import Any, ClassVar
 
 import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import Builder, Form
-from runner.core.primitive import Gradient, Primitive, family, primitive
+from runner.core.primitive import Gradient, family, primitive
 from runner.core.value import Value
-from runner.ops.array import require, require_nchw
+from runner.ops.array import require
 from runner.ops.forms import pool
+from runner.ops.pool_geometry import Pooling, padded_for_onnx
 from runner.ops.reduce import is_nan, nan_where
-from runner.ops.window import Pair, Windows, batch_first, batch_last, counts, pair
+from runner.ops.window import Windows, batch_first, batch_last, counts
 from runner.types import Shape, TensorType
 
 __all__ = ["AvgPool", "AvgPoolGrad", "MaxPool", "MaxPoolGrad"]
 
 IMPL_MODES = ("high_precision", "high_performance")
-
-
-@family
-class Pooling(Primitive):
-    """Base: `kernel_size`, `strides`, and `pad_mode` `valid` (incomplete windows are dropped) or `same`."""
-
-    needs_elements: ClassVar = True
-
-    kernel_size: Pair = (1, 1)
-    strides: Pair = (1, 1)
-    pad_mode: str = "valid"
-    data_format: InitVar[str] = "NCHW"
-
-    def __post_init__(self, data_format: str) -> None:
-        require_nchw(data_format)
-        object.__setattr__(self, "kernel_size", pair(self.kernel_size, "kernel_size"))
-        object.__setattr__(self, "strides", pair(self.strides, "strides"))
-        object.__setattr__(self, "pad_mode", str(self.pad_mode).lower())
-        require(self.pad_mode in ("valid", "same"), "unknown pad_mode", given=self.pad_mode, allowed="valid, same")
-
-    def windows(self, image: Shape) -> Windows:
-        """The windows in images of shape (N, C, H, W)."""
-        return Windows.resolve((image[2], image[3]), self.kernel_size, self.strides, self.pad_mode, (0, 0, 0, 0))
-
-    def pooled(self, x: TensorType) -> TensorType:
-        """Type of the pooled images."""
-        require(x.ndim == 4 and x.dtype.is_float, "needs floats (N, C, H, W)", x=x)
-        return x.with_shape(x.shape[0], x.shape[1], *self.windows(x.shape).out)
-
-    def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
-        pooled = min(x.size for x in (*inputs, *outputs))  # images are not smaller
-        return pooled * math.prod(self.kernel_size)
-
-    def geometry(self, image: Shape) -> dict[str, Any]:
-        """The geometry as ONNX attributes."""
-        windows = self.windows(image)
-        return {"kernel_shape": windows.kernel, **windows.onnx()}
 
 
 @primitive
@@ -78,15 +41,17 @@ class MaxPool(Pooling):
         return batch_first(reduce(np.maximum, [rows[:, :, tap] for tap in windows.taps(1)]))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (MaxPoolGrad(self.kernel_size, self.strides, self.pad_mode)(inputs[0], outputs[0], douts[0]),)
+        return (self.sibling(MaxPoolGrad)(inputs[0], outputs[0], douts[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
-        geometry = self.geometry(b.type(x).shape)
+        dtype = b.type(x).dtype
+        image, windows = padded_for_onnx(b, x, self.windows(b.type(x).shape), -math.inf)
         # The second output, the positions, is for the gradient; the builder removes it if unused.
-        largest = b.nodes("MaxPool", (x,), 2, **geometry)[0]
+        largest = b.nodes("MaxPool", (image,), 2, kernel_shape=windows.kernel, **windows.onnx())[0]
         # onnxruntime compares with the lowest finite number first.
-        largest = b.node("Where", (_is_above_lowest(b, largest, b.type(x).dtype), largest, b.const(-math.inf, like=x)))
-        return nan_where(b, b.node("MaxPool", (is_nan(b, x),), **geometry), largest, b.type(x).dtype)
+        largest = b.node("Where", (_is_above_lowest(b, largest, dtype), largest, b.const(-math.inf, like=x)))
+        nans = b.node("MaxPool", (is_nan(b, image),), kernel_shape=windows.kernel, **windows.onnx())
+        return nan_where(b, nans, largest, dtype)
 
     def forms(self, x: TensorType) -> Sequence[Form]:
         windows = self.windows(x.shape)
@@ -124,15 +89,18 @@ class MaxPoolGrad(Pooling):
         shape, pooled = b.type(x).shape, b.type(out).shape
         if pool.uses_taps(self.windows(shape)):
             return self._by_taps(b, x, out, dout)
-        places = b.nodes("MaxPool", (x,), 2, **self.geometry(shape))[1]
+        image, windows = padded_for_onnx(b, x, self.windows(shape), -math.inf)
+        places = b.nodes("MaxPool", (image,), 2, kernel_shape=windows.kernel, **windows.onnx())[1]
         # Elsewhere onnxruntime has found no position.
         found = _is_above_lowest(b, out, b.type(x).dtype)
-        places = b.node("Where", (found, places, _first_positions(b, self.windows(shape), shape)))
+        size = (*shape[:2], *windows.size)
+        places = b.node("Where", (found, places, _first_positions(b, self.windows(shape), size)))
         count = math.prod(pooled)
         # Expanded when the model is loaded: a constant would make it as large as the images.
-        zeros = b.node("Expand", (b.const(np.zeros((), b.type(x).dtype.numpy)), b.const([math.prod(shape)])))
+        zeros = b.node("Expand", (b.const(np.zeros((), b.type(x).dtype.numpy)), b.const([math.prod(size)])))
         flat = (zeros, b.reshape(places, (count,)), b.reshape(dout, (count,)))
-        return b.reshape(b.node("ScatterElements", flat, axis=0, reduction="add"), shape)
+        spread = b.reshape(b.node("ScatterElements", flat, axis=0, reduction="add"), size)
+        return spread if size == shape else _cropped(b, spread, self.windows(shape))
 
     def forms(self, x: TensorType, out: TensorType, dout: TensorType) -> Sequence[Form]:
         windows = self.windows(x.shape)
@@ -172,17 +140,38 @@ def _is_above_lowest(b: Builder, largest: str, dtype: dt.DType) -> str:
 
 
 def _first_positions(b: Builder, windows: Windows, image: Shape) -> str:
-    """The position in the flattened images (N, C, H, W) of the first element of each window that is not padding."""
-    (top, _, left, _), (down, across) = windows.pads, windows.strides
-    rows = np.maximum(np.arange(windows.out[0]) * down - top, 0)
-    columns = np.maximum(np.arange(windows.out[1]) * across - left, 0)
+    """The position in the flattened images (N, C, H, W), which may be padded, of the first element of each window that
+    is not padding."""
+    places = []
+    for axis in (0, 1):
+        starts = np.arange(windows.out[axis]) * windows.strides[axis] - windows.pads[2 * axis]
+        first = np.where(starts < 0, starts % windows.dilations[axis], starts)
+        places.append(first + (windows.pads[2 * axis] if image[2 + axis] > windows.size[axis] else 0))
     starts = np.arange(image[0] * image[1]).reshape(*image[:2], 1, 1) * (image[2] * image[3])
-    return b.node("Add", (b.const(starts), b.const(rows[:, None] * image[3] + columns)))
+    return b.node("Add", (b.const(starts), b.const(places[0][:, None] * image[3] + places[1])))
+
+
+def _cropped(b: Builder, image: str, windows: Windows) -> str:
+    """(N, C, H, W) without padding."""
+    (top, _, left, _), (height, width) = windows.pads, windows.size
+    return b.node("Slice", (image, b.const([top, left]), b.const([top + height, left + width]), b.const([2, 3])))
+
+
+@family
+class Averaging(Pooling):
+    """Base of AvgPool and its gradient. `count_include_pad`: padding of `pad_mode` `pad` counts as elements of 0, but
+    not what completes an incomplete window."""
+
+    count_include_pad: bool = field(default=True, kw_only=True)
+
+    def divisors(self, windows: Windows, dtype: np.dtype) -> np.ndarray:
+        """What the sum of each window is divided by: (OH, OW)."""
+        return counts(windows, dtype, self.padding if self.count_include_pad else (0, 0, 0, 0))
 
 
 @primitive
-class AvgPool(Pooling):
-    """Mean of each window over the elements that are not padding.
+class AvgPool(Averaging):
+    """Mean of each window over the elements that are not padding, or with padding (`count_include_pad`).
 
     `impl_mode` selects the summation of Float16: `high_precision` in Float32, rounded once; `high_performance` in
     Float16, element by element in row-major order with each sum rounded.
@@ -206,24 +195,37 @@ class AvgPool(Pooling):
             total = reduce(np.add, [padded[:, i, j] for i in windows.taps(0) for j in windows.taps(1)])
         else:
             total = windows.view(padded).sum((1, 2), dtype=x.dtype)
-        return batch_first(total / counts(windows, x.dtype)[..., None])
+        return batch_first(total / self.divisors(windows, x.dtype)[..., None])
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (AvgPoolGrad(self.kernel_size, self.strides, self.pad_mode, x_shape=inputs[0].shape)(douts[0]),)
+        counted = self.count_include_pad
+        return (self.sibling(AvgPoolGrad, count_include_pad=counted, x_shape=inputs[0].shape)(douts[0]),)
 
     def lower(self, b: Builder, x: str) -> str:
-        if self.impl_mode == "high_performance" and b.type(x).dtype is dt.float16:
-            return pool.mean_in_half(self.windows(b.type(x).shape), b, x)
-        geometry = self.geometry(b.type(x).shape)
-        del geometry["dilations"]  # ONNX has them for AveragePool only since opset 19
-        return b.node("AveragePool", (x,), count_include_pad=0, **geometry)
+        (n, c, h, w), dtype = b.type(x).shape, b.type(x).dtype
+        windows = self.windows((n, c, h, w))
+        divisors = self.divisors(windows, dt.float32.numpy)
+        if self.impl_mode == "high_performance" and dtype is dt.float16:
+            return pool.mean_in_half(windows, divisors, b, x)
+        if windows.dilations != (1, 1):  # ONNX has them for AveragePool only since opset 19
+            ones = b.const(np.ones((1, 1, *windows.kernel), dtype.numpy))
+            total = b.node("Conv", (b.reshape(x, (n * c, 1, h, w)), ones), **windows.onnx())
+            total = b.reshape(total, (n, c, *windows.out))
+            return b.node("Div", (total, b.const(divisors.astype(dtype.numpy))))
+        geometry = {"kernel_shape": windows.kernel, "strides": windows.strides, "pads": windows.onnx()["pads"]}
+        if np.array_equal(divisors, counts(windows, dt.float32.numpy)):
+            return b.node("AveragePool", (x,), count_include_pad=0, **geometry)
+        mean, count = b.node("AveragePool", (x,), count_include_pad=1, **geometry), math.prod(windows.kernel)
+        if (divisors == count).all():
+            return mean
+        return b.node("Mul", (mean, b.const((count / divisors).astype(dtype.numpy))))
 
     def forms(self, x: TensorType) -> Sequence[Form]:
         return *pool.forms(pool.mean, self.windows(x.shape), x, 1), Form("plain", self.lower)
 
 
 @primitive
-class AvgPoolGrad(Pooling):
+class AvgPoolGrad(Averaging):
     """Gradient of AvgPool: dout to `x_shape`."""
 
     x_shape: Shape = ()
@@ -235,19 +237,19 @@ class AvgPoolGrad(Pooling):
 
     def kernel(self, dout: np.ndarray) -> np.ndarray:
         windows = self.windows(self.x_shape)
-        share = batch_last(dout) / counts(windows, dout.dtype)[..., None]
+        share = batch_last(dout) / self.divisors(windows, dout.dtype)[..., None]
         channels = self.x_shape[1]
         columns = np.broadcast_to(share[:, None, None], (channels, *windows.kernel, *share.shape[1:]))
         image = np.zeros((channels, *windows.padded, len(dout)), dout.dtype)
         return batch_first(windows.col2im([(slice(0, math.prod(windows.out) * len(dout)), columns)], image))
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
-        return (AvgPool(self.kernel_size, self.strides, self.pad_mode)(douts[0]),)
+        return (self.sibling(AvgPool, count_include_pad=self.count_include_pad)(douts[0]),)
 
     def lower(self, b: Builder, dout: str) -> str:
         """A transposed convolution with ones, for each channel separately."""
         windows, (n, c, h, w), dtype = self.windows(self.x_shape), self.x_shape, b.type(dout).dtype.numpy
-        share = b.node("Div", (dout, b.const(counts(windows, dtype))))
+        share = b.node("Div", (dout, b.const(self.divisors(windows, dtype))))
         single = b.reshape(share, (n * c, 1, *windows.out))
         missing = [(p - r) % s for p, r, s in zip(windows.padded, windows.extent, windows.strides, strict=True)]
         ones = b.const(np.ones((1, 1, *windows.kernel), dtype))

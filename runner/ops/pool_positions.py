@@ -1,13 +1,12 @@
 """Maximum pooling that also gives the positions of the maxima."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from runner.core.value import Tensor, Value
 from runner.ops.array import Pad, require_nchw
-from runner.ops.compare import Select
 from runner.ops.composition import ComposedOperator
 from runner.ops.pool import MaxPool
 from runner.ops.reduce import Argmax
@@ -27,33 +26,35 @@ class MaxPoolWithArgmax(ComposedOperator):
     strides: Any = 1
     pad_mode: str = "valid"
     data_format: str = "NCHW"
+    padding: Any = field(default=0, kw_only=True)
+    dilation: Any = field(default=1, kw_only=True)
+    ceil_mode: bool = field(default=False, kw_only=True)
 
     def compose(self, x: Value) -> tuple[Value, Value]:
         require_nchw(self.data_format)
-        pooling = MaxPool(self.kernel_size, self.strides, self.pad_mode)
+        edge = {"padding": self.padding, "dilation": self.dilation, "ceil_mode": self.ceil_mode}
+        pooling = MaxPool(self.kernel_size, self.strides, self.pad_mode, **edge)
         largest = pooling(x)
         windows = pooling.windows(x.shape)
-        parts = self._parts(x, windows)
-        chosen = Argmax(0)(Stack(0)(*parts))
-        offsets = [i * x.shape[3] + j for i, j in np.ndindex(*windows.kernel)]
-        (top, _, left, _), (down, across) = windows.pads, windows.strides
-        rows = np.arange(windows.out[0]) * down - top
-        starts = rows[:, None] * x.shape[3] + np.arange(windows.out[1]) * across - left
+        chosen = Argmax(0)(Stack(0)(*_parts(x, windows)))
+        (top, _, left, _), (below, beside) = windows.pads, windows.dilations
+        offsets = [i * below * x.shape[3] + j * beside for i, j in np.ndindex(*windows.kernel)]
+        rows = np.arange(windows.out[0]) * windows.strides[0] - top
+        starts = rows[:, None] * x.shape[3] + np.arange(windows.out[1]) * windows.strides[1] - left
         starts = starts + np.arange(x.shape[1]).reshape(-1, 1, 1) * (x.shape[2] * x.shape[3])
         positions: Value = Gather()(Tensor(np.array(offsets, np.int32)), chosen, 0) + Tensor(starts.astype(np.int32))
         return largest, positions
 
-    def _parts(self, x: Value, windows: Windows) -> list[Value]:
-        """The elements of all windows at each place of a window, row-major; what is padding is -inf."""
-        (top, bottom, left, right), (down, across) = windows.pads, windows.strides
-        padded = x
-        if any(windows.pads):
-            inside = np.pad(np.ones(x.shape[2:], bool), ((top, bottom), (left, right)))
-            zeros = Pad(((0, 0), (0, 0), (top, bottom), (left, right)))(x)
-            padded = Select()(Tensor(inside), zeros, Tensor(-np.inf, x.dtype))
-        end = (*x.shape[:2], *windows.padded)
-        parts = []
-        for i, j in np.ndindex(*windows.kernel):
-            stop = (*end[:2], i + (windows.out[0] - 1) * down + 1, j + (windows.out[1] - 1) * across + 1)
-            parts.append(StridedSlice()(padded, (0, 0, i, j), stop, (1, 1, down, across)))
-        return parts
+
+def _parts(x: Value, windows: Windows) -> list[Value]:
+    """The elements of all windows at each place of a window, row-major; what is padding is -inf."""
+    top, bottom, left, right = windows.pads
+    padding = (0, 0), (0, 0), (top, bottom), (left, right)
+    padded = Pad(padding, value=-np.inf)(x) if any(windows.pads) else x
+    parts = []
+    for rows in windows.taps(0):
+        for columns in windows.taps(1):
+            stop = (*x.shape[:2], rows.stop, columns.stop)
+            steps = (1, 1, rows.step, columns.step)
+            parts.append(StridedSlice()(padded, (0, 0, rows.start, columns.start), stop, steps))
+    return parts

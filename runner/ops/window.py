@@ -138,6 +138,14 @@ class Windows:
         starts = range(0, self.kernel[axis] * dilation, dilation)
         return [slice(start, start + stride * (out - 1) + 1, stride) for start in starts]
 
+    def inside(self, axis: int, before: int = 0, after: int = 0) -> np.ndarray:
+        """For each window along an axis: the number of its elements in the image, with so many of its padding."""
+        starts = np.arange(self.out[axis]) * self.strides[axis] - self.pads[2 * axis]
+        dilation, end = self.dilations[axis], self.size[axis] + after
+        first = np.maximum(-((starts + before) // dilation), 0)
+        last = np.minimum((end - 1 - starts) // dilation, self.kernel[axis] - 1)
+        return np.maximum(last - first + 1, 0)
+
     def view(self, padded: np.ndarray) -> np.ndarray:
         """All windows of a padded (C, H, W, N) as a view (C, KH, KW, OH, OW, N)."""
         (c, _, _, n), (sc, sh, sw, sn) = padded.shape, padded.strides
@@ -227,7 +235,7 @@ def _same(size: int, kernel: int, stride: int, dilation: int) -> Pair:
     return total // 2, total - total // 2
 
 
-def counts(windows: Windows, dtype: np.dtype) -> np.ndarray:
-    """Number of elements of each window that are not padding: (OH, OW)."""
-    ones = windows.view(windows.pad(np.ones((1, *windows.size, 1), dtype)))
-    return np.asarray(ones.sum((0, 1, 2, 5), dtype=dtype))
+def counts(windows: Windows, dtype: np.dtype, pads: Quad = (0, 0, 0, 0)) -> np.ndarray:
+    """Number of elements of each window in the image, or in the image with some padding: (OH, OW)."""
+    rows, columns = (windows.inside(axis, *pads[2 * axis : 2 * axis + 2]) for axis in (0, 1))
+    return np.multiply.outer(rows, columns).astype(dtype)

@@ -229,23 +229,28 @@ def images():
 def positions():
     x = distinct(2, 3, 5, 6)
 
-    def pooled(x, size, stride, mode):
-        windows = ops.MaxPool(size, stride, mode).windows(x.shape)
+    def pooled(x, op):
+        windows = ops.MaxPool(**vars(op)).windows(x.shape)
         (top, bottom, left, right), (h, w) = windows.pads, x.shape[2:]
         padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=-np.inf)
         numbers = np.pad(np.arange(h * w).reshape(h, w), ((top, bottom), (left, right)))
         out, where = np.zeros((*x.shape[:2], *windows.out)), np.zeros((*x.shape[:2], *windows.out), int)
         for n, c, i, j in np.ndindex(out.shape):
-            block = np.s_[i * stride : i * stride + size, j * stride : j * stride + size]
+            starts = [k * stride for k, stride in zip((i, j), windows.strides, strict=True)]
+            ends = [start + extent for start, extent in zip(starts, windows.extent, strict=True)]
+            block = tuple(slice(*bounds) for bounds in zip(starts, ends, windows.dilations, strict=True))
             out[n, c, i, j] = padded[n, c][block].max()
             where[n, c, i, j] = c * h * w + numbers[block].ravel()[padded[n, c][block].argmax()]
         return out, where
 
-    for size, stride, mode in ((2, 2, "valid"), (3, 2, "same"), (3, 1, "same")):
-        op = ops.MaxPoolWithArgmax(size, stride, mode)
-        yield Composed(
-            f"MaxPoolWithArgmax-{size}{stride}{mode}", op, (x,), lambda x, a=(size, stride, mode): pooled(x, *a)
-        )
+    for op in (
+        ops.MaxPoolWithArgmax(2, 2, "valid"),
+        ops.MaxPoolWithArgmax(3, 2, "same"),
+        ops.MaxPoolWithArgmax(3, 1, "same"),
+        ops.MaxPoolWithArgmax(3, 2, "pad", padding=1),
+        ops.MaxPoolWithArgmax((3, 2), (3, 2), "pad", padding=(1, 0, 0, 1), dilation=(1, 2), ceil_mode=True),
+    ):
+        yield Composed(f"{op}", op, (x,), lambda x, op=op: pooled(x, op))
 
 
 def creations():

@@ -70,6 +70,39 @@ def test_pooling(shape, size, stride, values, mode):
         assert distance(made, (expected_mean_back,)) < FLOAT32
 
 
+@table("counted", [False, True])
+@table("values", [distinct, coarse])
+@table(
+    ("shape", "size", "stride", "pads", "dilation", "ceil_mode"),
+    [
+        ((2, 3, 6, 8), (3, 3), (2, 2), [(1, 1), (1, 1)], (1, 1), False),
+        ((2, 2, 7, 9), (3, 2), (2, 3), [(2, 0), (0, 1)], (1, 1), False),
+        ((1, 2, 9, 8), (3, 2), (2, 1), [(1, 2), (1, 0)], (2, 3), False),
+        ((1, 3, 6, 5), (3, 2), (2, 2), [(0, 0), (0, 0)], (1, 1), True),
+        ((2, 2, 7, 8), (3, 2), (3, 3), [(1, 1), (0, 1)], (1, 1), True),
+        ((1, 2, 2, 3), (3, 3), (2, 2), [(0, 0), (0, 0)], (1, 1), True),
+        ((1, 2, 6, 5), (1, 2), (4, 2), [(0, 0), (0, 0)], (1, 1), True),
+        ((1, 2, 6, 8), (2, 2), (4, 4), [(0, 0), (0, 0)], (3, 3), True),
+        ((1, 2, 8, 9), (3, 3), (4, 2), [(2, 1), (1, 2)], (2, 2), True),
+    ],
+)
+def test_padded_pooling(shape, size, stride, pads, dilation, ceil_mode, values, counted):
+    x = values(*shape)
+    edge = {"padding": (*pads[0], *pads[1]), "dilation": dilation, "ceil_mode": ceil_mode}
+    most = ops.MaxPool(size, stride, "pad", **edge)
+    mean = ops.AvgPool(size, stride, "pad", **edge, count_include_pad=counted)
+    dout = normal(*most.kernel(x).shape)
+    expected = oracles.padded_pool(x, size, stride, pads, dout, dilation, ceil_mode, counted)
+    for made in both(most, x):
+        assert np.array_equal(made[0], expected[0])
+    for made in both(most.sibling(ops.MaxPoolGrad), x, expected[0].astype(np.float32), dout):
+        assert distance(made, expected[1:2]) < FLOAT32
+    for made in both(mean, x):
+        assert distance(made, expected[2:3]) < FLOAT32
+    for made in both(mean.sibling(ops.AvgPoolGrad, count_include_pad=counted, x_shape=shape), dout):
+        assert distance(made, expected[3:]) < FLOAT32
+
+
 def test_softmax_cross_entropy_of_distributions():
     logits, labels = normal(7, 5), distribution(7, 5)
     for made in both(ops.SoftmaxCrossEntropyWithLogits(), logits, labels):

@@ -88,6 +88,8 @@ REFUSED = [
     ),
     (ops.MaxPool(3), (floats(1, 1, 2, 3),), "the window is larger than the image"),
     (ops.MaxPool(), (floats(1, 2, 3),), "needs floats (N, C, H, W)"),
+    (ops.MaxPool(2, 2, "pad", padding=2), (floats(1, 1, 4, 4),), "a window has no element of the image"),
+    (ops.AvgPool(2, 1, "pad", padding=1, dilation=2), (floats(1, 1, 1, 4),), "a window has no element of the image"),
     (
         ops.MaxPoolGrad(2, 2),
         (floats(1, 1, 4, 4), floats(1, 1, 2, 2), floats(1, 1, 4, 4)),
@@ -209,7 +211,15 @@ def test_operands_that_do_not_fit(op, types, sentence):
             "ShapeError: pad must be an int of at least 0, or four of them\n  given  (0, -1, 0, 0)",
         ),
         (lambda: ops.MaxPool(2, -1), "ShapeError: strides must be a positive int, or two of them\n  given  -1"),
-        (lambda: ops.AvgPool(2, 2, "pad"), "ShapeError: unknown pad_mode\n  given    pad\n  allowed  valid, same"),
+        (
+            lambda: ops.AvgPool(2, 2, "sane"),
+            "ShapeError: unknown pad_mode\n  given    sane\n  allowed  same, valid, pad",
+        ),
+        (
+            lambda: ops.MaxPool(2, 2, "same", padding=1),
+            "ShapeError: padding and ceil_mode need pad_mode='pad'\n"
+            "  padding    (1, 1, 1, 1)\n  ceil mode  False\n  pad mode   same",
+        ),
         (
             lambda: ops.StridedSlice(ellipsis_mask=5),
             "ShapeError: only one ellipsis is possible\n  ellipsis mask  5",

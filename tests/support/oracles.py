@@ -60,23 +60,38 @@ class Convolution:
 
 def pool(x, kernel, stride, mode, dout):
     """Maximum, its gradient (to the first maximum in row-major order), mean over what is not padding, its gradient."""
-    n, c, height, width = x.shape
     pads = [
-        same_padding(s, k, t) if mode == "same" else (0, 0)
-        for s, k, t in zip((height, width), kernel, stride, strict=True)
+        same_padding(s, k, t) if mode == "same" else (0, 0) for s, k, t in zip(x.shape[2:], kernel, stride, strict=True)
     ]
-    sizes = [out_size(s, k, t, p) for s, k, t, p in zip((height, width), kernel, stride, pads, strict=True)]
+    return padded_pool(x, kernel, stride, pads, dout)
+
+
+def pooled_size(size: int, kernel: int, stride: int, pads: tuple[int, int], dilation: int, ceil_mode: bool) -> int:
+    """Number of windows; incomplete ones at the end count if they begin before the end of the image."""
+    count = out_size(size, kernel, stride, pads, dilation)
+    whole_extent = (kernel - 1) * dilation + 1
+    missing = count == 0 or (count - 1) * stride + whole_extent < size + sum(pads)
+    return count + 1 if ceil_mode and missing and count * stride < size + pads[0] else count
+
+
+def padded_pool(x, kernel, stride, pads, dout, dilation=(1, 1), ceil_mode=False, counted=False):
+    """As `pool`, for (before, after) of both axes; `counted` divides by the elements of the padding as well."""
+    n, c, height, width = x.shape
+    windows = zip((height, width), kernel, stride, pads, dilation, strict=True)
+    sizes = [pooled_size(*window, ceil_mode) for window in windows]
     most, mean = np.zeros((n, c, *sizes)), np.zeros((n, c, *sizes))
     most_back, mean_back = np.zeros(x.shape), np.zeros(x.shape)
     for at in np.ndindex(n, c, *sizes):
-        rows = range(at[2] * stride[0] - pads[0][0], at[2] * stride[0] - pads[0][0] + kernel[0])
-        columns = range(at[3] * stride[1] - pads[1][0], at[3] * stride[1] - pads[1][0] + kernel[1])
+        first = [at[2 + k] * stride[k] - pads[k][0] for k in (0, 1)]
+        rows, columns = (range(first[k], first[k] + kernel[k] * dilation[k], dilation[k]) for k in (0, 1))
         places = [(*at[:2], i, j) for i in rows for j in columns if 0 <= i < height and 0 <= j < width]
         elements = [float(x[place]) for place in places]
-        most[at], mean[at] = max(elements), math.fsum(elements) / len(elements)
+        inside = [(i, j) for i in rows for j in columns if i < height + pads[0][1] and j < width + pads[1][1]]
+        count = len(inside) if counted else len(places)
+        most[at], mean[at] = max(elements), math.fsum(elements) / count
         most_back[places[elements.index(max(elements))]] += dout[at]
         for place in places:
-            mean_back[place] += dout[at] / len(places)
+            mean_back[place] += dout[at] / count
     return most, most_back, mean, mean_back
 
 

@@ -175,6 +175,8 @@ def arrays() -> Iterator[Sample]:
     yield row(ops.Slice((0, 0, 2), (2, 3, 1)), normal(2, 3, 4))
     yield row(ops.Pad(((1, 0), (2, 3))), normal(2, 3))
     yield row(ops.Pad(((0, 0),)), normal(4))
+    yield row(ops.Pad(((0, 2), (1, 0), (0, 0)), value=-1.5), normal(2, 3, 2), note="value")
+    yield row(ops.Pad(((1, 0), (2, 3)), value=7), whole(2, 3), note="int32")
 
 
 def matrices() -> Iterator[Sample]:
@@ -243,6 +245,37 @@ def pools() -> Iterator[Sample]:
         tied = coarse(2, 3, h, w)
         yield row(most, tied, note=f"{note}-ties", smooth=False)
         yield row(ops.MaxPoolGrad(size, stride, mode), tied, most.kernel(tied), dout, note=f"{note}-ties")
+
+
+def padded_pools() -> Iterator[Sample]:
+    plain = {"dilation": (1, 1), "ceil_mode": False}
+    dilated, incomplete = {**plain, "dilation": (2, 1)}, {**plain, "ceil_mode": True}
+    windows = (
+        ((6, 8), 3, 2, 1, plain),  # ResNet's
+        ((5, 6), (3, 2), (2, 1), (2, 0, 0, 1), plain),
+        ((4, 5), (3, 3), (4, 3), (1, 2, 0, 1), plain),  # padding that no window reaches
+        ((7, 8), 2, 2, 1, dilated),
+        ((6, 8), 3, 2, 0, incomplete),
+        ((5, 7), (3, 2), (2, 3), (1, 1, 0, 1), incomplete),
+        ((2, 3), 3, 2, 0, incomplete),  # smaller than a window
+        ((6, 5), (1, 2), (4, 2), 0, incomplete),  # a window would begin after the image
+        ((6, 8), 2, 4, 0, {"dilation": (3, 3), "ceil_mode": True}),  # padded further than the kernel
+    )
+    for (h, w), size, stride, padding, more in windows:
+        note = f"{h}x{w}-{size}-{stride}-pad{padding}-{'-'.join(map(str, more.values()))}".replace(" ", "")
+        x, tied = distinct(2, 3, h, w), coarse(2, 3, h, w)
+        most = ops.MaxPool(size, stride, "pad", padding=padding, **more)
+        back = ops.MaxPoolGrad(**most.common_attributes())
+        dout = normal(*most.kernel(x).shape)
+        yield row(most, x, note=note)
+        yield row(most, tied, note=f"{note}-ties", smooth=False)
+        yield row(back, x, most.kernel(x), dout, note=note)
+        yield row(back, tied, most.kernel(tied), dout, note=f"{note}-ties")
+        for counted in (False, True):
+            mean = ops.AvgPool(**most.common_attributes(), count_include_pad=counted)
+            back_mean = ops.AvgPoolGrad(**most.common_attributes(), count_include_pad=counted, x_shape=x.shape)
+            yield row(mean, normal(2, 3, h, w), note=f"{note}-{counted}")
+            yield row(back_mean, dout, note=f"{note}-{counted}")
 
 
 def geometries() -> Iterator[tuple[tuple[int, ...], ops.Conv2D, tuple[int, ...], str]]:
@@ -324,7 +357,8 @@ def identities() -> Iterator[Sample]:
 
 
 FAMILIES = (
-    *(unary, reduced, binary, reductions, arrays, matrices, losses, updates, pools, convolutions, normalizations),
+    *(unary, reduced, binary, reductions, arrays, matrices, losses, updates, pools, padded_pools, convolutions),
+    normalizations,
     synchronized_normalizations,
     identities,
 )

@@ -10,7 +10,7 @@ import numpy as np
 
 from runner import dtype as dt
 from runner.core.lowering import LAST, TILED, Builder, Form, physical_shape
-from runner.ops.window import Windows, counts
+from runner.ops.window import Windows
 from runner.types import TensorType
 
 MAX_SIDE = 16  # of windows that are processed tap by tap
@@ -73,7 +73,7 @@ def mean(windows: Windows, x: TensorType, b: Builder, name: str) -> str:
     return b.reshape(result, _pooled(windows, x))
 
 
-def mean_in_half(windows: Windows, b: Builder, x: str) -> str:
+def mean_in_half(windows: Windows, divisors: np.ndarray, b: Builder, x: str) -> str:
     """AvgPool of Float16 (N, C, H, W), every sum rounded to Float16 by Casts, since the CPU adds only in Float32."""
     top, bottom, left, right = windows.pads
     single = b.node("Cast", (x,), to=dt.float32)
@@ -84,7 +84,7 @@ def mean_in_half(windows: Windows, b: Builder, x: str) -> str:
             starts, ends, steps = ([getattr(s, part) for s in (down, across)] for part in ("start", "stop", "step"))
             element = b.node("Slice", (padded, *map(b.const, (starts, ends, [2, 3], steps))))
             total = _round_to_half(b, b.node("Add", (total, element))) if total else element
-    mean = b.node("Div", (total, b.const(counts(windows, dt.float32.numpy))))
+    mean = b.node("Div", (total, b.const(divisors)))
     return b.node("Cast", (mean,), to=dt.float16)
 
 
