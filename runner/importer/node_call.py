@@ -56,6 +56,12 @@ class NodeCall:
         """What newer opsets pass as an input and older ones as an attribute: as plain numbers, or a list of them."""
         return self.attribute(name, default) if given is None else given.tolist()
 
+    def known(self, name: str) -> Known:
+        """An input, by its name in the rule, if it is known when the network is imported."""
+        position = self.rule.inputs.index(name)
+        value = self._values.get(self.node.inputs[position]) if position < len(self.node.inputs) else None
+        return value if isinstance(value, np.ndarray) else None
+
     def choice(self, name: str, default: Any, *allowed: Any) -> Any:
         """An attribute of which only some values are supported. Raises ConfigError for others."""
         value = self.attribute(name, default)
@@ -75,9 +81,9 @@ class NodeCall:
         where = {"node": self.node.name, "operator": f"{self.node.operator}, opset {self.opset}", "line": self._built}
         return ConfigError(what, **rows, **where)
 
-    def fixed_batch(self, length: int, x: Value) -> bool:
-        """Whether a length is the batch size that the file fixes, and x has the rows of another batch."""
-        return bool(self.network.fixes_batch(length, x.shape[0] if x.ndim else 0))
+    def fixed_batch(self, length: int, x: Value, axis: int = 0) -> bool:
+        """Whether a length is the batch size that the file fixes, and x has an axis with the rows of another batch."""
+        return bool(self.network.fixes_batch(length, x.shape[axis] if x.ndim > axis else 0))
 
     def execute(self, graph: OnnxGraph, *inputs: Any) -> tuple[Any, ...]:
         """Execute a graph that is an attribute, in the values that this node sees."""

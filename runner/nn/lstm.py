@@ -91,7 +91,7 @@ def _run_direction(
     product, rows = ops.MatMul(transpose_b=True), parts[0].shape[0]
     given = product(ops.Reshape()(x, (steps * batch, columns)), parts[0])  # of all steps at once
     given = given + parts[2] if len(parts) > 2 else given
-    given = ops.Reshape()(given, (steps, batch, rows))
+    given = ops.Unstack(0)(ops.Reshape()(given, (steps, batch, rows)))
     split, sigmoid, tanh = ops.Split(1, 4), ops.Sigmoid(), ops.Tanh()
     outputs = []
     for step in reversed(range(steps)) if backwards else range(steps):

@@ -156,14 +156,19 @@ class Sort(Ordering):
 class TopK(Ordering):
     """The k largest elements along the last axis in descending order, and their positions as Int32: `TopK()(x, k)`.
 
-    Of equal elements the first one is first; NaN counts as infinity. The result is ordered also for `sorted=False`.
+    Beyond the reference, along another `axis`, or the smallest ones in ascending order. Of equal elements the first one
+    is first; NaN counts as infinity. The result is ordered also for `sorted=False`.
     """
 
     sorted: bool = False
     k: int = 1
+    axis: int = -1
+    largest: bool = True
     statics: ClassVar = ("k",)
 
     def order(self, x: TensorType) -> tuple[int, int, bool]:
-        """`k` elements of the last axis."""
-        require(x.ndim >= 1 and 1 <= self.k <= x.shape[-1], "k must be 1 to the length of the last axis", k=self.k, x=x)
-        return x.ndim - 1, self.k, True
+        """`k` elements of the axis."""
+        (axis,) = resolve_axes(self.axis, x.ndim)
+        which = "the last axis" if self.axis == -1 else f"axis {self.axis}"
+        require(1 <= self.k <= x.shape[axis], f"k must be 1 to the length of {which}", k=self.k, x=x)
+        return axis, self.k, self.largest

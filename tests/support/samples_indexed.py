@@ -16,6 +16,9 @@ def orders() -> Iterator[Sample]:
     for k in (1, 3, 5):
         yield row(ops.TopK(k=k), distinct(3, 5), note=f"k{k}")
         yield row(ops.TopK(True, k), coarse(2, 3, 7), note=f"ties-k{k}", smooth=False)
+    for axis, largest in itertools.product((0, 1, -1), (False, True)):
+        yield row(ops.TopK(True, 2, axis, largest), distinct(3, 4, 2), note=f"axis{axis}-{largest}")
+        yield row(ops.TopK(True, 2, axis, largest), coarse(3, 4, 2), note=f"ties-{axis}-{largest}", smooth=False)
     for op in (ops.Sort(0, True), ops.Sort(0), ops.TopK(k=2)):
         yield row(op, whole(5), note="int32")
         yield row(op, whole(4, 3, dtype=np.int64), note="int64")

@@ -1,0 +1,148 @@
+"""Rules for operators that select elements at positions: Gather and its relatives, Slice, Compress, ReverseSequence."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from runner import ops
+from runner.core.value import Tensor, Value
+from runner.importer.broadcasting import reshaped
+from runner.importer.node_call import NodeCall
+from runner.importer.table import onnx_operator
+
+
+@onnx_operator("Gather")
+def gather(call: NodeCall, data: Value, indices: Value) -> Value:
+    """The slices of data at positions along `axis`; negative ones count from the end."""
+    axis = axis_of(call, call.attribute("axis", 0), data.ndim)
+    known = call.known("indices")
+    if known is None:
+        result: Value = ops.Gather(axis)(data, indices)
+        return result
+    return taken(call, data, axis, known)
+
+
+@onnx_operator("GatherElements")
+def gather_elements(call: NodeCall, data: Value, indices: Value) -> Value:
+    """The elements of data at positions along `axis`, in the shape of the positions."""
+    axis = axis_of(call, call.attribute("axis", 0), data.ndim)
+    result: Value = ops.GatherD(axis)(data, indices)
+    return result
+
+
+@onnx_operator("GatherND")
+def gather_nd(call: NodeCall, data: Value, indices: Value) -> Value:
+    """The blocks of data at positions that are the rows of indices, for each of `batch_dims` axes of samples."""
+    batch = int(call.attribute("batch_dims", 0))
+    if not 0 <= batch < min(data.ndim, indices.ndim) or data.shape[:batch] != indices.shape[:batch]:
+        rows = {"data": data.type, "indices": indices.type}
+        raise call.error("the operands have no such samples", batch_dims=batch, **rows)
+    if batch:
+        samples = places(indices.shape[:-1], range(batch))
+        indices = ops.Concat(-1)(Tensor(samples, indices.dtype), indices)
+    result: Value = ops.GatherNd()(data, indices)
+    return result
+
+
+@onnx_operator("Slice", static=("starts", "ends", "axes", "steps"))
+def slice_(
+    call: NodeCall,
+    data: Value,
+    starts: np.ndarray | None = None,
+    ends: np.ndarray | None = None,
+    axes: np.ndarray | None = None,
+    steps: np.ndarray | None = None,
+) -> Value:
+    """The part of data between bounds that are known at import; negative steps go backwards."""
+    first, last = call.setting("starts", starts), call.setting("ends", ends)
+    if first is None or last is None:
+        raise call.error("a slice needs starts and ends")
+    named = [axis_of(call, axis, data.ndim) for axis in call.setting("axes", axes, range(len(first)))]
+    by = [1] * len(first) if steps is None else steps.tolist()
+    if not len(first) == len(last) == len(named) == len(by) == len(set(named)) or 0 in by:
+        rows = {"starts": first, "ends": last, "axes": named, "steps": by}
+        raise call.error("starts, ends, axes and steps do not match, or a step is 0", **rows)
+    ranges = list(map(range, data.shape))
+    for axis, low, high, step in zip(named, first, last, by, strict=True):
+        ranges[axis] = _range(int(low), int(high), int(step), data.shape[axis])
+    return sliced(data, ranges)
+
+
+@onnx_operator("Compress", static=("condition",))
+def compress(call: NodeCall, data: Value, condition: np.ndarray) -> Value:
+    """The slices (without `axis` the elements) where a condition holds that is known at import."""
+    axis = call.attribute("axis", None)
+    if axis is None:
+        data, axis = ops.Reshape()(data, (-1,)), 0
+    return taken(call, data, axis_of(call, axis, data.ndim), np.flatnonzero(condition))
+
+
+@onnx_operator("ReverseSequence")
+def reverse_sequence(call: NodeCall, data: Value, sequence_lens: Value) -> Value:
+    """The first elements of each sample in reverse order, as many as its length says."""
+    axes = (axis_of(call, call.attribute(name, k), data.ndim) for name, k in (("time_axis", 0), ("batch_axis", 1)))
+    result: Value = ops.ReverseSequence(*axes)(data, sequence_lens)
+    return result
+
+
+def axis_of(call: NodeCall, axis: int, ndim: int) -> int:
+    """An axis from 0. Raises a located error for one out of range."""
+    if not -ndim <= axis < ndim:
+        raise call.error("an axis is out of range", axis=axis, allowed=f"{-ndim} to {ndim - 1}")
+    return int(axis) % ndim
+
+
+def taken(call: NodeCall, data: Value, axis: int, positions: np.ndarray) -> Value:
+    """The slices of data at known positions: a plain slice where they are equally spaced, which is faster and has a
+    simpler gradient. Raises a located error for a position out of range."""
+    length = data.shape[axis]
+    outside = positions[(positions < -length) | (positions >= length)]
+    if outside.size:
+        allowed = f"{-length} to {length - 1}"
+        raise call.error("an index is out of range", index=int(outside[0]), axis=axis, allowed=allowed, data=data.type)
+    found = np.where(positions < 0, positions + length, positions).astype(np.int64).reshape(-1)
+    even = _as_range(found)
+    if even is None:
+        part: Value = ops.Gather(axis)(data, found)
+    else:
+        part = sliced(data, [even if k == axis else range(n) for k, n in enumerate(data.shape)])
+    return reshaped(part, (*data.shape[:axis], *positions.shape, *data.shape[axis + 1 :]))
+
+
+def sliced(data: Value, ranges: Sequence[range]) -> Value:
+    """The part of data at these positions of each axis; an axis with a negative step is reversed afterwards."""
+    if list(ranges) == list(map(range, data.shape)):
+        return data
+    if not all(ranges):
+        begin = tuple(r.start if r else 0 for r in ranges)
+        data = ops.Slice()(data, begin, tuple(1 if r else 0 for r in ranges))
+        return reshaped(data, tuple(map(len, ranges)))
+    upwards = [r if r.step > 0 else r[::-1] for r in ranges]
+    if upwards != list(map(range, data.shape)):
+        begin, end, steps = zip(*((r.start, r.stop, r.step) for r in upwards), strict=True)
+        data = ops.StridedSlice()(data, begin, end, steps)
+    reversed_axes = tuple(k for k, r in enumerate(ranges) if r.step < 0 and len(r) > 1)
+    return ops.ReverseV2(reversed_axes)(data) if reversed_axes else data  # type: ignore[no-any-return]
+
+
+def places(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:
+    """The place of each element of an array of this shape along these axes: (*shape, axes), Int64."""
+    grids = [np.arange(n).reshape([-1 if k == axis else 1 for k in range(len(shape))]) for axis, n in enumerate(shape)]
+    return np.stack([np.broadcast_to(grids[axis], shape) for axis in axes], -1).astype(np.int64)
+
+
+def _range(start: int, end: int, step: int, length: int) -> range:
+    """The positions of a slice, with bounds that count from the end or lie outside."""
+    low, high = (bound + length if bound < 0 else bound for bound in (start, end))
+    if step > 0:
+        return range(min(max(low, 0), length), min(max(high, 0), length), step)
+    return range(min(max(low, 0), length - 1), min(max(high, -1), length - 1), step)
+
+
+def _as_range(positions: np.ndarray) -> range | None:
+    """Equally spaced positions as a range, or None."""
+    if positions.size == 0:
+        return range(0)
+    step = int(positions[1] - positions[0]) if positions.size > 1 else 1
+    even = range(int(positions[0]), int(positions[0]) + step * positions.size, step) if step else None
+    return even if even is not None and np.array_equal(even, positions) else None

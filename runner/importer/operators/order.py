@@ -1,0 +1,67 @@
+"""Rules for operators that compare or sum along an axis: TopK, ArgMax, ArgMin, CumSum, NonZero, Unique."""
+
+import numpy as np
+
+from runner import dtype as dt, ops
+from runner.core.value import Value
+from runner.importer.node_call import NodeCall
+from runner.importer.operators.indexing import axis_of
+from runner.importer.table import onnx_operator
+
+
+@onnx_operator("TopK", static=("k",))
+def top_k(call: NodeCall, x: Value, k: np.ndarray | None = None) -> tuple[Value, Value]:
+    """The largest (or with largest=0 the smallest) elements along `axis`, in order, and their positions."""
+    axis = axis_of(call, call.attribute("axis", -1), x.ndim)
+    count = call.attribute("k") if k is None else int(k.reshape(-1)[0])
+    if not 1 <= count <= x.shape[axis]:
+        raise call.error("k is out of range", k=count, allowed=f"1 to {x.shape[axis]}", x=x.type)
+    values, numbers = ops.TopK(True, count, axis, bool(call.attribute("largest", 1)))(x)
+    return values, ops.Cast()(numbers, dt.int64)
+
+
+@onnx_operator("ArgMax")
+def arg_max(call: NodeCall, data: Value) -> Value:
+    """The position of the largest element along `axis`: the first of equal ones, or the last one."""
+    return _extremum(call, data, ops.Argmax)
+
+
+@onnx_operator("ArgMin")
+def arg_min(call: NodeCall, data: Value) -> Value:
+    """The position of the smallest element along `axis`: the first of equal ones, or the last one."""
+    return _extremum(call, data, ops.Argmin)
+
+
+def _extremum(call: NodeCall, data: Value, kind: type[ops.Argmax]) -> Value:
+    axis = axis_of(call, call.attribute("axis", 0), data.ndim)
+    is_last = bool(call.attribute("select_last_index", 0))
+    position: Value = kind(axis, dt.int64)(ops.ReverseV2(axis)(data) if is_last else data)
+    if is_last:
+        position = data.shape[axis] - 1 - position
+    return ops.ExpandDims()(position, axis) if call.attribute("keepdims", 1) else position  # type: ignore[no-any-return]
+
+
+@onnx_operator("CumSum", static=("axis",))
+def cum_sum(call: NodeCall, x: Value, axis: np.ndarray) -> Value:
+    """The sums of the elements up to each one along an axis that is known at import."""
+    at = axis_of(call, int(axis.reshape(-1)[0]), x.ndim)
+    result: Value = ops.CumSum(bool(call.attribute("exclusive", 0)), bool(call.attribute("reverse", 0)))(x, at)
+    return result
+
+
+@onnx_operator("NonZero", static=("x",))
+def non_zero(call: NodeCall, x: np.ndarray) -> np.ndarray:
+    """The positions of the elements that are not 0, a column for each; x must be known at import."""
+    return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1)
+
+
+@onnx_operator("Unique", static=("x",))
+def unique(call: NodeCall, x: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The different elements, or slices along `axis`, with first positions, places and counts; x must be known."""
+    axis = call.attribute("axis", None)
+    found, first, places, counts = np.unique(x, True, True, True, axis=axis)
+    if not call.attribute("sorted", 1):
+        order = np.argsort(first)
+        found, first, counts = np.take(found, order, 0 if axis is None else axis), first[order], counts[order]
+        places = np.argsort(order)[places]
+    return found, first.astype(np.int64), places.reshape(-1).astype(np.int64), counts.astype(np.int64)
