@@ -70,8 +70,12 @@ def write_mlp(name: str, file: onnx.ModelProto, model: Any, batch: np.ndarray, t
     parameters = {f"coefs.{n}": array for n, array in enumerate(model.coefs_)}
     parameters |= {f"intercepts.{n}": array for n, array in enumerate(model.intercepts_)}
     facts = {
-        **{"kind": "mlp", "exporter": "skl2onnx", "opset": file.opset_import[0].version, "rate": 0.01},
-        **{"loss": "cross_entropy" if is_classifier else "mse", "initializers": places(file, parameters)},
+        "kind": "mlp",
+        "exporter": "skl2onnx",
+        "opset": file.opset_import[0].version,
+        "rate": 0.01,
+        "loss": "cross_entropy" if is_classifier else "mse",
+        "initializers": places(file, parameters),
     }
     arrays = {f"gradient/{key}": array.astype(np.float32) for key, array in gradients.items()}
     arrays |= {"input/X": batch, "outputs": outputs.astype(np.float32), "targets": targets, "loss": np.float32(loss)}
@@ -117,7 +121,7 @@ def keras_files() -> None:
         ]
     )
     dense = keras.Sequential(
-        [keras.Input((12,), name="x"), layers.Dense(16, activation="gelu"), layers.Dense(4, activation="softmax")]
+        [keras.Input((12,), name="x"), layers.Dense(16, activation="swish"), layers.LayerNormalization(), layers.Dense(4, activation="softmax")]
     )
     for name, model, batch, opset in (
         ("keras-tf2onnx-13", convolutional, images, 13),
@@ -146,7 +150,11 @@ def write_keras(name: str, file: onnx.ModelProto, model: Any, batch: np.ndarray,
     values = {v.path: v.numpy() for v in model.trainable_variables}
     found = places(file, values)
     facts = {
-        **{"kind": "keras", "exporter": "tf2onnx", "opset": opset, "loss": "cross_entropy", "rate": 0.01},
+        "kind": "keras",
+        "exporter": "tf2onnx",
+        "opset": opset,
+        "loss": "cross_entropy",
+        "rate": 0.01,
         "initializers": found,
     }
     pairs = zip(values, gradients, strict=True)

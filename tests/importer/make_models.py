@@ -7,12 +7,12 @@ It is run by hand, not by CI, in an environment of its own:
 
 `make_foreign_models.py` makes those of scikit-learn and Keras. A .npz has `input/NAME`, `targets`, `outputs` (in eval
 mode), `loss` and `gradient/PARAMETER` (one step in training mode, without dropout) as torch computes them, and
-`facts`: JSON with the kind, the exporter, the opset, the loss function, a learning rate, and, by parameter, the initializers that have its values.
+`facts`: JSON with the kind, the exporter, the opset, the loss function, a learning rate, and, by parameter, the
+initializers that have its values.
 """
 
 from __future__ import annotations
 
-import copy
 import sys
 import warnings
 from pathlib import Path
@@ -43,18 +43,17 @@ def mode(how: Export) -> str:
 
 def make(kind: Kind, how: Export, path: Path) -> None:
     """Export the network, compute the reference, and write both."""
-    torch.manual_seed(0)
     random = np.random.RandomState(0)
-    network = reference.without_dropout(kind.build())
-    reference.randomize(network, seed=1)
     arrays = kind.batch(random)
     inputs = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    file = export(copy.deepcopy(network), inputs, how, path.with_suffix(".onnx"))
+    file = export(built(kind), inputs, how, path.with_suffix(".onnx"))
+    network = built(kind)
+    reference.take_statistics(network, file)
     with torch.no_grad():
         outputs = reference.first(network.eval()(**inputs)).numpy()
     make_targets = kind.targets or (lambda r, out: np.arange(len(out), dtype=np.int32) % out.shape[-1])
     targets = make_targets(random, outputs)
-    network = reference.fused(network, file)
+    network = reference.as_exported(network, file)
     found = reference.matches(file, network)
     loss, gradients = reference.gradients_of(network, inputs, torch.from_numpy(targets), kind.loss)
     facts = {"kind": kind.name, "exporter": how.exporter, "opset": how.opset, "loss": kind.loss, "rate": kind.rate}
@@ -68,6 +67,14 @@ def make(kind: Kind, how: Export, path: Path) -> None:
         facts=reference.as_json({**facts, "initializers": found}),
     )
     report(path, file, sorted(set(gradients) - set(found)))
+
+
+def built(kind: Kind) -> torch.nn.Module:
+    """The network, with the same weights each time."""
+    torch.manual_seed(0)
+    network = reference.without_dropout(kind.build())
+    reference.randomize(network, seed=1)
+    return network
 
 
 def report(path: Path, file: onnx.ModelProto, missing: list[str]) -> None:
@@ -92,7 +99,7 @@ def export(network: torch.nn.Module, inputs: dict[str, Any], how: Export, path: 
     else:
         batch = torch.export.Dim("batch", min=2, max=512)
         shapes = {name: {0: batch} for name in inputs} if how.free else None
-        settings |= {"dynamo": True, "dynamic_shapes": shapes, "external_data": False}
+        settings |= {"dynamo": True, "dynamic_shapes": shapes, "external_data": False, "verbose": False}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(network, (), str(path), kwargs=inputs, **settings)

@@ -53,7 +53,10 @@ class Sample:
 def sample(path: Path) -> Sample:
     """Read a file's reference."""
     with np.load(path.with_suffix(".npz")) as arrays:
-        kinds = {kind: {k.partition("/")[2]: arrays[k] for k in arrays if k.startswith(kind)} for kind in ("input/", "gradient/")}
+        kinds = {
+            kind: {k.partition("/")[2]: arrays[k] for k in arrays if k.startswith(kind)}
+            for kind in ("input/", "gradient/")
+        }
         facts = json.loads(arrays["facts"].tobytes())
         inputs = tuple(kinds["input/"].values())
         rest = arrays["targets"], arrays["outputs"], float(arrays["loss"])
@@ -63,6 +66,8 @@ def sample(path: Path) -> Sample:
 def _as_framework(gradient: np.ndarray, form: str, shape: Sequence[int]) -> np.ndarray:
     if form == "transposed":
         return gradient.T
+    if form == "repeated":
+        return gradient.sum(0, keepdims=True)
     return gradient.transpose(2, 3, 1, 0) if form == "channels last" else gradient.reshape(shape)
 
 

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from making.narrow import narrow
 from making.networks import TCN, Autoencoder, LeNet, UNet
 from torch import nn
@@ -43,9 +42,7 @@ class Kind:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-def images(
-    random: np.random.RandomState, rows: int, channels: int, size: int, block: int = 4
-) -> dict[str, np.ndarray]:
+def images(random: np.random.RandomState, rows: int, channels: int, size: int, block: int = 4) -> dict[str, np.ndarray]:
     """Images of blocks of one color, which a .npz stores in little space."""
     small = np.round(random.standard_normal((rows, channels, size // block, size // block)), 2)
     return {"x": np.kron(small, np.ones((block, block))).astype(np.float32)}
@@ -106,8 +103,8 @@ def convnext() -> nn.Module:
     return ConvNeXt(blocks, stochastic_depth_prob=0.0, layer_scale=0.5, num_classes=CLASSES)
 
 
-def swin() -> nn.Module:
-    sizes = {"patch_size": [2, 2], "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": [4, 4]}
+def swin(depths: list[int]) -> nn.Module:
+    sizes = {"patch_size": [4, 4], "embed_dim": 12, "depths": depths, "num_heads": [2, 3], "window_size": [4, 4]}
     return models.SwinTransformer(**sizes, stochastic_depth_prob=0.0, num_classes=CLASSES)
 
 
@@ -162,7 +159,10 @@ def dynamo(opset: int, **settings: Any) -> Export:
 
 KINDS = (
     Kind(
-        "lenet", LeNet, pictures(8, 1, 28), (legacy(9, free=True), legacy(13, training="TRAINING"), dynamo(18, free=True))
+        "lenet",
+        LeNet,
+        pictures(8, 1, 28),
+        (legacy(9, free=True), legacy(13, training="TRAINING"), dynamo(18, free=True)),
     ),
     Kind(
         "alexnet",
@@ -203,7 +203,8 @@ KINDS = (
     Kind("efficientnet", efficientnet, pictures(size=64), (legacy(15, free=True), dynamo(18, free=True))),
     Kind("convnext", convnext, pictures(size=32), (legacy(17), legacy(13, free=True), dynamo(20, free=True))),
     Kind("vit", vit, pictures(), (legacy(14, free=True), dynamo(18, free=True), dynamo(23)), rate=0.003),
-    Kind("swin", swin, pictures(), (legacy(17, free=True), dynamo(20)), rate=0.003),
+    Kind("swin", partial(swin, [2, 1]), pictures(), (legacy(17), dynamo(20, free=True)), rate=0.003),
+    Kind("swin", partial(swin, [2]), pictures(), (legacy(14, free=True),), rate=0.003),
     Kind("bert", partial(bert, "eager"), sentences, (legacy(12, free=True),), rate=0.003),
     Kind("bert", partial(bert, "sdpa"), sentences, (legacy(17), dynamo(20, free=True)), rate=0.003),
     Kind("gpt2", partial(gpt2, "eager"), tokens, (legacy(13, free=True),), targets=next_tokens),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,24 @@ def loss_of(outputs: torch.Tensor, targets: torch.Tensor, kind: str) -> torch.Te
     return F.cross_entropy(outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1).long())
 
 
-def fused(network: nn.Module, file: onnx.ModelProto) -> nn.Module:
-    """The network as the exporter saw it: normalization in the convolution before it, where the file has it there."""
+def take_statistics(network: nn.Module, file: onnx.ModelProto) -> None:
+    """Moving statistics as in the file: an export in training mode runs a step, which changes them."""
+    arrays = {entry.name: numpy_helper.to_array(entry) for entry in file.graph.initializer}
+    for name, value in network.named_buffers():
+        if name in arrays and value.dtype == torch.float32:
+            value.data.copy_(torch.from_numpy(arrays[name].copy()))
+
+
+def as_exported(network: nn.Module, file: onnx.ModelProto) -> nn.Module:
+    """The network as it is in the file, where exporters compute what does not depend on inputs.
+
+    Normalization is in the convolution before it, and the bias of Swin's windows is a table by pairs of positions.
+    """
+    for layer in [*network.modules()]:
+        if hasattr(layer, "relative_position_bias_table"):
+            table = nn.Parameter(layer.get_relative_position_bias().detach().clone())
+            layer.register_parameter("relative_position_bias", table)
+            layer.get_relative_position_bias = partial(getattr, layer, "relative_position_bias")
     normalized = sum(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in network.modules())
     if sum(node.op_type == "BatchNormalization" for node in file.graph.node) == normalized:
         return network
@@ -85,6 +102,9 @@ def matches(file: onnx.ModelProto, network: nn.Module) -> dict[str, dict[str, An
             same = [n for n, array in arrays.items() if array.dtype == mine.dtype and _close(array, wanted)]
             if name in same:
                 same = [name]
+            if not same and wanted.ndim == 3:  # repeated for each row of a fixed batch
+                same = [n for n, array in arrays.items() if array.ndim == 3 and _repeats(array, wanted)]
+                form = "repeated"
             if same:
                 found[name] = {"initializers": same, "form": form}
                 break
@@ -93,12 +113,15 @@ def matches(file: onnx.ModelProto, network: nn.Module) -> dict[str, dict[str, An
 
 def forms(array: np.ndarray) -> dict[str, np.ndarray]:
     """The array as it may stand in a file."""
-    rows = {"same": array, "transposed": array.T}
-    return {**rows, "flat": array.reshape(-1)} if array.ndim != 2 else rows
+    return {"same": array, "transposed": array.T, "flat": array.reshape(-1)}
+
+
+def _repeats(array: np.ndarray, wanted: np.ndarray) -> bool:
+    return len(wanted) == 1 and array.shape[1:] == wanted.shape[1:] and np.array_equal(array, np.repeat(wanted, len(array), 0))
 
 
 def _close(array: np.ndarray, wanted: np.ndarray) -> bool:
-    if wanted.ndim == 1 and array.ndim != 1 and array.size == wanted.size:
+    if wanted.ndim == 1 and array.size == wanted.size:
         array = array.reshape(-1)
     return array.shape == wanted.shape and np.allclose(array, wanted, rtol=1e-4, atol=1e-6)
 
