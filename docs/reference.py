@@ -21,6 +21,7 @@ from runner.config.groups.callback import CALLBACKS, default_callbacks
 from runner.config.groups.metric import METRICS, direction
 from runner.core.primitive import Primitive
 from runner.dataset.catalog import CATALOG, DatasetEntry
+from runner.importer.operators import RULES
 from runner.mindspore.coverage import coverage
 from runner.ops.composition import ComposedOperator
 from runner.validation.records import Frozen
@@ -45,6 +46,7 @@ def pages() -> dict[str, str]:
         "commands": commands(),
         "files": run_files(),
         "operators": operators(),
+        "onnx-operators": onnx_operators(),
         "mindspore": mindspore_names(),
     }
 
@@ -136,6 +138,15 @@ def _operator_table(classes: Sequence[tuple[str, type[Any]]]) -> list[str]:
         for name, kind in classes
     ]
     return ["", "| operator | attributes | gradient | what it does |", "|---|---|---|---|", *rows, ""]
+
+
+def onnx_operators() -> str:
+    """A row for each operator of ONNX files that can be imported."""
+    head = ["# Operators of ONNX files", "", "What [`network=onnx`](../how-to/train-onnx.md) imports.", ""]
+    rows = [f"| `{name}` | {_escaped(RULES[name].summary)} |" for name in sorted(RULES)]
+    return "\n".join(
+        [*head, f"{len(rows)} operators, opset 9 to the newest.", "", "| operator | becomes |", "|---|---|", *rows]
+    )
 
 
 def mindspore_names() -> str:

@@ -16,12 +16,11 @@ from typing import Any, NamedTuple, NoReturn
 
 from runner.config import command_arguments, command_line
 from runner.config.command_line import CommandLine, Parser
-from runner.errors import ConfigError, RunnerError, StorageError, nearest, unexpected
+from runner.errors import ConfigError, RunnerError, StorageError, known_names, unexpected
 from runner.experiment.summary_text import summary_text
 from runner.host.console import Console, open_standard_descriptors
 from runner.host.lazy import loading
 from runner.host.machine import version_line
-from runner.host.plain_text import visible
 
 Handler = Callable[[argparse.Namespace], int]
 
@@ -71,6 +70,12 @@ def _predict() -> Handler:
     return predict.main
 
 
+def _inspect() -> Handler:
+    from runner.report import inspect_model
+
+    return inspect_model.main
+
+
 def _new() -> Handler:
     from runner.config import new_project
 
@@ -90,9 +95,16 @@ def _parse_print() -> Handler:
 
 
 def _compare() -> Handler:
-    from runner.report import compare
+    def handle(args: argparse.Namespace) -> int:
+        if Path(args.a).suffix == ".onnx":
+            from runner.report import compare_import
 
-    return compare.main
+            return compare_import.main(args)
+        from runner.report import compare
+
+        return compare.main(args)
+
+    return handle
 
 
 def _report() -> Handler:
@@ -118,6 +130,7 @@ COMMANDS = {
     "resume": Command("continue an unfinished run or sweep", command_arguments.resume, _resume, trains=True),
     "eval": Command("evaluate a finished run", command_arguments.evaluate, _eval, trains=True),
     "predict": Command("run the network of a run on new files", command_arguments.predict, _predict),
+    "inspect": Command("show an ONNX file, and whether it can be trained", command_arguments.inspect, _inspect),
     "new": Command("create a small working project", command_arguments.new, _new),
     "doctor": Command("check packages, machine and devices", command_arguments.doctor, _doctor),
     "parse-print": Command(
@@ -160,13 +173,9 @@ def _check_output(console: Console, words: Sequence[str]) -> None:
 
 
 def _fail(block: str, exit_code: int) -> int:
-    sys.stdout.flush()
-    print("\n".join(map(visible, block.split("\n"))), file=sys.stderr)
-    if os.environ.get("GITHUB_ACTIONS") == "true":
-        from runner.report.ci.annotations import annotations
+    from runner.report.ci.annotations import print_failure
 
-        for line in annotations(block):
-            print(line, file=sys.stderr)
+    print_failure(block)
     return exit_code
 
 
@@ -223,13 +232,8 @@ def _groups() -> Iterator[str]:
 
 
 def _unknown_command(word: str) -> NoReturn:
-    raise ConfigError(
-        "unknown command",
-        value=word,
-        allowed=", ".join(COMMANDS),
-        nearest=nearest(word, COMMANDS),
-        hint="overrides are written key=value or group=option",
-    )
+    hint = "overrides are written key=value or group=option"
+    raise ConfigError("unknown command", value=word, **known_names(word, COMMANDS), hint=hint)
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -258,6 +258,7 @@ WRONG = {
     "resume": [],
     "eval": [],
     "predict": ["a"],
+    "inspect": [],
     "new": ["a", "b"],
     "doctor": ["a"],
     "parse-print": [],

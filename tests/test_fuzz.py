@@ -187,6 +187,7 @@ KNOWN = (
             (("golden", "--check"), ("run",), "FILE"),
             (("golden", "--update", "golden.json"), (), "RUN_DIR"),
             (("parse-print",), (), "FILE"),
+            (("inspect",), (), "FILE"),
             (("convert", "-d"), (), "-d"),
             (("convert", "-d", "run", "-out"), (), "-out"),
             (("--junit",), (), "--junit"),

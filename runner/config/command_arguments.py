@@ -50,6 +50,18 @@ exit codes
     code(parser)
 
 
+def inspect(parser: Parser) -> None:
+    """`runner inspect`."""
+    parser.description = """\
+Show the inputs, outputs, parameters and operators of an ONNX file, and whether network=onnx can train it: operators
+that are not supported are listed with the nodes where they occur. Nothing of the file is executed."""
+    parser.epilog = """\
+exit codes
+  0 it can be trained   2 it cannot, or wrong usage   7 a damaged file, or external data that are not beside it"""
+    parser.add_argument("file", type=path, metavar="FILE", help="an .onnx file")
+    parser.flags.add_argument("--json", action="store_true", help="one JSON object")
+
+
 def predict(parser: Parser) -> None:
     """`runner predict`."""
     parser.description = """\
@@ -102,7 +114,8 @@ damaged, all that precedes the damage; then its offset, and exit code 7."""
 def compare(parser: Parser) -> None:
     """`runner compare`."""
     parser.description = """\
-Compare two runs: their dumps if both have one, otherwise their metrics. B is the reference.
+Compare two runs: their dumps if both have one, otherwise their metrics. B is the reference. If RUN_A is an .onnx file,
+compare its values in inference, computed as in the run with network=onnx RUN_B, with those of onnxruntime.
 
 Dumps. Operators are matched by full name (independent of data sinking and of class names in scopes) and compared in
 execution order. If the numbers in the names differ, as between precisions or versions of a network, they are matched
@@ -124,9 +137,8 @@ Metrics. Every loss, the metrics, configs, manifests and speed. Losses and metri
     parser.epilog = """\
 exit codes
   0 same   2 wrong usage   5 a file cannot be read   6 different   7 no dump, or a damaged one"""
-    parser.add_argument(
-        "a", type=path, metavar="RUN_A", help="a run directory, the path of a dump, or a folder below that,"
-    )
+    first = "a run directory, the path of a dump, or a folder below that,"
+    parser.add_argument("a", type=path, metavar="RUN_A", help=first)
     parser.add_argument("b", type=path, metavar="RUN_B", help="such as the folder of one iteration")
     add = parser.flags.add_argument
     add("--rtol", type=non_negative, metavar="X", help="relative tolerance")

@@ -18,7 +18,7 @@ from runner.core.lowering import Builder, Form, Names
 from runner.core.precision import Needs, RoundedTypes
 from runner.core.primitive_settings import PrimitiveSettings
 from runner.core.rebinding import Rebinding
-from runner.core.source import Source, current_source, user_line
+from runner.core.source import Source, SourceLine, current_source, user_line
 from runner.core.value import Operand, Value, as_values
 from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
 from runner.host.machine import CERTAIN_BYTES, require_memory
@@ -213,8 +213,8 @@ def infer(op: Primitive, types: tuple[TensorType, ...]) -> tuple[TensorType, ...
 
 
 class Interpreter(Rebinding):
-    """Base of interpreters, which apply all operators and record the nodes in order and the updates of parameters.
-    `scope` is the stack of names of the cells being executed; `origin` the node whose gradient is being computed."""
+    """Base of interpreters: apply operators, record nodes and updates. `scope` is the stack of names of the cells being
+    executed, `origin` the node whose gradient is being computed, `line` the place if it is not one of Python."""
 
     nodes: list[Node]
 
@@ -222,6 +222,7 @@ class Interpreter(Rebinding):
         super().__init__()
         self.scope: list[str] = [root]
         self.origin: Node | None = None
+        self.line: SourceLine | None = None
 
     def bind(self, op: Primitive, operands: tuple[Operand, ...]) -> tuple[Value, ...]:
         """Apply an operator: infer types, let the subclass produce the outputs, and record."""
@@ -259,7 +260,9 @@ class Interpreter(Rebinding):
 
     def source(self) -> Source:
         """Source lines of the operator being applied."""
-        return current_source() if self.origin is None else self.origin.source
+        if self.origin is not None:
+            return self.origin.source
+        return current_source() if self.line is None else (self.line,)
 
     def add_location(self, error: RunnerError, op: Primitive, inputs: Sequence[Value]) -> RunnerError:
         """Add operator, operands, scope and source line to an error."""

@@ -19,7 +19,7 @@ from runner.errors import ConfigError, changed_rows
 from runner.experiment import code
 from runner.experiment.build import Experiment
 from runner.experiment.callbacks import Stopwatch, number
-from runner.host.files import write_json
+from runner.host.files import sha256, write_json
 from runner.host.json_file import flat
 from runner.host.machine import cpu_model, packages
 from runner.host.plain_text import as_unicode
@@ -180,6 +180,11 @@ class RunDescription:
         return code.hashes(self.subject.code)
 
     @cached_property
+    def network(self) -> dict[str, str]:
+        """sha256 of the files that the network was made from, by name; {} for most networks."""
+        return {path.name: sha256(path) for path in self.experiment.model.network.source_files}
+
+    @cached_property
     def packages(self) -> dict[str, str]:
         """Versions of the packages that compute the run; cached, since reading them is slow."""
         return packages()
@@ -209,8 +214,9 @@ class RunDescription:
         """The values that a resumed run must share with this one, by dotted name."""
         ranks = {"parallel.ranks": self.subject.ranks} if self.subject.ranks > 1 else {}
         code = {f"code.{name}": digest for name, digest in self.code.items()}
+        network = {f"network.files.{name}": digest for name, digest in self.network.items()}
         common = flat({"data": self.data, "version": relevant_versions(self.packages)})
-        return {**self.subject.identity, **ranks, **code, **common}
+        return {**self.subject.identity, **ranks, **code, **network, **common}
 
     def manifest(self) -> dict[str, Any]:
         """Everything that the results depend on, except the machine."""
@@ -219,6 +225,7 @@ class RunDescription:
             "experiment": names["experiment"],
             **self.subject.inputs,
             "data_sha256": self.data,
+            **({"network_sha256": self.network} if self.network else {}),
             code.HASHES: self.code,
             **code.given(),
             "mode": names["mode"],

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from runner.errors import ConfigError, nearest, some
+from runner.errors import ConfigError, some
 from runner.importer.graph import OnnxGraph, OnnxNode
 from runner.importer.operators import RULES
 
@@ -43,6 +43,4 @@ def is_quantized(operators: Iterable[str]) -> bool:
 
 
 def _line(operator: str, nodes: list[OnnxNode]) -> str:
-    close = nearest(operator, RULES)
-    hint = f" (nearest: {close})" if close else ""
-    return f"{operator}, opset {nodes[0].opset}: {some([node.name for node in nodes], 3)}{hint}"
+    return f"{operator}, opset {nodes[0].opset}: {some([node.name for node in nodes], 3)}"

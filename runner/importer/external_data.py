@@ -20,11 +20,18 @@ class ExternalData:
     def __init__(self, model: Path) -> None:
         self.model = model
         self.folder = Path(os.path.realpath(model.parent))
+        self._files: set[Path] = set()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Those that were read."""
+        return tuple(sorted(self._files))
 
     def array(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], entries: dict[str, str]) -> np.ndarray:
         """The elements of a tensor. Raises DataError for another place, and for another length than the type has."""
         needed = math.prod(shape) * dtype.itemsize
         path = self._path(name, entries.get("location", ""))
+        self._files.add(path)
         offset, length = (self._whole(name, entries, key) for key in ("offset", "length"))
         if length is not None and length != needed:
             what = "external data have another length than the tensor"

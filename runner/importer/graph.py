@@ -1,7 +1,8 @@
 """The content of an ONNX model as plain records: nodes, initializers as numpy arrays, inputs and outputs."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,8 @@ class OnnxGraph:
     initializers: Mapping[str, np.ndarray]
     inputs: tuple[OnnxValue, ...]
     outputs: tuple[OnnxValue, ...]
-    weights: Collection[str] = field(default=())  # initializers of the file; other ones come from Constant nodes
+    weights: Collection[str] = ()  # initializers of the file; other ones come from Constant nodes
+    files: tuple[Path, ...] = ()  # with external data
 
     @property
     def captures(self) -> set[str]:
@@ -91,4 +93,4 @@ class OnnxGraph:
         arrays = {name: array for name, array in self.initializers.items() if name in needed}
         outputs = tuple(value for value in self.outputs if value.name == output)
         inputs = tuple(value for value in self.inputs if value.name in needed)
-        return OnnxGraph(self.name, tuple(reversed(kept)), arrays, inputs, outputs, self.weights)
+        return replace(self, nodes=tuple(reversed(kept)), initializers=arrays, inputs=inputs, outputs=outputs)

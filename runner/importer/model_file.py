@@ -44,6 +44,19 @@ def read_model(path: Path) -> OnnxGraph:
         raise error.add(file=path) from None
 
 
+def with_all_outputs(path: Path, names: Sequence[str]) -> bytes:
+    """The serialised model of a file that `read_model` has read, with these values as outputs.
+
+    Raises ConfigError when it is too large for one message.
+    """
+    model = onnx.load(str(path))
+    del model.graph.output[:]
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    if model.ByteSize() > MAX_BYTES:
+        raise ConfigError("a model above 2 GiB cannot be executed with all values", file=path, bytes=model.ByteSize())
+    return bytes(model.SerializeToString())
+
+
 def _parsed(path: Path, data: bytes) -> onnx.ModelProto:
     require_memory(2 * len(data), file=path)
     model = onnx.ModelProto()
@@ -95,7 +108,9 @@ class _Reader:
                 nodes.append(node)
         inputs = tuple(_value(x) for x in proto.input if x.name not in weights)  # old files list initializers there
         ordered = in_order(nodes, [*arrays, *(x.name for x in inputs)])
-        return OnnxGraph(proto.name, ordered, arrays, inputs, tuple(map(_value, proto.output)), weights)
+        return OnnxGraph(
+            proto.name, ordered, arrays, inputs, tuple(map(_value, proto.output)), weights, self.external.files
+        )
 
     def _nodes(self, protos: Sequence[onnx.NodeProto]) -> Iterator[OnnxNode]:
         for proto in protos:

@@ -1,6 +1,6 @@
 """`OnnxNetwork`: a cell made from an ONNX file, with the names of the file."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,22 +53,35 @@ class OnnxNetwork(Cell):
         self._values = values_of(self.graph, parameters)
         self._calls = {id(g): self._calls_of(g) for g in _graphs(self.graph)}
 
+    @property
+    def source_files(self) -> Sequence[Path]:
+        """The file, and those with its external data."""
+        return self.file, *self.graph.files
+
     def _calls_of(self, graph: OnnxGraph) -> tuple[NodeCall, ...]:
         return tuple(NodeCall(node, RULES[node.operator], self, self.file) for node in graph.nodes)
 
     def construct(self, *inputs: Value) -> Value:
         """The output for the inputs of the file, in its order."""
-        result: Value = self.execute(self.graph, self._values, self._checked(inputs))[0]
+        result: Value = self.values(*inputs)[self.graph.outputs[0].name]
         return result
 
-    def execute(self, graph: OnnxGraph, values: Mapping[str, Any], inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The outputs of a graph of the file, in which `values` are known."""
-        own: Values = {**values, **{v.name: x for v, x in zip(graph.inputs, inputs, strict=True)}}
-        if graph is not self.graph:
-            own = {**graph.initializers, **own}
+    def values(self, *inputs: Value) -> Values:
+        """All values of the file's graph by name, for these inputs: tensors, and arrays of what is known at import."""
+        given = self._checked(inputs)
+        own = {value.name: x for value, x in zip(self.graph.inputs, given, strict=True)}
+        return self._executed(self.graph, {**self._values, **own})
+
+    def execute(self, graph: OnnxGraph, outer: Mapping[str, Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs of a graph inside of a node, which reads values of the graph around it."""
+        own = {value.name: x for value, x in zip(graph.inputs, inputs, strict=True)}
+        values = self._executed(graph, {**outer, **graph.initializers, **own})
+        return tuple(values[value.name] for value in graph.outputs)
+
+    def _executed(self, graph: OnnxGraph, values: Values) -> Values:
         for call in self._calls[id(graph)]:
-            call.construct(own)
-        return tuple(own[value.name] for value in graph.outputs)
+            call.execute(values)
+        return values
 
     def fixes_batch(self, length: int, rows: int) -> bool:
         """Whether the file has a fixed batch size of this length, while the batch has this other number of rows."""
@@ -103,11 +116,16 @@ def imported(path: Path, output: str = "", logits: bool = True) -> OnnxGraph:
     """The part of a file that a network is made of: what its output needs, without a Softmax at its end."""
     graph = without_copies(read_model(path))
     try:
-        graph = _without_labels(graph)
-        graph = graph.pruned(_chosen_output(graph, output))
-        return _without_softmax(graph, path) if logits else graph
+        graph = main_part(graph, output)
     except ConfigError as error:
         raise error.add(file=path) from None
+    return _without_softmax(graph, path) if logits else graph
+
+
+def main_part(graph: OnnxGraph, output: str = "") -> OnnxGraph:
+    """What an output needs, by default the first one of floats. Raises ConfigError when there is no such output."""
+    graph = _without_labels(graph)
+    return graph.pruned(_chosen_output(graph, output))
 
 
 def _graphs(graph: OnnxGraph) -> Iterator[OnnxGraph]:

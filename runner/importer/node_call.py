@@ -3,7 +3,7 @@
 import linecache
 from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -14,24 +14,35 @@ from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError, RunnerError
 from runner.importer.graph import OnnxGraph, OnnxNode
 from runner.importer.table import OnnxRule
-from runner.nn.cell import Cell
 
 Known: TypeAlias = np.ndarray | None
 Values: TypeAlias = MutableMapping[str, Any]  # by name: values of the step, and arrays for what is known at import
 _REQUIRED = object()
 
 
+class Network(Protocol):
+    """What a node needs of its network."""
+
+    training: bool
+
+    def execute(self, graph: OnnxGraph, outer: Mapping[str, Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs of a graph inside of a node."""
+
+    def fixes_batch(self, length: int, rows: int) -> bool:
+        """Whether the file has a fixed batch size of this length, while the batch has this other number of rows."""
+
+
 class NodeCall:
     """A node of an imported network, as its rule sees it."""
 
-    def __init__(self, node: OnnxNode, rule: OnnxRule, network: Cell, path: Path) -> None:
+    def __init__(self, node: OnnxNode, rule: OnnxRule, network: Network, path: Path) -> None:
         self.node, self.rule, self.network = node, rule, network
-        self._built = SourceLine(str(path), node.number)  # as if a layer of the user: `runner/core/source.py` reads it
+        self.line = SourceLine(str(path), node.number)
 
     @property
     def training(self) -> bool:
         """Whether the network is being trained."""
-        return bool(self.network.training)
+        return self.network.training
 
     @property
     def opset(self) -> int:
@@ -78,18 +89,18 @@ class NodeCall:
         allowed = rows.get("allowed")
         if isinstance(allowed, tuple):
             rows["allowed"] = ", ".join(map(str, allowed))
-        where = {"node": self.node.name, "operator": f"{self.node.operator}, opset {self.opset}", "line": self._built}
+        where = {"node": self.node.name, "operator": f"{self.node.operator}, opset {self.opset}", "line": self.line}
         return ConfigError(what, **rows, **where)
 
     def fixed_batch(self, length: int, x: Value, axis: int = 0) -> bool:
         """Whether a length is the batch size that the file fixes, and x has an axis with the rows of another batch."""
-        return bool(self.network.fixes_batch(length, x.shape[axis] if x.ndim > axis else 0))
+        return self.network.fixes_batch(length, x.shape[axis] if x.ndim > axis else 0)
 
-    def execute(self, graph: OnnxGraph, *inputs: Any) -> tuple[Any, ...]:
+    def inner(self, graph: OnnxGraph, *inputs: Any) -> tuple[Any, ...]:
         """Execute a graph that is an attribute, in the values that this node sees."""
-        return cast(tuple[Any, ...], self.network.execute(graph, self._values, inputs))
+        return self.network.execute(graph, self._values, inputs)
 
-    def construct(self, values: Values) -> None:
+    def execute(self, values: Values) -> None:
         """Execute the node: its outputs are added to `values`."""
         self._values = values
         inputs = [values[name] if name else None for name in self.node.inputs]
@@ -105,11 +116,13 @@ class NodeCall:
     def _apply(self, inputs: Sequence[Any]) -> Sequence[Any]:
         interpreter = current()
         interpreter.scope.append(self.node.name)
+        outer, interpreter.line = interpreter.line, self.line
         try:
             made = self.rule.apply(self, *self._operands(inputs))
         except RunnerError as error:
-            raise error.add(node=self.node.name, line=self._built) from None
+            raise error.add(node=self.node.name, line=self.line) from None
         finally:
+            interpreter.line = outer
             interpreter.scope.pop()
         return made if isinstance(made, tuple) else (made,)
 

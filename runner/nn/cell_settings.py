@@ -1,6 +1,7 @@
 """Settings of a cell and of the cells below it: flags, precision, names, and those of distributed training."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 from runner import dtype as dt
@@ -30,6 +31,11 @@ class CellSettings(KeywordNames):
         raise NotImplementedError
 
     # Flags
+
+    @property
+    def source_files(self) -> Sequence[Path]:
+        """Files that the network was made from, besides code; a run records what they contain."""
+        return ()
 
     def add_flags(self, **flags: Any) -> Self:
         """Set attributes of this cell that `get_flags` lists."""

@@ -11,4 +11,4 @@ from runner.importer.table import onnx_operator
 @onnx_operator("If", static=("condition",))
 def if_(call: NodeCall, condition: np.ndarray) -> tuple[Any, ...]:
     """One of two graphs; the condition is known at import."""
-    return call.execute(call.attribute("then_branch" if condition else "else_branch"))
+    return call.inner(call.attribute("then_branch" if condition else "else_branch"))

@@ -16,6 +16,9 @@ from runner.ops.volumes import pool_volumes
 @onnx_operator("MaxPool")
 def max_pool(call: NodeCall, x: Value) -> tuple[Value, ...]:
     """Largest element of each window over one to three axes; positions (`Indices`) over one or two."""
+    if not x.dtype.is_float:  # whole numbers of 8 bits are exact in Float32
+        largest, *positions = max_pool(call, ops.Cast()(x, dt.float32))
+        return ops.Cast()(largest, x.dtype), *positions
     window = _window(call, x)
     made = _pooled(x, window, ops.MaxPool, bool(call.attribute("ceil_mode", 0)))
     return (made, _positions(call, x, window)) if call.outputs > 1 else (made,)

@@ -47,11 +47,11 @@ def reshape(call: NodeCall, x: Value, shape: np.ndarray) -> Value:
     wanted = [int(n) for n in shape.tolist()]
     if not call.attribute("allowzero", 0):
         wanted = [x.shape[k] if n == 0 and k < x.ndim else n for k, n in enumerate(wanted)]
+    if wanted and call.fixed_batch(wanted[0], x):
+        wanted[0] = x.shape[0]
     known = math.prod(n for n in wanted if n != -1)
     if -1 in wanted and known and x.size % known == 0:
         wanted[wanted.index(-1)] = x.size // known
-    elif wanted and call.fixed_batch(wanted[0], x) and known * x.shape[0] == x.size * wanted[0]:
-        wanted[0] = x.shape[0]
     return reshaped(x, tuple(wanted))
 
 

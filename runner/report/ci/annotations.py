@@ -1,4 +1,4 @@
-"""Errors as annotations of GitHub Actions, which shows them at the line of a file.
+"""Errors on standard error, and as annotations of GitHub Actions, which shows them at the line of a file.
 
 Format (GitHub's workflow commands): `::error file=F,line=L,title=T::message`; `%`, line ends and, in properties, `:`
 and `,` are escaped.
@@ -6,12 +6,23 @@ and `,` are escaped.
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from runner.host.files import real_path
+from runner.host.plain_text import visible
 
 _LOCATION = re.compile(r"(?P<file>[^\s:()]+\.\w+)(?::(?P<line>\d+)(?::(?P<column>\d+))?|\((?P<in>\d+)\))?")
+
+
+def print_failure(block: str) -> None:
+    """Print an error block on standard error, and its annotations in a job of GitHub Actions."""
+    sys.stdout.flush()
+    lines = [visible(line) for line in block.split("\n")]
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        lines += annotations(block)
+    print("\n".join(lines), file=sys.stderr)  # noqa: T201  the output of a command that has failed
 
 
 def annotations(block: str) -> Iterator[str]:
