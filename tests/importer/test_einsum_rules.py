@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from both_modes import nodes_of
 from one_node import RNG, check_gradients, check_outputs, node
 from tables import table
 
@@ -81,13 +82,9 @@ def test_whole_numbers_are_multiplied_and_summed(tmp_path):
 
 
 def test_a_stack_of_products_needs_no_transposes(tmp_path):
-    from both_modes import nodes_of
-
-    from runner.importer.network import OnnxNetwork
-
     one = node("Einsum", normal(2, 2, 3, 4), normal(2, 2, 5, 4), equation="bhqd,bhkd->bhqk")
-    network = OnnxNetwork(str(one.write(tmp_path)), logits=False)
-    made = [entry.op.name for entry in nodes_of(network.construct, "graph", *one.given)]
+    network = one.network(one.write(tmp_path))
+    made = [entry.op.name for entry in nodes_of(network.network.construct, "graph", *one.given)]
     assert made == ["Reshape", "Reshape", "BatchMatMul", "Reshape"]
 
 
@@ -103,11 +100,6 @@ def test_a_stack_of_products_needs_no_transposes(tmp_path):
     ids=lambda value: getattr(value, "attributes", {}).get("equation", ""),
 )
 def test_what_is_refused(one, what, tmp_path):
-    from both_modes import step_of
-
-    from runner.importer.network import OnnxNetwork
-
-    network = OnnxNetwork(str(one.write(tmp_path)), logits=False)
     with pytest.raises(ConfigError, match=what) as caught:
-        step_of(network.construct, "pynative")(*one.given)
+        one.network(one.write(tmp_path)).run("pynative")
     assert "Einsum" in str(caught.value)

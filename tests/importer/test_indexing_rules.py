@@ -4,12 +4,11 @@ import itertools
 
 import numpy as np
 import pytest
-from both_modes import nodes_of, step_of
+from both_modes import nodes_of
 from one_node import RNG, Constant, check_gradients, check_outputs, node
 from tables import table
 
 from runner.errors import ConfigError
-from runner.importer.network import OnnxNetwork
 
 
 def normal(*shape: int) -> np.ndarray:
@@ -91,7 +90,7 @@ SCATTERS = [
     ),
     node("ScatterElements", normal(3, 4), ints([0, -1], [2, 3]), normal(2, 2), axis=1),
     node("ScatterElements", normal(5), ints(3, 0), normal(2), opset=11),
-    node("ScatterElements", normal(2, 3, 4), ints([[[1], [0]]]), normal(1, 2, 1), axis=1),
+    node("ScatterElements", normal(2, 3, 4), ints([[1], [0]]), normal(1, 2, 1), axis=1),
     node("ScatterElements", normal(3, 2), ints([0, 0], [0, 1]), normal(2, 2), axis=0, reduction="add", note="twice"),
     node("Scatter", normal(3, 4), ints([0, 1, 2, 0]), normal(1, 4), axis=0, opset=9),
     *(
@@ -101,6 +100,11 @@ SCATTERS = [
     node("ScatterND", normal(4, 3), ints([[0, 1], [3, -1]]), normal(1, 2), opset=11),
     node("ScatterND", normal(4, 3), ints([1], [1]), normal(2, 3), reduction="add", note="twice"),
     node("ScatterND", normal(4, 3), known([1], [2]), normal(2, 3), note="known"),
+]
+CROPS = [
+    node("CenterCropPad", normal(5, 4), known(2, 7)),
+    node("CenterCropPad", normal(5, 4, 3), known(8, 2), axes=[0, -1]),
+    node("CenterCropPad", normal(5, 4), known(4, 4)),
 ]
 ORDERS = [
     *(
@@ -132,7 +136,7 @@ FLAT = [
     node("ArgMax", normal(3, 4), ints=(0,), opset=9, axis=1),
     node("OneHot", whole(2, 3), known(4), Constant(np.array([0, 1], np.float32))),
     node("OneHot", whole(2, 3, high=9), scalar(4), Constant(np.array([-1, 2], np.float32)), axis=1),
-    node("OneHot", whole(2, 3).astype(np.float32), scalar(3), Constant(np.array([0, 1], np.float32)), axis=0, opset=9),
+    node("OneHot", whole(2, 3), scalar(3), Constant(np.array([0, 1], np.float32)), axis=0, opset=9),
     node("OneHot", whole(3), scalar(5), known(0, 7), ints=(0,), axis=-2),
 ]
 KNOWN = [
@@ -170,10 +174,17 @@ GRIDS = [
     )
     for mode, padding, corners in itertools.product(("bilinear", "nearest"), ("zeros", "border", "reflection"), (0, 1))
 ]
-DIFFERENTIABLE = [one for one in [*GATHERS, *SLICES, *SCATTERS, *ORDERS, *GRIDS] if "mul" not in str(one.attributes)]
+AFFINE = [
+    node("AffineGrid", normal(2, 2, 3), known(2, 3, 4, 5), opset=20),
+    node("AffineGrid", normal(2, 2, 3), known(2, 3, 4, 5), opset=20, align_corners=1),
+    node("AffineGrid", normal(1, 3, 4), known(1, 2, 2, 3, 4), opset=20),
+]
+DIFFERENTIABLE = [
+    one for one in [*GATHERS, *SLICES, *SCATTERS, *ORDERS, *CROPS, *GRIDS, *AFFINE] if "mul" not in str(one.attributes)
+]
 
 
-@table("one", [*GATHERS, *SLICES, *SCATTERS, *ORDERS, *FLAT, *KNOWN, *GRIDS], ids=str)
+@table("one", [*GATHERS, *SLICES, *SCATTERS, *ORDERS, *CROPS, *FLAT, *KNOWN, *GRIDS, *AFFINE], ids=str)
 def test_outputs(one, tmp_path):
     check_outputs(one, tmp_path)
 
@@ -183,21 +194,18 @@ def test_gradients(one, tmp_path):
     check_gradients(one, tmp_path)
 
 
-def network_of(one, folder):
-    return OnnxNetwork(str(one.write(folder)), logits=False)
-
-
 def test_a_known_place_is_a_slice(tmp_path):
     """`x[:, 0]` of a transformer: its gradient pads, and no scatter is needed."""
     one = node("Gather", normal(2, 5, 3), scalar(0), axis=1)
-    made = [entry.op.name for entry in nodes_of(network_of(one, tmp_path).construct, "graph", *one.given)]
+    made = [
+        entry.op.name for entry in nodes_of(one.network(one.write(tmp_path)).network.construct, "graph", *one.given)
+    ]
     assert made == ["StridedSlice", "Reshape"]
 
 
 def refused(one, folder):
-    network = network_of(one, folder)
     with pytest.raises(ConfigError) as caught:
-        step_of(network.construct, "pynative")(*one.arrays())
+        one.network(one.write(folder)).run("pynative")
     return str(caught.value)
 
 

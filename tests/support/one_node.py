@@ -1,5 +1,6 @@
 """ONNX models of one node: the imported network against stock onnxruntime, and its gradients against differences."""
 
+import itertools
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,9 +78,49 @@ class OneNode:
         path.write_bytes(model.SerializeToString())
         return path
 
-    def arrays(self) -> list[np.ndarray]:
-        """What the model is called with."""
-        return [*self.given, *([np.zeros(1, np.float32)] if self.ints else [])]
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What the model is called with, by name."""
+        given = {f"x{k}": x for k, x in enumerate(self.inputs) if isinstance(x, np.ndarray)}
+        return {**given, "zero": np.zeros(1, np.float32)} if self.ints else given
+
+    def network(self, path: Path, output: int = 0) -> "ImportedOutput":
+        """The network of one output."""
+        return ImportedOutput(OnnxNetwork(str(path), f"f{output}", logits=False), self.arrays())
+
+
+class ImportedOutput:
+    """An imported network with the inputs that its output needs."""
+
+    def __init__(self, network: OnnxNetwork, arrays: dict[str, np.ndarray]) -> None:
+        self.network, self.names = network, [value.name for value in network.graph.inputs]
+        self.arrays = [arrays[name] for name in self.names]
+
+    def run(self, mode: str) -> np.ndarray:
+        """The output."""
+        return step_of(self.network.construct, mode)(*self.arrays)[0]
+
+    @property
+    def floats(self) -> list[int]:
+        """The positions of the inputs that have a gradient."""
+        return [k for k, x in enumerate(self.arrays) if x.dtype.kind == "f" and self.names[k] != "zero"]
+
+    def gradients(self, factors: np.ndarray, mode: str) -> list[np.ndarray]:
+        """The gradients of the weighted sum of the output with respect to the inputs of floats."""
+
+        def slopes(*inputs):
+            return gradients(self.network.construct(*inputs) * factors, [inputs[k] for k in self.floats])
+
+        return step_of(slopes, mode)(*self.arrays)
+
+    def difference(self, at: int, factors: np.ndarray, direction: np.ndarray) -> float:
+        """The central difference of the weighted sum along a direction of an input, in Float64."""
+        wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in self.arrays]
+        run, ends = step_of(self.network.construct, "pynative"), []
+        for step in (STEP, -STEP):
+            (y,) = run(*wide[:at], wide[at] + step * direction, *wide[at + 1 :])
+            assert y.dtype == np.float64
+            ends.append(float((y * factors).sum()))
+        return (ends[0] - ends[1]) / (2 * STEP)
 
 
 def onnx_ir_version(opset: int) -> int:
@@ -99,69 +140,37 @@ def node(
     return OneNode(operator, inputs, attributes, opset, outputs, tuple(ints), note)
 
 
-def stock(path: Path, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def stock(path: Path, arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
     """The outputs of stock onnxruntime."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    names = [value.name for value in session.get_inputs()]
-    return [np.asarray(y) for y in session.run(None, dict(zip(names, arrays, strict=True)))]
-
-
-def imported(row: OneNode, path: Path, mode: str, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The outputs of the imported network, each from a network of its own."""
-    networks = [OnnxNetwork(str(path), f"f{k}", logits=False) for k in range(row.outputs)]
-    return [step_of(network.construct, mode)(*arrays)[0] for network in networks]
+    return [np.asarray(y) for y in session.run(None, arrays)]
 
 
 def check_outputs(row: OneNode, folder: Path, expected: Sequence[np.ndarray] | None = None, most: float = 1e-5) -> None:
     """Shapes and numbers of both modes are those of stock onnxruntime, or those given where it lacks the node."""
     path = row.write(folder)
     wanted = stock(path, row.arrays()) if expected is None else expected
-    for mode in MODES:
-        for made, right in zip(imported(row, path, mode, row.arrays()), wanted, strict=True):
-            assert made.shape == right.shape, (mode, made.shape, right.shape)
-            assert np.allclose(made, right, most, most, equal_nan=True), (mode, np.abs(made - right).max())
+    for mode, (k, right) in itertools.product(MODES, enumerate(wanted)):
+        made = row.network(path, k).run(mode)
+        assert made.shape == right.shape, (mode, made.shape, right.shape)
+        assert np.allclose(made, right, most, most, equal_nan=True), (mode, np.abs(made - right).max())
 
 
 def check_gradients(row: OneNode, folder: Path, most: float = 1e-3) -> None:
-    """In both modes, the gradients of a weighted sum of all outputs are those of differences in Float64."""
-    path, arrays = row.write(folder), row.arrays()
-    floats = [k for k, x in enumerate(row.given) if x.dtype.kind == "f"]
-    parameters = OnnxNetwork(str(path), "f0", logits=False).trainable_params()
-    assert floats, "no input to differentiate"
-    assert not parameters, "a constant is trained: pass it as an input"
-    for k in range(row.outputs):
-        if k in row.ints:
-            continue
-        network = OnnxNetwork(str(path), f"f{k}", logits=False)
-        factors = RNG.normal(size=imported_shape(network, arrays)).astype(np.float32)
-        for at in floats:
-            slopes = _slopes(network, arrays, factors, at)
-            for mode in MODES:
-
-                def slope(*inputs, network=network, factors=factors, at=at):
-                    return gradients(network.construct(*inputs) * factors.astype(inputs[at].dtype.numpy), [inputs[at]])
-
-                (made,) = step_of(slope, mode)(*arrays)
-                scale = max(float(np.abs(slopes).max(initial=0)), 1e-6)
-                found = float(np.abs(made - slopes).max(initial=0)) / scale
-                assert found <= most, f"{mode}: the gradient of input {at} for output {k} differs by {found:.1e}"
-
-
-def imported_shape(network: OnnxNetwork, arrays: Sequence[np.ndarray]) -> tuple[int, ...]:
-    return step_of(network.construct, "pynative")(*arrays)[0].shape
-
-
-def _slopes(network: OnnxNetwork, arrays: Sequence[np.ndarray], factors: np.ndarray, at: int) -> np.ndarray:
-    """Central differences for each element of an input, in Float64."""
-    wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in arrays]
-    run, slopes = step_of(network.construct, "pynative"), np.zeros(wide[at].shape)
-    for place in np.ndindex(slopes.shape):
-        ends = []
-        for step in (STEP, -STEP):
-            moved = wide[at].copy()
-            moved[place] += step
-            (y,) = run(*wide[:at], moved, *wide[at + 1 :])
-            assert y.dtype == np.float64
-            ends.append(float((y * factors).sum()))
-        slopes[place] = (ends[0] - ends[1]) / (2 * STEP)
-    return slopes
+    """In both modes, the gradients of a weighted sum of each output agree with differences in Float64 along two random
+    directions."""
+    path = row.write(folder)
+    for output in set(range(row.outputs)) - set(row.ints):
+        network = row.network(path, output)
+        assert not network.network.trainable_params(), "a constant is trained: pass it as an input"
+        factors = RNG.normal(size=network.run("pynative").shape).astype(np.float32)
+        assert network.floats, "no input to differentiate"
+        made = [network.gradients(factors, mode) for mode in MODES]
+        for at, of_modes in zip(network.floats, zip(*made, strict=True), strict=True):
+            for _ in range(2):
+                direction = RNG.normal(size=of_modes[0].shape)
+                slope = network.difference(at, factors, direction)
+                for mode, gradient in zip(MODES, of_modes, strict=True):
+                    found = float((gradient * direction).sum())
+                    scale = max(float(np.abs(gradient * direction).sum()), 1e-6)
+                    assert abs(found - slope) <= most * scale, (mode, network.names[at], output, found, slope)

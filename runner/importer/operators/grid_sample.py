@@ -1,4 +1,4 @@
-"""Rule for GridSample: images read at positions that are an operand."""
+"""Rules for GridSample, images read at positions that are an operand, and AffineGrid, which makes such positions."""
 
 from functools import reduce
 
@@ -65,4 +65,20 @@ def _pixels(x: Value, rows: Value, columns: Value) -> Value:
     found = ops.Gather(0)(table, first + safe[0] * width + safe[1])
     pixels = ops.Transpose()(found, (0, 3, 1, 2))
     result: Value = ops.Select()(ops.ExpandDims()(inside, 1), pixels, Tensor(0.0, x.dtype))
+    return result
+
+
+@onnx_operator("AffineGrid", static=("size",))
+def affine_grid(call: NodeCall, theta: Value, size: np.ndarray) -> Value:
+    """Positions of the pixels of images of a size known at import, under affine maps: (N, d, d + 1) to (N, ..., d)."""
+    samples, lengths = theta.shape[0], [int(n) for n in size[2:]]
+    axes, corners = len(lengths), bool(call.attribute("align_corners", 0))
+    if theta.shape != (int(size[0]), axes, axes + 1):
+        raise call.error("needs a matrix (d, d + 1) for each sample", theta=theta.type, size=size.tolist())
+    centers = [np.linspace(-1, 1, n) if corners else (2 * np.arange(n) + 1) / n - 1 for n in lengths]
+    columns = [*np.meshgrid(*centers, indexing="ij")[::-1], np.ones(lengths)]  # the last axis, x, is the first number
+    pixels = Tensor(np.stack(columns, -1).reshape(-1, axes + 1), theta.dtype)
+    mapped = ops.MatMul(transpose_b=True)(pixels, ops.Reshape()(theta, (samples * axes, axes + 1)))
+    split = ops.Transpose()(ops.Reshape()(mapped, (-1, samples, axes)), (1, 0, 2))
+    result: Value = ops.Reshape()(split, (samples, *lengths, axes))
     return result

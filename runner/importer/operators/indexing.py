@@ -1,4 +1,4 @@
-"""Rules for operators that select elements at positions: Gather and its relatives, Slice, Compress, ReverseSequence."""
+"""Rules for operators that select elements at positions: Gather and its relatives, Slice, Compress, CenterCropPad."""
 
 from collections.abc import Sequence
 
@@ -85,6 +85,22 @@ def reverse_sequence(call: NodeCall, data: Value, sequence_lens: Value) -> Value
     return result
 
 
+@onnx_operator("CenterCropPad", static=("shape",))
+def center_crop_pad(call: NodeCall, data: Value, shape: np.ndarray) -> Value:
+    """The middle of data in axes that get shorter, and zeros around it in axes that get longer."""
+    axes = [axis_of(call, axis, data.ndim) for axis in call.attribute("axes", tuple(range(data.ndim)))]
+    lengths = dict(zip(axes, (int(n) for n in shape), strict=True))
+    ranges, paddings = list(map(range, data.shape)), [(0, 0)] * data.ndim
+    for axis, length in lengths.items():
+        missing = length - data.shape[axis]
+        if missing < 0:
+            ranges[axis] = range(-missing // 2, -missing // 2 + length)
+        else:
+            paddings[axis] = missing // 2, missing - missing // 2
+    part = sliced(data, ranges)
+    return ops.Pad(tuple(paddings))(part) if any(map(sum, paddings)) else part
+
+
 def axis_of(call: NodeCall, axis: int, ndim: int) -> int:
     """An axis from 0. Raises a located error for one out of range."""
     if not -ndim <= axis < ndim:
@@ -122,7 +138,7 @@ def sliced(data: Value, ranges: Sequence[range]) -> Value:
         begin, end, steps = zip(*((r.start, r.stop, r.step) for r in upwards), strict=True)
         data = ops.StridedSlice()(data, begin, end, steps)
     reversed_axes = tuple(k for k, r in enumerate(ranges) if r.step < 0 and len(r) > 1)
-    return ops.ReverseV2(reversed_axes)(data) if reversed_axes else data  # type: ignore[no-any-return]
+    return ops.ReverseV2(reversed_axes)(data) if reversed_axes else data
 
 
 def places(shape: Sequence[int], axes: Sequence[int]) -> np.ndarray:

@@ -12,7 +12,7 @@ NEAREST = "round_prefer_floor", "round_prefer_ceil", "floor", "ceil"
 
 
 @dataclass(frozen=True)
-class Axis:
+class ResizedAxis:
     """An axis of `length` elements that gets `out` ones; `scale` is their ratio before it is rounded."""
 
     number: int
@@ -43,17 +43,14 @@ class Axis:
         x, half = self.positions(coordinates), np.float32(0.5)
         if rounding == "simple":  # before opset 11
             rounding = "ceil" if self.scale < 1 else "floor"
-        rounded = {
-            "floor": np.floor,
-            "ceil": np.ceil,
-            "round_prefer_floor": lambda x: np.ceil(x - half),
-            "round_prefer_ceil": lambda x: np.floor(x + half),
-        }[rounding](x)
+        moved = {"round_prefer_floor": x - half, "round_prefer_ceil": x + half}.get(rounding, x)
+        upwards = rounding in ("ceil", "round_prefer_floor")
+        rounded = np.ceil(moved) if upwards else np.floor(moved)
         places: np.ndarray = np.clip(rounded.astype(np.int64), 0, self.length - 1)
         return places
 
 
-def weights(axis: Axis, coordinates: str, cubic: float | None, exclude_outside: bool) -> np.ndarray:
+def weights(axis: ResizedAxis, coordinates: str, cubic: float | None, exclude_outside: bool) -> np.ndarray:
     """The matrix (out, length) of linear interpolation or, with a coefficient, of cubic convolution.
 
     Beyond the ends the outermost elements are repeated, or left out if `exclude_outside`.

@@ -38,7 +38,7 @@ def _extremum(call: NodeCall, data: Value, kind: type[ops.Argmax]) -> Value:
     position: Value = kind(axis, dt.int64)(ops.ReverseV2(axis)(data) if is_last else data)
     if is_last:
         position = data.shape[axis] - 1 - position
-    return ops.ExpandDims()(position, axis) if call.attribute("keepdims", 1) else position  # type: ignore[no-any-return]
+    return ops.ExpandDims()(position, axis) if call.attribute("keepdims", 1) else position
 
 
 @onnx_operator("CumSum", static=("axis",))

@@ -12,7 +12,7 @@ from runner import ops
 from runner.core.value import Tensor, Value
 from runner.importer.node_call import NodeCall
 from runner.importer.operators.indexing import axis_of
-from runner.importer.operators.interpolation import COORDINATES, NEAREST, Axis, weights
+from runner.importer.operators.interpolation import COORDINATES, NEAREST, ResizedAxis, weights
 from runner.importer.table import onnx_operator
 
 POLICIES = "stretch", "not_larger", "not_smaller"
@@ -39,25 +39,24 @@ def resize(
 
 
 @onnx_operator("Upsample", static=("scales",))
-def upsample(call: NodeCall, x: Value, scales: np.ndarray | None = None) -> Value:
+def upsample(call: NodeCall, x: Value, scales: np.ndarray) -> Value:
     """Nearest or linear interpolation to scales: Resize before opset 10."""
-    given = np.array(call.setting("scales", scales, ()), np.float32)
-    return _interpolated(call, x, _scaled(call, x, range(x.ndim), given), "asymmetric", "simple")
+    return _interpolated(call, x, _scaled(call, x, range(x.ndim), scales), "asymmetric", "simple")
 
 
-def _scaled(call: NodeCall, x: Value, axes: Sequence[int], scales: np.ndarray | None) -> list[Axis]:
+def _scaled(call: NodeCall, x: Value, axes: Sequence[int], scales: np.ndarray | None) -> list[ResizedAxis]:
     """The axes with their lengths times their scales."""
     if scales is None or len(scales) != len(axes) or not (scales > 0).all():
         given = None if scales is None else scales.tolist()
         raise call.error("needs a positive scale for each axis", scales=given, axes=list(axes), x=x.type)
     numbers = scales.astype(np.float32)
     return [
-        Axis(axis, x.shape[axis], int(scale * np.float32(x.shape[axis])), scale)
+        ResizedAxis(axis, x.shape[axis], int(scale * np.float32(x.shape[axis])), scale)
         for axis, scale in zip(axes, numbers, strict=True)
     ]
 
 
-def _sized(call: NodeCall, x: Value, axes: Sequence[int], sizes: np.ndarray | None) -> list[Axis]:
+def _sized(call: NodeCall, x: Value, axes: Sequence[int], sizes: np.ndarray | None) -> list[ResizedAxis]:
     """The axes with their new lengths; a policy may make them smaller or larger, to keep the aspect ratio."""
     policy = call.choice("keep_aspect_ratio_policy", "stretch", *POLICIES)
     if sizes is None or len(sizes) != len(axes) or not (sizes > 0).all():
@@ -72,11 +71,11 @@ def _sized(call: NodeCall, x: Value, axes: Sequence[int], sizes: np.ndarray | No
     if policy != "stretch":
         scale = min(scales) if policy == "not_larger" else max(scales)
         outs = [int(np.floor(np.float32(length) * scale + np.float32(0.5))) for length in lengths]
-        return [Axis(axis, n, out, scale) for axis, n, out in zip(axes, lengths, outs, strict=True)]
-    return [Axis(*numbers) for numbers in zip(axes, lengths, wanted, scales, strict=True)]
+        return [ResizedAxis(axis, n, out, scale) for axis, n, out in zip(axes, lengths, outs, strict=True)]
+    return [ResizedAxis(*numbers) for numbers in zip(axes, lengths, wanted, scales, strict=True)]
 
 
-def _interpolated(call: NodeCall, x: Value, axes: Sequence[Axis], coordinates: str, nearest: str) -> Value:
+def _interpolated(call: NodeCall, x: Value, axes: Sequence[ResizedAxis], coordinates: str, nearest: str) -> Value:
     """x with these axes resized, those that change nothing left out."""
     mode = call.choice("mode", "nearest", "nearest", "linear", "cubic")
     call.choice("antialias", 0, 0)
@@ -96,7 +95,7 @@ def _interpolated(call: NodeCall, x: Value, axes: Sequence[Axis], coordinates: s
     return x
 
 
-def _repeated(x: Value, axis: Axis, places: np.ndarray) -> Value:
+def _repeated(x: Value, axis: ResizedAxis, places: np.ndarray) -> Value:
     """The elements of an axis at these places."""
     at, (factor, rest) = axis.number, divmod(axis.out, axis.length)
     if rest == 0 and np.array_equal(places, np.arange(axis.length).repeat(factor)):
