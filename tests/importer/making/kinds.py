@@ -203,15 +203,16 @@ KINDS = (
     Kind("efficientnet", efficientnet, pictures(size=64), (legacy(15, free=True), dynamo(18, free=True))),
     Kind("convnext", convnext, pictures(size=32), (legacy(17), legacy(13, free=True), dynamo(20, free=True))),
     Kind("vit", vit, pictures(), (legacy(14, free=True), dynamo(18, free=True), dynamo(23)), rate=0.003),
-    Kind("swin", partial(swin, [2, 1]), pictures(), (legacy(17), dynamo(20, free=True)), rate=0.003),
+    Kind("swin", partial(swin, [2, 1]), pictures(), (dynamo(20, free=True),), rate=0.003),
+    Kind("swin", partial(swin, [1, 1]), pictures(), (legacy(17),), rate=0.003),
     Kind("swin", partial(swin, [2]), pictures(), (legacy(14, free=True),), rate=0.003),
     Kind("bert", partial(bert, "eager"), sentences, (legacy(12, free=True),), rate=0.003),
     Kind("bert", partial(bert, "sdpa"), sentences, (legacy(17), dynamo(20, free=True)), rate=0.003),
     Kind("gpt2", partial(gpt2, "eager"), tokens, (legacy(13, free=True),), targets=next_tokens),
     Kind("gpt2", partial(gpt2, "sdpa"), tokens, (legacy(17), dynamo(20, free=True)), targets=next_tokens),
-    Kind("tcn", partial(TCN, 3, CLASSES, (8, 12, 16)), series, (legacy(11, free=True), dynamo(18, free=True))),
+    Kind("tcn", partial(TCN, 3, CLASSES, (8, 12, 16)), series, (legacy(11, free=True), legacy(12, training="TRAINING", folding=False), dynamo(18, free=True))),
     Kind(
-        "autoencoder", Autoencoder, pictures(8, 1, 28), (legacy(10), dynamo(18, free=True)), loss="mse", targets=smooth
+        "autoencoder", Autoencoder, pictures(8, 1, 28), (legacy(13), dynamo(18, free=True)), loss="mse", targets=smooth
     ),
     Kind(
         "unet",

@@ -26,6 +26,8 @@ def randomize(network: nn.Module, seed: int) -> None:
             elif name == "running_mean" or value.ndim == 1:
                 if value.dtype == torch.float32:
                     value.data.normal_(0.0, 0.1, generator=generator)
+            elif value.dtype == torch.float32 and value.numel() > 1 and value.min() == value.max():
+                value.data.normal_(0.0, 0.1, generator=generator)
             elif name == "layer_scale":
                 value.data.uniform_(0.2, 0.8, generator=generator)
 
@@ -57,9 +59,13 @@ def take_statistics(network: nn.Module, file: onnx.ModelProto) -> None:
 def as_exported(network: nn.Module, file: onnx.ModelProto) -> nn.Module:
     """The network as it is in the file, where exporters compute what does not depend on inputs.
 
-    Normalization is in the convolution before it, and the bias of Swin's windows is a table by pairs of positions.
+    Normalization is in the convolution before it, that of weights in the weights, and the bias of Swin's windows is
+    a table by pairs of positions.
     """
-    for layer in [*network.modules()]:
+    names = {entry.name for entry in file.graph.initializer}
+    for name, layer in [*network.named_modules()]:
+        if hasattr(layer, "weight_g") and f"{name}.weight_g" not in names:
+            nn.utils.remove_weight_norm(layer)
         if hasattr(layer, "relative_position_bias_table"):
             table = nn.Parameter(layer.get_relative_position_bias().detach().clone())
             layer.register_parameter("relative_position_bias", table)
