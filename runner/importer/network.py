@@ -156,8 +156,11 @@ def _chosen_output(graph: OnnxGraph, name: str) -> str:
 
 
 def _without_softmax(graph: OnnxGraph, path: Path) -> OnnxGraph:
-    last = graph.nodes[-1] if graph.nodes else None
-    if last is None or last.operator != "Softmax" or last.outputs[0] != graph.outputs[0].name:
+    nodes, result = list(graph.nodes), graph.outputs[0].name
+    while nodes and nodes[-1].operator == "Identity" and nodes[-1].outputs[0] == result:
+        result = nodes.pop().inputs[0]
+    if not nodes or nodes[-1].operator != "Softmax" or nodes[-1].outputs[0] != result:
         return graph
+    last = nodes.pop()
     LOG.info("%s: the Softmax %s at the end is left out, since losses of logits apply it", path.name, last.name)
-    return replace(graph, nodes=graph.nodes[:-1], outputs=(replace(graph.outputs[0], name=last.inputs[0]),))
+    return replace(graph, nodes=tuple(nodes), outputs=(replace(graph.outputs[0], name=last.inputs[0]),))

@@ -32,7 +32,7 @@ def sklearn_files() -> None:
 
     random = np.random.RandomState(0)
     data = random.standard_normal((40, 12)).astype(np.float32)
-    labels, values = random.randint(0, 4, 40), random.standard_normal((40, 3)).astype(np.float32)
+    labels, values = random.randint(0, 4, 40), random.standard_normal(40).astype(np.float32)
     sizes: dict[str, Any] = {"hidden_layer_sizes": (16, 10), "max_iter": 3, "random_state": 0}
     classifier = MLPClassifier(**sizes).fit(data, labels)
     regressor = MLPRegressor(**sizes, activation="tanh").fit(data, values)
@@ -41,7 +41,7 @@ def sklearn_files() -> None:
         file = to_onnx(classifier, batch, target_opset=opset, options={id(classifier): settings})
         write_mlp(f"mlp-sklearn-{opset}", file, classifier, batch, labels[:10].astype(np.int32))
     file = to_onnx(regressor, batch, target_opset=15)
-    write_mlp("mlp-sklearn-15-regressor", file, regressor, batch, values[:10])
+    write_mlp("mlp-sklearn-15-regressor", file, regressor, batch, values[:10, None])
 
 
 def write_mlp(name: str, file: onnx.ModelProto, model: Any, batch: np.ndarray, targets: np.ndarray) -> None:
@@ -82,10 +82,10 @@ def write_mlp(name: str, file: onnx.ModelProto, model: Any, batch: np.ndarray, t
     write(name, file, facts, arrays)
 
 
-def places(file: onnx.ModelProto, parameters: dict[str, np.ndarray]) -> dict[str, dict[str, Any]]:
+def places(file: onnx.ModelProto, parameters: dict[str, np.ndarray]) -> dict[str, list[list[str]]]:
     """By parameter: the initializers that have its values, and in which form."""
     arrays = {entry.name: onnx.numpy_helper.to_array(entry) for entry in file.graph.initializer}
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, list[list[str]]] = {}
     for name, value in parameters.items():
         layouts = {"same": value, "transposed": value.T}
         if value.ndim == 4:  # Keras keeps the channels of a convolution last
@@ -93,7 +93,7 @@ def places(file: onnx.ModelProto, parameters: dict[str, np.ndarray]) -> dict[str
         for form, wanted in layouts.items():
             same = [n for n, a in arrays.items() if a.size == wanted.size and a.dtype.kind == "f" and _is(a, wanted)]
             if same and name not in found:
-                found[name] = {"initializers": same, "form": form}
+                found[name] = [[other, form] for other in same]
     return found
 
 

@@ -33,7 +33,7 @@ def main(names: list[str]) -> None:
     for kind in KINDS:
         for how in kind.exports:
             name = "-".join(filter(None, (kind.name, how.exporter, str(how.opset), how.variant, mode(how))))
-            if not names or any(wanted in name for wanted in names):
+            if not names or any(name.startswith(wanted) for wanted in names):
                 make(kind, how, FOLDER / name)
 
 

@@ -42,12 +42,11 @@ class Sample:
         The reference lists the initializers of each parameter: that of its name, or else those with its values, in
         another layout where exporters change it. Gradients of several uses are added.
         """
-        found = {}
-        for name, entry in self.facts["initializers"].items():
-            if name in self.gradients:
-                total = np.sum([gradients[part] for part in entry["initializers"]], axis=0)
-                found[name] = _as_framework(total, entry["form"], self.gradients[name].shape)
-        return found
+        totals = {}
+        for name, places in self.facts["initializers"].items():
+            shape = self.gradients[name].shape
+            totals[name] = sum(_as_parameter(gradients[part], layout, shape) for part, layout in places if part in gradients)
+        return totals
 
 
 def sample(path: Path) -> Sample:
@@ -63,12 +62,18 @@ def sample(path: Path) -> Sample:
         return Sample(path, facts, inputs, *rest, kinds["gradient/"])
 
 
-def _as_framework(gradient: np.ndarray, form: str, shape: Sequence[int]) -> np.ndarray:
-    if form == "transposed":
-        return gradient.T
-    if form == "repeated":
-        return gradient.sum(0, keepdims=True)
-    return gradient.transpose(2, 3, 1, 0) if form == "channels last" else gradient.reshape(shape)
+def _as_parameter(gradient: np.ndarray, layout: str, shape: tuple[int, ...]) -> np.ndarray:
+    match layout:
+        case "transposed":
+            return gradient.T
+        case "channels last":
+            return gradient.transpose(2, 3, 1, 0)
+        case "repeated":
+            return gradient.sum(0, keepdims=True)
+        case "first rows":
+            rows = gradient.reshape(-1, shape[1])
+            return np.pad(rows, ((0, shape[0] - len(rows)), (0, 0)))
+    return gradient.reshape(shape)
 
 
 class _Entropy(nn.Cell):

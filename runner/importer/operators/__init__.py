@@ -3,6 +3,7 @@
 from runner.importer.operators import (
     activation,
     arithmetic,
+    attention,
     control,
     convolution,
     einsum,
@@ -25,6 +26,7 @@ __all__ = [
     "RULES",
     "activation",
     "arithmetic",
+    "attention",
     "control",
     "convolution",
     "einsum",

@@ -116,7 +116,8 @@ def vit() -> nn.Module:
 def bert(attention: str) -> nn.Module:
     from transformers import BertConfig, BertForSequenceClassification
 
-    sizes = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes: dict[str, Any] = {"vocab_size": 60, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes |= {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
     config = BertConfig(
         **sizes, intermediate_size=48, max_position_embeddings=16, num_labels=CLASSES, attn_implementation=attention
     )
@@ -126,7 +127,8 @@ def bert(attention: str) -> nn.Module:
 def gpt2(attention: str) -> nn.Module:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    sizes = {"vocab_size": 60, "n_positions": 16, "n_embd": 32, "n_layer": 2, "n_head": 2}
+    sizes: dict[str, Any] = {"vocab_size": 60, "n_positions": 16, "n_embd": 32, "n_layer": 2, "n_head": 2}
+    sizes |= {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": 0}
     return GPT2LMHeadModel(GPT2Config(**sizes, use_cache=False, attn_implementation=attention))
 
 
@@ -205,7 +207,7 @@ KINDS = (
     Kind("vit", vit, pictures(), (legacy(14, free=True), dynamo(18, free=True), dynamo(23)), rate=0.003),
     Kind("swin", partial(swin, [2, 1]), pictures(), (dynamo(20, free=True),), rate=0.003),
     Kind("swin", partial(swin, [1, 1]), pictures(), (legacy(17),), rate=0.003),
-    Kind("swin", partial(swin, [2]), pictures(), (legacy(14, free=True),), rate=0.003),
+    Kind("swin", partial(swin, [2]), pictures(), (legacy(14, free=True),)),
     Kind("bert", partial(bert, "eager"), sentences, (legacy(12, free=True),), rate=0.003),
     Kind("bert", partial(bert, "sdpa"), sentences, (legacy(17), dynamo(20, free=True)), rate=0.003),
     Kind("gpt2", partial(gpt2, "eager"), tokens, (legacy(13, free=True),), targets=next_tokens),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from onnx import numpy_helper
 from torch import nn
 from torch.fx.experimental.optimization import fuse
 from torch.nn import functional as F
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 
 def randomize(network: nn.Module, seed: int) -> None:
@@ -70,10 +72,27 @@ def as_exported(network: nn.Module, file: onnx.ModelProto) -> nn.Module:
             table = nn.Parameter(layer.get_relative_position_bias().detach().clone())
             layer.register_parameter("relative_position_bias", table)
             layer.get_relative_position_bias = partial(getattr, layer, "relative_position_bias")
-    normalized = sum(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in network.modules())
-    if sum(node.op_type == "BatchNormalization" for node in file.graph.node) == normalized:
+        if isinstance(layer, nn.Embedding):
+            layer.padding_idx = None  # ONNX has no row that is not trained
+    in_file = sum(node.op_type == "BatchNormalization" for node in file.graph.node)
+    if in_file == _normalizations(network):
         return network
-    return fuse(network.eval())
+    network = fuse(network.eval())
+    return network if in_file == _normalizations(network) else _with_fused_transposes(network)
+
+
+def _normalizations(network: nn.Module) -> int:
+    return sum(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in network.modules())
+
+
+def _with_fused_transposes(network: nn.Module) -> nn.Module:
+    """Normalization in the transposed convolution before it too, as the dynamo exporter does it."""
+    layers = dict(network.named_modules())
+    for (name, layer), (after, norm) in pairwise(layers.items()):
+        if isinstance(layer, nn.ConvTranspose2d) and isinstance(norm, nn.BatchNorm2d):
+            network.set_submodule(name, fuse_conv_bn_eval(layer, norm, transpose=True))
+            network.set_submodule(after, nn.Identity())
+    return network
 
 
 def gradients_of(
@@ -95,40 +114,43 @@ def first(outputs: Any) -> torch.Tensor:
     return outputs.logits if hasattr(outputs, "logits") else outputs[0]
 
 
-def matches(file: onnx.ModelProto, network: nn.Module) -> dict[str, dict[str, Any]]:
-    """By parameter name: the initializers that have its values, and whether they are transposed.
+def matches(file: onnx.ModelProto, network: nn.Module) -> dict[str, list[list[str]]]:
+    """By parameter name: the initializers that have its values, and the layout of each.
 
     The same name first, otherwise equal values (within rounding of a fused normalization).
     """
     arrays = {entry.name: numpy_helper.to_array(entry) for entry in file.graph.initializer}
-    found: dict[str, dict[str, Any]] = {}
+    floats = {name: array for name, array in arrays.items() if array.dtype == np.float32 and array.size > 1}
+    found: dict[str, list[list[str]]] = {}
     for name, value in network.named_parameters():
         mine = value.detach().numpy()
-        for form, wanted in forms(mine).items():
-            same = [n for n, array in arrays.items() if array.dtype == mine.dtype and _close(array, wanted)]
-            if name in same:
-                same = [name]
-            if not same and wanted.ndim == 3:  # repeated for each row of a fixed batch
-                same = [n for n, array in arrays.items() if array.ndim == 3 and _repeats(array, wanted)]
-                form = "repeated"
-            if same:
-                found[name] = {"initializers": same, "form": form}
-                break
+        places = [[other, layout] for other, array in floats.items() if (layout := layout_of(array, mine))]
+        named = [place for place in places if place[0] == name]
+        tied = [place for place in places if place[1] == "transposed" and value.ndim == 2]
+        if places:
+            found[name] = [*named, *tied] if named else places
     return found
 
 
-def forms(array: np.ndarray) -> dict[str, np.ndarray]:
-    """The array as it may stand in a file."""
-    return {"same": array, "transposed": array.T, "flat": array.reshape(-1)}
+def layout_of(array: np.ndarray, parameter: np.ndarray) -> str:
+    """How an array of a file has the values of a parameter, or nothing."""
+    if array.size == parameter.size:
+        if array.ndim == parameter.ndim == 2 and _close(array, parameter.T):
+            return "transposed"
+        return "same" if _close(array.reshape(parameter.shape), parameter) else ""
+    if parameter.ndim == 3 and len(parameter) == 1 and _repeats(array, parameter):
+        return "repeated"  # for each row of a batch whose size the file fixes
+    rows = array.reshape(-1, array.shape[-1]) if array.ndim == 3 else array
+    if parameter.ndim == rows.ndim == 2 and len(rows) < len(parameter) and _close(rows, parameter[: len(rows)]):
+        return "first rows"  # of positions, where the file fixes the length
+    return ""
 
 
 def _repeats(array: np.ndarray, wanted: np.ndarray) -> bool:
-    return len(wanted) == 1 and array.shape[1:] == wanted.shape[1:] and np.array_equal(array, np.repeat(wanted, len(array), 0))
+    return array.shape[1:] == wanted.shape[1:] and np.array_equal(array, np.repeat(wanted, len(array), 0))
 
 
 def _close(array: np.ndarray, wanted: np.ndarray) -> bool:
-    if wanted.ndim == 1 and array.size == wanted.size:
-        array = array.reshape(-1)
     return array.shape == wanted.shape and np.allclose(array, wanted, rtol=1e-4, atol=1e-6)
 
 
