@@ -77,7 +77,7 @@ def as_exported(network: nn.Module, file: onnx.ModelProto) -> nn.Module:
     in_file = sum(node.op_type == "BatchNormalization" for node in file.graph.node)
     if in_file == _normalizations(network):
         return network
-    network = fuse(network.eval())
+    network = fuse(network.eval()).requires_grad_()
     return network if in_file == _normalizations(network) else _with_fused_transposes(network)
 
 
@@ -120,7 +120,7 @@ def matches(file: onnx.ModelProto, network: nn.Module) -> dict[str, list[list[st
     The same name first, otherwise equal values (within rounding of a fused normalization).
     """
     arrays = {entry.name: numpy_helper.to_array(entry) for entry in file.graph.initializer}
-    floats = {name: array for name, array in arrays.items() if array.dtype == np.float32 and array.size > 1}
+    floats = {name: array for name, array in arrays.items() if array.dtype == np.float32 and array.ndim}
     found: dict[str, list[list[str]]] = {}
     for name, value in network.named_parameters():
         mine = value.detach().numpy()
