@@ -13,6 +13,7 @@ from runner.core.source import SourceLine
 from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError, RunnerError
 from runner.importer.graph import OnnxGraph, OnnxNode
+from runner.importer.other_batch import OtherBatch
 from runner.importer.table import OnnxRule
 
 Known: TypeAlias = np.ndarray | None
@@ -24,12 +25,10 @@ class Network(Protocol):
     """What a node needs of its network."""
 
     training: bool
+    other_batch: OtherBatch | None
 
     def execute(self, graph: OnnxGraph, outer: Mapping[str, Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs of a graph inside of a node."""
-
-    def fixes_batch(self, length: int, rows: int) -> bool:
-        """Whether the file has a fixed batch size of this length, while the batch has this other number of rows."""
 
 
 class NodeCall:
@@ -94,7 +93,13 @@ class NodeCall:
 
     def fixed_batch(self, length: int, x: Value, axis: int = 0) -> bool:
         """Whether a length is the batch size that the file fixes, and x has an axis with the rows of another batch."""
-        return self.network.fixes_batch(length, x.shape[axis] if x.ndim > axis else 0)
+        other = self.other_batch
+        return other is not None and length == other.length and x.ndim > axis and x.shape[axis] == other.rows
+
+    @property
+    def other_batch(self) -> OtherBatch | None:
+        """What is known of the batch size that the file fixes, where the batch has another one."""
+        return self.network.other_batch
 
     def inner(self, graph: OnnxGraph, *inputs: Any) -> tuple[Any, ...]:
         """Execute a graph that is an attribute, in the values that this node sees."""
