@@ -114,9 +114,22 @@ class NodeCall:
                 outputs = [_known(x) for x in self._apply(inputs)]
         else:
             outputs = list(self._apply(inputs))
+            self._check_batch(inputs, outputs)
         for name, output in zip(self.node.outputs, outputs, strict=False):
             if output is not None:
                 values[name] = output
+
+    def _check_batch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Raise ConfigError where the file reads samples of its own batch by their numbers."""
+        other = self.other_batch
+        if other is None or self.node.op_type.startswith(("Reduce", "Global")):
+            return
+        sources = [(name, x.shape) for name, x in zip(self.node.inputs, inputs, strict=True) if x is not None]
+        for name, y in zip(self.node.outputs, outputs, strict=False):
+            if isinstance(y, Value) and other.is_lost(sources, name, y.shape):
+                rows = {"batch of the file": other.length, "batch": other.rows}
+                repair = "export it with a free first axis (dynamic_axes, dynamic_shapes), or batches of that size"
+                raise self.error("a node of a file with a fixed batch size reads samples by number", **rows, repair=repair)
 
     def _apply(self, inputs: Sequence[Any]) -> Sequence[Any]:
         interpreter = current()

@@ -5,7 +5,7 @@ where a value has another shape now, the axis that carries the batch is known.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from runner.types import Shape
@@ -30,7 +30,7 @@ class OtherBatch:
             return None
         lengths = before[axis], now[axis]
         start = math.prod(before[:axis]) * self._joined.get(lengths, 1)
-        place = _place(wanted, start, before[axis + 1 :], lengths)
+        place = self._place(wanted, start, before[axis + 1 :], lengths)
         new = wanted[place] * now[axis] // before[axis]
         self._joined[wanted[place], new] = max(1, start // math.prod(wanted[:place]))
         return tuple(new if k == place else n for k, n in enumerate(wanted))
@@ -45,6 +45,23 @@ class OtherBatch:
         rows = self.rows if axis is None else now[axis]
         return tuple(rows if k == place else n for k, n in enumerate(wanted))
 
+    def _place(self, wanted: Shape, start: int, rest: Shape, lengths: tuple[int, int]) -> int:
+        """The axis of a new shape that gets the batch, which begins after `start` elements; `rest` are the axes after
+        it.
+        """
+        fits = [k for k, n in enumerate(wanted) if n * lengths[1] % lengths[0] == 0]
+        exact = [k for k in fits if math.prod(wanted[:k]) == start]
+        alone = [k for k in exact if wanted[k] == self.length]
+        inside = [k for k in fits if math.prod(wanted[:k]) <= start < math.prod(wanted[: k + 1])]
+        if exact and not alone and exact[0] > 0 and self.length == 1 and len(wanted) - exact[0] <= len(rest):
+            return exact[0] - 1  # (positions, 1, features) as (positions, features)
+        return (alone or exact or inside or [0])[0]
+
+    def is_lost(self, sources: Iterable[tuple[str, Shape]], result: str, now: Shape) -> bool:
+        """Whether a result has no batch although one of the values of which it is made has one."""
+        before = self.shapes.get(result)
+        return before == now != () and any(self.shapes.get(name, shape) != shape for name, shape in sources)
+
     def is_constant(self, name: str, now: Shape) -> bool:
         """Whether a value has the batch size of the file in its first axis, and no batch."""
         return bool(now) and now[0] == self.length and self.shapes.get(name) == now
@@ -56,14 +73,3 @@ def _changed(before: Shape, now: Shape) -> int | None:
         return None
     axes = [k for k, (a, b) in enumerate(zip(before, now, strict=True)) if a != b]
     return axes[0] if len(axes) == 1 else None
-
-
-def _place(wanted: Shape, start: int, rest: Shape, lengths: tuple[int, int]) -> int:
-    """The axis of a new shape that gets the batch, which begins after `start` elements; `rest` are the axes after it."""
-    fits = [k for k, n in enumerate(wanted) if n * lengths[1] % lengths[0] == 0]
-    exact = [k for k in fits if math.prod(wanted[:k]) == start]
-    alone = [k for k in exact if wanted[k] == lengths[0]]
-    inside = [k for k in fits if math.prod(wanted[:k]) <= start < math.prod(wanted[: k + 1])]
-    if exact and not alone and exact[0] > 0 and lengths[0] == 1 and wanted[exact[0] :] == rest:
-        return exact[0] - 1  # (length, 1, features) as (length, features)
-    return (alone or exact or inside or [0])[0]
