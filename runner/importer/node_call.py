@@ -129,7 +129,9 @@ class NodeCall:
             if isinstance(y, Value) and other.is_lost(sources, name, y.shape):
                 rows = {"batch of the file": other.length, "batch": other.rows}
                 repair = "export it with a free first axis (dynamic_axes, dynamic_shapes), or batches of that size"
-                raise self.error("a node of a file with a fixed batch size reads samples by number", **rows, repair=repair)
+                raise self.error(
+                    "a node of a file with a fixed batch size reads samples by number", **rows, repair=repair
+                )
 
     def _apply(self, inputs: Sequence[Any]) -> Sequence[Any]:
         interpreter = current()

@@ -34,7 +34,9 @@ def _without_transposes(graph: OnnxGraph) -> OnnxGraph:
 
     So exporters write an embedding that is also the last layer. A Transpose node of the first one replaces the other.
     """
-    matrices = [(name, array) for name, array in graph.initializers.items() if name in graph.weights and _is_matrix(array)]
+    matrices = [
+        (name, array) for name, array in graph.initializers.items() if name in graph.weights and _is_matrix(array)
+    ]
     gathered = {node.inputs[0] for node in graph.nodes if node.operator == "Gather"}
     sources = [(name, array) for name, array in matrices if name in gathered]
     nodes, arrays = list(graph.nodes), dict(graph.initializers)

@@ -121,7 +121,12 @@ def keras_files() -> None:
         ]
     )
     dense = keras.Sequential(
-        [keras.Input((12,), name="x"), layers.Dense(16, activation="swish"), layers.LayerNormalization(), layers.Dense(4, activation="softmax")]
+        [
+            keras.Input((12,), name="x"),
+            layers.Dense(16, activation="swish"),
+            layers.LayerNormalization(),
+            layers.Dense(4, activation="softmax"),
+        ]
     )
     for name, model, batch, opset in (
         ("keras-tf2onnx-13", convolutional, images, 13),

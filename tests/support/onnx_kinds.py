@@ -45,7 +45,9 @@ class Sample:
         totals = {}
         for name, places in self.facts["initializers"].items():
             shape = self.gradients[name].shape
-            totals[name] = sum(_as_parameter(gradients[part], layout, shape) for part, layout in places if part in gradients)
+            totals[name] = sum(
+                _as_parameter(gradients[part], layout, shape) for part, layout in places if part in gradients
+            )
         return totals
 
 

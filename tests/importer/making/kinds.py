@@ -109,7 +109,7 @@ def swin(depths: list[int]) -> nn.Module:
 
 
 def vit() -> nn.Module:
-    sizes = {"image_size": 32, "patch_size": 8, "num_layers": 2, "num_heads": 2, "hidden_dim": 32, "mlp_dim": 64}
+    sizes = {"image_size": 32, "patch_size": 8, "num_layers": 2, "num_heads": 2, "hidden_dim": 24, "mlp_dim": 48}
     return models.VisionTransformer(**sizes, num_classes=CLASSES)
 
 
@@ -127,7 +127,7 @@ def bert(attention: str) -> nn.Module:
 def gpt2(attention: str) -> nn.Module:
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    sizes: dict[str, Any] = {"vocab_size": 60, "n_positions": 16, "n_embd": 32, "n_layer": 2, "n_head": 2}
+    sizes: dict[str, Any] = {"vocab_size": 60, "n_positions": 16, "n_embd": 24, "n_layer": 2, "n_head": 2}
     sizes |= {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": 0}
     return GPT2LMHeadModel(GPT2Config(**sizes, use_cache=False, attn_implementation=attention))
 
@@ -175,7 +175,7 @@ KINDS = (
     ),
     Kind(
         "vgg11",
-        lambda: narrow(models.vgg11(num_classes=CLASSES, dropout=0.0), 20, 256),
+        lambda: narrow(models.vgg11(num_classes=CLASSES, dropout=0.0), 24, 256),
         pictures(4, size=224, block=16),
         (legacy(10, free=True), dynamo(20)),
         rate=0.003,
@@ -212,7 +212,12 @@ KINDS = (
     Kind("bert", partial(bert, "sdpa"), sentences, (legacy(17), dynamo(20, free=True)), rate=0.003),
     Kind("gpt2", partial(gpt2, "eager"), tokens, (legacy(13, free=True),), targets=next_tokens),
     Kind("gpt2", partial(gpt2, "sdpa"), tokens, (legacy(17), dynamo(20, free=True)), targets=next_tokens),
-    Kind("tcn", partial(TCN, 3, CLASSES, (8, 12, 16)), series, (legacy(11, free=True), legacy(12, training="TRAINING", folding=False), dynamo(18, free=True))),
+    Kind(
+        "tcn",
+        partial(TCN, 3, CLASSES, (8, 12, 16)),
+        series,
+        (legacy(11, free=True), legacy(12, training="TRAINING", folding=False), dynamo(18, free=True)),
+    ),
     Kind(
         "autoencoder", Autoencoder, pictures(8, 1, 28), (legacy(13), dynamo(18, free=True)), loss="mse", targets=smooth
     ),

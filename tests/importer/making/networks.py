@@ -1,5 +1,7 @@
 """Networks of the kinds that have no usual package, as their authors publish them."""
 
+from itertools import pairwise
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -73,7 +75,7 @@ class TCN(nn.Module):
 class Autoencoder(nn.Module):
     """Strided convolutions to a code, and transposed ones back to the image."""
 
-    def __init__(self, width: int = 8, code: int = 16) -> None:
+    def __init__(self, width: int = 6, code: int = 12) -> None:
         super().__init__()
         self.encoder = nn.Sequential(
             *(nn.Conv2d(1, width, 3, stride=2, padding=1), nn.BatchNorm2d(width), nn.LeakyReLU(0.2)),
@@ -127,9 +129,7 @@ class UNet(nn.Module):
         super().__init__()
         self.inc = DoubleConv(channels, width)
         widths = [width * 2**n for n in range(len(ups) + 1)]
-        self.downs = nn.ModuleList(
-            [nn.Sequential(nn.MaxPool2d(2), DoubleConv(a, b)) for a, b in zip(widths, widths[1:], strict=False)]
-        )
+        self.downs = nn.ModuleList([nn.Sequential(nn.MaxPool2d(2), DoubleConv(a, b)) for a, b in pairwise(widths)])
         self.ups = nn.ModuleList([Up(2 * a, a, up) for a, up in zip(widths[-2::-1], ups, strict=True)])
         self.outc = nn.Conv2d(width, classes, 1)
 
