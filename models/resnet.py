@@ -1,4 +1,5 @@
-"""ResNet-18, 34, 50, 101 and 152 (He et al., 2015), for small images (`stem: cifar`) and large ones (`imagenet`)."""
+"""ResNet-18, 34, 50, 101 and 152 (He et al., 2015), for small images (`stem: cifar`) and large ones (`imagenet`,
+`torchvision`)."""
 
 import math
 from collections.abc import Callable
@@ -105,6 +106,8 @@ class ResNet(nn.Cell):
 
     `stem` `cifar` is for images of 32 x 32: a 3 x 3 convolution, and a final 4 x 4 average pool. `imagenet` is for any
     size, usually 224 x 224: a 7 x 7 convolution and a max-pool, both of stride 2, and a final global average pool.
+    `torchvision` is `imagenet` with a row and a column of padding on all sides of the max-pool, instead of one at the
+    bottom and one at the right: with the weights of torchvision it computes the same.
     `width` is the number of channels after the stem; all others are multiples of it. `weight_init` `uniform` draws
     from +-sqrt(1 / fan_in), `he` from a normal distribution of variance 2 / fan_out.
 
@@ -123,21 +126,22 @@ class ResNet(nn.Cell):
         num_classes: Count = 10,
         num_channels: Channels = 3,
         width: Channels = 64,
-        stem: Literal["cifar", "imagenet"] = "cifar",
+        stem: Literal["cifar", "imagenet", "torchvision"] = "cifar",
         weight_init: Literal["uniform", "he"] = "uniform",
     ) -> None:
         super().__init__()
         whole({"key": "network.num_channels"}, 1, num_channels=num_channels)
         whole({"key": "network.width"}, 1, width=width)
-        one_of({"key": "network.stem"}, ("cifar", "imagenet"), stem=stem)
+        one_of({"key": "network.stem"}, ("cifar", "imagenet", "torchvision"), stem=stem)
         one_of({"key": "network.weight_init"}, ("uniform", "he"), weight_init=weight_init)
         conv = partial(_conv2d, weight_init=weight_init)
         self.block, self.in_planes = block, width
-        large = stem == "imagenet"
+        large = stem != "cifar"
         self.conv1 = conv(num_channels, width, 7, 2, 3) if large else conv(num_channels, width, 3, 1, 1)
         self.bn1 = nn.BatchNorm2d(width)
         self.relu = nn.ReLU()
-        self.maxpool = nn.MaxPool2d(kernel_size=3, stride=2, pad_mode="same") if large else None
+        pad_mode, padding = ("pad", 1) if stem == "torchvision" else ("same", 0)
+        self.maxpool = nn.MaxPool2d(kernel_size=3, stride=2, pad_mode=pad_mode, padding=padding) if large else None
         self.layer1 = self._make_layer(conv, width, num_blocks[0], stride=1)
         self.layer2 = self._make_layer(conv, 2 * width, num_blocks[1], stride=2)
         self.layer3 = self._make_layer(conv, 4 * width, num_blocks[2], stride=2)

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from runner.config import command_arguments, command_line
 from runner.config.command_line import CommandLine, Parser
@@ -68,6 +68,12 @@ def _predict() -> Handler:
     from runner.report import predict
 
     return predict.main
+
+
+def _export() -> Handler:
+    from runner.experiment.export import command
+
+    return command.main
 
 
 def _inspect() -> Handler:
@@ -130,12 +136,11 @@ COMMANDS = {
     "resume": Command("continue an unfinished run or sweep", command_arguments.resume, _resume, trains=True),
     "eval": Command("evaluate a finished run", command_arguments.evaluate, _eval, trains=True),
     "predict": Command("run the network of a run on new files", command_arguments.predict, _predict),
+    "export": Command("write the training step of a run for other programs", command_arguments.export, _export),
     "inspect": Command("show an ONNX file, and whether it can be trained", command_arguments.inspect, _inspect),
     "new": Command("create a small working project", command_arguments.new, _new),
     "doctor": Command("check packages, machine and devices", command_arguments.doctor, _doctor),
-    "parse-print": Command(
-        "show a file that the operator Print has written", command_arguments.parse_print, _parse_print
-    ),
+    "parse-print": Command("show a file that the operator Print wrote", command_arguments.parse_print, _parse_print),
     "compare": Command("compare two runs: their dumps, or their metrics", command_arguments.compare, _compare),
     "report": Command("write an HTML page about runs or a sweep", command_arguments.report, _report),
     "golden": Command("save the results of a run in a file, or check them", command_arguments.golden, _golden),
@@ -183,7 +188,8 @@ def _dispatch(words: list[str]) -> int:
     if words and words[0] in COMMANDS:
         return run_command(words[0], words[1:])
     if words and not words[0].startswith(("-", "+", "~")) and "=" not in words[0]:
-        _unknown_command(words[0])
+        hint = "overrides are written key=value or group=option"
+        raise ConfigError("unknown command", value=words[0], **known_names(words[0], COMMANDS), hint=hint)
     args = parser_of().parse_intermixed_args(words)
     if args.help:
         print(help_of(), end="")
@@ -229,11 +235,6 @@ def _groups() -> Iterator[str]:
 
     for group, options in all_options().items():
         yield f"{group:<12}{', '.join(options)}"
-
-
-def _unknown_command(word: str) -> NoReturn:
-    hint = "overrides are written key=value or group=option"
-    raise ConfigError("unknown command", value=word, **known_names(word, COMMANDS), hint=hint)
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -230,7 +230,7 @@ def _file(definition: Any) -> str:
 DATASET_FACTS = ("num_classes", "num_channels", "image_size", "input_shape", "num_features")
 _OF_DATASETS = ("name", "batch_size", "drop_remainder", "shuffle", "buffer_size", "num_parallel_workers")
 
-network = Kind("network", open_facts=DATASET_FACTS)
+network = Kind("network", reserved=("name", "freeze", "head"), open_facts=DATASET_FACTS)
 dataset = Kind("dataset", ("split",), _OF_DATASETS, needed=("split",))
 loss = Kind("loss", ("num_classes", "class_names"))
 metric = Kind("metric", ("summed", "num_classes", "class_names"))

@@ -78,7 +78,7 @@ LATE_PACKAGES = {
 LATE_FUNCTIONS = {"runner.cli": "the table of commands: each loads its module when it is called"}
 THIRD_PARTIES = {
     "onnx": {"runner.compile.onnx", "runner.importer.model_file", "runner.importer.functions"},
-    "onnxruntime": {"runner.compile.ort.session"},
+    "onnxruntime": {"runner.compile.ort.session", "runner.compile.ort.quantize"},
     "hydra": {"runner.config", "runner.experiment.sweep"},
     "omegaconf": {"runner.config", "runner.experiment.sweep"},
     "safetensors": {"runner.train.checkpoint.arrays"},

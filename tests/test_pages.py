@@ -80,6 +80,7 @@ AWAITED = {
         "unchanged, bit for bit": 1,
         "^epoch: 1 step: 3": 2,
     },
+    "fine-tune": {"^exit code 2$": 1},
     "project": {"^exit code 2$": 1, r"^3 jobs finished in multirun/": 1},
     "code": {"^exit code 2$": 1, "^pear +orchard/__init__.py:": 1, r"^network=pear$": 1, "^> # another line$": 1},
     "network": {"^exit code 2$": 3},

@@ -1,9 +1,19 @@
 from runner.compile.debug_program import DebugProgram as DebugProgram
-from runner.compile.export import export_onnx as export_onnx
+from runner.compile.export import (
+    export_network as export_network,
+    export_onnx as export_onnx,
+    export_step as export_step,
+)
 from runner.compile.kernel_meta import KernelMeta as KernelMeta
 from runner.compile.onnx.builder import load_onnx as load_onnx
+from runner.compile.onnx.interface import ModelValue as ModelValue, model_values as model_values
+from runner.compile.onnx.lower import parse_model as parse_model
+from runner.compile.onnx.names import free_names as free_names
+from runner.compile.onnx.opset import OPSET as OPSET, require_opset as require_opset, with_opset as with_opset
+from runner.compile.onnx.repeat_step import repeat_step as repeat_step
 from runner.compile.ort.profiled_session import ProfiledProgram as ProfiledProgram
-from runner.compile.ort.session import device_problem as device_problem
+from runner.compile.ort.quantize import quantize as quantize
+from runner.compile.ort.session import Session as Session, device_problem as device_problem
 from runner.compile.passes import INFERENCE as INFERENCE
 from runner.compile.program import (
     Executable as Executable,

@@ -1,20 +1,22 @@
-"""Export of a function as an ONNX file for other programs."""
+"""Export of a function or a training step as an ONNX file for other programs."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
-from runner.compile.onnx.free_axes import FreeAxes, Lengths, Lowered, NotFreeError, with_free_axes
-from runner.compile.onnx.lower import check, lower, parameter_values, with_constants, with_metadata
+from runner.compile.onnx.free_axes import FreeAxes, Lowered, NotFreeError, with_free_axes
+from runner.compile.onnx.length_rules import Lengths
+from runner.compile.onnx.lower import check, lower, parameter_values, parse_model, with_constants, with_metadata
 from runner.compile.passes import PASSES, optimize
 from runner.compile.passes.cse import cse
 from runner.compile.passes.dce import dce
 from runner.core.graph import Graph, Pass
 from runner.core.tracer import trace
-from runner.core.value import Value
+from runner.core.value import Parameter, Value
 from runner.errors import RunnerError
 from runner.types import TensorType
 
@@ -44,15 +46,42 @@ def export_onnx(
     """
     exported = _Exported(function, types, name, input_names)
     free = batch_axes(types) if free is None else free
-    model, reason = exported.generalized(free)
-    inputs, outputs = [x.name for x in model.graph.input][: len(types)], [y.name for y in model.graph.output]
+    model = _with_facts(*exported.generalized(free), free, metadata or {})
+    return with_constants(model, parameter_values(exported.graph))
+
+
+def export_network(
+    function: Callable[..., object],
+    types: Sequence[TensorType],
+    name: str,
+    *,
+    input_names: Sequence[str],
+    metadata: Mapping[str, str],
+    fixed: Collection[Parameter] = (),
+) -> tuple[ModelProto, ModelProto]:
+    """Two models of a network, as `export_onnx`: with parameters as constants, and with parameters as inputs.
+
+    What it assigns to parameters is no output. Those in `fixed` are constants of both models.
+    """
+    exported = _Exported(function, types, name, input_names, None)
+    free = batch_axes(types)
+    model = _with_facts(*exported.generalized(free), free, metadata)
+    values = parameter_values(exported.graph)
+    names = {parameter.name for parameter in fixed}
+    constants = {name: value for name, value in values.items() if name in names}
+    return parse_model(with_constants(model, values)), parse_model(with_constants(model, constants))
+
+
+def _with_facts(model: ModelProto, reason: str, free: FreeAxes, metadata: Mapping[str, str]) -> ModelProto:
+    """The model with the metadata that follow from it, and those given."""
+    inputs, outputs = [x.name for x in model.graph.input][: len(free)], [y.name for y in model.graph.output]
     entries = {"input": json.dumps(inputs), "output": json.dumps(outputs)}
     if free and BATCH in free[0].values():
         length = model.graph.input[0].type.tensor_type.shape.dim[0]
         entries["batch"] = str(length.dim_value) if length.dim_value else "any"
         if length.dim_value:
             entries["batch_reason"] = reason
-    return with_constants(with_metadata(model, entries | dict(metadata or {})), parameter_values(exported.graph))
+    return with_metadata(model, entries | dict(metadata))
 
 
 def batch_axes(types: Sequence[TensorType]) -> FreeAxes:
@@ -61,24 +90,58 @@ def batch_axes(types: Sequence[TensorType]) -> FreeAxes:
     return [{0: BATCH} if rows and x.shape[:1] == rows else {} for x in types]
 
 
+class StepModel(NamedTuple):
+    """A training step as an ONNX model. Its inputs are the columns, then the parameters of `graph`; its outputs those
+    of the step, then the updates of `graph`. `batch_reason`: why the batch has one size, empty if it has any."""
+
+    model: ModelProto
+    graph: Graph
+    batch_reason: str
+
+
+def export_step(
+    function: Callable[..., object],
+    types: Sequence[TensorType],
+    name: str,
+    input_names: Sequence[str],
+    hidden: Collection[Parameter] = (),
+) -> StepModel:
+    """A training step, which assigns parameters, as a model of standard operators for batches of any size if possible.
+
+    The new values of `hidden` parameters are no outputs. `function` returns its outputs by name. Raises ConfigError
+    when two values have the same name.
+    """
+    exported = _Exported(function, types, name, input_names, hidden)
+    model, reason = exported.generalized(batch_axes(types), quotients=True)
+    return StepModel(model, exported.graph, reason)
+
+
 class _Exported:
-    """A function that is lowered for several types of its inputs; `graph` is the one for the given types."""
+    """A function that is lowered for several types of its inputs; `graph` is the one for the given types.
+
+    What it assigns to parameters are results of the graph, except `hidden` ones; None hides all.
+    """
 
     def __init__(
-        self, function: Callable[..., object], types: Sequence[TensorType], name: str, inputs: Sequence[str] | None
+        self,
+        function: Callable[..., object],
+        types: Sequence[TensorType],
+        name: str,
+        inputs: Sequence[str] | None,
+        hidden: Collection[Parameter] | None = (),
     ) -> None:
-        self.function, self.types, self.name, self.inputs = function, types, name, inputs
+        self.function, self.types, self.name, self.inputs, self.hidden = function, types, name, inputs, hidden
         traced, outputs = self._traced(types)
         self.graph = optimize(traced)
         self.model = lower(self.graph, self.inputs, outputs)
 
-    def generalized(self, free: FreeAxes) -> tuple[ModelProto, str]:
+    def generalized(self, free: FreeAxes, quotients: bool = False) -> tuple[ModelProto, str]:
         """The model with as many free axes as possible, and why it does not have all of them."""
         reason = ""
         for axes in _choices(free):
             for passes in (PASSES, UNFOLDED):
                 try:
-                    return check(with_free_axes(self._compared(axes, passes), axes)), reason
+                    return check(with_free_axes(self._compared(axes, passes), axes, quotients)), reason
                 except NotFreeError as error:
                     reason = reason or str(error)
                 except Exception as error:  # user code that cannot compute with another length
@@ -126,7 +189,8 @@ class _Exported:
             return returned
 
         graph = trace(function, types, self.name).without_effects()
-        return graph, names
+        hidden = graph.updates if self.hidden is None else self.hidden
+        return replace(graph, updates={p: x for p, x in graph.updates.items() if p not in hidden}), names
 
 
 def _choices(free: FreeAxes) -> Iterator[FreeAxes]:

@@ -204,6 +204,9 @@ def _consistency_errors(config: RunConfig) -> Iterator[ConfigError]:
     yield from _expectation_errors(config)
     yield from optimizer_errors(config.optimizer)
     yield from _rank_errors(config)
+    if config.checkpoint.names is not None and config.checkpoint.load is None:
+        hint = "checkpoint.load=FILE.safetensors"
+        yield ConfigError("names of weights that are not loaded", key="checkpoint.names", hint=hint)
     name = config.dataset.name
     if name in CATALOG and name not in AUGMENTABLE and config.dataset.augment:
         hint = f"augment mirrors images, which changes the class of those of {name}"

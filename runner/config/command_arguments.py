@@ -84,6 +84,36 @@ exit codes
     code(parser)
 
 
+def export(parser: Parser) -> None:
+    """`runner export`."""
+    parser.description = """\
+Write a directory with which other programs train and predict, without this package: a training step as an ONNX model
+whose inputs and outputs are a batch, the learning rate, parameters and the state of the optimizer; the network with
+its trained weights; parameters and state at the beginning and at the end of the run; and signature.json, which names
+all inputs and outputs. The models have standard ONNX operators only, and batches of any size if the network allows it.
+Before anything is written, onnxruntime executes them, and their results are compared with those of the run's own step.
+DIR is new, empty, or an earlier export, which is replaced as a whole."""
+    parser.epilog = """\
+examples
+  runner export outputs/2026-11-20/21-30-12 --to exported
+  runner export outputs/2026-11-20/21-30-12 --to exported --steps 10 --quantize --opset 17
+  runner eval outputs/2026-11-20/21-30-12 checkpoint.load=weights.safetensors
+
+exit codes
+  0 written   2 wrong usage, no such run, or an opset that is too old   4 the directory has other files
+  5 storage error   6 a model does not compute what the run computes   7 no good checkpoint, or a bad data file"""
+    parser.add_argument(
+        "run", type=path, metavar="RUN_DIR", help="its directory, which may be that of a job of a sweep"
+    )
+    add = parser.flags.add_argument
+    add("--to", type=path, required=True, metavar="DIR", help="the directory to write")
+    add("--steps", type=positive, metavar="K", help="also a model that makes K steps in one call")
+    add("--quantize", action="store_true", help="also the network in integers of 8 bits")
+    add("--opset", type=positive, metavar="N", help="the version of the ONNX operators; default: 18")
+    add("--format", default="onnx", metavar="FORMAT", help="onnx (the default)")
+    code(parser)
+
+
 def new(parser: Parser) -> None:
     """`runner new`."""
     parser.description = """\

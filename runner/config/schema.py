@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import register
+from runner.config import weight_names
 from runner.config.groups.callback import CallbackSettings, default_callbacks
 from runner.config.groups.dataset import DATASETS, DatasetSettings
 from runner.config.groups.dump import Dump, NoDump
@@ -65,7 +66,8 @@ class EvalSettings(Frozen):
 def _weights(value: object) -> str:
     path: str = validate(str, FILE_PATH, value)
     if not os.path.exists(path):
-        raise Invalid("no such file or folder", "a .ckpt file, the folder of a checkpoint, or a run directory")
+        allowed = "a .safetensors or .ckpt file, the folder of a checkpoint, or a run directory"
+        raise Invalid("no such file or folder", allowed)
     return os.path.abspath(path)
 
 
@@ -73,16 +75,18 @@ class CheckpointSettings(Frozen):
     """When checkpoints are saved: at intervals of steps or seconds, and always at the end of a run.
 
     A sink is interrupted to save at the steps, and for the seconds between two calls to the device. `load` is the path
-    of initial weights, relative to the working directory: a .ckpt file, the folder of a checkpoint, or a run directory,
-    whose newest checkpoint is loaded.
+    of initial weights, relative to the working directory: a .safetensors or .ckpt file, the folder of a checkpoint, or
+    a run directory, whose newest checkpoint is loaded. `names` are those of the weights of another program: `torch`,
+    `torchvision` (its ResNets), or a YAML or JSON file with lines `our name: their name`, where `*` is any text.
     """
 
     every_steps: int | None = key(None, low=1, high=MAX_COUNT)  # steps between two checkpoints
     every_seconds: float | None = key(None, above=0, high=MAX_COUNT)  # seconds between two checkpoints
     keep_max: int = key(5, low=1, high=MAX_COUNT)  # number of checkpoints kept
     prefix: str = key("CKP", pattern="[A-Za-z0-9_]{1,100}")  # prefix of file names
-    load: str | None = key(None, validate=_weights)  # initial weights: a .ckpt file, checkpoint or run directory
-    strict: bool | None = None  # whether `load` needs exactly the network's parameters; null: only without training
+    load: str | None = key(None, validate=_weights)  # initial weights: a .safetensors or .ckpt file, checkpoint or run
+    names: str | None = key(None, validate=weight_names.checked)  # names in `load`: torch, torchvision, or a file
+    strict: bool | None = None  # `load` needs exactly the network's parameters; null: without training, or with names
 
 
 class SweepSettings(Frozen):

@@ -1,6 +1,6 @@
-"""Settings of a parameter that belong to distributed training in the reference.
+"""Settings of a parameter: whether it is frozen, and those that belong to distributed training in the reference.
 
-Here every rank has all parameters, so they are kept, and change nothing.
+Here every rank has all parameters, so the latter are kept, and change nothing.
 """
 
 from typing import Any
@@ -31,6 +31,7 @@ class ParameterSettings:
     settings: dict[str, Any]
     name: str
 
+    frozen = Flag()  # a training keeps its value (`network.freeze`); a normalization reads it too
     layerwise_parallel = Flag()
     parallel_optimizer = Flag()
     cache_enable = Flag()

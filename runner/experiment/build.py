@@ -12,7 +12,6 @@ from runner.communication.world import world
 from runner.config.groups.dataset import DatasetSettings
 from runner.config.groups.metric import METRICS
 from runner.config.groups.parallel import DataParallel
-from runner.config.groups.session import SessionSettings
 from runner.config.schema import RunConfig
 from runner.core.observers import NO_GRAPHS, NO_VALUES, GraphObserver, ValueObserver
 from runner.dataset.batches import in_batches, is_batched
@@ -21,14 +20,15 @@ from runner.dataset.pipeline import Dataset
 from runner.dataset.readers.arguments import SPLITS
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError, known_names
+from runner.experiment.model_inputs import ModelInputs
+from runner.experiment.network import NO_ROLES, Roles, adapt_network, create_network
 from runner.host.log import LOG
 from runner.host.machine import require_memory
 from runner.nn.cell import Cell
 from runner.nn.metrics.base import AnyMetric
-from runner.nn.pooling import set_impl_mode
 from runner.nn.wrap import StepCell
 from runner.observe import dump
-from runner.train.columns import described
+from runner.train.columns import check_columns, described, naming_columns
 from runner.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 from runner.train.model import Model
 
@@ -47,6 +47,7 @@ class Experiment:
     total_steps: int
     tuning: dict[str, Any] | None = None  # what `session.auto_tune_mode` found
     training_rows: Dataset | None = None  # the whole training split in order, if this is what is evaluated
+    roles: Roles = NO_ROLES
 
     @property
     def eval_data(self) -> Dataset:
@@ -72,7 +73,7 @@ def build(
     train_data = _rank_part(config, _batches(config, train_samples, True, one_hot))
     test_data = _batches(config, test_samples, False, one_hot)
     training_rows = _batches(config, train_samples, False, one_hot) if config.eval.split == "train" else None
-    network = _network(config, facts)
+    network, roles = _network(config, facts, train_data, loss)
     is_sum = getattr(loss, "reduction", "mean") == "sum"
     total = _total_steps(config, train_data)
     rate = config.optimizer.schedule.learning_rate(getattr(config.optimizer, "learning_rate", 0.0), total)
@@ -93,14 +94,17 @@ def build(
     )
     if isinstance(model.train_network, StepCell):
         model.train_network.weighs_ranks = not (train_data.is_even or is_sum)
-    return Experiment(model, train_data, test_data, total, training_rows=training_rows)
+    return Experiment(model, train_data, test_data, total, training_rows=training_rows, roles=roles)
 
 
-def inference_model(config: RunConfig, facts: Mapping[str, Any]) -> Model:
-    """Network and loss for data with these facts, without an optimizer. Raises ConfigError and DeviceError."""
+def inference_model(config: RunConfig, inputs: ModelInputs) -> Model:
+    """Network and loss for data with these inputs, without an optimizer. Raises ConfigError and DeviceError."""
+    network = create_network(config, inputs.facts)
+    batch = [kind.with_shape(config.dataset.batch_size, *kind.shape) for kind in inputs.inputs.values()]
+    adapt_network(network, config.network, inputs.facts, batch)
     return Model(
-        _network(config, facts),
-        config.loss.create(Cell, **facts),
+        network,
+        config.loss.create(Cell, **inputs.facts),
         mode=MODES[config.mode],
         device=_checked_device(config),
         observer=NO_GRAPHS,
@@ -109,18 +113,12 @@ def inference_model(config: RunConfig, facts: Mapping[str, Any]) -> Model:
     )
 
 
-def _network(config: RunConfig, facts: Mapping[str, Any]) -> Cell:
-    network = config.network.create(Cell, **facts)
-    _select_implementations(network, config.session)
-    return network
-
-
-def _select_implementations(network: Cell, session: SessionSettings) -> None:
-    if session.optypelist_for_implmode is None:
-        if session.op_select_implmode != SessionSettings.op_select_implmode:
-            LOG.warning("session.op_select_implmode has no effect without session.optypelist_for_implmode=Pooling")
-    elif not set_impl_mode(network, session.op_select_implmode):
-        LOG.warning("session.optypelist_for_implmode has no effect: the network has no layer AvgPool2d")
+def _network(config: RunConfig, facts: Mapping[str, Any], data: Dataset, loss: Cell) -> tuple[Cell, Roles]:
+    network = create_network(config, facts)
+    if config.network.head == "replace":
+        check_columns(network, data, loss)  # the network is traced
+    with naming_columns(data):
+        return network, adapt_network(network, config.network, facts, data.column_types()[:-1])
 
 
 def _loss_scale(config: RunConfig) -> LossScaleManager | None:

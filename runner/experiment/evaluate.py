@@ -14,6 +14,7 @@ import numpy as np
 
 from runner import compile as compiler, context
 from runner.config.schema import CheckpointSettings, RunRequest
+from runner.config.weight_names import names_of
 from runner.core.observers import GraphObserver
 from runner.experiment import run as training
 from runner.experiment.build import Experiment, build
@@ -59,8 +60,9 @@ def _load_weights(settings: CheckpointSettings, experiment: Experiment) -> dict[
     if settings.load is None:
         LOG.warning("the network is evaluated with its initial weights: set checkpoint.load to load others")
         return None
-    model, strict = experiment.model, settings.strict is not False
-    found = initial_weights.load(model.network, settings.load, settings.prefix, strict, model.loss_fn)
+    names = None if settings.names is None else names_of(settings.names)
+    source = initial_weights.InitialWeights(settings.load, settings.prefix, settings.strict is not False, names)
+    found = source.load(experiment.model.network, experiment.model.loss_fn)
     return {"path": str(found.absolute()), "sha256": files.sha256(state_file(found))}
 
 

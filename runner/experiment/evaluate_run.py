@@ -57,21 +57,28 @@ def saved_values(place: Path) -> dict[str, Any]:
     The weights are those of the newest checkpoint; the user's code is compared with that of the run, and a warning
     names what has changed. Raises ConfigError when there is no run, DataError when it has no good checkpoint.
     """
-    values = _config_of(place)
-    values = {name: value for name, value in values.items() if name not in OF_TRAINING}
-    session = {name: value for name, value in _section(values, "session").items() if name not in OF_SESSION}
+    values = without_training_settings(config_of(place))
+    session = _section(values, "session")
     evaluation = {"every": "end", "mode": None, "freeze": False}
     weights = _section(values, "checkpoint")
+    load = str(newest_checkpoint(place, weights).folder.absolute())
     values |= {
         "mode": _section(values, "eval").get("mode") or values.get("mode", "pynative"),
         "session": session | {"graph_run_mode": 0},
         "eval": _section(values, "eval") | evaluation,
-        "checkpoint": weights | {"load": _weights(place, weights.get("prefix", "CKP")), "strict": None},
+        "checkpoint": weights | {"load": load, "names": None, "strict": None},
     }
     return values
 
 
-def _config_of(place: Path) -> dict[str, Any]:
+def without_training_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The config of a run without what its training wrote or required."""
+    kept = {name: value for name, value in values.items() if name not in OF_TRAINING}
+    session = _section(values, "session")
+    return kept | {"session": {name: value for name, value in session.items() if name not in OF_SESSION}}
+
+
+def config_of(place: Path) -> dict[str, Any]:
     """The config of a run that has trained. Raises ConfigError for anything else."""
     if script.is_script_run(place):
         hint = "call run.evaluate in the script"
@@ -116,8 +123,10 @@ def _without_folder(lines: Sequence[str]) -> tuple[list[str], Path | None]:
     return rest, Path(text)
 
 
-def _weights(place: Path, prefix: str) -> str:
-    """The newest good checkpoint of a run, whose code is compared with the present one."""
+def newest_checkpoint(place: Path, settings: object) -> state.SavedCheckpoint:
+    """The newest good checkpoint of a run with these settings of `checkpoint`; its code is compared with the present
+    one. Raises DataError when there is none."""
+    prefix = settings.get("prefix", "CKP") if isinstance(settings, dict) else "CKP"
     newest, lines = state.newest(place / CHECKPOINTS, prefix)
     if newest is None:
         damaged = "\n".join(lines) or None
@@ -126,7 +135,7 @@ def _weights(place: Path, prefix: str) -> str:
     for line in lines:
         LOG.warning("%s", line)
     _warn_of_changes(newest.identity, place)
-    return str(newest.folder.absolute())
+    return newest
 
 
 def _warn_of_changes(identity: Mapping[str, Any], place: Path) -> None:

@@ -75,12 +75,14 @@ WITHOUT_EFFECT = (
 
 
 # Keys that checkpoints of older versions do not have, with the values that those runs had.
-ADDED = {
+ADDED: dict[str, Any] = {
     "parallel.sync_batch_norm": False,
     "dataset.inputs": None,
     "dataset.target": None,
     "loss.label_smoothing": 0.0,
     "loss.class_weights": None,
+    "network.freeze": [],
+    "network.head": "keep",
 }
 
 
@@ -252,6 +254,7 @@ class RunDescription:
         return {
             "status": "ok",
             **self.subject.names,
+            **_sizes(self.experiment),
             "providers": self.providers,
             "epochs": cb_params.cur_epoch_num,
             "steps": cb_params.cur_step_num,
@@ -269,6 +272,12 @@ class RunDescription:
             "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             "run_dir": str(self.subject.folder),
         }
+
+
+def _sizes(experiment: Experiment) -> dict[str, int]:
+    """How many numbers the network has as parameters, and how many of these are trained; without moving statistics."""
+    trainable = sum(p.size for p in experiment.model.network.trainable_params())
+    return {"parameters": trainable + sum(p.size for p in experiment.roles.frozen), "trainable": trainable}
 
 
 def description_of(request: RunRequest, experiment: Experiment, stopwatch: Stopwatch) -> RunDescription:

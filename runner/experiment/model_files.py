@@ -19,7 +19,7 @@ def write_networks(experiment: Experiment, folder: Path) -> None:
     The second file is left out, with a warning, when a transform has no operators, or wrong ones.
     """
     target = make_directory(folder / "model")
-    metadata = _metadata(experiment.test_data)
+    metadata = metadata_of(experiment.test_data)
     types = experiment.train_data.column_types()[:-1]
     write_atomically(target / "network.onnx", experiment.model.export(types, metadata))
     try:
@@ -29,7 +29,8 @@ def write_networks(experiment: Experiment, folder: Path) -> None:
         remove(target / "predict.onnx")  # of the run before it was resumed
 
 
-def _metadata(data: Dataset) -> dict[str, str]:
+def metadata_of(data: Dataset) -> dict[str, str]:
+    """The metadata of exported networks: version, preprocessing, and how files become rows."""
     metadata = {"runner": __version__, "preprocessing": json.dumps(onnx_export.describe(data), default=str)}
     if data.preprocessing is not None:
         metadata["reader"] = json.dumps(data.preprocessing.as_json())

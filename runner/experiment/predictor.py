@@ -59,9 +59,9 @@ def predict(folder: Path, paths: Sequence[Path], given_code: Sequence[str] = ())
         inputs = ModelInputs.of(samples_of(config.dataset, "train"))
     with run_environment(config):
         data = list(_read(inputs, paths))
-        model = inference_model(config, inputs.facts)
-        load = str(config.checkpoint.load), config.checkpoint.prefix
-        initial_weights.load(model.network, *load, strict=True, loss=model.loss_fn)
+        model = inference_model(config, inputs)
+        source = initial_weights.InitialWeights(str(config.checkpoint.load), config.checkpoint.prefix, strict=True)
+        source.load(model.network, model.loss_fn)
         outputs = [_outputs(model, part, config.dataset.batch_size) for part in data]
     rows = tuple(name for part in data for name in part.row_names or ())
     whole = [np.concatenate(parts) for parts in zip(*outputs, strict=True)]

@@ -15,7 +15,8 @@ from runner.config.code import loaded_files
 from runner.config.groups.dump import is_requested
 from runner.config.groups.profiling import is_requested as is_profiled
 from runner.config.groups.session import SessionSettings
-from runner.config.schema import RunConfig, RunRequest
+from runner.config.schema import CheckpointSettings, RunConfig, RunRequest
+from runner.config.weight_names import names_of
 from runner.core.observers import NO_VALUES, ValueObserver
 from runner.errors import MismatchError, TrainingError
 from runner.experiment import code, dump, profile, tune
@@ -84,10 +85,16 @@ def _build(request: RunRequest, values: ValueObserver) -> Experiment:
     elif config.session.profiling_options != SessionSettings.profiling_options:
         LOG.warning("session.profiling_options has no effect without session.profiling_mode=true")
     if config.checkpoint.load is not None and not request.resume:
-        network, settings = experiment.model.network, config.checkpoint
-        source = config.checkpoint.load, settings.prefix, settings.strict is True
-        _read(network, lambda: str(initial_weights.load(network, *source)))
+        network, source = experiment.model.network, initial_weights_of(config.checkpoint, experiment)
+        _read(network, lambda: str(source.load(network)))
     return experiment
+
+
+def initial_weights_of(settings: CheckpointSettings, experiment: Experiment) -> initial_weights.InitialWeights:
+    """What a training loads: weights of another program whole, but for the parameters of a new head."""
+    names = None if settings.names is None else names_of(settings.names)
+    strict = names is not None if settings.strict is None else settings.strict
+    return initial_weights.InitialWeights(str(settings.load), settings.prefix, strict, names, experiment.roles.head)
 
 
 def _read(network: nn.Cell, read: Callable[[], Any]) -> Any:

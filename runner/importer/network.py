@@ -118,6 +118,15 @@ class OnnxNetwork(Cell):
             call.execute(values)
         return values
 
+    def change_outputs(self, weight: Parameter, before: int, now: int) -> None:
+        """The nodes that depend on the weight of a new head adapt the shapes of the file."""
+        self._shapes.clear()
+        names = {weight.name}
+        for call in self._calls[id(self.graph)]:
+            if names & set(call.node.inputs):
+                names.update(call.node.outputs)
+                call.new_outputs = before, now
+
     def _checked(self, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
         declared = self.graph.inputs
         if len(inputs) != len(declared):

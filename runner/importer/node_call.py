@@ -37,6 +37,7 @@ class NodeCall:
     def __init__(self, node: OnnxNode, rule: OnnxRule, network: Network, path: Path) -> None:
         self.node, self.rule, self.network = node, rule, network
         self.line = SourceLine(str(path), node.number)
+        self.new_outputs: tuple[int, int] | None = None  # of a new head before it: their number in the file, and now
 
     @property
     def training(self) -> bool:
@@ -91,6 +92,13 @@ class NodeCall:
         where = {"node": self.node.name, "operator": f"{self.node.operator}, opset {self.opset}", "line": self.line}
         return ConfigError(what, **rows, **where)
 
+    def adapted(self, shape: list[int]) -> list[int]:
+        """A shape of the file, with the number of outputs of a new head; its first axis is the batch."""
+        if self.new_outputs is None or self.new_outputs[0] not in shape[1:]:
+            return shape
+        place = shape.index(self.new_outputs[0], 1)
+        return [*shape[:place], self.new_outputs[1], *shape[place + 1 :]]
+
     def fixed_batch(self, length: int, x: Value, axis: int = 0) -> bool:
         """Whether a length is the batch size that the file fixes, and x has an axis with the rows of another batch."""
         other = self.other_batch
@@ -109,7 +117,8 @@ class NodeCall:
         """Execute the node: its outputs are added to `values`."""
         self._values = values
         inputs = [values[name] if name else None for name in self.node.inputs]
-        if all(x is None or isinstance(x, np.ndarray) for x in inputs) and self.node.inputs:
+        is_known = all(x is None or isinstance(x, np.ndarray) for x in inputs)
+        if is_known and self.node.inputs and not self.node.graphs:  # which read values that are not inputs
             with np.errstate(all="ignore"), Eager(tape=False):
                 outputs = [_known(x) for x in self._apply(inputs)]
         else:

@@ -11,6 +11,7 @@ from runner.nn.embedding import *
 from runner.nn.gradient_cells import *
 from runner.nn.gradient_reducer import *
 from runner.nn.group_normalization import *
+from runner.nn.head import *
 from runner.nn.image import *
 from runner.nn.image_quality import *
 from runner.nn.loss.base import *
@@ -46,6 +47,7 @@ from runner.nn.optim.momentum import *
 from runner.nn.optim.optimizer import *
 from runner.nn.optim.rmsprop import *
 from runner.nn.optim.sgd import *
+from runner.nn.parameter_patterns import *
 from runner.nn.pooling import *
 from runner.nn.schedule import *
 from runner.nn.sequence import *

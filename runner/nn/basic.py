@@ -50,6 +50,9 @@ class Dense(Cell):
             output = self.activation(output)
         return output if x.ndim == 2 else self.reshape(output, (*lead, self.out_channels))
 
+    def change_outputs(self, weight: Parameter, before: int, now: int) -> None:
+        self.out_channels = now
+
     def extend_repr(self) -> str:
         shown = f"input_channels={self.in_channels}, output_channels={self.out_channels}"
         shown += f", has_bias={self.has_bias}" if self.has_bias else ""

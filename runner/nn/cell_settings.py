@@ -1,6 +1,6 @@
 """Settings of a cell and of the cells below it: flags, precision, names, and those of distributed training."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -95,6 +95,19 @@ class CellSettings(KeywordNames):
         if not isinstance(value, bool):
             raise ConfigError("bprop_debug is true or false", given=value, cell=self.cls_name)
         self.__dict__["_bprop_debug"] = value
+
+    # The head: runner/nn/head.py
+
+    def head_parameters(self) -> Mapping[Parameter, int] | None:
+        """The parameters of the last linear layer, the weight first, each with its axis of outputs.
+
+        None: they are found in what is executed. A network that has several heads, or whose head is no matrix product
+        or convolution with a parameter, may override it.
+        """
+        return None
+
+    def change_outputs(self, weight: Parameter, before: int, now: int) -> None:
+        """Adapt what the cell, which has the weight of the new head, derives from its number of outputs."""
 
     # Names
 

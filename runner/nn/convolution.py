@@ -92,6 +92,9 @@ class _Forward(_Convolution):
         self.conv2d = ops.Conv2D(self.out_channels, *geometry)
         return self.out_channels, self.in_channels // self.group
 
+    def change_outputs(self, weight: Parameter, before: int, now: int) -> None:
+        self.out_channels, self.conv2d = now, dataclasses.replace(self.conv2d, out_channel=now)
+
     def _images(self, x: Value) -> Value:
         return self._biased(self.conv2d(x, self.weight))
 

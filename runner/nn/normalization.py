@@ -23,7 +23,8 @@ class BatchNormalization(Cell):
 
     Training uses mean and variance of the batch and updates the moving averages (`momentum` is the weight of the old
     value); inference uses the moving averages. `use_batch_statistics` True or False fixes which are used; inference
-    never updates them. All four parameters have shape (num_features,). With the setting `sync_batch_norm` of
+    never updates them. With gamma and beta frozen, training too uses the moving averages, and keeps them. All four
+    parameters have shape (num_features,). With the setting `sync_batch_norm` of
     data-parallel training, mean and variance are those of the batches of all ranks; in inference those of this rank.
     Raises ConfigError for arguments out of range, ShapeError for an x with other axes.
     """
@@ -64,19 +65,25 @@ class BatchNormalization(Cell):
         self.normalize = ops.NormalizeChannels(eps)
         self.synchronous = auto_parallel.synchronizes_batch_norm(self)
 
+    @property
+    def learns(self) -> bool:
+        """Whether it is in training, and not frozen."""
+        return self.training and not (self.gamma.frozen and self.beta.frozen)
+
     def construct(self, x: Value) -> Value:
-        of_batch = self.training if self.use_batch_statistics is None else self.use_batch_statistics
+        learns = self.learns
+        of_batch = learns if self.use_batch_statistics is None else self.use_batch_statistics
         op = self.bn_train if of_batch else self.bn_infer
         if x.ndim not in [axes.count(",") + 1 for axes in self.axes]:
             error = ShapeError(f"{type(self).__name__} takes {' or '.join(self.axes)}", x=x.type)
             raise current().add_location(error, op, (x,))
         moving = self.moving_mean, self.moving_variance
         output: Value
-        if of_batch and self.training and self.synchronous and world().size > 1:
+        if of_batch and learns and self.synchronous and world().size > 1:
             output, *updated = self._of_all_ranks(x, moving)
         else:
             output, *updated = op(x, self.gamma, self.beta, *moving)[:3]
-        if of_batch and self.training:
+        if of_batch and learns:
             self.assign(self.moving_mean, updated[0])
             self.assign(self.moving_variance, updated[1])
         return output

@@ -71,8 +71,10 @@ class AvgPool2d(_Pooling):
         count_include_pad: bool = True,
     ) -> None:
         super().__init__(kernel_size, stride, pad_mode, data_format)
-        edge = {"padding": quad(padding, "padding"), "ceil_mode": ceil_mode}
-        self.avg_pool = ops.AvgPool(*self._window, **edge, count_include_pad=count_include_pad)
+        edge = quad(padding, "padding")
+        self.avg_pool = ops.AvgPool(
+            *self._window, padding=edge, ceil_mode=ceil_mode, count_include_pad=count_include_pad
+        )
 
     def construct(self, x: Value) -> Value:
         output: Value = self.avg_pool(x)
@@ -111,8 +113,8 @@ class MaxPool1d(_OneAxis):
     ) -> None:
         super().__init__(kernel_size, stride, pad_mode, padding)
         whole({"layer": type(self).__name__}, 1, dilation=dilation)
-        more = {"dilation": (1, dilation), "ceil_mode": ceil_mode}
-        self.max_pool = ops.MaxPool(*self._window, padding=self._padding, **more)
+        edge = self._padding, (1, dilation)
+        self.max_pool = ops.MaxPool(*self._window, padding=edge[0], dilation=edge[1], ceil_mode=ceil_mode)
 
     def construct(self, x: Value) -> Value:
         return self._pooled(x, self.max_pool)
@@ -132,8 +134,10 @@ class AvgPool1d(_OneAxis):
         count_include_pad: bool = True,
     ) -> None:
         super().__init__(kernel_size, stride, pad_mode, padding)
-        more = {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
-        self.avg_pool = ops.AvgPool(*self._window, padding=self._padding, **more)
+        edge = self._padding
+        self.avg_pool = ops.AvgPool(
+            *self._window, padding=edge, ceil_mode=ceil_mode, count_include_pad=count_include_pad
+        )
 
     def construct(self, x: Value) -> Value:
         return self._pooled(x, self.avg_pool)

@@ -94,7 +94,7 @@ class MaxPoolGrad(Pooling):
         # Elsewhere onnxruntime has found no position.
         found = _is_above_lowest(b, out, b.type(x).dtype)
         size = (*shape[:2], *windows.size)
-        places = b.node("Where", (found, places, _first_positions(b, self.windows(shape), size)))
+        places = b.node("Where", (found, places, _first_positions(b, x, self.windows(shape), size)))
         count = math.prod(pooled)
         # Expanded when the model is loaded: a constant would make it as large as the images.
         zeros = b.node("Expand", (b.const(np.zeros((), b.type(x).dtype.numpy)), b.const([math.prod(size)])))
@@ -139,16 +139,19 @@ def _is_above_lowest(b: Builder, largest: str, dtype: dt.DType) -> str:
     return b.node("Greater", (largest, b.const(np.asarray(np.finfo(dtype.numpy).min))))
 
 
-def _first_positions(b: Builder, windows: Windows, image: Shape) -> str:
-    """The position in the flattened images (N, C, H, W), which may be padded, of the first element of each window that
-    is not padding."""
+def _first_positions(b: Builder, x: str, windows: Windows, image: Shape) -> str:
+    """The position in the flattened images, those of x or padded ones, of the first element of each window that is not
+    padding."""
     places = []
     for axis in (0, 1):
         starts = np.arange(windows.out[axis]) * windows.strides[axis] - windows.pads[2 * axis]
         first = np.where(starts < 0, starts % windows.dilations[axis], starts)
         places.append(first + (windows.pads[2 * axis] if image[2 + axis] > windows.size[axis] else 0))
-    starts = np.arange(image[0] * image[1]).reshape(*image[:2], 1, 1) * (image[2] * image[3])
-    return b.node("Add", (b.const(starts), b.const(places[0][:, None] * image[3] + places[1])))
+    # Computed from the shape, so that no constant depends on the size of the batch.
+    channels = b.node("ReduceProd", (b.node("Shape", (x,), end=2),), keepdims=0)
+    numbers = b.node("Range", (b.const(np.array(0)), channels, b.const(np.array(1))))
+    planes = b.reshape(b.node("Mul", (numbers, b.const(np.array(image[2] * image[3])))), (*image[:2], 1, 1))
+    return b.node("Add", (planes, b.const(places[0][:, None] * image[3] + places[1])))
 
 
 def _cropped(b: Builder, image: str, windows: Windows) -> str:

@@ -13,11 +13,14 @@ from runner import dtype as dt
 from runner.core.lowering import Builder
 from runner.core.primitive import Gradient, Primitive, family, primitive
 from runner.core.value import Tensor, Value
-from runner.ops.array import Cast, Transpose, require
+from runner.ops.array import Cast, Reshape, Transpose, require
+from runner.ops.reduce import ReduceSum
 from runner.ops.rows import UnsortedSegmentSum
 from runner.types import Shape, TensorType
 
 __all__ = ["ResizeBilinear", "ResizeNearestNeighbor"]
+
+RESIZED = dt.float32, dt.int32, dt.int8, dt.uint8  # what onnxruntime's own operator takes
 
 
 @family
@@ -62,23 +65,37 @@ class ResizeNearestNeighbor(Resizing):
     computes: ClassVar = False
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
-        return x.take(self._places(x.shape, 2), 2).take(self._places(x.shape, 3), 3)
+        return x.take(self.places(x.shape, 2), 2).take(self.places(x.shape, 3), 3)
 
     def grad(self, inputs: Sequence[Value], outputs: Sequence[Value], douts: Sequence[Value]) -> Sequence[Gradient]:
         shape, total = inputs[0].shape, douts[0]
+        if times := self._times(shape):
+            blocks = Reshape((*shape[:3], times[0], shape[3], times[1]))(total)
+            return (ReduceSum(axis=(3, 5))(blocks),)
         for axis in (3, 2):
-            total = sum_rows(total, axis, self._places(shape, axis), shape[axis])
+            total = sum_rows(total, axis, self.places(shape, axis), shape[axis])
         return (total,)
 
     def lower(self, b: Builder, x: str) -> str:
-        shape = b.type(x).shape
+        shape, times = b.type(x).shape, self._times(b.type(x).shape)
+        if times and b.type(x).dtype in RESIZED:
+            rules = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor", "mode": "nearest"}
+            return b.node("Resize", (x, "", b.const(np.array((1, 1, *times), np.float32))), **rules)
         for axis in (2, 3):
-            x = b.node("Gather", (x, b.const(self._places(shape, axis))), axis=axis)
+            x = b.node("Gather", (x, b.const(self.places(shape, axis))), axis=axis)
         return x
 
-    def _places(self, shape: Shape, axis: int) -> np.ndarray:
+    def places(self, shape: Shape, axis: int) -> np.ndarray:
+        """The row (axis 2) or column (3) of the image for each of the result."""
         found = np.floor(self.positions(shape, axis) + np.float32(0.5 * self.align_corners))
         return np.minimum(found.astype(np.int64), shape[axis] - 1)
+
+    def _times(self, shape: Shape) -> tuple[int, ...]:
+        """How often each row and column is repeated, or () where they differ."""
+        found = tuple(size // length for size, length in zip(self.size, shape[2:], strict=True))
+        repeated = (np.arange(n).repeat(times) for n, times in zip(shape[2:], found, strict=True))
+        same = all(np.array_equal(self.places(shape, axis), row) for axis, row in zip((2, 3), repeated, strict=True))
+        return found if same else ()
 
 
 @primitive

@@ -144,7 +144,7 @@ class Windows:
         dilation, end = self.dilations[axis], self.size[axis] + after
         first = np.maximum(-((starts + before) // dilation), 0)
         last = np.minimum((end - 1 - starts) // dilation, self.kernel[axis] - 1)
-        return np.maximum(last - first + 1, 0)
+        return np.asarray(np.maximum(last - first + 1, 0))
 
     def view(self, padded: np.ndarray) -> np.ndarray:
         """All windows of a padded (C, H, W, N) as a view (C, KH, KW, OH, OW, N)."""
@@ -238,4 +238,4 @@ def _same(size: int, kernel: int, stride: int, dilation: int) -> Pair:
 def counts(windows: Windows, dtype: np.dtype, pads: Quad = (0, 0, 0, 0)) -> np.ndarray:
     """Number of elements of each window in the image, or in the image with some padding: (OH, OW)."""
     rows, columns = (windows.inside(axis, *pads[2 * axis : 2 * axis + 2]) for axis in (0, 1))
-    return np.multiply.outer(rows, columns).astype(dtype)
+    return np.asarray(np.multiply.outer(rows, columns), dtype)

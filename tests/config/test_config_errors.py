@@ -63,9 +63,60 @@ CASES = {
         ConfigError: unknown key
           key      network.num_chanels
           value    3
-          allowed  name, num_classes, num_channels
+          allowed  name, freeze, head, num_classes, num_channels
           nearest  network.num_channels
           from     command line
+    """,
+    "network.head=replac": """
+        ConfigError: not one of the choices
+          key      network.head
+          value    "replac"
+          allowed  keep, replace
+          nearest  replace
+          from     command line
+    """,
+    "network.freeze=conv1.*": """
+        ConfigError: not a list
+          key      network.freeze
+          value    "conv1.*"
+          allowed  a list of texts
+          from     command line
+    """,
+    "network.freeze=[3]": """
+        ConfigError: not text
+          key      network.freeze
+          value    [3]
+          allowed  text
+          nearest  "3"
+          from     command line
+    """,
+    "network.freeze=['']": """
+        ConfigError: not allowed
+          key      network.freeze
+          value    [""]
+          allowed  text that matches \\S(.*\\S)?
+          from     command line
+    """,
+    "checkpoint.names=torchvison": """
+        ConfigError: no naming of weights
+          key      checkpoint.names
+          value    "torchvison"
+          allowed  torch, torchvision, or a file *.yaml or *.json
+          nearest  torchvision
+          from     command line
+    """,
+    "checkpoint.names=nowhere.yaml": """
+        ConfigError: no such file
+          key      checkpoint.names
+          value    "nowhere.yaml"
+          allowed  torch, torchvision, or a file *.yaml or *.json
+          from     command line
+    """,
+    "checkpoint.names=torch": """
+        ConfigError: names of weights that are not loaded
+          key   checkpoint.names
+          hint  checkpoint.load=FILE.safetensors
+          from  command line
     """,
     "expect.acuracy.min=1": """
         ConfigError: unknown key

@@ -21,6 +21,9 @@ WHAT = "a config file may not make a run write outside of the working directory"
 # Keys with text that are not places to write to.
 OTHER_TEXT = {
     "network.name": "a name of models.NETWORKS",
+    "network.freeze": "patterns of names",
+    "network.head": "choices",
+    "checkpoint.names": "read",
     "dataset.url": "read",
     **dict.fromkeys(("dataset.data_dir", "dataset.data_file", "dataset.test_file"), "read by the readers of own data"),
     "dataset.delimiter": "one character",

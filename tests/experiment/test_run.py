@@ -47,6 +47,7 @@ SUMMARY = (
         "loss",
         "metrics",
     ),
+    *("parameters", "trainable"),
     *("init_seconds", "compile_seconds", "first_loss_seconds", "train_seconds", "steps_per_second", "peak_rss_mb"),
     "run_dir",
 )

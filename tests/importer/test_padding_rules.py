@@ -44,6 +44,7 @@ ROWS = [
     pad((2, 5), [0, -1, 0, -2]),
     pad((4, 5), [-1, 2, 1, -3], 0.25),
     pad((4, 5), [-1, 2, 0, -1], mode="edge"),
+    pad((2, 1), [1, 4, 1, -2], 3.0),  # the whole axis and constants are removed
     pad((4, 5), [0, 0, 0, 0], mode="reflect"),
     pad((3,), [2, 2], mode="reflect", opset=13),
 ]
@@ -54,7 +55,7 @@ def test_padding(row, tmp_path):
     check_outputs(row, tmp_path)
 
 
-@table("row", [row for row in ROWS if row.opset != 10], ids=str)
+@table("row", [row for row in ROWS if "inf" not in str(row)], ids=str)
 def test_gradients_of_padding(row, tmp_path):
     check_gradients(row, tmp_path)
 

@@ -40,6 +40,12 @@ def normal(*shape: int) -> np.ndarray:
         (nn.MaxPool1d(3, 2, "same"), nn.MaxPool2d((1, 3), (1, 2), "same")),
         (nn.AvgPool1d(3, 1, "same"), nn.AvgPool2d((1, 3), 1, "same")),
         (nn.AvgPool1d(7), nn.AvgPool2d((1, 7))),
+        (nn.MaxPool1d(3, 2, "pad", padding=1), nn.MaxPool2d((1, 3), (1, 2), "pad", padding=(0, 0, 1, 1))),
+        (
+            nn.MaxPool1d(2, 3, "pad", dilation=2, ceil_mode=True),
+            nn.MaxPool2d((1, 2), (1, 3), "pad", dilation=(1, 2), ceil_mode=True),
+        ),
+        (nn.AvgPool1d(3, 2, "pad", padding=1), nn.AvgPool2d((1, 3), (1, 2), "pad", padding=(0, 0, 1, 1))),
     ],
     ids=lambda v: type(v).__name__,
 )

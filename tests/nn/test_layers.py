@@ -110,6 +110,13 @@ def test_pooling_layers(mode):
     assert step_of(nn.MaxPool2d(2, 2, "valid").construct, mode)(odd)[0].tolist() == [[[[5]]]]
     assert step_of(nn.MaxPool2d(2, 2, "same").construct, mode)(odd)[0].tolist() == [[[[5, 6], [9, 10]]]]
     assert step_of(nn.AvgPool2d(2, 2, "same").construct, mode)(odd)[0].tolist() == [[[[2.5, 4], [8.5, 10]]]]
+    padded = {"pad_mode": "pad", "padding": 1}
+    assert step_of(nn.MaxPool2d(2, 2, **padded).construct, mode)(-odd)[0].tolist() == [[[[0, -1], [-4, -5]]]]
+    assert step_of(nn.AvgPool2d(2, 2, **padded).construct, mode)(odd)[0].tolist() == [[[[0, 0.75], [3, 7.5]]]]
+    means = nn.AvgPool2d(2, 2, **padded, count_include_pad=False)
+    assert step_of(means.construct, mode)(odd)[0].tolist() == [[[[0, 1.5], [6, 7.5]]]]
+    wide = nn.AvgPool2d(2, 2, "pad", ceil_mode=True)
+    assert step_of(wide.construct, mode)(odd)[0].tolist() == [[[[2.5, 4], [8.5, 10]]]]
 
 
 # Dropout

@@ -119,7 +119,7 @@ class ImportedOutput:
         for step in (STEP, -STEP):
             (y,) = run(*wide[:at], wide[at] + step * direction, *wide[at + 1 :])
             assert y.dtype == np.float64
-            ends.append(float((y * factors).sum()))
+            ends.append(float((np.where(np.isfinite(y), y, 0.0) * factors).sum()))
         return (ends[0] - ends[1]) / (2 * STEP)
 
 

@@ -45,9 +45,8 @@ class Sample:
         totals = {}
         for name, places in self.facts["initializers"].items():
             shape = self.gradients[name].shape
-            totals[name] = sum(
-                _as_parameter(gradients[part], layout, shape) for part, layout in places if part in gradients
-            )
+            parts = [(gradients[part], layout) for part, layout in places if part in gradients]
+            totals[name] = sum(_as_parameter(part, layout, shape) for part, layout in parts)
         return totals
 
 

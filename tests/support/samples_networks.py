@@ -137,6 +137,10 @@ def resized() -> Iterator[Sample]:
         note = f"{image}{size}{aligned}".replace(" ", "")
         yield row(ops.ResizeBilinear(size, aligned), normal(2, 3, *image), note=note)
         yield row(ops.ResizeNearestNeighbor(size, aligned), normal(2, 3, *image), note=note)
+    for size in ((4, 9), (2, 6), (2, 3)):
+        yield row(ops.ResizeNearestNeighbor(size), normal(2, 3, 2, 3), note=f"repeated-{size}")
+        yield row(ops.ResizeNearestNeighbor(size), whole(2, 3, 2, 3), note=f"repeated-int32-{size}")
+    yield row(ops.ResizeNearestNeighbor((4, 9)), whole(2, 3, 2, 3, dtype=np.int64), note="repeated-int64")
 
 
 NETWORK_FAMILIES = resized, nonlinearities, functions, normalisations, products, pieces, strides

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from runner.compile.onnx.builder import inner_graphs, onnx, source_operators
+from runner.compile.onnx.length_rules import Lengths, Linear, linear, quotient
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, ValueInfoProto
 
-Lengths = Mapping[str, int]  # of the free axes, by name
 FreeAxes = Sequence[Mapping[int, str]]  # for each input, the names of its free axes by position
 Use = tuple[int, int]  # numbers of a node and of one of its operands
 
@@ -35,18 +35,19 @@ class Lowered(NamedTuple):
     model: ModelProto
 
 
-def with_free_axes(lowered: Sequence[Lowered], free: FreeAxes) -> ModelProto:
+def with_free_axes(lowered: Sequence[Lowered], free: FreeAxes, quotients: bool = False) -> ModelProto:
     """The first model with free axes in its first inputs, in which it must not contain a parameter.
 
     The lengths of the second one differ from it in the first name, those of the third in the second name, and so on;
-    the models after these only confirm the rules. Raises NotFreeError when there is no rule.
+    the models after these only confirm the rules. With `quotients`, floats may be quotients of a length, as in a
+    training step. Raises NotFreeError when there is no rule.
     """
     generalized: ModelProto = onnx.ModelProto()
     generalized.CopyFrom(lowered[0].model)
     lengths = [entry.lengths for entry in lowered]
     first = _Indexed(lowered[0].model)
     matches = [_match(first, _Indexed(entry.model)) for entry in lowered]
-    writer = _Writer(generalized, lengths, free)
+    writer = _Writer(generalized, lengths, free, quotients)
     for use in sorted(matches[0].constants):
         arrays = [match.constants[use] for match in matches]
         if any(not _equal(arrays[0], other) for other in arrays[1:]):
@@ -128,36 +129,11 @@ def _require(holds: bool, what: str, node: NodeProto | None = None) -> None:
         raise NotFreeError(f"{what} of the network depend on the length{place}")
 
 
-class _Rule(NamedTuple):
-    """`constant` plus, for each name, the length times an array."""
-
-    constant: np.ndarray
-    factors: dict[str, np.ndarray]
-
-
-def _linear(values: Sequence[np.ndarray], lengths: Sequence[Lengths]) -> _Rule | None:
-    """The rule of arrays of integers for these lengths; None when they are not linear in them."""
-    if len({value.shape for value in values}) > 1:
-        return None
-    first, factors = values[0].astype(np.int64), {}
-    constant = first.copy()
-    for k, name in enumerate(lengths[0], 1):
-        factor, rest = np.divmod(values[k] - first, lengths[k][name] - lengths[0][name])
-        if rest.any():
-            return None
-        factors[name] = factor
-        constant -= factor * lengths[0][name]
-    for value, known in zip(values, lengths, strict=True):
-        if not np.array_equal(constant + sum(f * known[name] for name, f in factors.items()), value):
-            return None
-    return _Rule(constant, {name: factor for name, factor in factors.items() if factor.any()})
-
-
 class _Writer:
     """Replaces constants of a model by values that nodes at its start compute from the shapes of its inputs."""
 
-    def __init__(self, model: ModelProto, lengths: Sequence[Lengths], free: FreeAxes) -> None:
-        self.graph, self.lengths = model.graph, lengths
+    def __init__(self, model: ModelProto, lengths: Sequence[Lengths], free: FreeAxes, quotients: bool) -> None:
+        self.graph, self.lengths, self.quotients = model.graph, lengths, quotients
         self.places: dict[str, tuple[str, int]] = {}
         for declared, axes in zip(self.graph.input, free, strict=False):
             for axis, name in axes.items():
@@ -168,8 +144,10 @@ class _Writer:
     def replace(self, use: Use, arrays: Sequence[np.ndarray]) -> None:
         """Replace an operand, which is one of `arrays` for each of the lengths."""
         node = self.graph.node[use[0]]
-        node.input[use[1]] = self._inferred(node, use[1], arrays) or self._computed(arrays) or self._repeated(arrays)
-        _require(bool(node.input[use[1]]), "the numbers", node)
+        rules = (self._computed, self._divided, self._repeated)
+        found = self._inferred(node, use[1], arrays) or next(filter(None, (rule(arrays) for rule in rules)), "")
+        _require(bool(found), "the numbers", node)
+        node.input[use[1]] = found
 
     def finish(self, needed: set[int]) -> None:
         """Put the new nodes first, and remove nodes that no result needs, and unused constants."""
@@ -193,13 +171,36 @@ class _Writer:
         return self._constant(shape)
 
     def _computed(self, arrays: Sequence[np.ndarray]) -> str:
-        """A vector of integers that is linear in the lengths."""
-        if arrays[0].dtype != np.int64 or arrays[0].ndim != 1:
+        """Integers that are linear in the lengths: a vector or a single number."""
+        if arrays[0].dtype != np.int64 or arrays[0].ndim > 1:
             return ""
-        rule = _linear(arrays, self.lengths)
-        return "" if rule is None else self._vector(rule)
+        rule = linear([np.atleast_1d(array) for array in arrays], self.lengths)
+        if rule is None:
+            return ""
+        return self._vector(rule) if arrays[0].ndim else self._node("Squeeze", (self._vector(rule),))
 
-    def _vector(self, rule: _Rule) -> str:
+    def _divided(self, arrays: Sequence[np.ndarray]) -> str:
+        """Floats that are quotients of a length."""
+        rule = quotient(arrays, self.lengths) if self.quotients else None
+        if rule is None:
+            return ""
+        dtype = arrays[0].dtype
+        wide = np.dtype(np.float64 if dtype == np.float64 else np.float32)
+        (name,) = self.lengths[0]
+        length = self._cast(self._node("Squeeze", (self._length(name),)), wide)
+        one = self._constant(np.ones((), wide))
+        parts = [self._constant(array.astype(wide)) for array in rule]
+        above, below = (
+            self._node("Add", (self._node("Mul", (factor, length)), offset))
+            for factor, offset in (parts[:2], parts[2:])
+        )
+        divided = self._node("Div", (above, self._node("Max", (below, one))))
+        return divided if dtype == wide else self._cast(divided, dtype)
+
+    def _cast(self, name: str, dtype: np.dtype) -> str:
+        return self._node("Cast", (name,), to=int(onnx.helper.np_dtype_to_tensor_dtype(dtype)))
+
+    def _vector(self, rule: Linear) -> str:
         total = ""
         for name, factor in rule.factors.items():
             product = self._length(name)
@@ -213,13 +214,16 @@ class _Writer:
         first = arrays[0]
         if len({array.ndim for array in arrays}) > 1 or not all(array.size for array in arrays):
             return ""
-        rule = _linear([np.array(array.shape, np.int64) for array in arrays], self.lengths)
+        rule = linear([np.array(array.shape, np.int64) for array in arrays], self.lengths)
         growing = {axis for array in arrays for axis in range(first.ndim) if array.shape[axis] != first.shape[axis]}
         part = tuple(slice(0, 1) if axis in growing else slice(None) for axis in range(first.ndim))
-        repeats = all(_equal(array, np.broadcast_to(first[part], array.shape)) for array in arrays)
+        parts = [array[part] for array in arrays]
+        repeats = all(_equal(array, np.broadcast_to(x, array.shape)) for x, array in zip(parts, arrays, strict=True))
         if rule is None or not growing or not repeats:
             return ""
-        return self._node("Expand", (self._constant(first[part]), self._vector(rule)))
+        is_constant = all(_equal(parts[0], x) for x in parts)
+        repeated = self._constant(parts[0]) if is_constant else self._divided(parts)
+        return self._node("Expand", (repeated, self._vector(rule))) if repeated else ""
 
     def _length(self, name: str) -> str:
         given, axis = self.places[name]

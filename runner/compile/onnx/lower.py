@@ -186,6 +186,12 @@ def _model(graph: GraphProto) -> ModelProto:
     return model
 
 
+def parse_model(content: bytes) -> ModelProto:
+    """The model that was serialised."""
+    model: ModelProto = onnx.ModelProto.FromString(content)
+    return model
+
+
 def check(model: ModelProto) -> ModelProto:
     """The model, if ONNX accepts it. Raises InternalError."""
     try:

@@ -1,4 +1,5 @@
-"""Sessions: a model on a device, and clear errors when it cannot be opened or run. Only this file imports onnxruntime.
+"""Sessions: a model on a device, and clear errors when it cannot be opened or run. Only this file opens models with
+onnxruntime.
 
 There is no silent fallback: onnxruntime itself opens a CPU session when a provider is missing or broken, and at most
 prints the reason. So the providers of the session are checked, and the captured output becomes the reason of the error.

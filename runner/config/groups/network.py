@@ -12,10 +12,20 @@ from runner import register
 from runner.config.groups.record import Records, Settings
 from runner.errors import InternalError
 from runner.host import resources
+from runner.validation.rules import key
 
 
 class NetworkSettings(Settings):
-    """The network. A key that the dataset determines, such as `num_classes`, is null for the dataset's value."""
+    """The network. A key that the dataset determines, such as `num_classes`, is null for the dataset's value.
+
+    `freeze` are patterns of names of parameters, as `[features/*, "*.bias"]`: `*` is any text, dots and slashes are
+    equal. BatchNorm layers whose gamma and beta are frozen keep their moving statistics, and use them. `head` replace
+    gives the last linear layer as many outputs as there are classes, and new values from the seed, also when
+    `checkpoint.load` has some for it; patterns of `freeze` do not concern it.
+    """
+
+    freeze: tuple[str, ...] = key((), pattern=r"\S(.*\S)?")  # patterns of names of parameters that are not trained
+    head: str = key("keep", choices=("keep", "replace"))  # the last linear layer: as it is, or a new one
 
 
 def _register(file: str) -> None:

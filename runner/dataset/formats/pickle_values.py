@@ -117,7 +117,10 @@ class _Machine:
             raise self._error("plain values and arrays", f"the instruction {name}, which is not executed")
 
     def _since_mark(self) -> list[Any]:
-        start = next(place for place in range(len(self._stack) - 1, -1, -1) if isinstance(self._stack[place], _Mark))
+        places = range(len(self._stack) - 1, -1, -1)
+        start = next((place for place in places if isinstance(self._stack[place], _Mark)), None)
+        if start is None:
+            raise ValueError("a container without its mark")
         values = self._stack[start + 1 :]
         del self._stack[start:]
         return values

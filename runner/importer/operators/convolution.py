@@ -38,8 +38,10 @@ def convolved(x: Value, weight: Value, window: Window, group: int) -> Value:
 
 @onnx_operator("ConvTranspose")
 def conv_transpose(call: NodeCall, x: Value, weight: Value, bias: Value | None = None) -> Value:
-    """Transposed convolution over one to three axes, with groups, strides, dilations, padding, output_padding or
-    output_shape, and a bias."""
+    """Transposed convolution over one to three axes, with groups, dilations, any padding, output_shape, and a bias.
+
+    `SAME` gives the size times the stride, also where the kernel does not reach it and onnxruntime gives less.
+    """
     window, sizes = _transposed(call, _window(call, x, weight, transposed=True), x.shape[2:])
     # What the stride alone reaches is computed; a longer output_padding is zeros after it.
     steps = zip(x.shape[2:], window.kernel, window.strides, window.dilations, window.pads, strict=True)

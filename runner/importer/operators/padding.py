@@ -23,20 +23,19 @@ def pad(
 ) -> Value:
     """data with elements before and after each axis: a constant, the reflected data, its edge, or the data again.
 
-    Negative pads remove elements, before others are added.
+    Negative pads remove elements: of the constant ones too, and otherwise before others are added.
     """
     mode = call.choice("mode", "constant", *MODES)
     pairs = _pairs(call, call.setting("pads", pads), axes, data.ndim)
-    data = _cropped(call, data, pairs)
     added = tuple((max(low, 0), max(high, 0)) for low, high in pairs)
+    removed = tuple((max(-low, 0), max(-high, 0)) for low, high in pairs)
     size = math.prod(low + n + high for n, (low, high) in zip(data.shape, added, strict=True))
     require_memory(size * data.dtype.size, node=call.node.name, pads=added)
-    if not any(map(any, added)):
-        return data
     if mode == "constant":
         value = call.attribute("value", 0.0) if constant_value is None else constant_value.reshape(-1)[0].item()
-        result: Value = ops.Pad(added, value=value)(data)
-        return result
+        padded = ops.Pad(added, value=value)(data) if any(map(any, added)) else data
+        return _cropped(call, padded, removed)
+    data = _cropped(call, data, removed)
     for axis, (low, high) in enumerate(added):
         data = _extended(call, data, axis, low, high, mode)
     return data
@@ -56,15 +55,14 @@ def _pairs(call: NodeCall, pads: list[int] | None, axes: np.ndarray | None, ndim
     return pairs
 
 
-def _cropped(call: NodeCall, data: Value, pairs: list[tuple[int, int]]) -> Value:
-    """data without what negative pads remove."""
-    if min(map(min, pairs), default=0) >= 0:
+def _cropped(call: NodeCall, data: Value, removed: tuple[tuple[int, int], ...]) -> Value:
+    """data without so many elements before and after each axis."""
+    if not any(map(any, removed)):
         return data
-    begin = [max(-low, 0) for low, _ in pairs]
-    size = [n - start + min(high, 0) for n, start, (_, high) in zip(data.shape, begin, pairs, strict=True)]
+    size = [n - low - high for n, (low, high) in zip(data.shape, removed, strict=True)]
     if min(size) < 0:
-        raise call.error("negative pads remove more than there is", data=data.type, pads=pairs)
-    result: Value = ops.Slice()(data, tuple(begin), tuple(size))
+        raise call.error("negative pads remove more than there is", data=data.type, removed=removed)
+    result: Value = ops.Slice()(data, tuple(low for low, _ in removed), tuple(size))
     return result
 
 

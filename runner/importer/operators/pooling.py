@@ -66,13 +66,12 @@ def global_lp_pool(call: NodeCall, x: Value) -> Value:
 
 @onnx_operator("LRN")
 def lrn(call: NodeCall, x: Value) -> Value:
-    """x / (bias + alpha * mean of the squares of `size` channels around) ** beta; channels that are missing count as
-    0."""
+    """x / (bias + alpha * mean of the squares of `size` channels around it) ** beta; missing channels count as 0."""
     size, channels = call.attribute("size"), x.shape[1]
     before, after = min((size - 1) // 2, channels), min(size // 2, channels)
     rows = ops.Reshape((x.shape[0], 1, channels, x.size // (x.shape[0] * channels)))(ops.Square()(x))
     window = (before + after + 1, 1)
-    mean = ops.AvgPool(window, 1, "pad", padding=(before, after, 0, 0))(rows)
+    mean = ops.AvgPool(window, (1, 1), "pad", padding=(before, after, 0, 0))(rows)
     scale = call.attribute("alpha", 0.0001) * window[0] / size
     total = ops.Reshape(x.shape)(mean * scale + call.attribute("bias", 1.0))
     result: Value = x * ops.Pow()(total, -call.attribute("beta", 0.75))
@@ -99,7 +98,7 @@ def _pooled(x: Value, window: Window, kind: Any, ceil_mode: bool, **settings: An
 def _power(x: Value, p: int) -> Value:
     """The absolute value to the power of p."""
     result: Value = ops.Square()(x) if p == 2 else ops.Abs()(x)
-    return result if p < 3 else ops.Pow()(result, float(p))  # type: ignore[no-any-return]
+    return result if p < 3 else ops.Pow()(result, float(p))
 
 
 def _root(x: Value, p: int) -> Value:
@@ -113,7 +112,7 @@ def _positions(call: NodeCall, x: Value, window: Window) -> Value:
         raise call.error("positions of a MaxPool over three axes are not supported", output="Indices")
     call.choice("storage_order", 0, 0)
     image, planes, ceil = as_image(x), window.planes, bool(call.attribute("ceil_mode", 0))
-    geometry = {"padding": planes.sides, "dilation": tuple(planes.dilations), "ceil_mode": ceil}
+    geometry: dict[str, Any] = {"padding": planes.sides, "dilation": tuple(planes.dilations), "ceil_mode": ceil}
     pool = ops.MaxPoolWithArgmax(tuple(planes.kernel), tuple(planes.strides), "pad", **geometry)
     samples = np.arange(x.shape[0]).reshape(-1, 1, 1, 1) * (x.size // x.shape[0])
     return as_given(ops.Cast()(pool(image)[1], dt.int64) + Tensor(samples), x.ndim)

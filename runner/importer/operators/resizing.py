@@ -1,10 +1,10 @@
 """Rules for Resize and Upsample: one axis after the other, with positions that are known at import.
 
-Nearest neighbours are a Gather, or repetitions for whole factors. Linear and cubic interpolation along an axis is a
+Nearest neighbours are a Gather, or the operator for images. Linear and cubic interpolation along an axis is a
 product with a matrix, whose rows are the weights of the elements of the axis; so its gradient is a product as well.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -83,9 +83,7 @@ def _interpolated(call: NodeCall, x: Value, axes: Sequence[ResizedAxis], coordin
     if not all(axis.length and axis.out for axis in changed):
         raise call.error("an axis without elements cannot be resized", x=x.type, sizes=[axis.out for axis in axes])
     if mode == "nearest":
-        for axis in changed:
-            x = _repeated(x, axis, axis.nearest(coordinates, nearest))
-        return x
+        return _nearest(x, {axis.number: axis.nearest(coordinates, nearest) for axis in changed})
     if not x.dtype.is_float:
         raise call.error("interpolates floats only", x=x.type, mode=mode)
     cubic = float(call.attribute("cubic_coeff_a", -0.75)) if mode == "cubic" else None
@@ -95,13 +93,15 @@ def _interpolated(call: NodeCall, x: Value, axes: Sequence[ResizedAxis], coordin
     return x
 
 
-def _repeated(x: Value, axis: ResizedAxis, places: np.ndarray) -> Value:
-    """The elements of an axis at these places."""
-    at, (factor, rest) = axis.number, divmod(axis.out, axis.length)
-    if rest == 0 and np.array_equal(places, np.arange(axis.length).repeat(factor)):
-        return ops.repeat_elements(x, factor, at)
-    result: Value = ops.Gather(at)(x, places)
-    return result
+def _nearest(x: Value, places: Mapping[int, np.ndarray]) -> Value:
+    """The elements at these places along each axis, by the operator for images where it has them: it is faster."""
+    if x.ndim == 4 and set(places) <= {2, 3}:
+        image = ops.ResizeNearestNeighbor(tuple(len(places.get(k, range(x.shape[k]))) for k in (2, 3)))
+        if all(np.array_equal(image.places(x.shape, axis), row) for axis, row in places.items()):
+            return image(x)  # type: ignore[no-any-return]
+    for axis, row in places.items():
+        x = ops.Gather(axis)(x, row)
+    return x
 
 
 def _product(x: Value, axis: int, matrix: np.ndarray) -> Value:

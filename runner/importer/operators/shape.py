@@ -48,7 +48,7 @@ def reshape(call: NodeCall, x: Value, shape: np.ndarray) -> Value:
     other = call.other_batch.reshaped(call.node.inputs[0], call.node.outputs[0], x.shape) if call.other_batch else None
     if other is not None:
         return reshaped(x, other)
-    wanted = [int(n) for n in shape.tolist()]
+    wanted = call.adapted([int(n) for n in shape.tolist()])
     if not call.attribute("allowzero", 0):
         wanted = [x.shape[k] if n == 0 and k < x.ndim else n for k, n in enumerate(wanted)]
     known = math.prod(n for n in wanted if n != -1)

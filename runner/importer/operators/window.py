@@ -53,15 +53,20 @@ def require_axes(call: NodeCall, x: Value) -> None:
 
 
 def window_of(call: NodeCall, kernel: Sequence[int], sizes: Sequence[int]) -> Window:
-    """The window of a node over images of these sizes. Raises ConfigError for attributes that do not fit."""
+    """The window of a node over images of these sizes.
+
+    With `SAME`, there are ceil(size / stride) windows, and padding is for the whole window: onnxruntime's pools ignore
+    dilations there, and crop images where the stride is larger than the window. Raises ConfigError for attributes that
+    do not fit.
+    """
     count = len(sizes)
     require_numbers(call, "kernel_shape", kernel, count, 1)
     strides = numbers(call, "strides", count, 1)
     dilations = numbers(call, "dilations", count, 1)
     mode = call.choice("auto_pad", "NOTSET", *AUTO_PADS)
     if mode == "NOTSET":
-        pads = numbers(call, "pads", 2 * count, 0)
-        return Window(kernel, strides, dilations, [*zip(pads[:count], pads[count:], strict=True)])
+        given = numbers(call, "pads", 2 * count, 0)
+        return Window(kernel, strides, dilations, [*zip(given[:count], given[count:], strict=True)])
     if mode == "VALID":
         return Window(kernel, strides, dilations, [(0, 0)] * count)
     pads = []

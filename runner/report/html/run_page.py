@@ -101,6 +101,9 @@ def _tiles(run: RunRecord) -> dict[str, str]:
     for name, key in (("steps/s", "steps_per_second"), ("train seconds", "train_seconds"), ("peak MB", "peak_rss_mb")):
         if is_number(value := run.summary.get(key)):
             values[name] = f"{value:.4g}"
+    count, trained = (run.summary.get(key) for key in ("parameters", "trainable"))
+    if is_number(count) and is_number(trained):
+        values["parameters"] = f"{count:,}" if count == trained else f"{trained:,} of {count:,} trained"
     return values
 
 

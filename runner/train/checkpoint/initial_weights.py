@@ -1,6 +1,6 @@
-"""Initial weights of a run (`checkpoint.load`): from a `.ckpt` file, a checkpoint, or a run directory."""
+"""Initial weights of a run (`checkpoint.load`): from a file, a checkpoint, or a run directory."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from runner import nn
@@ -8,42 +8,91 @@ from runner.core.value import Parameter
 from runner.errors import ConfigError, DataError, some
 from runner.host.log import LOG
 from runner.train.checkpoint import load_checkpoint, load_param_into_net, state
-from runner.train.checkpoint.parameters import other_network
+from runner.train.checkpoint.foreign_names import renamed
+from runner.train.checkpoint.parameters import other_network, other_types
+from runner.validation.name_patterns import Names
 
 FOLDER = "checkpoints"  # in a run directory
 REPAIR = "the network of the checkpoint, or checkpoint.strict=false to load the parameters that both have"
+MOST_NAMES = 1000  # of each kind, in an error about the weights of another program
+OF_TORCH = ".running_mean"
 
 
-def load(network: nn.Cell, place: str, prefix: str, strict: bool, loss: nn.Cell | None = None) -> Path:
-    """Load the weights at `place`, relative to the working directory; `prefix` is that of a run's checkpoints.
+class InitialWeights:
+    """What `checkpoint.load` and the keys beside it select.
 
-    Returns the file or the folder of the checkpoint. `loss` is a cell whose parameters are loaded where they are found.
+    `place` is relative to the working directory; `prefix` is that of a run's checkpoints. `names` are those of another
+    program. Parameters of the network that are in `kept` are not loaded: those of a new head.
 
     `strict` requires a value for every parameter of the network, and no values of other layers; otherwise missing
     parameters keep their values, and a warning names both. The state of a training (of its optimizer, and counters) may
-    always be surplus or missing. Raises ConfigError for a checkpoint of another network, DataError when it is missing
-    or damaged.
+    always be surplus or missing.
     """
-    path = Path(place)
-    found = _of_run(path, prefix) if (path / FOLDER).is_dir() else path
-    try:
-        parameters = load_checkpoint(found)
-        of_loss = {} if loss is None else loss.parameters_dict()
+
+    def __init__(
+        self, place: str, prefix: str, strict: bool, names: Names | None = None, kept: Collection[Parameter] = ()
+    ) -> None:
+        self.place, self.prefix, self.strict, self.names = place, prefix, strict, names
+        self.kept = {parameter.name for parameter in kept}
+
+    def load(self, network: nn.Cell, loss: nn.Cell | None = None) -> Path:
+        """Load the weights, and return the file or the folder of the checkpoint.
+
+        `loss` is a cell whose parameters are loaded where they are found. Raises ConfigError for a checkpoint of
+        another network, DataError when it is missing or damaged.
+        """
+        path = Path(self.place)
+        found = _of_run(path, self.prefix) if (path / FOLDER).is_dir() else path
+        try:
+            parameters = load_checkpoint(found)
+            if self.names is None:
+                missing, surplus = self._load(network, parameters, {} if loss is None else loss.parameters_dict())
+            else:
+                missing, surplus = self._load_renamed(network, parameters, self.names)
+            if loss is not None and loss.parameters_dict().keys() & parameters.keys():
+                load_param_into_net(loss, parameters)
+        except (ConfigError, DataError) as error:
+            raise error.add(key="checkpoint.load", value=self.place) from None
+        if missing:
+            LOG.warning("%s does not have %s", found, some(missing, 3))
+        if surplus:
+            LOG.warning("%s has %s, which the network does not have", found, some(surplus, 3))
+        return found
+
+    def _load(
+        self, network: nn.Cell, parameters: Mapping[str, Parameter], of_loss: Mapping[str, Parameter]
+    ) -> tuple[list[str], list[str]]:
+        """Load parameters with our names, and return what is missing and surplus."""
         surplus = [name for name in _surplus(network, parameters) if name not in of_loss]
-        present = parameters.keys() | _counters(network)
+        present = parameters.keys() | _counters(network) | self.kept
         missing = [name for name in network.parameters_dict() if name not in present]
-        if strict and (missing or surplus):
-            raise other_network(network, parameters, missing, surplus).add(repair=REPAIR)
-        load_param_into_net(network, parameters)
-        if loss is not None and of_loss.keys() & parameters.keys():
-            load_param_into_net(loss, parameters)
-    except (ConfigError, DataError) as error:
-        raise error.add(key="checkpoint.load", value=place) from None
-    if missing:
-        LOG.warning("%s does not have %s", found, some(missing, 3))
-    if surplus:
-        LOG.warning("%s has %s, which the network does not have", found, some(surplus, 3))
-    return found
+        parameters = {name: value for name, value in parameters.items() if name not in self.kept}
+        if self.strict and (missing or surplus):
+            raise _with_hint(other_network(network, parameters, missing, surplus).add(repair=REPAIR), surplus)
+        try:
+            load_param_into_net(network, parameters)
+        except ConfigError as error:
+            raise _with_hint(error, surplus) from None
+        return missing, surplus
+
+    def _load_renamed(
+        self, network: nn.Cell, parameters: Mapping[str, Parameter], names: Names
+    ) -> tuple[list[str], list[str]]:
+        """Load parameters with names of another program; an error lists all that do not fit."""
+        found = renamed(network.parameters_dict(), parameters, names)
+        wanted = {name: value for name, value in found.parameters.items() if name not in self.kept}
+        absent = {name: other for name, other in found.missing.items() if name not in _counters(network) | self.kept}
+        missing = [name if name == other else f"{name} ({other})" for name, other in absent.items()]
+        if other_types(network, wanted) or not wanted or (self.strict and (missing or found.surplus)):
+            raise other_network(network, wanted, missing, found.surplus, MOST_NAMES).add(repair=REPAIR)
+        load_param_into_net(network, wanted)
+        return missing, found.surplus
+
+
+def _with_hint(error: ConfigError, surplus: Sequence[str]) -> ConfigError:
+    """The error, with the key that reads the weights of torch where they seem to be such."""
+    is_of_torch = any(name.endswith(OF_TORCH) for name in surplus)
+    return error.add(hint="checkpoint.names=torchvision, torch, or a file with names" if is_of_torch else None)
 
 
 def _surplus(network: nn.Cell, parameters: Mapping[str, Parameter]) -> list[str]:

@@ -1,7 +1,8 @@
 """Saving and loading parameters, with the function names of the reference (spec section 6.3)."""
 
+import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,15 @@ import numpy as np
 
 from runner.core.value import Parameter, Tensor
 from runner.errors import ConfigError, DataError, nearest, some
+from runner.host import files
+from runner.host.machine import require_memory
 from runner.nn.cell import Cell
 from runner.train.checkpoint import ckpt, state
+from runner.train.checkpoint.arrays import decode
 from runner.validation.arguments import flag, scalar
 
-SUFFIX = ".ckpt"
+SUFFIX, SAFETENSORS = ".ckpt", ".safetensors"
+PICKLES = (".pt", ".pth", ".bin", ".pkl")  # which can contain code
 MAX_NAMES = 8  # names listed in an error; the rest is counted
 
 
@@ -59,7 +64,7 @@ def load_checkpoint(
     strict_load: bool = False,
     filter_prefix: str | Sequence[str] | None = None,
 ) -> dict[str, Parameter]:
-    """The parameters of a `.ckpt` file or of a directory in runner's format, by name.
+    """The parameters of a `.ckpt` or `.safetensors` file, or of a directory in runner's format, by name.
 
     Parameters whose names start with `filter_prefix` (or one of several) are omitted. With `net` they are also loaded
     into it, like by `load_param_into_net`, and a warning names parameters of `net` missing in the checkpoint. Raises
@@ -98,7 +103,7 @@ def load_param_into_net(net: Cell, parameter_dict: Mapping[str, Tensor], strict_
     missing = [name for name in wanted if name not in parameter_dict]
     surplus = [name for name in parameter_dict if name not in wanted]
     common = [name for name in wanted if name in parameter_dict]
-    if not common or (strict_load and (missing or surplus)) or _other_types(net, parameter_dict):
+    if not common or (strict_load and (missing or surplus)) or other_types(net, parameter_dict):
         raise other_network(net, parameter_dict, missing, surplus)
     for name in common:
         wanted[name].set_data(np.array(parameter_dict[name].array))
@@ -106,19 +111,26 @@ def load_param_into_net(net: Cell, parameter_dict: Mapping[str, Tensor], strict_
 
 
 def other_network(
-    net: Cell, parameter_dict: Mapping[str, Tensor], missing: Sequence[str], surplus: Sequence[str]
+    net: Cell,
+    parameter_dict: Mapping[str, Tensor],
+    missing: Sequence[str],
+    surplus: Sequence[str],
+    most: int = MAX_NAMES,
 ) -> ConfigError:
-    """The error for a checkpoint of another network, with the parameters that are missing, surplus or differ."""
+    """The error for a checkpoint of another network, with the parameters that are missing, surplus or differ.
+
+    It lists `most` names of each.
+    """
     return ConfigError(
         "the checkpoint is of another network",
         network=type(net).__name__,
-        other_type=_lines(_other_types(net, parameter_dict)),
-        missing=_lines(_with_nearest(name, surplus) for name in missing),
-        surplus=_lines(_with_nearest(name, missing) for name in surplus),
+        other_type=_lines(other_types(net, parameter_dict), most),
+        missing=_lines([_with_nearest(name, surplus) for name in missing[:most]], most, len(missing)),
+        surplus=_lines([_with_nearest(name, missing) for name in surplus[:most]], most, len(surplus)),
     )
 
 
-def _other_types(net: Cell, parameter_dict: Mapping[str, Tensor]) -> list[str]:
+def other_types(net: Cell, parameter_dict: Mapping[str, Tensor]) -> list[str]:
     """A line about each parameter whose shape or element type is another one in the checkpoint."""
     wanted = net.parameters_dict()
     pairs = [(name, wanted[name].type, parameter_dict[name].type) for name in wanted if name in parameter_dict]
@@ -131,8 +143,14 @@ def _read(path: Path) -> dict[str, np.ndarray]:
     if not path.exists():
         names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
         raise DataError("there is no such checkpoint", file=path, nearest=nearest(path.name, names))
+    if path.suffix == SAFETENSORS:
+        require_memory(2 * path.stat().st_size, file=path)
+        return decode(files.read_bytes(path, sys.maxsize), path)
     if path.suffix != SUFFIX:
-        raise ConfigError("not the name of a checkpoint", given=path, allowed=f"a file *{SUFFIX}, or a directory")
+        repair = "a .safetensors file: safetensors.torch.save_file(model.state_dict(), ...)"
+        rows = {"given": path, "allowed": f"a file *{SUFFIX} or *{SAFETENSORS}, or a directory"}
+        is_pickle = path.suffix in PICKLES
+        raise ConfigError("not the name of a checkpoint", **rows, repair=repair if is_pickle else None)
     return ckpt.read(path)
 
 
@@ -190,11 +208,11 @@ def _with_nearest(name: str, others: Sequence[str]) -> str:
     return f"{name} (nearest: {close})" if close else name
 
 
-def _lines(texts: Iterable[str]) -> str | None:
-    """One text per line, at most `MAX_NAMES`; None when there is none."""
-    every = list(texts)
-    rest = [f"and {len(every) - MAX_NAMES} more"] if len(every) > MAX_NAMES else []
-    return "\n".join(every[:MAX_NAMES] + rest) or None
+def _lines(texts: Sequence[str], most: int, count: int | None = None) -> str | None:
+    """One text per line, at most `most` of `count`; None when there is none."""
+    count = len(texts) if count is None else count
+    rest = [f"and {count - most} more"] if count > most else []
+    return "\n".join([*texts[:most], *rest]) or None
 
 
 def _brief(value: object) -> str:

@@ -76,3 +76,20 @@ def test_the_losses_of_a_deep_network(run, ranks, mode):
 def test_statistics_and_gradients(ranks):
     done = list(range(ranks))
     assert mpirun(ranks, HERE / "rank_batch_norm.py") == (0, f"done: {done}\n", "")
+
+
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_frozen_layers_keep_their_statistics_on_all_ranks(run, mode):
+    """A new head is the same on all ranks, too."""
+    words = (*SMALL, f"mode={mode}", "network.freeze=[conv1.*,bn1.*,layer1.*,layer2.*]", "network.head=replace")
+    one, other = run(1, *words), run(2, *words, "parallel.sync_batch_norm=true")
+    np.testing.assert_allclose(losses(other), losses(one), rtol=5e-5)
+    weights = [state.newest(folder / "checkpoints", "CKP")[0].arrays for folder in (one, other)]
+    frozen = [name for name in weights[0] if name.startswith(("conv1.", "bn1.", "layer1.", "layer2."))]
+    assert len([name for name in frozen if "moving_" in name]) == 2 * (1 + 4 + 5)
+    for name in frozen:
+        assert np.array_equal(weights[0][name], weights[1][name]), name
+        if "moving_mean" in name:
+            assert not weights[0][name].any()  # as it was at the start
+    assert weights[0]["layer3.0.bn1.moving_mean"].any()
+    np.testing.assert_allclose(weights[1]["linear.weight"], weights[0]["linear.weight"], rtol=1e-3, atol=1e-5)

@@ -261,7 +261,8 @@ def test_a_directory_that_is_no_checkpoint_stays(tmp_path):
         (
             ("notes.txt",),
             ConfigError,
-            "not the name of a checkpoint\n  given    notes.txt\n  allowed  a file *.ckpt, or a directory",
+            "not the name of a checkpoint\n  given    notes.txt\n"
+            "  allowed  a file *.ckpt or *.safetensors, or a directory",
         ),
         (
             ("folder",),

@@ -1,0 +1,200 @@
+"""The last linear layer of a network, its head, with another number of outputs (`network.head=replace`).
+
+It is found in what is executed: the network is traced, and its graph walked backwards from the outputs to the matrix
+products and convolutions that come last.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from runner.common.initializer import Uniform, initializer
+from runner.core.graph import Graph
+from runner.core.primitive import Node, Primitive
+from runner.core.tracer import trace
+from runner.core.value import Parameter, Value
+from runner.errors import ConfigError, RunnerError, some
+from runner.nn.cell import Cell
+from runner.types import TensorType
+from runner.validation.arguments import whole
+from runner.validation.records import Frozen
+
+__all__ = ["replace_head"]
+
+NOWHERE: Mapping[str, object] = {}
+OWN_CODE = "head_parameters() of the network may name its parameters"
+Axes = Mapping[int, int]  # of an operator: the axis of the outputs in each operand that can be its weight
+
+
+def _of_product(op: Primitive, ndim: int) -> Axes:
+    transposed = op.attributes()
+    return {1: ndim - (2 if transposed["transpose_b"] else 1), 0: ndim - (1 if transposed["transpose_a"] else 2)}
+
+
+LINEAR: dict[str, Callable[[Primitive, int], Axes]] = {
+    "MatMul": _of_product,
+    "BatchMatMul": _of_product,
+    "Conv2D": lambda op, ndim: {1: 0},
+}
+BIASED = ("Add", "BiasAdd", "Sub")  # with a parameter that has one element for each output
+
+
+class Head(Frozen):
+    """The parameters of a linear layer, the weight first, each with its axis of outputs; `name` is the operator's."""
+
+    name: str
+    axes: Mapping[Parameter, int]
+
+    @property
+    def weight(self) -> Parameter:
+        """Its matrix or filters."""
+        return next(iter(self.axes))
+
+    def __str__(self) -> str:
+        return ", ".join(f"{p.name} {p.type}" for p in self.axes) + f": {self.name}"
+
+
+def replace_head(
+    network: Cell, types: Sequence[TensorType], count: int, where: Mapping[str, object] = NOWHERE
+) -> tuple[Parameter, ...]:
+    """Give the last linear layer `count` outputs and new values, and return its parameters, the weight first.
+
+    `types` are those of the network's inputs. The weight is uniform within +-sqrt(1 / inputs), drawn from the seed; a
+    bias is 0. Parameters keep their names. `where` are rows of errors. Raises ConfigError when there is no such layer,
+    or several, and when the network does not work with as many outputs.
+    """
+    whole(dict(where), 1, count=count)
+    given = network.head_parameters()
+    head = Head(name=type(network).__name__, axes=given) if given else _found(_graph(network, types), network, where)
+    before, outputs = str(head), head.weight.shape[head.axes[head.weight]]
+    for parameter, axis in head.axes.items():
+        shape = (*parameter.shape[:axis], count, *parameter.shape[axis + 1 :])
+        rule = Uniform(math.sqrt(count / math.prod(shape))) if parameter is head.weight else "zeros"
+        parameter.set_data(initializer(rule, shape, parameter.dtype), slice_shape=True)
+        parameter.sliced = False  # it is whole
+    for _, cell in network.cells_and_names():
+        if any(p is head.weight for p in cell.get_parameters(expand=False)):
+            cell.change_outputs(head.weight, outputs, count)
+    try:
+        _graph(network, types)
+    except RunnerError as error:
+        rows = {"head": before, "outputs": count, "reason": error.what}
+        raise ConfigError("the network needs as many outputs as its head had", **where, **rows, **error.rows) from None
+    return tuple(head.axes)
+
+
+def _graph(network: Cell, types: Sequence[TensorType]) -> Graph:
+    return trace(network.compute, types, type(network).__name__)
+
+
+def _found(graph: Graph, network: Cell, where: Mapping[str, object]) -> Head:
+    walk = _Walk(graph)
+    heads = list(walk.heads.values())
+    rows = {**where, "network": type(network).__name__}
+    if walk.blocking is not None:
+        found = f"{walk.blocking.name} reads {some([p.name for p in walk.parameters_of(walk.blocking)], 3)}"
+        allowed = "Dense, Conv2d, or a matrix product or convolution with a parameter"
+        raise ConfigError("the last layer is not linear", **rows, found=found, allowed=allowed, repair=OWN_CODE)
+    if not heads:
+        raise ConfigError("no linear layer leads to the outputs", **rows, repair=OWN_CODE)
+    if len(heads) > 1:
+        candidates = "\n".join(map(str, heads))
+        raise ConfigError("several linear layers are the last one", **rows, candidates=candidates, repair=OWN_CODE)
+    (head,) = heads
+    if walk.uses(head.weight) > 1:
+        raise ConfigError("the weight of the last linear layer has another use", **rows, head=head, repair=OWN_CODE)
+    return head
+
+
+class _Walk:
+    """The walk from the outputs of a graph to the last linear layers.
+
+    `heads` are these by their weights; `blocking` is another operator before them that has a weight, or None.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.producers: dict[Value, Node] = {y: node for node in graph.nodes for y in node.outputs}
+        self.parameters: dict[Value, Parameter] = {symbol: p for p, symbol in graph.parameters.items()}
+        self.blocking: Node | None = None
+        after: list[tuple[Node, Parameter]] = []  # what the operators after the heads read
+        last: dict[Parameter, tuple[Node, int]] = {}
+        todo: list[Value] = list(graph.outputs)
+        seen = set[int]()
+        while todo:
+            node = self.producers.get(todo.pop())
+            if node is None or node.number in seen:
+                continue
+            seen.add(node.number)
+            if (weight := self.weight_of(node)) is not None:
+                last[weight[0]] = node, weight[1]
+                continue
+            read = {x: self.parameter_behind(x, 0) for x in node.inputs}
+            after += [(node, found[0]) for found in read.values() if found is not None]
+            todo += [x for x, found in read.items() if found is None]
+        ordered = sorted(last.items(), key=lambda item: item[1][0].number)
+        self.heads = {weight: self._head(weight, *place, after) for weight, place in ordered}
+        self.blocking = next((node for node, p in after if _is_matrix(p)), self.blocking)
+
+    def weight_of(self, node: Node) -> tuple[Parameter, int] | None:
+        """The weight of a linear operator, and its axis of outputs; None for other operators."""
+        if node.op.name not in LINEAR:
+            return None
+        for operand, axis in LINEAR[node.op.name](node.op, node.inputs[1].ndim).items():
+            found = self.parameter_behind(node.inputs[operand], axis)
+            if found is not None and found[1] is not None:
+                return found[0], found[1]
+        return None
+
+    def parameter_behind(self, value: Value, axis: int) -> tuple[Parameter, int | None] | None:
+        """The parameter whose elements a value has, and which of its axes `axis` is, if it is one."""
+        place: int | None = axis
+        while (node := self.producers.get(value)) is not None:
+            if node.op.computes or len(node.inputs) != 1:
+                return None
+            place = None if place is None else _axis_before(node, place)
+            value = node.inputs[0]
+        found = self.parameters.get(value)
+        return None if found is None else (found, place)
+
+    def parameters_of(self, node: Node) -> list[Parameter]:
+        """The parameters that an operator reads."""
+        found = (self.parameter_behind(x, 0) for x in node.inputs)
+        return [one[0] for one in found if one is not None]
+
+    def uses(self, parameter: Parameter) -> int:
+        """How many operators read a parameter itself."""
+        symbol = self.graph.parameters[parameter]
+        return sum(any(x is symbol for x in node.inputs) for node in self.graph.all_nodes)
+
+    def _head(self, weight: Parameter, node: Node, axis: int, after: Sequence[tuple[Node, Parameter]]) -> Head:
+        axes, count = {weight: axis}, weight.shape[axis]
+        for reader, parameter in after:
+            if parameter.size == count and count in parameter.shape:
+                if reader.op.name in BIASED:
+                    axes[parameter] = parameter.shape.index(count)
+                elif count > 1:
+                    self.blocking = reader
+        return Head(name=node.name, axes=axes)
+
+
+def _is_matrix(parameter: Parameter) -> bool:
+    """Whether it is a weight, rather than a bias or a scale."""
+    return sum(length > 1 for length in parameter.shape) > 1
+
+
+def _axis_before(node: Node, axis: int) -> int | None:
+    """Which axis of its operand an axis of an operator's output is; None if it is none."""
+    before, after = node.inputs[0].shape, node.outputs[0].shape
+    if (perm := node.op.attributes().get("perm")) is not None:
+        return int(perm[axis])
+    if before == after:
+        return axis
+    if after[len(after) - len(before) :] == before:  # broadcast, or with new axes before
+        return axis - (len(after) - len(before)) if axis >= len(after) - len(before) else None
+    if math.prod(before) != math.prod(after):
+        return None
+    starts = [int(np.prod(before[:k])) for k in range(len(before))]
+    start, length = int(np.prod(after[:axis])), after[axis]
+    return next((k for k, n in enumerate(before) if starts[k] == start and n == length), None)

@@ -1,0 +1,12 @@
+"""The table of rules."""
+
+from pathlib import Path
+
+from runner.importer import operators
+
+
+def test_every_file_with_rules_is_loaded_with_the_table():
+    """Tests load all modules of runner, so a file that the package does not name would be missed by users only."""
+    files = Path(operators.__file__).parent.glob("*.py")
+    with_rules = {file.stem for file in files if "import onnx_operator" in file.read_text()}
+    assert with_rules == set(operators.__all__) - {"RULES"}
