@@ -76,7 +76,7 @@ def _scores(call: NodeCall, q: Value, k: Value, capped: bool = True) -> Value:
     scale = call.attribute("scale", 1.0 / math.sqrt(q.shape[3]))
     scores: Value = ops.BatchMatMul()(q * scale, swapped(k))
     cap = call.attribute("softcap", 0.0)
-    return ops.Tanh()(scores * (1.0 / cap)) * cap if cap and capped else scores  # type: ignore[no-any-return]
+    return ops.Tanh()(scores * (1.0 / cap)) * cap if cap and capped else scores
 
 
 def _masked(call: NodeCall, scores: Value, mask: Value | None, before: int) -> tuple[Value, Value | None]:
