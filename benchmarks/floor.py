@@ -10,9 +10,10 @@ object: gflop per step, gflop per second, and their quotient in milliseconds.
 import math
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
-from peers.timing import arguments, parsed, report, shape_of
+from peers.timing import MORE_NETS, arguments, parsed, report, shape_of
 from threadpoolctl import threadpool_limits
 from training import model_of
 
@@ -26,10 +27,10 @@ from runner.types import TensorType
 SIZE, REPEATS = 1024, 9  # of the matrices: larger ones are not faster
 
 
-def step_graph(net: str, batch: int) -> Graph:
+def step_graph(net: str, batch: int, onnx: Path | None = None) -> Graph:
     """One training step, optimised as on any device."""
     types = [TensorType(dtype.float32, (batch, *shape_of(net))), TensorType(dtype.int32, (batch,))]
-    return optimize(trace(model_of(net, "graph", 1).train_network.construct, types, "train_step"))
+    return optimize(trace(model_of(net, "graph", 1, onnx).train_network.construct, types, "train_step"))
 
 
 def _convolution(out: tuple[int, ...], filters: tuple[int, ...]) -> int:
@@ -71,8 +72,8 @@ def peak_flops(threads: int, size: int = SIZE) -> float:
 
 def main() -> None:
     """Command line."""
-    o = parsed(arguments(__doc__))
-    work, peak = flops(step_graph(o.net, o.batch)), peak_flops(o.threads)
+    o = parsed(arguments(__doc__, MORE_NETS))
+    work, peak = flops(step_graph(o.net, o.batch, o.onnx)), peak_flops(o.threads)
     row = {"gflop_per_step": round(work / 1e9, 4), "peak_gflop_per_second": round(peak / 1e9, 1)}
     report("floor", o, **row, ms_per_step=round(work / peak * 1e3, 4))
 

@@ -2,6 +2,7 @@
 
     python benchmarks/step.py lenet5 --mode graph pynative --sink 0 1000 --threads 1 2 --repeats 5
     python benchmarks/step.py resnet18 resnet50 --peer torch jax --peer-python torch=/opt/torch/bin/python
+    python benchmarks/step.py mobilenet_v2 --onnx outputs/onnx --peer torch
 
 Every measurement runs in a process of its own, after a warm-up, on random but fixed data of which each step takes a new
 batch. The contenders (runner in each mode and sink size, the peers, and the arithmetic floor of benchmarks/floor.py)
@@ -24,10 +25,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from peers.timing import NETS
+from peers.timing import MORE_NETS, NETS
 
 HERE = Path(__file__).resolve().parent
-PEERS = {"torch": "torch_eager.py", "jax": "jax_jit.py", "mindspore": "mindspore_graph.py"}
+PEERS = {
+    "torch": "torch_eager.py",
+    "jax": "jax_jit.py",
+    "mindspore": "mindspore_graph.py",
+    "onnxruntime.training": "ort_training.py",
+}
 THREAD_COUNTS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 SETTING = ("net", "batch", "threads")
 
@@ -148,7 +154,7 @@ def positive(text: str) -> int:
 def parsed() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("net", nargs="+", choices=NETS)
+    parser.add_argument("net", nargs="+", choices=MORE_NETS)
     parser.add_argument("--mode", nargs="+", choices=["graph", "pynative"], default=["graph"])
     parser.add_argument("--sink", nargs="+", type=whole, default=[0], help="steps in one call (graph mode); 0: unsunk")
     parser.add_argument("--threads", nargs="+", type=positive, default=[2])
@@ -158,7 +164,12 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--peer", nargs="+", choices=list(PEERS), default=[])
     paths = "the interpreter that has a peer installed, as torch=/path/python (default: this one)"
     parser.add_argument("--peer-python", nargs="+", type=assignment, default=[], metavar="PEER=PATH", help=paths)
-    return parser.parse_args()
+    parser.add_argument("--onnx", type=Path, help="folder of the networks that peers/torch_onnx.py has exported")
+    o = parser.parse_args()
+    readers = [*({*o.net} - {*NETS}), *({*o.peer} & {"onnxruntime.training"})]
+    if readers and not o.onnx:
+        parser.error(f"{readers[0]} needs --onnx, the folder that peers/torch_onnx.py has written")
+    return o
 
 
 def main() -> None:
@@ -171,6 +182,7 @@ def main() -> None:
     for net, batch, threads in product(o.net, o.batch, o.threads):
         arguments = [net, "--batch", str(batch), "--threads", str(threads)]
         arguments += ["--steps", str(o.steps)] if o.steps else []
+        arguments += ["--onnx", str(o.onnx)] if o.onnx else []
         for row in summary(in_turn(listed, arguments, o, threads)):
             print(json.dumps(row), flush=True)
 

@@ -1,6 +1,7 @@
 """The training step that the benchmarks measure: a network, its loss and Momentum, in training mode."""
 
 import argparse
+from pathlib import Path
 
 import numpy as np
 from peers.timing import LEARNING_RATE, MOMENTUM, rows_of, shape_of
@@ -13,10 +14,13 @@ from runner.train import Model
 MODES = {"graph": context.GRAPH_MODE, "pynative": context.PYNATIVE_MODE}
 
 
-def model_of(net: str, mode: str, threads: int) -> Model:
-    """A model whose `train_step` trains: BatchNorm takes the statistics of the batch, as within `Model.train`."""
+def model_of(net: str, mode: str, threads: int, onnx: Path | None = None) -> Model:
+    """A model whose `train_step` trains: BatchNorm takes the statistics of the batch, as within `Model.train`.
+
+    Its network is that of this name in `models/`, or in the folder `onnx`.
+    """
     set_seed(0)
-    network = NETWORKS.kind[net].source()
+    network = NETWORKS.kind["onnx"].source(str(onnx / f"{net}.onnx")) if onnx else NETWORKS.kind[net].source()
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
     optimizer = nn.Momentum(network.trainable_params(), LEARNING_RATE, MOMENTUM)
     model = Model(network, loss, optimizer, mode=MODES[mode], device=Device(threads=threads))

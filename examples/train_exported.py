@@ -4,8 +4,7 @@
     python examples/train_exported.py exported batches.npz weights.safetensors
     runner eval RUN_DIR checkpoint.load=weights.safetensors
 
-`batches.npz` has preprocessed rows for each input of the network and for the target, under the names of the inputs in
-`signature.json`. The weights begin as those of the run did.
+`batches.npz` has preprocessed rows for each input of the network and for the target, named as in `signature.json`.
 """
 
 import json

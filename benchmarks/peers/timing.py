@@ -20,12 +20,13 @@ BLOCKS = {  # of a ResNet: whether they are bottlenecks, and how many of them in
     "resnet152": (True, (3, 8, 36, 3)),
 }
 NETS = ("lenet5", *BLOCKS)
+MORE_NETS = (*NETS, "mobilenet_v2")  # which PyTorch has, and what reads the files of torch_onnx.py
 LEARNING_RATE, MOMENTUM = 0.01, 0.9
 
 
 def shape_of(net: str) -> tuple[int, int, int]:
     """Channels, height and width of an image."""
-    return (1, 32, 32) if net == "lenet5" else (3, 32, 32)
+    return {"lenet5": (1, 32, 32), "mobilenet_v2": (3, 64, 64)}.get(net, (3, 32, 32))
 
 
 def usual_steps(net: str) -> int:
@@ -50,6 +51,7 @@ def arguments(description: str | None, nets: tuple[str, ...] = NETS) -> argparse
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--steps", type=int, help="of the timed loop; by default as many as suit the network")
+    parser.add_argument("--onnx", type=Path, help="folder of the networks that peers/torch_onnx.py has exported")
     return parser
 
 

@@ -8,14 +8,27 @@ Prints one JSON object.
 """
 
 import torch
-from timing import BLOCKS, LEARNING_RATE, MOMENTUM, arguments, first_row, parsed, report, rows_of, shape_of, timed
+from timing import (
+    BLOCKS,
+    LEARNING_RATE,
+    MOMENTUM,
+    MORE_NETS,
+    arguments,
+    first_row,
+    parsed,
+    report,
+    rows_of,
+    shape_of,
+    timed,
+)
 from torch import nn
 from torch.nn import functional
 
 
-def conv(given: int, made: int, size: int, stride: int = 1) -> nn.Sequential:
+def conv(given: int, made: int, size: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
     """A convolution that keeps the size of an image (but for its stride), and normalisation."""
-    return nn.Sequential(nn.Conv2d(given, made, size, stride, size // 2, bias=False), nn.BatchNorm2d(made))
+    layer = nn.Conv2d(given, made, size, stride, size // 2, groups=groups, bias=False)
+    return nn.Sequential(layer, nn.BatchNorm2d(made))
 
 
 class LeNet5(nn.Sequential):
@@ -60,12 +73,48 @@ class ResNet(nn.Sequential):
         super().__init__(*layers, nn.AvgPool2d(4), nn.Flatten(), nn.Linear(given, 10))
 
 
+class Inverted(nn.Module):
+    """A wide depthwise convolution between two pointwise ones, beside a shortcut where the shapes agree."""
+
+    def __init__(self, given: int, made: int, stride: int, wider: int) -> None:
+        super().__init__()
+        wide, self.short = given * wider, stride == 1 and given == made
+        layers = [conv(given, wide, 1), nn.ReLU6()] if wider > 1 else []
+        layers += [conv(wide, wide, 3, stride, wide), nn.ReLU6(), conv(wide, made, 1)]
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.layers(x) if self.short else self.layers(x)
+
+
+class MobileNetV2(nn.Sequential):
+    """MobileNetV2 (Sandler et al., 2018), width 1."""
+
+    STAGES = (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)
+
+    def __init__(self) -> None:
+        layers, given = [conv(3, 32, 3, 2), nn.ReLU6()], 32
+        for wider, made, count, stride in self.STAGES:
+            for k in range(count):
+                layers.append(Inverted(given, made, stride if k == 0 else 1, wider))
+                given = made
+        layers += [conv(given, 1280, 1), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+        super().__init__(*layers, nn.Dropout(0.2), nn.Linear(1280, 10))
+
+
+def network_of(net: str) -> nn.Module:
+    """A network with its initial weights."""
+    torch.manual_seed(0)
+    if net in BLOCKS:
+        return ResNet(*BLOCKS[net])
+    return MobileNetV2() if net == "mobilenet_v2" else LeNet5()
+
+
 def main() -> None:
     """Command line."""
-    o = parsed(arguments(__doc__))
+    o = parsed(arguments(__doc__, MORE_NETS))
     torch.set_num_threads(o.threads)
-    torch.manual_seed(0)
-    network = ResNet(*BLOCKS[o.net]) if o.net in BLOCKS else LeNet5()
+    network = network_of(o.net)
     optimizer = torch.optim.SGD(network.parameters(), LEARNING_RATE, MOMENTUM)
     count = rows_of(o.net, o.batch)
     images, labels, order = torch.randn(count, *shape_of(o.net)), torch.randint(0, 10, (count,)), torch.randperm(count)

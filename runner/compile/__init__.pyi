@@ -5,6 +5,7 @@ from runner.compile.export import (
     export_step as export_step,
 )
 from runner.compile.kernel_meta import KernelMeta as KernelMeta
+from runner.compile.mindir.export import export_mindir as export_mindir
 from runner.compile.onnx.builder import load_onnx as load_onnx
 from runner.compile.onnx.interface import ModelValue as ModelValue, model_values as model_values
 from runner.compile.onnx.lower import parse_model as parse_model

@@ -106,11 +106,17 @@ exit codes
         "run", type=path, metavar="RUN_DIR", help="its directory, which may be that of a job of a sweep"
     )
     add = parser.flags.add_argument
-    add("--to", type=path, required=True, metavar="DIR", help="the directory to write")
+    add(
+        "--to",
+        type=path,
+        required=True,
+        metavar="PLACE",
+        help="the directory to write, or with --format mindir the file",
+    )
     add("--steps", type=positive, metavar="K", help="also a model that makes K steps in one call")
     add("--quantize", action="store_true", help="also the network in integers of 8 bits")
     add("--opset", type=positive, metavar="N", help="the version of the ONNX operators; default: 18")
-    add("--format", default="onnx", metavar="FORMAT", help="onnx (the default)")
+    add("--format", default="onnx", metavar="FORMAT", help="onnx (the default): a directory; mindir: a file")
     code(parser)
 
 

@@ -8,6 +8,8 @@ nor the offset of an error in a damaged file.
 import struct
 from collections.abc import Iterator
 
+import numpy as np
+
 from runner.errors import DataError
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
@@ -34,10 +36,14 @@ def key(number: int, kind: int) -> bytes:
     return varint(number << 3 | kind)
 
 
-def message(*fields: tuple[int, int | str | bytes | float]) -> bytes:
+Field = tuple[int, int | str | bytes | float | np.float32]
+
+
+def message(*fields: Field) -> bytes:
     """A message of fields (number, value) in this order; bytes may be a nested message, and strings are in UTF-8.
 
-    An integer, a bool or an enumeration is a varint (a negative one takes ten bytes), a float a double.
+    An integer, a bool or an enumeration is a varint (a negative one takes ten bytes), a float a double, and a number
+    of numpy's float32 a float.
 
     >>> message((1, 150), (2, message((1, "a")))).hex()
     '08960112030a0161'
@@ -45,7 +51,9 @@ def message(*fields: tuple[int, int | str | bytes | float]) -> bytes:
     return b"".join([_field(number, value) for number, value in fields])
 
 
-def _field(number: int, value: int | str | bytes | float) -> bytes:
+def _field(number: int, value: int | str | bytes | float | np.float32) -> bytes:
+    if isinstance(value, np.float32):
+        return key(number, FIXED32) + struct.pack("<f", value)
     if isinstance(value, int):
         return key(number, VARINT) + varint(value & (1 << 64) - 1)
     if isinstance(value, float):

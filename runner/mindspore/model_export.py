@@ -13,30 +13,31 @@ from runner.train.inference import inference
 
 __all__ = ["export"]
 
-SUFFIX = ".onnx"
-# What reads the formats of MindSpore that are not written, and reads ONNX as well.
-READERS = {"ONNX": "", "AIR": "Ascend's ATC", "MINDIR": "MindSpore Lite's converter"}
+SUFFIXES = {"ONNX": ".onnx", "AIR": ".onnx", "MINDIR": ".mindir"}  # by format
 
 
 def export(net: Cell, *inputs: Any, file_name: str, file_format: str = "AIR", **kwargs: Any) -> None:
-    """Write a network in inference mode to `file_name`.onnx, for inputs of the types of `inputs`.
+    """Write a network in inference mode to `file_name`.onnx or .mindir, for inputs of the types of `inputs`.
 
-    The file accepts any batch size if the network allows that. For the formats AIR and MINDIR a line says that the file
-    is ONNX. Raises ConfigError for invalid arguments, StorageError when the file cannot be written.
+    The file accepts any batch size if the network allows that. For the format AIR a line says that the file is ONNX.
+    Raises ConfigError for invalid arguments and for operators that MindIR does not have, StorageError when the file
+    cannot be written.
     """
     if not isinstance(net, Cell):
         raise ConfigError("export needs a cell", given=type(net).__name__)
-    if file_format not in READERS:
-        raise ConfigError("unknown format", file_format=repr(file_format), **known_names(file_format, READERS))
+    if file_format not in SUFFIXES:
+        raise ConfigError("unknown format", file_format=repr(file_format), **known_names(file_format, SUFFIXES))
     if kwargs:
         name = next(iter(kwargs))
         raise ConfigError("runner exports networks in Float32 or Float16 only", argument=name, value=repr(kwargs[name]))
-    path = Path(file_name if str(file_name).endswith(SUFFIX) else f"{file_name}{SUFFIX}")
-    if file_format != "ONNX":
-        note_once(f"export writes ONNX, which {READERS[file_format]} reads too, not {file_format}: {path}")
+    suffix = SUFFIXES[file_format]
+    path = Path(file_name if str(file_name).endswith(suffix) else f"{file_name}{suffix}")
+    if file_format == "AIR":
+        note_once(f"export writes ONNX, which Ascend's ATC reads too, not AIR: {path}")
     types = [(x if isinstance(x, Tensor) else Tensor(x)).type for x in inputs]
     was_training = net.training
     with inference(net, context.precision()):
-        content = compiler.export_onnx(net.construct, types, type(net).__name__)
+        writer = compiler.export_mindir if file_format == "MINDIR" else compiler.export_onnx
+        content = writer(net.construct, types, type(net).__name__)
     net.set_train(was_training)
     write_atomically(path, content)

@@ -353,6 +353,14 @@ def test_only_an_earlier_export_is_replaced(place, capsys):
     (place / "e/notes.txt").unlink()
     (place / "e/signature.json").write_text('{"format": 7}')
     assert main(["export", "r", "--to", "e"]) == 4
+    (place / "link").symlink_to(place / "e")
+    (place / "e/signature.json").write_text("{}")
+    assert main(["export", "r", "--to", "link"]) == 4
+    for file in (place / "e").iterdir():
+        file.unlink()
+    export(to="link")
+    assert (place / "link").is_symlink()
+    assert main(["export", "r", "--to", "."]) == 2
     (place / "file").write_text("x")
     assert main(["export", "r", "--to", "file"]) == 2
 
@@ -446,7 +454,7 @@ def test_the_example_repeats_the_losses_of_the_run(optimizer, place):
         arrays = [np.concatenate(column) for column in zip(*data.read(0), strict=True)]
         np.savez("batches.npz", **dict(zip(data.get_col_names(), arrays, strict=True)))
     example = Path(__file__).parents[2] / "examples/train_exported.py"
-    assert len(example.read_text().splitlines()) <= 60
+    assert len(example.read_text().splitlines()) < 60
     blocked = "import sys, runpy; sys.modules['runner'] = None; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0])"
     line = [sys.executable, "-c", blocked, str(example), "e", "batches.npz", "weights.safetensors"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
@@ -469,6 +477,44 @@ def test_the_step_of_a_data_parallel_run(mean, place):
     words = [*SMALL, *QUIET, "network=mlp", "mode=graph", "max_steps=6", "hydra.run.dir=r", "parallel=data_parallel"]
     code, _, errors = mpirun(2, "-m", "runner", *words, f"parallel.gradients_mean={mean}", cwd=place)
     assert code == 0, errors
+    export()
+    trainer = Trainer(place / "e")
+    losses = [float(trainer.train(batch, number)["loss"]) for number, batch in enumerate(batches_of_run())]
+    np.testing.assert_allclose(losses, losses_of("r"), rtol=1e-5)
+
+
+def test_the_readme_trains(place):
+    """Its lines of Python, in the exported directory, with a batch of the run."""
+    trained("network=mlp")
+    export("--steps", "2")
+    text = (place / "e/README.md").read_text()
+    code = text.partition("```python\n")[2].partition("```")[0]
+    batches = batches_of_run()
+    names = [x["name"] for x in read_signature(place / "e")["models"]["train_step"]["inputs"]][:2]
+    np.savez(
+        place / "e/batches.npz",
+        **{f"{k}.{name}": x for k, b in enumerate(batches) for name, x in zip(names, b, strict=True)},
+    )
+    calls = f"""
+data = np.load("batches.npz")
+for k in range({len(batches)}):
+    print(train({{name: data[f"{{k}}.{{name}}"] for name in {names}}}, k))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code + calls], cwd=place / "e", capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose([float(line) for line in done.stdout.split()], losses_of("r"), rtol=1e-5)
+    assert (place / "e/weights.safetensors").exists()
+    assert all(f"`{file.name}`" in text for file in (place / "e").glob("*.onnx"))
+
+
+def test_an_imported_network_is_exported_again(place):
+    trained("network=mlp", "max_steps=2")
+    export()
+    (place / "e").rename("first")
+    (place / "r").rename("before")
+    trained("network=onnx", "network.path=first/network.onnx")
     export()
     trainer = Trainer(place / "e")
     losses = [float(trainer.train(batch, number)["loss"]) for number, batch in enumerate(batches_of_run())]

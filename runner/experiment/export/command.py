@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from runner.errors import ConfigError, known_names
-from runner.experiment.export import onnx_directory
+from runner.experiment.export import mindir_file, onnx_directory
 from runner.experiment.export.options import ExportOptions
 from runner.experiment.export.trained_run import TrainedRun, opened
+from runner.host import files
 from runner.host.signals import stopped_by_signals
 
 
@@ -21,14 +22,17 @@ class Format(NamedTuple):
     write: Callable[[TrainedRun, Path, ExportOptions], list[str]]
 
 
-FORMATS = {"onnx": Format(onnx_directory.check, onnx_directory.write)}
+FORMATS = {
+    "onnx": Format(onnx_directory.check, onnx_directory.write),
+    "mindir": Format(mindir_file.check, mindir_file.write),
+}
 
 
 def main(args: argparse.Namespace) -> int:
     """Write the files and print what they are. Raises RunnerError."""
     if args.format not in FORMATS:
         raise ConfigError("unknown format", format=args.format, **known_names(args.format, FORMATS))
-    chosen, place = FORMATS[args.format], Path(args.to)
+    chosen, place = FORMATS[args.format], files.real_path(Path(args.to))
     options = ExportOptions(steps=args.steps, quantize=args.quantize, opset=args.opset)
     chosen.check(place, options)
     with stopped_by_signals(), opened(Path(args.run), args.code) as run:

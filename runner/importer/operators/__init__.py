@@ -3,6 +3,7 @@
 from runner.importer.operators import (
     activation,
     arithmetic,
+    attention,
     control,
     convolution,
     einsum,
@@ -18,6 +19,7 @@ from runner.importer.operators import (
     resizing,
     scatter,
     shape,
+    unpooling,
 )
 from runner.importer.table import RULES
 
@@ -25,6 +27,7 @@ __all__ = [
     "RULES",
     "activation",
     "arithmetic",
+    "attention",
     "control",
     "convolution",
     "einsum",
@@ -40,4 +43,5 @@ __all__ = [
     "resizing",
     "scatter",
     "shape",
+    "unpooling",
 ]

@@ -19,6 +19,11 @@ def gather(call: NodeCall, data: Value, indices: Value) -> Value:
     if known is None:
         result: Value = ops.Gather(axis)(data, indices)
         return result
+    if data.ndim == 1 and np.array_equal(known.reshape(-1), np.arange(known.size)):
+        other = call.other_batch
+        shape = other.reshaped(call.node.inputs[0], call.node.outputs[0], data.shape) if other else None
+        if shape is not None or known.size == data.size:  # all elements in their order, as PyTorch writes as_strided
+            return reshaped(data, shape or known.shape)
     return taken(call, data, axis, known)
 
 
@@ -106,6 +111,13 @@ def axis_of(call: NodeCall, axis: int, ndim: int) -> int:
     if not -ndim <= axis < ndim:
         raise call.error("an axis is out of range", axis=axis, allowed=f"{-ndim} to {ndim - 1}")
     return int(axis) % ndim
+
+
+def one_number(call: NodeCall, given: np.ndarray, name: str) -> int:
+    """The whole number in an input that is known at import. Raises a located error for several ones, or none."""
+    if given.size != 1 or not np.isfinite(given).all():
+        raise call.error("an input must be one number", input=name, given=given.tolist())
+    return int(given.reshape(-1)[0])
 
 
 def taken(call: NodeCall, data: Value, axis: int, positions: np.ndarray) -> Value:
