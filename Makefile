@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help install test fast soak projects mutants lint format types size bench benchmarks startup oracle docs
+.PHONY: help install test fast soak projects mutants lint format types size bench benchmarks startup oracle web docs
 
 help:  ## print this list of targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -64,6 +64,11 @@ startup:  ## time from the start of the process to the first loss
 
 oracle:  ## compare with PyTorch; the suite skips these tests where torch is missing
 	pip install torch==2.13.0 && pytest tests/end_to_end/test_torch.py
+
+web:  ## train in Node and in Chromium, with the losses of Python; needs npm, its registry, and Chromium
+	cd examples/node && npm ci
+	cd examples/web && npm ci && npm run copy
+	pytest -n 0 tests/examples
 
 docs:  ## build the documentation site into build/site; needs pip install -e ".[docs]"
 	PYTHONPATH=. mkdocs build --strict

@@ -1,12 +1,10 @@
 """Train a network with onnxruntime and numpy only, from the directory that `runner export` writes.
 
-    runner +experiment=lenet hydra.run.dir=trained
-    runner export trained --to exported
+    runner export RUN_DIR --to exported
     python examples/train_exported.py exported batches.npz weights.safetensors
-    runner eval trained checkpoint.load=weights.safetensors
+    runner eval RUN_DIR checkpoint.load=weights.safetensors
 
-`batches.npz` has an array for each input of the network, preprocessed, and one for the target, under the names that
-`signature.json` gives to the inputs. The weights begin as those of the run did.
+`batches.npz` has preprocessed rows for each input of the network and for the target, named as in `signature.json`.
 """
 
 import json
@@ -37,7 +35,7 @@ def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
         place, end = end, end + array.nbytes
         header[name] = {"dtype": names[array.dtype.str], "shape": array.shape, "data_offsets": [place, end]}
     text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(array.tobytes() for array in arrays.values()))
+    path.write_bytes(b"".join([len(text).to_bytes(8, "little"), text, *(array.tobytes() for array in arrays.values())]))
 
 
 folder, data = Path(sys.argv[1]), np.load(sys.argv[2])
@@ -47,12 +45,12 @@ session = ort.InferenceSession(folder / step["file"], providers=["CPUExecutionPr
 stored, entries = read(folder / signature["initial"]["file"]), signature["initial"]["entries"]
 roles = {value["name"]: value["role"] for value in step["inputs"]}
 state = {name: stored[entries[name]] for name in roles if name in entries}
-batches = len(data[step["inputs"][0]["name"]]) // BATCH
+batches = np.arange(len(data[data.files[0]]) // BATCH * BATCH).reshape(-1, BATCH)
 for number in range(STEPS):
-    rows = slice(number % batches * BATCH, (number % batches + 1) * BATCH)
+    rows = batches[number % len(batches)]
     known = {"learning_rate": np.array(signature["learning_rate"], np.float32), "step": np.array(number)}
-    given = {name: known.get(role, data.get(name, [])) for name, role in roles.items() if name not in state}
-    feeds = {name: value if roles[name] in known else value[rows] for name, value in given.items()}
+    given = {name: role for name, role in roles.items() if name not in state}
+    feeds = {name: known[role] if role in known else data[name][rows] for name, role in given.items()}
     results = session.run(None, state | feeds)
     for output, value in zip(step["outputs"], results, strict=True):
         if output["feeds"]:

@@ -136,7 +136,7 @@ COMMANDS = {
     "resume": Command("continue an unfinished run or sweep", command_arguments.resume, _resume, trains=True),
     "eval": Command("evaluate a finished run", command_arguments.evaluate, _eval, trains=True),
     "predict": Command("run the network of a run on new files", command_arguments.predict, _predict),
-    "export": Command("write the training step of a run for other programs", command_arguments.export, _export),
+    "export": Command("write the training step of a run for other programs", command_arguments.export, _export, True),
     "inspect": Command("show an ONNX file, and whether it can be trained", command_arguments.inspect, _inspect),
     "new": Command("create a small working project", command_arguments.new, _new),
     "doctor": Command("check packages, machine and devices", command_arguments.doctor, _doctor),

@@ -258,6 +258,7 @@ WRONG = {
     "resume": [],
     "eval": [],
     "predict": ["a"],
+    "export": ["a"],
     "inspect": [],
     "new": ["a", "b"],
     "doctor": ["a"],

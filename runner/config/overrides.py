@@ -30,7 +30,21 @@ def parse(lines: Sequence[str]) -> list[Override]:
     values = sum(len(sweep_values(one)) for one in parsed if one.is_discrete_sweep())
     if values > MAX_JOBS:
         raise ConfigError("the sweep has too many values", value=values, allowed=f"at most {MAX_JOBS}")
+    _require_all_kept(parsed)
     return parsed
+
+
+def _require_all_kept(parsed: Sequence[Override]) -> None:
+    """Raise ConfigError for a value of a key whose own keys another override sets: Hydra would keep only one."""
+    values = {one.key_or_group: one for one in parsed if "." in one.key_or_group and not isinstance(one._value, dict)}
+    for one in parsed:
+        parts = one.key_or_group.split(".")
+        for end in range(2, len(parts)):
+            whole = values.get(".".join(parts[:end]))
+            if whole is not None and not whole.is_delete():
+                rows = {"key": whole.key_or_group, "value": whole.get_value_string(), "also": str(one.input_line)}
+                hint = f"{whole.key_or_group}.name={whole.get_value_string()}, if it is a name"
+                raise ConfigError("a value and keys below it", **rows, hint=hint).add(**{"from": COMMAND_LINE})
 
 
 def reject_sweeps(parsed: Sequence[Override]) -> None:

@@ -17,8 +17,7 @@ def facts_of(dataset: Dataset) -> dict[str, Any]:
     or one more than the largest number in a target of class numbers. Of a sample of the first input: `input_shape`, a
     tuple; `num_features`, the length of its only axis; `num_channels` and `image_size`, the first and the last of its
     three axes (C, H, W), the latter if H is W. The same before and after `batch`. Reads the numbers of the target, and
-    transforms nothing. Raises ConfigError for a target with more classes than the dataset states, and for
-    class_names of another number than num_classes.
+    transforms nothing. Raises ConfigError for a target with more classes than the dataset states.
 
     >>> from runner.dataset import NumpySlicesDataset
     >>> facts_of(NumpySlicesDataset({"x": [[1.5, 2.5], [3.5, 4.5]], "y": [0, 2]}))
@@ -43,9 +42,6 @@ def facts_of(dataset: Dataset) -> dict[str, Any]:
 
 def _stated_classes(dataset: Dataset) -> int | None:
     names, number = (getattr(dataset, name, None) for name in ("class_names", "num_classes"))
-    if names is not None and number is not None and len(names) != number:
-        rows = {"num_classes": number, "class_names": ", ".join(map(str, names))}
-        raise ConfigError("class_names and num_classes of a dataset differ", **rows, repair="assign both")
     return int(number) if number is not None else None if names is None else len(names)
 
 

@@ -19,6 +19,7 @@ from runner import dtype as dt
 from runner.errors import ConfigError, DataError, some
 from runner.host.files import read_bytes
 from runner.host.machine import require_memory
+from runner.importer.attribute_types import require_attribute_types
 from runner.importer.external_data import ExternalData
 from runner.importer.functions import inlined
 from runner.importer.graph import OnnxGraph, OnnxNode, OnnxValue
@@ -116,9 +117,10 @@ class _Reader:
         for proto in protos:
             self.count += 1
             domain = "" if proto.domain == "ai.onnx" else proto.domain
-            attributes = {a.name: self._attribute(a) for a in proto.attribute}
             name = proto.name or f"{proto.op_type}_{self.count}"
             opset = self.opsets.get(domain, 0)
+            require_attribute_types(proto, domain, opset, name)
+            attributes = {a.name: self._attribute(a) for a in proto.attribute}
             names = tuple(proto.input), tuple(proto.output)
             yield OnnxNode(name.strip("/"), proto.op_type, domain, opset, *names, attributes, self.count)
 

@@ -1,5 +1,6 @@
 """Which initializers of an ONNX graph are trained: parameters, moving statistics, or constants."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -17,6 +18,8 @@ WEIGHTS = {
     "GroupNormalization": (1, 2),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), (1, 2, 3)),
 }
+_COMPUTED = re.compile(r"val_\d+")  # how torch.export names what it has computed from constants, and from weights
+STATES = dict.fromkeys(("LSTM", "GRU", "RNN"), (5, 6))  # where layers take what they start from: zeros are not learnt
 LOWEST_WEIGHT = -1e4  # masks of attention add numbers below this
 
 
@@ -49,12 +52,16 @@ def _role(name: str, array: np.ndarray, uses: list[tuple[OnnxNode, int]], is_wei
         return CONSTANT
     if any(node.op_type == "BatchNormalization" and position > 2 for node, position in uses):
         return STATISTICS
-    if not is_weight and not any(position in WEIGHTS.get(node.op_type, ()) for node, position in uses):
+    is_at_weight = any(position in WEIGHTS.get(node.op_type, ()) for node, position in uses)
+    if not is_weight and not is_at_weight:
+        return CONSTANT
+    if _COMPUTED.fullmatch(name) and not is_at_weight and (array == array.flat[0]).all():
         return CONSTANT
     reads = [(RULES[node.operator], position) for node, position in uses if node.operator in RULES]
     if all(rule.is_static(position) for rule, position in reads):
         return CONSTANT
-    return CONSTANT if _is_mask(array) else TRAINED
+    starts = all(position in STATES.get(node.op_type, ()) for node, position in uses) and not array.any()
+    return CONSTANT if starts or _is_mask(array) else TRAINED
 
 
 def _is_mask(array: np.ndarray) -> bool:

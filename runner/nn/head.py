@@ -16,14 +16,14 @@ from runner.core.tracer import trace
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, RunnerError, some
 from runner.nn.cell import Cell
-from runner.types import TensorType
+from runner.types import Shape, TensorType
 from runner.validation.arguments import whole
 from runner.validation.records import Frozen
 
 __all__ = ["replace_head"]
 
 NOWHERE: Mapping[str, object] = {}
-OWN_CODE = "head_parameters() of the network may name its parameters"
+OWN_CODE = "a network of your own may name its parameters: head_parameters()"
 Axes = Mapping[int, int]  # of an operator: the axis of the outputs in each operand that can be its weight
 
 
@@ -173,10 +173,16 @@ class _Walk:
         for reader, parameter in after:
             if parameter.size == count and count in parameter.shape:
                 if reader.op.name in BIASED:
-                    axes[parameter] = parameter.shape.index(count)
+                    axes[parameter] = _axis_of_bias(parameter.shape, count, node)
                 elif count > 1:
                     self.blocking = reader
         return Head(name=node.name, axes=axes)
+
+
+def _axis_of_bias(shape: Shape, count: int, node: Node) -> int:
+    """Which axis of a bias has the outputs of a linear operator: of several, that which broadcasts to them."""
+    aligned = len(shape) - (node.outputs[0].ndim - 1 if node.op.name == "Conv2D" else 1)
+    return aligned if aligned >= 0 and shape[aligned] == count else shape.index(count)
 
 
 def _is_matrix(parameter: Parameter) -> bool:

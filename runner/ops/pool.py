@@ -144,8 +144,8 @@ def _first_positions(b: Builder, x: str, windows: Windows, image: Shape) -> str:
     padding."""
     places = []
     for axis in (0, 1):
-        starts = np.arange(windows.out[axis]) * windows.strides[axis] - windows.pads[2 * axis]
-        first = np.where(starts < 0, starts % windows.dilations[axis], starts)
+        begins = np.arange(windows.out[axis]) * windows.strides[axis] - windows.pads[2 * axis]
+        first = np.where(begins < 0, begins % windows.dilations[axis], begins)
         places.append(first + (windows.pads[2 * axis] if image[2 + axis] > windows.size[axis] else 0))
     # Computed from the shape, so that no constant depends on the size of the batch.
     channels = b.node("ReduceProd", (b.node("Shape", (x,), end=2),), keepdims=0)

@@ -70,7 +70,7 @@ class Pooling(Primitive):
         """Type of the pooled images."""
         require(x.ndim == 4 and x.dtype.is_float, "needs floats (N, C, H, W)", x=x)
         windows = self.windows(x.shape)
-        filled = all(windows.inside(axis).min() for axis in (0, 1))
+        filled = all(_has_elements(windows, axis) for axis in (0, 1))
         require(filled, "a window has no element of the image", x=x, window=windows.extent, pads=windows.pads)
         return x.with_shape(x.shape[0], x.shape[1], *windows.out)
 
@@ -93,6 +93,12 @@ class Pooling(Primitive):
 def _sibling(op: Pooling, kind: Any, **more: Any) -> Any:
     # Cached: PyNative mode calls this in every step, and validating the attributes takes as long as a small kernel.
     return kind(**op.common_attributes(), **more)
+
+
+def _has_elements(windows: Windows, axis: int) -> bool:
+    """Whether every window has an element of the image along an axis. More windows than places cannot."""
+    few = windows.out[axis] <= windows.size[axis] * windows.kernel[axis]
+    return few and bool(windows.inside(axis).min())
 
 
 def padded_for_onnx(b: Builder, x: str, windows: Windows, fill: float = 0.0) -> tuple[str, Windows]:

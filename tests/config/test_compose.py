@@ -23,7 +23,7 @@ CONF = resources.folder("conf")
 FILES = sorted((group.name, file.stem) for group in CONF.iterdir() if group.is_dir() for file in group.iterdir())
 OPTIONS = [(group, option) for group, names in all_options().items() for option in names]
 CHOOSING = {"name", "target", "defaults"}
-NEEDED = {"ge": (f"dump.dump_path={CONF}",)}  # without a default
+NEEDED = {"ge": (f"dump.dump_path={CONF}",), "onnx": ("network.path=network.onnx",)}  # without a default
 
 
 @table(("group", "option"), OPTIONS)

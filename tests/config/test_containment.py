@@ -21,6 +21,8 @@ WHAT = "a config file may not make a run write outside of the working directory"
 # Keys with text that are not places to write to.
 OTHER_TEXT = {
     "network.name": "a name of models.NETWORKS",
+    "network.path": "read",
+    "network.output": "a name in the file",
     "network.freeze": "patterns of names",
     "network.head": "choices",
     "checkpoint.names": "read",

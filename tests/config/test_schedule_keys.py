@@ -7,6 +7,7 @@ from runner import nn
 from runner.config.compose import CommandLine, compose
 from runner.config.groups import GROUPS
 from runner.config.groups.schedule import SCHEDULES, ScheduleSettings
+from runner.errors import ConfigError
 
 AdamSettings = GROUPS["optimizer"]["adam"]
 ConstantLRSettings = SCHEDULES["constant"]
@@ -45,6 +46,14 @@ def test_overrides_choose_a_schedule_and_its_keys():
     lines = ("optimizer=adam", "optimizer.schedule.name=cosine", "optimizer.schedule.decay_steps=2000")
     config = compose(CommandLine(lines)).config
     assert config.optimizer == AdamSettings(schedule=CosineDecayLRSettings(decay_steps=2000))
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_value_beside_keys_below_it_is_not_dropped_silently(first):
+    lines = ["optimizer.schedule=cosine", "optimizer.schedule.warmup_steps=9"]
+    with pytest.raises(ConfigError, match="a value and keys below it") as raised:
+        compose(CommandLine((lines[first], lines[1 - first])))
+    assert raised.value.rows["hint"] == "optimizer.schedule.name=cosine, if it is a name"
 
 
 @pytest.mark.parametrize("file", ["mine.yaml", "mine.json"])

@@ -75,6 +75,8 @@ def test_code_of_a_project_and_of_a_package_in_it(place, run):
         "num_classes": None,
         "input_shape": None,
         "hidden": 5,
+        "freeze": [],
+        "head": "keep",
     }
     names = {path.relative_to(place / "r" / "code").as_posix() for path in (place / "r" / "code").rglob("*.py")}
     assert names == {"orchard/__init__.py", "orchard/deep/networks.py"}

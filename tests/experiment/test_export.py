@@ -353,6 +353,14 @@ def test_only_an_earlier_export_is_replaced(place, capsys):
     (place / "e/notes.txt").unlink()
     (place / "e/signature.json").write_text('{"format": 7}')
     assert main(["export", "r", "--to", "e"]) == 4
+    (place / "link").symlink_to(place / "e")
+    (place / "e/signature.json").write_text("{}")
+    assert main(["export", "r", "--to", "link"]) == 4
+    for file in (place / "e").iterdir():
+        file.unlink()
+    export(to="link")
+    assert (place / "link").is_symlink()
+    assert main(["export", "r", "--to", "."]) == 2
     (place / "file").write_text("x")
     assert main(["export", "r", "--to", "file"]) == 2
 
@@ -433,9 +441,12 @@ def test_what_is_no_run(place, capsys):
     assert not (place / "e").exists()
 
 
-def test_the_example_repeats_the_losses_of_the_run(place):
+@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+def test_the_example_repeats_the_losses_of_the_run(optimizer, place):
     """200 steps with onnxruntime and numpy only, on the digits in their order."""
     words = ("dataset=digits", "dataset.shuffle=false", "dataset.batch_size=32", "max_steps=200", "epochs=5")
+    rate = "0.01" if optimizer == "momentum" else "0.001"
+    words = (*words, f"optimizer={optimizer}", f"optimizer.learning_rate={rate}")
     assert main(["+experiment=lenet", *words, *QUIET, "mode=graph", "hydra.run.dir=r"]) == 0
     export()
     with trained_run.opened(Path("r")) as run:
@@ -443,18 +454,20 @@ def test_the_example_repeats_the_losses_of_the_run(place):
         arrays = [np.concatenate(column) for column in zip(*data.read(0), strict=True)]
         np.savez("batches.npz", **dict(zip(data.get_col_names(), arrays, strict=True)))
     example = Path(__file__).parents[2] / "examples/train_exported.py"
+    assert len(example.read_text().splitlines()) < 60
     blocked = "import sys, runpy; sys.modules['runner'] = None; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0])"
     line = [sys.executable, "-c", blocked, str(example), "e", "batches.npz", "weights.safetensors"]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    losses = [float(row.split()[-1]) for row in done.stdout.splitlines()]
+    losses, expected = [float(row.split()[-1]) for row in done.stdout.splitlines()], losses_of("r")
     assert len(losses) == 200
-    np.testing.assert_allclose(losses, losses_of("r"), rtol=1e-5, atol=1e-5)
+    same = 200 if optimizer == "momentum" else 60  # rounding errors grow where a network learns fast
+    np.testing.assert_allclose(losses[:same], expected[:same], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(losses, expected, atol=0.05)
     assert main(["eval", "r", "checkpoint.load=weights.safetensors", "hydra.run.dir=again"]) == 0
-    accuracies = [
-        json.loads((place / run / "summary.json").read_text())["metrics"]["accuracy"] for run in ("r", "again")
-    ]
-    assert accuracies[0] == pytest.approx(accuracies[1], abs=0.005)
+    found = [json.loads((place / run / "summary.json").read_text())["metrics"]["accuracy"] for run in ("r", "again")]
+    assert found[0] == pytest.approx(found[1], abs=0.02)
+    assert optimizer == "momentum" or found[1] > 0.8
 
 
 @needs_mpi
@@ -464,6 +477,44 @@ def test_the_step_of_a_data_parallel_run(mean, place):
     words = [*SMALL, *QUIET, "network=mlp", "mode=graph", "max_steps=6", "hydra.run.dir=r", "parallel=data_parallel"]
     code, _, errors = mpirun(2, "-m", "runner", *words, f"parallel.gradients_mean={mean}", cwd=place)
     assert code == 0, errors
+    export()
+    trainer = Trainer(place / "e")
+    losses = [float(trainer.train(batch, number)["loss"]) for number, batch in enumerate(batches_of_run())]
+    np.testing.assert_allclose(losses, losses_of("r"), rtol=1e-5)
+
+
+def test_the_readme_trains(place):
+    """Its lines of Python, in the exported directory, with a batch of the run."""
+    trained("network=mlp")
+    export("--steps", "2")
+    text = (place / "e/README.md").read_text()
+    code = text.partition("```python\n")[2].partition("```")[0]
+    batches = batches_of_run()
+    names = [x["name"] for x in read_signature(place / "e")["models"]["train_step"]["inputs"]][:2]
+    np.savez(
+        place / "e/batches.npz",
+        **{f"{k}.{name}": x for k, b in enumerate(batches) for name, x in zip(names, b, strict=True)},
+    )
+    calls = f"""
+data = np.load("batches.npz")
+for k in range({len(batches)}):
+    print(train({{name: data[f"{{k}}.{{name}}"] for name in {names}}}, k))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code + calls], cwd=place / "e", capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose([float(line) for line in done.stdout.split()], losses_of("r"), rtol=1e-5)
+    assert (place / "e/weights.safetensors").exists()
+    assert all(f"`{file.name}`" in text for file in (place / "e").glob("*.onnx"))
+
+
+def test_an_imported_network_is_exported_again(place):
+    trained("network=mlp", "max_steps=2")
+    export()
+    (place / "e").rename("first")
+    (place / "r").rename("before")
+    trained("network=onnx", "network.path=first/network.onnx")
     export()
     trainer = Trainer(place / "e")
     losses = [float(trainer.train(batch, number)["loss"]) for number, batch in enumerate(batches_of_run())]

@@ -435,7 +435,8 @@ def needs(group: str, option: str, place: Path) -> Iterator[str]:
 
 
 GROUPS = ("dataset", "optimizer", "network", "experiment")
-READERS = ("csv", "image_folder", "npz")  # they need files: tests/end_to_end/test_own_data.py
+# They need files: tests/end_to_end/test_own_data.py, tests/importer/.
+READERS = ("csv", "image_folder", "npz", "onnx")
 DEEP = ("resnet101", "resnet152")  # the blocks of resnet50, more of them: graphs that only take long to compile
 
 

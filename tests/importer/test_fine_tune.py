@@ -100,6 +100,16 @@ def test_forms_of_heads(tmp_path, monkeypatch):
     assert head_of(mean, {"w": normal(6, 3), **bias}, (4, 5, 6)) == product
 
 
+def test_a_single_output(tmp_path, monkeypatch):
+    """Which axis of a bias with ones only is that of the outputs follows from how it is broadcast."""
+    monkeypatch.chdir(tmp_path)
+    added = [node("MatMul", ["x", "w"], ["p"]), node("Add", ["p", "b"], ["y"])]
+    assert head_of(added, {"w": normal(6, 1), "b": normal(1, 1)}) == [("w", (6, 7)), ("b", (1, 7))]
+    filters = [node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 3]), node("Add", ["c", "b"], ["y"])]
+    given = {"w": normal(1, 2, 3, 3), "b": normal(1, 1, 1)}
+    assert head_of(filters, given, (4, 2, 5, 5)) == [("w", (7, 2, 3, 3)), ("b", (7, 1, 1))]
+
+
 def test_convolutions_and_shapes_of_the_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     filters = {"w": normal(3, 2, 1, 1), "b": normal(3), "shape": np.array([-1, 3], np.int64)}

@@ -205,6 +205,29 @@ def test_padding_is_never_the_maximum(tmp_path):
             "a setting is not supported",
             {"attribute": "ceil_mode", "value": "1"},
         ),
+        (pool("LpPool", (1, 2, 5, 5), [3, 3], p=0), "a norm needs an exponent from 1", {}),
+        (pool("LpPool", (1, 2, 5, 5), [10**6, 10**6]), "there is not enough memory", {}),
+        (node("LRN", distinct(1, 2, 5, 5), size=0), "needs (N, C, ...) and a size from 1", {"size": "0"}),
+        (
+            pool("MaxPool", (1, 2, 5, 5), [2, 2], pads=[10**14] * 4),
+            "MaxPool: a window has no element of the image",
+            {},
+        ),
+        (
+            pool("MaxPool", (1, 2, 5, 5), [2, 2], dilations=[10**14, 1], pads=[10**14, 0, 10**14, 0]),
+            "MaxPool: a window has no element of the image",
+            {},
+        ),
+        (
+            pool("MaxPool", (1, 2, 5, 5), [2, 2], strides="2"),
+            "an attribute has another type than ONNX declares",
+            {"attribute": "strides", "given": "STRING", "allowed": "INTS"},
+        ),
+        (
+            pool("AveragePool", (1, 2, 5, 5), [2.0, 2.0]),
+            "an attribute has another type than ONNX declares",
+            {"attribute": "kernel_shape", "given": "FLOATS", "allowed": "INTS"},
+        ),
     ],
     ids=str,
 )

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
-from both_modes import nodes_of
+from both_modes import MODES, nodes_of, step_of
 from one_node import RNG, Constant, check_gradients, check_outputs, node, stock
+from onnx import TensorProto, helper, numpy_helper
 from tables import table
 
 from runner.errors import ConfigError
+from runner.importer.network import OnnxNetwork
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 STEPS, BATCH, INPUTS, HIDDEN = 3, 2, 3, 4
@@ -109,6 +111,37 @@ def test_the_inputs_of_all_steps_are_multiplied_at_once(tmp_path):
     network = one.network(one.write(tmp_path))
     made = [entry.op.name for entry in nodes_of(network.network.construct, "graph", *one.given)]
     assert made.count("MatMul") == 1 + 2 * STEPS
+
+
+def fixed_batch(folder):
+    """A file as exporters write it for a batch of two: states of zeros and a shape for two samples."""
+    _, w, r, b, *_ = layer("LSTM").given
+    arrays = {"w": w, "r": r, "b": b, "zeros": np.zeros((1, BATCH, HIDDEN), np.float32)}
+    arrays["shape"] = np.array([STEPS, BATCH, HIDDEN])
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["turned"], perm=[1, 0, 2]),
+        helper.make_node("LSTM", ["turned", "w", "r", "b", "", "zeros", "zeros"], ["y"], hidden_size=HIDDEN),
+        helper.make_node("Reshape", ["y", "shape"], ["steps"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (BATCH, STEPS, INPUTS))
+    y = helper.make_tensor_value_info("steps", TensorProto.FLOAT, (STEPS, BATCH, HIDDEN))
+    initializers = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    graph = helper.make_graph(nodes, "fixed_batch", [x], [y], initializers)
+    path = folder / "fixed.onnx"
+    path.write_bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=7).SerializeToString()
+    )
+    return path
+
+
+@table("mode", MODES)
+def test_a_file_of_a_fixed_batch_takes_another(mode, tmp_path):
+    path, x = fixed_batch(tmp_path), normal(2 * BATCH, STEPS, INPUTS)
+    network = OnnxNetwork(str(path))
+    halves = [stock(path, {"x": part})[0] for part in np.split(x, 2)]
+    (made,) = step_of(network.construct, mode)(x)
+    assert np.allclose(made, np.concatenate(halves, 1), atol=1e-6)
+    assert {parameter.name for parameter in network.trainable_params()} == {"w", "r", "b"}
 
 
 def refused(one, folder):

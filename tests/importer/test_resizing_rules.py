@@ -61,6 +61,13 @@ ROWS = [
     scaled((1, 1, 5, 6), (1, 1, 1.5, 2.5), mode="cubic", cubic_coeff_a=-0.5),
     scaled((1, 1, 5, 6), (1, 1, 1.5, 2.5), mode="cubic", exclude_outside=1),
     scaled((2, 3, 4), (1, 1, 2), mode="nearest"),
+    sized((1, 2, 9, 8), (1, 2, 4, 5), 18, mode="linear", antialias=1, coordinate_transformation_mode="align_corners"),
+    *(
+        sized((1, 2, 9, 8), sizes, 18, mode=mode, antialias=1, exclude_outside=excluded)
+        for mode in ("linear", "cubic")
+        for sizes in ((1, 2, 3, 4), (1, 2, 4, 3), (1, 2, 5, 11), (1, 2, 1, 7), (1, 2, 13, 16))
+        for excluded in (0, 1)
+    ),
     scaled(
         (1, 2, 4, 5), (1, 1, 2, 2), mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"
     ),
@@ -128,6 +135,13 @@ def test_what_is_refused(tmp_path):
     text = refused(sized((1, 1, 4, 4), (1, 1, 8, 8), mode="linear", coordinate_transformation_mode=crop), tmp_path)
     assert "coordinate_transformation_mode" in text
     assert crop in text
-    assert "antialias" in refused(sized((1, 1, 4, 4), (1, 1, 2, 2), opset=18, mode="linear", antialias=1), tmp_path)
     assert "a positive scale for each axis" in refused(scaled((1, 1, 4, 4), (2, 2), mode="linear"), tmp_path)
     assert "a positive size for each axis" in refused(sized((1, 1, 4, 4), (1, 1, 0, 2), mode="linear"), tmp_path)
+    assert "a positive scale for each axis" in refused(scaled((1, 1, 4, 4), (1, 1, np.inf, 2), mode="linear"), tmp_path)
+
+
+@table("mode", ["nearest", "linear"])
+def test_sizes_are_checked_before_memory_is_taken(mode, tmp_path):
+    """What a file says must not fill the memory."""
+    assert "not enough memory" in refused(sized((1, 1, 4, 4), (1, 1, 2**40, 4), mode=mode), tmp_path)
+    assert "not enough memory" in refused(scaled((1, 1, 4, 4), (1, 1, 1e30, 1), mode=mode), tmp_path)

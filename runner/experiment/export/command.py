@@ -10,6 +10,7 @@ from runner.errors import ConfigError, known_names
 from runner.experiment.export import mindir_file, onnx_directory
 from runner.experiment.export.options import ExportOptions
 from runner.experiment.export.trained_run import TrainedRun, opened
+from runner.host import files
 from runner.host.signals import stopped_by_signals
 
 
@@ -31,7 +32,7 @@ def main(args: argparse.Namespace) -> int:
     """Write the files and print what they are. Raises RunnerError."""
     if args.format not in FORMATS:
         raise ConfigError("unknown format", format=args.format, **known_names(args.format, FORMATS))
-    chosen, place = FORMATS[args.format], Path(args.to)
+    chosen, place = FORMATS[args.format], files.real_path(Path(args.to))
     options = ExportOptions(steps=args.steps, quantize=args.quantize, opset=args.opset)
     chosen.check(place, options)
     with stopped_by_signals(), opened(Path(args.run), args.code) as run:

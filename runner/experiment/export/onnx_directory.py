@@ -35,10 +35,13 @@ MOST_BYTES = 2_000_000_000  # of a model in one file: the limit of protobuf
 
 
 def check(place: Path, options: ExportOptions) -> None:
-    """Raise BusyError unless the directory is new, empty or an earlier export, ConfigError for the opset."""
+    """Raise BusyError unless the directory is new, empty or an earlier export, ConfigError for another path and for
+    the opset."""
     compiler.require_opset(options.opset or compiler.OPSET)
     if place.exists() and not place.is_dir():
         raise ConfigError("not a directory", path=place, hint="runner export RUN_DIR --to DIR creates it")
+    if place == files.real_path(Path()):
+        raise ConfigError("the current directory cannot be replaced", path=place, hint="--to DIR: one inside")
     names = files.names(place)
     others = sorted(set(names) - FILES)
     if names and (others or not _is_export(place / FILE)):
@@ -63,16 +66,19 @@ def write(run: TrainedRun, place: Path, options: ExportOptions) -> list[str]:
         models[name] = compiler.with_opset(models[name], opset)
     if options.steps is not None:
         models["train_steps"] = export_steps(step, options.steps)
-    _verify(run, step, models)
+    verification = _verify(run, step, models)
+    lines = [f"the batch has one size: {step.batch_reason}"] if step.batch_reason else []
     if options.quantize:
-        models["network_int8"] = _quantized(run, step.columns, models["network"])
+        models["network_int8"] = quantized = _quantized(run, step.columns, models["network"])
+        distance = verification.distance_of(quantized, models["network"])
+        lines.append(f"{MODELS['network_int8']}: outputs differ by {distance:.2g} of their size")
     contents = _contents(run, step, {name: models[name] for name in MODELS if name in models})
     check(place, options)  # again: building the run takes its time
     files.make_directory(place.parent)
-    if place.is_dir() and not files.names(place):
-        _remove_empty(place)
     write_folder(place, contents)
-    return _lines(place, contents, step.batch_reason)
+    size = sum(map(len, contents.values())) / 1e6
+    first, last = f"exported: {place} ({len(contents)} files, {size:.1f} MB)", f"next: see {place / README}"
+    return [first, *lines, last]
 
 
 def _is_export(path: Path) -> bool:
@@ -83,12 +89,13 @@ def _is_export(path: Path) -> bool:
     return isinstance(values, dict) and values.get("format") == FORMAT and "runner" in values and "models" in values
 
 
-def _verify(run: TrainedRun, step: Any, models: dict[str, Any]) -> None:
+def _verify(run: TrainedRun, step: Any, models: dict[str, Any]) -> Verification:
     verification = Verification(run, step)
     verification.check_step(models["train_step"])
     if "train_steps" in models:
         verification.check_steps()
     verification.check_network(models["network"], models["inference"])
+    return verification
 
 
 def _quantized(run: TrainedRun, columns: tuple[str, ...], network: Any) -> Any:
@@ -113,16 +120,3 @@ def _contents(run: TrainedRun, step: Any, models: dict[str, Any]) -> dict[str, b
     contents |= {STATE: encode(run.state), INITIAL: encode(run.initial)}
     contents[FILE] = json.dumps(described, indent=2, allow_nan=False) + "\n"
     return contents | {README: readme.text(described)}
-
-
-def _remove_empty(place: Path) -> None:
-    with files.storage_errors("cannot write a directory", place):
-        files.remove(place)
-
-
-def _lines(place: Path, contents: dict[str, bytes | str], batch_reason: str) -> list[str]:
-    size = sum(len(content) for content in contents.values()) / 1e6
-    lines = [f"exported: {place} ({len(contents)} files, {size:.1f} MB)"]
-    if batch_reason:
-        lines.append(f"the batch has one size: {batch_reason}")
-    return [*lines, f"next: {place / README} shows how to train with it"]

@@ -78,6 +78,19 @@ class Verification:
             expected = dict(zip(found, outputs, strict=True))
             _compare(found, expected, {k: self._allowed(y, None) for k, y in expected.items()}, name)
 
+    def distance_of(self, model: Any, reference: Any) -> float:
+        """How far the outputs of two networks are from each other for the first batch, relative to their size.
+
+        Raises MismatchError when outputs are not finite.
+        """
+        sessions = self._session(model), self._session(reference)
+        data = dict(zip(self.step.columns, self.batch[:-1], strict=False))
+        found, expected = ([*session.run({x: data[x] for x in session.inputs}).values()] for session in sessions)
+        distance = max(_distance(x, y) / (_norm(y) or 1.0) for x, y in zip(found, expected, strict=True))
+        if not np.isfinite(distance):
+            raise MismatchError("outputs of the network in 8 bits are not finite", repair="leave --quantize out")
+        return distance
+
     def _original(self, starts: list[Arrays]) -> list[Arrays]:
         """The results of the run's own step from these values of its parameters, by names of the exported outputs."""
         model, results = self.run.experiment.model, []

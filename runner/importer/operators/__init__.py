@@ -18,6 +18,7 @@ from runner.importer.operators import (
     resizing,
     scatter,
     shape,
+    unpooling,
 )
 from runner.importer.table import RULES
 
@@ -40,4 +41,5 @@ __all__ = [
     "resizing",
     "scatter",
     "shape",
+    "unpooling",
 ]

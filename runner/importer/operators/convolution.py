@@ -49,14 +49,14 @@ def conv_transpose(call: NodeCall, x: Value, weight: Value, bias: Value | None =
     inner = [min(size, reach) for size, reach in zip(sizes, reached, strict=True)]
     if min(*inner, *sizes) < 1:
         raise call.error("the padding leaves no result", x=x.type, weight=weight.type, result=tuple(sizes))
-    made = _spread(x, weight, window, call.attribute("group", 1), inner)
+    made = spread_windows(x, weight, window, call.attribute("group", 1), inner)
     if inner != sizes:
         beyond = [(0, size - length) for size, length in zip(sizes, inner, strict=True)]
         made = ops.Pad(((0, 0),) * (made.ndim - len(sizes)) + tuple(beyond))(made)
     return _biased(made, bias, x.ndim)
 
 
-def _spread(x: Value, weight: Value, window: Window, group: int, sizes: list[int]) -> Value:
+def spread_windows(x: Value, weight: Value, window: Window, group: int, sizes: list[int]) -> Value:
     """The adjoint of a convolution of images of these sizes; over one axis, the images of height 1."""
     channels = weight.shape[1] * group
     if x.ndim == 5:

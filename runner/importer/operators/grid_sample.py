@@ -1,11 +1,13 @@
 """Rules for GridSample, images read at positions that are an operand, and AffineGrid, which makes such positions."""
 
+import math
 from functools import reduce
 
 import numpy as np
 
 from runner import dtype as dt, ops
 from runner.core.value import Tensor, Value
+from runner.host.machine import require_memory
 from runner.importer.node_call import NodeCall
 from runner.importer.table import onnx_operator
 
@@ -73,8 +75,10 @@ def affine_grid(call: NodeCall, theta: Value, size: np.ndarray) -> Value:
     """Positions of the pixels of images of a size known at import, under affine maps: (N, d, d + 1) to (N, ..., d)."""
     samples, lengths = theta.shape[0], [int(n) for n in size[2:]]
     axes, corners = len(lengths), bool(call.attribute("align_corners", 0))
-    if theta.shape != (int(size[0]), axes, axes + 1):
+    fits = int(size[0]) == samples or call.fixed_batch(int(size[0]), theta)
+    if not fits or theta.shape[1:] != (axes, axes + 1):
         raise call.error("needs a matrix (d, d + 1) for each sample", theta=theta.type, size=size.tolist())
+    require_memory(math.prod(lengths) * (axes + 1) * 16, node=call.node.name)
     centers = [np.linspace(-1, 1, n) if corners else (2 * np.arange(n) + 1) / n - 1 for n in lengths]
     columns = [*np.meshgrid(*centers, indexing="ij")[::-1], np.ones(lengths)]  # the last axis, x, is the first number
     pixels = Tensor(np.stack(columns, -1).reshape(-1, axes + 1), theta.dtype)

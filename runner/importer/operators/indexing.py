@@ -108,6 +108,13 @@ def axis_of(call: NodeCall, axis: int, ndim: int) -> int:
     return int(axis) % ndim
 
 
+def one_number(call: NodeCall, given: np.ndarray, name: str) -> int:
+    """The whole number in an input that is known at import. Raises a located error for several ones, or none."""
+    if given.size != 1 or not np.isfinite(given).all():
+        raise call.error("an input must be one number", input=name, given=given.tolist())
+    return int(given.reshape(-1)[0])
+
+
 def taken(call: NodeCall, data: Value, axis: int, positions: np.ndarray) -> Value:
     """The slices of data at known positions: a plain slice where they are equally spaced, which is faster and has a
     simpler gradient. Raises a located error for a position out of range."""

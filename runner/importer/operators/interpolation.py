@@ -1,5 +1,6 @@
 """Positions and weights along one axis that is resized, in Float32 as onnxruntime computes them."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,22 +51,25 @@ class ResizedAxis:
         return places
 
 
-def weights(axis: ResizedAxis, coordinates: str, cubic: float | None, exclude_outside: bool) -> np.ndarray:
+def weights(
+    axis: ResizedAxis, coordinates: str, cubic: float | None, exclude_outside: bool, antialias: bool = False
+) -> np.ndarray:
     """The matrix (out, length) of linear interpolation or, with a coefficient, of cubic convolution.
 
-    Beyond the ends the outermost elements are repeated, or left out if `exclude_outside`.
+    Beyond the ends the outermost elements are repeated, or left out if `exclude_outside`. With `antialias` an axis that
+    gets shorter is smoothed: each weight is that of a distance which is shorter by as much.
     """
     positions = axis.positions(coordinates).astype(np.float64)
-    if cubic is None:
+    if cubic is None and not antialias:
         positions = positions.clip(0, axis.length - 1)
-    low = np.floor(positions)
-    around = np.arange(2) if cubic is None else np.arange(-1, 3)
-    places = low[:, None] + around
-    distances = np.abs(positions[:, None] - places)
-    shares = 1 - distances if cubic is None else _cubic(distances, cubic)
-    if cubic is not None and exclude_outside:
+    stretch = max(1.0, 1.0 / float(axis.scale)) if antialias else 1.0
+    reach = math.ceil((1 if cubic is None else 2) * stretch)
+    places = np.floor(positions)[:, None] + np.arange(1 - reach, reach + 1)
+    distances = np.abs(positions[:, None] - places) / stretch
+    shares = np.maximum(1 - distances, 0) if cubic is None else _cubic(distances, cubic)
+    if exclude_outside:
         shares = shares * ((places >= 0) & (places < axis.length))
-        shares = shares / shares.sum(1, keepdims=True)
+    shares = shares / shares.sum(1, keepdims=True)
     matrix = np.zeros((axis.out, axis.length))
     columns = places.clip(0, axis.length - 1).astype(np.int64)
     np.add.at(matrix, (np.arange(axis.out)[:, None], columns), shares)

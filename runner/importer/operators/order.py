@@ -5,7 +5,7 @@ import numpy as np
 from runner import dtype as dt, ops
 from runner.core.value import Value
 from runner.importer.node_call import NodeCall
-from runner.importer.operators.indexing import axis_of
+from runner.importer.operators.indexing import axis_of, one_number
 from runner.importer.table import onnx_operator
 
 
@@ -13,7 +13,7 @@ from runner.importer.table import onnx_operator
 def top_k(call: NodeCall, x: Value, k: np.ndarray | None = None) -> tuple[Value, Value]:
     """The largest (or with largest=0 the smallest) elements along `axis`, in order, and their positions."""
     axis = axis_of(call, call.attribute("axis", -1), x.ndim)
-    count = call.attribute("k") if k is None else int(k.reshape(-1)[0])
+    count = call.attribute("k") if k is None else one_number(call, k, "k")
     if not 1 <= count <= x.shape[axis]:
         raise call.error("k is out of range", k=count, allowed=f"1 to {x.shape[axis]}", x=x.type)
     values, numbers = ops.TopK(True, count, axis, bool(call.attribute("largest", 1)))(x)
@@ -44,7 +44,7 @@ def _extremum(call: NodeCall, data: Value, kind: type[ops.Argmax]) -> Value:
 @onnx_operator("CumSum", static=("axis",))
 def cum_sum(call: NodeCall, x: Value, axis: np.ndarray) -> Value:
     """The sums of the elements up to each one along an axis that is known at import."""
-    at = axis_of(call, int(axis.reshape(-1)[0]), x.ndim)
+    at = axis_of(call, one_number(call, axis, "axis"), x.ndim)
     result: Value = ops.CumSum(bool(call.attribute("exclusive", 0)), bool(call.attribute("reverse", 0)))(x, at)
     return result
 

@@ -1,6 +1,7 @@
 """Rules that pad, and that move elements between channels and the height and width."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -43,9 +44,7 @@ def pad(
 
 def _pairs(call: NodeCall, pads: list[int] | None, axes: np.ndarray | None, ndim: int) -> list[tuple[int, int]]:
     """(before, after) for each axis. Raises ConfigError when they do not fit."""
-    chosen = axes.tolist() if axes is not None else [*range(ndim)]
-    if any(not -ndim <= axis < ndim for axis in chosen):
-        raise call.error("an axis is out of range", axes=chosen, allowed=f"{-ndim} to {ndim - 1}")
+    chosen = _axes(call, [*range(ndim)] if axes is None else axes.tolist(), ndim)
     given = [*(pads or ())]
     if len(given) != 2 * len(chosen):
         raise call.error("needs two pads for each axis", pads=given, axes=chosen)
@@ -53,6 +52,13 @@ def _pairs(call: NodeCall, pads: list[int] | None, axes: np.ndarray | None, ndim
     for axis, low, high in zip(chosen, given[: len(chosen)], given[len(chosen) :], strict=True):
         pairs[axis] = int(low), int(high)
     return pairs
+
+
+def _axes(call: NodeCall, axes: Sequence[int], ndim: int) -> list[int]:
+    """Axes as numbers from 0. Raises ConfigError for others than those of `ndim` axes."""
+    if any(not -ndim <= axis < ndim for axis in axes):
+        raise call.error("an axis is out of range", axes=axes, allowed=f"{-ndim} to {ndim - 1}")
+    return [axis % ndim for axis in axes]
 
 
 def _cropped(call: NodeCall, data: Value, removed: tuple[tuple[int, int], ...]) -> Value:

@@ -1,11 +1,13 @@
 """Rules of pools, and of what is computed from the windows of pools."""
 
+import math
 from typing import Any
 
 import numpy as np
 
 from runner import dtype as dt, ops
 from runner.core.value import Tensor, Value
+from runner.host.machine import require_memory
 from runner.importer.node_call import NodeCall
 from runner.importer.operators.convolution import convolved
 from runner.importer.operators.window import Window, as_given, as_image, require_axes, window_of
@@ -35,7 +37,8 @@ def average_pool(call: NodeCall, x: Value) -> Value:
 def lp_pool(call: NodeCall, x: Value) -> Value:
     """The p-norm of each window over one to three axes; without ceil_mode."""
     call.choice("ceil_mode", 0, 0)
-    window, channels, p = _window(call, x), x.shape[1], call.attribute("p", 2)
+    window, channels, p = _window(call, x), x.shape[1], _norm(call)
+    require_memory(channels * math.prod(window.kernel) * x.dtype.size, node=call.node.name, kernel_shape=window.kernel)
     ones = Tensor(np.ones((channels, 1, *window.kernel), x.dtype.numpy))
     return _root(as_given(convolved(_power(x, p), ones, window, channels), x.ndim), p)
 
@@ -60,7 +63,7 @@ def global_max_pool(call: NodeCall, x: Value) -> Value:
 @onnx_operator("GlobalLpPool")
 def global_lp_pool(call: NodeCall, x: Value) -> Value:
     """The p-norm of each channel, with axes of length 1."""
-    p = call.attribute("p", 2)
+    p = _norm(call)
     return _root(ops.ReduceSum(keep_dims=True)(_power(x, p), tuple(range(2, x.ndim))), p)
 
 
@@ -68,6 +71,8 @@ def global_lp_pool(call: NodeCall, x: Value) -> Value:
 def lrn(call: NodeCall, x: Value) -> Value:
     """x / (bias + alpha * mean of the squares of `size` channels around it) ** beta; missing channels count as 0."""
     size, channels = call.attribute("size"), x.shape[1]
+    if size < 1 or x.ndim < 3:
+        raise call.error("needs (N, C, ...) and a size from 1", x=x.type, size=size)
     before, after = min((size - 1) // 2, channels), min(size // 2, channels)
     rows = ops.Reshape((x.shape[0], 1, channels, x.size // (x.shape[0] * channels)))(ops.Square()(x))
     window = (before + after + 1, 1)
@@ -93,6 +98,13 @@ def _pooled(x: Value, window: Window, kind: Any, ceil_mode: bool, **settings: An
     if x.ndim == 5:
         return pool_volumes(x, over(window.planes), over(window.depth))
     return as_given(over(window.planes)(as_image(x)), x.ndim)
+
+
+def _norm(call: NodeCall) -> int:
+    p = int(call.attribute("p", 2))
+    if p < 1:
+        raise call.error("a norm needs an exponent from 1", p=p)
+    return p
 
 
 def _power(x: Value, p: int) -> Value:

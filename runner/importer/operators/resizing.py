@@ -10,6 +10,7 @@ import numpy as np
 
 from runner import ops
 from runner.core.value import Tensor, Value
+from runner.host.machine import require_memory
 from runner.importer.node_call import NodeCall
 from runner.importer.operators.indexing import axis_of
 from runner.importer.operators.interpolation import COORDINATES, NEAREST, ResizedAxis, weights
@@ -26,7 +27,7 @@ def resize(
     scales: np.ndarray | None = None,
     sizes: np.ndarray | None = None,
 ) -> Value:
-    """Nearest, linear or cubic interpolation to scales or sizes, with all coordinates but tf_crop_and_resize."""
+    """Nearest, linear or cubic interpolation, also with antialias, in all coordinates but tf_crop_and_resize."""
     if call.opset < 11:  # the second input was scales
         return _interpolated(call, x, _scaled(call, x, range(x.ndim), roi), "asymmetric", "simple")
     coordinates = call.choice("coordinate_transformation_mode", "half_pixel", *COORDINATES)
@@ -46,7 +47,7 @@ def upsample(call: NodeCall, x: Value, scales: np.ndarray) -> Value:
 
 def _scaled(call: NodeCall, x: Value, axes: Sequence[int], scales: np.ndarray | None) -> list[ResizedAxis]:
     """The axes with their lengths times their scales."""
-    if scales is None or len(scales) != len(axes) or not (scales > 0).all():
+    if scales is None or len(scales) != len(axes) or not (np.isfinite(scales) & (scales > 0)).all():
         given = None if scales is None else scales.tolist()
         raise call.error("needs a positive scale for each axis", scales=given, axes=list(axes), x=x.type)
     numbers = scales.astype(np.float32)
@@ -78,18 +79,19 @@ def _sized(call: NodeCall, x: Value, axes: Sequence[int], sizes: np.ndarray | No
 def _interpolated(call: NodeCall, x: Value, axes: Sequence[ResizedAxis], coordinates: str, nearest: str) -> Value:
     """x with these axes resized, those that change nothing left out."""
     mode = call.choice("mode", "nearest", "nearest", "linear", "cubic")
-    call.choice("antialias", 0, 0)
     changed = [axis for axis in axes if axis.scale != 1 or axis.length != axis.out]
     if not all(axis.length and axis.out for axis in changed):
         raise call.error("an axis without elements cannot be resized", x=x.type, sizes=[axis.out for axis in axes])
+    for axis in changed:  # the place of each element, or a row of weights
+        require_memory(8 * axis.out * (1 if mode == "nearest" else axis.length), node=call.node.name)
     if mode == "nearest":
         return _nearest(x, {axis.number: axis.nearest(coordinates, nearest) for axis in changed})
     if not x.dtype.is_float:
         raise call.error("interpolates floats only", x=x.type, mode=mode)
     cubic = float(call.attribute("cubic_coeff_a", -0.75)) if mode == "cubic" else None
-    excluded = bool(call.attribute("exclude_outside", 0))
+    excluded, antialias = (bool(call.attribute(name, 0)) for name in ("exclude_outside", "antialias"))
     for axis in changed:
-        x = _product(x, axis.number, weights(axis, coordinates, cubic, excluded))
+        x = _product(x, axis.number, weights(axis, coordinates, cubic, excluded, antialias))
     return x
 
 

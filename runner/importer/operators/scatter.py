@@ -5,7 +5,7 @@ import numpy as np
 from runner import dtype as dt, ops
 from runner.core.value import Tensor, Value
 from runner.importer.node_call import NodeCall
-from runner.importer.operators.indexing import axis_of, places
+from runner.importer.operators.indexing import axis_of, one_number, places
 from runner.importer.table import onnx_operator
 
 
@@ -69,7 +69,7 @@ def _reduced(reduction: str, data: Value, positions: Value, updates: Value) -> V
 @onnx_operator("OneHot", static=("depth", "values"))
 def one_hot(call: NodeCall, indices: Value, depth: np.ndarray, values: np.ndarray) -> Value:
     """Vectors of `depth` elements along `axis`: the second of two known values at the index, else the first one."""
-    count, numbers = int(depth.reshape(-1)[0]), ops.Cast()(indices, dt.int64)
+    count, numbers = one_number(call, depth, "depth"), ops.Cast()(indices, dt.int64)
     axis = axis_of(call, call.attribute("axis", -1), indices.ndim + 1)
     if count < 1 or values.shape != (2,):
         raise call.error("needs a positive depth and two values", depth=count, values=values.shape)
@@ -84,8 +84,8 @@ def trilu(call: NodeCall, data: Value, k: np.ndarray | None = None) -> Value:
     """The upper (or with upper=0 the lower) triangle of the last two axes from diagonal k, and zeros."""
     if data.ndim < 2:
         raise call.error("needs two axes or more", data=data.type)
-    diagonal, (rows, columns) = 0 if k is None else int(k.reshape(-1)[0]), data.shape[-2:]
+    diagonal, (rows, columns) = 0 if k is None else one_number(call, k, "k"), data.shape[-2:]
     upper = bool(call.attribute("upper", 1))
-    lower = np.tri(rows, columns, diagonal - upper, dtype=bool)
+    lower = np.tri(rows, columns, min(max(diagonal, -rows), columns) - upper, dtype=bool)
     result: Value = ops.Select()(Tensor(lower != upper), data, Tensor(0, data.dtype))
     return result

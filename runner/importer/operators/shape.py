@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from runner import dtype as dt, ops
-from runner.core.value import Value
+from runner.core.value import Tensor, Value
 from runner.host.machine import require_memory
 from runner.importer.broadcasting import reshaped, spread
 from runner.importer.node_call import NodeCall
@@ -49,10 +49,21 @@ def reshape(call: NodeCall, x: Value, shape: np.ndarray) -> Value:
         wanted = [x.shape[k] if n == 0 and k < x.ndim else n for k, n in enumerate(wanted)]
     if wanted and call.fixed_batch(wanted[0], x):
         wanted[0] = x.shape[0]
+    elif -1 not in wanted and math.prod(wanted) != x.size:
+        wanted = _sequence_first(call, x, wanted)
     known = math.prod(n for n in wanted if n != -1)
     if -1 in wanted and known and x.size % known == 0:
         wanted[wanted.index(-1)] = x.size // known
     return reshaped(x, tuple(wanted))
+
+
+def _sequence_first(call: NodeCall, x: Value, wanted: list[int]) -> list[int]:
+    """A shape with the batch size that the file fixes in another place than the first, with that of x."""
+    found = {(k, x.shape[axis]) for k, n in enumerate(wanted) for axis in range(x.ndim) if call.fixed_batch(n, x, axis)}
+    if len(found) != 1:
+        return wanted
+    ((place, rows),) = found
+    return [*wanted[:place], rows, *wanted[place + 1 :]]
 
 
 @onnx_operator("Flatten")
@@ -126,7 +137,22 @@ def _part(x: Value, axis: int, start: int, length: int) -> Value:
 @onnx_operator("Expand", static=("shape",))
 def expand(call: NodeCall, x: Value, shape: np.ndarray) -> Value:
     """x broadcast against a shape."""
-    return spread(x, np.broadcast_shapes(x.shape, tuple(int(n) for n in shape.tolist())))
+    wanted = [int(n) for n in shape.tolist()]
+    x = _of_one_sample(call, x, wanted)
+    try:
+        return spread(x, np.broadcast_shapes(x.shape, tuple(wanted)))
+    except ValueError:
+        raise call.error("does not broadcast to the shape", x=x.type, shape=wanted) from None
+
+
+def _of_one_sample(call: NodeCall, x: Value, wanted: list[int]) -> Value:
+    """What is the same for all samples of the batch size that the file fixes, for one sample."""
+    known = call.known("x")
+    for axis, (length, rows) in enumerate(zip(x.shape, wanted, strict=False)):
+        if known is not None and x.ndim == len(wanted) and call.network.fixes_batch(length, rows):
+            first = known.take([0], axis)
+            return Tensor(first) if (known == first).all() else x
+    return x
 
 
 @onnx_operator("Tile", static=("repeats",))

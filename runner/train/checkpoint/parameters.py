@@ -75,6 +75,8 @@ def load_checkpoint(
         _check_cell(net)
     prefixes = _checked_prefixes(filter_prefix)
     arrays = _read(path)
+    if not arrays:
+        raise DataError("a checkpoint without parameters", file=path)
     kept = {name: array for name, array in arrays.items() if not name.startswith(prefixes)}
     if not kept:
         raise ConfigError("filter_prefix excludes all parameters", file=path, given=", ".join(prefixes))

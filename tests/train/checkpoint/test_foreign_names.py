@@ -206,7 +206,7 @@ def test_a_rule_of_a_file_that_matches_nothing():
         (b"\xff" * 100, DataError),
         (struct.pack("<Q", 2**60) + b"{}", DataError),
         (struct.pack("<Q", 2) + b"[]", DataError),
-        (struct.pack("<Q", 2) + b"{}", ConfigError),
+        (struct.pack("<Q", 2) + b"{}", DataError),
     ],
 )
 def test_damaged_files(place, content, error):
