@@ -25,7 +25,10 @@ class OnnxValue:
 
 @dataclass(frozen=True, eq=False)
 class OnnxNode:
-    """A node. `number` counts from 1 in the order of the file; "" in `inputs` is one that is left out."""
+    """A node. `number` counts from 1 in the order of the file; "" in `inputs` is one that is left out.
+
+    `layer` is the path of the layer that it comes from, where the exporter noted it.
+    """
 
     name: str
     op_type: str
@@ -35,6 +38,7 @@ class OnnxNode:
     outputs: tuple[str, ...]
     attributes: Mapping[str, Any]
     number: int
+    layer: str = ""
 
     @property
     def operator(self) -> str:

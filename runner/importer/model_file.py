@@ -122,7 +122,7 @@ class _Reader:
             require_attribute_types(proto, domain, opset, name)
             attributes = {a.name: self._attribute(a) for a in proto.attribute}
             names = tuple(proto.input), tuple(proto.output)
-            yield OnnxNode(name.strip("/"), proto.op_type, domain, opset, *names, attributes, self.count)
+            yield OnnxNode(name.strip("/"), proto.op_type, domain, opset, *names, attributes, self.count, _layer(proto))
 
     def _attribute(self, proto: onnx.AttributeProto) -> Any:
         match proto.type:
@@ -158,6 +158,13 @@ class _Reader:
             rows = {"tensor": tensor.name, "shape": shape, "expected": math.prod(shape), "found": found}
             raise DataError("a tensor has another number of elements than its shape", **rows, repair=REPAIR)
         return np.asarray(numpy_helper.to_array(tensor))
+
+
+def _layer(proto: onnx.NodeProto) -> str:
+    """The path of the layer: PyTorch lists its steps, and then the operator, as "['', 'conv', 'conv.0', 'relu']"."""
+    notes = {entry.key: entry.value for entry in proto.metadata_props}
+    steps = notes.get("pkg.torch.onnx.name_scopes", "").strip("[]").split(", ")
+    return steps[-2].strip("'") if len(steps) > 1 else ""
 
 
 def _length(tensor: onnx.TensorProto, kind: np.dtype[Any]) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from runner import ops, register
+from runner.core.tracer import trace
 from runner.core.value import Parameter, Value
 from runner.errors import ConfigError, ShapeError, known_names
 from runner.host.log import LOG
@@ -14,9 +15,11 @@ from runner.importer.graph import OnnxGraph, OnnxValue
 from runner.importer.model_file import read_model
 from runner.importer.node_call import NodeCall, Values, register_lines, values_of
 from runner.importer.operators import RULES
+from runner.importer.other_batch import OtherBatch
 from runner.importer.roles import CONSTANT, TRAINED, roles_of
 from runner.importer.shared_weights import without_copies
 from runner.nn.cell import Cell
+from runner.types import Shape, TensorType
 from runner.validation.rules import Rule
 
 __all__ = ["OnnxNetwork"]
@@ -52,6 +55,8 @@ class OnnxNetwork(Cell):
                 self.insert_param_to_cell(name, parameters[name], check_name=False)
         self._values = values_of(self.graph, parameters)
         self._calls = {id(g): self._calls_of(g) for g in _graphs(self.graph)}
+        self.other_batch: OtherBatch | None = None
+        self._shapes: dict[tuple[TensorType, ...], dict[str, Shape]] = {}
 
     @property
     def source_files(self) -> Sequence[Path]:
@@ -69,8 +74,38 @@ class OnnxNetwork(Cell):
     def values(self, *inputs: Value) -> Values:
         """All values of the file's graph by name, for these inputs: tensors, and arrays of what is known at import."""
         given = self._checked(inputs)
-        own = {value.name: x for value, x in zip(self.graph.inputs, given, strict=True)}
+        self.__dict__["other_batch"] = self._other_batch([x.type for x in given])
+        return self._values_for(given)
+
+    def _values_for(self, inputs: Sequence[Value]) -> Values:
+        own = {value.name: x for value, x in zip(self.graph.inputs, inputs, strict=True)}
         return self._executed(self.graph, {**self._values, **own})
+
+    def _other_batch(self, given: Sequence[TensorType]) -> OtherBatch | None:
+        """What is known of the batch size that the file fixes, where the batch has another one."""
+        declared = {value.shape[0] for value in self.graph.inputs if value.shape}
+        rows = given[0].shape[0] if given and given[0].shape else 0
+        length = min(declared, key=str, default="")
+        if len(declared) != 1 or isinstance(length, str) or length == rows or not all(t.shape for t in given):
+            return None
+        types = tuple(TensorType(kind.dtype, (length, *kind.shape[1:])) for kind in given)
+        if types not in self._shapes:
+            self.__dict__["other_batch"] = None
+            self._shapes[types] = self._shapes_for(types)
+        return OtherBatch(length, rows, self._shapes[types])
+
+    def _shapes_for(self, types: Sequence[TensorType]) -> dict[str, Shape]:
+        """The shapes of all values for inputs of these types."""
+        found: dict[str, Shape] = {}
+
+        def shapes(*inputs: Value) -> Value:
+            values = self._values_for(inputs)
+            found.update({name: tuple(value.shape) for name, value in values.items()})
+            result: Value = values[self.graph.outputs[0].name]
+            return result
+
+        trace(shapes, types, "shapes")
+        return found
 
     def execute(self, graph: OnnxGraph, outer: Mapping[str, Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs of a graph inside of a node, which reads values of the graph around it."""
@@ -85,16 +120,12 @@ class OnnxNetwork(Cell):
 
     def change_outputs(self, weight: Parameter, before: int, now: int) -> None:
         """The nodes that depend on the weight of a new head adapt the shapes of the file."""
+        self._shapes.clear()
         names = {weight.name}
         for call in self._calls[id(self.graph)]:
             if names & set(call.node.inputs):
                 names.update(call.node.outputs)
                 call.new_outputs = before, now
-
-    def fixes_batch(self, length: int, rows: int) -> bool:
-        """Whether the file has a fixed batch size of this length, while the batch has this other number of rows."""
-        declared = {value.shape[0] for value in self.graph.inputs if value.shape}
-        return declared == {length} and rows == self._rows != length
 
     def _checked(self, inputs: tuple[Value, ...]) -> tuple[Value, ...]:
         declared = self.graph.inputs
@@ -102,7 +133,6 @@ class OnnxNetwork(Cell):
             rows = {"file": self.file, "inputs": ", ".join(map(str, declared)), "given": len(inputs)}
             repair = "dataset.inputs=[columns in the order of the file's inputs]"
             raise ShapeError("the network of an ONNX file has another number of inputs", **rows, repair=repair)
-        self.__dict__["_rows"] = inputs[0].shape[0] if inputs and inputs[0].ndim else 0
         return tuple(self._converted(value, x) for value, x in zip(declared, inputs, strict=True))
 
     def _converted(self, declared: OnnxValue, x: Value) -> Value:
@@ -164,8 +194,11 @@ def _chosen_output(graph: OnnxGraph, name: str) -> str:
 
 
 def _without_softmax(graph: OnnxGraph, path: Path) -> OnnxGraph:
-    last = graph.nodes[-1] if graph.nodes else None
-    if last is None or last.operator != "Softmax" or last.outputs[0] != graph.outputs[0].name:
+    nodes, result = list(graph.nodes), graph.outputs[0].name
+    while nodes and nodes[-1].operator == "Identity" and nodes[-1].outputs[0] == result:
+        result = nodes.pop().inputs[0]
+    if not nodes or nodes[-1].operator != "Softmax" or nodes[-1].outputs[0] != result:
         return graph
+    last = nodes.pop()
     LOG.info("%s: the Softmax %s at the end is left out, since losses of logits apply it", path.name, last.name)
-    return replace(graph, nodes=graph.nodes[:-1], outputs=(replace(graph.outputs[0], name=last.inputs[0]),))
+    return replace(graph, nodes=tuple(nodes), outputs=(replace(graph.outputs[0], name=last.inputs[0]),))

@@ -13,6 +13,7 @@ from runner.core.source import SourceLine
 from runner.core.value import Parameter, Tensor, Value
 from runner.errors import ConfigError, RunnerError
 from runner.importer.graph import OnnxGraph, OnnxNode
+from runner.importer.other_batch import OtherBatch
 from runner.importer.table import OnnxRule
 
 Known: TypeAlias = np.ndarray | None
@@ -24,12 +25,10 @@ class Network(Protocol):
     """What a node needs of its network."""
 
     training: bool
+    other_batch: OtherBatch | None
 
     def execute(self, graph: OnnxGraph, outer: Mapping[str, Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs of a graph inside of a node."""
-
-    def fixes_batch(self, length: int, rows: int) -> bool:
-        """Whether the file has a fixed batch size of this length, while the batch has this other number of rows."""
 
 
 class NodeCall:
@@ -102,7 +101,13 @@ class NodeCall:
 
     def fixed_batch(self, length: int, x: Value, axis: int = 0) -> bool:
         """Whether a length is the batch size that the file fixes, and x has an axis with the rows of another batch."""
-        return self.network.fixes_batch(length, x.shape[axis] if x.ndim > axis else 0)
+        other = self.other_batch
+        return other is not None and length == other.length and x.ndim > axis and x.shape[axis] == other.rows
+
+    @property
+    def other_batch(self) -> OtherBatch | None:
+        """What is known of the batch size that the file fixes, where the batch has another one."""
+        return self.network.other_batch
 
     def inner(self, graph: OnnxGraph, *inputs: Any) -> tuple[Any, ...]:
         """Execute a graph that is an attribute, in the values that this node sees."""
@@ -118,9 +123,24 @@ class NodeCall:
                 outputs = [_known(x) for x in self._apply(inputs)]
         else:
             outputs = list(self._apply(inputs))
+            self._check_batch(inputs, outputs)
         for name, output in zip(self.node.outputs, outputs, strict=False):
             if output is not None:
                 values[name] = output
+
+    def _check_batch(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Raise ConfigError where the file reads samples of its own batch by their numbers."""
+        other = self.other_batch
+        if other is None or self.node.op_type.startswith(("Reduce", "Global")):
+            return
+        sources = [(name, x.shape) for name, x in zip(self.node.inputs, inputs, strict=True) if x is not None]
+        for name, y in zip(self.node.outputs, outputs, strict=False):
+            if isinstance(y, Value) and other.is_lost(sources, name, y.shape):
+                rows = {"batch of the file": other.length, "batch": other.rows}
+                repair = "export it with a free first axis (dynamic_axes, dynamic_shapes), or batches of that size"
+                raise self.error(
+                    "a node of a file with a fixed batch size reads samples by number", **rows, repair=repair
+                )
 
     def _apply(self, inputs: Sequence[Any]) -> Sequence[Any]:
         interpreter = current()

@@ -3,6 +3,7 @@
 from runner.importer.operators import (
     activation,
     arithmetic,
+    attention,
     control,
     convolution,
     einsum,
@@ -26,6 +27,7 @@ __all__ = [
     "RULES",
     "activation",
     "arithmetic",
+    "attention",
     "control",
     "convolution",
     "einsum",

@@ -19,6 +19,11 @@ def gather(call: NodeCall, data: Value, indices: Value) -> Value:
     if known is None:
         result: Value = ops.Gather(axis)(data, indices)
         return result
+    if data.ndim == 1 and np.array_equal(known.reshape(-1), np.arange(known.size)):
+        other = call.other_batch
+        shape = other.reshaped(call.node.inputs[0], call.node.outputs[0], data.shape) if other else None
+        if shape is not None or known.size == data.size:  # all elements in their order, as PyTorch writes as_strided
+            return reshaped(data, shape or known.shape)
     return taken(call, data, axis, known)
 
 

@@ -10,6 +10,7 @@ from runner.core.value import Tensor, Value
 from runner.host.machine import require_memory
 from runner.importer.broadcasting import reshaped, spread
 from runner.importer.node_call import NodeCall
+from runner.importer.other_batch import OtherBatch
 from runner.importer.table import onnx_operator
 
 # The numbers of element types in ONNX files.
@@ -44,26 +45,16 @@ def size(call: NodeCall, x: Value) -> np.ndarray:
 @onnx_operator("Reshape", static=("shape",))
 def reshape(call: NodeCall, x: Value, shape: np.ndarray) -> Value:
     """x in another shape: 0 keeps a length, -1 is what is left. A batch size that the file fixes may be another one."""
+    other = call.other_batch.reshaped(call.node.inputs[0], call.node.outputs[0], x.shape) if call.other_batch else None
+    if other is not None:
+        return reshaped(x, other)
     wanted = call.adapted([int(n) for n in shape.tolist()])
     if not call.attribute("allowzero", 0):
         wanted = [x.shape[k] if n == 0 and k < x.ndim else n for k, n in enumerate(wanted)]
-    if wanted and call.fixed_batch(wanted[0], x):
-        wanted[0] = x.shape[0]
-    elif -1 not in wanted and math.prod(wanted) != x.size:
-        wanted = _sequence_first(call, x, wanted)
     known = math.prod(n for n in wanted if n != -1)
     if -1 in wanted and known and x.size % known == 0:
         wanted[wanted.index(-1)] = x.size // known
     return reshaped(x, tuple(wanted))
-
-
-def _sequence_first(call: NodeCall, x: Value, wanted: list[int]) -> list[int]:
-    """A shape with the batch size that the file fixes in another place than the first, with that of x."""
-    found = {(k, x.shape[axis]) for k, n in enumerate(wanted) for axis in range(x.ndim) if call.fixed_batch(n, x, axis)}
-    if len(found) != 1:
-        return wanted
-    ((place, rows),) = found
-    return [*wanted[:place], rows, *wanted[place + 1 :]]
 
 
 @onnx_operator("Flatten")
@@ -104,9 +95,32 @@ def transpose(call: NodeCall, x: Value) -> Value:
 @onnx_operator("Concat")
 def concat(call: NodeCall, *xs: Value) -> Value:
     """Values one after another along an axis."""
+    if call.attribute("axis") != 0 and call.other_batch is not None:
+        xs = _of_one_batch(call, xs, call.other_batch)
     parts = [x for x in xs if x.ndim > 1 or x.size] or list(xs[:1])
     result: Value = parts[0] if len(parts) == 1 else ops.Concat(call.attribute("axis"))(tuple(parts))
     return result
+
+
+def _of_one_batch(call: NodeCall, xs: tuple[Value, ...], other: OtherBatch) -> tuple[Value, ...]:
+    """The values, where those that are equal for all samples of the file's batch are so for all of another one."""
+    if not any(x.ndim and x.shape[0] == other.rows for x in xs):
+        return xs
+    return tuple(
+        spread(_first(x), (other.rows, *x.shape[1:])) if other.is_constant(name, x.shape) and _has_equal_rows(x) else x
+        for name, x in zip(call.node.inputs, xs, strict=True)
+    )
+
+
+def _has_equal_rows(x: Value) -> bool:
+    if x.shape[0] == 1:
+        return True
+    array = x.asnumpy() if isinstance(x, Tensor) else None
+    return array is not None and bool((array == array[:1]).all())
+
+
+def _first(x: Value) -> Value:
+    return x if x.shape[0] == 1 else _part(x, 0, 0, 1)
 
 
 @onnx_operator("Split", static=("sizes",))
@@ -136,23 +150,10 @@ def _part(x: Value, axis: int, start: int, length: int) -> Value:
 
 @onnx_operator("Expand", static=("shape",))
 def expand(call: NodeCall, x: Value, shape: np.ndarray) -> Value:
-    """x broadcast against a shape."""
-    wanted = [int(n) for n in shape.tolist()]
-    x = _of_one_sample(call, x, wanted)
-    try:
-        return spread(x, np.broadcast_shapes(x.shape, tuple(wanted)))
-    except ValueError:
-        raise call.error("does not broadcast to the shape", x=x.type, shape=wanted) from None
-
-
-def _of_one_sample(call: NodeCall, x: Value, wanted: list[int]) -> Value:
-    """What is the same for all samples of the batch size that the file fixes, for one sample."""
-    known = call.known("x")
-    for axis, (length, rows) in enumerate(zip(x.shape, wanted, strict=False)):
-        if known is not None and x.ndim == len(wanted) and call.network.fixes_batch(length, rows):
-            first = known.take([0], axis)
-            return Tensor(first) if (known == first).all() else x
-    return x
+    """x broadcast against a shape. A batch size that the file fixes may be another one."""
+    other = call.other_batch.expanded(call.node.inputs[0], call.node.outputs[0], x.shape) if call.other_batch else None
+    wanted = other or tuple(int(n) for n in shape.tolist())
+    return spread(x, np.broadcast_shapes(x.shape, wanted))
 
 
 @onnx_operator("Tile", static=("repeats",))

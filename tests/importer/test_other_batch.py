@@ -1,0 +1,56 @@
+"""Shapes of a file for its own batch size, for batches of another one."""
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from tables import table
+
+from runner.errors import ConfigError
+from runner.importer.network import OnnxNetwork
+from runner.importer.other_batch import OtherBatch
+
+ROWS = (  # of the file: batch size, shape, new shape; now: batch size, shape, new shape
+    ((2, (2, 12, 32), (2, 12, 2, 16)), (5, (5, 12, 32), (5, 12, 2, 16))),
+    ((2, (2, 12, 32), (24, 32)), (5, (5, 12, 32), (60, 32))),
+    ((4, (48, 96), (4, 12, 96)), (2, (24, 96), (2, 12, 96))),
+    ((1, (12, 96), (1, 12, 96)), (4, (48, 96), (4, 12, 96))),
+    ((1, (1, 8, 8, 3), (1, 2, 4, 2, 4, 3)), (4, (4, 8, 8, 3), (4, 2, 4, 2, 4, 3))),
+    ((1, (1, 2, 2, 4, 4, 3), (4, 16, 3)), (4, (4, 2, 2, 4, 4, 3), (16, 16, 3))),
+    ((1, (17, 1, 32), (17, 2, 16)), (8, (17, 8, 32), (17, 16, 16))),
+    ((1, (17, 1, 2, 16), (17, 32)), (8, (17, 8, 2, 16), (136, 32))),
+    ((1, (1, 24, 1, 1), (1, 24)), (8, (8, 24, 1, 1), (8, 24))),
+)
+
+
+@table(("file", "now"), ROWS, ids=str)
+def test_reshape(file, now):
+    other = OtherBatch(file[0], now[0], {"x": file[1], "y": file[2]})
+    assert other.reshaped("x", "y", now[1]) == now[2]
+    assert other.reshaped("x", "y", file[1]) is None
+
+
+def test_axes_that_were_joined_with_the_batch_are_separated_again():
+    other = OtherBatch(1, 8, {"x": (17, 1, 32), "rows": (17, 32), "y": (17, 1, 32)})
+    assert other.reshaped("x", "rows", (17, 8, 32)) == (136, 32)
+    assert other.reshaped("rows", "y", (136, 32)) == (17, 8, 32)
+
+
+def test_expand():
+    other = OtherBatch(2, 5, {"token": (1, 1, 32), "tokens": (2, 1, 32), "x": (2, 1), "wide": (2, 7), "same": (3, 4)})
+    assert other.expanded("token", "tokens", (1, 1, 32)) == (5, 1, 32)
+    assert other.expanded("x", "wide", (5, 1)) == (5, 7)
+    assert other.expanded("token", "same", (1, 4)) is None
+
+
+def test_a_file_that_reads_samples_by_number_is_refused(tmp_path):
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 3))]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    rows = numpy_helper.from_array(np.array([1, 0]), "rows")
+    graph = helper.make_graph([helper.make_node("Gather", ["x", "rows"], ["y"])], "graph", inputs, outputs, [rows])
+    path = tmp_path / "model.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]).SerializeToString())
+    network = OnnxNetwork(str(path))
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert np.array_equal(network.compile_and_run(x).asnumpy(), x[[1, 0]])
+    with pytest.raises(ConfigError, match="reads samples by number"):
+        network.compile_and_run(np.zeros((4, 3), np.float32))
