@@ -84,7 +84,7 @@ class Autoencoder(nn.Module):
         )
         self.decoder = nn.Sequential(
             *(nn.Linear(code, 2 * width * 7 * 7), nn.ReLU(), nn.Unflatten(1, (2 * width, 7, 7))),
-            *(nn.ConvTranspose2d(2 * width, width, 3, stride=2, padding=1, output_padding=1), nn.BatchNorm2d(width)),
+            *(nn.ConvTranspose2d(2 * width, width, 3, 2, 1, output_padding=1, bias=False), nn.BatchNorm2d(width)),
             *(nn.ReLU(), nn.ConvTranspose2d(width, 1, 4, stride=2, padding=1), nn.Sigmoid()),
         )
 
