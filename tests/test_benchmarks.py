@@ -12,9 +12,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
-from runner import dtype, nn, ops
+from models.lenet import LeNet5
+from runner import Tensor, dtype, export, nn, ops
 from runner.core.tracer import trace
 from runner.core.value import Value
 from runner.types import TensorType
@@ -72,6 +74,16 @@ def test_the_peers(peer):
     (row,) = rows(ran(f"peers/{PEERS[peer]}", "lenet5", "--steps", "1", "--threads", "1"))
     assert (row["peer"], row["parameters"]) == (peer, LENET_PARAMETERS)
     assert row["ms_per_step"] > 0
+
+
+def test_a_network_of_an_onnx_file(tmp_path):
+    image = Tensor(np.zeros((4, 1, 32, 32), np.float32))
+    export(LeNet5(), image, file_name=str(tmp_path / "lenet5"), file_format="ONNX")
+    words = ["--onnx", str(tmp_path), "--steps", "1", "--threads", "1", "--batch", "4"]
+    for script in ("one_step.py", "floor.py"):
+        (row,) = rows(ran(script, "lenet5", *words))
+        assert row["ms_per_step"] > 0
+        assert row.get("parameters", LENET_PARAMETERS) == LENET_PARAMETERS
 
 
 @pytest.mark.parametrize(
@@ -192,6 +204,8 @@ def test_another_network_is_not_compared(load):
         (["--peer-python", "torch"], 2, "'torch' is not PEER=PATH"),
         (["--sink", "-1"], 2, "'-1' is not a whole number from 0 on"),
         (["--threads", "0"], 2, "'0' is not a whole number from 1 on"),
+        (["mobilenet_v2"], 2, "mobilenet_v2 needs --onnx, the folder that peers/torch_onnx.py has written"),
+        (["--peer", "onnxruntime.training"], 2, "onnxruntime.training needs --onnx"),
         (["--peer", "jax", "--peer-python", "jax=/no/python"], 1, "jax=/no/python: No such file or directory"),
     ],
 )

@@ -1,12 +1,13 @@
 # mypy: ignore-errors
 """One training step of onnxruntime-training on the CPU, as benchmarks/step.py measures runner's.
 
-    python3.11 -m venv ort && ort/bin/pip install onnxruntime-training-cpu==1.19.2 "onnx<1.17" "numpy<2"
+    python3.11 -m venv ort && ort/bin/pip install onnxruntime-training-cpu==1.19.2 "onnx<1.17" "numpy<2" torch
     ort/bin/python benchmarks/peers/ort_training.py lenet5 --onnx outputs/onnx --threads 2
 
-1.19.2 is the last release; it needs Python 3.8 to 3.11. The networks are those that benchmarks/peers/torch_onnx.py has
-written into the folder `--onnx`. It has SGD without momentum, which is less work than what the other contenders do. A
-network that it cannot train ends this script with its error. Prints one JSON object.
+1.19.2 is the last release; it needs Python 3.8 to 3.11, and torch, which it imports but does not declare. The networks
+are those that benchmarks/peers/torch_onnx.py has written into the folder `--onnx`. It has SGD without momentum, which
+is less work than what the other contenders do. A network that it cannot train ends this script with its error. Prints
+one JSON object.
 """
 
 import tempfile

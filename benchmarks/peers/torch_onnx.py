@@ -16,7 +16,7 @@ import torch
 from timing import MORE_NETS, shape_of
 from torch_eager import network_of
 
-OPSET = 17  # onnxruntime-training 1.19 differentiates no newer ReduceMean
+OPSET = 17  # old enough for onnxruntime-training 1.19
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from runner.dataset.readers.arguments import SPLITS
 from runner.device import Device
 from runner.errors import ConfigError, DeviceError, known_names
 from runner.experiment.model_inputs import ModelInputs
-from runner.experiment.network import NO_ROLES, Roles, adapt_network, create_network
+from runner.experiment.network import NO_ROLES, ParameterRoles, adapt_network, create_network
 from runner.host.log import LOG
 from runner.host.machine import require_memory
 from runner.nn.cell import Cell
@@ -47,7 +47,7 @@ class Experiment:
     total_steps: int
     tuning: dict[str, Any] | None = None  # what `session.auto_tune_mode` found
     training_rows: Dataset | None = None  # the whole training split in order, if this is what is evaluated
-    roles: Roles = NO_ROLES
+    roles: ParameterRoles = NO_ROLES
 
     @property
     def eval_data(self) -> Dataset:
@@ -113,7 +113,7 @@ def inference_model(config: RunConfig, inputs: ModelInputs) -> Model:
     )
 
 
-def _network(config: RunConfig, facts: Mapping[str, Any], data: Dataset, loss: Cell) -> tuple[Cell, Roles]:
+def _network(config: RunConfig, facts: Mapping[str, Any], data: Dataset, loss: Cell) -> tuple[Cell, ParameterRoles]:
     network = create_network(config, facts)
     if config.network.head == "replace":
         check_columns(network, data, loss)  # the network is traced

@@ -17,14 +17,14 @@ from runner.validation.records import Frozen
 FREEZE, HEAD = {"key": "network.freeze"}, {"key": "network.head"}
 
 
-class Roles(Frozen):
+class ParameterRoles(Frozen):
     """The parameters of a new head, and those that are frozen and would be trained otherwise."""
 
     head: tuple[Parameter, ...] = ()
     frozen: tuple[Parameter, ...] = ()
 
 
-NO_ROLES = Roles()
+NO_ROLES = ParameterRoles()
 
 
 def create_network(config: RunConfig, facts: Mapping[str, Any]) -> nn.Cell:
@@ -36,7 +36,7 @@ def create_network(config: RunConfig, facts: Mapping[str, Any]) -> nn.Cell:
 
 def adapt_network(
     network: nn.Cell, settings: NetworkSettings, facts: Mapping[str, Any], types: Sequence[TensorType]
-) -> Roles:
+) -> ParameterRoles:
     """Replace the head and freeze parameters as the keys say; `types` are those of the inputs of a batch.
 
     Raises ConfigError, or ConfigErrors for several keys.
@@ -47,7 +47,7 @@ def adapt_network(
         head, errors = collect_errors(lambda: nn.replace_head(network, types, _outputs(settings, facts), HEAD))
     frozen, of_freeze = collect_errors(lambda: nn.freeze(network, settings.freeze, head or (), FREEZE))
     raise_all([*errors, *of_freeze])
-    return Roles(head=head or (), frozen=tuple(frozen or ()))
+    return ParameterRoles(head=head or (), frozen=tuple(frozen or ()))
 
 
 def _outputs(settings: NetworkSettings, facts: Mapping[str, Any]) -> int:

@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+
 from runner import ops, register
 from runner.core.tracer import trace
 from runner.core.value import Parameter, Value
@@ -24,6 +26,7 @@ from runner.validation.rules import Rule
 
 __all__ = ["OnnxNetwork"]
 
+NOTHING: Mapping[str, Any] = {}
 LABELS = "ZipMap", "ai.onnx.ml.ZipMap"
 
 
@@ -57,6 +60,7 @@ class OnnxNetwork(Cell):
         self._calls = {id(g): self._calls_of(g) for g in _graphs(self.graph)}
         self.other_batch: OtherBatch | None = None
         self._shapes: dict[tuple[TensorType, ...], dict[str, Shape]] = {}
+        self._known: dict[tuple[TensorType, ...], dict[str, np.ndarray]] = {}  # what nodes compute from shapes
 
     @property
     def source_files(self) -> Sequence[Path]:
@@ -79,7 +83,13 @@ class OnnxNetwork(Cell):
 
     def _values_for(self, inputs: Sequence[Value]) -> Values:
         own = {value.name: x for value, x in zip(self.graph.inputs, inputs, strict=True)}
-        return self._executed(self.graph, {**self._values, **own})
+        types = tuple([x.type for x in inputs])
+        known = self._known.get(types, {})
+        values = self._executed(self.graph, {**self._values, **known, **own}, known)
+        if types not in self._known:
+            written = [name for node in self.graph.nodes for name in node.outputs if name in values]
+            self._known[types] = {name: values[name] for name in written if isinstance(values[name], np.ndarray)}
+        return values
 
     def _other_batch(self, given: Sequence[TensorType]) -> OtherBatch | None:
         """What is known of the batch size that the file fixes, where the batch has another one."""
@@ -113,14 +123,16 @@ class OnnxNetwork(Cell):
         values = self._executed(graph, {**outer, **graph.initializers, **own})
         return tuple(values[value.name] for value in graph.outputs)
 
-    def _executed(self, graph: OnnxGraph, values: Values) -> Values:
+    def _executed(self, graph: OnnxGraph, values: Values, known: Mapping[str, Any] = NOTHING) -> Values:
         for call in self._calls[id(graph)]:
-            call.execute(values)
+            if not (known and known.keys() & set(call.node.outputs)):
+                call.execute(values)
         return values
 
     def change_outputs(self, weight: Parameter, before: int, now: int) -> None:
         """The nodes that depend on the weight of a new head adapt the shapes of the file."""
         self._shapes.clear()
+        self._known.clear()
         names = {weight.name}
         for call in self._calls[id(self.graph)]:
             if names & set(call.node.inputs):

@@ -6,8 +6,9 @@ have attributes at their nodes instead. An operator with a further attribute tha
 """
 
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import MISSING, dataclass, field, fields
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ MOST_PLACES = 3  # in an error, for each operator
 
 
 @dataclass(frozen=True)
-class Form:
+class MindirForm:
     """The primitive of an operator, the arguments that follow the first `operands` operands, and its attributes."""
 
     name: str
@@ -31,15 +32,15 @@ class Form:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     operands: int | None = None
     is_tuple: bool = False  # whether all operands are one tuple
-    before: "Form | None" = None  # what replaces the first operand by its result
+    before: "MindirForm | None" = None  # what replaces the first operand by its result
 
 
 @dataclass(frozen=True)
-class Rule:
+class MindirRule:
     """Which fields of an operator are known here, and its form, by default that of the fields."""
 
     known: tuple[str, ...] = ()
-    form: Callable[[Any], Form] | None = None
+    form: Callable[[Any], MindirForm] | None = None
     is_tuple: bool = False
     only_floats: bool = False  # for whole numbers, MindSpore computes something else
     results: int | None = None  # how many of the results are the same in MindSpore
@@ -56,32 +57,36 @@ class Rule:
             return f"result {self.results} and following"
         return None
 
-    def form_of(self, op: Primitive) -> Form:
+    def form_of(self, op: Primitive) -> MindirForm:
         """What MindIR has for an operator."""
         if self.form is not None:
             return self.form(op)
         arguments = *(getattr(op, name) for name in op.statics), *(getattr(op, name) for name in self.known)
-        return Form(op.name, arguments, is_tuple=self.is_tuple)
+        return MindirForm(op.name, arguments, is_tuple=self.is_tuple)
 
 
-def form_of(op: Primitive) -> Form:
+def form_of(op: Primitive) -> MindirForm:
     """What MindIR has for an operator that `require_forms` allows."""
     return RULES[op.name].form_of(op)
 
 
 def require_forms(graph: Graph) -> None:
     """Raise ConfigError with all operators, and where they are, that MindIR does not have."""
-    places: dict[str, list[str]] = {}
+    places: dict[str, dict[str, list[str]]] = {}
     used = {x for node in graph.nodes for x in node.inputs} | set(graph.outputs)
     for node in graph.nodes:
         rule = RULES.get(node.op.name)
         reason = rule.missing(node, used) if rule else ""
         if reason is not None:
-            places.setdefault(f"{node.op.name}({reason})" if reason else node.op.name, []).append(node.name)
+            places.setdefault(node.op.name, {}).setdefault(reason, []).append(node.name)
     if places:
-        rows = {operator: some(names, MOST_PLACES) for operator, names in places.items()}
+        rows = {name: "\n".join(starmap(_places, reasons.items())) for name, reasons in places.items()}
         repair = "ONNX, which other programs read"
         raise ConfigError("MindIR does not have every operator of the network", **rows, repair=repair)
+
+
+def _places(reason: str, names: Sequence[str]) -> str:
+    return f"{reason}: {some(names, MOST_PLACES)}" if reason else some(names, MOST_PLACES)
 
 
 def _default(op: Primitive, name: str) -> Any:
@@ -93,42 +98,42 @@ def _axes(axis: int | tuple[int, ...] | None) -> tuple[int, ...]:
     return () if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
 
 
-def _reduction(op: Any) -> Form:
-    return Form(op.name, (_axes(op.axis), op.keep_dims))
+def _reduction(op: Any) -> MindirForm:
+    return MindirForm(op.name, (_axes(op.axis), op.keep_dims))
 
 
-def _with_attributes(op: Any) -> Form:
-    return Form(op.name, attributes=op.attributes())
+def _with_attributes(op: Any) -> MindirForm:
+    return MindirForm(op.name, attributes=op.attributes())
 
 
-def _convolution(op: Any) -> Form:
+def _convolution(op: Any) -> MindirForm:
     wide = {"stride": (1, 1, *op.stride), "dilation": (1, 1, *op.dilation), "format": NCHW}
-    return Form(op.name, attributes=op.attributes() | wide | {"pad_list": op.pad, "groups": op.group})
+    return MindirForm(op.name, attributes=op.attributes() | wide | {"pad_list": op.pad, "groups": op.group})
 
 
-def _largest(op: Any) -> Form:
+def _largest(op: Any) -> MindirForm:
     windows = {"kernel_size": (1, 1, *op.kernel_size), "strides": (1, 1, *op.strides), "format": NCHW}
     mode, before = _padding(op, -math.inf)
-    return Form(op.name, attributes={**windows, "pad_mode": mode.upper()}, before=before)
+    return MindirForm(op.name, attributes={**windows, "pad_mode": mode.upper()}, before=before)
 
 
-def _average(op: Any) -> Form:
+def _average(op: Any) -> MindirForm:
     mode, before = _padding(op, 0.0)
-    return Form(op.name, (op.kernel_size, op.strides, PAD_MODES[mode], NCHW_NUMBER), before=before)
+    return MindirForm(op.name, (op.kernel_size, op.strides, PAD_MODES[mode], NCHW_NUMBER), before=before)
 
 
-def _padding(op: Any, value: float) -> tuple[str, Form | None]:
+def _padding(op: Any, value: float) -> tuple[str, MindirForm | None]:
     """The `pad_mode` of a pool, and the operator in front of it that pads by explicit numbers."""
     if op.pad_mode != "pad":
         return op.pad_mode, None
     top, bottom, left, right = op.padding
     attributes = {"mode": "constant", "paddings_contiguous": True}
-    return "valid", Form("PadV3", ((left, right, top, bottom), value), attributes)
+    return "valid", MindirForm("PadV3", ((left, right, top, bottom), value), attributes)
 
 
-def _one_hot(op: Any) -> Form:
+def _one_hot(op: Any) -> MindirForm:
     values = [np.asarray(x, op.dtype.numpy) for x in (op.on_value, op.off_value)]
-    return Form(op.name, (op.depth, *values, op.axis))
+    return MindirForm(op.name, (op.depth, *values, op.axis))
 
 
 _FIELDS: dict[str, tuple[str, ...]] = {
@@ -152,39 +157,45 @@ _WITHOUT_FIELDS = (
     "ZerosLike",
 )
 _REDUCTIONS = ("ReduceAll", "ReduceAny", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd")
-RULES: dict[str, Rule] = {
-    **dict.fromkeys(_WITHOUT_FIELDS, Rule()),
-    **{name: Rule(known) for name, known in _FIELDS.items()},
-    **dict.fromkeys(_REDUCTIONS, Rule(("keep_dims",), _reduction)),
-    **dict.fromkeys(("Argmax", "Argmin"), Rule(("axis", "output_type"))),
-    **dict.fromkeys(("Div", "DivNoNan", "FloorMod", "IsInf", "TruncateDiv"), Rule(only_floats=True)),
-    **dict.fromkeys(("ReverseV2", "Softmax", "Squeeze"), Rule(("axis",), lambda op: Form(op.name, (_axes(op.axis),)))),
-    "AvgPool": Rule(("kernel_size", "strides", "pad_mode", "padding", "impl_mode"), _average),
-    "BatchNorm": Rule(
-        ("epsilon", "momentum"), lambda op: Form(op.name, (False, op.epsilon, op.momentum, NCHW_NUMBER)), results=1
+RULES: dict[str, MindirRule] = {
+    **dict.fromkeys(_WITHOUT_FIELDS, MindirRule()),
+    **{name: MindirRule(known) for name, known in _FIELDS.items()},
+    **dict.fromkeys(_REDUCTIONS, MindirRule(("keep_dims",), _reduction)),
+    **dict.fromkeys(("Argmax", "Argmin"), MindirRule(("axis", "output_type"))),
+    **dict.fromkeys(("Div", "DivNoNan", "FloorMod", "IsInf", "TruncateDiv"), MindirRule(only_floats=True)),
+    **dict.fromkeys(
+        ("ReverseV2", "Softmax", "Squeeze"), MindirRule(("axis",), lambda op: MindirForm(op.name, (_axes(op.axis),)))
     ),
-    "BiasAdd": Rule(form=lambda op: Form(op.name, (NCHW_NUMBER,))),
-    "Cast": Rule(),
-    "Concat": Rule(("axis",), is_tuple=True),
-    "Conv2D": Rule(
+    "AvgPool": MindirRule(("kernel_size", "strides", "pad_mode", "padding", "impl_mode"), _average),
+    "BatchNorm": MindirRule(
+        ("epsilon", "momentum"),
+        lambda op: MindirForm(op.name, (False, op.epsilon, op.momentum, NCHW_NUMBER)),
+        results=1,
+    ),
+    "BiasAdd": MindirRule(form=lambda op: MindirForm(op.name, (NCHW_NUMBER,))),
+    "Cast": MindirRule(),
+    "Concat": MindirRule(("axis",), is_tuple=True),
+    "Conv2D": MindirRule(
         ("out_channel", "kernel_size", "mode", "pad_mode", "pad", "stride", "dilation", "group"), _convolution
     ),
-    "Elu": Rule(form=lambda op: Form(op.name, (op.alpha,))),  # MindSpore has no kernel for another alpha than 1
-    "Gather": Rule(form=lambda op: Form(op.name, (op.axis, 0))),
-    "GatherD": Rule(("dim",), lambda op: Form(op.name, (op.dim,), operands=1)),
-    "MaxPool": Rule(("kernel_size", "strides", "pad_mode", "padding"), _largest),
-    "OneHot": Rule(("axis", "dtype"), _one_hot),
-    "Pad": Rule(("paddings",), lambda op: Form(op.name, attributes={"paddings": op.paddings})),
-    "ReduceSum": Rule(("keep_dims",), lambda op: Form(op.name, (_axes(op.axis), op.keep_dims, False))),
-    "ResizeBilinear": Rule(
-        ("size", "align_corners"), lambda op: Form("ResizeBilinearV2", (op.size, op.align_corners, False))
+    "Elu": MindirRule(
+        form=lambda op: MindirForm(op.name, (op.alpha,))
+    ),  # MindSpore has no kernel for another alpha than 1
+    "Gather": MindirRule(form=lambda op: MindirForm(op.name, (op.axis, 0))),
+    "GatherD": MindirRule(("dim",), lambda op: MindirForm(op.name, (op.dim,), operands=1)),
+    "MaxPool": MindirRule(("kernel_size", "strides", "pad_mode", "padding"), _largest),
+    "OneHot": MindirRule(("axis", "dtype"), _one_hot),
+    "Pad": MindirRule(("paddings",), lambda op: MindirForm(op.name, attributes={"paddings": op.paddings})),
+    "ReduceSum": MindirRule(("keep_dims",), lambda op: MindirForm(op.name, (_axes(op.axis), op.keep_dims, False))),
+    "ResizeBilinear": MindirRule(
+        ("size", "align_corners"), lambda op: MindirForm("ResizeBilinearV2", (op.size, op.align_corners, False))
     ),
-    "ResizeNearestNeighbor": Rule(
-        ("size", "align_corners"), lambda op: Form(op.name, (op.size, op.align_corners, False))
+    "ResizeNearestNeighbor": MindirRule(
+        ("size", "align_corners"), lambda op: MindirForm(op.name, (op.size, op.align_corners, False))
     ),
-    "Round": Rule(form=lambda op: Form(op.name, (0,))),
-    "Sort": Rule(("axis", "descending"), _with_attributes),
-    "Stack": Rule(("axis",), lambda op: Form(op.name, attributes={"axis": op.axis}, is_tuple=True)),
-    "StopGradient": Rule(form=lambda op: Form("Identity")),
-    "Unstack": Rule(("axis",), _with_attributes),
+    "Round": MindirRule(form=lambda op: MindirForm(op.name, (0,))),
+    "Sort": MindirRule(("axis", "descending"), _with_attributes),
+    "Stack": MindirRule(("axis",), lambda op: MindirForm(op.name, attributes={"axis": op.axis}, is_tuple=True)),
+    "StopGradient": MindirRule(form=lambda op: MindirForm("Identity")),
+    "Unstack": MindirRule(("axis",), _with_attributes),
 }
