@@ -90,7 +90,7 @@ def _with_fused_transposes(network: nn.Module) -> nn.Module:
     layers = dict(network.named_modules())
     for (name, layer), (after, norm) in pairwise(layers.items()):
         if isinstance(layer, nn.ConvTranspose2d) and isinstance(norm, nn.BatchNorm2d):
-            network.set_submodule(name, fuse_conv_bn_eval(layer, norm, transpose=True))
+            network.set_submodule(name, fuse_conv_bn_eval(layer, norm, transpose=True).requires_grad_())
             network.set_submodule(after, nn.Identity())
     return network
 
