@@ -68,7 +68,7 @@ oracle:  ## compare with PyTorch; the suite skips these tests where torch is mis
 web:  ## train in Node and in Chromium, with the losses of Python; needs npm, its registry, and Chromium
 	cd examples/node && npm ci
 	cd examples/web && npm ci && npm run copy
-	pytest -n 0 tests/examples
+	pytest tests/examples
 
 docs:  ## build the documentation site into build/site; needs pip install -e ".[docs]"
 	PYTHONPATH=. mkdocs build --strict

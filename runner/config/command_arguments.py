@@ -110,7 +110,7 @@ exit codes
         "--to",
         type=path,
         required=True,
-        metavar="PLACE",
+        metavar="PATH",
         help="the directory to write, or with --format mindir the file",
     )
     add("--steps", type=positive, metavar="K", help="also a model that makes K steps in one call")

@@ -55,7 +55,7 @@ def test_the_whole_text():
         nn.MaxPool2d(2, padmode="same")
     assert str(caught.value) == (
         "ConfigError: MaxPool2d has no argument 'padmode'\n"
-        "  allowed  kernel_size, stride, pad_mode, data_format\n"
+        "  allowed  kernel_size, stride, pad_mode, data_format, padding, dilation, ceil_mode\n"
         "  nearest  pad_mode"
     )
     with pytest.raises(ConfigError, match="allowed  no arguments"):
