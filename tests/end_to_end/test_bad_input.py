@@ -168,7 +168,13 @@ CONFIG = {
     "a stem that is none": Row(
         (*TINY, "network.stem=imagnet"),
         2,
-        ("not one of the choices\n", "network.stem\n", '"imagnet"\n', "cifar, imagenet, torchvision\n", "nearest  imagenet"),
+        (
+            "not one of the choices\n",
+            "network.stem\n",
+            '"imagnet"\n',
+            "cifar, imagenet, torchvision\n",
+            "nearest  imagenet",
+        ),
     ),
     "weights drawn by nobody": Row(
         (*TINY, "network.weight_init=hee"),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 from random_kills import MPIRUN, check_kills
-from soak import SOAK
+from soak import SOAK, thinned
 
 KILLS = 50 if SOAK else 2
 SMALL = (
@@ -38,7 +38,7 @@ def words_of(kind: str, folder: str) -> tuple[str, ...]:
     return (*KINDS[kind], *SMALL, place)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*thinned(KINDS, every=2)])
 def test_killed_at_random_and_resumed_to_the_same_bytes(tmp_path, kind, record_property):
     if kind == "ranks":
         pytest.importorskip("mpi4py")
