@@ -113,7 +113,7 @@ exit codes
         metavar="PATH",
         help="the directory to write, or with --format mindir the file",
     )
-    add("--steps", type=positive, metavar="K", help="also a model that makes K steps in one call")
+    add("--steps", type=positive, metavar="N", help="also a model that makes N steps in one call")
     add("--quantize", action="store_true", help="also the network in integers of 8 bits")
     add("--opset", type=positive, metavar="N", help="the version of the ONNX operators; default: 18")
     add("--format", default="onnx", metavar="FORMAT", help="onnx (the default): a directory; mindir: a file")

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from soak import thinned
 from tables import table
 
 from runner import Model, Tensor, context, dtype, nn, ops, register, set_seed
@@ -201,7 +202,7 @@ def compare(content: bytes, network: nn.Cell, types: list[TensorType], sizes=SIZ
             assert y.tobytes() == z.tobytes(), f"{rows} rows"
 
 
-@table("name", FREE, ids=str)
+@table("name", [*thinned(FREE, every=2)], ids=str)
 def test_any_batch_size(name):
     set_seed(0)
     build, types = FREE[name]

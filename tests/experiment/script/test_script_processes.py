@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import recorded_script
 from patience import PATIENCE, wait_until
-from soak import SOAK
+from soak import SOAK, thinned
 
 from runner.host import files
 from runner.report.record import RunRecord
@@ -76,7 +76,7 @@ def resume(folder: str, *words: str) -> tuple[int, str, str]:
     return ended(start("-m", "runner", "resume", folder, *words))
 
 
-@pytest.mark.parametrize(("mode", "sink"), KINDS)
+@pytest.mark.parametrize(("mode", "sink"), [*thinned(KINDS, every=2)])
 def test_a_script_that_is_killed_and_resumed_ends_with_the_same_bytes(place, mode, sink):
     """By SIGKILL in the middle, then continued by `runner resume`, killed again, then by starting it once more."""
     assert script(mode, sink, "4", "whole")[0] == 0
@@ -94,7 +94,7 @@ def test_a_script_that_is_killed_and_resumed_ends_with_the_same_bytes(place, mod
     assert traces(place / "again") == traces(place / "whole")
 
 
-@pytest.mark.parametrize(("mode", "sink"), KINDS)
+@pytest.mark.parametrize(("mode", "sink"), [*thinned(KINDS, every=2)])
 def test_a_script_that_dies_at_any_file_operation_ends_with_the_same_bytes(tmp_path, monkeypatch, mode, sink):
     run = lambda folder: recorded_script.main(mode, sink, 3, folder)  # noqa: E731
     run(tmp_path / "whole")
