@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import pytest
 from both_modes import MODES, step_of
 from onnx import TensorProto, helper, numpy_helper
 
 from runner.core.autodiff import gradients
+from runner.errors import ConfigError
 from runner.importer.network import OnnxNetwork
 
 RNG = np.random.default_rng(17)
@@ -174,3 +176,11 @@ def check_gradients(row: OneNode, folder: Path, most: float = 1e-3) -> None:
                     found = float((gradient * direction).sum())
                     scale = max(float(np.abs(gradient * direction).sum()), 1e-6)
                     assert abs(found - slope) <= most * scale, (mode, network.names[at], output, found, slope)
+
+
+def refused(row: OneNode, folder: Path) -> ConfigError:
+    """The error of a node that cannot be imported, or not executed with these operands."""
+    path = row.write(folder)
+    with pytest.raises(ConfigError) as caught:
+        step_of(OnnxNetwork(str(path)).construct, "pynative")(*row.given)
+    return caught.value

@@ -1,7 +1,7 @@
 """A graph as the ModelProto of a `.mindir` file.
 
 All values share one space of names. MindSpore shows a name without what precedes its first colon, so that the prefix
-keeps names apart: `network:conv1.weight` is the parameter `conv1.weight`. The full name of a node is its `domain`.
+makes names different: `network:conv1.weight` is the parameter `conv1.weight`. The full name of a node is its `domain`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
