@@ -9,6 +9,7 @@ from runner import ops
 from runner.core.value import Tensor, Value
 from runner.importer.broadcasting import reshaped
 from runner.importer.node_call import NodeCall
+from runner.importer.operators.arithmetic import declare
 from runner.importer.table import onnx_operator
 
 PLAIN: dict[str, Callable[[], Any]] = {
@@ -22,17 +23,8 @@ PLAIN: dict[str, Callable[[], Any]] = {
 SELU_ALPHA, SELU_GAMMA = 1.6732632, 1.0507010
 
 
-def _declare(name: str, kind: Callable[[], Any]) -> None:
-    def rule(call: NodeCall, x: Value) -> Value:
-        result: Value = kind()(x)
-        return result
-
-    rule.__doc__ = f"{kind.__name__} of each element."
-    onnx_operator(name)(rule)
-
-
 for _name, _kind in PLAIN.items():
-    _declare(_name, _kind)
+    declare(_name, _kind, 1)
 
 
 @onnx_operator("LeakyRelu")

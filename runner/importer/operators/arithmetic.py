@@ -32,7 +32,9 @@ BINARY: dict[str, Callable[[], Any]] = {
 POWERS: dict[float, Callable[[], Any]] = {0.5: ops.Sqrt, 2.0: ops.Square, -1.0: ops.Reciprocal}
 
 
-def _declare(name: str, kind: Callable[[], Any], operands: int) -> None:
+def declare(name: str, kind: Callable[[], Any], operands: int) -> None:
+    """Declare the rule of an ONNX operator that is one of ours, of one or two operands."""
+
     def unary(call: NodeCall, x: Value) -> Value:
         result: Value = kind()(x)
         return result
@@ -47,9 +49,9 @@ def _declare(name: str, kind: Callable[[], Any], operands: int) -> None:
 
 
 for _name, _kind in UNARY.items():
-    _declare(_name, _kind, 1)
+    declare(_name, _kind, 1)
 for _name, _kind in BINARY.items():
-    _declare(_name, _kind, 2)
+    declare(_name, _kind, 2)
 
 
 @onnx_operator("Pow")
