@@ -9,12 +9,12 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from runner.config import command_arguments, command_line
+from runner.config import command_arguments, command_line, folder_arguments
 from runner.config.command_line import CommandLine, Parser
 from runner.errors import ConfigError, RunnerError, StorageError, known_names, unexpected
 from runner.experiment.summary_text import summary_text
@@ -44,12 +44,24 @@ def _ls() -> Handler:
         if args.folder in PLURALS:
             from runner.report import list_entries
 
-            return list_entries.main(args.folder, args.code)
-        from runner.report import list_runs
+            return list_entries.main(args)
+        from runner.report.runs import list_runs
 
-        return list_runs.main(args.folder)
+        return list_runs.main(args)
 
     return handle
+
+
+def _rm() -> Handler:
+    from runner.report.runs import remove_runs
+
+    return remove_runs.main
+
+
+def _watch() -> Handler:
+    from runner.report.runs import watch
+
+    return watch.main
 
 
 def _resume() -> Handler:
@@ -132,7 +144,9 @@ def _convert() -> Handler:
 
 
 COMMANDS = {
-    "ls": Command("list runs, newest first; or networks, datasets, ...", command_arguments.ls, _ls),
+    "ls": Command("list runs, newest first; or networks, datasets, ...", folder_arguments.ls, _ls),
+    "rm": Command("remove runs and sweeps", folder_arguments.rm, _rm),
+    "watch": Command("follow a run until it has ended", folder_arguments.watch, _watch),
     "resume": Command("continue an unfinished run or sweep", command_arguments.resume, _resume, trains=True),
     "eval": Command("evaluate a finished run", command_arguments.evaluate, _eval, trains=True),
     "predict": Command("run the network of a run on new files", command_arguments.predict, _predict),
@@ -191,7 +205,7 @@ def _dispatch(words: list[str]) -> int:
         hint = "overrides are written key=value or group=option"
         raise ConfigError("unknown command", value=words[0], **known_names(words[0], COMMANDS), hint=hint)
     args = parser_of().parse_intermixed_args(words)
-    if args.help:
+    if args.help or not words:
         print(help_of(), end="")
     elif args.version:
         print(version_line())
@@ -224,22 +238,17 @@ def help_of(name: str | None = None) -> str:
     """The output of `--help`."""
     parser = parser_of(name)
     if name is None:
+        from runner.config.options import group_lines
+
         commands = (f"{name:<14}{command.summary}" for name, command in COMMANDS.items())
-        lists = {"commands": "\n  ".join(commands), "groups": "\n  ".join(_groups())}
+        lists = {"commands": "\n  ".join(commands), "groups": "\n  ".join(group_lines())}
         parser.description = str(parser.description).format(**lists)
     return parser.format_help()
 
 
-def _groups() -> Iterator[str]:
-    from runner.config.options import all_options
-
-    for group, options in all_options().items():
-        yield f"{group:<12}{', '.join(options)}"
-
-
 def _run(args: argparse.Namespace) -> int:
     line = CommandLine.of(args)
-    start: Callable[[], Any] = partial(_start_sweep if args.multirun else _start_run, line)
+    start: Callable[[], Any] = partial(_start, line, args.multirun)
     if args.junit:
         with loading():
             from runner.report.ci.junit import run_and_report
@@ -248,16 +257,14 @@ def _run(args: argparse.Namespace) -> int:
     return 0 if args.multirun else _report_summary(result)
 
 
-def _start_run(line: CommandLine) -> dict[str, Any]:
+def _start(line: CommandLine, multirun: bool) -> object:
+    if multirun:
+        with loading():
+            from runner.experiment import sweep
+        return sweep.start(line)
     with loading():
         from runner.experiment import launch
     return launch.run_call(line)
-
-
-def _start_sweep(line: CommandLine) -> object:
-    with loading():
-        from runner.experiment import sweep
-    return sweep.start(line)
 
 
 def _report_summary(summary: dict[str, Any]) -> int:
@@ -266,17 +273,9 @@ def _report_summary(summary: dict[str, Any]) -> int:
 
 
 def _show(args: argparse.Namespace) -> None:
-    line = CommandLine.of(args)
     with loading():
         from runner.config import display
-    if args.cfg:
-        display.show_config(line, args.cfg, args.package, args.resolve)
-    elif args.info:
-        display.show_info(line, args.info)
-    elif args.hydra_help:
-        display.show_hydra_help(line)
-    else:
-        display.complete(line)
+    display.show_requested(args)
 
 
 def _complete(shell: str) -> None:

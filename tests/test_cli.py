@@ -16,7 +16,7 @@ from runner import cli, register
 from runner.config.command_line import CommandLine
 from runner.errors import BusyError, DeviceError, MismatchError, StorageError, TrainingError
 from runner.experiment import launch, run as experiment
-from runner.report import list_runs
+from runner.report.runs import list_runs
 
 ROOT = Path(__file__).parents[1]
 
@@ -243,7 +243,8 @@ def test_a_sweep_over_options(ran):
         (
             ["ls", "--all"],
             "ConfigError: wrong usage\n  reason  unrecognized arguments: --all\n"
-            "  usage   runner ls [--code FILE] [DIR]\n",
+            "  usage   runner ls [--status STATUS] [--where KEY=VALUE] [--sort KEY] [--limit N] [--best] [--json] "
+            "[--code FILE] [DIR]\n",
         ),
     ],
 )
@@ -255,6 +256,8 @@ def test_wrong_usage(words, text, capsys, place):
 
 WRONG = {
     "ls": ["a", "b"],
+    "rm": [],
+    "watch": ["a", "b"],
     "resume": [],
     "eval": [],
     "predict": ["a"],
@@ -314,6 +317,15 @@ def test_help_and_version(capsys):
     assert "hydra-core 1." in capsys.readouterr().out
 
 
+def test_without_words_it_helps_and_creates_nothing(ran, place, capsys):
+    assert cli.main([]) == 0
+    assert capsys.readouterr() == (cli.help_of(), "")
+    assert not list(place.iterdir())
+    assert not ran
+    assert cli.main(["--run"]) == 0  # all keys have their defaults
+    assert len(ran) == 1
+
+
 def test_showing_the_config(capsys, place):
     assert cli.main(["+experiment=lenet", "--cfg", "job", "-p", "device"]) == 0
     assert capsys.readouterr().out == "# @package device\ntarget: CPU\nid: 0\nthreads: 0\nallow_fallback: false\n"
@@ -352,7 +364,7 @@ def test_every_exit_code_of_an_error_is_the_code_of_the_command(monkeypatch):
         raise DeviceError("no such card")
 
     monkeypatch.setattr(experiment, "run", run)
-    assert cli.main([]) == 3
+    assert cli.main(["--run"]) == 3
 
 
 def test_a_device_error_leaves_a_failed_status(monkeypatch, place):
@@ -377,7 +389,7 @@ def test_a_signal_interrupts_the_run(number, code, place):
 
 
 def test_processes_that_start_together_have_their_own_folders(place):
-    started = [process(cwd=place) for _ in range(6)]
+    started = [process("--run", cwd=place) for _ in range(6)]
     for running in started:
         _, err = running.communicate(timeout=PATIENCE)
         assert running.returncode == 0, err

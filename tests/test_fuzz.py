@@ -180,6 +180,8 @@ KNOWN = (
         ((*before, name, *after), 2, f"wrong usage\n  reason  argument {argument}: a {what}")
         for before, after, argument in (
             (("ls",), (), "DIR"),
+            (("rm",), ("run",), "RUN_OR_SWEEP"),
+            (("watch",), (), "RUN_DIR"),
             (("report", "run"), (), "RUN_OR_SWEEP"),
             (("report", "run", "-o"), (), "-o/--output"),
             (("compare",), ("run",), "RUN_A"),
@@ -263,6 +265,7 @@ FILES = (
     *("sweep/sweep.jsonl", "sweep/0/status.json", "sweep/0/summary.json", "sweep/1/config.json"),
 )
 READERS = (
+    *(["ls", "--json", "--sort", "loss"], ["ls", "--best", "--where", "seed=1"], ["rm", "run", "sweep", "--dry-run"]),
     *(["ls"], ["ls", "sweep"], ["report", "run"], ["report", "run", "other", "-o", "r.html"], ["report", "sweep"]),
     *(["compare", "run", "other"], ["compare", "run", "other", "--metrics"], ["compare", "other", "run", "--md"]),
     *(["compare", "run", "other", "--metrics", "--json"], ["compare", "run", "run", "--csv"]),

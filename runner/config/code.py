@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
@@ -218,6 +217,8 @@ def _load_plugins() -> None:
     """Load the plugins of installed packages; one that fails is reported, and the others still work."""
     if not _has_plugins():
         return
+    from importlib import metadata  # here: it costs as much as ten modules, and few environments have plugins
+
     for point in metadata.entry_points(group=GROUP):
         try:
             point.load()

@@ -6,16 +6,6 @@ The metavar of an argument determines its completion, as `runner.config.command_
 from runner.config.command_line import OVERRIDE, Parser, code, non_negative, path, positive
 
 
-def ls(parser: Parser) -> None:
-    """`runner ls`."""
-    parser.description = """\
-Runs and jobs of sweeps below a folder with their status, loss and accuracy, newest first. Or what a config can name:
-networks, datasets, losses, metrics, optimizers, schedules or callbacks, with the place and the keys of each."""
-    text = "default: outputs/ and multirun/; or one of the words above (./networks is a folder)"
-    parser.add_argument("folder", nargs="?", type=path, metavar="DIR", help=text)
-    code(parser)
-
-
 def resume(parser: Parser) -> None:
     """`runner resume`."""
     parser.description = """\

@@ -148,6 +148,6 @@ exit codes
         help="write a JUnit file with the run, or each job of a sweep, as a test case",
     )
     add("-sc", "--shell-completion", action="store_true", help="with install=bash|zsh|fish or uninstall=...")
-    add("-r", "--run", action="store_true", help="a single run (the default)")
+    add("-r", "--run", action="store_true", help="a single run; for one without overrides")
     add("--hydra-help", action="store_true", help="show Hydra's own help")
     add("--version", action="store_true", help="show the versions of runner and its dependencies")

@@ -21,6 +21,19 @@ from runner.errors import ConfigError, known_names
 from runner.validation.validate import show
 
 
+def show_requested(args: argparse.Namespace) -> None:
+    """What one of the flags `--cfg`, `--info`, `--hydra-help` and `--shell-completion` requests."""
+    command = CommandLine.of(args)
+    if args.cfg:
+        show_config(command, args.cfg, args.package, args.resolve)
+    elif args.info:
+        show_info(command, args.info)
+    elif args.hydra_help:
+        show_hydra_help(command)
+    else:
+        complete(command)
+
+
 def show_config(command: CommandLine, part: str, package: str | None, resolve: bool) -> None:
     """Print the composed config: `part` is job, hydra or all. Raises ConfigError, after printing, if it is invalid."""
     with _hydra(command) as hydra:

@@ -33,7 +33,7 @@ from runner.config.containment import typed_values
 from runner.config.hydra_errors import as_config_error, not_an_option
 from runner.config.interpolation import check_limits
 from runner.config.job_folder import fix_folders
-from runner.config.overrides import parse, reject_sweeps, sweep_values, with_force
+from runner.config.overrides import parse, parse_line, reject_sweeps, sweep_values, with_force
 from runner.config.project import OUTPUTS, SWEEPS, project
 from runner.config.repository import CountingRepository, SharedRepository
 from runner.config.source import POOL, SEARCH, FolderSource, PluginSource, SchemaSource
@@ -136,8 +136,7 @@ class Loader(ConfigLoaderImpl):
     def _parse_overrides_and_create_caching_repo(
         self, config_name: str | None, overrides: list[str]
     ) -> tuple[list[Override], CachingConfigRepository]:
-        parsed, _ = super()._parse_overrides_and_create_caching_repo(config_name, overrides)
-        return parsed, CountingRepository(self.repository)
+        return list(map(parse_line, overrides)), CountingRepository(self.repository)
 
     @contextmanager
     def _minimal_hydra(self) -> Iterator[None]:

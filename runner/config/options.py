@@ -3,7 +3,7 @@
 Files in `conf/` are for options that set several values, such as experiments, and take precedence over tables.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,12 @@ def all_options(folders: Iterable[Path] = ()) -> dict[str, list[str]]:
             if file.suffix in read.SUFFIXES:
                 found.setdefault(file.parent.name, set()).add(file.stem)
     return {group: sorted(options) for group, options in sorted(found.items())}
+
+
+def group_lines() -> Iterator[str]:
+    """A line for each group of runner with its options, for `--help`."""
+    for group, options in all_options().items():
+        yield f"{group:<12}{', '.join(options)}"
 
 
 def option_names(group: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Glob, IntervalSweep, Override, RangeSweep, Sweep
+from hydra.core.override_parser.types import ChoiceSweep, Glob, IntervalSweep, Override, OverrideType, RangeSweep, Sweep
 from hydra.errors import HydraException
 
 from runner.config import gate
@@ -17,6 +17,7 @@ from runner.validation.validate import show
 MAX_LENGTH = 4096
 MAX_OVERRIDES = 1000
 MAX_JOBS = 10_000
+SIGNS = {"": OverrideType.CHANGE, "+": OverrideType.ADD, "++": OverrideType.FORCE_ADD}
 COMMAND_LINE = "command line"
 # Keys whose text is not in Hydra's grammar (JSON and shapes); the shell removes their quotes.
 TEXTS = ("profiling.options", "profiling.op_trace", "session.profiling_options", "session.op_trace")
@@ -26,7 +27,7 @@ def parse(lines: Sequence[str]) -> list[Override]:
     """Parsed and checked overrides. Raises ConfigError."""
     if len(lines) > MAX_OVERRIDES:
         raise ConfigError("too many overrides", value=len(lines), allowed=f"at most {MAX_OVERRIDES}")
-    parsed = [_parse(line) for line in lines]
+    parsed = [parse_line(line) for line in lines]
     values = sum(len(sweep_values(one)) for one in parsed if one.is_discrete_sweep())
     if values > MAX_JOBS:
         raise ConfigError("the sweep has too many values", value=values, allowed=f"at most {MAX_JOBS}")
@@ -92,7 +93,8 @@ def _range_values(override: Override, value: RangeSweep) -> list[str]:
 
 
 @lru_cache(maxsize=MAX_OVERRIDES)
-def _parse(line: str) -> Override:
+def parse_line(line: str) -> Override:
+    """The parsed and checked override of a line. Raises ConfigError."""
     _check_limits(line)
     try:
         override = _read(line)
@@ -108,6 +110,16 @@ def _parse(line: str) -> Override:
 
 
 def _read(line: str) -> Override:
+    """The override of a line. What follows `+` and `++` is parsed once: Hydra gets all of them with `++`."""
+    signs = line[: len(line) - len(line.lstrip("+"))]
+    override = _read_plain(line.removeprefix(signs)) if signs in SIGNS else None
+    if override is None or override.is_delete():
+        return _parser().parse_overrides([line])[0]
+    return replace(override, type=SIGNS[signs], input_line=f"{signs}{override.input_line}")
+
+
+@lru_cache(maxsize=MAX_OVERRIDES)
+def _read_plain(line: str) -> Override:
     try:
         (override,) = _parser().parse_overrides([line])
     except HydraException:

@@ -1,7 +1,7 @@
 """`Graph`: the immutable record of one traced step, and its verification."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 
 import numpy as np
@@ -9,10 +9,10 @@ import numpy as np
 from runner.core.primitive import Node, infer
 from runner.core.value import Parameter, Symbol, Value
 from runner.errors import InternalError
+from runner.validation.records import Frozen
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(Frozen):
     """A program in static single assignment form: nodes, in order, compute outputs and parameter updates from inputs,
     parameters and constants.
 

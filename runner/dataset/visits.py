@@ -5,12 +5,12 @@ array of visits therefore determines a batch completely, wherever it is prepared
 batches for a sink, in a resumed run. Row numbers are the visits of the first pass.
 """
 
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 
 from runner.host import seed
+from runner.validation.records import Frozen
 
 PURPOSE = 0x41554731  # separates these numbers from others that are derived from the seed
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -21,8 +21,7 @@ LAST_SHIFT = np.uint64(31)
 HALF = np.uint64(32)
 
 
-@dataclass(frozen=True)
-class Visits:
+class Visits(Frozen):
     """The samples of a batch: their rows in the source, and the number of earlier passes over the source. Each [B]."""
 
     rows: np.ndarray

@@ -4,8 +4,6 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from runner.errors import ConfigError
 from runner.host.journal import Journal
 from runner.train.callback import Callback, RunContext, step_in_epoch
@@ -52,25 +50,30 @@ def number(value: object) -> float:
 
 
 class MetricsJournal(Callback):
-    """Writes `step` events while training, and `eval` events for reported evaluations."""
+    """Writes a `step` event for each step, also of a sink, and `eval` events for reported evaluations."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
+        self._written = 0  # steps of an unfinished sink that have a row
 
     def step_end(self, run_context: RunContext) -> None:
+        self.sink_left(run_context)
+        self._written = 0
+
+    def sink_left(self, run_context: RunContext) -> None:
+        """Write the steps until here: a checkpoint that follows counts them as done."""
         cb_params = run_context.original_args()
-        row = {
-            "event": "step",
-            "epoch": cb_params.cur_epoch_num,
-            "step": step_in_epoch(cb_params),
-            "global_step": cb_params.cur_step_num,
-        }
-        loss = np.asarray(cb_params.net_outputs)
-        if loss.size != 1:
+        losses = cb_params.losses[self._written :]
+        if losses[0].size != 1:
             repair = "reduction=mean, or ops.ReduceMean()(loss) at the end of construct"
-            rows = {"loss": type(cb_params.loss_fn).__name__, "shape": loss.shape}
+            rows = {"loss": type(cb_params.loss_fn).__name__, "shape": losses[0].shape}
             raise ConfigError("the loss of a batch is not a single number", **rows, repair=repair)
-        self.journal.append({**row, "loss": number(loss.reshape(())[()])})
+        first, last = cb_params.cur_step_num - len(losses) + 1, step_in_epoch(cb_params)
+        for number_of_step, loss in enumerate(losses.reshape(-1), first):
+            step = last - (cb_params.cur_step_num - number_of_step)
+            row = {"event": "step", "epoch": cb_params.cur_epoch_num, "step": step, "global_step": number_of_step}
+            self.journal.append({**row, "loss": number(loss)})
+        self._written = len(cb_params.losses)
 
     def epoch_end(self, run_context: RunContext) -> None:
         self.journal.sync()

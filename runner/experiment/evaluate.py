@@ -21,7 +21,7 @@ from runner.experiment.build import Experiment, build
 from runner.experiment.callbacks import MetricsJournal, Stopwatch
 from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import ManifestWriter, description_of
-from runner.experiment.model_files import write_networks
+from runner.experiment.results import write_networks
 from runner.host import files
 from runner.host.files import write_json
 from runner.host.journal import Journal

@@ -200,8 +200,7 @@ class RunDescription:
     @property
     def interactions(self) -> int:
         """Number of host-device interactions while training in this process; a sink has as many as its time needs."""
-        steps = self.experiment.model.steps
-        return steps.interactions if steps else 0
+        return self.experiment.model.steps.interactions if self.experiment.model.steps else 0
 
     @property
     def loss_scaling(self) -> dict[str, Any]:
@@ -227,6 +226,7 @@ class RunDescription:
             "experiment": names["experiment"],
             **self.subject.inputs,
             "data_sha256": self.data,
+            "total_steps": self.experiment.total_steps,
             **({"network_sha256": self.network} if self.network else {}),
             code.HASHES: self.code,
             **code.given(),

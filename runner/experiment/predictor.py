@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from runner import dtype as dt, ops
+from runner import dtype as dt, nn, ops
 from runner.config import code
 from runner.config.check import check
 from runner.config.schema import RunConfig
@@ -51,22 +52,44 @@ def predict(folder: Path, paths: Sequence[Path], given_code: Sequence[str] = ())
     Raises ConfigError when there is no run, DataError for its checkpoints and for files, TrainingError when an output
     is not finite.
     """
-    code.load(code.sources(given_code))
-    with naming_code_of(folder, read_optional(folder / MANIFEST_FILE), "predict"):
-        config = check(saved_values(folder))
-    inputs = read_inputs(folder)
-    if inputs is None or inputs.is_foreign:
-        inputs = ModelInputs.of(samples_of(config.dataset, "train"))
+    config, inputs = _config_and_inputs(folder, given_code)
     with run_environment(config):
         data = list(_read(inputs, paths))
-        model = inference_model(config, inputs)
-        source = initial_weights.InitialWeights(str(config.checkpoint.load), config.checkpoint.prefix, strict=True)
-        source.load(model.network, model.loss_fn)
+        model = _trained_model(config, inputs)
         outputs = [_outputs(model, part, config.dataset.batch_size) for part in data]
     rows = tuple(name for part in data for name in part.row_names or ())
     whole = [np.concatenate(parts) for parts in zip(*outputs, strict=True)]
     _require_finite(whole, rows)
     return _named(config, inputs, getattr(model.loss_fn, "activation", None), rows, whole)
+
+
+def trained_network(folder: Path, given_code: Sequence[str] = ()) -> nn.Cell:
+    """The network of a run on the CPU with the parameters of its newest checkpoint, for inference.
+
+    It computes in the mode of the context, as any cell. Raises as `predict`.
+    """
+    config, inputs = _config_and_inputs(folder, given_code, mode="pynative", device={"target": "CPU", "id": 0})
+    with run_environment(config):
+        network = _trained_model(config, inputs).network
+    return network.set_train(False)
+
+
+def _config_and_inputs(folder: Path, given_code: Sequence[str], **settings: Any) -> tuple[RunConfig, ModelInputs]:
+    """The config of a run with other settings, and the inputs of its network."""
+    code.load(code.sources(given_code))
+    with naming_code_of(folder, read_optional(folder / MANIFEST_FILE), "predict"):
+        config = check(saved_values(folder) | settings)
+    inputs = read_inputs(folder)
+    if inputs is None or inputs.is_foreign:
+        inputs = ModelInputs.of(samples_of(config.dataset, "train"))
+    return config, inputs
+
+
+def _trained_model(config: RunConfig, inputs: ModelInputs) -> Model:
+    model = inference_model(config, inputs)
+    source = initial_weights.InitialWeights(str(config.checkpoint.load), config.checkpoint.prefix, strict=True)
+    source.load(model.network, model.loss_fn)
+    return model
 
 
 def _read(inputs: ModelInputs, paths: Sequence[Path]) -> Iterator[Dataset]:

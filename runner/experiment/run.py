@@ -19,7 +19,7 @@ from runner.config.schema import CheckpointSettings, RunConfig, RunRequest
 from runner.config.weight_names import names_of
 from runner.core.observers import NO_VALUES, ValueObserver
 from runner.errors import MismatchError, TrainingError
-from runner.experiment import code, dump, profile, tune
+from runner.experiment import code, dump, profile, results, tune
 from runner.experiment.build import MODES, Experiment, build, device_of
 from runner.experiment.callbacks import MetricsJournal, Stopwatch
 from runner.experiment.checkpointer import Checkpointer, restore
@@ -27,10 +27,8 @@ from runner.experiment.expect import check_expectations
 from runner.experiment.graphs import graph_observer
 from runner.experiment.manifest import ManifestWriter, RunDescription, description_of
 from runner.experiment.metric_values import as_json
-from runner.experiment.model_files import write_networks
 from runner.experiment.model_inputs import INPUTS_FILE, ModelInputs
 from runner.experiment.ranks import synchronize
-from runner.experiment.worst_predictions import WorstPredictions
 from runner.host import seed
 from runner.host.files import make_directory, write_atomically, write_json
 from runner.host.journal import Journal
@@ -70,7 +68,7 @@ def run(request: RunRequest) -> dict[str, Any]:
                 cb_params = _train(request, description, monitor, metrics)
                 is_evaluated = config.eval.every != "never"
                 values = final_evaluation(experiment, folder, metrics, cb_params) if is_evaluated else {}
-        write_networks(experiment, folder)
+        results.write_networks(experiment, folder)
     return conclude(request, description.summary(cb_params, values), values)
 
 
@@ -275,7 +273,7 @@ def final_evaluation(
     callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
     """Evaluate as `evaluate` does, and write the worst predictions into the run directory. Raises as `evaluate`."""
-    worst = WorstPredictions(folder, cb_params.cur_step_num)
+    worst = results.WorstPredictions(folder, cb_params.cur_step_num)
     return evaluate(experiment, metrics, cb_params, [*callbacks, worst])
 
 

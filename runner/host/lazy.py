@@ -12,8 +12,6 @@ from typing import Any
 
 _IMPORT = re.compile(r"^from (\S+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
 _NAME = re.compile(r"\w+ as (\w+)")
-_ALL = re.compile(r"^__all__ = \[([^]]*)\]", re.MULTILINE)
-_TEXT = re.compile(r'"(\w+)"')
 
 
 def lazy_import(name: str) -> ModuleType:
@@ -104,11 +102,18 @@ def _homes(package: str, file: str) -> dict[str, str]:
     for module, inside, line in _IMPORT.findall(_read(f"{file}i")):
         if line.startswith("*"):
             path = module.removeprefix(f"{package}.").replace(".", "/")
-            names = _TEXT.findall(_ALL.findall(_read(f"{file.removesuffix('__init__.py')}{path}.py"))[0])
+            names = _all_of(f"{file.removesuffix('__init__.py')}{path}.py")
         else:
             names = _NAME.findall(inside or line)
         homes |= dict.fromkeys(names, module)
     return homes
+
+
+def _all_of(path: str) -> list[str]:
+    """The names in a module's `__all__`, without executing it; a search for a plain text, since some fifty modules are
+    read in every start."""
+    _, _, after = _read(path).partition("\n__all__ = [")
+    return after.partition("]")[0].split('"')[1::2]
 
 
 def _read(path: str) -> str:

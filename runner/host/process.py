@@ -19,15 +19,21 @@ def own_identity() -> dict[str, Any]:
     return {"pid": os.getpid(), "host": platform.node(), "process_start": _state(os.getpid())[1]}
 
 
+def is_of_this_machine(identity: Mapping[str, Any]) -> bool:
+    """Whether the process is or was one of this machine, as far as that is known."""
+    host = identity.get("host")
+    return not isinstance(host, str) or host == platform.node()
+
+
 def may_be_alive(identity: Mapping[str, Any]) -> bool:
     """Whether the process may still exist. False is certain; on another machine it cannot be examined.
 
     Missing entries, as in files of older versions, are not compared.
     """
-    pid, host, start = (identity.get(name) for name in ("pid", "host", "process_start"))
+    pid, start = identity.get("pid"), identity.get("process_start")
     if not isinstance(pid, int) or isinstance(pid, bool) or not 0 < pid < 1 << 31:
         return False
-    if isinstance(host, str) and host != platform.node():
+    if not is_of_this_machine(identity):
         return True
     try:
         os.kill(pid, 0)

@@ -1,6 +1,6 @@
 """The content of an ONNX model as plain records: nodes, initializers as numpy arrays, inputs and outputs."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -98,3 +98,7 @@ class OnnxGraph:
         outputs = tuple(value for value in self.outputs if value.name == output)
         inputs = tuple(value for value in self.inputs if value.name in needed)
         return replace(self, nodes=tuple(reversed(kept)), initializers=arrays, inputs=inputs, outputs=outputs)
+
+    def without_initializers(self, names: Container[str]) -> "OnnxGraph":
+        """The graph without these arrays, which are held elsewhere."""
+        return replace(self, initializers={name: x for name, x in self.initializers.items() if name not in names})

@@ -56,6 +56,7 @@ class OnnxNetwork(Cell):
             if role != CONSTANT:
                 parameters[name] = Parameter(self.graph.initializers[name], name, role == TRAINED)
                 self.insert_param_to_cell(name, parameters[name], check_name=False)
+        self.graph = self.graph.without_initializers(parameters)  # arrays that the first step replaces
         self._values = values_of(self.graph, parameters)
         self._calls = {id(g): self._calls_of(g) for g in _graphs(self.graph)}
         self.other_batch: OtherBatch | None = None

@@ -1,18 +1,29 @@
 """`runner ls networks` and the other kinds: what can be named in a config, where it comes from, and its keys."""
 
-from collections.abc import Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 
 from runner.config import code, groups, options  # noqa: F401  register what runner has
+from runner.errors import ConfigError
 from runner.host.plain_text import visible
 from runner.register import PLURALS, Entry
 from runner.validation.signature import Key
 from runner.validation.validate import show
 
+OF_RUNS = ("status", "where", "sort", "limit", "best", "json")  # flags
 
-def main(plural: str, given_code: Sequence[str]) -> int:
-    """Print the entries of a kind, such as `networks`, with those of the project. Raises ConfigError."""
-    code.load(code.sources(given_code))
+
+def main(args: Namespace) -> int:
+    """Print the entries of a kind, such as `networks`, with those of the project.
+
+    Raises ConfigError, also for a flag that selects runs.
+    """
+    plural = args.folder
+    if given := [f"--{name}" for name in OF_RUNS if getattr(args, name)]:
+        rows = {"reason": f"{given[0]} is for lists of runs, and {plural} are none", "hint": "runner ls --help"}
+        raise ConfigError("wrong usage", **rows)
+    code.load(code.sources(args.code))
     names = max(16, *(len(name) + 2 for name in PLURALS[plural]))
     for name, entry in PLURALS[plural].items():
         print("\n".join(map(visible, _lines(f"{name:<{names}}", entry))))  # noqa: T201

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from runner.config.folder_arguments import STATES
 from runner.errors import DataError, StorageError
 from runner.host import files, json_data
 from runner.host.json_file import flat
 from runner.host.process import may_be_alive
+from runner.host.removal import is_removed
 from runner.report.values import array_of, is_number
 
-STATES = ("ok", "running", "interrupted", "failed", "killed", "broken")
 MAX_FILE_BYTES = 16 << 20  # of a file that is read as a whole
 MAX_LINE_BYTES = 4 << 20  # of one event; the largest confusion matrix has 2 MB
 
@@ -99,7 +100,7 @@ class RunRecord:
         evaluations: list[dict[str, Any]] = []
         damaged, torn = 0, False
         for line in self._lines("metrics.jsonl"):
-            row = _event(line)
+            row = event_of(line)
             torn = not line.endswith(b"\n")
             if row is None:
                 damaged += not torn
@@ -213,6 +214,7 @@ def run_directories(folder: Path) -> Iterator[Path]:
     """The run directories in a folder, itself included: those with a `status.json`, or only with Hydra's files, if the
     run was killed at its start."""
     for directory, folders, names in os.walk(folder, onerror=None):
+        folders[:] = [name for name in folders if not is_removed(name)]
         if "status.json" in names or (".hydra" in folders and "multirun.yaml" not in names):
             folders.clear()
             yield Path(directory)
@@ -224,7 +226,7 @@ def differing_keys(configs: Sequence[dict[str, Any]]) -> list[str]:
     return [key for key in keys if any(config.get(key) != configs[0].get(key) for config in configs)]
 
 
-def _event(line: bytes) -> dict[str, Any] | None:
+def event_of(line: bytes) -> dict[str, Any] | None:
     """A valid event of `metrics.jsonl`; None for anything else."""
     try:
         row = json_data.parse(line)

@@ -132,7 +132,7 @@ class Model(KeywordNames):
         check_train_arguments(epoch, train_dataset, dataset_sink_mode, sink_size, max_steps)
         check_columns(self.network, train_dataset, self.loss_fn)
         steps = epoch_steps(train_dataset, dataset_sink_mode, sink_size)
-        sunk = self._sinks(dataset_sink_mode, train_dataset)
+        sunk = self._sinks(dataset_sink_mode, sink_size, train_dataset)
         hooks = CallbackList(callbacks) if self.profiler is None else self.profiler.callbacks(callbacks)
         cb_params = self._parameters(hooks, train_dataset, epoch_num=epoch, batch_num=steps, dataset_sink_mode=sunk)
         cb_params.cur_step_num = first_step
@@ -181,11 +181,11 @@ class Model(KeywordNames):
         with closing(steps) if isinstance(steps, StepByStep) else nullcontext():
             yield steps
 
-    def _sinks(self, dataset_sink_mode: bool, dataset: Dataset) -> bool:
+    def _sinks(self, dataset_sink_mode: bool, sink_size: int, dataset: Dataset) -> bool:
         can_sink = self.mode == context.GRAPH_MODE and not dataset.has_whole_batches
         sunk = dataset_sink_mode and can_sink and not self.parallel
         check_dump(self.value_observer(), sunk)
-        if dataset_sink_mode and not sunk:
+        if dataset_sink_mode and sink_size > 0 and not sunk:  # the default, -1, promises nothing
             mode = "data-parallel training" if self.parallel else "PyNative mode"
             if dataset.has_whole_batches:
                 mode = "training with batches that functions compute"

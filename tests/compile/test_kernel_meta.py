@@ -21,7 +21,7 @@ from runner.errors import TrainingError
 from runner.experiment.graphs import FailedGraph, graph_observer
 from runner.types import TensorType
 
-SMALL = ("+experiment=lenet", "dataset=synthetic", "dataset.num_samples=64", "max_steps=2", "callbacks=quiet")
+SMALL = ("+experiment=lenet_seed", "dataset=synthetic", "dataset.num_samples=64", "max_steps=2", "callbacks=quiet")
 FILES = {
     1: {"loc", "model", "json"},
     2: {"loc", "model", "json"},

@@ -70,6 +70,13 @@ def ask(place, monkeypatch, capsys):
         ("runner resume r mode=graph --force epo", "epochs="),
         ("runner doctor ", ""),
         ("runner ls x ", ""),
+        ("runner ls --status ", "broken failed interrupted killed ok running"),
+        (
+            "runner ls --where optimizer.name=ada",
+            "optimizer.name=adagrad optimizer.name=adam optimizer.name=adam_weight_decay",
+        ),
+        ("runner ls --sort ", ""),
+        ("runner rm r --", "--dry-run --force --help"),
         ("runner compare --rtol ", ""),
         ("runner convert -d x -t ", "bin msnpy npy"),
         ("runner convert -v ", "1 2"),
@@ -130,7 +137,7 @@ def test_every_flag_and_choice_is_offered(ask, name):
 @pytest.mark.parametrize("name", [None, *cli.COMMANDS])
 def test_every_metavar_says_what_is_offered(name):
     """A path, a run directory, an override, or one of those that nothing is offered for."""
-    free = {"X", "N", "NAME", "PACKAGE", "FORMAT", "SHAPE"}
+    free = {"X", "N", "NAME", "KEY", "PACKAGE", "FORMAT", "SHAPE"}
     for action in cli.parser_of(name)._actions:
         if action.nargs != 0 and not action.choices:
             assert action.metavar in {*free, *completion._PATHS, OVERRIDE} or action.metavar.startswith("RUN")

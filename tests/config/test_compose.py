@@ -41,11 +41,11 @@ def test_the_defaults_are_the_dataclass():
 
 def test_what_is_shown_and_saved_are_options():
     made = compose(CommandLine(("callbacks=quiet", "checkpoint=minutely"))).config
-    assert made.callbacks == {
-        "loss_monitor": CALLBACKS["loss_monitor"](per_print_times=0),
-        **dict.fromkeys(("time_monitor", "progress")),
-    }
+    assert made.callbacks == dict.fromkeys(("epoch_monitor", "progress"))
     assert made.checkpoint == schema.CheckpointSettings(every_seconds=60.0)
+    made = compose(CommandLine(("callbacks=verbose",))).config
+    shown = {name: CALLBACKS[name]() for name in ("loss_monitor", "time_monitor", "progress")}
+    assert made.callbacks == {"epoch_monitor": None, **shown}
     made = compose(CommandLine(("callbacks=default", "checkpoint=last", "checkpoint.keep_max=2"))).config
     assert (made.callbacks, made.checkpoint) == (default_callbacks(), schema.CheckpointSettings(keep_max=2))
 

@@ -63,7 +63,7 @@ CASES = {
         ConfigError: unknown key
           key      network.num_chanels
           value    3
-          allowed  name, freeze, head, num_classes, num_channels
+          allowed  name, freeze, head, num_classes, num_channels, weight_init
           nearest  network.num_channels
           from     command line
     """,
@@ -536,7 +536,7 @@ CASES = {
         ConfigError: unknown option
           key      callbacks
           value    "quite"
-          allowed  default, loss_monitor, progress, quiet, time_monitor
+          allowed  default, epoch_monitor, loss_monitor, progress, quiet, time_monitor, verbose
           nearest  quiet
           from     command line
     """,

@@ -462,7 +462,6 @@ def test_the_block_on_stderr(answers, name):
     for stream in (answer.out, answer.err):
         assert not TRACEBACK.search(stream), stream
     heads = [line for line in answer.err.splitlines() if line and not line.startswith(" ")]
-    heads = [line for line in heads if not line.startswith("PyNative mode does not sink data")]
     assert all(re.match(r"[A-Z]\w+Error: ", line) for line in heads), heads
     assert len(heads) == (3 if name == "several at once" else 1)
     assert "hunter2" not in answer.out + answer.err

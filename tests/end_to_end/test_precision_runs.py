@@ -11,11 +11,11 @@ from runner.errors import ConfigError
 from runner.experiment.resume import resume
 
 QUICK = (
-    "+experiment=lenet",
+    "+experiment=lenet_seed",
     "max_steps=3",
     "epochs=1",
     "eval.every=never",
-    "callbacks.loss_monitor=0",
+    "callbacks=quiet",
     "dataset.batch_size=16",
 )
 

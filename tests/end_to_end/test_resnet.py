@@ -26,8 +26,7 @@ RUN = (
     *(
         "dataset.batch_size=8",
         "dataset.num_samples=40",
-        "callbacks.loss_monitor=0",
-        "callbacks.time_monitor=false",
+        "callbacks=quiet",
         "device.threads=1",
     ),
 )

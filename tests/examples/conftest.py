@@ -17,7 +17,7 @@ ADAM = ("optimizer=adam", "optimizer.learning_rate=0.001")  # learns within 200 
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a short run of LeNet."""
     folder = tmp_path_factory.mktemp("run") / "trained"
-    words = ["+experiment=lenet", *ADAM, "mode=graph", "max_steps=2", "callbacks=quiet", f"hydra.run.dir={folder}"]
+    words = ["+experiment=lenet_seed", *ADAM, "mode=graph", "max_steps=2", "callbacks=quiet", f"hydra.run.dir={folder}"]
     subprocess.run([sys.executable, "-m", "runner", *words], cwd=ROOT, check=True)
     return folder
 

@@ -81,7 +81,7 @@ def forget() -> None:
 
 
 def run(folder: str, *words: str) -> dict:
-    quiet = ("callbacks.loss_monitor=0", "callbacks.time_monitor=false", f"hydra.run.dir={folder}")
+    quiet = ("callbacks=quiet", f"hydra.run.dir={folder}")
     return runner.run([*QUIET, *quiet, *words])
 
 

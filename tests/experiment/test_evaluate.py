@@ -13,7 +13,7 @@ from runner import cli
 from runner.config.compose import CommandLine, compose
 from runner.errors import ConfigError, ConfigErrors, DataError, MismatchError
 
-LENET = ("+experiment=lenet", "callbacks=quiet", "device.threads=1")
+LENET = ("+experiment=lenet_seed", "callbacks=quiet", "device.threads=1")
 ONLINE = (*LENET, "session.graph_run_mode=0")
 RESNET = ("network=resnet18", "dataset=synthetic", "dataset.num_samples=8", "dataset.batch_size=4", "callbacks=quiet")
 

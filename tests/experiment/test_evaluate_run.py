@@ -17,7 +17,7 @@ from runner.experiment.evaluate_run import evaluate
 from runner.experiment.resume import resume
 from runner.train.checkpoint import state
 
-LENET = ("+experiment=lenet", "callbacks=quiet", "device.threads=1", "max_steps=60", "optimizer=adam")
+LENET = ("+experiment=lenet_seed", "callbacks=quiet", "device.threads=1", "max_steps=60", "optimizer=adam")
 
 
 @pytest.fixture(autouse=True)

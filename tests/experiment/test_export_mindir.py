@@ -11,14 +11,14 @@ from tables import table
 import runner
 from runner.cli import main
 
-QUIET = ("callbacks.loss_monitor=0", "callbacks.time_monitor=false", "device.threads=1", "dataset_sink_mode=false")
+QUIET = ("callbacks=quiet", "device.threads=1", "dataset_sink_mode=false")
 SMALL = ("dataset=synthetic", "dataset.num_samples=32", "dataset.batch_size=8", "max_steps=2")
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("mindir") / "r"
-    runner.run(["+experiment=lenet", *SMALL, *QUIET, f"hydra.run.dir={folder}"])
+    runner.run(["+experiment=lenet_seed", *SMALL, *QUIET, f"hydra.run.dir={folder}"])
     return folder
 
 

@@ -67,7 +67,9 @@ def whole(*lines: str) -> int:
 
 
 def test_the_number_of_parameters():
-    summary = runner.run(["+experiment=lenet", *QUIET, "max_steps=1", "eval.every=never", "network.freeze=[conv*]"])
+    summary = runner.run(
+        ["+experiment=lenet_seed", *QUIET, "max_steps=1", "eval.every=never", "network.freeze=[conv*]"]
+    )
     convolutions = 6 * 25 + 16 * 6 * 25
     dense = 400 * 120 + 120 + 120 * 84 + 84 + 84 * 10 + 10
     assert (summary["parameters"], summary["trainable"]) == (convolutions + dense, dense)
@@ -76,7 +78,7 @@ def test_the_number_of_parameters():
 @MODES
 def test_a_run_without_these_keys_is_not_changed_by_patterns_of_others(mode):
     """Freezing a layer leaves the first step of the others as it is: gradients do not depend on it."""
-    lines = ("+experiment=lenet", *QUIET, f"mode={mode}", "max_steps=1", "eval.every=never")
+    lines = ("+experiment=lenet_seed", *QUIET, f"mode={mode}", "max_steps=1", "eval.every=never")
     free, frozen = (weights(runner.run([*lines, *more])["run_dir"]) for more in ((), ("network.freeze=[conv1.*]",)))
     for name in ("conv2.weight", "fc1.weight", "fc3.bias"):
         np.testing.assert_allclose(free[name], frozen[name], rtol=1e-5, atol=1e-7)

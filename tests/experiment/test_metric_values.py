@@ -17,7 +17,7 @@ from runner.experiment.sweep.journal import read
 from runner.experiment.tracking.points import of_row, of_summary
 
 QUIET = ("callbacks=quiet", "device.threads=1")
-SMALL = ("+experiment=lenet", "optimizer=adam", "optimizer.learning_rate=0.003", "max_steps=60", *QUIET)
+SMALL = ("+experiment=lenet_seed", "optimizer=adam", "optimizer.learning_rate=0.003", "max_steps=60", *QUIET)
 CLASSES = "eval.metrics=[accuracy,confusion_matrix,f1,loss,precision,recall,top_5]"
 
 

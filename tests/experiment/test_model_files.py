@@ -18,9 +18,9 @@ from runner.dataset.transforms import Transform
 from runner.dataset.transforms.c_transforms import TypeCast
 from runner.dataset.vision.c_transforms import Rescale
 from runner.experiment.build import Experiment
-from runner.experiment.model_files import write_networks
+from runner.experiment.results import write_networks
 
-QUIET = ("callbacks.loss_monitor=0", "callbacks.time_monitor=false", "device.threads=1")
+QUIET = ("callbacks=quiet", "device.threads=1")
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def metadata(path: Path) -> dict[str, str]:
 @pytest.mark.parametrize("mode", ["graph", "pynative"])
 def test_raw_images_reproduce_the_accuracy(mode, place):
     """The images of the digits, as scikit-learn itself reads them, with labels from there."""
-    words = ("+experiment=lenet", "max_steps=100", "optimizer=adam", "optimizer.learning_rate=0.005", *QUIET)
+    words = ("+experiment=lenet_seed", "max_steps=100", "optimizer=adam", "optimizer.learning_rate=0.005", *QUIET)
     accuracy = runner.run([*words, f"mode={mode}", "hydra.run.dir=r"])["metrics"]["accuracy"]
     assert accuracy > 0.7
     network = opened(place / "r/model/predict.onnx")

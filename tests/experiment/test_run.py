@@ -31,7 +31,7 @@ from runner.train import model
 ROOT = Path(__file__).parents[2]
 MODES = pytest.mark.parametrize("mode", ["graph", "pynative"])
 # One thread: numpy's threads wait for each other by spinning, which on a busy machine takes far longer than the work.
-QUIET = ("callbacks.loss_monitor=0", "callbacks.time_monitor=false", "device.threads=1")
+QUIET = ("callbacks=quiet", "device.threads=1")
 SMALL = ("dataset=synthetic", "dataset.num_samples=64", *QUIET)
 SUMMARY = (
     *(
@@ -115,14 +115,16 @@ WORST = {"eval/worst.json", *(f"eval/worst/{number:02d}.png" for number in range
 
 @MODES
 def test_the_run_directory(mode, place):
-    summary = run("r", *SMALL, f"mode={mode}", "epochs=2", "dataset_sink_mode=false", "+experiment=lenet", "epochs=2")
+    summary = run(
+        "r", *SMALL, f"mode={mode}", "epochs=2", "dataset_sink_mode=false", "+experiment=lenet_seed", "epochs=2"
+    )
     last = {f"checkpoints/CKP-2_2/{name}" for name in CHECKPOINT}
     assert tree("r") == FILES | last | WORST | ({"model/train_step.onnx"} if mode == "graph" else set())
     assert summary == read("r", "summary.json")
     assert set(summary) >= set(SUMMARY)
     assert set(read("r", "manifest.json")) >= set(MANIFEST)
     assert set(read("r", "status.json")) == set(STATUS)
-    facts = {"experiment": "lenet", "network": "lenet5", "dataset": "synthetic", "mode": mode, "device": "CPU"}
+    facts = {"experiment": "lenet_seed", "network": "lenet5", "dataset": "synthetic", "mode": mode, "device": "CPU"}
     provider = "CPUExecutionProvider" if mode == "graph" else "numpy"
     facts |= {"status": "ok", "providers": [provider], "epochs": 2, "steps": 4, "run_dir": "r"}
     assert {name: summary[name] for name in facts} == facts
@@ -170,12 +172,13 @@ def test_both_modes_give_the_same_numbers():
 
 
 def test_a_sunk_run_tells_the_losses_of_the_unsunk_one():
-    """One line per event: the loss of the last step of each sink."""
+    """One row for each step, also of a sink."""
     run("sunk", *SMALL, "mode=graph", "epochs=3", "sink_size=3")
     run("unsunk", *SMALL, "mode=graph", "epochs=5", "dataset_sink_mode=false")
-    assert events("sunk") == [("step", 1, 3), ("step", 2, 6), ("step", 3, 9), ("eval", 3, 9)]
+    assert events("sunk") == [*(("step", (step + 2) // 3, step) for step in range(1, 10)), ("eval", 3, 9)]
     unsunk = {row["global_step"]: row["loss"] for row in rows("unsunk") if row["event"] == "step"}
-    assert [row["loss"] for row in rows("sunk")[:3]] == [unsunk[step] for step in (3, 6, 9)]
+    assert [row["loss"] for row in rows("sunk")[:9]] == [unsunk[step] for step in range(1, 10)]
+    assert [row["step"] for row in rows("sunk")[:9]] == [1, 2, 3] * 3
 
 
 @MODES
@@ -340,7 +343,7 @@ def test_an_evaluation_that_is_not_finite(caplog):
 @MODES
 def test_the_network_file_reproduces_the_accuracy(mode):
     """In a stock onnxruntime, with the digits as scikit-learn itself reads them."""
-    words = ("+experiment=lenet", "max_steps=100", "optimizer=adam", "optimizer.learning_rate=0.005", *QUIET)
+    words = ("+experiment=lenet_seed", "max_steps=100", "optimizer=adam", "optimizer.learning_rate=0.005", *QUIET)
     accuracy = run("r", *words, f"mode={mode}")["metrics"]["accuracy"]
     assert accuracy > 0.7
     content = (Path("r") / "model/network.onnx").read_bytes()
@@ -529,8 +532,9 @@ def test_threads_in_graph_mode(monkeypatch):
     assert seen[1] - seen[0] >= 3
 
 
-def test_the_console_lines(capsys):
-    run("r", "dataset=synthetic", "dataset.num_samples=64", "dataset_sink_mode=false", "epochs=2")
+def test_the_console_lines_of_every_step(capsys):
+    words = ("dataset=synthetic", "dataset_sink_mode=false", "callbacks=verbose")
+    run("r", *words, "dataset.num_samples=64", "epochs=2")
     step = r"epoch: {} step: {}, loss is \d\.\d+\n"
     time = r"epoch time: \d+\.\d{3} ms, per step time: \d+\.\d{3} ms\n"
     parts = [(step.format(epoch, 1) + step.format(epoch, 2) + time) for epoch in (1, 2)]
@@ -538,8 +542,20 @@ def test_the_console_lines(capsys):
     assert re.fullmatch("".join(parts), out)
     losses = [float(line.rpartition(" ")[2]) for line in out.splitlines() if "loss is" in line]
     assert losses == [row["loss"] for row in rows("r") if row["event"] == "step"]
-    run("s", "dataset=synthetic", "dataset.num_samples=128", "dataset_sink_mode=false", "callbacks.loss_monitor=3")
+    run("s", *words, "dataset.num_samples=128", "callbacks.loss_monitor=3")
     assert re.fullmatch(step.format(1, 3) + time, capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("mode", ["graph", "pynative"])
+def test_the_console_lines(capsys, mode):
+    run("r", "dataset=synthetic", "dataset.num_samples=64", f"mode={mode}", "epochs=2")
+    lines = capsys.readouterr().out.splitlines()
+    losses = [row["loss"] for row in rows("r") if row["event"] == "step"]
+    assert len(lines) == 2
+    for number, line in enumerate(lines, 1):
+        found = re.fullmatch(rf"epoch {number} of 2: loss (\d\.\d+), \d+ steps/s", line)
+        if mode == "pynative":  # a sink has one row
+            assert float(found[1]) == pytest.approx(np.mean(losses[2 * number - 2 : 2 * number]), rel=1e-3)
     run("t", *SMALL)
     assert capsys.readouterr().out == ""
 

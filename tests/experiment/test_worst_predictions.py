@@ -16,8 +16,8 @@ from runner.dataset.column import Column
 from runner.dataset.row_source import RowSource
 from runner.dataset.transforms.transform import Transform
 from runner.errors import StorageError
-from runner.experiment.thumbnails import thumbnails
-from runner.experiment.worst_predictions import Predictions, WorstPredictions
+from runner.experiment.results.thumbnails import thumbnails
+from runner.experiment.results.worst_predictions import Predictions, WorstPredictions
 from runner.host import files, png
 from runner.types import TensorType
 
@@ -189,7 +189,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 @MODES
 def test_a_run_writes_the_pixels_of_its_samples(mode, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ("+experiment=lenet", "dataset=digits", "max_steps=60", *QUIET, f"mode={mode}", "hydra.run.dir=r")
+    words = ("+experiment=lenet_seed", "dataset=digits", "max_steps=60", *QUIET, f"mode={mode}", "hydra.run.dir=r")
     summary = runner.run(words)
     found = json.loads(Path("r/eval/worst.json").read_text())
     assert (found["global_step"], found["samples"], found["classes"]) == (60, 360, 10)

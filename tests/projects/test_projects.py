@@ -41,7 +41,7 @@ class Project(NamedTuple):
 
     @property
     def words(self) -> tuple[str, ...]:
-        return (f"+experiment={self.experiment}", "callbacks.loss_monitor=0", "callbacks.time_monitor=false")
+        return (f"+experiment={self.experiment}", "callbacks=quiet")
 
 
 PROJECTS = (

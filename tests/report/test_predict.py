@@ -40,7 +40,7 @@ def lenet(request, tmp_path_factory) -> dict:
     """The summary of a short training on digits."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("lenet"))
-        words = ["+experiment=lenet", *QUIET, "max_steps=200", "optimizer=adam", f"mode={request.param}"]
+        words = ["+experiment=lenet_seed", *QUIET, "max_steps=200", "optimizer=adam", f"mode={request.param}"]
         summary = runner.run([*words, "dataset.batch_size=50"])
         return summary | {"run_dir": Path(summary["run_dir"]).absolute()}
 

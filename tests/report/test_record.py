@@ -8,8 +8,8 @@ import pytest
 import yaml
 from run_folders import CONFIG, NO_PROCESS, leave, rows_of
 
-from runner.report import list_runs
 from runner.report.record import RunRecord, differing_keys, run_directories
+from runner.report.runs import list_runs
 
 
 def test_a_whole_run(tmp_path):

@@ -160,6 +160,8 @@ def _of_run(folder: Path, run: Path) -> dict[str, Sample]:
     place, golden = str(run), str(run.parent / "golden.json")
     commands = [
         partial(_command, "ls", str(run.parent)),
+        partial(_command, "ls", str(run.parent), "--json", "--best"),
+        partial(_command, "rm", str(run), "--dry-run"),
         partial(_command, "compare", "--metrics", place, place),
         partial(_command, "report", place),
         partial(_command, "golden", "--check", golden, place),

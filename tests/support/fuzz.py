@@ -214,6 +214,8 @@ class Grammar:
             "compare": ["--rtol", "--atol", "--json", "--md", "--csv", "--all", "--dumps", "--metrics"],
             "convert": ["-d", "-out", "-f", "-s", "-t", "-i", "-o", "-v", "-c"],
             "golden": ["--update", "--check"],
+            "ls": ["--status", "--where", "--sort", "--limit", "--best", "--json"],
+            "rm": ["--force"],
             "report": ["-o"],
             "resume": ["--force"],
         }
@@ -223,6 +225,8 @@ class Grammar:
             words += [flag, *self.random.choices(places, k=self.random.choice((0, 1, 1)))]
         if name == "resume":
             words += [self.override() for _ in range(self.random.randint(0, 2))]
+        if name == "rm":
+            words.append("--dry-run")  # other calls need the runs
         return [name, *words]
 
     def _option(self) -> str:

@@ -12,7 +12,7 @@ from runner.device import Device
 from runner.errors import ConfigError, DeviceError
 from runner.train import device_setup
 
-LENET = ("+experiment=lenet", "max_steps=2", "eval.every=never", "callbacks=quiet", "device.threads=1")
+LENET = ("+experiment=lenet_seed", "max_steps=2", "eval.every=never", "callbacks=quiet", "device.threads=1")
 PHASES = {"provider_seconds", "communication_seconds", "compilation_seconds"}
 
 
@@ -97,6 +97,6 @@ def test_a_run_that_does_not_ask_has_no_phases():
 
 
 def test_an_evaluation_has_phases_too():
-    lines = ("+experiment=lenet", "callbacks=quiet", "session.graph_run_mode=0", "mode=graph")
+    lines = ("+experiment=lenet_seed", "callbacks=quiet", "session.graph_run_mode=0", "mode=graph")
     phases = runner.run([*lines, "session.initialize_system=true"])["system"]
     assert (phases["training_seconds"], phases["provider_seconds"] > 0) == (0.0, True)

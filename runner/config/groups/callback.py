@@ -8,7 +8,7 @@ from runner.config.groups.record import Records, Settings
 from runner.train.callback import monitor, progress  # noqa: F401  registers them
 from runner.validation.validate import Invalid
 
-ENABLED = ("loss_monitor", "time_monitor", "progress")
+ENABLED = ("epoch_monitor", "progress")
 
 
 class CallbackSettings(Settings):

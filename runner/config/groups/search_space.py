@@ -1,19 +1,17 @@
 """The dimensions of a search space, and the check for Optuna, which proposes trials."""
 
 import importlib.util
-from dataclasses import dataclass
-from importlib import metadata
 from typing import Any
 
 from runner.errors import ConfigError
+from runner.validation.records import Frozen
 
 INSTALL = 'pip install "runner[optuna]"'
 OLDEST = 4  # the first major version whose journal files are not experimental
 SAMPLERS = ("tpe", "random", "grid")
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Frozen):
     """A key with unordered values, as text."""
 
     key: str
@@ -28,8 +26,7 @@ class Choice:
         return list(self.texts)
 
 
-@dataclass(frozen=True)
-class Number:
+class Number(Frozen):
     """A key with numbers from `low` to `high`, both included.
 
     `step` is None for an interval. For a range, `texts` are its values in ascending order, as in overrides.
@@ -72,4 +69,6 @@ def missing() -> ConfigError | None:
 
 def version() -> str:
     """The version of Optuna, on which proposals depend."""
+    from importlib import metadata  # here: few starts search
+
     return metadata.version("optuna")

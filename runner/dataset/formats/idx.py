@@ -6,12 +6,12 @@ Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digit
 import hashlib
 import math
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from runner.dataset.formats.content import MAX_BYTES, Content, damaged, missing, stored_as
+from runner.validation.records import Frozen
 
 UNSIGNED_BYTES = 8  # the only element type of IDX that MNIST uses
 CLASSES = 10
@@ -19,8 +19,7 @@ MISSING = "set dataset.data_dir to the folder with the files, or dataset.downloa
 DAMAGED = "delete the file and download it again (dataset.download=true), or set dataset.data_dir to a good copy"
 
 
-@dataclass(frozen=True)
-class PublishedFile:
+class PublishedFile(Frozen):
     """A published file: its shape and the sha256 of its uncompressed content."""
 
     shape: tuple[int, ...]

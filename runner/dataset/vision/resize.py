@@ -5,18 +5,17 @@ fraction. So bytes are interpolated in integers and rounded once, halves up; no 
 """
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from runner.dataset.vision.inter import Inter
 from runner.dataset.vision.resize_cubic import resize_cubic
+from runner.validation.records import Frozen
 
 CHUNK_PIXELS = 1 << 18  # of a result at a time: the temporaries fit into the L2 cache
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(Frozen):
     """For each new position, its two neighbours on the old axis and the weight of the second, in units of 1/unit."""
 
     low: np.ndarray

@@ -15,7 +15,7 @@ from runner.experiment.export.options import ExportOptions
 from runner.experiment.export.signature import FILE, FORMAT, INITIAL, STATE, signature
 from runner.experiment.export.trained_run import TrainedRun
 from runner.experiment.export.verification import Verification
-from runner.experiment.model_files import metadata_of
+from runner.experiment.results.model_files import metadata_of
 from runner.host import files, json_data
 from runner.train.checkpoint.arrays import encode
 from runner.train.checkpoint.folder import write_folder

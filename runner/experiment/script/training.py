@@ -20,7 +20,7 @@ from runner.experiment.callbacks import MetricsJournal, Stopwatch
 from runner.experiment.checkpointer import Checkpointer, restore
 from runner.experiment.code import write_copies
 from runner.experiment.manifest import ManifestWriter, RunDescription, Subject, config_hash
-from runner.experiment.model_files import write_networks
+from runner.experiment.results import write_networks
 from runner.experiment.run import MANIFEST_FILE, SUMMARY_FILE, Evaluation, RunMonitor, final_evaluation
 from runner.experiment.script.command import ScriptCommand
 from runner.experiment.status import Status

@@ -1,20 +1,19 @@
 """Parameter groups of optimizers: dicts with parameters and their own learning rate, weight decay or centralization."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from runner.core.value import Parameter
 from runner.errors import ConfigError, known_names
 from runner.validation.arguments import Where, at_least, flag, scalar
+from runner.validation.records import Frozen
 
 KEYS = ("params", "lr", "weight_decay", "grad_centralization", "order_params")
 
 Parameters: TypeAlias = Iterable[Parameter] | Iterable[Mapping[str, Any]]
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(Frozen):
     """The dict `number` of a list: its parameters, and those of the keys `lr`, `weight_decay` and
     `grad_centralization` that it has."""
 

@@ -6,7 +6,6 @@ phase are an ordinary convolution of dout with a part of the filter: no multipli
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -16,12 +15,12 @@ from runner.ops.conv_geometry import Convolution
 from runner.ops.forms.columns import as_image, as_rows, cropped, dilated
 from runner.ops.window import Windows
 from runner.types import Shape
+from runner.validation.records import Frozen
 
 FLIPPED_CHANNELS = range(8, 257)  # for which the flipped filter is faster than ConvTranspose (BENCHMARKS.md)
 
 
-@dataclass(frozen=True)
-class Phase:
+class Phase(Frozen):
     """The rows (or columns) of an input with the same remainder by the stride.
 
     `taps` are the elements of the filter that reach them, in the order of the convolution; `before` and `after` the

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from runner.errors import ConfigError, MismatchError
-from runner.report import list_runs
 from runner.report.ci import golden_file
 from runner.report.ci.golden_check import ComparedValue, compare
 from runner.report.format import format_value
+from runner.report.runs import list_runs
 
 _MAX_ROWS = 12  # of the error
 

@@ -56,7 +56,7 @@ def render(runs: Sequence[RunRecord], folders: Sequence[Path], home: Path) -> st
     run_set = RunSet(runs)
     sections = sweep_page.sections(run_set, home)
     if len(runs) == 2:
-        sections[1:1] = pair_page.sections(*runs)
+        sections[1:1] = pair_page.sections(runs[0], runs[1])
     remarks = [remark for folder in folders for remark in sweep_remarks(folder)]
     head = sweep_page.head(run_set, ", ".join(map(str, folders)), remarks)
     return page(f"{len(runs)} runs \N{MIDDLE DOT} runner", head, sections)

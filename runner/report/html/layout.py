@@ -38,10 +38,10 @@ def page(title: str, head: Markup, sections: Sequence[Section]) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),
-        tag("style", _asset("page.css")),
+        tag("style", asset("page.css")),
     )
     body = tag("main", head, links, *parts)
-    document = tag("html", tag("head", meta), tag("body", body, tag("script", _asset("page.js"))), lang="en")
+    document = tag("html", tag("head", meta), tag("body", body, tag("script", asset("page.js"))), lang="en")
     return f"<!doctype html>\n{document}\n"
 
 
@@ -80,5 +80,6 @@ def legend(entries: Iterable[tuple[str, str]]) -> Markup:
     return tag("ul", *(tag("li", tag("i", class_=symbol), name) for symbol, name in entries), class_="legend")
 
 
-def _asset(name: str) -> Markup:
+def asset(name: str) -> Markup:
+    """The content of a file of this package, such as page.css."""
     return Markup((_HERE / name).read_text(encoding="utf-8"))

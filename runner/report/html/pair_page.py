@@ -14,6 +14,7 @@ from runner.report.html.layout import Section, badge
 from runner.report.html.markup import Content, Markup, concat, table, tag
 from runner.report.record import RunRecord
 
+DEFAULT = MetricTolerance()
 _COLUMNS = ("tensor", "shape", "outside", "elements", "max abs", "max rel", "max ulp")
 _REASONS = {
     "operator": "The first operator whose outputs differ although its inputs agree",
@@ -24,9 +25,9 @@ _REASONS = {
 }
 
 
-def sections(a: RunRecord, b: RunRecord) -> Iterator[Section]:
+def sections(a: RunRecord, b: RunRecord, tolerance: MetricTolerance = DEFAULT) -> Iterator[Section]:
     """The comparison of configs and metrics, and that of the dumps if both runs have one."""
-    found = compare_runs(a, b, MetricTolerance())
+    found = compare_runs(a, b, tolerance)
     parts: list[Markup] = [_verdict(found["same"], verdict(found))]
     parts.append(tag("p", f"A is {found['a']}, B is {found['b']} (the reference).", class_="sub"))
     for one in tables(found):

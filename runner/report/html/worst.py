@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from runner.errors import DataError, StorageError
-from runner.experiment.worst_predictions import COUNT, FILE, FOLDER, image_name
+from runner.experiment.results.worst_predictions import COUNT, FILE, FOLDER, image_name
 from runner.host import files, json_data, png
 from runner.host.plain_text import visible
 from runner.report.html.markup import Markup, concat, number, table, tag

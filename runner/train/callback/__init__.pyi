@@ -9,6 +9,7 @@ from runner.train.callback.base import (
 )
 from runner.train.callback.checkpoint import CheckpointConfig as CheckpointConfig, ModelCheckpoint as ModelCheckpoint
 from runner.train.callback.monitor import (
+    EpochMonitor as EpochMonitor,
     LossMonitor as LossMonitor,
     TimeMonitor as TimeMonitor,
     check_losses as check_losses,

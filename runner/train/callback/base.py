@@ -1,13 +1,13 @@
 """Callback hooks, the run parameters they receive, and lists of callbacks (spec section 6.2)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
 from runner.errors import ConfigError
 from runner.validation.keywords import KeywordNames
+from runner.validation.records import Frozen
 
 # The hooks of `Callback` that take only the run context: `CallbackList.fire` calls them.
 Event = Literal["begin", "epoch_begin", "step_begin", "step_end", "sink_left", "epoch_end", "end"]
@@ -17,8 +17,7 @@ EVENTS: tuple[Event, ...] = get_args(Event)
 Arrays = Mapping[str, np.ndarray]
 
 
-@dataclass(frozen=True)
-class StepValues:
+class StepValues(Frozen):
     """Arrays of one step by parameter name, in the optimizer's order; they must not be changed.
 
     `global_step` counts from 1. `gradients` are the inputs of the optimizer: reduced over ranks, and divided by the

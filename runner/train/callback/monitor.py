@@ -1,4 +1,4 @@
-"""The monitors of the reference, which print the loss and the time (spec section 6.2)."""
+"""Monitors, which print the loss and the time: those of the reference (spec section 6.2), and one line per epoch."""
 
 import time
 from typing import Annotated
@@ -62,6 +62,38 @@ class TimeMonitor(Callback):
         milliseconds = (time.perf_counter() - self._start) * 1e3
         if steps := run_context.original_args().cur_step_num - self._steps:
             print(f"epoch time: {milliseconds:5.3f} ms, per step time: {milliseconds / steps:5.3f} ms", flush=True)
+
+
+class EpochMonitor(Callback):
+    """Print one line for each epoch: the mean loss of its steps, and steps per second.
+
+    An epoch that a resumed run enters in its middle has the mean of the steps that are left; without any, no line.
+    """
+
+    def __init__(self) -> None:
+        self._start, self._losses = 0.0, list[np.ndarray]()
+
+    def epoch_begin(self, run_context: RunContext) -> None:
+        self._start, self._losses = time.perf_counter(), []
+
+    def step_end(self, run_context: RunContext) -> None:
+        self._losses.append(run_context.original_args().losses)  # of one step, or of those of a sink
+
+    def epoch_end(self, run_context: RunContext) -> None:
+        cb_params = run_context.original_args()
+        if not self._losses:
+            return
+        losses = np.concatenate(self._losses)
+        loss = losses.mean(dtype=np.float64)  # a loss without reduction is a number per sample
+        rate = len(losses) / (time.perf_counter() - self._start)
+        epoch = f"epoch {cb_params.cur_epoch_num} of {cb_params.epoch_num}"
+        print(f"{epoch}: loss {loss:.4g}, {rate:.0f} steps/s", flush=True)
+
+
+@register.callback("epoch_monitor")
+def epoch_monitor() -> Callback:
+    """A line with the mean loss of each epoch."""
+    return EpochMonitor()
 
 
 @register.callback("time_monitor")

@@ -8,7 +8,10 @@ from runner.train.callback.base import Callback, RunContext
 
 
 class ProgressBar(Callback):
-    """Progress bar with the finished steps of `total`, remaining time and loss; other output appears above it."""
+    """Progress bar with the finished steps of `total`, remaining time, loss and steps per second.
+
+    Other output appears above it.
+    """
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -19,14 +22,17 @@ class ProgressBar(Callback):
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._bar = Progress(*columns, TextColumn("loss {task.fields[loss]}"), refresh_per_second=5, transient=True)
-        self._task = self._bar.add_task("training", total=self.total, loss="-")
+        state = TextColumn("loss {task.fields[loss]}"), TextColumn("{task.fields[rate]} steps/s")
+        self._bar = Progress(*columns, *state, refresh_per_second=5, transient=True)
+        self._task = self._bar.add_task("training", total=self.total, loss="-", rate="-")
         self._bar.start()
         return self
 
     def step_end(self, run_context: RunContext) -> None:
         cb_params = run_context.original_args()
-        self._bar.update(self._task, completed=cb_params.cur_step_num, loss=f"{float(cb_params.net_outputs):.4f}")
+        speed = self._bar.tasks[0].speed  # of the last seconds
+        state = {"loss": f"{float(cb_params.net_outputs):.4f}", "rate": f"{speed:.0f}" if speed else "-"}
+        self._bar.update(self._task, completed=cb_params.cur_step_num, **state)
 
     def __exit__(self, *error: object) -> None:
         self._bar.stop()

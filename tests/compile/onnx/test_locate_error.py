@@ -195,7 +195,7 @@ def test_a_full_disk_does_not_hide_the_error(tmp_path):
 
 def test_a_run_that_fails_leaves_what_was_traced(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ["+experiment=lenet", "dataset.image_size=8", "mode=graph", "max_steps=1", "hydra.run.dir=run"]
+    words = ["+experiment=lenet_seed", "dataset.image_size=8", "mode=graph", "max_steps=1", "hydra.run.dir=run"]
     with pytest.raises(ShapeError) as caught:
         runner.run(words)
     left = runner.observe.graph.read(tmp_path / "run" / FAILED).subgraphs[0].operations

@@ -23,7 +23,7 @@ from runner.host.files import locked
 UNSUNK = "dataset_sink_mode=false", "checkpoint.every_steps=2"
 ALONE = Device(threads=1)
 QUICK = (
-    *("+experiment=lenet", "mode=graph", "epochs=1", "eval.every=never", "callbacks=quiet"),
+    *("+experiment=lenet_seed", "mode=graph", "epochs=1", "eval.every=never", "callbacks=quiet"),
     *("dataset.batch_size=8", "device.threads=1", "session.auto_tune_mode=GA", "session.auto_tune_seconds=0.4"),
 )
 

@@ -359,7 +359,7 @@ def test_mpirun_without_mpi4py(monkeypatch, capsys, tmp_path, rank):
     monkeypatch.setenv("PMI_RANK", rank)
     monkeypatch.setenv("PMI_SIZE", "2")
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    words = ["+experiment=lenet", "parallel=data_parallel"]
+    words = ["+experiment=lenet_seed", "parallel=data_parallel"]
     if rank == "1":  # the first rank says it
         with pytest.raises(SystemExit) as stop:
             cli.main(words)
@@ -377,7 +377,7 @@ def test_mpirun_of_runs_that_stand_alone(monkeypatch, tmp_path, caplog):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PMI_RANK", "0")
     monkeypatch.setenv("PMI_SIZE", "2")
-    assert cli.main(["+experiment=lenet", "max_steps=1", "callbacks=quiet", "eval.every=never"]) == 0
+    assert cli.main(["+experiment=lenet_seed", "max_steps=1", "callbacks=quiet", "eval.every=never"]) == 0
     message = "mpirun launched 2 processes with parallel=stand_alone: each is a separate run"
     assert caplog.messages[0] == message
 

@@ -14,7 +14,7 @@ from runner.train.checkpoint import state
 pytestmark = needs_mpi
 
 HERE = Path(__file__).parent
-LENET = ("+experiment=lenet", "callbacks=quiet", "dataset_sink_mode=false", "optimizer.learning_rate=0.1")
+LENET = ("+experiment=lenet_seed", "callbacks=quiet", "dataset_sink_mode=false", "optimizer.learning_rate=0.1")
 TOGETHER = ("parallel=data_parallel", "parallel.gradients_mean=true")
 HALVES = ("session.precision_mode=force_fp16", "session.loss_scale=dynamic", "eval.every=never")
 

@@ -178,7 +178,7 @@ def test_the_timeline_has_the_exchanges(both):
 
 
 LENET = (
-    *("+experiment=lenet", "parallel=data_parallel", "parallel.gradients_mean=true", "dataset_sink_mode=false"),
+    *("+experiment=lenet_seed", "parallel=data_parallel", "parallel.gradients_mean=true", "dataset_sink_mode=false"),
     *("callbacks=quiet", "eval.every=never", "max_steps=9"),
 )
 KINDS = (

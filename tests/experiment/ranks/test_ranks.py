@@ -20,7 +20,7 @@ pytestmark = needs_mpi
 
 HERE = Path(__file__).parent
 PATIENT = HERE / "patient_ranks.py"
-LENET = ("+experiment=lenet", "callbacks=quiet", "dataset_sink_mode=false", "optimizer.learning_rate=0.1")
+LENET = ("+experiment=lenet_seed", "callbacks=quiet", "dataset_sink_mode=false", "optimizer.learning_rate=0.1")
 TOGETHER = ("parallel=data_parallel", "parallel.gradients_mean=true")
 TOLERANCE = 1e-5
 
@@ -130,7 +130,7 @@ def test_sums_not_means_count_as_a_larger_rate(run, place):
 def test_every_rank_dumps_under_its_own_number(place):
     folder = place / "dump"
     words = [*LENET, *TOGETHER, "mode=graph", "dump=sync", "dump.iteration=1", "max_steps=2"]
-    code, out, err = mpirun(2, "-m", "runner", *words, f"hydra.run.dir={folder}", "callbacks=default")
+    code, out, err = mpirun(2, "-m", "runner", *words, f"hydra.run.dir={folder}", "callbacks=verbose")
     assert code == 0, err
     assert out.count("loss is") == 2  # the first rank speaks for both
     ranks = [{f.name: f.read_bytes() for f in (folder / f"dump/lenet5/{k}/iteration_1").iterdir()} for k in (0, 1)]

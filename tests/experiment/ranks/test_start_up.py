@@ -18,7 +18,13 @@ import runner
 pytestmark = needs_mpi
 
 HERE = Path(__file__).parent
-LENET = ("+experiment=lenet", "callbacks=quiet", "dataset=synthetic", "dataset.num_samples=160", "eval.every=never")
+LENET = (
+    "+experiment=lenet_seed",
+    "callbacks=quiet",
+    "dataset=synthetic",
+    "dataset.num_samples=160",
+    "eval.every=never",
+)
 RANKS = ("parallel=data_parallel", "parallel.gradients_mean=true", "dataset_sink_mode=false")
 DEFECT = r"TrainingError: ZeroDivisionError: a defect\n  at +\S+rank_start.py:\d+ in fail.*\n"
 RUNNER = (sys.executable, "-m", "runner")

@@ -29,7 +29,7 @@ from runner.train import Model
 
 SMALL = (
     *("dataset=synthetic", "dataset.num_samples=160", "epochs=2", "optimizer.learning_rate=0.05"),
-    *("callbacks.loss_monitor=0", "callbacks.time_monitor=false", "device.threads=1"),
+    *("callbacks=quiet", "device.threads=1"),
 )
 SYNC = "dump=sync", "dataset_sink_mode=false"
 TIMES = ("init_seconds", "compile_seconds", "first_loss_seconds", "train_seconds", "steps_per_second", "peak_rss_mb")

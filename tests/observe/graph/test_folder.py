@@ -25,8 +25,8 @@ from runner.observe.graph.folder import GraphFolder, forward
 from runner.types import TensorType
 
 ROOT = Path(__file__).parents[3]
-QUIET = ("callbacks.loss_monitor=0", "callbacks.time_monitor=false", "device.threads=1", "eval.every=never")
-SHORT = ("+experiment=lenet", "dataset=synthetic", "dataset.num_samples=64", "max_steps=2", *QUIET)
+QUIET = ("callbacks=quiet", "device.threads=1", "eval.every=never")
+SHORT = ("+experiment=lenet_seed", "dataset=synthetic", "dataset.num_samples=64", "max_steps=2", *QUIET)
 STAGES = ["parse", "grad", "fold", "soon", "layout", "lower"]
 
 

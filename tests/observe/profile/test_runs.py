@@ -15,8 +15,8 @@ from runner.host import ownership
 
 ROOT = Path(__file__).parents[3]
 SMALL = (
-    *("+experiment=lenet", "dataset=synthetic", "dataset.num_samples=192", "callbacks.loss_monitor=0"),
-    *("callbacks.time_monitor=false", "device.threads=1", "eval.every=never", "max_steps=6"),
+    *("+experiment=lenet_seed", "dataset=synthetic", "dataset.num_samples=192", "callbacks=quiet"),
+    *("device.threads=1", "eval.every=never", "max_steps=6"),
 )
 STEPS = 6
 ALL = {

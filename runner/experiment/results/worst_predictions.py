@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from runner.dataset.pipeline import Dataset
-from runner.experiment.thumbnails import thumbnails
+from runner.experiment.results.thumbnails import thumbnails
 from runner.host import png
 from runner.host.files import make_directory, remove, storage_errors, write_json, write_whole
 from runner.host.plain_text import as_unicode

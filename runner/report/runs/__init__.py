@@ -1,0 +1,1 @@
+"""Commands about the runs in a folder: list, select, remove, follow."""

@@ -1,0 +1,163 @@
+"""`runner rm`: removes runs and sweeps, if nothing works in them and no other run needs them."""
+
+import os
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from runner.errors import BusyError, ConfigError, RunnerError, StorageError, some
+from runner.experiment.status import LOCK_FILE
+from runner.host import files
+from runner.host.files import real_path
+from runner.host.ownership import directories_of
+from runner.host.plain_text import visible
+from runner.host.process import is_of_this_machine
+from runner.host.removal import remove_directory, remove_leftovers
+from runner.report.record import RunRecord, run_directories
+from runner.report.runs.list_runs import default_folders
+from runner.report.runs.run_folder import FolderSize, RunFolder, sweep_of
+from runner.validation.paths import path_problem
+
+NAMED = 5
+
+
+def main(args: Namespace) -> int:
+    """Remove the named runs and sweeps, all or none of them, and print each with its bytes.
+
+    Raises ConfigError for what is no directory of a run, BusyError for one that runs or that others need, StorageError.
+    """
+    found = _without_parts([RunFolder(Path(name)) for name in args.runs])
+    _check(found, args.force)
+    sizes = [one.size() for one in found]
+    with ExitStack() as locks:
+        if not args.dry_run:
+            for one in found:
+                _lock(one, locks)
+        for one, size in zip(found, sizes, strict=True):
+            _remove(one, size, args.dry_run)
+    if len(found) > 1:
+        total = FolderSize(sum(size.files for size in sizes), sum(size.bytes for size in sizes))
+        print(f"{_verb(args.dry_run)} {len(found)} directories: {_text(total)}")  # noqa: T201
+    return 0
+
+
+def _remove(one: RunFolder, size: FolderSize, dry_run: bool) -> None:
+    outside = _outside(one)
+    if not dry_run:
+        remove_leftovers(one.place.parent)
+        remove_directory(one.place)
+    states = f"sweep of {len(one.runs)} runs" if one.is_sweep else one.runs[0].state
+    print(visible(f"{_verb(dry_run)} {one.folder}: {states}, {_text(size)}"))  # noqa: T201  output of the command
+    for path in outside:
+        print(visible(f"  not removed: {path}, which the run filled"))  # noqa: T201
+
+
+def _verb(dry_run: bool) -> str:
+    return "would remove" if dry_run else "removed"
+
+
+def _text(size: FolderSize) -> str:
+    return f"{size.files} {'file' if size.files == 1 else 'files'}, {size.bytes:,} bytes"
+
+
+def _lock(one: RunFolder, locks: ExitStack) -> None:
+    """Hold the locks of a directory and of the runs in it.
+
+    Raises BusyError, StorageError, and ConfigError when another process has removed one of them in the meantime.
+    """
+    for folder in dict.fromkeys([one.folder, *(run.folder for run in (*one.runs, *one.inner))]):
+        gone = ConfigError("the run does not exist any more", path=folder)
+        try:
+            locks.enter_context(files.locked(folder / LOCK_FILE))
+        except BusyError as error:
+            raise error.add(hint=f"wait until it has ended: runner watch {folder}") from None
+        except StorageError:
+            if folder.is_dir():
+                raise
+            raise gone from None
+        if not folder.is_dir():
+            raise gone
+
+
+def _outside(one: RunFolder) -> list[str]:
+    """The directories outside of a run that it has filled, such as `dump.path`."""
+    paths = dict.fromkeys(path for run in one.runs for path in directories_of(run.folder).values())
+    return [path for path in paths if os.path.isdir(path) and not _is_inside(Path(path), {one.place})]
+
+
+def _without_parts(found: Sequence[RunFolder]) -> list[RunFolder]:
+    """The directories without duplicates, and without those in another one of them."""
+    by_place = {one.place: one for one in found}
+    return [one for place, one in by_place.items() if by_place.keys().isdisjoint(place.parents)]
+
+
+def _check(found: Sequence[RunFolder], force: bool) -> None:
+    """Raise an error that names every directory that cannot be removed."""
+    errors = [error for one in found for error in _problems(one, force)]
+    if not force:
+        errors += [*_jobs(found), *_needed(found)]
+    if errors:
+        others = [f"{error.rows['path']}: {error.what}" for error in errors[1:]]
+        raise errors[0].add(also="\n".join(others) or None)
+
+
+def _problems(one: RunFolder, force: bool) -> Iterator[RunnerError]:
+    if _is_inside(Path.cwd(), {one.place}):
+        yield ConfigError("the current directory is in the directory of the run", path=one.folder, hint="cd ..")
+    for run in (*one.runs, *one.inner):
+        if run.state == "running" and (is_of_this_machine(run.status) or not force):
+            yield _running(run)
+    if not force and (foreign := one.foreign()):
+        rows = {"path": one.folder, "files": some(foreign, NAMED), "hint": "--force removes them too"}
+        yield ConfigError("the directory has files that runner did not write", **rows)
+
+
+def _running(run: RunRecord) -> BusyError:
+    pid, host = run.status.get("pid"), run.status.get("host")
+    if is_of_this_machine(run.status):
+        return BusyError("the run is running", path=run.folder, process=pid, hint=f"runner watch {run.folder}")
+    hint = "--force removes it, if that process has ended"
+    return BusyError("the run may be running on another machine", path=run.folder, host=host, process=pid, hint=hint)
+
+
+def _jobs(found: Sequence[RunFolder]) -> Iterator[BusyError]:
+    for one in found:
+        if not one.is_sweep and (sweep := sweep_of(one.folder)):
+            hint = f"runner rm {os.path.relpath(sweep)} removes the sweep, --force this job"
+            yield BusyError("the run is a job of a sweep", path=one.folder, sweep=sweep, hint=hint)
+
+
+def _needed(found: Sequence[RunFolder]) -> Iterator[BusyError]:
+    """An error for each run of which another one uses a file, such as its weights, that is not removed with it."""
+    places = {one.place for one in found}
+    folders = dict.fromkeys([*default_folders(), *(one.folder.parent for one in found)])
+    needing: dict[Path, dict[Path, str]] = {place: {} for place in places}
+    for run in (RunRecord(path) for folder in folders for path in run_directories(folder)):
+        for key, path in _files_of(run):
+            for place in places & _above(path):
+                if not _is_inside(run.folder, places):
+                    needing[place].setdefault(real_path(run.folder), f"{run.folder} ({key})")
+    for one in found:
+        if names := [*needing[one.place].values()]:
+            rows = {"needed by": some(names, NAMED), "hint": "--force removes it nevertheless"}
+            yield BusyError("another run has files of this one in its config", path=one.folder, **rows)
+
+
+def _files_of(run: RunRecord) -> Iterator[tuple[str, Path]]:
+    """The paths in the config of a run that may need them again, with their keys; a finished evaluation does not."""
+    if run.config.get("session.graph_run_mode") == 0 and run.state == "ok":
+        return
+    for key, value in run.config.items():
+        if isinstance(value, str) and os.sep in value and path_problem(value) is None:
+            yield key, Path(value)
+
+
+def _above(path: Path) -> set[Path]:
+    """A path without links, and the folders above it."""
+    place = real_path(path)
+    return {place, *place.parents}
+
+
+def _is_inside(path: Path, places: set[Path]) -> bool:
+    return not places.isdisjoint(_above(path))
