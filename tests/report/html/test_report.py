@@ -57,6 +57,17 @@ def test_the_curve_is_that_of_the_journal(tmp_path):
         assert min(shown) <= min(inside) + dy
 
 
+@pytest.mark.parametrize("count", [2, 660, 5000])
+def test_the_pointer_has_every_loss(tmp_path, count):
+    """A chart has as many values as losses; of more than it can hold the lowest and highest of each column."""
+    losses = noisy(count)
+    _, root = made(leave(tmp_path / "a", losses))
+    (figure,) = [one for one in root.all("figure") if "data-lines" in one.attributes]
+    name, (first, by), values = json.loads(figure.attributes["data-lines"])[0]
+    assert (name, first, by) == ("loss", 1, 1 if count > 2 else 2)  # two places are themselves
+    assert values == [float(f"{loss:.5g}") for loss in losses]
+
+
 def test_both_forms_of_the_curve_and_the_mean(tmp_path):
     losses = noisy(500)
     _, root = made(leave(tmp_path / "a", losses))
