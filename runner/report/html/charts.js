@@ -128,6 +128,8 @@
       if (!isZoomed) continue;
       plot.addEventListener("dblclick", reset);
       plot.tabIndex = 0;
+      plot.setAttribute("role", "group");
+      plot.parentElement.querySelector(".axis").append(" \u00b7 drag to zoom");
       plot.setAttribute("aria-description", "Arrow keys read values, plus and minus zoom, Escape shows all steps");
       plot.addEventListener("keydown", event => {
         const box = plot.getBoundingClientRect(), {low, high} = form.x, xs = lines[0].x, inside = xs.filter(x => x >= low && x <= high);
