@@ -4,6 +4,11 @@ Names follow the reference, so that its scripts run after replacing the package 
 that requests completions waits for this import, so names load when they are used; `__init__.pyi` lists them.
 """
 
+import sys
+
+if sys.platform == "win32":  # files are locked, and processes end, as POSIX has it
+    raise ImportError("runner needs Linux or macOS; on Windows, install it in WSL: `wsl --install` (docs/install.md)")
+
 from runner.host.lazy import ReferencePaths, late_names
 
 __version__ = "0.1.0"
