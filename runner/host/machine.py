@@ -8,9 +8,9 @@ import re
 from functools import cache
 from pathlib import Path
 
-from runner import __version__
 from runner.errors import NO_MEMORY, ConfigError
 from runner.host import control_groups
+from runner.host.version import __version__
 
 PACKAGES = ("hydra-core", "omegaconf", "numpy", "onnx", "safetensors", "rich", "threadpoolctl")
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # numbers of mallopt(3)

@@ -49,22 +49,22 @@ def test_the_data_set_has_the_hash_that_earlier_runs_recorded() -> None:
     assert {usage: ds.DigitsDataset(usage).fingerprint() for usage in FINGERPRINTS} == FINGERPRINTS
 
 
-@pytest.mark.parametrize(
-    "stored",
-    [
-        b"",
-        FILE.read_bytes()[:-1],
-        FILE.read_bytes() + b"\0",
-        CONTENT,
-        gzip.compress(b""),
-        gzip.compress(CONTENT[:-1]),
-        gzip.compress(CONTENT + b"\0"),
-        gzip.compress(CONTENT[:-1] + b"\x09"),
-    ],
-)
-def test_anything_else_is_refused(tmp_path: Path, stored: bytes) -> None:
+OTHERS = {
+    "nothing": b"",
+    "a truncated file": FILE.read_bytes()[:-1],
+    "a byte more": FILE.read_bytes() + b"\0",
+    "not compressed": CONTENT,
+    "empty": gzip.compress(b""),
+    "a number too few": gzip.compress(CONTENT[:-1]),
+    "a number too many": gzip.compress(CONTENT + b"\0"),
+    "another label": gzip.compress(CONTENT[:-1] + b"\x09"),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_anything_else_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError) as caught:
-        read(tmp_path, stored)
+        read(tmp_path, OTHERS[name])
     assert caught.value.rows["repair"] == "install runner again"
 
 
