@@ -1,5 +1,6 @@
 """What is installed: the metadata of the package, and what it needs."""
 
+import json
 import re
 import subprocess
 import sys
@@ -42,3 +43,20 @@ def test_windows_is_told_what_it_needs():
     assert done.stderr.splitlines()[-1].startswith(
         "ImportError: runner needs Linux or macOS; on Windows, install it in"
     )
+
+
+def test_containers_have_a_supported_python_and_files_that_exist():
+    dockerfiles = sorted((ROOT / "docker").glob("*.Dockerfile"))
+    settings = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    images = [image for file in dockerfiles for image in re.findall(r"^FROM (\S+)", file.read_text(), re.MULTILINE)]
+    pythons = {re.search(r"python:(3\.\d+)", image)[1] for image in [*images, settings["image"]]}
+    assert {f"Programming Language :: Python :: {version}" for version in pythons} <= set(PROJECT["classifiers"])
+    assert (ROOT / settings["postCreateCommand"].split()[-1]).is_file()
+    page = (ROOT / "docs" / "install.md").read_text()
+    assert [file.name for file in dockerfiles if f"docker build -f docker/{file.name}" not in page] == []
+
+
+def test_every_extra_is_on_the_page_about_the_installation():
+    page = (ROOT / "docs" / "install.md").read_text()
+    devices = {"gpu", "ascend"}  # other wheels in the place of onnxruntime
+    assert [name for name in PROJECT["optional-dependencies"].keys() - devices if f"`{name}`" not in page] == []
