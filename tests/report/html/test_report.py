@@ -384,6 +384,24 @@ def test_jobs_that_never_began(sweep):
     assert f"{sweep / 'sweep.jsonl'}: " in root.text
 
 
+def test_a_search_for_another_metric(sweep):
+    """The best run, the first row and the arrow of the table follow what was searched."""
+    settings = {"hydra": {"sweeper": {"metric": "loss", "direction": "minimize"}}}
+    journal.append(sweep, "sweep", version=1, call={}, config=settings, config_sha256="", threads=1)
+    journal.append(sweep, "jobs", first=0, overrides=[["seed=1"]])
+    journal.append(sweep, "start", job=0, folder="0", pid=1)
+    _, root = made(sweep)
+    assert "A search to minimize loss." in root.text
+    rows = cells(section(root, "Runs").all("table")[0])[:-1]
+    losses = [float(row[4]) for row in rows]
+    assert losses == sorted(losses)
+    assert rows[0][0] != "5"  # the most accurate one
+    sorts = {head.text: head.attributes.get("aria-sort") for head in section(root, "Runs").all("th")}
+    assert (sorts["loss"], sorts["accuracy"]) == ("ascending", None)
+    tiles = dict(zip((e.text for e in root.all("dt")), (e.text for e in root.all("dd")), strict=True))
+    assert (tiles["best loss"], tiles["of run"]) == (rows[0][4], rows[0][0])
+
+
 def test_means_over_seeds(sweep):
     _, root = made(sweep)
     (table,) = section(root, "Over seeds").all("table")
