@@ -346,7 +346,9 @@ def test_info(topic, capsys, place):
 
 def test_hydra_help(capsys):
     assert cli.main(["--hydra-help"]) == 0
-    assert "== Configuration groups ==" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "== Configuration groups ==" in said
+    assert "--junit : write a JUnit file" in said  # runner's flags, not those of Hydra's own parser
 
 
 @pytest.mark.parametrize(
