@@ -145,7 +145,7 @@ def test_the_model_of_sums_finds_the_costs_of_made_up_times(load):
     assert model.error(costs, made) < 1e-9
     assert model.amounts(2, 1 << 10) == (1, 1 << 10)
     assert model.amounts(4, 4 << 20) == (6, 6 << 20)
-    assert model.amounts(1000, 100 << 20)[0] == 2 * (40 - 1) * 3 + 2 * (25 - 1)
+    assert model.amounts(1000, 100 << 20)[0] == 2 * (40 - 1) + 2 * (25 - 1)
 
 
 def test_exchange_and_waiting(load, monkeypatch):

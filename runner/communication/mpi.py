@@ -17,7 +17,7 @@ from runner.communication.ordered_sum import OrderedSum, Scratch, ordered_sum
 from runner.communication.world import World
 from runner.errors import ConfigError, TrainingError
 
-INSTALL = 'pip install "runner[mpi]" (mpi4py and the wheel of MPICH; no system package is needed)'
+INSTALL = 'pip install "runner-ml[mpi]" (mpi4py and the wheel of MPICH; no system package is needed)'
 # Seconds in which a wait polls without pauses, and lets other processes run between two polls: what has arrived in part
 # needs polls to arrive as a whole.
 EAGER_SECONDS = 1e-3

@@ -18,6 +18,7 @@ from runner.core.lowering import Builder, Form, Names
 from runner.core.precision import Needs, RoundedTypes
 from runner.core.primitive_settings import PrimitiveSettings
 from runner.core.rebinding import Rebinding
+from runner.core.rewrites import Rewrites
 from runner.core.source import Source, SourceLine, current_source, user_line
 from runner.core.value import Operand, Value, as_values
 from runner.errors import ConfigError, NotDifferentiable, RunnerError, ShapeError
@@ -35,7 +36,7 @@ REGISTRY: dict[str, type["Primitive"]] = {}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Primitive(PrimitiveSettings, KeywordNames):
+class Primitive(PrimitiveSettings, Rewrites, KeywordNames):
     """Base of all operators. Subclasses are declared with `@primitive`."""
 
     statics: ClassVar[tuple[str, ...]] = ()  # fields that a call may also pass after the operands, as in the reference
@@ -93,10 +94,6 @@ class Primitive(PrimitiveSettings, KeywordNames):
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         """Floating-point operations of one execution; override it where `flops_each` is not enough."""
         return self.flops_each * outputs[0].size if self.computes and outputs else 0
-
-    def identity(self, types: Sequence[TensorType], known: Sequence[np.ndarray | None]) -> int | None:
-        """Index of the operand that equals the output for any data, or None; `known` are the constant operands."""
-        return None
 
     def fold_into(
         self, before: "Primitive", weight: np.ndarray, known: Sequence[np.ndarray | None]

@@ -92,7 +92,8 @@ def test_grids():
     ]
 
 
-def test_segments_are_views_of_all_elements_in_order():
+def test_segments_are_views_of_all_elements_in_order(monkeypatch):
+    monkeypatch.setattr(module, "PIECE_BYTES", 1 << 20)
     flat = np.arange(1_000_003, dtype=np.float32)
     found = list(segments(flat, 3))
     assert np.array_equal(np.concatenate([piece for pieces in found for piece in pieces]), flat)

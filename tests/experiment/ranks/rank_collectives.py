@@ -11,7 +11,7 @@ from runner.communication.world import IsolatedRankError, isolated, world
 from runner.dataset import NumpySlicesDataset
 
 SMALL = (5, 3), (), (1001,)
-LARGE = ((1_000_003,),)  # of several segments, the last one short
+LARGE = ((5_000_003,),)  # of several segments, the last one short
 
 
 def of_rank(rank: int, shapes: Sequence[tuple[int, ...]] = SMALL) -> list[np.ndarray]:
