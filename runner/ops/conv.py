@@ -40,7 +40,10 @@ class Conv2D(Convolution):
         return x.with_shape(x.shape[0], self.out_channel, *self.windows(x.shape).out)
 
     def kernel(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-        return batch_first(self.windows(x.shape).correlate(batch_last(x), self.grouped(w)))
+        windows = self.windows(x.shape)
+        if tiled := self.tiled(windows, w.shape, x):
+            return batch_first(tiled.correlate(batch_last(x), w))
+        return batch_first(windows.correlate(batch_last(x), self.grouped(w)))
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return multiply_adds(outputs[0], inputs[1])
@@ -75,6 +78,8 @@ class Conv2DBackpropInput(Convolution):
     def kernel(self, dout: np.ndarray, w: np.ndarray) -> np.ndarray:
         windows, channels = self.windows(self.input_size), self.input_size[1]
         reverse = windows.reverse
+        if tiled := self.tiled(reverse, w.shape, dout):
+            return batch_first(tiled.correlate(batch_last(dout), w, flipped=True))
         # im2col needs a column per element of the image; col2im needs one per element of the result, but is slower.
         if reverse and len(w) * math.prod(windows.size) <= channels * math.prod(windows.out):
             flipped = w.reshape(self.group, -1, *w.shape[1:])[..., ::-1, ::-1].swapaxes(1, 2)
@@ -126,7 +131,10 @@ class Conv2DBackpropFilter(Convolution):
         return x.with_shape(*self.filter_size)
 
     def kernel(self, dout: np.ndarray, x: np.ndarray) -> np.ndarray:
-        douts, windows = self.grouped(batch_last(dout)), self.windows(x.shape)
+        windows = self.windows(x.shape)
+        if tiled := self.tiled(windows, self.filter_size, x):
+            return tiled.filter_gradient(batch_last(dout), batch_last(x))
+        douts = self.grouped(batch_last(dout))
 
         def multiply(part: slice, columns: np.ndarray) -> np.ndarray:
             return transposed_product(douts[..., part], self.grouped(columns))
