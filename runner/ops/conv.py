@@ -140,7 +140,8 @@ class Conv2DBackpropFilter(Convolution):
             return transposed_product(douts[..., part], self.grouped(columns))
 
         parts = windows.im2col(batch_last(x), multiply, douts.shape[1])
-        return reduce(np.add, (values for _, values in parts)).reshape(self.filter_size)
+        gradient = reduce(np.add, (values for _, values in parts))
+        return np.ascontiguousarray(gradient).reshape(self.filter_size)  # the order of what it updates
 
     def flops(self, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> int:
         return multiply_adds(inputs[0], outputs[0])

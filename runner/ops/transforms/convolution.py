@@ -56,11 +56,11 @@ class TiledConvolution(Frozen):
         """Cross-correlate x (C, H, W, N) with w (K, C, 3, 3) to (K, OH, OW, N), or x (K, ...) to (C, ...) `flipped`."""
         tiles, m, batch = self.tiles, self.matrices.tile, x.shape[-1]
         filters, (down, across) = self._filters(w, flipped), tiles.out
-        view, outs = tiles.view(tiles.pad(x)), filters.shape[1]
+        outs = filters.shape[1]
         result = np.empty((outs, down, m, across, m, batch), x.dtype)
 
         def compute(rows: slice) -> None:
-            products = _products(filters, self._inputs(view, rows))
+            products = _products(filters, self._inputs(x, rows))
             made = blocked_product(self.matrices.outputs, products.reshape(len(products), -1))
             result[:, rows] = made.reshape(m, m, outs, -1, across, batch).transpose(2, 3, 0, 4, 1, 5)
 
@@ -72,7 +72,7 @@ class TiledConvolution(Frozen):
     def filter_gradient(self, dout: np.ndarray, x: np.ndarray) -> np.ndarray:
         """The gradient of w, (K, C, 3, 3), for dout (K, OH, OW, N) and x (C, H, W, N)."""
         tiles, m, (outs, height, width, batch) = self.tiles, self.matrices.tile, dout.shape
-        (down, across), view = tiles.out, tiles.view(tiles.pad(x))
+        down, across = tiles.out
         if (height, width) != (down * m, across * m):
             dout = np.pad(dout, ((0, 0), (0, down * m - height), (0, across * m - width), (0, 0)))
         parts = dout.reshape(outs, down, m, across, m, batch)
@@ -80,7 +80,7 @@ class TiledConvolution(Frozen):
         def compute(rows: slice) -> np.ndarray:
             gathered = parts[:, rows].transpose(0, 2, 4, 1, 3, 5).reshape(outs, m * m, -1)
             douts = _transformed(self.matrices.outputs.T, gathered)
-            return _products(douts, self._inputs(view, rows).swapaxes(1, 2))
+            return _products(douts, self._inputs(x, rows).swapaxes(1, 2))
 
         flops = 2 * outs * len(x) * math.prod((*tiles.kernel, *tiles.out)) * batch
         total: np.ndarray = reduce(np.add, in_order(compute, self._slabs(batch), flops))
@@ -94,16 +94,21 @@ class TiledConvolution(Frozen):
         filters = rows.reshape(-1, *w.shape[:2])
         return filters.swapaxes(1, 2) if flipped else filters
 
-    def _inputs(self, view: np.ndarray, rows: slice) -> np.ndarray:
-        """The transformed tiles in some rows of all tiles (C, a, a, rows, columns, N), as (a*a, C, tiles*N)."""
-        gathered = view[:, :, :, rows].reshape(len(view), math.prod(view.shape[1:3]), -1)
-        return _transformed(self.matrices.inputs, gathered)
+    def _inputs(self, x: np.ndarray, rows: slice) -> np.ndarray:
+        """The transformed tiles of x (C, H, W, N) in some rows of tiles, as (a*a, C, tiles*N)."""
+        tiles, (top, _, left, _) = self.tiles, self.windows.pads
+        first, height = rows.start * self.matrices.tile - top, (rows.stop - rows.start) * self.matrices.tile + 2
+        start, stop = max(first, 0), min(first + height, x.shape[1])
+        padded = np.zeros((len(x), height, tiles.padded[1], x.shape[-1]), x.dtype)
+        padded[:, start - first : stop - first, left : left + x.shape[2]] = x[:, start:stop]
+        part = Windows((height, tiles.padded[1]), tiles.kernel, tiles.strides)
+        return _transformed(self.matrices.inputs, part.view(padded).reshape(len(x), self.matrices.window**2, -1))
 
     def _slabs(self, batch: int) -> list[slice]:
         """The rows of tiles in parts."""
         down, across = self.tiles.out
         step = max(1, SLAB_COLUMNS // (across * batch))
-        return [slice(start, start + step) for start in range(0, down, step)]
+        return [slice(start, min(start + step, down)) for start in range(0, down, step)]
 
 
 @lru_cache(maxsize=4096)
