@@ -11,6 +11,7 @@ from runner.validation.rules import key
 
 MAX_ID = 4095
 MAX_THREADS = 1024
+WINOGRAD = "auto", "off"  # Winograd's transforms where they are faster, or never
 
 
 class Backend(Frozen):
@@ -94,9 +95,14 @@ class DeviceSettings(Frozen):
 
 
 class Device(DeviceSettings):
-    """The requested device of a run; `tuning` is the measured configuration. Raises ConfigError for invalid values."""
+    """The requested device of a run. Raises ConfigError for invalid values.
+
+    `tuning` is the measured configuration, `winograd` whether convolutions may use Winograd's transforms
+    (`session.winograd`).
+    """
 
     tuning: Tuning = UNTUNED
+    winograd: str = "auto"
 
     def __post_init__(self) -> None:
         if self.target not in BACKENDS:
@@ -107,6 +113,15 @@ class Device(DeviceSettings):
         if not 0 <= self.threads <= MAX_THREADS:
             allowed = f"0 (as many as are useful) to {MAX_THREADS}"
             raise ConfigError("device.threads is out of range", value=self.threads, allowed=allowed)
+        if self.winograd not in WINOGRAD:
+            close = nearest(self.winograd, WINOGRAD)
+            raise ConfigError(
+                "no such choice",
+                key="session.winograd",
+                value=self.winograd,
+                allowed=", ".join(WINOGRAD),
+                nearest=close,
+            )
 
     @property
     def backend(self) -> Backend:

@@ -83,6 +83,7 @@ ADDED: dict[str, Any] = {
     "loss.class_weights": None,
     "network.freeze": [],
     "network.head": "keep",
+    "session.winograd": "off",
 }
 
 
