@@ -121,13 +121,6 @@ class Windows:
             return None
         return Windows(self.out, self.kernel, (1, 1), pads, self.dilations)
 
-    def merged(self, down: int, across: int) -> "Windows":
-        """Windows that each cover down x across neighbouring ones of stride 1; the last may reach into more padding."""
-        (height, width), (top, bottom, left, right) = self.kernel, self.pads
-        kernel = height + down - 1, width + across - 1
-        pads = top, bottom + -self.out[0] % down, left, right + -self.out[1] % across
-        return Windows(self.size, kernel, (down, across), pads)
-
     def onnx(self) -> dict[str, Any]:
         """The geometry as ONNX attributes, whose pads are (top, left, bottom, right)."""
         top, bottom, left, right = self.pads

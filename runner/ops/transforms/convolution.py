@@ -15,6 +15,7 @@ import numpy as np
 
 from runner.host.threads import in_order
 from runner.ops.blocked_product import BLOCK_FLOPS, blocked_product
+from runner.ops.forms.columns import tiles
 from runner.ops.transforms.winograd import FILTER, POINTS, Winograd, winograd
 from runner.ops.window import Windows
 from runner.types import Shape
@@ -50,12 +51,12 @@ class TiledConvolution(Frozen):
     @property
     def tiles(self) -> Windows:
         """The windows of whole tiles."""
-        return self.windows.merged(self.matrices.tile, self.matrices.tile)
+        return tiles(self.windows, self.matrices.tile)
 
     def correlate(self, x: np.ndarray, w: np.ndarray, flipped: bool = False) -> np.ndarray:
         """Cross-correlate x (C, H, W, N) with w (K, C, 3, 3) to (K, OH, OW, N), or x (K, ...) to (C, ...) `flipped`."""
-        tiles, m, batch = self.tiles, self.matrices.tile, x.shape[-1]
-        filters, (down, across) = self._filters(w, flipped), tiles.out
+        (down, across), m, batch = self.tiles.out, self.matrices.tile, x.shape[-1]
+        filters = self._filters(w, flipped)
         outs = filters.shape[1]
         result = np.empty((outs, down, m, across, m, batch), x.dtype)
 
@@ -71,8 +72,7 @@ class TiledConvolution(Frozen):
 
     def filter_gradient(self, dout: np.ndarray, x: np.ndarray) -> np.ndarray:
         """The gradient of w, (K, C, 3, 3), for dout (K, OH, OW, N) and x (C, H, W, N)."""
-        tiles, m, (outs, height, width, batch) = self.tiles, self.matrices.tile, dout.shape
-        down, across = tiles.out
+        (down, across), m, (outs, height, width, batch) = self.tiles.out, self.matrices.tile, dout.shape
         if (height, width) != (down * m, across * m):
             dout = np.pad(dout, ((0, 0), (0, down * m - height), (0, across * m - width), (0, 0)))
         parts = dout.reshape(outs, down, m, across, m, batch)
@@ -82,7 +82,7 @@ class TiledConvolution(Frozen):
             douts = _transformed(self.matrices.outputs.T, gathered)
             return _products(douts, self._inputs(x, rows).swapaxes(1, 2))
 
-        flops = 2 * outs * len(x) * math.prod((*tiles.kernel, *tiles.out)) * batch
+        flops = 2 * outs * len(x) * self.matrices.window**2 * down * across * batch
         total: np.ndarray = reduce(np.add, in_order(compute, self._slabs(batch), flops))
         gradient = blocked_product(self.matrices.filters.T, total.reshape(len(total), -1))
         return np.ascontiguousarray(gradient.T).reshape(outs, len(x), FILTER, FILTER)
@@ -96,13 +96,13 @@ class TiledConvolution(Frozen):
 
     def _inputs(self, x: np.ndarray, rows: slice) -> np.ndarray:
         """The transformed tiles of x (C, H, W, N) in some rows of tiles, as (a*a, C, tiles*N)."""
-        tiles, (top, _, left, _) = self.tiles, self.windows.pads
-        first, height = rows.start * self.matrices.tile - top, (rows.stop - rows.start) * self.matrices.tile + 2
+        whole, (top, _, left, _), m = self.tiles, self.windows.pads, self.matrices.tile
+        first, height, width = rows.start * m - top, (rows.stop - rows.start) * m + FILTER - 1, whole.padded[1]
         start, stop = max(first, 0), min(first + height, x.shape[1])
-        padded = np.zeros((len(x), height, tiles.padded[1], x.shape[-1]), x.dtype)
+        padded = np.zeros((len(x), height, width, x.shape[-1]), x.dtype)
         padded[:, start - first : stop - first, left : left + x.shape[2]] = x[:, start:stop]
-        part = Windows((height, tiles.padded[1]), tiles.kernel, tiles.strides)
-        return _transformed(self.matrices.inputs, part.view(padded).reshape(len(x), self.matrices.window**2, -1))
+        view = Windows((height, width), whole.kernel, whole.strides).view(padded)
+        return _transformed(self.matrices.inputs, view.reshape(len(x), self.matrices.window**2, -1))
 
     def _slabs(self, batch: int) -> list[slice]:
         """The rows of tiles in parts."""
@@ -116,8 +116,8 @@ def _tile(windows: Windows, batch: int) -> int | None:
     """The size of tiles with the fewest multiplications, None if direct products are faster."""
     limit, sizes = math.prod(windows.out) * FILTER**2 // SAVING, []
     for size in POINTS:
-        tiles = windows.merged(size, size)
-        elements, count = math.prod((*tiles.kernel, *tiles.out)), math.prod(tiles.out)
+        cut = tiles(windows, size)
+        elements, count = math.prod((*cut.kernel, *cut.out)), math.prod(cut.out)
         if elements <= limit and count * batch >= COLUMNS:
             sizes.append((elements, size))
     return min(sizes)[1] if sizes else None

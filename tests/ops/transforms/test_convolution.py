@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from runner import ops
+from runner import Model, context, nn, ops, set_seed
+from runner.dataset import NumpySlicesDataset
+from runner.device import Device
 from runner.host.threads import kernel_threads
 from runner.ops.transforms.convolution import winograd_kernels
 from runner.ops.window import Windows
@@ -88,3 +90,26 @@ def test_float64_and_few_channels_are_direct():
     assert op.tiled(windows, (64, 64, 3, 3), x.astype(np.float64)) is None
     assert op.tiled(windows, (64, 16, 3, 3), x) is None
     assert op.tiled(windows, (64, 64, 3, 3), x[:1]) is None
+
+
+def trained(mode, winograd):
+    """The parameters after a step of a network with a convolution that suits the transforms."""
+    set_seed(1)
+    network = nn.SequentialCell(nn.Conv2d(32, 32, 3, weight_init="he_normal"), nn.Flatten(), nn.Dense(32 * 64, 3))
+    rng = np.random.default_rng(2)
+    data = NumpySlicesDataset((rng.standard_normal((16, 32, 8, 8), np.float32), np.arange(16, dtype=np.int32) % 3))
+    loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
+    optimizer = nn.Momentum(network.trainable_params(), 0.1, 0.9)
+    model = Model(network, loss, optimizer, mode=mode, device=Device(winograd=winograd))
+    model.train(1, data.batch(16), dataset_sink_mode=False)
+    return [p.asnumpy() for p in network.get_parameters()]
+
+
+def test_a_training_uses_them_unless_they_are_off():
+    pynative = [trained(context.PYNATIVE_MODE, choice) for choice in ("auto", "off", "auto")]
+    graph = trained(context.GRAPH_MODE, "off")
+    for auto, off, again, expected in zip(*pynative, graph, strict=True):
+        np.testing.assert_array_equal(auto, again)
+        np.testing.assert_allclose(auto, expected, rtol=0, atol=BOUND)
+        np.testing.assert_allclose(off, expected, rtol=0, atol=BOUND)
+    assert (pynative[0][0] != pynative[1][0]).any()
