@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE
 
+import runner
 from runner import cli, register
 from runner.config.command_line import CommandLine
 from runner.errors import BusyError, DeviceError, MismatchError, StorageError, TrainingError
@@ -314,7 +315,7 @@ def test_help_and_version(capsys):
     assert cli.main(["--help"]) == 0
     assert f"dataset     {', '.join(sorted(register.dataset))}\n" in capsys.readouterr().out
     assert cli.main(["--version"]) == 0
-    assert "hydra-core 1." in capsys.readouterr().out
+    assert capsys.readouterr().out.startswith(f"runner {runner.__version__}, hydra-core 1.")
 
 
 def test_without_words_it_helps_and_creates_nothing(ran, place, capsys):
@@ -328,7 +329,8 @@ def test_without_words_it_helps_and_creates_nothing(ran, place, capsys):
 
 def test_showing_the_config(capsys, place):
     assert cli.main(["+experiment=lenet", "--cfg", "job", "-p", "device"]) == 0
-    assert capsys.readouterr().out == "# @package device\ntarget: CPU\nid: 0\nthreads: 0\nallow_fallback: false\n"
+    shown = "# @package device\ntarget: CPU\nid: 0\nthreads: 0\nallow_fallback: false\ntf32: false\n"
+    assert capsys.readouterr().out == shown
     assert cli.main(["dataset.data_dir=${dataset.name}", "--cfg", "job", "-p", "dataset.data_dir", "--resolve"]) == 0
     assert cli.main(["--cfg", "hydra", "-p", "hydra.run.dir"]) == 0
     assert cli.main(["--cfg", "all"]) == 0

@@ -27,6 +27,7 @@ class ReLU(Unary):
     """max(x, 0)."""
 
     onnx: ClassVar = "Relu"
+    never_decreases: ClassVar = True
 
     def kernel(self, x: np.ndarray) -> np.ndarray:
         result, zero = np.empty_like(x), x.dtype.type(0)
@@ -40,6 +41,8 @@ class ReLU(Unary):
 @primitive
 class ReluGrad(UnaryGrad):
     """dout where ReLU's result `out` is positive, NaN where it is NaN, else 0."""
+
+    gradient_of: ClassVar = "ReLU"
 
     def kernel(self, dout: np.ndarray, out: np.ndarray) -> np.ndarray:
         result = np.empty_like(out)

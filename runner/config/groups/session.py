@@ -69,7 +69,7 @@ class SessionSettings(Frozen):
     `auto_tune_mode` searches for at most `auto_tune_seconds`, in the first start of a training.
     `enable_exception_dump` dumps the operator that failed, or whose results have the first NaN or Inf.
     `winograd` is whether 3x3 convolutions may multiply transformed tiles where that is faster (both modes on the CPU);
-    rounding errors are then up to 5e-6 of the largest result instead of 1e-6.
+    rounding errors are then up to 5e-6 of the largest result instead of 2e-6.
     `op_select_implmode` selects how the operators of `optypelist_for_implmode` sum Float16 (null: in Float32).
     `profiling_mode` requests a profile with the words of `profiling_options`; the group `profiling` has more keys.
     """
