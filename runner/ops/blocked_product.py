@@ -1,5 +1,7 @@
 """Products of matrices in parts: blocks, which threads compute, and small ones, which are not packed."""
 
+from functools import reduce
+
 import numpy as np
 
 from runner.host.threads import in_order
@@ -45,17 +47,16 @@ def unpacked_sum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """
     if len(a) < len(b):
         return unpacked_sum(b, a).T
-    first, *others = _unpacked_parts(len(a) * len(b), a.shape[1], LEAST_TERMS)
-    total = np.asarray(a[:, first] @ b[:, first].T)
-    for part in others:
-        total += a[:, part] @ b[:, part].T
-    return total
+    if a.size * len(b) <= UNPACKED:
+        return np.asarray(a @ b.T)
+    parts = _unpacked_parts(len(a) * len(b), a.shape[1], LEAST_TERMS)
+    return np.asarray(reduce(np.add, [a[:, part] @ b[:, part].T for part in parts]))
 
 
 def _unpacked_parts(size: int, length: int, least: int) -> list[slice]:
     """The parts of the third axis of a product whose other two have `size` elements together."""
     most = UNPACKED // max(size, 1)
     if most < least or length <= most:
-        return [slice(0, length)]
+        return [slice(None)]
     step = -(-length // -(-length // most))  # equal ones
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]
