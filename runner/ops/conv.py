@@ -174,4 +174,6 @@ class Conv2DBackpropFilter(Convolution):
 
 def transposed_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a (G, M, P) times the transposed of b (G, N, P), as (G, M, N)."""
+    if len(a) == 1:
+        return unpacked_sum(a[0], b[0])[None]
     return np.stack([unpacked_sum(*pair) for pair in zip(a, b, strict=True)])

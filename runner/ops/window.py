@@ -204,7 +204,11 @@ class Windows:
         across = Windows(self.out, (1, self.kernel[1]), (1, 1), (0, 0, extent, extent), self.dilations)
         height, channels, _ = filters.shape
         stacked = np.ascontiguousarray(filters).reshape(height * channels, -1)
-        for slab, values in across.im2col(x, lambda _, columns: stacked @ columns, len(stacked)):
+
+        def multiply(_: slice, columns: np.ndarray) -> np.ndarray:
+            return unpacked_product(stacked, columns, np.empty((len(stacked), columns.shape[1]), x.dtype))
+
+        for slab, values in across.im2col(x, multiply, len(stacked)):
             rows = across.rows(slab, batch)
             product = values.reshape(height, channels, -1, self.padded[1], batch)
             for i in range(height):
