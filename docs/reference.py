@@ -1,7 +1,7 @@
 """The reference pages, made from the code whenever the site is built, so that nothing generated is kept.
 
 A hook of MkDocs. Keys and their meanings come from the fields of the schema and the comments beside them, commands,
-flags and exit codes from the table of commands, the files of a run from the README, operators from their registry.
+flags and exit codes from the table of commands, operators from their registry.
 """
 
 import dataclasses
@@ -11,7 +11,6 @@ import io
 import re
 import tokenize
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from runner import cli, ops, register
@@ -28,8 +27,6 @@ from runner.validation.records import Frozen
 from runner.validation.rules import rule_of
 from runner.validation.validate import Invalid, show, validate
 
-ROOT = Path(__file__).parents[1]
-
 
 def on_files(files: Any, config: Any) -> Any:
     """What MkDocs calls before it reads pages: add those that are made here."""
@@ -44,7 +41,6 @@ def pages() -> dict[str, str]:
     return {
         "keys": keys(),
         "commands": commands(),
-        "files": run_files(),
         "operators": operators(),
         "onnx-operators": onnx_operators(),
         "mindspore": mindspore_names(),
@@ -109,14 +105,6 @@ def commands() -> str:
         title = f"runner {name} --help" if name else "runner --help"
         parts += [f"## `{title}`", "", "```text", cli.help_of(name).rstrip(), "```", ""]
     return "\n".join(parts)
-
-
-def run_files() -> str:
-    """The README's section about the run directory; its links lead to the repository."""
-    text = (ROOT / "README.md").read_text()
-    section = re.search(r"^## The run directory\n(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
-    assert section is not None
-    return "# Files of a run\n" + re.sub(r"\[([^\]]+)\]\((?!https?:)[^)]+\)", r"`\1`", section[1])
 
 
 def operators() -> str:
