@@ -18,12 +18,13 @@ import tempfile
 import time
 
 IMPORTS = "import numpy, onnx, onnxruntime, hydra, omegaconf"
+FEW = ["max_steps=3", "eval.every=never", "callbacks=verbose"]
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def seconds_to_first_loss(overrides: list[str], folder: str) -> float:
     """From the start of the process to the first line with a loss."""
-    command = [sys.executable, "-m", "runner", "+experiment=lenet", "max_steps=3", "eval.every=never", *overrides]
+    command = [sys.executable, "-m", "runner", "+experiment=lenet", *FEW, *overrides]
     start = time.perf_counter()
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder, env=ENVIRONMENT

@@ -69,7 +69,7 @@ AWAITED = {
         "^exit code 2$": 1,
         r"^2 jobs finished in multirun/": 1,
         "unchanged, bit for bit": 1,
-        "^epoch: 1 step: 3": 2,
+        r"^epoch 1 of 15: loss \d": 2,
     },
     "fine-tune": {"^exit code 2$": 1},
     "project": {"^exit code 2$": 1, r"^3 jobs finished in multirun/": 1},

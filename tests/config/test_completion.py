@@ -48,7 +48,7 @@ def ask(place, monkeypatch, capsys):
         ("runner dump.trans_flag=", "dump.trans_flag=false dump.trans_flag=true"),
         ("runner eval.mode=n", "eval.mode=null"),
         ("runner +exp", "+experiment="),
-        ("runner +experiment=lenet_", "+experiment=lenet_cifar10 +experiment=lenet_mnist"),
+        ("runner +experiment=lenet_", "+experiment=lenet_cifar10 +experiment=lenet_mnist +experiment=lenet_seed"),
         ("runner +optimizer", ""),
         ("runner ~opt", "~optimizer"),
         ("runner optimizer=", " ".join(f"optimizer={name}" for name in OPTIMIZER_NAMES)),

@@ -417,7 +417,7 @@ def test_there_are_enough_rows():
 PROCESSES = [
     (("dump=sync", "dump.iteration=5-"), "", ("not a choice of steps", '"5-"', "command line")),
     (("dump=sync", "mode=graph"), "", ("dataset_sink_mode", "dataset_sink_mode=false")),
-    ((), "data_dump.json", (VARIABLE, "not an absolute path")),
+    (("--run",), "data_dump.json", (VARIABLE, "not an absolute path")),
 ]
 
 

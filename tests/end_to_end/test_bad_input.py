@@ -413,7 +413,7 @@ PLACES = {
     "a folder in use": Row(
         ("hydra.run.dir=used",), 4, ("BusyError: the run directory is not empty\n", "precious"), a_used_folder
     ),
-    "outputs is a file": Row((), 5, ("StorageError: ", "outputs"), lambda folder: (folder / "outputs").touch()),
+    "outputs is a file": Row(("--run",), 5, ("StorageError: ", "outputs"), lambda folder: (folder / "outputs").touch()),
 }
 
 ROWS = {**CONFIG, **RUNNING, **PLACES}
@@ -528,8 +528,8 @@ def test_debug_shows_where_a_surprise_came_from(tmp_path):
         "experiment.build = build; sys.exit(cli.main())\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    for words, shown in (((), False), (("runner.debug=true",), True)):
-        command = [sys.executable, "-c", code, *words]
+    for word, shown in (("--run", False), ("runner.debug=true", True)):
+        command = [sys.executable, "-c", code, word]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert done.returncode == 1
         assert ("Traceback" in done.stderr) == shown

@@ -212,7 +212,8 @@ def test_the_order_of_memory_does_not_matter(order):
     lying = np.ascontiguousarray(b.transpose(order)).transpose(np.argsort(order))
     measured, expected = measure(a, lying, chunk=16), measure(a, b, chunk=16)
     assert measured.cosine == pytest.approx(expected.cosine, rel=1e-12)  # sums of chunks of other lengths
-    assert replace(measured, cosine=0) == replace(expected, cosine=0)
+    assert measured.l2 == pytest.approx(expected.l2, rel=1e-12)
+    assert replace(measured, cosine=0, l2=0) == replace(expected, cosine=0, l2=0)
 
 
 def test_tensors_that_cannot_be_compared():
