@@ -1,4 +1,4 @@
-"""The reference pages, made from the code whenever the site is built, so that nothing generated is kept.
+"""What the site has besides the files of docs/: the reference, made from the code, and new pictures.
 
 A hook of MkDocs. Keys and their meanings come from the fields of the schema and the comments beside them, commands,
 flags and exit codes from the table of commands, operators from their registry.
@@ -11,6 +11,7 @@ import io
 import re
 import tokenize
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from runner import cli, ops, register
@@ -27,12 +28,18 @@ from runner.validation.records import Frozen
 from runner.validation.rules import rule_of
 from runner.validation.validate import Invalid, show, validate
 
+PICTURES = Path(__file__).parents[1] / "build" / "images"  # from docs/screenshots.py
+
 
 def on_files(files: Any, config: Any) -> Any:
-    """What MkDocs calls before it reads pages: add those that are made here."""
-    files_of_mkdocs = importlib.import_module("mkdocs.structure.files")
+    """What MkDocs calls before it reads pages: add those that are made here, and pictures that were just taken."""
+    generated = importlib.import_module("mkdocs.structure.files").File.generated
     for name, text in pages().items():
-        files.append(files_of_mkdocs.File.generated(config, f"reference/{name}.md", content=text))
+        files.append(generated(config, f"reference/{name}.md", content=text))
+    for picture in sorted(PICTURES.glob("*")):
+        if old := files.get_file_from_path(f"images/{picture.name}"):
+            files.remove(old)
+        files.append(generated(config, f"images/{picture.name}", abs_src_path=str(picture)))
     return files
 
 
