@@ -71,6 +71,7 @@ web:  ## train in Node and in Chromium, with the losses of Python; needs npm, it
 	pytest tests/examples
 
 docs:  ## build the documentation site into build/site; needs pip install -e ".[docs]"
+	python docs/readability.py
 	PYTHONPATH=.:tests/support python docs/screenshots.py build/images
 	PYTHONPATH=. mkdocs build --strict
 
