@@ -72,8 +72,10 @@ web:  ## train in Node and in Chromium, with the losses of Python; needs npm, it
 
 docs:  ## build the documentation site into build/site; needs pip install -e ".[docs]"
 	python docs/readability.py
+	PYTHONPATH=. python docs/diagrams.py build/images
 	PYTHONPATH=.:tests/support python docs/screenshots.py build/images
 	PYTHONPATH=. mkdocs build --strict
 
-pictures:  ## take the pictures of docs/images anew, with Chromium
+pictures:  ## make the diagrams and pictures of docs/images anew, with Chromium
+	PYTHONPATH=. python docs/diagrams.py docs/images
 	PYTHONPATH=.:tests/support python docs/screenshots.py docs/images

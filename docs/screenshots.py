@@ -47,7 +47,8 @@ def make(folder: Path, program: str) -> None:
     """Train, write the pages, and take all pictures."""
     folder.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with tempfile.TemporaryDirectory() as name:
+    # Chromium may still write into its profile when it has been ended.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         place = Path(name)
         for command in COMMANDS:
             words = [sys.executable, "-m", "runner", *command.split()]
@@ -58,6 +59,7 @@ def make(folder: Path, program: str) -> None:
 
 
 def take(page: Page, place: Path, picture: Picture, file: Path) -> None:
+    page.call("Emulation.setScrollbarsHidden", hidden=True)
     page.look(picture.width, picture.dark, picture.height)
     page.open((place / picture.page).as_uri())
     found = page.call("Page.captureScreenshot", format="webp", quality=80)
