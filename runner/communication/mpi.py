@@ -22,7 +22,7 @@ import numpy as np
 from runner.communication.world import World
 from runner.errors import ConfigError, TrainingError
 
-INSTALL = 'pip install "runner[mpi]" (mpi4py and the wheel of MPICH; no system package is needed)'
+INSTALL = 'pip install "runner-ml[mpi]" (mpi4py and the wheel of MPICH; no system package is needed)'
 PATIENCE = 0.05  # the next pause, as a share of the time waited so far
 SPINS = 200  # polls without a pause, about 50 microseconds
 FIRST_PAUSE, LONGEST_PAUSE = 5e-5, 5e-3  # seconds
