@@ -75,6 +75,7 @@ docs:  ## build the documentation site into build/site; needs pip install -e ".[
 	PYTHONPATH=. python docs/diagrams.py build/images
 	PYTHONPATH=.:tests/support python docs/screenshots.py build/images
 	PYTHONPATH=. mkdocs build --strict
+	PYTHONPATH=.:tests/support python docs/overflow.py build/site
 
 pictures:  ## make the diagrams and pictures of docs/images anew, with Chromium
 	PYTHONPATH=. python docs/diagrams.py docs/images

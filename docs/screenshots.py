@@ -66,9 +66,13 @@ def take(page: Page, place: Path, picture: Picture, file: Path) -> None:
     file.write_bytes(base64.b64decode(found["data"]))
 
 
+def chromium() -> str | None:
+    """The program, if it is installed."""
+    return next(filter(None, map(shutil.which, PROGRAMS)), None)
+
+
 if __name__ == "__main__":
-    chromium = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if chromium is None:
+    if (found := chromium()) is None:
         sys.stderr.write("no Chromium here: the site has the pictures of docs/images\n")
     else:
-        make(Path(sys.argv[1]), chromium)
+        make(Path(sys.argv[1]), found)
